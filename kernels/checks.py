@@ -1,0 +1,28 @@
+"""Argument checks shared by the operations: a ValueError names the argument, what came and what is wanted."""
+
+from collections.abc import Sequence
+
+import torch
+
+
+def check_tensor(
+    name: str,
+    tensor: torch.Tensor,
+    shape: Sequence[int | None],
+    dtypes: Sequence[torch.dtype] | torch.dtype,
+    device: torch.device | None = None,
+) -> None:
+    """Shape (None takes any size), dtype and device of one argument."""
+    allowed = (dtypes,) if isinstance(dtypes, torch.dtype) else tuple(dtypes)
+    wanted = "[" + ", ".join("*" if size is None else str(size) for size in shape) + "]"
+    if tensor.dim() != len(shape) or any(w is not None and w != s for w, s in zip(shape, tensor.shape, strict=False)):
+        raise ValueError(f"{name} has shape {list(tensor.shape)}, expected {wanted}")
+    if tensor.dtype not in allowed:
+        raise ValueError(f"{name} has dtype {tensor.dtype}, expected {' or '.join(str(d) for d in allowed)}")
+    if device is not None and tensor.device != device:
+        raise ValueError(f"{name} is on {tensor.device}, expected {device} like the other arguments")
+    if tensor.dim() and tensor.numel() and tensor.stride(-1) != 1:
+        raise ValueError(f"{name} has stride {tensor.stride(-1)} in its last dimension, expected 1; call .contiguous()")
+
+
+FLOATS = (torch.float32, torch.bfloat16)

@@ -1,0 +1,121 @@
+"""Which bodies each operation has, and which of them runs here: decided once per (device, dtype, backend), never silently.
+
+A body of operation ``f`` lives in ``kernels/<backend>/<module>.py`` under the same name and takes what the operation takes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, Literal, get_args
+
+import torch
+
+from . import device as hardware
+
+Backend = Literal["auto", "reference", "tile", "cuda"]
+BACKENDS = get_args(Backend)
+
+_16BIT = frozenset({torch.bfloat16, torch.float16})
+_BF16 = frozenset({torch.bfloat16})
+
+
+@dataclass(frozen=True)
+class Body:
+    """One implementation of an operation. `dtypes` restricts the operation's leading tensor; None takes all."""
+
+    backend: str
+    module: str
+    dtypes: frozenset[torch.dtype] | None = None
+
+    def refusal(self, device: torch.device, dtype: torch.dtype) -> str | None:
+        """Why this body cannot serve, or None if it can."""
+        if self.backend == "reference":
+            return None
+        if not hardware.is_hopper(device):
+            return f"{self.backend} needs a Hopper GPU (sm_90), this is {hardware.describe(device)}"
+        if self.dtypes is not None and dtype not in self.dtypes:
+            return f"{self.backend} takes {sorted(map(str, self.dtypes))}, not {dtype}"
+        return None
+
+
+def _bodies(module: str, *compiled: Body) -> tuple[Body, ...]:
+    return (*compiled, Body("reference", module))
+
+
+# In order of preference: `auto` takes the first that can serve.
+OPERATIONS: dict[str, tuple[Body, ...]] = {
+    "quantize_blocks": _bodies("quantize"),
+    "rms_norm_quantize": _bodies("quantize"),
+    "swiglu_quantize": _bodies("quantize"),
+    "hadamard_transform": _bodies("hadamard"),
+    "rotate_quantize": _bodies("hadamard"),
+    "fp8_gemm": _bodies("fp8_gemm"),
+    "grouped_gemm": _bodies("grouped_gemm"),
+    "write_latent_cache": _bodies("cache_write"),
+    "write_index_cache": _bodies("cache_write"),
+    "gather_latents": _bodies("cache_write"),
+    "indexer_logits": _bodies("indexer_logits"),
+    "paged_indexer_logits": _bodies("indexer_logits"),
+    "select_topk": _bodies("select_topk"),
+    "sparse_mla_prefill": _bodies("sparse_mla_prefill"),
+    "sparse_mla_decode": _bodies("sparse_mla_decode"),
+    "mha_prefill": _bodies("dense_mla"),
+    "dense_mla_decode": _bodies("dense_mla"),
+    "paged_mla_decode_h16": _bodies("dense_mla"),
+}
+
+
+@cache
+def choose_body(operation: str, device: torch.device, dtype: torch.dtype, backend: str) -> Body:
+    """The body that serves `operation` on this device and dtype; ValueError says what exists if none does."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend is {backend!r}, expected one of {', '.join(BACKENDS)}")
+    bodies = [body for body in OPERATIONS[operation] if backend in ("auto", body.backend)]
+    reasons = []
+    for body in bodies:
+        reason = body.refusal(device, dtype)
+        if reason is None:
+            return body
+        reasons.append(reason)
+    existing = ", ".join(body.backend for body in OPERATIONS[operation])
+    why = "; ".join(reasons) or f"it has {existing}"
+    raise ValueError(f"{operation} has no {backend} implementation for {dtype} on {hardware.describe(device)}: {why}")
+
+
+@cache
+def _load(operation: str, body: Body) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(import_module(f"..{body.backend}.{body.module}", __name__), operation)
+    return function
+
+
+def choose(operation: str, tensor: torch.Tensor, backend: str) -> Callable[..., Any]:
+    """The function that serves `operation` for a tensor like this one."""
+    return _load(operation, choose_body(operation, tensor.device, tensor.dtype, backend))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One line of `deepseek-v32 doctor`."""
+
+    operation: str
+    chosen: str
+    available: tuple[str, ...]
+    refusals: tuple[str, ...]
+
+
+def describe(device: torch.device, backend: str = "auto", dtype: torch.dtype = torch.bfloat16) -> list[Choice]:
+    """What would run for every operation on this device."""
+    lines = []
+    for operation, bodies in OPERATIONS.items():
+        usable = [body for body in bodies if body.refusal(device, dtype) is None]
+        wanted = [body.backend for body in usable if backend in ("auto", body.backend)]
+        lines.append(
+            Choice(
+                operation,
+                wanted[0] if wanted else "none",
+                tuple(body.backend for body in usable),
+                tuple(reason for body in bodies if (reason := body.refusal(device, dtype)) is not None),
+            )
+        )
+    return lines

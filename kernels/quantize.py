@@ -1,0 +1,58 @@
+"""FP8 quantisation: e4m3 values with one fp32 scale for every 128 (activations) or 128x128 (weights) of them.
+
+scale = max(amax, floor) / 448, rounded up to a power of two if `ue8m0`; value = x / scale, so x is about value * scale.
+Source: DeepSeek-V3 report, section 3.3; DeepSeek-V3.2 config.json, quantization_config.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from .checks import FLOATS, check_tensor
+from .choice import choose
+from .reference import quantize as reference
+
+
+class Quantized(NamedTuple):
+    """FP8 values and their scales, as the GEMMs take them."""
+
+    values: torch.Tensor  # [..., D] float8_e4m3fn
+    scales: torch.Tensor  # [..., ceil(D / 128)] fp32
+
+
+def quantize_blocks(x: torch.Tensor, ue8m0: bool = True, backend: str = "auto") -> Quantized:
+    """Quantise activations x [..., D] (fp32 or bf16) in groups of 128 along the last axis."""
+    check_tensor("x", x, (None,) * max(x.dim(), 1), FLOATS)
+    return Quantized(*choose("quantize_blocks", x, backend)(x, ue8m0))
+
+
+def rms_norm_quantize(
+    x: torch.Tensor, weight: torch.Tensor, eps: float, ue8m0: bool = True, backend: str = "auto"
+) -> tuple[torch.Tensor, Quantized]:
+    """RMSNorm of x [T, D] with weight [D] fp32: the normed rows in x's dtype, and the same rows quantised."""
+    check_tensor("x", x, (None, None), FLOATS)
+    check_tensor("weight", weight, (x.shape[1],), torch.float32, x.device)
+    normed, values, scales = choose("rms_norm_quantize", x, backend)(x, weight, eps, ue8m0)
+    return normed, Quantized(values, scales)
+
+
+def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True, backend: str = "auto") -> Quantized:
+    """silu(gate) * up of gate_up [T, 2I] (product in fp32), quantised: values [T, I]."""
+    check_tensor("gate_up", gate_up, (None, None), FLOATS)
+    if gate_up.shape[1] % 2:
+        raise ValueError(f"gate_up has {gate_up.shape[1]} columns, expected an even number")
+    return Quantized(*choose("swiglu_quantize", gate_up, backend)(gate_up, ue8m0))
+
+
+def quantize_weight(weight: torch.Tensor, ue8m0: bool = True) -> Quantized:
+    """Quantise a weight [N, K] in 128x128 blocks; scales [ceil(N / 128), ceil(K / 128)]. Done once, at load."""
+    check_tensor("weight", weight, (None, None), (*FLOATS, torch.float16))
+    return Quantized(*reference.quantize_weight(weight, ue8m0))
+
+
+def dequantize_weight(weight: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """weight [N, K] e4m3 times its block scales [ceil(N / 128), ceil(K / 128)], in `dtype`."""
+    check_tensor("weight", weight, (None, None), torch.float8_e4m3fn)
+    blocks = tuple(-(-size // reference.GROUP) for size in weight.shape)
+    check_tensor("scale", scale, blocks, torch.float32, weight.device)
+    return reference.dequantize_weight(weight, scale, dtype)

@@ -1,0 +1,68 @@
+"""FP8 quantisation in plain PyTorch."""
+
+import torch
+import torch.nn.functional as F
+
+FP8_MAX = 448.0  # largest e4m3fn value
+GROUP = 128
+ACTIVATION_AMAX_FLOOR = 1e-4  # keeps the scale of an all-zero group away from zero
+WEIGHT_AMAX_FLOOR = 1e-12
+
+
+def round_up_to_power_of_two(scale: torch.Tensor) -> torch.Tensor:
+    """The ue8m0 rounding: from the float's bits, so that exact powers of two stay what they are."""
+    bits = scale.view(torch.int32)
+    exponent = (bits >> 23) + ((bits & 0x7FFFFF) != 0)
+    return (exponent << 23).view(torch.float32)
+
+
+def _scales(amax: torch.Tensor, ue8m0: bool) -> torch.Tensor:
+    scale = amax / FP8_MAX
+    return round_up_to_power_of_two(scale) if ue8m0 else scale
+
+
+def quantize_blocks(x: torch.Tensor, ue8m0: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
+    width = x.shape[-1]
+    groups = -(-width // GROUP)
+    padded = F.pad(x.float(), (0, groups * GROUP - width)).unflatten(-1, (groups, GROUP))
+    scale = _scales(padded.abs().amax(-1).clamp_min(ACTIVATION_AMAX_FLOOR), ue8m0)
+    values = (padded / scale[..., None]).clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn)
+    return values.flatten(-2)[..., :width].contiguous(), scale
+
+
+def quantize_weight(weight: torch.Tensor, ue8m0: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
+    rows, columns = weight.shape
+    row_blocks, column_blocks = -(-rows // GROUP), -(-columns // GROUP)
+    padding = (0, column_blocks * GROUP - columns, 0, row_blocks * GROUP - rows)
+    blocks = F.pad(weight.float(), padding).view(row_blocks, GROUP, column_blocks, GROUP)
+    scale = _scales(blocks.abs().amax((1, 3)).clamp_min(WEIGHT_AMAX_FLOOR), ue8m0)
+    values = (blocks / scale[:, None, :, None]).clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn)
+    return values.view(row_blocks * GROUP, column_blocks * GROUP)[:rows, :columns].contiguous(), scale
+
+
+def dequantize_weight(weight: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    rows, columns = weight.shape
+    spread = scale.repeat_interleave(GROUP, 0)[:rows].repeat_interleave(GROUP, 1)[:, :columns]
+    return (weight.float() * spread).to(dtype)
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """Computed in fp32 and cast afterwards, weight included."""
+    return F.rms_norm(x.float(), (x.shape[-1],), weight, eps).to(x.dtype)
+
+
+def rms_norm_quantize(
+    x: torch.Tensor, weight: torch.Tensor, eps: float, ue8m0: bool = True
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    normed = rms_norm(x, weight, eps)
+    return normed, *quantize_blocks(normed, ue8m0)
+
+
+def swiglu(gate_up: torch.Tensor) -> torch.Tensor:
+    """silu(gate) * up of [..., 2I], the product in fp32."""
+    gate, up = gate_up.float().chunk(2, -1)
+    return (F.silu(gate) * up).to(gate_up.dtype)
+
+
+def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
+    return quantize_blocks(swiglu(gate_up), ue8m0)
