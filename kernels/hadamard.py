@@ -1,0 +1,36 @@
+"""The Hadamard rotation that spreads outliers over a head before the indexer's FP8 quantisation."""
+
+import torch
+
+from .checks import FLOATS, check_tensor
+from .choice import choose
+from .quantize import Quantized
+
+
+def hadamard_transform(x: torch.Tensor, scale: float, backend: str = "auto") -> torch.Tensor:
+    """x [..., D] @ H_D * scale with the Sylvester matrix H_D, D a power of two; x fp32 or bf16, result in x's dtype."""
+    check_tensor("x", x, (None,) * max(x.dim(), 1), FLOATS)
+    width = x.shape[-1]
+    if width < 1 or width & (width - 1):
+        raise ValueError(f"x has {width} columns, expected a power of two")
+    result: torch.Tensor = choose("hadamard_transform", x, backend)(x, scale)
+    return result
+
+
+def rotate_quantize(
+    x: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    interleaved: bool = False,
+    ue8m0: bool = True,
+    backend: str = "auto",
+) -> Quantized:
+    """RoPE on the first dims of each head, Hadamard with scale D^-0.5, FP8: the indexer's queries.
+
+    x [T, H, D] fp32 or bf16, D a power of two; cos, sin [T, R/2] fp32 -> values [T, H, D], scales [T, H, ceil(D / 128)].
+    RoPE is half-split (pairs i, i + R/2) unless `interleaved`.
+    """
+    check_tensor("x", x, (None, None, None), FLOATS)
+    check_tensor("cos", cos, (x.shape[0], None), torch.float32, x.device)
+    check_tensor("sin", sin, tuple(cos.shape), torch.float32, x.device)
+    return Quantized(*choose("rotate_quantize", x, backend)(x, cos, sin, interleaved, ue8m0))

@@ -1,0 +1,71 @@
+"""Lightning indexer scores: logits[t, s] = k_scale[s] * sum over heads h of weights[t, h] * relu(q[t, h] . k[s]).
+
+Source: DeepSeek-V3.2 paper, section 2.1, equation 1. A query's own FP8 scale and the constants are part of `weights`.
+"""
+
+import torch
+
+from .cache_write import index_record_bytes
+from .checks import FLOATS, check_tensor
+from .choice import choose
+
+_QUERY_DTYPES = (*FLOATS, torch.float8_e4m3fn)
+
+
+def indexer_logits(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    weights: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    k_scale: torch.Tensor | None = None,
+    backend: str = "auto",
+) -> torch.Tensor:
+    """Scores of T queries against S keys -> fp32 [T, S]; columns outside [starts[t], ends[t]) hold anything.
+
+    q [T, H, D] and k [S, D] of one dtype (fp32, bf16, or e4m3 with k_scale fp32 [S]); weights fp32 [T, H]; starts, ends int32 [T].
+    """
+    check_tensor("q", q, (None, None, None), _QUERY_DTYPES)
+    rows, heads, width = q.shape
+    check_tensor("k", k, (None, width), q.dtype, q.device)
+    check_tensor("weights", weights, (rows, heads), torch.float32, q.device)
+    check_tensor("starts", starts, (rows,), torch.int32, q.device)
+    check_tensor("ends", ends, (rows,), torch.int32, q.device)
+    if (k_scale is not None) != (q.dtype == torch.float8_e4m3fn):
+        raise ValueError(f"k_scale is {'missing' if k_scale is None else 'given'} for keys of {k.dtype}; FP8 keys need it")
+    if k_scale is not None:
+        check_tensor("k_scale", k_scale, (k.shape[0],), torch.float32, q.device)
+    if rows == 0 or k.shape[0] == 0:
+        return q.new_empty(rows, k.shape[0], dtype=torch.float32)
+    result: torch.Tensor = choose("indexer_logits", q, backend)(q, k, weights, starts, ends, k_scale)
+    return result
+
+
+def paged_indexer_logits(
+    q: torch.Tensor,
+    cache: torch.Tensor,
+    weights: torch.Tensor,
+    block_table: torch.Tensor,
+    lengths: torch.Tensor,
+    max_context: int,
+    backend: str = "auto",
+) -> torch.Tensor:
+    """Scores of each sequence's newest s_q tokens against its whole context, keys read from their pages.
+
+    q [B, s_q, H, D] (e4m3 for a uint8 cache, else fp32 or bf16); cache: uint8 [P, 64, 1, D + 4] or plain [P, 64, 1, D];
+    weights fp32 [B, s_q, H]; block_table int32 [B, pages]; lengths int32 [B], new tokens included.
+    -> fp32 [B * s_q, max_context]; row b * s_q + i is valid in its first lengths[b] - s_q + i + 1 columns, else holds anything.
+    """
+    check_tensor("q", q, (None, None, None, None), _QUERY_DTYPES)
+    batch, new, heads, width = q.shape
+    quantized = q.dtype == torch.float8_e4m3fn
+    record = index_record_bytes(width) if quantized else width
+    check_tensor("cache", cache, (None, None, 1, record), torch.uint8 if quantized else FLOATS, q.device)
+    check_tensor("weights", weights, (batch, new, heads), torch.float32, q.device)
+    check_tensor("block_table", block_table, (batch, None), torch.int32, q.device)
+    check_tensor("lengths", lengths, (batch,), torch.int32, q.device)
+    if batch == 0:
+        return q.new_empty(0, max_context, dtype=torch.float32)
+    body = choose("paged_indexer_logits", q, backend)
+    result: torch.Tensor = body(q, cache, weights, block_table, lengths, max_context)
+    return result

@@ -1,0 +1,75 @@
+"""Dense attention: the multi-head form for short prompts, and absorbed decode over whole contexts, in plain PyTorch."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from .sparse_mla_prefill import sparse_attention
+
+
+def mha_prefill(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float, mask: torch.Tensor | None
+) -> torch.Tensor:
+    tokens, keys, width = q.shape[0], k.shape[0], v.shape[-1]
+    if mask is None:
+        positions = torch.arange(keys, device=q.device)
+        mask = positions <= positions[keys - tokens :, None]
+    # Values are widened to the keys' width: torch's fused CPU attention takes equal head dims only, and is twice as fast.
+    v = F.pad(v, (0, q.shape[-1] - width))
+    batched = (x.float().transpose(0, 1)[None] for x in (q, k, v))
+    out = F.scaled_dot_product_attention(*batched, attn_mask=mask, scale=softmax_scale)
+    return out[0, ..., :width].transpose(0, 1).to(q.dtype)
+
+
+def dense_mla_decode(
+    q: torch.Tensor,
+    cache: torch.Tensor,
+    block_table: torch.Tensor,
+    cache_seqlens: torch.Tensor,
+    softmax_scale: float,
+    value_dim: int,
+    causal: bool,
+    plan: object | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    batch, new, heads, _ = q.shape
+    page_size = cache.shape[1]
+    rows = cache.view(-1, cache.shape[-1])
+    out = torch.zeros(batch, new, heads, value_dim, dtype=q.dtype, device=q.device)
+    lse = torch.full((batch, heads, new), float("-inf"), device=q.device)
+    for b, length in enumerate(cache_seqlens.tolist()):
+        if length == 0:
+            continue
+        positions = torch.arange(length, device=q.device)
+        slots = block_table[b].long()[positions // page_size] * page_size + positions % page_size
+        visible = torch.arange(length - new + 1, length + 1, device=q.device).clamp_min(0) if causal else None
+        indices = slots.expand(new, -1)
+        out[b], _, row_lse = sparse_attention(q[b], rows, indices, softmax_scale, value_dim, visible, None)
+        lse[b] = row_lse.T
+    return out, lse
+
+
+def paged_mla_decode_h16(
+    q_nope: torch.Tensor,
+    q_pe: torch.Tensor,
+    ckv_cache: torch.Tensor,
+    kpe_cache: torch.Tensor,
+    kv_indptr: torch.Tensor,
+    kv_indices: torch.Tensor,
+    sm_scale: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    q = torch.cat((q_nope, q_pe), -1)
+    out = torch.zeros_like(q_nope)
+    lse = torch.full(q.shape[:2], float("-inf"), device=q.device)
+    bounds = kv_indptr.tolist()
+    for b, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        if start == end:
+            continue
+        pages = kv_indices[start:end].long()
+        rows = torch.cat((ckv_cache[pages, 0], kpe_cache[pages, 0]), -1)
+        everything = torch.arange(end - start, device=q.device)[None]
+        out[b : b + 1], _, row_lse = sparse_attention(
+            q[b : b + 1], rows, everything, sm_scale, q_nope.shape[-1], None, None
+        )
+        lse[b] = row_lse[0] / math.log(2)
+    return out, lse

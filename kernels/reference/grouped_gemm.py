@@ -1,0 +1,25 @@
+"""Expert matrix products, one expert after another."""
+
+import torch
+
+from .fp8_gemm import fp8_gemm
+
+
+def grouped_gemm(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    offsets: torch.Tensor,
+    a_scale: torch.Tensor | None,
+    b_scale: torch.Tensor | None,
+    out_dtype: torch.dtype,
+) -> torch.Tensor:
+    out = torch.empty(a.shape[0], b.shape[1], dtype=out_dtype, device=a.device)
+    bounds = offsets.tolist()
+    for expert, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        if start == end:
+            continue
+        if a_scale is None or b_scale is None:
+            out[start:end] = a[start:end] @ b[expert].T
+        else:
+            out[start:end] = fp8_gemm(a[start:end], a_scale[start:end], b[expert], b_scale[expert], out_dtype)
+    return out

@@ -1,0 +1,59 @@
+"""Lightning indexer scores in plain PyTorch."""
+
+import torch
+
+from .cache_write import _split_pages
+
+BLOCK_BYTES = 64 << 20  # of [rows, heads, keys] fp32 scores held at a time
+
+
+def _scores(q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, k_scale: torch.Tensor | None) -> torch.Tensor:
+    """[T, H, D], [S, D], [T, H] -> [T, S] fp32."""
+    rows, heads, _ = q.shape
+    keys = k.float().T
+    out = torch.empty(rows, k.shape[0], dtype=torch.float32, device=q.device)
+    step = max(1, BLOCK_BYTES // max(1, 4 * heads * k.shape[0]))
+    for start in range(0, rows, step):
+        block = q[start : start + step].float()
+        similarity = torch.matmul(block.flatten(0, 1), keys).relu_().view(block.shape[0], heads, -1)
+        out[start : start + step] = torch.bmm(weights[start : start + step, None], similarity)[:, 0]
+    return out if k_scale is None else out.mul_(k_scale)
+
+
+def indexer_logits(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    weights: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    k_scale: torch.Tensor | None,
+) -> torch.Tensor:
+    out = _scores(q, k, weights, k_scale)
+    columns = torch.arange(k.shape[0], device=k.device)
+    return out.masked_fill_((columns < starts[:, None]) | (columns >= ends[:, None]), float("-inf"))
+
+
+def paged_indexer_logits(
+    q: torch.Tensor,
+    cache: torch.Tensor,
+    weights: torch.Tensor,
+    block_table: torch.Tensor,
+    lengths: torch.Tensor,
+    max_context: int,
+) -> torch.Tensor:
+    batch, new, _, width = q.shape
+    page_size = cache.shape[1]
+    out = torch.full((batch * new, max_context), float("-inf"), device=q.device)
+    for b, length in enumerate(lengths.tolist()):
+        pages = block_table[b, : -(-length // page_size)].long()
+        if cache.dtype == torch.uint8:
+            keys, scale_bytes = _split_pages(cache.index_select(0, pages))
+            k = keys.reshape(-1, width)[:length].view(torch.float8_e4m3fn)
+            k_scale = scale_bytes.contiguous().view(torch.float32).flatten()[:length]
+        else:
+            k, k_scale = cache.index_select(0, pages).view(-1, width)[:length], None
+        for i in range(new):
+            visible = length - new + i + 1
+            scale = None if k_scale is None else k_scale[:visible]
+            out[b * new + i, :visible] = _scores(q[b, i : i + 1], k[:visible], weights[b, i : i + 1], scale)[0]
+    return out

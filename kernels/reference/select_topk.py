@@ -1,0 +1,23 @@
+"""Exact top-k with defined ties, in plain PyTorch."""
+
+import torch
+
+
+def select_topk(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int) -> torch.Tensor:
+    rows, columns = logits.shape
+    positions = torch.arange(columns, device=logits.device)
+    eligible = (positions >= starts[:, None]) & (positions < ends[:, None]) & (logits > float("-inf"))  # false for NaN
+    # -inf marks what cannot be chosen; adding 0.0 turns -0.0 into +0.0, so that the two tie.
+    scores = torch.where(eligible, logits + 0.0, float("-inf"))
+    count = min(k, columns)
+    # The k-th largest value does not depend on how ties are broken; positions at that value are taken lowest first.
+    threshold = scores.topk(count, sorted=True).values[:, -1:]
+    above = scores > threshold
+    level = (scores == threshold) & eligible
+    room = count - above.sum(1, keepdim=True)
+    chosen = above | (level & (level.cumsum(1) <= room))
+    out = torch.full((rows, k), -1, dtype=torch.int32, device=logits.device)
+    row, position = chosen.nonzero(as_tuple=True)
+    column = (chosen.cumsum(1) - 1)[row, position]
+    out[row, column] = (position - starts[row]).int()
+    return out

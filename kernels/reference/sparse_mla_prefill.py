@@ -1,0 +1,62 @@
+"""Attention over selected latents, in plain PyTorch; also the core of sparse decode."""
+
+import torch
+
+from .cache_write import gather_latents
+
+BLOCK_BYTES = 64 << 20  # of gathered fp32 keys held at a time
+
+
+def sparse_attention(
+    q: torch.Tensor,
+    latents: torch.Tensor,
+    indices: torch.Tensor,
+    softmax_scale: float,
+    value_dim: int,
+    lengths: torch.Tensor | None,
+    attn_sink: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """q [N, H, D], latents (rows [S, D], or a uint8 cache), indices [N, K] -> out [N, H, value_dim], max [N, H], lse [N, H]."""
+    rows, heads, width = q.shape
+    capacity = latents.shape[0] * (latents.shape[1] if latents.dtype == torch.uint8 else 1)
+    valid = (indices >= 0) & (indices < capacity)
+    if lengths is not None:
+        valid &= torch.arange(indices.shape[1], device=q.device) < lengths[:, None]
+    safe = torch.where(valid, indices, 0).long()
+    out = torch.empty(rows, heads, value_dim, dtype=q.dtype, device=q.device)
+    highest = torch.empty(rows, heads, dtype=torch.float32, device=q.device)
+    lse = torch.empty_like(highest)
+    step = max(1, BLOCK_BYTES // max(1, 4 * width * indices.shape[1]))
+    for start in range(0, rows, step):
+        block = slice(start, start + step)
+        keep = valid[block]
+        if latents.dtype == torch.uint8:
+            keys = gather_latents(latents, safe[block], value_dim, torch.float32)
+        else:
+            keys = latents.index_select(0, safe[block].flatten()).view(*keep.shape, width).float()
+        if not bool(keep.all()):
+            keys.masked_fill_(~keep[..., None], 0.0)  # what an invalid slot holds may be NaN and must not leak
+        logits = torch.bmm(q[block].float(), keys.transpose(1, 2)).mul_(softmax_scale)
+        logits.masked_fill_(~keep[:, None], float("-inf"))
+        highest[block] = logits.amax(-1)
+        lse[block] = logits.logsumexp(-1)
+        # An empty row has lse -inf: shift by 0 there, so that exp(-inf) gives zeros instead of NaN.
+        weights = (logits - torch.where(lse[block].isneginf(), 0.0, lse[block])[..., None]).exp_()
+        result = torch.bmm(weights, keys[..., :value_dim])
+        if attn_sink is not None:
+            result *= torch.sigmoid(lse[block] - attn_sink).nan_to_num(0.0)[..., None]
+        out[block] = result.to(q.dtype)
+    return out, highest, lse
+
+
+def sparse_mla_prefill(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    indices: torch.Tensor,
+    softmax_scale: float,
+    value_dim: int,
+    topk_length: torch.Tensor | None,
+    attn_sink: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    latents = kv if kv.dtype == torch.uint8 else kv.reshape(-1, kv.shape[-1])
+    return sparse_attention(q, latents, indices[:, 0], softmax_scale, value_dim, topk_length, attn_sink)

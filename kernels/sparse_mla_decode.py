@@ -1,0 +1,43 @@
+"""Sparse attention in absorbed (MQA) form for decoding: a few new tokens a sequence, keys read from the paged latent cache."""
+
+import torch
+
+from .cache_write import latent_record_bytes
+from .checks import FLOATS, check_tensor
+from .choice import choose
+from .sparse_mla_prefill import check_sparse_options
+
+DECODE_TOPK_MULTIPLE = 64  # compiled kernels take the selection in blocks of this many
+
+
+def sparse_mla_decode(
+    q: torch.Tensor,
+    cache: torch.Tensor,
+    indices: torch.Tensor,
+    softmax_scale: float,
+    value_dim: int = 512,
+    topk_length: torch.Tensor | None = None,
+    attn_sink: torch.Tensor | None = None,
+    plan: object | None = None,
+    backend: str = "auto",
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """softmax(q . k * scale) over the selected slots, applied to the latents' first `value_dim` dims.
+
+    q [B, s_q, H, D] bf16 or fp32; cache uint8 [P, page, 1, record] (FP8 layout) or plain [P, page, 1, D] of q's dtype;
+    indices int32 [B, s_q, K] slots, -1 for none; topk_length int32 [B]; attn_sink fp32 [H] as in sparse prefill;
+    plan: a split-KV plan, for bodies that use one. -> out [B, s_q, H, value_dim] in q's dtype, lse (natural) fp32 [B, H, s_q];
+    a row without a valid slot: 0 and -inf.
+    """
+    check_tensor("q", q, (None, None, None, None), FLOATS)
+    batch, new, heads, width = q.shape
+    record = latent_record_bytes(value_dim, width - value_dim) if cache.dtype == torch.uint8 else width
+    check_tensor("cache", cache, (None, None, 1, record), (torch.uint8, q.dtype), q.device)
+    check_tensor("indices", indices, (batch, new, None), torch.int32, q.device)
+    check_sparse_options(q, batch, topk_length, attn_sink)
+    if batch * new == 0 or cache.shape[0] == 0 or indices.shape[2] == 0:
+        return q.new_zeros(batch, new, heads, value_dim), q.new_full(
+            (batch, heads, new), float("-inf"), dtype=torch.float32
+        )
+    body = choose("sparse_mla_decode", q, backend)
+    out, lse = body(q, cache, indices, softmax_scale, value_dim, topk_length, attn_sink, plan)
+    return out, lse
