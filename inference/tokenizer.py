@@ -1,0 +1,182 @@
+"""Text to token ids and back, from a checkpoint's ``tokenizer.json``; the Rust ``tokenizers`` library does the work."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+BOS = "<｜begin▁of▁sentence｜>"
+EOS = "<｜end▁of▁sentence｜>"
+# Markup that a reader of the answer needs, whatever the tokenizer file says about skipping it.
+MARKUP = ("<think>", "</think>", "｜DSML｜")
+
+
+class TokenizerError(ValueError):
+    """A tokenizer that cannot be used, in one line."""
+
+
+@dataclass(frozen=True)
+class Special:
+    """A control token by its text, as opposed to text that merely looks like one."""
+
+    text: str
+
+
+class Tokenizer:
+    """A checkpoint's tokenizer. No code from the checkpoint is run; its chat template is data (see messages.py)."""
+
+    def __init__(
+        self,
+        definition: dict[str, Any],
+        *,
+        bos: str | None = BOS,
+        eos: Iterable[str | int] = (EOS,),
+        chat_template: str | None = None,
+    ):
+        """``definition`` is the parsed tokenizer.json; ``eos`` names end tokens by text or id; unknown texts drop."""
+        self._definition = definition
+        try:
+            self._full = tokenizers.Tokenizer.from_str(json.dumps(definition))
+        except Exception as error:  # the library raises plain Exception
+            raise TokenizerError(f"tokenizer.json: {error}") from error
+        # Padding or truncation stored in the file would change prompts.
+        self._full.no_padding()
+        self._full.no_truncation()
+        self.chat_template = chat_template
+        self.special_ids: dict[str, int] = {
+            token["content"]: token["id"] for token in definition.get("added_tokens", ())
+        }
+        self.bos_id: int | None = None if bos is None else self._full.token_to_id(bos)
+        named = (self._full.token_to_id(token) if isinstance(token, str) else token for token in eos)
+        self.eos_ids: tuple[int, ...] = tuple(dict.fromkeys(token for token in named if token is not None))
+        self.vocab_size: int = max(self._full.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        flagged = {token["id"] for token in definition.get("added_tokens", ()) if token.get("special")}
+        kept = {self.special_ids.get(text) for text in MARKUP}
+        self._skipped = (flagged | {self.bos_id, *self.eos_ids}) - kept - {None}
+        # Decoding byte-level tokens is concatenating bytes; other decoders look at what stands before a token.
+        self.is_byte_level: bool = (definition.get("decoder") or {}).get("type") == "ByteLevel"
+
+    @classmethod
+    def from_directory(cls, path: str | Path) -> "Tokenizer | None":
+        """The tokenizer of a checkpoint directory, or None if it has no ``tokenizer.json``.
+
+        End tokens are those of generation_config.json, config.json and tokenizer_config.json together.
+        """
+        directory = Path(path)
+        definition = _read_json(directory / "tokenizer.json")
+        if definition is None:
+            return None
+        settings = _read_json(directory / "tokenizer_config.json") or {}
+        eos: list[str | int] = []
+        for name in ("generation_config.json", "config.json"):
+            ids = (_read_json(directory / name) or {}).get("eos_token_id")
+            eos.extend(ids if isinstance(ids, list) else [] if ids is None else [ids])
+        eos.append(_token_text(settings.get("eos_token")) or EOS)
+        return cls(
+            definition,
+            bos=_token_text(settings.get("bos_token")) or BOS,
+            eos=eos,
+            chat_template=_chat_template(directory, settings),
+        )
+
+    def encode(self, text: str, parse_special: bool = False) -> list[int]:
+        """Ids of ``text``; no bos is added.
+
+        With ``parse_special``, text that spells a control token becomes that token: for prompts written by hand,
+        never for what users say.
+        """
+        tokenizer = self._full if parse_special else self._plain
+        return tokenizer.encode(_without_surrogates(text), add_special_tokens=False).ids
+
+    def encode_pieces(self, pieces: Sequence[str | Special]) -> list[int]:
+        """Ids of text mixed with control tokens; only ``Special`` pieces become control tokens.
+
+        Neighbouring texts are joined first, so the ids are those of the whole string. A control token that this
+        tokenizer lacks is written out as text.
+        """
+        ids: list[int] = []
+        text = ""
+        for piece in pieces:
+            if isinstance(piece, str):
+                text += piece
+            elif (special := self.special_ids.get(piece.text)) is None:
+                text += piece.text
+            else:
+                ids += self.encode(text) if text else []
+                ids.append(special)
+                text = ""
+        return ids + (self.encode(text) if text else [])
+
+    def split_special(self, text: str) -> list[str | Special]:
+        """``text`` as pieces for ``encode_pieces``, every spelled control token a ``Special``."""
+        if not self.special_ids:
+            return [text]
+        parts = self._special_pattern.split(text)
+        return [Special(part) if odd else part for part, odd in zip(parts, _alternate(), strict=False) if part]
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Text of ``ids``. Ids that the tokenizer does not know (a padded vocabulary) give nothing.
+
+        Skipping leaves ``<think>``, ``</think>`` and ``｜DSML｜`` in place: readers of the answer need them.
+        """
+        kept = [token for token in ids if token not in self._skipped] if skip_special_tokens else list(ids)
+        return self._full.decode(kept, skip_special_tokens=False)
+
+    @cached_property
+    def _plain(self) -> tokenizers.Tokenizer:
+        """The same tokenizer without added tokens: many control tokens are not flagged "special" in the file, so the
+        library's own switch for ignoring special tokens does not cover them."""
+        plain = tokenizers.Tokenizer.from_str(
+            json.dumps({**self._definition, "added_tokens": [], "post_processor": None})
+        )
+        plain.no_padding()
+        plain.no_truncation()
+        return plain
+
+    @cached_property
+    def _special_pattern(self) -> re.Pattern[str]:
+        longest_first = sorted(self.special_ids, key=len, reverse=True)
+        return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+
+
+def _alternate() -> Iterable[bool]:
+    while True:
+        yield False
+        yield True
+
+
+def _without_surrogates(text: str) -> str:
+    """Lone surrogates (from broken JSON or terminals) are no Unicode text; the library would raise TypeError."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not text.isascii() else text
+
+
+def _token_text(value: Any) -> str | None:
+    """tokenizer_config.json writes a token as its text or as {"content": text, …}."""
+    return value.get("content") if isinstance(value, dict) else value
+
+
+def _chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
+    separate = directory / "chat_template.jinja"
+    if separate.is_file():
+        return separate.read_text(encoding="utf-8")
+    template = settings.get("chat_template")
+    if isinstance(template, list):  # several named ones
+        template = {entry.get("name"): entry.get("template") for entry in template}.get("default")
+    return template
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise TokenizerError(f"{path}: {error}") from error
+    if not isinstance(value, dict):
+        raise TokenizerError(f"{path}: a JSON object is wanted, this is a {type(value).__name__}")
+    return value

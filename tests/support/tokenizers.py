@@ -1,0 +1,45 @@
+"""Small byte-level tokenizers with DeepSeek's control tokens, trained on the spot."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import tokenizers
+from tokenizers import AddedToken, decoders, pre_tokenizers, trainers
+from tokenizers.models import BPE
+
+from deepseek_v32.inference.tokenizer import Tokenizer
+
+BOS, EOS, PAD = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>"
+MARKUP = ["<｜User｜>", "<｜Assistant｜>", "<think>", "</think>", "｜DSML｜"]
+CORPUS = [
+    "The quick brown fox jumps over the lazy dog.",
+    '<invoke name="get_weather"> <parameter name="city" string="true"> function_calls function_results',
+    "Was ist 1+1? 你好，世界。 Привет. 🙂 naïve café",
+    "think thinking User Assistant </result> <result>",
+]
+
+
+@cache
+def definition() -> str:
+    """tokenizer.json as the released one is built: byte-level BPE, only bos, eos and padding flagged special."""
+    tokenizer = tokenizers.Tokenizer(BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, special_tokens=[BOS, EOS, PAD])
+    tokenizer.train_from_iterator(CORPUS * 3, trainer)
+    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in MARKUP])
+    return tokenizer.to_str()
+
+
+def make_tokenizer(chat_template: str | None = None) -> Tokenizer:
+    return Tokenizer(json.loads(definition()), chat_template=chat_template)
+
+
+def write_tokenizer(directory: Path, **settings: object) -> None:
+    """The files of a checkpoint's tokenizer; ``settings`` go into tokenizer_config.json."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "tokenizer.json").write_text(definition(), encoding="utf-8")
+    settings = {"bos_token": {"content": BOS, "__type": "AddedToken"}, "eos_token": EOS, **settings}
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
