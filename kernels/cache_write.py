@@ -79,7 +79,8 @@ def write_index_cache(
 ) -> None:
     """Rotate the first dims of the index keys and write them to their slots; an FP8 cache gets them Hadamard-rotated.
 
-    keys [T, D] after their LayerNorm; cos, sin fp32 [T, R/2]; slots int64 [T], all different. RoPE is half-split unless `interleaved`.
+    keys [T, D] after their LayerNorm; cos, sin fp32 [T, R/2]; slots int64 [T], all different.
+    RoPE is half-split unless `interleaved`.
     """
     check_tensor("keys", keys, (None, None), FLOATS)
     _check_rope(cos, sin, keys.shape[0], keys.device)

@@ -32,7 +32,9 @@ def indexer_logits(
     check_tensor("starts", starts, (rows,), torch.int32, q.device)
     check_tensor("ends", ends, (rows,), torch.int32, q.device)
     if (k_scale is not None) != (q.dtype == torch.float8_e4m3fn):
-        raise ValueError(f"k_scale is {'missing' if k_scale is None else 'given'} for keys of {k.dtype}; FP8 keys need it")
+        raise ValueError(
+            f"k_scale is {'missing' if k_scale is None else 'given'} for keys of {k.dtype}; FP8 keys need it"
+        )
     if k_scale is not None:
         check_tensor("k_scale", k_scale, (k.shape[0],), torch.float32, q.device)
     if rows == 0 or k.shape[0] == 0:

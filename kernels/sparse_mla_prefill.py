@@ -45,7 +45,9 @@ def sparse_mla_prefill(
     check_tensor("q", q, (None, None, None), FLOATS)
     tokens, heads, width = q.shape
     if kv.dtype == torch.uint8:
-        check_tensor("kv", kv, (None, None, 1, latent_record_bytes(value_dim, width - value_dim)), torch.uint8, q.device)
+        check_tensor(
+            "kv", kv, (None, None, 1, latent_record_bytes(value_dim, width - value_dim)), torch.uint8, q.device
+        )
     else:
         check_tensor("kv", kv, (None, 1, width), q.dtype, q.device)
     check_tensor("indices", indices, (tokens, 1, None), torch.int32, q.device)

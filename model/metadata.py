@@ -45,7 +45,9 @@ class AttentionMetadata:
     slots: torch.Tensor  # int64 [T], where the new tokens' cache entries go
     logit_rows: torch.Tensor  # int64 [N], the rows of T whose logits are wanted
     max_context: int  # at least max(context_lengths[:decodes]); a bucket's bound under a CUDA graph
-    on_selection: SelectionCallback | None = None  # called per layer with (layer, rows int64 [R], positions int32 [R, K])
+    on_selection: SelectionCallback | None = (
+        None  # called per layer with (layer, rows int64 [R], positions int32 [R, K])
+    )
 
     def prefills(self) -> Iterator[Prefill]:
         """The sequences after the decodes, in order."""

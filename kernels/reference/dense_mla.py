@@ -1,6 +1,7 @@
 """Dense attention: the multi-head form for short prompts, and absorbed decode over whole contexts, in plain PyTorch."""
 
 import math
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -62,7 +63,7 @@ def paged_mla_decode_h16(
     out = torch.zeros_like(q_nope)
     lse = torch.full(q.shape[:2], float("-inf"), device=q.device)
     bounds = kv_indptr.tolist()
-    for b, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for b, (start, end) in enumerate(pairwise(bounds)):
         if start == end:
             continue
         pages = kv_indices[start:end].long()

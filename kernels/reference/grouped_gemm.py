@@ -1,5 +1,7 @@
 """Expert matrix products, one expert after another."""
 
+from itertools import pairwise
+
 import torch
 
 from .fp8_gemm import fp8_gemm
@@ -15,7 +17,7 @@ def grouped_gemm(
 ) -> torch.Tensor:
     out = torch.empty(a.shape[0], b.shape[1], dtype=out_dtype, device=a.device)
     bounds = offsets.tolist()
-    for expert, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for expert, (start, end) in enumerate(pairwise(bounds)):
         if start == end:
             continue
         if a_scale is None or b_scale is None:

@@ -1,0 +1,214 @@
+"""Multi-head latent attention (MLA) with DeepSeek Sparse Attention (DSA).
+
+Every token leaves one latent (512 dims) and one rotated key part (64 dims) in the cache, shared by all heads. Two forms compute
+the same attention: multi-head (MHA), which expands keys and values of each head, and absorbed (MQA), which folds the expansion
+into the queries and outputs and reads the latents themselves. Source: DeepSeek-V2 paper, section 2.1; V3.2 paper, section 2.1.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ..kernels.cache_write import gather_latents, write_latent_cache
+from ..kernels.choice import choose_body
+from ..kernels.dense_mla import mha_prefill
+from ..kernels.reference.rope import rotate_interleaved
+from ..kernels.select_topk import positions_to_slots
+from ..kernels.sparse_mla_decode import sparse_mla_decode
+from ..kernels.sparse_mla_prefill import sparse_mla_prefill
+from .config import ModelConfig
+from .indexer import Indexer, IndexQueries
+from .layers import Compute, Linear, Operand, RMSNorm, parameter
+from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill
+
+# Gathering one selected key costs plain PyTorch as much as this many multiply-adds (1.4 us a key against 70 G/s on two cores).
+REFERENCE_GATHER_COST = 100_000
+
+
+class Expansion(nn.Module):
+    """kv_b_proj, never quantised: its rows per head are [nope | v], read as Wk [H, nope, L] and Wv [H, v, L]."""
+
+    def __init__(self, config: ModelConfig, compute: Compute) -> None:
+        super().__init__()
+        self.heads = config.num_attention_heads
+        self.nope, self.value = config.qk_nope_head_dim, config.v_head_dim
+        rows = self.heads * (self.nope + self.value)
+        self.weight = parameter(rows, config.kv_lora_rank, dtype=compute.dtype, device=compute.device)
+
+    def halves(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Wk [H, nope, L] and Wv [H, v, L]."""
+        wk, wv = self.weight.unflatten(0, (self.heads, -1)).split((self.nope, self.value), 1)
+        return wk, wv
+
+    def forward(self, latent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """latent [S, L] -> k_nope [S, H, nope], v [S, H, v]."""
+        expanded = F.linear(latent, self.weight).unflatten(1, (self.heads, -1))
+        k_nope, v = expanded.split((self.nope, self.value), 2)
+        return k_nope, v
+
+
+class MultiHeadLatentAttention(nn.Module):
+    """One layer's attention: projections, both caches, selection, and whichever form of attention fits the sequence."""
+
+    def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
+        super().__init__()
+        self.compute = compute
+        self.layer = layer
+        self.heads = config.num_attention_heads
+        self.nope, self.rope, self.value = config.qk_nope_head_dim, config.qk_rope_head_dim, config.v_head_dim
+        self.latent_dim = config.kv_lora_rank
+        self.topk = config.index_topk
+        self.softmax_scale = config.softmax_scale
+        self.eps = config.rms_norm_eps
+        hidden = config.hidden_size
+        self.q_a_proj = Linear(hidden, config.q_lora_rank, compute)
+        self.q_a_layernorm = RMSNorm(config.q_lora_rank, config.rms_norm_eps, compute)
+        self.q_b_proj = Linear(config.q_lora_rank, self.heads * config.qk_head_dim, compute)
+        self.kv_a_proj_with_mqa = Linear(hidden, self.latent_dim + self.rope, compute)
+        self.kv_a_layernorm = RMSNorm(self.latent_dim, config.rms_norm_eps, compute)
+        self.kv_b_proj = Expansion(config, compute)
+        self.o_proj = Linear(self.heads * self.value, hidden, compute)
+        self.indexer = Indexer(config, compute)
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        operand: Operand,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        metadata: AttentionMetadata,
+        cache: LayerCache,
+    ) -> torch.Tensor:
+        """x [T, hidden] normed, the same as an operand; cos, sin [T, rope/2] -> [T, hidden]."""
+        _, qr = self.q_a_layernorm.with_operand(self.q_a_proj(operand))
+        q = self.q_b_proj(qr).unflatten(1, (self.heads, -1))
+        q_nope, q_rope = q.split((self.nope, self.rope), 2)
+        q_rope = rotate_interleaved(q_rope, cos, sin)
+
+        kv = self.kv_a_proj_with_mqa(operand)
+        write_latent_cache(
+            kv, self.kv_a_layernorm.weight, self.eps, cos, sin, cache.latent, metadata.slots, self.compute.backend
+        )
+        self.indexer.write_keys(operand, cos, sin, metadata, cache)
+        longest = max((metadata.max_context, *metadata.context_lengths[metadata.decodes :]))
+        queries = self.indexer.queries(x, qr, cos, sin) if longest > self.topk else None
+
+        out = q.new_empty(q.shape[0], self.heads, self.value)
+        if metadata.decodes:
+            out[: metadata.decodes] = self._decode(q_nope, q_rope, queries, metadata, cache)
+        for prefill in metadata.prefills():
+            out[prefill.rows] = self._prefill(q_nope, q_rope, queries, prefill, metadata, cache)
+        return self.o_proj(self.compute.operand(out.flatten(1)))
+
+    def _decode(
+        self,
+        q_nope: torch.Tensor,
+        q_rope: torch.Tensor,
+        queries: IndexQueries | None,
+        metadata: AttentionMetadata,
+        cache: LayerCache,
+    ) -> torch.Tensor:
+        """The leading sequences' single tokens -> [B, H, v]."""
+        count = metadata.decodes
+        all_selected = metadata.max_context <= self.topk
+        positions = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
+        if metadata.on_selection is not None:
+            metadata.on_selection(self.layer, torch.arange(count, device=positions.device), positions)
+        slots = positions_to_slots(positions, metadata.block_table[:count], PAGE_SIZE)
+        q = self._absorb(q_nope[:count], q_rope[:count])
+        latents, _ = sparse_mla_decode(
+            q[:, None],
+            cache.latent,
+            slots[:, None],
+            self.softmax_scale,
+            self.latent_dim,
+            plan=metadata.decode_plan,
+            backend=self.compute.backend,
+        )
+        return self._values(latents[:, 0])
+
+    def _prefill(
+        self,
+        q_nope: torch.Tensor,
+        q_rope: torch.Tensor,
+        queries: IndexQueries | None,
+        prefill: Prefill,
+        metadata: AttentionMetadata,
+        cache: LayerCache,
+    ) -> torch.Tensor:
+        """One sequence's prompt chunk -> [t, H, v]. Keys are read back from the cache, in its precision."""
+        q_nope, q_rope = q_nope[prefill.rows], q_rope[prefill.rows]
+        if queries is None or prefill.length <= self.topk:
+            if metadata.on_selection is not None:
+                self._report(metadata, prefill, _causal_positions(prefill, cache.latent.device))
+            return self._mha(q_nope, q_rope, prefill, cache, None)
+        positions = self.indexer.select_prefill(queries, prefill, cache)
+        if metadata.on_selection is not None:
+            self._report(metadata, prefill, positions)
+        if self._masked_mha_is_cheaper(prefill, q_nope):
+            return self._mha(q_nope, q_rope, prefill, cache, _selection_mask(positions, prefill.length))
+        slots = torch.where(positions < 0, -1, prefill.context_slots[positions.clamp_min(0).long()]).int()
+        q = self._absorb(q_nope, q_rope)
+        quantized = cache.latent.dtype == torch.uint8
+        kv = cache.latent if quantized else cache.latent.view(-1, 1, cache.latent.shape[-1])
+        latents, _, _ = sparse_mla_prefill(
+            q, kv, slots[:, None], self.softmax_scale, self.latent_dim, backend=self.compute.backend
+        )
+        return self._values(latents)
+
+    def _mha(
+        self,
+        q_nope: torch.Tensor,
+        q_rope: torch.Tensor,
+        prefill: Prefill,
+        cache: LayerCache,
+        mask: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Multi-head form over the whole context: causal, or over `mask` [t, S]."""
+        context = gather_latents(
+            cache.latent, prefill.context_slots, self.latent_dim, q_nope.dtype, self.compute.backend
+        )
+        latent, k_rope = context.split((self.latent_dim, self.rope), 1)
+        k_nope, v = self.kv_b_proj(latent)
+        q = torch.cat((q_nope, q_rope), 2)
+        k = torch.cat((k_nope, k_rope[:, None].expand(-1, self.heads, -1)), 2)
+        return mha_prefill(q, k, v, self.softmax_scale, mask, self.compute.backend)
+
+    def _absorb(self, q_nope: torch.Tensor, q_rope: torch.Tensor) -> torch.Tensor:
+        """Queries against latents: [q_nope @ Wk | q_rope], [T, H, L + rope]."""
+        wk, _ = self.kv_b_proj.halves()
+        latent_q = torch.bmm(q_nope.transpose(0, 1), wk).transpose(0, 1)
+        return torch.cat((latent_q, q_rope), 2)
+
+    def _values(self, latents: torch.Tensor) -> torch.Tensor:
+        """Attended latents [T, H, L] -> each head's values [T, H, v]."""
+        _, wv = self.kv_b_proj.halves()
+        return torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2)).transpose(0, 1)
+
+    def _masked_mha_is_cheaper(self, prefill: Prefill, q: torch.Tensor) -> bool:
+        """Without a compiled sparse kernel, masking a dense product beats gathering keys up to a few times index_topk."""
+        if choose_body("sparse_mla_prefill", q.device, q.dtype, self.compute.backend).backend != "reference":
+            return False
+        chunk = prefill.length - prefill.start
+        expand = self.heads * self.latent_dim * (self.nope + self.value) / chunk
+        masked = prefill.length * (self.heads * (self.nope + self.rope + self.value) + expand)
+        gathered = self.topk * (REFERENCE_GATHER_COST + self.heads * (2 * self.latent_dim + self.rope))
+        return masked < gathered
+
+    def _report(self, metadata: AttentionMetadata, prefill: Prefill, positions: torch.Tensor) -> None:
+        assert metadata.on_selection is not None
+        rows = torch.arange(prefill.rows.start, prefill.rows.stop, device=positions.device)
+        metadata.on_selection(self.layer, rows, positions)
+
+
+def _causal_positions(prefill: Prefill, device: torch.device) -> torch.Tensor:
+    """What a chunk selects when its whole context fits: int32 [t, S], -1 past each token."""
+    positions = torch.arange(prefill.length, dtype=torch.int32, device=device)
+    return torch.where(positions <= positions[prefill.start :, None], positions, -1)
+
+
+def _selection_mask(positions: torch.Tensor, length: int) -> torch.Tensor:
+    """positions int32 [t, K] (-1: none) -> bool [t, length], true where selected."""
+    mask = torch.zeros(positions.shape[0], length + 1, dtype=torch.bool, device=positions.device)
+    mask.scatter_(1, torch.where(positions < 0, length, positions).long(), True)
+    return mask[:, :length]

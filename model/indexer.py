@@ -1,0 +1,121 @@
+"""The lightning indexer: cheap scores that decide which tokens each query attends to.
+
+Source: DeepSeek-V3.2 paper, section 2.1. Its RoPE is half-split and sits first in the head, unlike MLA's (interleaved, last).
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ..kernels.cache_write import gather_index_keys, write_index_cache
+from ..kernels.hadamard import rotate_quantize
+from ..kernels.indexer_logits import indexer_logits, paged_indexer_logits
+from ..kernels.reference.rope import rotate_index
+from ..kernels.select_topk import select_topk
+from .config import ModelConfig
+from .layers import Compute, Linear, Operand, parameter
+from .metadata import AttentionMetadata, LayerCache, Prefill
+
+LOGITS_BYTES = 256 << 20  # of [rows, context] fp32 logits held at a time in prefill
+NORM_EPS = 1e-6
+
+
+class LayerNorm(nn.Module):
+    """LayerNorm with fp32 weight and bias, computed in fp32 and cast afterwards."""
+
+    def __init__(self, width: int, compute: Compute) -> None:
+        super().__init__()
+        self.weight = parameter(width, dtype=torch.float32, device=compute.device)
+        self.bias = parameter(width, dtype=torch.float32, device=compute.device)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x.float(), (x.shape[-1],), self.weight, self.bias, NORM_EPS).to(x.dtype)
+
+
+class Fp32Linear(nn.Module):
+    """A small projection kept in fp32 in every precision, because what it computes decides a selection."""
+
+    def __init__(self, inputs: int, outputs: int, compute: Compute) -> None:
+        super().__init__()
+        self.weight = parameter(outputs, inputs, dtype=torch.float32, device=compute.device)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x.float(), self.weight)
+
+
+class IndexQueries(NamedTuple):
+    """What T tokens ask the indexer."""
+
+    q: torch.Tensor  # [T, H_i, D] rotated; e4m3 in fp8 precision
+    weights: torch.Tensor  # fp32 [T, H_i], the queries' FP8 scales and H_i^-0.5 * D^-0.5 included
+
+
+class Indexer(nn.Module):
+    """logits[t, s] = sum over heads of weights[t, h] * relu(q[t, h] . k[s]); each query keeps the index_topk best."""
+
+    def __init__(self, config: ModelConfig, compute: Compute) -> None:
+        super().__init__()
+        self.compute = compute
+        self.heads, self.head_dim = config.index_n_heads, config.index_head_dim
+        self.topk = config.index_topk
+        self.interleaved = config.indexer_rope_interleave
+        self.wq_b = Linear(config.q_lora_rank, self.heads * self.head_dim, compute)
+        self.wk = Linear(config.hidden_size, self.head_dim, compute)
+        self.k_norm = LayerNorm(self.head_dim, compute)
+        self.weights_proj = Fp32Linear(config.hidden_size, self.heads, compute)
+
+    def write_keys(
+        self, x: Operand, cos: torch.Tensor, sin: torch.Tensor, metadata: AttentionMetadata, cache: LayerCache
+    ) -> None:
+        """Cache the new tokens' index keys. Owed even when nothing is selected yet: later tokens will score them."""
+        keys = self.k_norm(self.wk(x))
+        write_index_cache(keys, cos, sin, cache.index, metadata.slots, self.interleaved, self.compute.backend)
+
+    def queries(self, x: torch.Tensor, qr: Operand, cos: torch.Tensor, sin: torch.Tensor) -> IndexQueries:
+        """x [T, hidden], qr [T, q_lora_rank] (MLA's compressed query, normed)."""
+        q = self.wq_b(qr).unflatten(1, (self.heads, self.head_dim))
+        weights = self.weights_proj(x) * (self.heads**-0.5 * self.head_dim**-0.5)
+        if not self.compute.quantized:
+            # The Hadamard rotation changes no dot product, so precisions that do not quantise skip it.
+            return IndexQueries(rotate_index(q, cos, sin, self.interleaved), weights)
+        values, scales = rotate_quantize(q, cos, sin, self.interleaved, self.compute.ue8m0, self.compute.backend)
+        return IndexQueries(values, weights * scales[:, :, 0])
+
+    def select_decodes(
+        self, queries: IndexQueries | None, metadata: AttentionMetadata, cache: LayerCache
+    ) -> torch.Tensor:
+        """Context positions int32 [B, K] (-1: none) that each decoding sequence's token attends to."""
+        count = metadata.decodes
+        lengths = metadata.lengths[:count]
+        if queries is None:  # every context fits in index_topk: all of it is selected
+            positions = torch.arange(metadata.max_context, dtype=torch.int32, device=lengths.device)
+            return torch.where(positions < lengths[:, None], positions, -1)
+        logits = paged_indexer_logits(
+            queries.q[:count, None],
+            cache.index,
+            queries.weights[:count, None],
+            metadata.block_table[:count],
+            lengths,
+            metadata.max_context,
+            self.compute.backend,
+        )
+        return select_topk(logits, torch.zeros_like(lengths), lengths, self.topk, self.compute.backend)
+
+    def select_prefill(self, queries: IndexQueries, prefill: Prefill, cache: LayerCache) -> torch.Tensor:
+        """Context positions int32 [t, K] (-1: none) that each token of a prompt chunk attends to."""
+        keys, scales = gather_index_keys(cache.index, prefill.context_slots)
+        device = keys.device
+        q, weights = queries.q[prefill.rows], queries.weights[prefill.rows]
+        ends = torch.arange(prefill.start + 1, prefill.length + 1, dtype=torch.int32, device=device)
+        starts = torch.zeros_like(ends)
+        step = max(1, LOGITS_BYTES // (4 * prefill.length))  # bounds the logits, whatever the context's length
+        selected = []
+        for first in range(0, q.shape[0], step):
+            rows = slice(first, first + step)
+            logits = indexer_logits(
+                q[rows], keys, weights[rows], starts[rows], ends[rows], scales, self.compute.backend
+            )
+            selected.append(select_topk(logits, starts[rows], ends[rows], self.topk, self.compute.backend))
+        return torch.cat(selected)

@@ -1,0 +1,124 @@
+"""The parts every block is made of: how a precision computes, linear projections, norms, the gated MLP."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ..kernels import quantize
+from ..kernels.fp8_gemm import fp8_gemm
+from ..kernels.quantize import Quantized
+from ..kernels.reference.quantize import rms_norm, swiglu
+from .config import FP8_BLOCK, Precision
+
+Operand = torch.Tensor | Quantized  # what a projection multiplies: FP8 values with scales in fp8 precision
+
+
+@dataclass(frozen=True)
+class Compute:
+    """How the model computes: resolved once, handed to every module.
+
+    exact: fp32 throughout. bf16: bf16 weights and activations. fp8: e4m3 weights and activations, bf16 between them.
+    """
+
+    precision: Precision
+    backend: str
+    device: torch.device
+    ue8m0: bool = True
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """dtype of activations and of unquantised weights."""
+        return torch.float32 if self.precision == "exact" else torch.bfloat16
+
+    @property
+    def quantized(self) -> bool:
+        return self.precision == "fp8"
+
+    def operand(self, x: torch.Tensor) -> Operand:
+        """x [..., D] as the projections take it; computed once where several share it."""
+        return quantize.quantize_blocks(x, self.ue8m0, self.backend) if self.quantized else x
+
+
+def blocks(size: int) -> int:
+    """How many 128-wide blocks cover `size`."""
+    return -(-size // FP8_BLOCK)
+
+
+def parameter(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Parameter:
+    """An uninitialised weight; the checkpoint fills it."""
+    return nn.Parameter(torch.empty(*shape, dtype=dtype, device=device), requires_grad=False)
+
+
+class Linear(nn.Module):
+    """y = x W^T. In fp8 precision W is e4m3 with block scales, else of the compute dtype.
+
+    A weight of several `parts` (gate and up) stacks them by rows; each part is quantised on its own.
+    """
+
+    def __init__(self, inputs: int, outputs: int, compute: Compute, parts: int = 1) -> None:
+        super().__init__()
+        self.compute = compute
+        self.parts = parts
+        dtype = torch.float8_e4m3fn if compute.quantized else compute.dtype
+        self.weight = parameter(parts * outputs, inputs, dtype=dtype, device=compute.device)
+        if compute.quantized:
+            self.weight_scale_inv = parameter(
+                parts * blocks(outputs), blocks(inputs), dtype=torch.float32, device=compute.device
+            )
+
+    def forward(self, x: Operand) -> torch.Tensor:
+        """x [T, inputs] -> [T, parts * outputs] in the compute dtype."""
+        if not isinstance(x, Quantized):
+            return F.linear(x, self.weight)
+        outputs = self.weight.shape[0] // self.parts
+        if self.parts == 1 or outputs % FP8_BLOCK == 0:
+            return self._gemm(x, self.weight, self.weight_scale_inv)
+        # Parts that end inside a block: their scales do not line up with the stacked rows.
+        pairs = zip(self.weight.chunk(self.parts), self.weight_scale_inv.chunk(self.parts), strict=True)
+        return torch.cat([self._gemm(x, weight, scale) for weight, scale in pairs], 1)
+
+    def _gemm(self, x: Quantized, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return fp8_gemm(x, weight, scale, self.compute.dtype, self.compute.backend)
+
+
+class RMSNorm(nn.Module):
+    """x / rms(x) * weight, computed in fp32 with an fp32 weight and cast afterwards."""
+
+    def __init__(self, width: int, eps: float, compute: Compute) -> None:
+        super().__init__()
+        self.eps = eps
+        self.compute = compute
+        self.weight = parameter(width, dtype=torch.float32, device=compute.device)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return rms_norm(x, self.weight, self.eps)
+
+    def with_operand(self, x: torch.Tensor) -> tuple[torch.Tensor, Operand]:
+        """The normed rows [T, D], and the same as the projections take them."""
+        if self.compute.quantized:
+            return quantize.rms_norm_quantize(x, self.weight, self.eps, self.compute.ue8m0, self.compute.backend)
+        normed = self(x)
+        return normed, normed
+
+
+class MLP(nn.Module):
+    """down(silu(gate x) * up x): the dense layers' MLP and the shared expert."""
+
+    def __init__(self, hidden: int, intermediate: int, compute: Compute) -> None:
+        super().__init__()
+        self.compute = compute
+        self.gate_up_proj = Linear(hidden, intermediate, compute, parts=2)
+        self.down_proj = Linear(intermediate, hidden, compute)
+
+    def forward(self, x: Operand) -> torch.Tensor:
+        """[T, D] -> [T, D]."""
+        return self.down_proj(gated(self.gate_up_proj(x), self.compute))
+
+
+def gated(gate_up: torch.Tensor, compute: Compute) -> Operand:
+    """silu(gate) * up of [T, 2I], as the down projection takes it."""
+    if compute.quantized:
+        return quantize.swiglu_quantize(gate_up, compute.ue8m0, compute.backend)
+    return swiglu(gate_up)

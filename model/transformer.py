@@ -1,0 +1,95 @@
+"""DeepSeek-V3.2 on one device: tokens in, logits out."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .attention import MultiHeadLatentAttention
+from .config import ModelConfig, Precision
+from .layers import MLP, Compute, RMSNorm, parameter
+from .metadata import AttentionMetadata, LayerCache
+from .moe import MixtureOfExperts
+from .rope import RotaryEmbedding
+
+
+class Embedding(nn.Module):
+    """A [V, D] table, for the tokens coming in or, transposed, for the logits going out."""
+
+    def __init__(self, config: ModelConfig, compute: Compute) -> None:
+        super().__init__()
+        self.weight = parameter(config.vocab_size, config.hidden_size, dtype=compute.dtype, device=compute.device)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return F.embedding(tokens, self.weight)
+
+    def logits(self, h: torch.Tensor) -> torch.Tensor:
+        """h [N, D] -> fp32 [N, V]; bf16 products are accumulated and kept in fp32."""
+        if h.dtype == torch.float32:
+            return F.linear(h, self.weight)
+        if h.device.type == "cuda":
+            return torch.mm(h, self.weight.T, out_dtype=torch.float32)
+        return torch.cat([F.linear(h.float(), rows.float()) for rows in self.weight.split(16384)], 1)
+
+
+class Block(nn.Module):
+    """h + attention(norm(h)), then h + mlp(norm(h))."""
+
+    def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
+        super().__init__()
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
+        self.self_attn = MultiHeadLatentAttention(config, compute, layer)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
+        self.mlp: MLP | MixtureOfExperts
+        if config.is_dense(layer):
+            self.mlp = MLP(config.hidden_size, config.intermediate_size, compute)
+        else:
+            self.mlp = MixtureOfExperts(config, compute)
+
+    def forward(
+        self,
+        h: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        metadata: AttentionMetadata,
+        cache: LayerCache,
+    ) -> torch.Tensor:
+        """h [T, D] -> [T, D]; writes the new tokens' entries to `cache`."""
+        x, operand = self.input_layernorm.with_operand(h)
+        h = h + self.self_attn(x, operand, cos, sin, metadata, cache)
+        x, operand = self.post_attention_layernorm.with_operand(h)
+        return h + (self.mlp(operand) if isinstance(self.mlp, MLP) else self.mlp(x, operand))
+
+
+class Transformer(nn.Module):
+    """The whole model. Parameters are allocated and left uninitialised: a checkpoint fills them."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        precision: Precision = "exact",
+        backend: str = "auto",
+        device: torch.device | str = "cpu",
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.compute = compute = Compute(precision, backend, torch.device(device), config.ue8m0_scales)
+        self.embed_tokens = Embedding(config, compute)
+        self.rotary = RotaryEmbedding(config, compute.device)
+        self.layers = nn.ModuleList(Block(config, compute, layer) for layer in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
+        self.lm_head = self.embed_tokens if config.tie_word_embeddings else Embedding(config, compute)
+
+    @torch.inference_mode()
+    def forward(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        metadata: AttentionMetadata,
+        caches: list[LayerCache],
+    ) -> torch.Tensor:
+        """One step: tokens, positions int64 [T] as `metadata` lays them out -> logits fp32 [N, V] of its logit_rows."""
+        h = self.embed_tokens(tokens)
+        cos, sin = self.rotary(positions)
+        for layer, cache in zip(self.layers, caches, strict=True):
+            h = layer(h, cos, sin, metadata, cache)
+        return self.lm_head.logits(self.norm(h[metadata.logit_rows]))
