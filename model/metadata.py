@@ -45,9 +45,9 @@ class AttentionMetadata:
     slots: torch.Tensor  # int64 [T], where the new tokens' cache entries go
     logit_rows: torch.Tensor  # int64 [N], the rows of T whose logits are wanted
     max_context: int  # at least max(context_lengths[:decodes]); a bucket's bound under a CUDA graph
-    on_selection: SelectionCallback | None = (
-        None  # called per layer with (layer, rows int64 [R], positions int32 [R, K])
-    )
+    decode_plan: object | None = None  # split-KV plan of the decodes: made once a step, for the kernels that use one
+    # Called once a layer and sequence group with (layer, rows int64 [R], context positions int32 [R, K], -1 for none).
+    on_selection: SelectionCallback | None = None
 
     def prefills(self) -> Iterator[Prefill]:
         """The sequences after the decodes, in order."""
