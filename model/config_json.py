@@ -29,13 +29,13 @@ _HARMLESS = """
     pad_token_id prefix pretraining_tp problem_type return_dict return_dict_in_generate router_aux_loss_coef
     sep_token_id seq_aux task_specific_params temperature tokenizer_class top_k top_p torch_dtype transformers_version
     use_cache use_return_dict
-""".split()  # head_dim: transformers writes the rope part's width there, others the whole head's; neither is read
+"""  # head_dim: transformers writes the rope part's width there, others the whole head's; neither is read
 
 # Keys that are read, each in its own way, below.
 _SPECIAL = """
     eos_token_id rope_theta rope_scaling rope_parameters quantization_config mlp_layer_types layer_types
     num_local_experts num_key_value_heads qk_head_dim
-""".split()
+"""
 
 # Fields of ModelConfig that config.json spells otherwise; the rest keep their name.
 _RENAMED = {"yarn", "rope_theta", "eos_token_ids", "weight_block", "ue8m0_scales"}
@@ -86,7 +86,7 @@ def read_fields(values: dict[str, Any]) -> dict[str, Any]:
     _read_layer_types(values, found)
     _check_derived(values, found)
 
-    known = _PLAIN.keys() | _FIXED.keys() | set(_HARMLESS) | set(_SPECIAL)
+    known = _PLAIN.keys() | _FIXED.keys() | set(_HARMLESS.split()) | set(_SPECIAL.split())
     for key, value in values.items():
         # A key set to null or false switches nothing on, whatever it is; any other unknown one may change the result.
         if key not in known and not key.startswith("_") and value is not None and value is not False:

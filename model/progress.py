@@ -1,0 +1,16 @@
+"""A progress bar for whatever reports bytes: done, total, rate, time left."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress_bar(description: str = "Loading weights") -> Iterator[Callable[[int, int], None]]:
+    """Shows a bar on standard error while the block runs; yields the function to call with (bytes done, bytes in all)."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(description, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

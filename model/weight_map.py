@@ -1,0 +1,136 @@
+"""Which tensor of a Hugging Face checkpoint goes where: the rename table.
+
+Our module tree mirrors the checkpoint's names without ``model.``, except that gate and up projections share one parameter
+(gate rows first) and the experts of a layer are stacked in one parameter.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .config import FP8_BLOCK, ModelConfig
+
+SCALE = "_scale_inv"  # "weight" + this is the checkpoint's name of a weight's scales; despite "inv", they multiply
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One tensor of the checkpoint, and its place in the model."""
+
+    name: str  # in the checkpoint
+    shape: tuple[int, ...]
+    parameter: str | None  # ours; None: known, checked if present, and skipped
+    quantised: bool = False  # may be e4m3 with scales; otherwise bf16 or fp32
+    expert: int | None = None  # index in a stacked parameter
+    row: int = 0  # first row in the parameter
+    scale_row: int = 0  # first row in the parameter's scales
+    required: bool = True
+
+    @property
+    def scale_name(self) -> str:
+        return self.name + SCALE
+
+    @property
+    def scale_shape(self) -> tuple[int, ...]:
+        """One scale a 128x128 block; the last block of a side may be part full."""
+        return tuple(blocks(size) for size in self.shape)
+
+
+def blocks(size: int) -> int:
+    """How many blocks of 128 cover `size` rows or columns."""
+    return -(-size // FP8_BLOCK)
+
+
+def scale_parameter(parameter: str) -> str:
+    """Our name of a quantised parameter's scales."""
+    return parameter + SCALE
+
+
+def pieces(config: ModelConfig) -> Iterator[Piece]:
+    """Every tensor that a checkpoint of this model may hold, in reading order; those of MTP layers are skipped ones."""
+    vocabulary = (config.vocab_size, config.hidden_size)
+    yield Piece("model.embed_tokens.weight", vocabulary, "embed_tokens.weight")
+    for layer in range(config.num_hidden_layers):
+        yield from _layer(config, f"model.layers.{layer}.", f"layers.{layer}.", config.is_dense(layer))
+    yield Piece("model.norm.weight", (config.hidden_size,), "norm.weight")
+    if config.tie_word_embeddings:
+        yield Piece("model.embed_tokens.weight", vocabulary, "lm_head.weight")
+        yield Piece("lm_head.weight", vocabulary, None, required=False)  # some writers store the tied copy as well
+    else:
+        yield Piece("lm_head.weight", vocabulary, "lm_head.weight")
+    # transformers drops num_nextn_predict_layers but keeps accepting the one layer that the released checkpoint has.
+    for index in range(max(config.num_nextn_predict_layers, 1)):
+        yield from _mtp_layer(config, f"model.layers.{config.num_hidden_layers + index}.")
+
+
+def _layer(config: ModelConfig, theirs: str, ours: str | None, dense: bool) -> Iterator[Piece]:
+    """One transformer layer; `ours` is None for a layer that is skipped."""
+    hidden, heads = config.hidden_size, config.num_attention_heads
+    query, latent, rope = config.q_lora_rank, config.kv_lora_rank, config.qk_rope_head_dim
+    expanded = config.qk_nope_head_dim + config.v_head_dim
+    index_heads, index_dim = config.index_n_heads, config.index_head_dim
+    quantised: dict[str, tuple[int, ...]] = {
+        "self_attn.q_a_proj.weight": (query, hidden),
+        "self_attn.q_b_proj.weight": (heads * config.qk_head_dim, query),
+        "self_attn.kv_a_proj_with_mqa.weight": (latent + rope, hidden),
+        "self_attn.kv_b_proj.weight": (heads * expanded, latent),
+        "self_attn.o_proj.weight": (hidden, heads * config.v_head_dim),
+        "self_attn.indexer.wq_b.weight": (index_heads * index_dim, query),
+        "self_attn.indexer.wk.weight": (index_dim, hidden),
+    }
+    plain: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (hidden,),
+        "self_attn.q_a_layernorm.weight": (query,),
+        "self_attn.kv_a_layernorm.weight": (latent,),
+        "self_attn.indexer.k_norm.weight": (index_dim,),
+        "self_attn.indexer.k_norm.bias": (index_dim,),
+        "self_attn.indexer.weights_proj.weight": (index_heads, hidden),
+        "post_attention_layernorm.weight": (hidden,),
+    }
+    if not dense:
+        plain["mlp.gate.weight"] = (config.n_routed_experts, hidden)
+        plain["mlp.gate.e_score_correction_bias"] = (config.n_routed_experts,)
+    required = ours is not None
+    for table, may_quantise in ((quantised, True), (plain, False)):
+        for name, shape in table.items():
+            yield Piece(theirs + name, shape, _join(ours, name), may_quantise, required=required)
+
+    if dense:
+        yield from _mlp(hidden, config.intermediate_size, theirs + "mlp.", _join(ours, "mlp."))
+        return
+    if config.n_shared_experts:
+        width = config.moe_intermediate_size * config.n_shared_experts
+        yield from _mlp(hidden, width, theirs + "mlp.shared_experts.", _join(ours, "mlp.shared_experts."))
+    for expert in range(config.n_routed_experts):
+        prefix = f"{theirs}mlp.experts.{expert}."
+        yield from _mlp(hidden, config.moe_intermediate_size, prefix, _join(ours, "mlp.experts."), expert)
+
+
+def _mlp(hidden: int, width: int, theirs: str, ours: str | None, expert: int | None = None) -> Iterator[Piece]:
+    """gate and up, one above the other, and down. Stacked experts are plain parameters, so no ".weight" there."""
+    weight = ".weight" if expert is None else ""
+    gate_up, down, required = _join(ours, "gate_up_proj" + weight), _join(ours, "down_proj" + weight), ours is not None
+    yield Piece(theirs + "gate_proj.weight", (width, hidden), gate_up, True, expert, required=required)
+    yield Piece(
+        theirs + "up_proj.weight", (width, hidden), gate_up, True, expert, width, blocks(width), required=required
+    )
+    yield Piece(theirs + "down_proj.weight", (hidden, width), down, True, expert, required=required)
+
+
+def _mtp_layer(config: ModelConfig, theirs: str) -> Iterator[Piece]:
+    """The multi-token-prediction layer: an MoE layer with an entry and a head of its own."""
+    yield from _layer(config, theirs, None, dense=False)
+    hidden = config.hidden_size
+    own: dict[str, tuple[int, ...]] = {
+        "enorm.weight": (hidden,),
+        "hnorm.weight": (hidden,),
+        "eh_proj.weight": (hidden, 2 * hidden),
+        "shared_head.norm.weight": (hidden,),
+        "shared_head.head.weight": (config.vocab_size, hidden),
+        "embed_tokens.weight": (config.vocab_size, hidden),
+    }
+    for name, shape in own.items():
+        yield Piece(theirs + name, shape, None, required=False)
+
+
+def _join(prefix: str | None, name: str) -> str | None:
+    return None if prefix is None else prefix + name
