@@ -50,6 +50,7 @@ class StopStrings:
         if any(not stop for stop in stops):
             raise ValueError("stop: an empty stop string would match everywhere")
         self._stops = tuple(stops)
+        self.rest = ""  # after a hit: what the push that brought it held behind the stop string
         self._held = ""
         self._hit: str | None = None
 
@@ -60,8 +61,8 @@ class StopStrings:
         self._held += text
         found = [(at + len(stop), at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if found:
-            _, at, self._hit = min(found)
-            safe, self._held = self._held[:at], ""
+            end, at, self._hit = min(found)
+            safe, self.rest, self._held = self._held[:at], self._held[end:], ""
             return safe, self._hit
         keep = max((self._partial(stop) for stop in self._stops), default=0)
         safe = self._held[: len(self._held) - keep]

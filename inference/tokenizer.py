@@ -10,10 +10,16 @@ from typing import Any
 
 import tokenizers
 
+# DeepSeek's control tokens, by their texts.
 BOS = "<｜begin▁of▁sentence｜>"
 EOS = "<｜end▁of▁sentence｜>"
-# Markup that a reader of the answer needs, whatever the tokenizer file says about skipping it.
-MARKUP = ("<think>", "</think>", "｜DSML｜")
+USER = "<｜User｜>"
+ASSISTANT = "<｜Assistant｜>"
+THINK = "<think>"
+END_THINK = "</think>"
+DSML = "｜DSML｜"
+# A reader of the answer needs these, whatever the tokenizer file says about skipping them.
+MARKUP = (THINK, END_THINK, DSML)
 
 
 class TokenizerError(ValueError):

@@ -1,9 +1,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.tokenizers import make_tokenizer
 
 from deepseek_v32.inference.detokenizer import IncrementalDecoder, StopStrings
+from support.tokenizers import make_tokenizer
 
 TOKENIZER = make_tokenizer()
 tokens = st.integers(0, TOKENIZER.vocab_size - 1)

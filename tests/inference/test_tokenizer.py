@@ -3,9 +3,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.tokenizers import BOS, EOS, MARKUP, PAD, make_tokenizer, write_tokenizer
 
 from deepseek_v32.inference.tokenizer import Special, Tokenizer, TokenizerError
+from support.tokenizers import BOS, EOS, MARKUP, PAD, make_tokenizer, write_tokenizer
 
 TOKENIZER = make_tokenizer()
 CONTROL = [BOS, EOS, PAD, *MARKUP]

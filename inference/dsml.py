@@ -1,0 +1,137 @@
+"""DSML: how DeepSeek-V3.2 is told about functions and how it calls them (the release's encoding/encoding_dsv32.py)."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .tokenizer import DSML, END_THINK, THINK, Special
+
+OPEN_CALLS = f"<{DSML}function_calls>"
+CLOSE_CALLS = f"</{DSML}function_calls>"
+
+# The words are part of the format: the model was trained on exactly these.
+_TOOLS_BEFORE = f"""## Tools
+
+You have access to a set of tools you can use to answer the user's question.
+You can invoke functions by writing a "{OPEN_CALLS}" block like the following as part of your reply to the user:
+{OPEN_CALLS}
+<{DSML}invoke name="$FUNCTION_NAME">
+<{DSML}parameter name="$PARAMETER_NAME" string="true|false">$PARAMETER_VALUE</{DSML}parameter>
+...
+</{DSML}invoke>
+<{DSML}invoke name="$FUNCTION_NAME2">
+...
+</{DSML}invoke>
+{CLOSE_CALLS}
+
+String and scalar parameters should be specified as is without any escaping or quotes, while lists and objects should \
+use JSON format. The "string" attribute should be set to "true" for string type parameters and "false" for other types \
+(numbers, booleans, arrays, objects).
+
+If the thinking_mode is enabled, then after function results you should strongly consider outputting a thinking block. \
+Here is an example:
+
+{OPEN_CALLS}
+...
+{CLOSE_CALLS}
+
+<function_results>
+...
+</function_results>
+
+{THINK}...thinking about results{END_THINK}
+
+Here are the functions available in JSONSchema format:
+<functions>
+"""
+_TOOLS_AFTER = "\n</functions>\n"
+
+_PARAMETER = re.compile(
+    rf'\s*<{DSML}parameter name="(?P<name>[^"]*)" string="(?P<string>true|false)">(?P<value>.*?)</{DSML}parameter>',
+    re.DOTALL,
+)
+_INVOKE = re.compile(rf'\s*<{DSML}invoke name="(?P<name>[^"]*)">(?P<body>.*?)</{DSML}invoke>', re.DOTALL)
+_CONTROL = re.compile(f"({'|'.join(map(re.escape, (THINK, END_THINK, DSML)))})")
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A function that the model wants called; ``arguments`` is the text of a JSON object."""
+
+    name: str
+    arguments: str
+
+
+def control(text: str) -> list[str | Special]:
+    """Text written by the program itself, its control tokens marked as such."""
+    return [Special(part) if i % 2 else part for i, part in enumerate(_CONTROL.split(text)) if part]
+
+
+def tools_pieces(tools: Sequence[Mapping[str, Any]]) -> list[str | Special]:
+    """The system prompt's section on functions; ``tools`` in OpenAI's shape, one JSON object a line."""
+    schemas = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
+    return [*control(_TOOLS_BEFORE), schemas, _TOOLS_AFTER]
+
+
+def call_pieces(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str | Special]:
+    """A block of calls (name, arguments); strings are written as they are, other values as JSON."""
+    pieces: list[str | Special] = control(OPEN_CALLS + "\n")
+    for name, arguments in calls:
+        pieces += [*control(f"<{DSML}invoke name="), f'"{name}">\n']
+        for count, (key, value) in enumerate(arguments.items()):
+            is_string = isinstance(value, str)
+            pieces += [
+                *control(f"{chr(10) if count else ''}<{DSML}parameter name="),
+                f'"{key}" string="{"true" if is_string else "false"}">',
+                value if is_string else json.dumps(value, ensure_ascii=False),
+                *control(f"</{DSML}parameter>"),
+            ]
+        pieces += control(f"\n</{DSML}invoke>\n")
+    return [*pieces, *control(CLOSE_CALLS)]
+
+
+def parse_calls(block: str) -> tuple[ToolCall, ...] | None:
+    """The calls between ``OPEN_CALLS`` and ``CLOSE_CALLS``; None if the block is not what the format allows.
+
+    Space between tags is free. Numbers keep their spelling.
+    """
+    calls = []
+    at = 0
+    while invoke := _INVOKE.match(block, at):
+        arguments = _parse_parameters(invoke["body"])
+        if arguments is None:
+            return None
+        calls.append(ToolCall(invoke["name"], arguments))
+        at = invoke.end()
+    return None if block[at:].strip() or not calls else tuple(calls)
+
+
+def _parse_parameters(body: str) -> str | None:
+    values: dict[str, str] = {}
+    at = 0
+    while parameter := _PARAMETER.match(body, at):
+        name, value = parameter["name"], parameter["value"]
+        if name in values:
+            return None
+        if parameter["string"] == "true":
+            value = json.dumps(value, ensure_ascii=False)
+        elif not _is_json(value):
+            return None
+        values[name] = value
+        at = parameter.end()
+    if body[at:].strip():
+        return None
+    return "{" + ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {value}" for name, value in values.items()) + "}"
+
+
+def _is_json(text: str) -> bool:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets
+        return False
+    return True

@@ -1,0 +1,177 @@
+"""Conversations to token ids, in both of the family's chat formats.
+
+DeepSeek-V3.2-Exp brings a Jinja template; DeepSeek-V3.2 brings none, and its messages are encoded by the program here
+(the release's encoding/encoding_dsv32.py). Whatever people, functions or the model said goes in as plain text: words
+that spell a control token do not become one.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from .answer import AnswerDelta, AnswerParser, AssistantMessage, parse_assistant
+from .chat_template import render_template
+from .dsml import ToolCall, call_pieces, tools_pieces
+from .errors import MessageError
+from .tokenizer import ASSISTANT, BOS, END_THINK, EOS, THINK, USER, Special, Tokenizer
+
+__all__ = [
+    "AnswerDelta",
+    "AnswerParser",
+    "AssistantMessage",
+    "ChatFormat",
+    "MessageError",
+    "ToolCall",
+    "encode_messages",
+    "parse_assistant",
+]
+
+ChatFormat = Literal["v3.2", "v3.2-exp"]
+Message = Mapping[str, Any]
+Pieces = list[str | Special]
+ASKING = ("user", "developer")  # a developer message is a search agent's way to write a user turn
+
+
+def encode_messages(
+    messages: Sequence[Message],
+    tokenizer: Tokenizer,
+    thinking: bool = False,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    chat_format: ChatFormat | None = None,
+) -> list[int]:
+    """The prompt that asks for the next assistant turn.
+
+    Messages have OpenAI's shape: role, content (text or a list of text parts), tool_calls, tool_call_id,
+    reasoning_content. Without ``chat_format`` the checkpoint decides: its chat template if it has one ("v3.2-exp"),
+    else "v3.2". Raises MessageError.
+    """
+    normal = [_normal(index, message) for index, message in enumerate(messages)]
+    if not normal or normal[-1]["role"] not in (*ASKING, "tool"):
+        came = f"it has role {normal[-1]['role']!r}" if normal else "there are no messages"
+        raise MessageError(f"messages: the last one must come from the user or a tool, {came}")
+    chat_format = chat_format or ("v3.2" if tokenizer.chat_template is None else "v3.2-exp")
+    if chat_format == "v3.2":
+        return tokenizer.encode_pieces(v32_pieces(normal, thinking, tools))
+    if chat_format == "v3.2-exp":
+        return tokenizer.encode_pieces(render_template(normal, tokenizer, thinking, tools))
+    raise MessageError(f"chat_format: v3.2 or v3.2-exp is wanted, this is {chat_format!r}")
+
+
+def v32_pieces(messages: Sequence[Message], thinking: bool, tools: Sequence[Mapping[str, Any]] | None = None) -> Pieces:
+    """DeepSeek-V3.2's encoding of a whole conversation, which may also end in an assistant turn.
+
+    Reasoning stays only behind the last user turn. Unlike the published program this one keeps developer messages
+    that stand before it, and accepts assistant turns without reasoning there.
+    """
+    turns = [dict(message) for message in messages]
+    if tools:
+        if not turns or turns[0]["role"] != "system":
+            turns.insert(0, {"role": "system", "content": ""})
+        turns[0]["tools"] = tools
+    last_asked = max((index for index, turn in enumerate(turns) if turn["role"] in ASKING), default=-1)
+    pieces: Pieces = [Special(BOS)]
+    for index, turn in enumerate(turns):
+        # From the last question on, every answer starts with reasoning.
+        thinks = thinking and index >= last_asked
+        role, content = turn["role"], turn["content"] or ""
+        if role == "system":
+            pieces += [content, *_appendix(turn)]
+        elif role in ASKING:
+            asked: Pieces = [content]
+            if role == "developer":
+                asked = [*_appendix(turn), f"\n\n# The user's message is: {content}"]
+            pieces += [Special(USER), *asked, Special(ASSISTANT), Special(THINK if thinks else END_THINK)]
+        elif role == "assistant":
+            if thinks:
+                pieces += [turn.get("reasoning_content") or "", Special(END_THINK)]
+            pieces.append(content)
+            if turn.get("tool_calls"):
+                pieces += ["\n\n", *call_pieces([_call(index, call) for call in turn["tool_calls"]])]
+            pieces.append(Special(EOS))
+        elif index == 0 or turns[index - 1]["role"] != "tool":
+            results = "".join(f"\n<result>{result}</result>" for result in _results(turns, index))
+            pieces.append(f"\n\n<function_results>{results}\n</function_results>\n\n")
+            pieces.append(Special(THINK if thinks else END_THINK))
+    return pieces
+
+
+def _appendix(turn: Message) -> Pieces:
+    pieces: Pieces = []
+    if turn.get("tools"):
+        pieces += ["\n\n", *tools_pieces(turn["tools"])]
+    if turn.get("response_format"):
+        schema = json.dumps(turn["response_format"], ensure_ascii=False)
+        pieces.append(
+            f"\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n{schema}"
+        )
+    return pieces
+
+
+def _call(index: int, call: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    function = call["function"]
+    try:
+        arguments = json.loads(function.get("arguments") or "{}")
+    except (ValueError, RecursionError) as error:
+        raise MessageError(f"messages[{index}].tool_calls: arguments are not JSON: {error}") from None
+    if not isinstance(arguments, dict):
+        raise MessageError(f"messages[{index}].tool_calls: arguments must be a JSON object, this is {arguments!r:.50}")
+    return function["name"], arguments
+
+
+def _results(turns: Sequence[Message], start: int) -> list[str]:
+    """The contents of the tool messages from ``start`` on, in the order of the calls they answer."""
+    end = start
+    while end < len(turns) and turns[end]["role"] == "tool":
+        end += 1
+    results = turns[start:end]
+    calls = (turns[start - 1].get("tool_calls") or ()) if start else ()
+    if len(calls) != len(results):
+        raise MessageError(
+            f"messages[{start}]: {len(results)} tool messages answer {len(calls)} calls of the message before them"
+        )
+    order = {call.get("id"): place for place, call in enumerate(calls)}
+    ids = [result.get("tool_call_id") for result in results]
+    if len(order) == len(calls) and set(ids) == set(order):
+        results = sorted(results, key=lambda result: order[result.get("tool_call_id")])
+    return [result["content"] or "" for result in results]
+
+
+def _normal(index: int, message: Message) -> dict[str, Any]:
+    """The message with its content as one text and its calls' arguments as JSON text; or MessageError."""
+    if not isinstance(message, Mapping):
+        raise MessageError(f"messages[{index}]: an object is wanted, this is {message!r:.50}")
+    role = message.get("role")
+    if role not in ("system", "developer", "user", "assistant", "tool"):
+        raise MessageError(f"messages[{index}].role: system, developer, user, assistant or tool, this is {role!r:.50}")
+    normal = {key: value for key, value in message.items() if value is not None}
+    normal["content"] = _text(index, message.get("content"))
+    if normal["content"] is None and (role != "assistant" or not message.get("tool_calls")):
+        if role != "assistant" and role != "system":
+            raise MessageError(f"messages[{index}].content: a {role} message needs text")
+        normal["content"] = ""
+    if "reasoning_content" in normal and not isinstance(normal["reasoning_content"], str):
+        raise MessageError(f"messages[{index}].reasoning_content: text is wanted")
+    if calls := message.get("tool_calls"):
+        normal["tool_calls"] = [_normal_call(index, call) for call in calls]
+    return normal
+
+
+def _normal_call(index: int, call: Any) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise MessageError(f"messages[{index}].tool_calls: each needs a function with a name")
+    arguments = function.get("arguments", "{}")
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return {**call, "type": "function", "function": {"name": function["name"], "arguments": arguments}}
+
+
+def _text(index: int, content: Any) -> str | None:
+    if content is None or isinstance(content, str):
+        return content
+    if isinstance(content, Sequence):
+        parts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+        texts = [part for part in parts if isinstance(part, str)]
+        if len(texts) == len(parts):
+            return "\n".join(texts)
+    raise MessageError(f"messages[{index}].content: text or a list of text parts is wanted; this model reads only text")

@@ -1,0 +1,270 @@
+"""Both chat formats, against strings written out by hand from the published formats and against transformers."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deepseek_v32.inference.messages import MessageError, encode_messages, v32_pieces
+from deepseek_v32.inference.tokenizer import Special
+from support.tokenizers import BOS, EOS, MARKUP, PAD, definition, make_tokenizer
+
+# In the manner of V3.2-Exp, from the description of its format.
+EXP_TEMPLATE = """
+{%- if not thinking is defined %}{% set thinking = false %}{% endif -%}
+{{- bos_token -}}
+{%- for message in messages %}
+  {%- if message['role'] == 'system' %}{{ message['content'] }}{% endif %}
+  {%- if message['role'] == 'user' %}{{ '<｜User｜>' + message['content'] }}{% endif %}
+  {%- if message['role'] == 'assistant' %}
+    {%- set content = message['content'] %}
+    {%- if '</think>' in content %}{% set content = content.split('</think>', 1)[1] %}{% endif %}
+    {{- '<｜Assistant｜></think>' + content + '<｜end▁of▁sentence｜>' }}
+  {%- endif %}
+{%- endfor -%}
+{%- if add_generation_prompt %}{{ '<｜Assistant｜>' + ('<think>' if thinking else '</think>') }}{% endif %}
+"""
+PLAIN, EXP = make_tokenizer(), make_tokenizer(EXP_TEMPLATE)
+WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+CALL = {
+    "id": "a",
+    "type": "function",
+    "function": {"name": "get_weather", "arguments": '{"city": "Genève", "days": 3, "at": ["8h", null]}'},
+}
+DSML_CALL = (
+    "\n\n<｜DSML｜function_calls>\n"
+    '<｜DSML｜invoke name="get_weather">\n'
+    '<｜DSML｜parameter name="city" string="true">Genève</｜DSML｜parameter>\n'
+    '<｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter>\n'
+    '<｜DSML｜parameter name="at" string="false">["8h", null]</｜DSML｜parameter>\n'
+    "</｜DSML｜invoke>\n"
+    "</｜DSML｜function_calls>"
+)
+
+
+def system(text):
+    return {"role": "system", "content": text}
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def assistant(text, **more):
+    return {"role": "assistant", "content": text, **more}
+
+
+def tool(text, **more):
+    return {"role": "tool", "content": text, **more}
+
+
+def written(messages, thinking=False, tools=None):
+    return "".join(p if isinstance(p, str) else p.text for p in v32_pieces(messages, thinking, tools))
+
+
+TALK = [system("Be brief."), user("Hi"), assistant("Hello!", reasoning_content="greet"), user("1+1?")]
+CASES = {
+    "one": ([user("Hi")], False, f"{BOS}<｜User｜>Hi<｜Assistant｜></think>"),
+    "one-thinking": ([user("Hi")], True, f"{BOS}<｜User｜>Hi<｜Assistant｜><think>"),
+    "talk": (
+        TALK,
+        False,
+        f"{BOS}Be brief.<｜User｜>Hi<｜Assistant｜></think>Hello!{EOS}<｜User｜>1+1?<｜Assistant｜></think>",
+    ),
+    "talk-thinking-forgets-old-reasoning": (
+        TALK,
+        True,
+        f"{BOS}Be brief.<｜User｜>Hi<｜Assistant｜></think>Hello!{EOS}<｜User｜>1+1?<｜Assistant｜><think>",
+    ),
+    "answered-thinking": (
+        [*TALK, assistant("2", reasoning_content="add")],
+        True,
+        f"{BOS}Be brief.<｜User｜>Hi<｜Assistant｜></think>Hello!{EOS}"
+        f"<｜User｜>1+1?<｜Assistant｜><think>add</think>2{EOS}",
+    ),
+    "answered": (
+        [user("1+1?"), assistant("2", reasoning_content="add")],
+        False,
+        f"{BOS}<｜User｜>1+1?<｜Assistant｜></think>2{EOS}",
+    ),
+    "call-thinking-keeps-reasoning-of-this-turn": (
+        [user("Rain?"), assistant(None, reasoning_content="look", tool_calls=[CALL]), tool("no")],
+        True,
+        f"{BOS}<｜User｜>Rain?<｜Assistant｜><think>look</think>{DSML_CALL}{EOS}"
+        "\n\n<function_results>\n<result>no</result>\n</function_results>\n\n<think>",
+    ),
+    "call": (
+        [user("Rain?"), assistant("Wait.", tool_calls=[CALL]), tool("no")],
+        False,
+        f"{BOS}<｜User｜>Rain?<｜Assistant｜></think>Wait.{DSML_CALL}{EOS}"
+        "\n\n<function_results>\n<result>no</result>\n</function_results>\n\n</think>",
+    ),
+    "old-call-thinking": (
+        [user("Rain?"), assistant(None, tool_calls=[CALL]), tool("no"), assistant("No."), user("Ok")],
+        True,
+        f"{BOS}<｜User｜>Rain?<｜Assistant｜></think>{DSML_CALL}{EOS}"
+        "\n\n<function_results>\n<result>no</result>\n</function_results>\n\n</think>"
+        f"No.{EOS}<｜User｜>Ok<｜Assistant｜><think>",
+    ),
+    "two-results": (
+        [
+            user("Rain?"),
+            assistant(None, tool_calls=[CALL, {**CALL, "id": "b"}]),
+            tool("second", tool_call_id="b"),
+            tool("first", tool_call_id="a"),
+        ],
+        False,
+        f"{BOS}<｜User｜>Rain?<｜Assistant｜></think>"
+        + DSML_CALL.replace("</｜DSML｜function_calls>", "")
+        + DSML_CALL.replace("\n\n<｜DSML｜function_calls>\n", "")
+        + f"{EOS}\n\n<function_results>\n<result>first</result>\n<result>second</result>\n</function_results>\n\n</think>",
+    ),
+    "developer": (
+        [{"role": "developer", "content": "Find it."}],
+        True,
+        f"{BOS}<｜User｜>\n\n# The user's message is: Find it.<｜Assistant｜><think>",
+    ),
+    "no-arguments": (
+        [user("?"), assistant(None, tool_calls=[{"function": {"name": "now", "arguments": "{}"}}]), tool("8h")],
+        False,
+        f"{BOS}<｜User｜>?<｜Assistant｜></think>\n\n<｜DSML｜function_calls>\n"
+        '<｜DSML｜invoke name="now">\n\n</｜DSML｜invoke>\n</｜DSML｜function_calls>'
+        f"{EOS}\n\n<function_results>\n<result>8h</result>\n</function_results>\n\n</think>",
+    ),
+    "response-format": (
+        [{**system("S"), "response_format": {"type": "json_object"}}, user("Hi")],
+        False,
+        f"{BOS}S\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n"
+        '{"type": "json_object"}<｜User｜>Hi<｜Assistant｜></think>',
+    ),
+}
+
+
+@pytest.mark.parametrize(("messages", "thinking", "wanted"), CASES.values(), ids=CASES)
+def test_v32_writes_what_the_published_program_writes(messages, thinking, wanted):
+    assert written(messages, thinking) == wanted
+    if messages[-1]["role"] != "assistant":  # the same with control tokens as tokens
+        assert encode_messages(messages, PLAIN, thinking) == PLAIN.encode(wanted, parse_special=True)
+
+
+@pytest.mark.parametrize("messages", [[system("Be brief."), user("Hi")], [user("Hi")]], ids=["system", "no-system"])
+def test_tools_hang_on_the_system_message_one_a_line(messages):
+    text = written(messages, True, [WEATHER, WEATHER])
+    line = json.dumps(WEATHER["function"])
+    start = (
+        f"{BOS}{messages[0]['content'] if len(messages) == 2 else ''}\n\n## Tools\n\nYou have access to a set of tools"
+    )
+    assert text.startswith(start)
+    assert text.endswith(
+        "Here are the functions available in JSONSchema format:\n<functions>\n"
+        f"{line}\n{line}\n</functions>\n<｜User｜>Hi<｜Assistant｜><think>"
+    )
+    assert encode_messages(messages, PLAIN, True, [WEATHER, WEATHER]) == PLAIN.encode(text, parse_special=True)
+
+
+def test_parts_of_text_are_joined_and_other_parts_refused():
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert encode_messages([user(parts)], PLAIN) == encode_messages([user("a\nb")], PLAIN)
+    with pytest.raises(MessageError, match=r"messages\[0\]\.content.*only text"):
+        encode_messages([user([{"type": "image_url", "image_url": {}}])], PLAIN)
+
+
+BAD = {
+    "empty": ([], "no messages"),
+    "ends-in-assistant": ([user("a"), assistant("b")], "last one"),
+    "role": ([{"role": "boss", "content": "a"}], r"messages\[0\]\.role.*boss"),
+    "no-content": ([{"role": "user"}], r"messages\[0\]\.content"),
+    "not-an-object": (["Hi"], r"messages\[0\]"),
+    "stray-result": ([user("a"), tool("b")], r"messages\[1\]: 1 tool messages answer 0"),
+    "result-first": ([tool("b")], r"messages\[0\]: 1 tool messages answer 0"),
+    "missing-result": ([user("a"), assistant("", tool_calls=[CALL, CALL]), tool("b")], "1 tool messages answer 2"),
+    "arguments": (
+        [user("a"), assistant("", tool_calls=[{"function": {"name": "f", "arguments": "{"}}]), tool("b")],
+        r"messages\[1\]\.tool_calls: arguments are not JSON",
+    ),
+    "list-arguments": (
+        [user("a"), assistant("", tool_calls=[{"function": {"name": "f", "arguments": "[1]"}}]), tool("b")],
+        "JSON object",
+    ),
+    "nameless": ([user("a"), assistant("", tool_calls=[{"function": {}}]), tool("b")], "function with a name"),
+}
+
+
+@pytest.mark.parametrize(("messages", "reason"), BAD.values(), ids=BAD)
+def test_bad_conversations_are_refused_in_one_line(messages, reason):
+    with pytest.raises(MessageError, match=reason) as error:
+        encode_messages(messages, PLAIN)
+    assert "\n" not in str(error.value)
+
+
+def test_the_template_is_rendered_as_transformers_renders_it():
+    import tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    theirs = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizers.Tokenizer.from_str(definition()),
+        chat_template=EXP_TEMPLATE,
+        bos_token=BOS,
+        eos_token=EOS,
+    )
+    talk = [*TALK[:2], assistant("so<think>x</think>Hello!"), TALK[3]]
+    for thinking in (False, True):
+        wanted = theirs.apply_chat_template(talk, add_generation_prompt=True, thinking=thinking, tokenize=False)
+        assert wanted.count("</think>Hello!") == 1
+        ids = encode_messages(talk, EXP, thinking)
+        assert ids == EXP.encode(wanted, parse_special=True)
+        assert EXP.decode(ids, skip_special_tokens=False) == wanted
+
+
+def test_the_checkpoint_or_the_caller_chooses_the_format():
+    talk = [user("Hi")]
+    assert encode_messages(talk, EXP) == encode_messages(talk, EXP, chat_format="v3.2-exp")
+    assert encode_messages(talk, EXP, chat_format="v3.2") == encode_messages(talk, PLAIN)
+    with pytest.raises(MessageError, match="no chat template"):
+        encode_messages(talk, PLAIN, chat_format="v3.2-exp")
+
+
+def test_tools_that_a_template_would_drop_are_refused():
+    with pytest.raises(MessageError, match="takes none"):
+        encode_messages([user("Hi")], EXP, tools=[WEATHER])
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{% for %}", "{{ raise_exception('no\n way') }}", "{{ messages.append(1) }}", "{{ ''.__class__.__mro__ }}"],
+    ids=["syntax", "raised", "mutation", "escape"],
+)
+def test_a_template_cannot_crash_or_escape(template):
+    with pytest.raises(MessageError, match="chat template") as error:
+        encode_messages([user("Hi")], make_tokenizer(template))
+    assert "\n" not in str(error.value)
+
+
+words = st.lists(st.sampled_from([BOS, EOS, PAD, *MARKUP, "a", " ", "\U000f0000"])).map("".join)
+
+
+@pytest.mark.parametrize("tokenizer", [PLAIN, EXP], ids=["v3.2", "v3.2-exp"])
+@given(spoken=st.lists(words, min_size=4, max_size=4), thinking=st.booleans())
+def test_nobody_can_speak_control_tokens(tokenizer, spoken, thinking):
+    def conversation(texts):
+        return [system(texts[0]), user(texts[1]), assistant(texts[2]), user(texts[3])]
+
+    control = set(tokenizer.special_ids.values())
+    ids = encode_messages(conversation(spoken), tokenizer, thinking)
+    clean = encode_messages(conversation(["x"] * 4), tokenizer, thinking)
+    assert [token for token in ids if token in control] == [token for token in clean if token in control]
+    assert spoken[3] in tokenizer.decode(ids, skip_special_tokens=False)
+
+
+@given(words, words, words)
+def test_nor_through_functions(name, value, result):
+    call = {"function": {"name": "f" + name, "arguments": {"k" + name: value}}}
+    pieces = v32_pieces([user("q"), assistant("", tool_calls=[normal(call)]), tool(result)], False)
+    fixed = [BOS, "<｜User｜>", "<｜Assistant｜>", "</think>", *["｜DSML｜"] * 6, EOS, "</think>"]
+    assert [piece.text for piece in pieces if isinstance(piece, Special)] == fixed
+
+
+def normal(call):
+    function = call["function"]
+    return {"function": {**function, "arguments": json.dumps(function["arguments"])}}
