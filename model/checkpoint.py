@@ -9,18 +9,17 @@ from dataclasses import dataclass
 from io import FileIO
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..kernels.quantize import dequantize_weight, quantize_weight
 from .config import FP8_BLOCK, ModelConfig, Precision
 from .shards import CheckpointError, StoredTensor, read_headers, shown
+from .transformer import Transformer
 from .weight_map import SCALE, Piece, blocks, pieces, scale_parameter
 
 if TYPE_CHECKING:
-    from .transformer import Transformer
-
 Progress = Callable[[int, int], None]  # (bytes read, bytes in all)
 
 _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn}
@@ -51,14 +50,12 @@ def load_model(
     device: str | torch.device = "cpu",
     config_overrides: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
-) -> "Transformer":
+) -> Transformer:
     """The model in a checkpoint directory (config.json and safetensors), with its weights, in `precision` on `device`.
 
     Peak memory is the parameters plus less than twice the largest tensor. `config_overrides` are fields of `ModelConfig`.
     Raises ConfigError or CheckpointError, both of one line, before allocating anything.
     """
-    from .transformer import Transformer
-
     config = ModelConfig.from_file(path).with_overrides(**(config_overrides or {}))
     config.check_precision(precision)
     placements = match(config, read_headers(path), Path(path))

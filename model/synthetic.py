@@ -85,6 +85,7 @@ def _save(tensors: dict[str, torch.Tensor], path: Path) -> None:
     from safetensors.torch import save_file
 
     save_file(tensors, path, metadata={"format": "pt"})
+    path.chmod(path.with_name("config.json").stat().st_mode)  # the library writes for the owner's eyes only
 
 
 def _is_written(piece: Piece, config: ModelConfig) -> bool:
