@@ -19,7 +19,6 @@ from .shards import CheckpointError, StoredTensor, read_headers, shown
 from .transformer import Transformer
 from .weight_map import SCALE, Piece, blocks, pieces, scale_parameter
 
-if TYPE_CHECKING:
 Progress = Callable[[int, int], None]  # (bytes read, bytes in all)
 
 _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn}
