@@ -1,0 +1,22 @@
+"""Requests in, text out: the engine that serves the model."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .llm import LLM
+    from .params import Completion, Delta, SamplingParams
+
+__all__ = ["LLM", "Completion", "Delta", "SamplingParams"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: `deepseek-v32 --help` and the scheduler need not wait for torch."""
+    if name == "LLM":
+        from .llm import LLM
+
+        return LLM
+    if name in __all__:
+        from . import params
+
+        return getattr(params, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

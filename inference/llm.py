@@ -1,0 +1,238 @@
+"""LLM: prompts in, completions out. What users and the other front ends call."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..model.config import ModelConfig, Precision
+from .cache import allocate
+from .engine import Engine, EngineStats
+from .fair_lock import FairLock
+from .limits import Limits
+from .messages import encode_messages, parse_assistant
+from .params import Completion, Delta, Request, SamplingParams
+from .runner import Model
+from .tokenizer import Tokenizer
+
+DEMO = Path(__file__).resolve().parent.parent / "model" / "demo"
+
+Prompt = str | Sequence[int]
+
+
+class LLM:
+    """A model with its engine. Every method may be called from several threads; their requests share the steps.
+
+    Whoever waits for an answer drives the engine, one step at a turn, for all the requests in it.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        device: str | None = None,
+        precision: Precision | None = None,
+        backend: str = "auto",
+        max_model_len: int | None = None,
+        max_batch_tokens: int | None = None,
+        max_sequences: int | None = None,
+        page_count: int | None = None,
+        memory_fraction: float | None = None,
+        reuse_pages: bool = True,
+        config_overrides: dict[str, Any] | None = None,
+        progress: Callable[..., Any] | None = None,
+    ) -> None:
+        """Load a checkpoint directory, or the demo that ships inside.
+
+        device: "cuda" where there is one, else "cpu". precision: "exact" on a CPU; on a GPU "fp8" if the checkpoint is, else
+        "bf16". config_overrides, progress: as in `load_model`. The others are limits: see `Limits`. Errors: ValueError.
+        """
+        from ..model.checkpoint import load_model
+
+        path = DEMO if path is None else Path(path)
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        if precision is None:
+            quantised = ModelConfig.from_file(path / "config.json").weight_block is not None
+            precision = "exact" if torch.device(device).type == "cpu" else "fp8" if quantised else "bf16"
+        model = load_model(path, precision, backend, device, config_overrides=config_overrides, progress=progress)
+        limits = Limits.resolve(
+            model.config,
+            precision,
+            device,
+            max_model_len=max_model_len,
+            max_batch_tokens=max_batch_tokens,
+            max_sequences=max_sequences,
+            page_count=page_count,
+            memory_fraction=memory_fraction,
+            reuse_pages=reuse_pages,
+        )
+        self._set_up(model, model.config, Tokenizer.from_directory(path), limits, precision, device)
+
+    @classmethod
+    def from_model(
+        cls,
+        model: Model,
+        config: ModelConfig,
+        tokenizer: Tokenizer | None = None,
+        *,
+        precision: Precision = "exact",
+        device: str = "cpu",
+        **limits: Any,
+    ) -> "LLM":
+        """Around a model that is in memory already; `limits` are those of `Limits.resolve`."""
+        llm = cls.__new__(cls)
+        llm._set_up(model, config, tokenizer, Limits.resolve(config, precision, device, **limits), precision, device)
+        return llm
+
+    def _set_up(
+        self,
+        model: Model,
+        config: ModelConfig,
+        tokenizer: Tokenizer | None,
+        limits: Limits,
+        precision: Precision,
+        device: str,
+    ) -> None:
+        self.model = model
+        self.config = config
+        self.tokenizer = tokenizer
+        self.limits = limits
+        self.precision = precision
+        self.device = torch.device(device)
+        caches = allocate(config, precision, limits.page_count, device)
+        self.engine = Engine(model, config, caches, limits, tokenizer, device)
+        self._lock = FairLock()
+        self._inbox: dict[int, deque[Delta]] = {}  # deltas that their request's caller has not taken yet
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        inspect: bool = False,
+    ) -> list[Completion]:
+        """Complete one prompt or several (text or token ids), with one SamplingParams or one for each prompt.
+
+        ValueError, before anything runs, for a prompt or parameter out of range. A request that fails while it runs has
+        finish_reason "error" and says why; the others are complete. inspect: Completion.selection holds what DSA selected.
+        """
+        completions = dict(self.as_completed(prompts, params, inspect))
+        return [completions[i] for i in range(len(completions))]
+
+    def as_completed(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        inspect: bool = False,
+    ) -> Iterator[tuple[int, Completion]]:
+        """As `generate`, but yields (index of the prompt, completion) as they finish. Closing the iterator cancels the rest."""
+        single = isinstance(prompts, str) or (len(prompts) > 0 and not isinstance(prompts[0], str | Sequence))
+        many: list[Any] = [prompts] if single else list(prompts)
+        each = [params] * len(many) if params is None or isinstance(params, SamplingParams) else list(params)
+        if len(each) != len(many):
+            raise ValueError(f"params has {len(each)} entries for {len(many)} prompts")
+        requests = [
+            self.engine.make_request(self._token_ids(prompt), chosen, inspect)
+            for prompt, chosen in zip(many, each, strict=True)
+        ]
+        return self._completions(requests)
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None, inspect: bool = False) -> Iterator[Delta]:
+        """The answer as it comes: one Delta a token, the last one with the Completion. Closing the iterator cancels it.
+
+        ValueError at the call, before the first Delta, as in `generate`.
+        """
+        return self._deltas([self.engine.make_request(self._token_ids(prompt), params, inspect)])
+
+    def chat(
+        self,
+        messages: Sequence[dict[str, Any]],
+        params: SamplingParams | None = None,
+        thinking: bool = False,
+        tools: Sequence[dict[str, Any]] | None = None,
+    ) -> Completion:
+        """Answer a conversation of {"role", "content", …} messages; Completion.message is the answer, parsed."""
+        [completion] = self.generate(self.chat_token_ids(messages, thinking, tools), params)
+        return replace(completion, message=parse_assistant(completion.text, thinking))
+
+    def chat_token_ids(
+        self,
+        messages: Sequence[dict[str, Any]],
+        thinking: bool = False,
+        tools: Sequence[dict[str, Any]] | None = None,
+    ) -> list[int]:
+        """The prompt of a conversation, for `stream` or `generate`."""
+        return encode_messages(messages, self._need_tokenizer("a conversation"), thinking=thinking, tools=tools)
+
+    def logits(self, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
+        """fp32 [T, vocab] on the CPU: the logits after every token (teacher forcing), `chunk` tokens a step."""
+        with self._lock:
+            return self.engine.logits(token_ids, chunk)
+
+    def stats(self) -> EngineStats:
+        with self._lock:
+            return self.engine.stats()
+
+    def _token_ids(self, prompt: Prompt) -> Sequence[int]:
+        if not isinstance(prompt, str):
+            return prompt
+        if not prompt:
+            raise ValueError("prompt is empty; at least 1 character is wanted")
+        return self._need_tokenizer("a text prompt").encode(prompt)
+
+    def _need_tokenizer(self, what: str) -> Tokenizer:
+        if self.tokenizer is None:
+            raise ValueError(f"{what} needs a tokenizer, and the checkpoint has none: give token ids")
+        return self.tokenizer
+
+    def _completions(self, requests: list[Request]) -> Iterator[tuple[int, Completion]]:
+        index = {request.id: i for i, request in enumerate(requests)}
+        for delta in self._deltas(requests):
+            if delta.completion is not None:
+                yield index[delta.request_id], delta.completion
+
+    def _deltas(self, requests: list[Request]) -> Iterator[Delta]:
+        """Queue the requests and drive the engine until the last of them has finished."""
+        open_ids = {request.id for request in requests}
+        try:
+            with self._lock:
+                for request in requests:
+                    self._inbox[request.id] = deque()
+                    self.engine.queue(request)
+            while open_ids:
+                with self._lock:
+                    if not any(self._inbox[id] for id in open_ids):
+                        self._distribute(self.engine.step())
+                    deltas = [delta for id in sorted(open_ids) for delta in self._take(id)]
+                for delta in deltas:
+                    if delta.finish_reason is not None:
+                        open_ids.discard(delta.request_id)
+                        del self._inbox[delta.request_id]
+                    yield delta
+        finally:
+            self._cancel(open_ids)
+
+    def _distribute(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            if delta.request_id in self._inbox:
+                self._inbox[delta.request_id].append(delta)
+
+    def _take(self, request_id: int) -> list[Delta]:
+        inbox = self._inbox[request_id]
+        deltas = list(inbox)
+        inbox.clear()
+        return deltas
+
+    def _cancel(self, request_ids: set[int]) -> None:
+        for id in request_ids:
+            self._inbox.pop(id, None)
+            self.engine.abort(id)
+        # If a step runs now, the thread that runs it applies the cancellation at its next one. Waiting here could wait for
+        # ourselves: Python may close a forgotten iterator in the middle of a step.
+        if request_ids and self._lock.acquire(blocking=False):
+            try:
+                self._distribute(self.engine.apply_aborts())
+            finally:
+                self._lock.release()
