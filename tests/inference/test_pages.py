@@ -1,0 +1,151 @@
+"""The page pool against a plain model of it, under long random programs."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from deepseek_v32.inference.pages import ROOT, PagePool
+
+SIZE = 2  # tokens a page
+
+
+class Holder:
+    """A sequence that holds pages; `tokens` is what it has, or will have, in them."""
+
+    def __init__(self, tokens: list[int], pages: list[int], chain: int) -> None:
+        self.tokens, self.pages, self.chain, self.registered = tokens, pages, chain, len(pages)
+
+
+class PoolMachine(RuleBasedStateMachine):
+    operations = 0
+
+    @initialize(page_count=st.integers(1, 12), reuse=st.sampled_from([True, True, True, False]))
+    def start(self, page_count: int, reuse: bool) -> None:
+        self.pool = PagePool(page_count, SIZE, reuse)
+        self.holders: list[Holder] = []
+        self.contents: dict[int, tuple[int, ...] | None] = {}  # page → the whole prefix it ends, None: not written
+
+    @rule(program=st.binary(min_size=32, max_size=256))  # one byte an operation: cheap to make, and shrinks well
+    def run(self, program: bytes) -> None:
+        for byte in program:
+            self.operate(byte & 7, byte >> 3)
+            held = {page for holder in self.holders for page in holder.pages}
+            assert self.pool.used == len(held)
+            assert self.pool.free + self.pool.used + self.pool.cached == self.pool.page_count
+            type(self).operations += 1
+        self.pool.check()
+        held_pages = [page for holder in self.holders for page in holder.pages]
+        assert self.pool._references == [held_pages.count(page) for page in range(self.pool.page_count)]
+
+    def operate(self, operation: int, value: int) -> None:
+        if operation <= 1:
+            self.begin([value >> bit & 1 for bit in range(5)] * 2)
+        elif not self.holders:
+            return
+        elif operation == 2:
+            self.grow(self.holders[value % len(self.holders)])
+        elif operation <= 4:
+            self.fill(self.holders[value % len(self.holders)])
+        elif operation <= 6:
+            self.pool.release(self.holders.pop(value % len(self.holders)).pages)
+        elif value < 28:
+            self.pool.discard(self.holders[value % len(self.holders)].pages)
+        else:
+            self.pool.clear()
+            assert self.pool.cached == 0
+
+    def begin(self, tokens: list[int]) -> None:
+        pages, chain = self.pool.match(tokens[:-1])
+        for i, page in enumerate(pages):
+            assert self.contents[page] == tuple(tokens[: (i + 1) * SIZE]), "a page with other contents"
+        assert self.pool.reuse or not pages
+        self.holders.append(Holder(tokens, pages, chain))
+
+    def grow(self, holder: Holder) -> None:
+        if self.pool.available and len(holder.pages) * SIZE < len(holder.tokens):
+            held = {page for holder in self.holders for page in holder.pages}
+            [page] = self.pool.allocate(1)
+            assert page not in held, "a page in use was given away"
+            self.contents[page] = None
+            holder.pages.append(page)
+
+    def fill(self, holder: Holder) -> None:
+        i = holder.registered
+        if i < len(holder.pages):
+            self.contents[holder.pages[i]] = tuple(holder.tokens[: (i + 1) * SIZE])
+            tokens = holder.tokens[i * SIZE : (i + 1) * SIZE]
+            holder.chain = self.pool.register(holder.pages[i], holder.chain, tokens)
+            holder.registered += 1
+
+
+def test_random_operations_conserve_pages_and_contents() -> None:
+    PoolMachine.operations = 0
+    while PoolMachine.operations < 200_000:
+        run_state_machine_as_test(
+            PoolMachine, settings=settings(max_examples=40, stateful_step_count=20, deadline=None, database=None)
+        )
+
+
+def filled(pool: PagePool, tokens: list[int]) -> list[int]:
+    pages = pool.allocate(len(tokens) // SIZE)
+    chain = ROOT
+    for i, page in enumerate(pages):
+        chain = pool.register(page, chain, tokens[i * SIZE : (i + 1) * SIZE])
+    return pages
+
+
+def test_a_prefix_is_found_in_whole_pages_only() -> None:
+    pool = PagePool(8, SIZE)
+    pages = filled(pool, [1, 2, 3, 4])
+    pool.release(pages)
+    assert (pool.free, pool.used, pool.cached) == (6, 0, 2)
+    assert pool.match([1])[0] == []
+    assert pool.match([1, 2, 3])[0] == pages[:1]
+    assert pool.match([1, 2, 3, 4, 5])[0] == pages
+    assert pool.match([3, 4])[0] == []  # the same page, another prefix
+
+
+def test_tokens_are_compared_and_not_their_hashes() -> None:
+    pool = PagePool(8, SIZE)
+    assert hash((-1, 5)) == hash((-2, 5))  # Python's hash of -1 is that of -2
+    filled(pool, [-1, 5])
+    assert pool.match([-2, 5])[0] == []
+
+
+def test_the_page_let_go_longest_ago_is_evicted_first_and_a_prefix_from_its_end() -> None:
+    pool = PagePool(4, SIZE)
+    old, new = filled(pool, [1, 1, 2, 2]), filled(pool, [3, 3, 4, 4])
+    pool.release(old)
+    pool.release(new)
+    pool.release(pool.match([1, 1])[0])  # used again: now the youngest
+    assert pool.allocate(3) == [old[1], new[1], new[0]]
+    assert pool.match([1, 1, 2, 2])[0] == old[:1]
+
+
+def test_discarded_pages_are_not_found_and_are_free_when_released() -> None:
+    pool = PagePool(4, SIZE)
+    pages = filled(pool, [1, 1, 2, 2])
+    shared, _ = pool.match([1, 1])
+    pool.discard(pages)
+    assert pool.match([1, 1])[0] == []
+    pool.release(pages)
+    assert (pool.free, pool.used, pool.cached) == (3, 1, 0)
+    pool.release(shared)
+    pool.check()
+    assert pool.free == 4
+
+
+def test_the_same_contents_twice_are_offered_once() -> None:
+    pool = PagePool(4, SIZE)
+    first, second = filled(pool, [1, 1, 2, 2]), filled(pool, [1, 1, 2, 2])
+    pool.release(second)
+    assert (pool.free, pool.cached) == (2, 0)
+    pool.release(first)
+    assert (pool.free, pool.cached) == (2, 2)
+    pool.check()
+
+
+def test_a_pool_of_no_pages_is_refused() -> None:
+    with pytest.raises(ValueError, match="page_count is 0"):
+        PagePool(0, SIZE)

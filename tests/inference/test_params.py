@@ -1,0 +1,69 @@
+"""Parameters out of range: ValueError with the name, what came and the limit."""
+
+import math
+from typing import Any
+
+import pytest
+
+from deepseek_v32.inference import SamplingParams
+from deepseek_v32.inference.params import check_token_ids
+
+BAD: list[tuple[str, Any, str]] = [
+    ("temperature", -0.1, "at least 0"),
+    ("temperature", math.nan, "finite"),
+    ("temperature", "1", "number"),
+    ("top_p", 0.0, "above 0"),
+    ("top_p", 1.1, "at most 1"),
+    ("top_k", -2, "at least 1"),
+    ("top_k", 1.5, "integer"),
+    ("min_p", -0.01, "between 0 and 1"),
+    ("min_p", 1.01, "between 0 and 1"),
+    ("max_tokens", 0, "at least 1"),
+    ("max_tokens", True, "integer"),
+    ("seed", -1, "between 0"),
+    ("seed", 2**64, "2\\^64"),
+    ("logprobs", -1, "between 0"),
+    ("logprobs", 65, "64"),
+    ("presence_penalty", 2.1, "between -2 and 2"),
+    ("frequency_penalty", -2.1, "between -2 and 2"),
+    ("repetition_penalty", 0.0, "above 0"),
+    ("repetition_penalty", math.inf, "finite"),
+    ("stop", "", "non-empty"),
+    ("stop", ["a", 1], "strings"),
+    ("stop_token_ids", [-1], "from 0"),
+    ("stop_token_ids", ["a"], "integers"),
+]
+
+
+@pytest.mark.parametrize("name,value,limit", BAD, ids=[f"{name}={value!r}" for name, value, _ in BAD])
+def test_a_value_out_of_range_is_named_with_its_limit(name: str, value: Any, limit: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name}.*{limit}") as caught:
+        SamplingParams(**{name: value})
+    assert "\n" not in str(caught.value)
+
+
+def test_one_stop_string_may_come_bare() -> None:
+    assert SamplingParams(stop="end").stop == ("end",)
+    assert SamplingParams(stop=None).stop == ()  # as vLLM's clients send it
+    assert SamplingParams(stop=["a", "b"], stop_token_ids=[3]) == SamplingParams(stop=("a", "b"), stop_token_ids=(3,))
+
+
+@pytest.mark.parametrize(
+    "tokens,message",
+    [
+        ([], "empty"),
+        ([1, 9], "token id 9 at position 1; the vocabulary has 9"),
+        ([-1], "token id -1"),
+        ([1.0], "1.0 at position 0; integer"),
+        ([True], "integer"),
+    ],
+)
+def test_token_ids_outside_the_vocabulary_are_refused(tokens: list[Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_token_ids(tokens, 9)
+
+
+def test_token_ids_of_other_integer_types_become_int() -> None:
+    import numpy as np
+
+    assert [type(token) for token in check_token_ids(np.array([1, 2]), 9)] == [int, int]

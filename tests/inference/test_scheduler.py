@@ -1,0 +1,229 @@
+"""The scheduler over a memory of plain lists: every context is read back through its pages, and every answer is checked."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from deepseek_v32.inference.pages import PagePool
+from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.scheduler import Batch, Scheduler
+
+SIZE = 4  # tokens a page
+
+
+def next_token(tokens: list[int]) -> int:
+    """The model: depends on all the tokens and their places; three tokens, so that prompts and answers often agree."""
+    return sum((i % 7 + 1) * (token + 1) for i, token in enumerate(tokens)) % 3
+
+
+def answer(request: Request) -> list[int]:
+    tokens = list(request.prompt)
+    while len(tokens) < len(request.prompt) + request.max_tokens:
+        tokens.append(next_token(tokens))
+    return tokens
+
+
+class World:
+    """A scheduler, with a model and caches made of lists."""
+
+    def __init__(self, page_count: int, max_batch_tokens: int, max_sequences: int, reuse: bool = True) -> None:
+        self.pool = PagePool(page_count, SIZE, reuse)
+        self.scheduler = Scheduler(self.pool, max_batch_tokens, max_sequences)
+        self.memory = [[(-1, -1)] * SIZE for _ in range(page_count)]
+        self.requests: list[Request] = []
+        self.added = 0
+
+    def add(self, prompt: list[int], max_tokens: int) -> Request:
+        request = Request(self.added, tuple(prompt), SamplingParams(), max_tokens, seed=0)
+        self.added += 1
+        self.requests.append(request)
+        self.scheduler.add(request)
+        return request
+
+    def step(self, fails: bool = False) -> Batch:
+        batch = self.scheduler.schedule()
+        self.check_batch(batch)
+        if fails:
+            for request in batch.requests:
+                self.end(request, discard=True)
+            return batch
+        for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
+            for position in range(start, start + count):
+                self.memory[request.pages[position // SIZE]][position % SIZE] = (request.tokens[position], position)
+        for request in batch.sampling:
+            context = [self.memory[request.pages[i // SIZE]][i % SIZE] for i in range(len(request.tokens))]
+            assert context == [(token, i) for i, token in enumerate(request.tokens)], "the context is not its own"
+        self.scheduler.commit(batch)
+        for request in batch.sampling:
+            request.tokens.append(next_token(request.tokens))
+            if request.output_count == request.max_tokens:
+                assert request.tokens == answer(request)
+                self.end(request)
+        return batch
+
+    def end(self, request: Request, discard: bool = False) -> None:
+        assert self.scheduler.remove(request, discard)
+        assert not request.pages and not self.scheduler.remove(request)
+        self.requests.remove(request)
+
+    def check_batch(self, batch: Batch) -> None:
+        assert len(set(batch.requests)) == len(batch.requests) <= self.scheduler.max_sequences
+        assert batch.tokens <= self.scheduler.max_batch_tokens
+        assert bool(batch.requests) == bool(self.requests)
+        assert [count == 1 for count in batch.counts] == [i < batch.decodes for i in range(len(batch.counts))]
+        for request, start, count, wanted in zip(batch.requests, batch.starts, batch.counts, batch.wanted, strict=True):
+            assert start == request.computed and 1 <= count <= request.remaining
+            assert wanted == (count == request.remaining)
+            assert len(request.pages) * SIZE >= start + count
+
+    def check(self) -> None:
+        self.pool.check()
+        held = [page for request in self.requests for page in request.pages]
+        assert self.pool._references == [held.count(page) for page in range(self.pool.page_count)]
+        assert set(self.scheduler.running) | set(self.scheduler.waiting) == set(self.requests)
+        assert len(self.scheduler.running) + len(self.scheduler.waiting) == len(self.requests)
+
+    def drain(self, forced_preemption: bool = False) -> int:
+        """Run to the end; the bound on the steps catches requests that starve one another."""
+        steps = 0
+        work = sum(len(request.prompt) + request.max_tokens for request in self.requests)
+        while self.requests:
+            if forced_preemption and steps % 2 and self.scheduler.running:
+                self.scheduler.preempt_latest()
+            self.step()
+            self.check()
+            steps += 1
+            assert steps <= 20 * work + 10, "no progress"
+        assert self.pool.used == 0
+        return steps
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    operations = 0
+
+    @initialize(
+        page_count=st.integers(2, 16), tokens=st.integers(1, 24), sequences=st.integers(1, 8), reuse=st.booleans()
+    )
+    def start(self, page_count: int, tokens: int, sequences: int, reuse: bool) -> None:
+        self.world = World(page_count, tokens, sequences, reuse)
+
+    @rule(program=st.binary(min_size=32, max_size=256))  # one byte an operation
+    def run(self, program: bytes) -> None:
+        world = self.world
+        for byte in program:
+            operation, value = byte & 15, byte >> 4
+            if operation < 2 and len(world.requests) < 12:
+                room = world.pool.page_count * SIZE
+                length = 1 + (value * 5 + operation) % (room - 1)
+                world.add([(i * i + value % 3) % 3 for i in range(length)], 1 + value % (room - length))
+            elif operation == 2 and world.requests:
+                world.end(world.requests[value % len(world.requests)])  # cancelled
+            elif operation == 3 and world.scheduler.running:
+                world.scheduler.preempt_latest()
+            elif operation == 4 and world.requests:
+                world.step(fails=True)
+            elif operation == 5:
+                pages = world.scheduler.take_pages(1 + value % world.pool.page_count)
+                world.pool.release(pages)
+            else:
+                world.step()
+            assert world.pool.free + world.pool.used + world.pool.cached == world.pool.page_count
+            world.check()
+            type(self).operations += 1
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.drain()
+
+
+def test_random_operations() -> None:
+    SchedulerMachine.operations = 0
+    while SchedulerMachine.operations < 200_000:
+        run_state_machine_as_test(
+            SchedulerMachine, settings=settings(max_examples=40, stateful_step_count=16, deadline=None, database=None)
+        )
+
+
+PROMPTS = [[0, 1, 2] * 5, [2], [1, 1, 1, 1], [0, 1, 2] * 4, [2, 1] * 7]
+
+
+# Preempted every other step, a request has two steps to finish a page for reuse or, without reuse, its whole prompt.
+SCHEDULES = [
+    *[(tokens, sequences, False) for tokens, sequences in [(1, 1), (3, 8), (7, 2), (64, 8)]],
+    *[(tokens, sequences, True) for tokens, sequences in [(2, 1), (3, 8), (7, 2), (64, 8)]],
+]
+
+
+@pytest.mark.parametrize("reuse", [True, False], ids=["reuse", "no-reuse"])
+@pytest.mark.parametrize("tokens,sequences,forced", SCHEDULES)
+def test_answers_do_not_depend_on_the_schedule(tokens: int, sequences: int, forced: bool, reuse: bool) -> None:
+    if forced and not reuse:
+        tokens = 64
+    world = World(8, tokens, sequences, reuse)
+    for prompt in PROMPTS:
+        world.add(prompt, max_tokens=32 - len(prompt))
+    world.drain(forced)  # every step compares with the answer
+
+
+def test_decodes_go_first_and_a_prompt_takes_what_is_left() -> None:
+    world = World(16, max_batch_tokens=6, max_sequences=4)
+    first = world.add([0, 1], 8)
+    world.step()
+    second = world.add([2] * 9, 2)
+    batch = world.step()
+    assert (
+        batch.requests == (first, second) and batch.counts == (1, 5) and batch.decodes == 1 and batch.wanted == (1, 0)
+    )
+    batch = world.step()
+    assert batch.counts == (1, 4) and batch.starts == (3, 5) and batch.wanted == (1, 1)
+
+
+def test_a_last_chunk_of_one_token_counts_as_a_decode() -> None:
+    world = World(16, max_batch_tokens=4, max_sequences=4)
+    request = world.add([1] * 5, 1)
+    assert world.step().decodes == 0
+    batch = world.step()
+    assert batch.requests == (request,) and batch.decodes == 1 and batch.starts == (4,)
+
+
+def test_the_latest_request_gives_up_its_pages_and_its_answer_so_far_is_recomputed() -> None:
+    world = World(4, max_batch_tokens=64, max_sequences=4, reuse=False)
+    first, second = world.add([0] * 7, 8), world.add([1] * 7, 8)
+    for _ in range(2):  # to 8 tokens, then 9 each: a third page
+        world.step()
+    batch = world.step()
+    assert batch.requests == (first,) and list(world.scheduler.waiting) == [second]
+    assert world.scheduler.preemptions == 1 and second.output_count == 2 and not second.pages
+    while first in world.requests:
+        world.step()
+    batch = world.step()
+    assert batch.requests == (second,) and batch.counts == (9,) and batch.wanted == (1,)
+
+
+def test_a_reused_prefix_leaves_at_least_one_token_to_compute() -> None:
+    world = World(8, max_batch_tokens=64, max_sequences=4)
+    world.add([0] * 8, 1)
+    world.drain()
+    request = world.add([0] * 8, 1)
+    batch = world.step()
+    assert request.cached_tokens == 4 and batch.counts == (4,)
+    longer = world.add([0] * 9, 1)
+    assert world.step().counts == (1,) and longer.cached_tokens == 8
+
+
+def test_what_a_failed_request_cached_is_not_reused() -> None:
+    world = World(8, max_batch_tokens=64, max_sequences=4)
+    request = world.add([0] * 9, 4)
+    world.step()
+    world.end(request, discard=True)
+    assert world.pool.cached == 0
+    again = world.add([0] * 9, 4)
+    world.step()
+    assert again.cached_tokens == 0
+
+
+@pytest.mark.parametrize("name", ["max_batch_tokens", "max_sequences"])
+def test_limits_below_one_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is 0"):
+        Scheduler(PagePool(1, SIZE), **{"max_batch_tokens": 1, "max_sequences": 1, name: 0})
