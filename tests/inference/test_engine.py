@@ -1,0 +1,295 @@
+"""The engine over a model whose every token depends on every cache entry of its context."""
+
+import math
+
+import pytest
+import torch
+
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.params import Delta
+from support.fake_model import (
+    EOS,
+    NAN,
+    RAISE,
+    VOCAB,
+    ByteTokenizer,
+    FakeModel,
+    ScriptedModel,
+    fake_config,
+    fake_llm,
+    reference_tokens,
+)
+
+PROMPTS = [[1, 2, 3], list(range(70)), [7] * 130, list(b"hello"), list(range(70)), [9]]
+COUNT = 80
+GREEDY = SamplingParams(temperature=0, max_tokens=COUNT)
+
+
+def expected(prompts: list[list[int]] = PROMPTS, count: int = COUNT) -> list[list[int]]:
+    return [reference_tokens(prompt, count) for prompt in prompts]
+
+
+def tokens_of(llm: LLM, prompts: list[list[int]], params: SamplingParams = GREEDY) -> list[list[int]]:
+    completions = llm.generate(prompts, params)
+    assert [c.error for c in completions] == [None] * len(prompts)
+    return [c.token_ids for c in completions]
+
+
+def preempt_every_other_step(llm: LLM) -> list[int]:
+    """Make the engine lose its latest request before every second step; returns a list that counts them."""
+    scheduler, counter = llm.engine.scheduler, []
+    schedule = scheduler.schedule
+
+    def schedule_after_preemption():
+        counter.append(0)
+        if len(counter) % 2 and scheduler.running:
+            counter[-1] = 1
+            scheduler.preempt_latest()
+        return schedule()
+
+    scheduler.schedule = schedule_after_preemption
+    return counter
+
+
+@pytest.mark.parametrize("reuse", [True, False], ids=["reuse", "no-reuse"])
+@pytest.mark.parametrize("max_batch_tokens,max_sequences", [(2048, 64), (64, 3), (7, 64), (1, 1)])
+def test_greedy_tokens_do_not_depend_on_the_batch(max_batch_tokens: int, max_sequences: int, reuse: bool) -> None:
+    llm = fake_llm(max_batch_tokens=max_batch_tokens, max_sequences=max_sequences, reuse_pages=reuse)
+    assert tokens_of(llm, PROMPTS) == expected()
+    assert tokens_of(llm, PROMPTS[::-1]) == expected()[::-1]  # now out of reused pages
+    assert (llm.stats().cached_tokens > 0) == reuse
+
+
+@pytest.mark.parametrize("reuse", [True, False], ids=["reuse", "no-reuse"])
+def test_greedy_tokens_survive_forced_preemption_every_other_step(reuse: bool) -> None:
+    llm = fake_llm(reuse_pages=reuse)
+    forced = preempt_every_other_step(llm)
+    assert tokens_of(llm, PROMPTS) == expected()
+    assert llm.stats().preemptions == sum(forced) >= COUNT // 2 - 1
+
+
+def test_greedy_tokens_survive_a_lack_of_pages() -> None:
+    llm = fake_llm(page_count=5)
+    assert tokens_of(llm, PROMPTS) == expected()
+    assert llm.stats().preemptions > 0
+    llm.engine.pool.check()
+    assert llm.stats().pages_used == 0
+
+
+def test_seeded_draws_do_not_depend_on_the_batch_nor_on_preemption() -> None:
+    params = [SamplingParams(temperature=3.0, top_p=0.9, max_tokens=40, seed=i, ignore_eos=True) for i in range(6)]
+    alone = [fake_llm().generate([p], s)[0].token_ids for p, s in zip(PROMPTS, params, strict=True)]
+    disturbed = fake_llm(max_batch_tokens=100)
+    preempt_every_other_step(disturbed)
+    together = [c.token_ids for c in disturbed.generate(PROMPTS, params)]
+    assert together == alone
+    assert alone[1] != alone[4]  # the same prompt, another seed
+
+
+def test_requests_without_a_seed_differ() -> None:
+    params = SamplingParams(temperature=3.0, max_tokens=40, ignore_eos=True)
+    first, second = fake_llm().generate([[1], [1]], params)
+    assert first.token_ids != second.token_ids
+
+
+def test_a_repeated_prompt_is_answered_from_the_cache_but_for_its_last_page() -> None:
+    llm = fake_llm()
+    prompt = list(range(128))
+    first, second = llm.generate(prompt, GREEDY)[0], llm.generate(prompt, GREEDY)[0]
+    assert first.token_ids == second.token_ids
+    assert (first.usage.cached_tokens, second.usage.cached_tokens) == (0, 64)
+    longer = llm.generate(prompt + first.token_ids, GREEDY)[0]
+    cached = (len(prompt) + len(first.token_ids) - 1) // 64 * 64
+    assert longer.usage.cached_tokens == cached and longer.usage.prompt_tokens == 128 + len(first.token_ids)
+
+
+def test_a_nan_fails_its_request_alone_and_its_pages_are_not_reused() -> None:
+    llm = fake_llm()
+    poisoned = [NAN, *range(100)]
+    good, bad, other = llm.generate([PROMPTS[0], poisoned, PROMPTS[1]], GREEDY)
+    assert [good.token_ids, other.token_ids] == expected(PROMPTS[:2])
+    assert bad.finish_reason == "error" and bad.error and "position 101" in bad.error and bad.token_ids == []
+    assert llm.engine.pool.match(poisoned)[0] == []
+
+
+def test_a_step_that_raises_fails_its_requests_and_leaves_the_engine_usable(caplog: pytest.LogCaptureFixture) -> None:
+    llm = fake_llm(max_sequences=2)
+    first, bad, later = llm.generate([PROMPTS[0], [1, RAISE], PROMPTS[1]], GREEDY)
+    assert bad.finish_reason == first.finish_reason == "error"
+    assert bad.error == "RuntimeError: the model was told to fail"  # one line of it
+    assert later.token_ids == expected([PROMPTS[1]])[0]
+    assert llm.stats().pages_used == 0 and llm.stats().finished["error"] == 2
+    assert tokens_of(llm, PROMPTS) == expected()
+    assert "a step failed" in caplog.text
+
+
+def test_aborted_requests_free_their_pages_between_steps() -> None:
+    engine = fake_llm().engine
+    running, kept = engine.add_request(PROMPTS[1], GREEDY), engine.add_request(PROMPTS[0], GREEDY)
+    engine.step()
+    waiting = engine.add_request(PROMPTS[2], GREEDY)
+    used = engine.stats().pages_used
+    engine.abort(running.id)
+    engine.abort(waiting.id)
+    engine.abort(999)  # never was
+    deltas = {delta.request_id: delta for delta in engine.apply_aborts()}
+    assert {id: delta.finish_reason for id, delta in deltas.items()} == {running.id: "abort", waiting.id: "abort"}
+    assert deltas[running.id].completion and len(deltas[running.id].completion.token_ids) == 1
+    assert engine.stats().pages_used == used - 2
+    engine.abort(running.id)  # again
+    finished: list[Delta] = []
+    while engine.has_work:
+        finished += [delta for delta in engine.step() if delta.completion]
+    assert [delta.completion and delta.completion.token_ids for delta in finished] == expected([PROMPTS[0]])
+    assert kept.id == finished[0].request_id and engine.stats().pages_used == 0
+    engine.pool.check()
+
+
+def test_max_tokens_is_clipped_to_the_context() -> None:
+    llm = fake_llm(max_model_len=100)
+    params = SamplingParams(temperature=0, max_tokens=None, ignore_eos=True)
+    [completion] = llm.generate([[1] * 90], params)
+    assert completion.finish_reason == "length" and len(completion.token_ids) == 10
+    assert llm.generate([1] * 99, SamplingParams(max_tokens=5))[0].usage.completion_tokens == 1
+
+
+@pytest.mark.parametrize(
+    "prompt,params,message",
+    [
+        ([], {}, "prompt is empty"),
+        ("", {}, "prompt is empty"),
+        ([1, VOCAB], {}, f"token id {VOCAB} at position 1; the vocabulary has {VOCAB}"),
+        ([-1], {}, "token id -1"),
+        ([1] * 100, {}, "prompt has 100 tokens; the context of 100"),
+        ([1], {"stop_token_ids": [VOCAB]}, f"stop_token_ids holds {VOCAB}"),
+    ],
+)
+def test_bad_requests_are_refused_before_anything_runs(prompt: list[int], params: dict, message: str) -> None:
+    llm = fake_llm(max_model_len=100)
+    with pytest.raises(ValueError, match=message):
+        llm.generate([PROMPTS[0], prompt], SamplingParams(**params))
+    assert not llm.engine.has_work and llm.stats().steps == 0
+    assert tokens_of(llm, [PROMPTS[0]]) == expected([PROMPTS[0]])
+
+
+@pytest.mark.parametrize(
+    "options,message",
+    [
+        ({"max_model_len": 5000}, "max_model_len is 5000; the model allows 2 to 4096"),
+        ({"max_model_len": 65, "page_count": 1}, "max_model_len is 65; 1 pages of 64 hold 64 tokens"),
+        ({"max_batch_tokens": 0}, "max_batch_tokens is 0"),
+        ({"page_count": 0}, "page_count is 0"),
+        ({"page_count": None, "memory_fraction": 1.5}, "memory_fraction is 1.5"),
+        ({"page_count": None, "memory_fraction": 1e-12}, "no memory for the caches"),
+    ],
+)
+def test_limits_that_cannot_be_are_refused(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fake_llm(**options)
+
+
+def test_pages_are_sized_from_memory_and_bound_the_context() -> None:
+    assert fake_llm(poison=False, page_count=None).limits.page_count == 8 * 4096 // 64  # eight contexts are enough
+    assert fake_llm(page_count=3).limits.max_model_len == 192
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 7, 64, 1000])
+def test_logits_of_every_token_whatever_the_chunk(chunk: int | None) -> None:
+    llm = fake_llm()
+    tokens = list(range(130))
+    whole = llm.logits(tokens, chunk)
+    assert whole.shape == (130, VOCAB) and whole.dtype == torch.float32
+    assert int(whole[69].argmax()) == reference_tokens(tokens[:70], 1)[0]
+    assert torch.equal(whole, llm.logits(tokens, 33))
+    assert llm.stats().pages_used == llm.stats().pages_cached == 0  # nothing reused, nothing kept
+
+
+def test_logits_between_the_steps_of_requests_that_fill_the_pages() -> None:
+    llm = fake_llm(page_count=4)
+    stream = llm.stream(PROMPTS[2], GREEDY)
+    got = [next(stream).token_ids for _ in range(10)]
+    assert llm.logits(list(range(200))).shape == (200, VOCAB)
+    got += [delta.token_ids for delta in stream]
+    assert [token for ids in got for token in ids] == expected([PROMPTS[2]])[0]
+    assert llm.stats().preemptions == 1
+
+
+def test_logits_refuse_what_generate_refuses() -> None:
+    llm = fake_llm(max_model_len=100)
+    for tokens, chunk, message in [
+        ([], None, "empty"),
+        ([VOCAB], None, "vocab"),
+        ([1] * 101, None, "101"),
+        ([1], 0, "0"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            llm.logits(tokens, chunk)
+    with pytest.raises(RuntimeError):
+        llm.logits([RAISE])
+    assert llm.stats().pages_used == 0
+
+
+def test_inspection_shows_the_selection_behind_each_token() -> None:
+    llm = fake_llm(max_batch_tokens=64)
+    prompt = list(range(100))
+    watched = llm.generate([prompt, [1]], SamplingParams(temperature=0, max_tokens=3), inspect=True)[0]
+    assert watched.selection is not None and len(watched.selection) == len(watched.token_ids)
+    for i, selection in enumerate(watched.selection):
+        assert selection.position == 99 + i and sorted(selection.layers) == [0, 1]
+        for layer in (0, 1):
+            assert selection.positions(layer).tolist() == list(range(84 + i, 100 + i))  # the latest 16
+    assert llm.generate([prompt], GREEDY)[0].selection is None
+
+
+def test_inspection_off_costs_no_callback() -> None:
+    llm = fake_llm()
+    llm.generate([[1]], GREEDY)
+    assert all(step.on_selection is None for step in llm.model.steps)
+
+
+def test_timings_and_usage() -> None:
+    llm = fake_llm()
+    [completion] = llm.generate([[5] * 30], SamplingParams(temperature=0, max_tokens=4, ignore_eos=True))
+    usage, timings = completion.usage, completion.timings
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (30, 4, 0)
+    assert timings.time_to_first_token and 0 < timings.time_to_first_token <= timings.total
+    assert timings.tokens_per_second and timings.tokens_per_second > 3 / timings.total
+    assert timings.kept_token_share == 4 * 16 / (30 + 31 + 32 + 33)
+    stats = llm.stats()
+    assert (stats.steps, stats.computed_tokens, stats.generated_tokens, stats.finished) == (4, 33, 4, {"length": 1})
+
+
+def test_logprobs_come_with_every_token() -> None:
+    llm = fake_llm()
+    params = SamplingParams(temperature=0, max_tokens=5, logprobs=3, ignore_eos=True)
+    [completion] = llm.generate([[1, 2]], params)
+    assert completion.logprobs and [entry.token_id for entry in completion.logprobs] == completion.token_ids
+    rows = llm.logits([1, 2, *completion.token_ids]).log_softmax(-1)
+    for entry, row in zip(completion.logprobs, rows[1:], strict=False):
+        assert entry.logprob == pytest.approx(float(row[entry.token_id]), abs=1e-6)
+        assert entry.top[0] == (entry.token_id, entry.logprob) and len(entry.top) == 3
+        assert math.fsum(math.exp(value) for _, value in entry.top) <= 1
+
+
+def test_eos_ends_an_answer_and_is_left_out_of_its_text() -> None:
+    script = [0, *b"abc", EOS, *b"def"]
+    llm = LLM.from_model(ScriptedModel(fake_config(), script), fake_config(), ByteTokenizer(), page_count=4)
+    [completion] = llm.generate([[0]])
+    assert (completion.text, completion.token_ids) == ("abc", [*b"abc", EOS])
+    assert completion.finish_reason == "stop" and completion.stop_reason is None
+    [completion] = llm.generate([[0]], SamplingParams(ignore_eos=True, max_tokens=6))
+    assert (completion.text, completion.finish_reason) == ("abcde", "length")
+    [completion] = llm.generate([[0]], SamplingParams(stop_token_ids=[ord("b")]))
+    assert (completion.text, completion.token_ids, completion.stop_reason) == ("a", [*b"ab"], ord("b"))
+
+
+def test_a_model_without_a_tokenizer_works_on_token_ids() -> None:
+    config = fake_config()
+    llm = LLM.from_model(FakeModel(config), config, page_count=8)
+    [completion] = llm.generate([[1, 2, 3]], GREEDY)
+    assert completion.text == "" and completion.token_ids == reference_tokens([1, 2, 3], COUNT)
+    for call in (lambda: llm.generate("text"), lambda: llm.chat([{"role": "user", "content": "hello"}])):
+        with pytest.raises(ValueError, match="needs a tokenizer"):
+            call()
+    with pytest.raises(ValueError, match="no tokenizer"):
+        llm.generate([[1]], SamplingParams(stop="x"))

@@ -1,0 +1,193 @@
+"""LLM's front: streams, stop strings, threads."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from deepseek_v32.inference import LLM, Delta, SamplingParams
+from deepseek_v32.inference.fair_lock import FairLock
+from support.fake_model import (
+    EOS,
+    ByteTokenizer,
+    ScriptedModel,
+    fake_config,
+    fake_llm,
+    reference_tokens,
+)
+
+GREEDY = SamplingParams(temperature=0, max_tokens=60)
+
+
+def scripted(text: str, **options: object) -> LLM:
+    """An LLM that answers the prompt [0] with this text, a byte a token."""
+    config = fake_config()
+    model = ScriptedModel(config, [0, *text.encode(), EOS])
+    return LLM.from_model(model, config, ByteTokenizer(), page_count=64, **options)
+
+
+def texts(deltas: Iterator[Delta]) -> list[str]:
+    return [delta.text for delta in deltas]
+
+
+def test_a_stream_is_the_completion_in_pieces() -> None:
+    llm = fake_llm()
+    deltas = list(llm.stream([1, 2, 3], GREEDY))
+    [whole] = llm.generate([[1, 2, 3]], GREEDY)
+    last = deltas[-1]
+    assert last.completion is not None and last.finish_reason == whole.finish_reason
+    assert all(delta.completion is None and delta.finish_reason is None for delta in deltas[:-1])
+    assert "".join(texts(iter(deltas))) == last.completion.text == whole.text
+    assert [token for delta in deltas for token in delta.token_ids] == whole.token_ids
+
+
+def test_characters_come_whole() -> None:
+    text = "é→😀e\u0301 done"
+    pieces = texts(scripted(text).stream([0]))
+    assert "".join(pieces) == text and not any("\ufffd" in piece for piece in pieces)
+    assert "😀" in pieces
+    cut = scripted("a😀").generate([[0]], SamplingParams(max_tokens=3))[0]
+    assert cut.text == "a\ufffd" and cut.finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    "text,stop,shown,reason",
+    [
+        ("one STOP two", ["STOP"], "one ", "STOP"),
+        ("one STO two", ["STOP"], "one STO two", None),
+        ("one ST", ["STOP"], "one ST", None),
+        ("aab", ["ab"], "a", "ab"),
+        ("héé!", ["é!"], "hé", "é!"),
+        ("STOP", ["STOP"], "", "STOP"),
+        ("x</a></b>", ["</b>", "</a>"], "x", "</a>"),
+    ],
+)
+def test_stop_strings_never_show_not_even_in_part(text: str, stop: list[str], shown: str, reason: str | None) -> None:
+    llm = scripted(text)
+    deltas = list(llm.stream([0], SamplingParams(stop=stop, max_tokens=100)))
+    seen = ""
+    for delta in deltas:
+        seen += delta.text
+        assert shown.startswith(seen)
+    completion = deltas[-1].completion
+    assert completion is not None and seen == completion.text == shown
+    assert completion.finish_reason == "stop" and completion.stop_reason == reason
+    assert llm.stats().pages_used == 0
+
+
+def test_closing_a_stream_cancels_it_and_frees_its_pages() -> None:
+    llm = fake_llm()
+    stream = llm.stream([5] * 100, GREEDY)
+    next(stream)
+    assert llm.stats().pages_used == 2
+    stream.close()
+    assert llm.stats().pages_used == 0 and not llm.engine.has_work
+    assert llm.stats().finished == {"abort": 1}
+    llm.engine.pool.check()
+
+
+def test_closing_one_of_several_completions_cancels_the_rest() -> None:
+    llm = fake_llm()
+    params = [SamplingParams(temperature=0, max_tokens=count, ignore_eos=True) for count in (50, 2, 50)]
+    completions = llm.as_completed([[1], [2], [3]], params)
+    index, completion = next(completions)
+    assert index == 1 and len(completion.token_ids) == 2
+    completions.close()
+    assert not llm.engine.has_work and llm.stats().finished == {"length": 1, "abort": 2}
+
+
+def test_a_stream_that_was_never_started_runs_nothing() -> None:
+    llm = fake_llm()
+    llm.stream([1], GREEDY).close()
+    assert not llm.engine.has_work
+
+
+def test_interrupting_a_step_leaves_the_engine_usable() -> None:
+    llm = fake_llm()
+    other = llm.stream([4, 5], GREEDY)
+    start = [next(other).token_ids[0] for _ in range(3)]
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    llm.model.before_step = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        llm.generate([[1, 2, 3]], GREEDY)
+    llm.model.before_step = lambda: None
+    assert start + [delta.token_ids[0] for delta in other] == reference_tokens([4, 5], 60)
+    assert llm.stats().pages_used == 0
+
+
+def test_two_streams_of_one_thread_share_the_steps() -> None:
+    llm = fake_llm()
+    first, second = llm.stream([1], GREEDY), llm.stream([2], GREEDY)
+    got: list[list[int]] = [[], []]
+    for pair in zip(first, second, strict=False):
+        for tokens, delta in zip(got, pair, strict=True):
+            tokens += delta.token_ids
+    for tokens, stream, prompt in zip(got, (first, second), (1, 2), strict=True):
+        tokens += [token for delta in stream for token in delta.token_ids]
+        assert tokens[:59] == reference_tokens([prompt], 60)[:59]
+    assert max(len(step.query_lengths) for step in llm.model.steps) == 2
+
+
+def test_threads_share_the_steps_and_none_waits_for_another_to_finish() -> None:
+    llm = fake_llm()
+    prompts = [[i, i + 1] for i in range(6)]
+    answers: dict[int, list[int]] = {}
+    order: list[int] = []
+    barrier = threading.Barrier(len(prompts))
+
+    def run(i: int) -> None:
+        barrier.wait()
+        tokens: list[int] = []
+        for delta in llm.stream(prompts[i], SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)):
+            tokens += delta.token_ids
+            order.append(i)
+        answers[i] = tokens
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(prompts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert all(len(answers[i]) == 60 for i in range(len(prompts)))
+    assert all(answers[i][0] == reference_tokens(prompt, 1)[0] for i, prompt in enumerate(prompts))
+    middle = order[len(order) // 4 : 3 * len(order) // 4]
+    assert set(middle) == set(range(len(prompts)))
+    assert llm.stats().steps < 6 * 60 / 2  # shared, not one after the other
+    assert llm.stats().pages_used == 0
+
+
+def test_generate_takes_one_or_many_prompts_and_params() -> None:
+    llm = scripted("abc")
+    assert [c.text for c in llm.generate([0])] == ["abc"]
+    assert [c.text for c in llm.generate("\0")] == ["abc"]
+    assert [c.text for c in llm.generate(["\0", [0]])] == ["abc", "abc"]
+    assert llm.generate([]) == []
+    few = [SamplingParams(max_tokens=1), SamplingParams(max_tokens=2)]
+    assert [c.text for c in llm.generate([[0], [0]], few)] == ["a", "ab"]
+    with pytest.raises(ValueError, match="params has 2 entries for 1 prompts"):
+        llm.generate([[0]], few)
+
+
+def test_the_lock_serves_in_order_of_arrival() -> None:
+    lock, served = FairLock(), []
+    lock.acquire()
+    assert not lock.acquire(blocking=False)
+
+    def serve(name: int) -> None:
+        with lock:
+            served.append(name)
+
+    threads = []
+    for name in range(5):
+        threads.append(threading.Thread(target=serve, args=(name,)))
+        threads[-1].start()
+        while len(lock._waiting) <= name:
+            pass
+    lock.release()
+    for thread in threads:
+        thread.join(10)
+    assert served == [0, 1, 2, 3, 4]
+    assert lock.acquire(blocking=False)
