@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from ..kernels.quantize import dequantize_weight, quantize_weight
-from .config import FP8_BLOCK, ModelConfig, Precision
-from .shards import CheckpointError, StoredTensor, read_headers, shown
+from .config import FP8_BLOCK, ModelConfig, Precision, shown
+from .shards import CheckpointError, StoredTensor, read_headers
 from .transformer import Transformer
 from .weight_map import SCALE, Piece, blocks, pieces, scale_parameter
 
@@ -24,8 +24,8 @@ Progress = Callable[[int, int], None]  # (bytes read, bytes in all)
 _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn}
 _FLOATS = ("BF16", "F32")
 
-# Elements converted at a time, 8 MiB in fp32: small beside any real tensor, large enough for sequential reads.
-_BAND = 2**21
+# Elements converted at a time, 4 MiB in fp32: small beside any real tensor, large enough for sequential reads.
+_BAND = 2**20
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,10 @@ class _Reader:
         if not rows.numel():
             return True
         if tensor.file not in self._open:
-            self._open[tensor.file] = self._files.enter_context(FileIO(tensor.file))
+            try:
+                self._open[tensor.file] = self._files.enter_context(FileIO(tensor.file))
+            except OSError as error:
+                raise CheckpointError(tensor.file, f"cannot be opened any more ({error.strerror})") from error
         file = self._open[tensor.file]
         data = rows.detach().view(torch.uint8).numpy().reshape(-1).data
         file.seek(tensor.offset + start * (tensor.size // tensor.shape[0]))

@@ -139,9 +139,10 @@ def wrong(config: Any, key: str, wanted: str) -> ConfigError:
     return ConfigError(f"{key} = {shown(getattr(config, key))}: wanted {wanted}")
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, limit: int = 80) -> str:
+    """`value` on one line, whatever it holds, shortened in the middle: for error messages."""
     text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 2 :]}"
 
 
 # Counts that may be zero; every other integer field is a dimension and at least 1.

@@ -1,11 +1,11 @@
 """The spellings of a Hugging Face ``config.json``, old and new, and which of its keys this program honours."""
 
-import json
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from .config import FP8_BLOCK, ConfigError, ModelConfig, YarnScaling, shown
+from .strict_json import parse_object
 
 # Keys that this program implements for one value only. Any other value is another model.
 _FIXED: dict[str, tuple[Any, ...]] = {
@@ -50,20 +50,9 @@ def read_object(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ConfigError("no such file; wanted the config.json of a checkpoint directory")
     try:
-        values = json.loads(path.read_bytes(), object_pairs_hook=_unique)
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"cannot be read ({' '.join(str(error).split())}); wanted a JSON object") from error
-    if not isinstance(values, dict):
-        raise ConfigError(f"holds {shown(values)}; wanted a JSON object")
-    return values
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} appears twice")
-    return values
+        return parse_object(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot be read: {error}; wanted a JSON object") from error
 
 
 def read_fields(values: dict[str, Any]) -> dict[str, Any]:
@@ -204,6 +193,9 @@ def _read_layer_types(values: dict[str, Any], found: dict[str, Any]) -> None:
         if not isinstance(layers, int) or types != ["dense"] * dense + ["sparse"] * (layers - dense):
             raise _wrong("mlp_layer_types", types, f"'dense' layers first, then 'sparse' ones, {shown(layers)} in all")
         found["first_k_dense_replace"] = dense
+    elif type(layers) is int and type(found.get("first_k_dense_replace")) is int:
+        # More dense layers than there are means all; the MTP layer that may follow has experts nevertheless.
+        found["first_k_dense_replace"] = min(found["first_k_dense_replace"], layers)
     types = values.get("layer_types")
     if types is not None and (
         not isinstance(types, list) or len(types) != layers or any(one not in _LAYER_TYPES for one in types)

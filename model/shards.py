@@ -4,13 +4,15 @@ Only headers are parsed here, so nothing a checkpoint contains is ever executed.
 length, a JSON header {name: {dtype, shape, data_offsets}}, then the data, without holes.
 """
 
-import json
 import math
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from .config import shown
+from .strict_json import parse_object
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -26,12 +28,6 @@ class CheckpointError(ValueError):
 
     def __init__(self, file: Path, problem: str) -> None:
         super().__init__(f"{shown(str(file), 300)}: {problem}")
-
-
-def shown(value: Any, limit: int = 120) -> str:
-    """`value` on one line, whatever it holds, shortened in the middle."""
-    text = repr(value)
-    return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 2 :]}"
 
 
 @dataclass(frozen=True)
@@ -107,21 +103,9 @@ def _check_regular(path: Path) -> int:
 
 def _parse(path: Path, data: bytes, what: str) -> dict[str, Any]:
     try:
-        values = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(path, f"{what} is not valid JSON ({_reason(error)}); wanted an object") from error
-    if not isinstance(values, dict):
-        raise CheckpointError(path, f"{what} is {shown(values)}; wanted a JSON object")
-    return values
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in values:
-            raise ValueError(f"key {shown(key)} appears twice")
-        values[key] = value
-    return values
+        return parse_object(data)
+    except ValueError as error:
+        raise CheckpointError(path, f"{what} is {error}; wanted a JSON object") from error
 
 
 def _read_index(path: Path) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """The model's parameters as the loader must find them, written out by hand: a contract and a stand-in."""
 
 import torch
-from deepseek_v32.model.config import ModelConfig
 from torch import nn
+
+from deepseek_v32.model.config import ModelConfig
 
 Specification = dict[str, tuple[tuple[int, ...], torch.dtype]]
 

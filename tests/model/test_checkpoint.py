@@ -1,0 +1,197 @@
+"""Loading: every stored dtype into every precision, against tensors read and assembled independently."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from deepseek_v32.model.checkpoint import load_model, load_weights, match
+from deepseek_v32.model.config import ModelConfig
+from deepseek_v32.model.shards import read_headers
+from deepseek_v32.model.synthetic import TINY, write_checkpoint
+from deepseek_v32.model.transformer import Transformer
+from support.configs import random_arguments
+from support.parameters import Parameters, expected_parameters
+
+# No width but those that the cache formats fix is a multiple of 128, so every last block is part full.
+RAGGED = replace(TINY, hidden_size=136, intermediate_size=200, moe_intermediate_size=20, q_lora_rank=72, v_head_dim=48)
+CONFIGS = {
+    "tiny": TINY,
+    "ragged": RAGGED,
+    "mtp": replace(RAGGED, num_nextn_predict_layers=1),
+    "tied": replace(RAGGED, tie_word_embeddings=True, n_shared_experts=2),
+    "all dense": replace(RAGGED, first_k_dense_replace=4),
+    "no shared expert": replace(RAGGED, first_k_dense_replace=0, n_shared_experts=0, num_hidden_layers=1),
+    "plain scales": replace(RAGGED, ue8m0_scales=False),
+}
+
+
+def stored_tensors(directory: Path) -> dict[str, torch.Tensor]:
+    tensors = {}
+    for file in sorted(directory.glob("*.safetensors")):
+        tensors |= load_file(file)
+    return tensors
+
+
+def dequantized(tensors: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+    """A stored tensor in fp32; an e4m3 one times its block's scale."""
+    weight = tensors[name].float()
+    scale = tensors.get(name + "_scale_inv")
+    if scale is None:
+        return weight
+    for row in range(scale.shape[0]):
+        for column in range(scale.shape[1]):
+            weight[row * 128 : row * 128 + 128, column * 128 : column * 128 + 128] *= scale[row, column]
+    return weight
+
+
+def quantized(weight: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Block by block, in double precision where it matters."""
+    rows, columns = (math.ceil(size / 128) for size in weight.shape)
+    values = torch.empty_like(weight, dtype=torch.float8_e4m3fn)
+    scales = torch.empty(rows, columns)
+    for row in range(rows):
+        for column in range(columns):
+            here = (slice(row * 128, row * 128 + 128), slice(column * 128, column * 128 + 128))
+            scale = weight[here].abs().max() / 448
+            if ue8m0:
+                scale = torch.tensor(2.0 ** math.ceil(math.log2(scale.item())))
+            values[here] = (weight[here] / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+            scales[row, column] = scale
+    return values, scales
+
+
+def parts(name: str, config: ModelConfig) -> list[list[str]]:
+    """The checkpoint's names behind one of our parameters: one list an expert, each of the parts stacked by rows."""
+    name = name.removesuffix("_scale_inv").removesuffix(".weight")
+    prefix = "" if name == "lm_head" else "model."
+    if name == "lm_head" and config.tie_word_embeddings:
+        return [["model.embed_tokens.weight"]]
+    owner, _, last = name.rpartition(".")
+    names = ["gate_proj", "up_proj"] if last == "gate_up_proj" else [last]
+    if owner.endswith(".experts"):
+        return [[f"model.{owner}.{e}.{part}.weight" for part in names] for e in range(config.n_routed_experts)]
+    if (owner.endswith("mlp") and "gate_up" in last) or last == "down_proj" or "gate_up" in last:
+        return [[f"model.{owner}.{part}.weight" for part in names]]
+    suffix = "" if last in ("bias", "e_score_correction_bias") else ".weight"
+    return [[prefix + name + suffix]]
+
+
+def assembled(name: str, dtype: torch.dtype, tensors: dict[str, torch.Tensor], config: ModelConfig) -> torch.Tensor:
+    """What our parameter must hold."""
+    experts = []
+    for stack in parts(name, config):
+        rows = []
+        for theirs in stack:
+            if not name.endswith("_scale_inv") and dtype != torch.float8_e4m3fn:
+                rows.append(dequantized(tensors, theirs).to(dtype))
+            elif theirs + "_scale_inv" in tensors:
+                rows.append(tensors[theirs + ("_scale_inv" if name.endswith("_scale_inv") else "")])
+            else:
+                pair = quantized(tensors[theirs].float(), config.ue8m0_scales)
+                rows.append(pair[name.endswith("_scale_inv")])
+        experts.append(torch.cat([row.view(torch.uint8) for row in rows]).view(dtype))
+    return torch.stack(experts) if ".experts." in name else experts[0]
+
+
+def assert_loaded(
+    model: torch.nn.Module, config: ModelConfig, precision: str, tensors: dict[str, torch.Tensor]
+) -> None:
+    found = dict(model.named_parameters(remove_duplicate=False))
+    expected = expected_parameters(config, precision)
+    assert {name: (tuple(each.shape), each.dtype) for name, each in found.items()} == expected
+    for name, (_, dtype) in expected.items():
+        wanted = assembled(name, dtype, tensors, config)
+        assert torch.equal(found[name].view(torch.uint8), wanted.view(torch.uint8)), name
+
+
+@pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32", "fp8"])
+@pytest.mark.parametrize("case", CONFIGS)
+def test_every_dtype_into_every_precision(tmp_path, case, dtype, precision):
+    write_checkpoint(tmp_path, CONFIGS[case], dtype, seed=1, shards=3)
+    model = load_model(tmp_path, precision)
+    assert_loaded(model, ModelConfig.from_file(tmp_path), precision, stored_tensors(tmp_path))
+    tied = CONFIGS[case].tie_word_embeddings
+    assert tied == (model.lm_head.weight.data_ptr() == model.embed_tokens.weight.data_ptr())
+
+
+@pytest.mark.parametrize("shards", [None, 1, 2, 7, 100])
+def test_sharding_changes_nothing(tmp_path, shards):
+    write_checkpoint(tmp_path / "whole", RAGGED, "fp8", seed=2)
+    write_checkpoint(tmp_path / "split", RAGGED, "fp8", seed=2, shards=shards)
+    files = list((tmp_path / "split").glob("*.safetensors"))
+    assert len(files) == (shards or 1)
+    assert (tmp_path / "split" / "model.safetensors.index.json").exists() == (shards is not None)
+    whole, split = load_model(tmp_path / "whole", "fp8"), load_model(tmp_path / "split", "fp8")
+    for ours, theirs in zip(whole.parameters(), split.parameters(), strict=True):
+        assert torch.equal(ours.view(torch.uint8), theirs.view(torch.uint8))
+
+
+def test_bands_do_not_show(tmp_path, monkeypatch):
+    """A tensor converted in many bands is the same as one converted at once."""
+    config = replace(TINY, intermediate_size=1000, num_hidden_layers=1)
+    for dtype in ("bf16", "fp8"):
+        write_checkpoint(tmp_path, config, dtype)
+        for precision in ("exact", "fp8"):
+            monkeypatch.setattr("deepseek_v32.model.checkpoint._BAND", 1)  # raised to one block of rows
+            assert_loaded(
+                load_model(tmp_path, precision), ModelConfig.from_file(tmp_path), precision, stored_tensors(tmp_path)
+            )
+
+
+def test_untied_module_of_a_tied_model(tmp_path):
+    """A model that keeps its own output table gets a copy."""
+    config = CONFIGS["tied"]
+    write_checkpoint(tmp_path, config)
+    model = Parameters(expected_parameters(config, "bf16"))
+    load_weights(model, match(config, read_headers(tmp_path), tmp_path), config)
+    assert torch.equal(model.lm_head.weight, model.embed_tokens.weight)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_saved_by_transformers(tmp_path, seed, dtype):
+    """`save_pretrained` as an independent writer: the loaded parameters are its own, in its own stacking."""
+    from transformers import DeepseekV32Config, DeepseekV32ForCausalLM
+
+    torch.manual_seed(seed)
+    theirs = DeepseekV32ForCausalLM(DeepseekV32Config(**random_arguments(seed))).to(dtype)
+    with torch.no_grad():
+        for tensor in (*theirs.parameters(), *theirs.buffers()):
+            tensor.copy_(torch.randn_like(tensor))
+    theirs.save_pretrained(tmp_path, max_shard_size="40KB" if seed % 2 else "1GB")
+    assert (tmp_path / "model.safetensors.index.json").exists() == bool(seed % 2)
+
+    model = load_model(tmp_path, "exact")
+    wanted = {name.removeprefix("model."): tensor for name, tensor in theirs.state_dict().items()}
+    for prefix in {name.rpartition("gate_proj")[0] for name in wanted if name.endswith("gate_proj.weight")}:
+        gate, up = wanted.pop(f"{prefix}gate_proj.weight"), wanted.pop(f"{prefix}up_proj.weight")
+        wanted[f"{prefix}gate_up_proj.weight"] = torch.cat([gate, up])
+    found = dict(model.named_parameters(remove_duplicate=False))
+    assert found.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        assert torch.equal(found[name], tensor.float()), name
+
+
+def test_progress(tmp_path):
+    """Bytes rise to the total, which is what is read: no MTP layer."""
+    size = write_checkpoint(tmp_path / "plain", RAGGED, "fp8", shards=2)
+    write_checkpoint(tmp_path / "mtp", replace(RAGGED, num_nextn_predict_layers=1), "fp8", shards=2)
+    for name in ("plain", "mtp"):
+        calls: list[tuple[int, int]] = []
+        load_model(tmp_path / name, "fp8", progress=lambda done, total, calls=calls: calls.append((done, total)))
+        assert calls[-1] == (size, size)
+        assert len(calls) > 100
+        assert all(before[0] < after[0] for before, after in pairwise(calls))
+
+
+def test_overrides_reach_the_model(tmp_path):
+    write_checkpoint(tmp_path, TINY)
+    model = load_model(tmp_path, "bf16", config_overrides={"index_topk": 7})
+    assert isinstance(model, Transformer)
+    assert model.config.index_topk == 7
