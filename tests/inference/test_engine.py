@@ -19,6 +19,7 @@ from support.fake_model import (
     fake_llm,
     reference_tokens,
 )
+from support.preemption import preempt_every_other_step
 
 PROMPTS = [[1, 2, 3], list(range(70)), [7] * 130, list(b"hello"), list(range(70)), [9]]
 COUNT = 80
@@ -33,22 +34,6 @@ def tokens_of(llm: LLM, prompts: list[list[int]], params: SamplingParams = GREED
     completions = llm.generate(prompts, params)
     assert [c.error for c in completions] == [None] * len(prompts)
     return [c.token_ids for c in completions]
-
-
-def preempt_every_other_step(llm: LLM) -> list[int]:
-    """Make the engine lose its latest request before every second step; returns a list that counts them."""
-    scheduler, counter = llm.engine.scheduler, []
-    schedule = scheduler.schedule
-
-    def schedule_after_preemption():
-        counter.append(0)
-        if len(counter) % 2 and scheduler.running:
-            counter[-1] = 1
-            scheduler.preempt_latest()
-        return schedule()
-
-    scheduler.schedule = schedule_after_preemption
-    return counter
 
 
 @pytest.mark.parametrize("reuse", [True, False], ids=["reuse", "no-reuse"])
