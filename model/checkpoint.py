@@ -24,8 +24,8 @@ Progress = Callable[[int, int], None]  # (bytes read, bytes in all)
 _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn}
 _FLOATS = ("BF16", "F32")
 
-# Elements converted at a time, 4 MiB in fp32: small beside any real tensor, large enough for sequential reads.
-_BAND = 2**20
+# Elements converted at a time, 2 MiB in fp32: small beside any real tensor, large enough for sequential reads.
+_BAND = 2**19
 
 
 @dataclass(frozen=True)
