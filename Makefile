@@ -1,0 +1,76 @@
+# Every target sets up what it needs: a bare checkout, Python 3.11 or newer, make and a C compiler are enough.
+#
+#   PYTHON=python3.12       the interpreter to build .venv with
+#   TORCH_INDEX=<address>   a package index to take PyTorch from, e.g. its own one for CPU or for a CUDA version
+#   PYTEST_ARGS="-k name"   passed on to pytest
+#   JOBS=4                  test processes
+
+PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3 python,$(if $(shell $(name) -c "import sys; sys.exit(sys.version_info < (3, 11))" >/dev/null 2>&1 && echo yes),$(name))))
+JOBS ?= auto
+PYTEST_ARGS ?=
+TORCH = torch>=2.11,<2.14
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+DEMO := $(if $(wildcard model/demo/model.safetensors),model/demo,build/demo)
+
+.PHONY: help demo test lint format typing clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo     talk to a small model on this machine"
+	@echo "make test     lint, types and every test that this machine can run"
+	@echo "make lint     ruff and mypy alone"
+	@echo "make format   let ruff rewrite what it can"
+	@echo "make clean    remove everything made here, .venv included"
+
+demo: .venv/installed $(DEMO)/model.safetensors
+	@if [ "$(DEMO)" != model/demo ]; then \
+	    echo "There is no trained demo checkpoint in this checkout. This one is random: its answers are noise."; fi
+	@if [ -t 0 ]; then $(BIN)/deepseek-v32 generate --model $(DEMO); \
+	else $(BIN)/deepseek-v32 generate --model $(DEMO) --max-new-tokens 32 "What is sparse attention?"; fi
+
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS)
+
+lint: .venv/installed-test typing
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: .venv/installed-test
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# The type checker reads folders, not the installed package: it sees them under their installed names.
+typing:
+	@mkdir -p build/typing/deepseek_v32
+	@for folder in model kernels inference; do ln -sfn ../../../$$folder build/typing/deepseek_v32/$$folder; done
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find model kernels inference scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+build/demo/model.safetensors: .venv/installed
+	$(BIN)/python -P scripts/make_tiny_checkpoint.py build/demo
+
+# Stamps. An interrupted set-up leaves none, and starts over.
+.venv/python: Makefile
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+# Without an NVIDIA GPU the CPU build is wanted, which is a tenth of the size; not every index has it under that name.
+.venv/torch: .venv/python
+	@if [ -n "$(TORCH_INDEX)" ]; then $(PIP) install --index-url "$(TORCH_INDEX)" "$(TORCH)"; \
+	elif nvidia-smi -L >/dev/null 2>&1; then $(PIP) install "$(TORCH)"; \
+	else $(PIP) install -q "torch==2.13.0+cpu" 2>/dev/null || $(PIP) install "$(TORCH)"; fi
+	@touch $@
+
+.venv/installed: .venv/torch pyproject.toml
+	$(PIP) install -q -e .
+	@touch $@
+
+.venv/installed-test: .venv/installed
+	$(PIP) install -q -e ".[test]"
+	@touch $@

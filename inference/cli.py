@@ -1,0 +1,41 @@
+"""The `deepseek-v32` command."""
+
+import os
+import sys
+from collections.abc import Callable
+
+import typer
+
+from .doctor import doctor
+from .generate import generate
+
+USER_ERROR = 2
+
+app = typer.Typer(
+    name="deepseek-v32",
+    help="DeepSeek-V3.2 reference inference.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(generate)
+app.command()(doctor)
+
+
+def main() -> None:
+    """Run the command line."""
+    run(app)
+
+
+def run(command: Callable[[], object]) -> None:
+    """Run a command line; what the user can mend ends in one line and exit code 2."""
+    try:
+        command()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output has gone, as in `… | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except (ValueError, OSError) as error:
+        print(f"deepseek-v32: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(USER_ERROR)

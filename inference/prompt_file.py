@@ -1,0 +1,84 @@
+"""Files of prompts: JSONL, or texts with blank lines between."""
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from .params import SamplingParams
+
+SOURCES = ("prompt", "messages", "token_ids")
+OPTIONS = ("thinking", "tools")
+SAMPLING = tuple(field.name for field in fields(SamplingParams))
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt of a file: a text, a conversation or token ids, and what it asks for besides."""
+
+    id: str | int  # its own, or its place in the file, from 1
+    place: str  # file and line, for error messages
+    content: Any  # str, list of messages, or list of ids, as `source` says
+    source: str = "prompt"
+    thinking: bool | None = None
+    tools: list[Any] | None = None
+    sampling: dict[str, Any] | None = None  # fields of SamplingParams that replace the command line's
+
+
+def read_prompts(path: Path) -> list[Prompt]:
+    """The prompts of a file: one JSON object a line in a .jsonl, else texts separated by blank lines.
+
+    ValueError names file and line; nothing is answered before the whole file is good.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text: {error}") from None
+    if path.suffix == ".jsonl":
+        prompts = [
+            _from_json(line, number, f"{path}, line {number}")
+            for number, line in enumerate(text.split("\n"), 1)
+            if line.strip()
+        ]
+    else:
+        blocks = "\n".join(line.rstrip() for line in text.splitlines()).split("\n\n")
+        texts = [block.strip() for block in blocks if block.strip()]
+        prompts = [Prompt(i, f"{path}, prompt {i}", text) for i, text in enumerate(texts, 1)]
+    if not prompts:
+        raise ValueError(f"{path}: no prompts in it")
+    seen: dict[str, str] = {}
+    for prompt in prompts:
+        other = seen.setdefault(json.dumps(prompt.id), prompt.place)
+        if other != prompt.place:
+            raise ValueError(f"{prompt.place}: id {prompt.id!r} stands at {other} already")
+    return prompts
+
+
+def _from_json(line: str, number: int, place: str) -> Prompt:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{place}: not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{place}: a JSON object is wanted, this is {values!r:.50}")
+    unknown = set(values) - {"id", *SOURCES, *OPTIONS, *SAMPLING}
+    if unknown:
+        raise ValueError(
+            f"{place}: unknown key {min(unknown)!r}; known are id, {', '.join(SOURCES + OPTIONS + SAMPLING)}"
+        )
+    given = [source for source in SOURCES if source in values]
+    if len(given) != 1:
+        raise ValueError(f"{place}: one of {', '.join(SOURCES)} is wanted, {' and '.join(given) or 'none'} came")
+    [source] = given
+    kind = str if source == "prompt" else list
+    if not isinstance(values[source], kind):
+        raise ValueError(f"{place}: {source} must be a {kind.__name__}, this is {values[source]!r:.50}")
+    own = values.get("id", number)
+    if isinstance(own, bool) or not isinstance(own, str | int):
+        raise ValueError(f"{place}: id must be text or an integer, this is {own!r:.50}")
+    sampling = {name: values[name] for name in SAMPLING if name in values}
+    try:
+        SamplingParams(**sampling)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{place}: {error}") from None
+    return Prompt(own, place, values[source], source, values.get("thinking"), values.get("tools"), sampling)

@@ -1,0 +1,121 @@
+"""Answers on a terminal: streamed, stopped by Ctrl-C, summed up in a line."""
+
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TextIO
+
+from .answer import AnswerDelta, AnswerParser, AssistantMessage
+
+if TYPE_CHECKING:
+    from .llm import LLM
+    from .params import Completion, Delta, SamplingParams
+
+# A model may write escape sequences, which a terminal would obey.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+INSIST_SECONDS = 3  # a later Ctrl-C than this, with the step still running, gives up on the program too
+
+
+@contextmanager
+def interruptible(stop: Callable[[], None]) -> Iterator[None]:
+    """While the block runs Ctrl-C calls ``stop``; one that comes ``INSIST_SECONDS`` later raises KeyboardInterrupt."""
+    first: float | None = None
+
+    def handler(number: int, frame: object) -> None:
+        nonlocal first
+        if first is None:
+            first = time.monotonic()
+            stop()
+        elif time.monotonic() - first > INSIST_SECONDS:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def stream(llm: "LLM", token_ids: Sequence[int], params: "SamplingParams") -> "Iterator[Delta]":
+    """One request's deltas; Ctrl-C ends them after the step that runs, with finish_reason "abort"."""
+    request = llm.engine.add_request(token_ids, params)
+    with interruptible(lambda: llm.engine.abort(request.id)):
+        while llm.engine.has_work:
+            for delta in llm.engine.step():
+                if delta.request_id == request.id:
+                    yield delta
+
+
+def show_stream(
+    llm: "LLM", token_ids: Sequence[int], params: "SamplingParams", thinking: bool, aside: TextIO
+) -> "tuple[AssistantMessage, Completion]":
+    """Print an answer as it comes: its content on standard output, its reasoning on ``aside``. Returns both whole."""
+    parser, total, completion = AnswerParser(thinking), AnswerDelta(), None
+    for delta in stream(llm, token_ids, params):
+        completion = delta.completion
+        total += _show(parser.push(delta.text), total, aside)
+    total += _show(parser.finish(), total, aside)
+    print(flush=True)
+    assert completion is not None
+    return AssistantMessage(total.content, total.reasoning_content if thinking else None, total.tool_calls), completion
+
+
+def _show(delta: AnswerDelta, before: AnswerDelta, aside: TextIO) -> AnswerDelta:
+    if delta.reasoning_content:
+        print(dim(visible(delta.reasoning_content, aside), aside), end="", file=aside, flush=True)
+    if delta.content:
+        if not before.content and (before.reasoning_content or delta.reasoning_content):
+            print("\n", file=aside, flush=True)
+        print(visible(delta.content, sys.stdout), end="", flush=True)
+    for call in delta.tool_calls:
+        print(visible(f"\n{call.name}({call.arguments})", sys.stdout), end="", flush=True)
+    return delta
+
+
+def visible(text: str, out: TextIO) -> str:
+    """The text without what would command a terminal, if ``out`` is one."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text) if out.isatty() else text
+
+
+def dim(text: str, out: TextIO) -> str:
+    return f"\x1b[2m{text}\x1b[0m" if out.isatty() else text
+
+
+def statistics(completion: "Completion") -> str:
+    """Tokens, speed and how it ended, in one line."""
+    usage, timings = completion.usage, completion.timings
+    parts = [f"{usage.completion_tokens} tokens"]
+    if timings.tokens_per_second is not None:
+        parts.append(f"{timings.tokens_per_second:.1f} tokens/s")
+    if timings.time_to_first_token is not None:
+        parts.append(f"first after {timings.time_to_first_token:.2f} s")
+    cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
+    parts.append(f"prompt {usage.prompt_tokens} tokens{cached}")
+    parts.append(f"attended to {timings.kept_token_share:.0%} of the context")
+    endings = {"length": "cut at its length limit", "abort": "stopped", "error": f"failed: {completion.error}"}
+    if completion.finish_reason in endings:
+        parts.append(endings[completion.finish_reason])
+    return ", ".join(parts)
+
+
+def record(completion: "Completion", answer: AssistantMessage | None, **more: Any) -> dict[str, Any]:
+    """A completion as JSON values. Without a tokenizer (``answer`` None) it has token ids instead of text."""
+    values = dict(more)
+    if answer is None:
+        values["token_ids"] = completion.token_ids
+    else:
+        values["text"] = answer.content
+        if answer.reasoning_content is not None:
+            values["reasoning_content"] = answer.reasoning_content
+        if answer.tool_calls:
+            values["tool_calls"] = [asdict(call) for call in answer.tool_calls]
+    values["finish_reason"] = completion.finish_reason
+    if completion.stop_reason is not None:
+        values["stop_reason"] = completion.stop_reason
+    if completion.error is not None:
+        values["error"] = completion.error
+    return {**values, "usage": asdict(completion.usage), "timings": asdict(completion.timings)}

@@ -1,0 +1,127 @@
+"""The packages are declared, imports point one way, and a wheel holds what it must."""
+
+import ast
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SETUPTOOLS = PROJECT["tool"]["setuptools"]
+# Each may import itself and what stands before it.
+ORDER = ["kernels", "model", "inference"]
+DATA = ["cuda/**/*.cu", "cuda/**/*.cuh"]
+
+
+def sources(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Dotted names that a module imports, relative ones as seen from deepseek_v32."""
+    package = ["deepseek_v32", *path.relative_to(ROOT).parent.parts]
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def test_every_folder_with_modules_is_a_declared_package():
+    folders = {path.parent.relative_to(ROOT).as_posix() for path in sources(*ORDER)}
+    declared = {name: folder for name, folder in SETUPTOOLS["package-dir"].items()}
+    assert set(declared.values()) == folders
+    assert sorted(SETUPTOOLS["packages"]) == sorted(declared)
+    for name, folder in declared.items():
+        assert name == "deepseek_v32." + folder.replace("/", ".")
+
+
+@pytest.mark.parametrize("path", sources(*ORDER), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_imports_point_one_way(path):
+    own = path.relative_to(ROOT).parts[0]
+    forbidden = {*ORDER[ORDER.index(own) + 1 :], "scripts", "tests", "support"}
+    for name in imported(path):
+        head, *rest = name.split(".")
+        assert head not in (*ORDER, "scripts", "tests", "support"), f"{name}: import relatively"
+        if head == "deepseek_v32" and rest:
+            assert rest[0] not in forbidden, f"{own} imports {name}"
+
+
+def test_scripts_import_no_tests():
+    for path in sources("scripts"):
+        assert not {name.split(".")[0] for name in imported(path)} & {"tests", "support", "conftest", *ORDER}, path
+
+
+def test_the_import_checker_sees_relative_imports():
+    names = imported(ROOT / "inference" / "messages.py")
+    assert "deepseek_v32.inference.dsml.call_pieces" in names
+    path = ROOT / "inference" / "chat_template.py"
+    assert {"jinja2", "deepseek_v32.inference.errors"} <= imported(path)
+
+
+def test_nothing_shadows_the_public_kernels_package():
+    """transformers probes for a top-level package called kernels; neither our folder nor our tests may pass for it."""
+    assert not (ROOT / "kernels" / "__init__.py").exists()
+    assert not list((ROOT / "tests").rglob("__init__.py"))
+    spec = importlib.util.find_spec("kernels")
+    assert spec is None or spec.origin is None or "site-packages" in spec.origin
+    from transformers.utils import is_kernels_available
+
+    probe = "import sys; from transformers.utils import is_kernels_available as f; sys.exit(f())"
+    elsewhere = subprocess.run([sys.executable, "-P", "-c", probe], cwd="/", check=False).returncode
+    assert is_kernels_available() == bool(elsewhere)
+
+
+@pytest.mark.parametrize("path", sources(*ORDER, "scripts"), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_files_have_one_subject(path):
+    limit = 500 if path.is_relative_to(ROOT / "kernels") else 300
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= limit, (
+        f"over {limit} lines: what is its second subject?"
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Names in a wheel built from a copy of the sources, so that nothing stale from build/ gets in."""
+    copy = tmp_path_factory.mktemp("sources")
+    for folder in ORDER:
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(out), "."]
+    built = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    [path] = out.glob("*.whl")
+    return set(zipfile.ZipFile(path).namelist())
+
+
+def test_the_wheel_holds_every_module_kernel_and_demo_file(wheel):
+    wanted = set(sources(*ORDER))
+    wanted |= {path for pattern in DATA for path in (ROOT / "kernels").glob(pattern)}
+    wanted |= {path for pattern in ("*.json", "*.safetensors") for path in (ROOT / "model" / "demo").glob(pattern)}
+    assert {f"deepseek_v32/{path.relative_to(ROOT).as_posix()}" for path in wanted} <= wheel
+
+
+def test_the_wheel_holds_nothing_else(wheel):
+    tops = {name.split("/")[0] for name in wheel}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"deepseek_v32"}
+    assert any(name.endswith("LICENSE") for name in wheel)
+    assert not [name for name in wheel if "__pycache__" in name or "/tests/" in name]
+
+
+def test_the_command_is_declared_where_it_stands():
+    module, function = PROJECT["project"]["scripts"]["deepseek-v32"].split(":")
+    path = ROOT / Path(*module.split(".")[1:]).with_suffix(".py")
+    defined = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
+    assert function in defined
