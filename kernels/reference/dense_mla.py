@@ -8,19 +8,30 @@ import torch.nn.functional as F
 
 from .sparse_mla_prefill import sparse_attention
 
+QUERY_BLOCK = 256  # rows a product: little beyond the causal triangle is computed, and products still run at full speed
+
 
 def mha_prefill(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float, mask: torch.Tensor | None
 ) -> torch.Tensor:
-    tokens, keys, width = q.shape[0], k.shape[0], v.shape[-1]
-    if mask is None:
-        positions = torch.arange(keys, device=q.device)
-        mask = positions <= positions[keys - tokens :, None]
+    tokens, keys, width, dtype = q.shape[0], k.shape[0], v.shape[-1], q.dtype
     # Values are widened to the keys' width: torch's fused CPU attention takes equal head dims only, and is twice as fast.
     v = F.pad(v, (0, q.shape[-1] - width))
-    batched = (x.float().transpose(0, 1)[None] for x in (q, k, v))
-    out = F.scaled_dot_product_attention(*batched, attn_mask=mask, scale=softmax_scale)
-    return out[0, ..., :width].transpose(0, 1).to(q.dtype)
+    q, k, v = (x.float().transpose(0, 1)[None] for x in (q, k, v))
+    positions = torch.arange(keys, device=q.device)
+    blocks = []
+    for start in range(0, tokens, QUERY_BLOCK):
+        rows = slice(start, min(start + QUERY_BLOCK, tokens))
+        seen = keys - tokens + rows.stop  # later keys are masked for the whole block: leave them out
+        allowed = (
+            positions[:seen] <= positions[keys - tokens + start : seen, None] if mask is None else mask[rows, :seen]
+        )
+        blocks.append(
+            F.scaled_dot_product_attention(
+                q[:, :, rows], k[:, :, :seen], v[:, :, :seen], attn_mask=allowed, scale=softmax_scale
+            )
+        )
+    return torch.cat(blocks, 2)[0, ..., :width].transpose(0, 1).to(dtype)
 
 
 def dense_mla_decode(

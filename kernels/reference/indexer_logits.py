@@ -5,6 +5,7 @@ import torch
 from .cache_write import _split_pages
 
 BLOCK_BYTES = 64 << 20  # of [rows, heads, keys] fp32 scores held at a time
+QUERY_BLOCK = 256  # rows that share one range of keys: little beyond a causal triangle is computed
 
 
 def _scores(q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, k_scale: torch.Tensor | None) -> torch.Tensor:
@@ -28,9 +29,14 @@ def indexer_logits(
     ends: torch.Tensor,
     k_scale: torch.Tensor | None,
 ) -> torch.Tensor:
-    out = _scores(q, k, weights, k_scale)
-    columns = torch.arange(k.shape[0], device=k.device)
-    return out.masked_fill_((columns < starts[:, None]) | (columns >= ends[:, None]), float("-inf"))
+    out = torch.full((q.shape[0], k.shape[0]), float("-inf"), device=q.device)
+    for start in range(0, q.shape[0], QUERY_BLOCK):
+        rows = slice(start, start + QUERY_BLOCK)
+        columns = slice(max(0, int(starts[rows].min())), max(0, int(ends[rows].max())))
+        scale = None if k_scale is None else k_scale[columns]
+        out[rows, columns] = _scores(q[rows], k[columns], weights[rows], scale)
+    positions = torch.arange(k.shape[0], device=k.device)
+    return out.masked_fill_((positions < starts[:, None]) | (positions >= ends[:, None]), float("-inf"))
 
 
 def paged_indexer_logits(
