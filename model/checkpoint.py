@@ -89,7 +89,7 @@ def match(config: ModelConfig, stored: Mapping[str, StoredTensor], directory: Pa
         if name not in known:
             weight = stored.get(name.removesuffix(SCALE))
             beside = f" beside a {weight.dtype} weight" if weight is not None and weight is not tensor else ""
-            came = f"{tensor.dtype} {list(tensor.shape)}"
+            came = f"{tensor.dtype} {shown(list(tensor.shape))}"
             raise CheckpointError(
                 tensor.file, f"tensor {shown(name)} is surplus: {came}; wanted no such tensor{beside}"
             )
@@ -196,7 +196,8 @@ class _Reader:
 
     def __init__(self, files: ExitStack) -> None:
         self._files = files
-        self._open: dict[Path, FileIO] = {}
+        self._path: Path | None = None
+        self._file: FileIO | None = None  # one at a time: a checkpoint may have more shards than a process may open
 
     def read(self, tensor: StoredTensor, start: int, stop: int) -> torch.Tensor:
         """Rows [start, stop) as a new CPU tensor."""
@@ -210,12 +211,7 @@ class _Reader:
             return False
         if not rows.numel():
             return True
-        if tensor.file not in self._open:
-            try:
-                self._open[tensor.file] = self._files.enter_context(FileIO(tensor.file))
-            except OSError as error:
-                raise CheckpointError(tensor.file, f"cannot be opened any more ({error.strerror})") from error
-        file = self._open[tensor.file]
+        file = self._open(tensor.file)
         data = rows.detach().view(torch.uint8).numpy().reshape(-1).data
         file.seek(tensor.offset + start * (tensor.size // tensor.shape[0]))
         done = 0
@@ -225,3 +221,12 @@ class _Reader:
                 raise CheckpointError(tensor.file, f"ends before byte {file.tell() + 1}; it was complete when checked")
             done += count
         return True
+
+    def _open(self, path: Path) -> FileIO:
+        if self._file is None or path != self._path:
+            self._files.close()
+            try:
+                self._path, self._file = path, self._files.enter_context(FileIO(path))
+            except OSError as error:
+                raise CheckpointError(path, f"cannot be opened any more ({error.strerror})") from error
+        return self._file

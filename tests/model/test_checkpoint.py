@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from deepseek_v32.model.checkpoint import load_model, load_weights, match
 from deepseek_v32.model.config import ModelConfig
+from deepseek_v32.model.progress import progress_bar
 from deepseek_v32.model.shards import read_headers
 from deepseek_v32.model.synthetic import TINY, write_checkpoint
 from deepseek_v32.model.transformer import Transformer
@@ -195,3 +196,14 @@ def test_overrides_reach_the_model(tmp_path):
     model = load_model(tmp_path, "bf16", config_overrides={"index_topk": 7})
     assert isinstance(model, Transformer)
     assert model.config.index_topk == 7
+
+
+def test_progress_bar(capsys):
+    """Bytes and rate, on standard error, so that a program's output stays its own."""
+    with progress_bar("Loading weights") as report:
+        for done in (1_000_000, 3_000_000, 4_000_000):
+            report(done, 4_000_000)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "Loading weights" in shown.err
+    assert "4.0/4.0 MB" in shown.err
