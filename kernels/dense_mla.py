@@ -16,7 +16,7 @@ def mha_prefill(
     mask: torch.Tensor | None = None,
     backend: str = "auto",
 ) -> torch.Tensor:
-    """Attention of the last T of S tokens: causal, or over what `mask` (bool [T, S], true: attend) allows.
+    """Attention of the last T of S tokens: causal, or over the part of that which `mask` (bool [T, S], true: attend) allows.
 
     q [T, H, D], k [S, H, D], v [S, H, Dv] of one dtype -> [T, H, Dv] in that dtype; logits and softmax fp32.
     """
@@ -26,8 +26,10 @@ def mha_prefill(
     check_tensor("v", v, (k.shape[0], heads, None), q.dtype, q.device)
     if mask is not None:
         check_tensor("mask", mask, (tokens, k.shape[0]), torch.bool, q.device)
-    elif k.shape[0] < tokens:
+    if k.shape[0] < tokens:
         raise ValueError(f"k has {k.shape[0]} tokens, expected at least q's {tokens}")
+    if tokens == 0:
+        return q.new_empty(0, heads, v.shape[2])
     result: torch.Tensor = choose("mha_prefill", q, backend)(q, k, v, softmax_scale, mask)
     return result
 

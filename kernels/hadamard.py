@@ -7,12 +7,16 @@ from .choice import choose
 from .quantize import Quantized
 
 
-def hadamard_transform(x: torch.Tensor, scale: float, backend: str = "auto") -> torch.Tensor:
-    """x [..., D] @ H_D * scale with the Sylvester matrix H_D, D a power of two; x fp32 or bf16, result in x's dtype."""
-    check_tensor("x", x, (None,) * max(x.dim(), 1), FLOATS)
+def _check_width(x: torch.Tensor) -> None:
     width = x.shape[-1]
     if width < 1 or width & (width - 1):
         raise ValueError(f"x has {width} columns, expected a power of two")
+
+
+def hadamard_transform(x: torch.Tensor, scale: float, backend: str = "auto") -> torch.Tensor:
+    """x [..., D] @ H_D * scale with the Sylvester matrix H_D, D a power of two; x fp32 or bf16, result in x's dtype."""
+    check_tensor("x", x, (None,) * max(x.dim(), 1), FLOATS)
+    _check_width(x)
     result: torch.Tensor = choose("hadamard_transform", x, backend)(x, scale)
     return result
 
@@ -31,6 +35,7 @@ def rotate_quantize(
     RoPE is half-split (pairs i, i + R/2) unless `interleaved`.
     """
     check_tensor("x", x, (None, None, None), FLOATS)
+    _check_width(x)
     check_tensor("cos", cos, (x.shape[0], None), torch.float32, x.device)
     check_tensor("sin", sin, tuple(cos.shape), torch.float32, x.device)
     return Quantized(*choose("rotate_quantize", x, backend)(x, cos, sin, interleaved, ue8m0))

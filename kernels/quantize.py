@@ -37,7 +37,7 @@ def rms_norm_quantize(
 
 
 def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True, backend: str = "auto") -> Quantized:
-    """silu(gate) * up of gate_up [T, 2I] (product in fp32), quantised: values [T, I]."""
+    """silu(gate) * up of gate_up [T, 2I] (product in fp32, rounded to gate_up's dtype), quantised: values [T, I]."""
     check_tensor("gate_up", gate_up, (None, None), FLOATS)
     if gate_up.shape[1] % 2:
         raise ValueError(f"gate_up has {gate_up.shape[1]} columns, expected an even number")

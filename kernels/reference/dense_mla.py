@@ -15,9 +15,10 @@ def mha_prefill(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float, mask: torch.Tensor | None
 ) -> torch.Tensor:
     tokens, keys, width, dtype = q.shape[0], k.shape[0], v.shape[-1], q.dtype
-    # Values are widened to the keys' width: torch's fused CPU attention takes equal head dims only, and is twice as fast.
-    v = F.pad(v, (0, q.shape[-1] - width))
-    q, k, v = (x.float().transpose(0, 1)[None] for x in (q, k, v))
+    # The narrower of keys and values are widened with zeros, which change nothing: torch's fused CPU attention takes equal
+    # head dims only, and is twice as fast.
+    equal = max(q.shape[-1], width)
+    q, k, v = (F.pad(x, (0, equal - x.shape[-1])).float().transpose(0, 1)[None] for x in (q, k, v))
     positions = torch.arange(keys, device=q.device)
     blocks = []
     for start in range(0, tokens, QUERY_BLOCK):

@@ -21,7 +21,9 @@ def grouped_gemm(
         if start == end:
             continue
         if a_scale is None or b_scale is None:
-            out[start:end] = a[start:end] @ b[expert].T
+            # a wider output keeps the product's fp32 bits instead of widening rounded ones
+            wide = torch.promote_types(a.dtype, out_dtype)
+            out[start:end] = a[start:end].to(wide) @ b[expert].to(wide).T
         else:
             out[start:end] = fp8_gemm(a[start:end], a_scale[start:end], b[expert], b_scale[expert], out_dtype)
     return out
