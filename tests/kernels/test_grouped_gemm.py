@@ -1,0 +1,129 @@
+"""Products of rows grouped by expert: each row with its own expert's weight, in float64, one row at a time."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepseek_v32.kernels.grouped_gemm import group_by_expert, grouped_gemm
+from deepseek_v32.kernels.quantize import Quantized
+from support import e4m3
+from support.backends import Backend
+
+
+@given(data=st.data(), tokens=st.integers(0, 12), choices=st.integers(1, 4), count=st.integers(1, 9))
+@settings(max_examples=60, deadline=None)
+def test_group_by_expert(data: st.DataObject, tokens: int, choices: int, count: int) -> None:
+    pairs = data.draw(st.lists(st.integers(0, count - 1), min_size=tokens * choices, max_size=tokens * choices))
+    order, offsets = group_by_expert(torch.tensor(pairs, dtype=torch.int64).reshape(tokens, choices), count)
+    assert order.dtype == torch.int64 and offsets.dtype == torch.int32
+    assert order.tolist() == sorted(range(len(pairs)), key=lambda pair: pairs[pair])  # python's sort is stable
+    assert offsets.tolist() == [sum(expert < e for expert in pairs) for e in range(count + 1)]
+
+
+COUNTS = {  # rows of each expert; N; K
+    "one row": ([1], 128, 128),
+    "empty experts at both ends and between": ([0, 3, 0, 0, 2, 0], 128, 128),
+    "all to one": ([0, 0, 9, 0], 64, 256),
+    "a tile and one": ([65, 1, 64], 136, 128),
+    "ragged dims": ([2, 5], 130, 200),
+    "no row": ([0, 0, 0], 128, 128),
+}
+
+
+def expert_of_row(counts: list[int]) -> list[int]:
+    return [expert for expert, count in enumerate(counts) for _ in range(count)]
+
+
+def offsets_of(counts: list[int]) -> torch.Tensor:
+    return torch.tensor(np.cumsum([0, *counts]), dtype=torch.int32)
+
+
+@pytest.mark.parametrize(("counts", "n", "k"), COUNTS.values(), ids=COUNTS.keys())
+@pytest.mark.parametrize(
+    ("dtype", "out_dtype", "rounding"),
+    [
+        (torch.float32, None, 2.0**-23),
+        (torch.bfloat16, None, 2.0**-8),
+        (torch.bfloat16, torch.float32, 2.0**-23),
+    ],
+    ids=["fp32", "bf16", "bf16 to fp32"],
+)
+def test_plain(
+    backend: Backend, counts: list[int], n: int, k: int, dtype: torch.dtype, out_dtype: torch.dtype, rounding: float
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(sum(counts), k, generator=generator).to(dtype)
+    weight = torch.randn(len(counts), n, k, generator=generator).to(dtype)
+    result = backend.run(grouped_gemm, a, weight, offsets_of(counts), out_dtype=out_dtype)
+    assert result.shape == (sum(counts), n) and result.dtype == (out_dtype or dtype)
+    for row, expert in enumerate(expert_of_row(counts)):
+        left, right = a[row].double(), weight[expert].double()
+        expected, size = right @ left, right.abs() @ left.abs()
+        assert ((result[row].double() - expected).abs() <= rounding * expected.abs() + 2.0**-20 * size).all()
+
+
+@pytest.mark.parametrize(("counts", "n", "k"), COUNTS.values(), ids=COUNTS.keys())
+@pytest.mark.parametrize(
+    ("out_dtype", "rounding"), [(None, 2.0**-8), (torch.float32, 2.0**-23)], ids=["bf16 by default", "fp32"]
+)
+def test_fp8(backend: Backend, counts: list[int], n: int, k: int, out_dtype: torch.dtype, rounding: float) -> None:
+    rng = np.random.default_rng(0)
+    experts, blocks = len(counts), -(-k // 128)
+    a = e4m3.encode(rng.standard_normal((sum(counts), k)) * 32)
+    weight = e4m3.encode(rng.standard_normal((experts * n, k)) * 32).reshape(experts, n, k)
+    a_scale = (10.0 ** rng.uniform(-2, 2, (sum(counts), blocks))).astype(np.float32)
+    w_scale = (10.0 ** rng.uniform(-2, 2, (experts, -(-n // 128), blocks))).astype(np.float32)
+    result = backend.run(
+        grouped_gemm,
+        Quantized(e4m3.as_fp8(a), torch.from_numpy(a_scale)),
+        e4m3.as_fp8(weight),
+        offsets_of(counts),
+        torch.from_numpy(w_scale),
+        out_dtype,
+    )
+    assert result.shape == (sum(counts), n) and result.dtype == (out_dtype or torch.bfloat16)
+    accumulation = 2.0**-20 if backend.name == "reference" else 2.0**-13  # see test_fp8_gemm.py
+    for row, expert in enumerate(expert_of_row(counts)):
+        left = e4m3.dequantize(a[row : row + 1], a_scale[row : row + 1])[0]
+        right = e4m3.dequantize(weight[expert], w_scale[expert].repeat(128, 0)[:n])
+        expected, size = right @ left, np.abs(right) @ np.abs(left)
+        error = np.abs(result[row].double().numpy() - expected)
+        assert (error <= rounding * np.abs(expected) + accumulation * size).all()
+
+
+def test_unused_experts_are_not_read(backend: Backend) -> None:
+    weight = torch.full((3, 8, 16), math.nan)
+    weight[1] = 1.0
+    assert backend.run(grouped_gemm, torch.ones(2, 16), weight, offsets_of([0, 2, 0])).eq(16).all()
+
+
+def call(a: object = None, **changes: object) -> torch.Tensor:
+    given = {"weight": torch.ones(2, 8, 16), "offsets": offsets_of([1, 2])} | changes
+    return grouped_gemm(torch.ones(3, 16) if a is None else a, **given)  # type: ignore[arg-type]
+
+
+FP8 = torch.float8_e4m3fn
+ROWS = Quantized(torch.ones(3, 16).to(FP8), torch.ones(3, 1))
+EXPERTS = torch.ones(2, 8, 16).to(FP8)
+MISUSE = {
+    "vector": (lambda: call(torch.ones(16)), r"a has shape \[16\]"),
+    "another K": (lambda: call(weight=torch.ones(2, 8, 32)), r"weight has shape \[2, 8, 32\], expected \[\*, \*, 16\]"),
+    "mixed dtypes": (lambda: call(weight=torch.ones(2, 8, 16).bfloat16()), "weight has dtype torch.bfloat16"),
+    "int64 offsets": (lambda: call(offsets=offsets_of([1, 2]).long()), "offsets has dtype torch.int64"),
+    "one offset missing": (lambda: call(offsets=offsets_of([3])), r"offsets has shape \[2\], expected \[3\]"),
+    "no weight scale": (lambda: call(ROWS, weight=EXPERTS), "weight_scale is None, expected"),
+    "weight scale of one expert": (
+        lambda: call(ROWS, weight=EXPERTS, weight_scale=torch.ones(1, 1, 1)),
+        r"weight_scale has shape \[1, 1, 1\], expected \[2, 1, 1\]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("misuse", "message"), MISUSE.values(), ids=MISUSE.keys())
+def test_misuse_names_the_argument(misuse: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        misuse()  # type: ignore[operator]
