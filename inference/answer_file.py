@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .llm import LLM
     from .params import Completion, SamplingParams
 
+START = b'{"id": '  # of every answer's line
 WINDOW = 1024  # prompts that are queued at a time
 
 
@@ -30,9 +31,12 @@ class AnswerFile:
         self._path = path
         content = b"".join(self._chunks())
         complete = content.rfind(b"\n") + 1
-        if complete < len(content):
-            os.ftruncate(self._file, complete)
         self.answered: frozenset[str] = frozenset(self._ids(content[:complete]))
+        rest = content[complete:]
+        if not rest.startswith(START[: len(rest)]):
+            raise ValueError(f"{path}, last line: not an answer of an earlier run")
+        if rest:
+            os.ftruncate(self._file, complete)
 
     def holds(self, prompt: Prompt) -> bool:
         """Whether the prompt has its answer; one that failed or was cancelled has none."""

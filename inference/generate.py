@@ -96,7 +96,7 @@ def generate(
 
 def answer_one(llm: "LLM", prompt: Prompt, asking: Asking, as_json: bool) -> None:
     """Stream one answer to standard output, everything else to standard error."""
-    if not prompt.content:
+    if not prompt.content.strip():
         raise ValueError("the prompt is empty")
     token_ids, params = asking.request(llm, prompt)
     thinking = asking.thinks(prompt)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from .tokenizer import Tokenizer
+
 if TYPE_CHECKING:
     from .llm import LLM
 
@@ -95,7 +97,8 @@ def load_llm(
     path = demo_path() if model is None else model
     if not path.is_dir():
         raise ValueError(f"--model {str(path)!r}: no such directory")
-    if needs_text and not (path / "tokenizer.json").exists():
+    # Before the weights, which may take minutes.
+    if Tokenizer.from_directory(path) is None and needs_text:
         raise ValueError(
             f"--model {str(path)!r} has no tokenizer.json: only token ids can be given to it, in a JSONL file"
         )

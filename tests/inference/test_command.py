@@ -1,0 +1,102 @@
+"""The installed programs, run as users run them, on a small random checkpoint."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deepseek_v32.model.synthetic import TINY, write_checkpoint
+from deepseek_v32.model.synthetic_tokenizer import write_tokenizer
+
+COMMAND = [str(Path(sys.executable).with_name("deepseek-v32"))]
+MODULE = [sys.executable, "-m", "deepseek_v32.inference.generate"]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    path = tmp_path_factory.mktemp("checkpoint")
+    write_checkpoint(path, TINY)
+    write_tokenizer(path, TINY.vocab_size, ["the quick brown fox"] * 20)
+    return path
+
+
+def execute(*command, stdin=""):
+    """(exit code, standard output, standard error); never a traceback."""
+    done = subprocess.run([*map(str, command)], input=stdin, capture_output=True, text=True, timeout=120, check=False)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_deepseeks_own_flags(checkpoint, tmp_path):
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("one\n\ntwo\n")
+    flags = [
+        "--ckpt-path",
+        checkpoint,
+        "--config",
+        checkpoint / "config.json",
+        "--max-new-tokens",
+        4,
+        "--temperature",
+        0,
+    ]
+    code, out, err = execute(*MODULE, *flags, "--input-file", prompts)
+    assert code == 0, err
+    assert out.startswith("Prompt: one\nCompletion: ") and "\n\nPrompt: two\nCompletion: " in out
+    code, out, err = execute(*MODULE, *flags, "--interactive", stdin="one\n/exit\n")
+    assert code == 0 and "4 tokens" in err
+
+
+def test_the_command_answers_alike_with_the_same_seed(checkpoint):
+    ask = [*COMMAND, "generate", "one", "--model", checkpoint, "--max-new-tokens", 4, "--seed", 5, "--json"]
+    first, second = execute(*ask), execute(*ask)
+    assert first[0] == second[0] == 0, first[2]
+    assert json.loads(first[1])["text"] == json.loads(second[1])["text"]
+    assert "exact precision, reference kernels" in first[2]
+
+
+def test_a_reader_that_leaves_is_no_error(checkpoint):
+    generate = [*COMMAND, "generate", "one", "--model", checkpoint, "--max-new-tokens", 8]
+    code, _, err = execute("sh", "-c", f"{' '.join(map(str, generate))} | true")
+    assert code == 0 and "Broken" not in err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "wanted"),
+    [
+        ("config.json", b"{", "config.json"),
+        ("model.safetensors", b"not a safetensors file", "model.safetensors"),
+        ("tokenizer.json", b"{}", "tokenizer.json"),
+        ("tokenizer.json", None, "tokenizer.json"),
+        ("config.json", None, "config.json"),
+    ],
+    ids=["config", "weights", "tokenizer", "no-tokenizer", "no-config"],
+)
+def test_a_bad_checkpoint_is_one_line_and_exit_code_2(checkpoint, tmp_path, name, content, wanted):
+    for path in checkpoint.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / name).unlink()
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    code, out, err = execute(*COMMAND, "generate", "one", "--model", tmp_path)
+    assert (code, out) == (2, "")
+    assert err.startswith("deepseek-v32: ") and err.count("\n") == 1 and wanted in err
+
+
+def test_a_checkpoint_without_tokenizer_takes_token_ids(checkpoint, tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((checkpoint / name).read_bytes())
+    ids = tmp_path / "ids.jsonl"
+    ids.write_text('{"token_ids": [3, 4, 5], "max_tokens": 3, "ignore_eos": true}\n')
+    code, out, err = execute(*COMMAND, "generate", "--model", tmp_path, "--input-file", ids)
+    assert code == 0, err
+    assert len(json.loads(out)["token_ids"]) == 3
+
+
+def test_doctor_and_help_need_no_model():
+    code, out, _ = execute(*COMMAND, "doctor")
+    assert code == 0 and "sparse_mla_prefill" in out and "reference" in out
+    code, out, _ = execute(*COMMAND, "--help")
+    assert code == 0 and "generate" in out and "doctor" in out

@@ -1,0 +1,326 @@
+"""The generate and doctor commands, with a model that always says the same."""
+
+import json
+import os
+import signal
+import threading
+
+import pytest
+from typer.testing import CliRunner
+
+from deepseek_v32.inference import cli, options
+from deepseek_v32.inference.answer_file import AnswerFile
+from deepseek_v32.inference.prompt_file import Prompt, read_prompts
+from deepseek_v32.inference.terminal import dim, visible
+from support.chain_model import make_llm
+
+ANSWER = "Hey 🙂, two"
+# `</think>` ends the prompt of an answer without reasoning, and the reasoning of one with it.
+LLM = make_llm(("</think>", ANSWER), ("<think>", "fix\nmug</think>"))
+NO_TEXT = make_llm(("</think>", ANSWER), tokenized=False)
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Runs the command line; returns (exit code, standard output, standard error)."""
+
+    def run(*arguments, llm=LLM, stdin=""):
+        monkeypatch.setattr(options, "load_llm", lambda *_, **__: llm)
+        code = []
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.exit", code.append)
+            result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments], input=stdin)
+            if isinstance(result.exception, ValueError | OSError):
+
+                def fail():
+                    raise result.exception
+
+                cli.run(fail)
+        return (code or [result.exit_code])[-1], result.stdout, result.stderr
+
+    return run
+
+
+def test_standard_output_is_the_answer_alone(run):
+    code, out, err = run("generate", "1+1?")
+    assert (code, out) == (0, ANSWER + "\n")
+    assert "tokens/s" in err and "prompt" in err and err.count("\n") == 1
+
+
+def test_reasoning_goes_to_standard_error(run):
+    code, out, err = run("generate", "1+1?", "--thinking")
+    assert (code, out) == (0, ANSWER + "\n")
+    assert err.startswith("fix\nmug\n")
+
+
+def test_json_is_one_object(run):
+    code, out, _ = run("generate", "1+1?", "--thinking", "--json", "--seed", 3)
+    answer = json.loads(out)
+    assert code == 0 and out.count("\n") == 1
+    assert answer["text"] == ANSWER and answer["reasoning_content"] == "fix\nmug"
+    assert answer["finish_reason"] == "stop" and answer["usage"]["completion_tokens"] > 3
+    assert set(answer["timings"]) >= {"time_to_first_token", "tokens_per_second"}
+
+
+@pytest.mark.parametrize("arguments", [["generate"], ["generate", "-"]], ids=["none", "dash"])
+def test_the_prompt_may_come_from_standard_input(run, arguments):
+    assert run(*arguments, stdin="1+1?\n")[:2] == (0, ANSWER + "\n")
+
+
+def test_limits_and_stops_are_passed_on(run):
+    assert run("generate", "1+1?", "--stop", ", t")[1] == "Hey 🙂\n"
+    code, out, err = run("generate", "1+1?", "--max-new-tokens", 2)
+    assert code == 0 and ANSWER.startswith(out.strip()) and len(out) < len(ANSWER)
+    assert "length limit" in err
+
+
+def test_raw_prompts_may_spell_control_tokens(run):
+    assert run("generate", "--raw", "<｜User｜>Hi</think>")[1] == ANSWER + "\n"
+    assert run("generate", "--raw", "no control token")[1] == "\n"
+
+
+def test_text_files_are_answered_in_order_as_deepseek_prints_them(run, tmp_path):
+    path = tmp_path / "prompts.txt"
+    path.write_text("\n\nfirst\nwith two lines\n \n\nsecond\n")
+    code, out, _ = run("generate", "--input-file", path)
+    assert (code, out) == (
+        0,
+        f"Prompt: first\nwith two lines\nCompletion: {ANSWER}\n\nPrompt: second\nCompletion: {ANSWER}\n\n",
+    )
+    assert [json.loads(line)["id"] for line in run("generate", "--input-file", path, "--json")[1].splitlines()] == [
+        1,
+        2,
+    ]
+
+
+def write_lines(path, *values):
+    path.write_text("".join(json.dumps(value) + "\n" for value in values))
+    return path
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_jsonl_in_and_out_is_resumed(run, tmp_path):
+    source = write_lines(
+        tmp_path / "in.jsonl",
+        {"id": "a", "prompt": "1+1?"},
+        {"messages": [{"role": "user", "content": "2+2?"}], "thinking": True},
+        {"id": 7, "prompt": "3+3?", "max_tokens": 1, "temperature": 0},
+    )
+    out = tmp_path / "out.jsonl"
+    assert run("generate", "--input-file", source, "--output", out)[0] == 0
+    answers = {answer["id"]: answer for answer in lines(out)}
+    assert set(answers) == {"a", 2, 7}
+    assert answers["a"]["text"] == ANSWER and answers[2]["reasoning_content"] == "fix\nmug"
+    assert (answers[7]["finish_reason"], answers[7]["usage"]["completion_tokens"]) == ("length", 1)
+
+    done = out.read_text().splitlines(keepends=True)
+    failed = json.dumps({"id": 7, "finish_reason": "error", "error": "x"}) + "\n"
+    out.write_text(next(line for line in done if '"a"' in line) + failed + '{"id": 2, "te')  # killed in a line
+    code, _, err = run("generate", "--input-file", source, "--output", out)
+    assert code == 0 and "1 of 3 answers" in err
+    assert [answer["id"] for answer in lines(out)][:2] == ["a", 7]
+    assert sorted(str(answer["id"]) for answer in lines(out)[2:]) == ["2", "7"]
+
+    before = out.read_text()
+    assert run("generate", "--input-file", source, "--output", out, llm=None)[0] == 0  # no model is loaded for nothing
+    assert out.read_text() == before
+
+
+def test_token_ids_need_no_tokenizer(run, tmp_path):
+    source = write_lines(tmp_path / "in.jsonl", {"token_ids": [5, LLM.tokenizer.special_ids["</think>"]]})
+    code, out, _ = run("generate", "--input-file", source, llm=NO_TEXT)
+    assert code == 0
+    assert json.loads(out)["token_ids"] == [*LLM.tokenizer.encode(ANSWER), *LLM.tokenizer.eos_ids]
+
+
+def test_a_prompt_that_cannot_be_asked_fails_alone(run, tmp_path):
+    source = write_lines(
+        tmp_path / "in.jsonl",
+        {"id": "long", "prompt": "abc " * 600},
+        {"id": "bad", "messages": [{"role": "assistant", "content": "x"}]},
+        {"id": "good", "prompt": "1+1?"},
+    )
+    code, out, err = run("generate", "--input-file", source)
+    answers = {answer["id"]: answer for answer in map(json.loads, out.splitlines())}
+    assert code == 1 and "2 failed" in err
+    assert answers["good"]["text"] == ANSWER
+    assert "line 1" in answers["long"]["error"] and "line 2" in answers["bad"]["error"]
+
+
+BAD_LINES = {
+    "not-json": ("{", "line 1: not JSON"),
+    "list": ("[]", "line 1: a JSON object"),
+    "no-prompt": ('{"id": 1}', "one of prompt, messages, token_ids"),
+    "two-prompts": ('{"prompt": "a", "token_ids": [1]}', "prompt and token_ids came"),
+    "unknown": ('{"prompt": "a", "temprature": 1}', "unknown key 'temprature'"),
+    "type": ('{"prompt": 3}', "prompt must be a str"),
+    "id": ('{"prompt": "a", "id": [1]}', "id must be"),
+    "sampling": ('{"prompt": "a", "top_p": 2}', "top_p is 2"),
+    "twice": ('{"prompt": "a", "id": 5}\n{"prompt": "b", "id": 5}', "line 2: id 5 stands at"),
+    "same-as-place": ('{"prompt": "a", "id": 2}\n{"prompt": "b"}', "id 2"),
+    "empty": ("\n", "no prompts"),
+    "deep": ("[" * 100_000, "not JSON"),
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), BAD_LINES.values(), ids=BAD_LINES)
+def test_bad_prompt_files_are_refused_before_the_model_is_loaded(run, tmp_path, content, reason, capsys):
+    path = tmp_path / "in.jsonl"
+    path.write_text(content)
+    assert run("generate", "--input-file", path, llm=None)[0] == 2
+    message = capsys.readouterr().err
+    assert message.startswith("deepseek-v32: ") and reason in message and message.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["hi", "--interactive"],
+        ["hi", "--input-file", "x"],
+        ["hi", "--output", "x"],
+        ["--interactive", "--json"],
+        ["hi", "--temperature", "-1"],
+        ["hi", "--max-new-tokens", "0"],
+        ["--input-file", "/nowhere/x.jsonl"],
+        [" "],
+        [""],
+    ],
+    ids=lambda arguments: " ".join(arguments),
+)
+def test_user_errors_are_one_line_and_exit_code_2(run, arguments, capsys):
+    assert run("generate", *arguments)[0] == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_foreign_output_file_is_not_touched(run, tmp_path, capsys):
+    source = write_lines(tmp_path / "in.jsonl", {"prompt": "a"})
+    out = tmp_path / "notes.txt"
+    out.write_text("my notes\n")
+    assert run("generate", "--input-file", source, "--output", out)[0] == 2
+    assert "line 1" in capsys.readouterr().err and out.read_text() == "my notes\n"
+
+
+def test_a_foreign_file_without_a_line_break_is_not_cut(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes")
+    with pytest.raises(ValueError, match="last line"):
+        AnswerFile(path)
+    assert path.read_text() == "my notes"
+
+
+def test_each_answer_is_one_write(tmp_path, monkeypatch):
+    writes = []
+    answers = AnswerFile(tmp_path / "out.jsonl")
+    monkeypatch.setattr(os, "write", lambda file, data: writes.append(data))
+    answers.append({"id": "ü\n", "finish_reason": "stop"})
+    answers.close()
+    assert writes == ['{"id": "ü\\n", "finish_reason": "stop"}\n'.encode()]
+
+
+def test_blank_lines_separate_texts_and_windows_files_work(tmp_path):
+    path = tmp_path / "p.txt"
+    path.write_bytes(b"a\r\nb\r\n\r\n\r\nc\r\n")
+    assert [prompt.content for prompt in read_prompts(path)] == ["a\nb", "c"]
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="not UTF-8"):
+        read_prompts(path)
+
+
+def test_chat_commands(run, tmp_path):
+    saved = tmp_path / "talk.json"
+    code, out, err = run(
+        "generate",
+        "--interactive",
+        "--thinking",
+        "--system",
+        "Be brief.",
+        stdin=f"Hi\\\nthere\n\n/save {saved}\n/bogus\n/help\n/clear\n/save {tmp_path}/empty.json\n/save {tmp_path}/a/b\n"
+        "/exit\nnever said\n",
+    )
+    assert code == 0
+    assert out.count(ANSWER) == 1 and "fix" in out and "/clear" in out
+    assert "/bogus is no command" in err and "Not saved" in err and "tokens/s" in err
+    assert json.loads(saved.read_text()) == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi\nthere"},
+        {"role": "assistant", "content": ANSWER, "reasoning_content": "fix\nmug"},
+    ]
+    assert json.loads((tmp_path / "empty.json").read_text()) == [{"role": "system", "content": "Be brief."}]
+
+
+def test_a_message_too_long_is_refused_and_forgotten(run, tmp_path):
+    saved = tmp_path / "talk.json"
+    code, out, err = run("generate", "--interactive", stdin=f"{'abc ' * 600}\nHi\n/save {saved}\n")
+    assert code == 0 and "/clear starts afresh" in err and ANSWER in out
+    assert [message["content"] for message in json.loads(saved.read_text())] == ["Hi", ANSWER]
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_program(run, tmp_path):
+    slow = make_llm(("</think>", ANSWER), seconds=0.1)
+    saved = tmp_path / "talk.json"
+    threading.Timer(0.35, os.kill, (os.getpid(), signal.SIGINT)).start()
+    code, _, err = run("generate", "--interactive", stdin=f"Hi\n/save {saved}\n", llm=slow)
+    assert code == 0 and "stopped" in err
+    answer = json.loads(saved.read_text())[1]["content"]
+    assert ANSWER.startswith(answer) and len(answer) < len(ANSWER)
+    assert slow.stats().running == 0 and slow.stats().pages_used == 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_on_a_single_answer_ends_with_130(run):
+    slow = make_llm(("</think>", ANSWER), seconds=0.1)
+    threading.Timer(0.35, os.kill, (os.getpid(), signal.SIGINT)).start()
+    assert run("generate", "Hi", llm=slow)[0] == 130
+
+
+class Terminal:
+    def __init__(self, is_terminal):
+        self.isatty = lambda: is_terminal
+
+
+def test_a_terminal_gets_no_escape_sequences_from_the_model():
+    text = "a\x1b]0;title\x07b\x9b31mc\td\n"
+    assert visible(text, Terminal(True)) == "a\ufffd]0;title\ufffdb\ufffd31mc\td\n"
+    assert visible(text, Terminal(False)) == text
+    assert dim("a", Terminal(False)) == "a"
+
+
+def test_doctor_names_a_body_for_every_operation(run):
+    from deepseek_v32.kernels.choice import OPERATIONS
+
+    code, out, _ = run("doctor", "--json", "--device", "cpu")
+    report = json.loads(out)
+    assert code == 0
+    assert [line["operation"] for line in report["operations"]] == list(OPERATIONS)
+    assert {line["chosen"] for line in report["operations"]} == {"reference"}
+    assert report["packages"]["torch"].startswith("2.")
+    code, out, _ = run("doctor", "--device", "cpu", "--backend", "tile")
+    assert code == 0 and all(operation in out for operation in OPERATIONS)
+
+
+def test_doctor_refuses_unknown_devices(run, capsys):
+    assert run("doctor", "--device", "toaster")[0] == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_overrides_come_from_files_in_either_spelling(tmp_path):
+    ours = tmp_path / "ours.json"
+    ours.write_text(json.dumps({"dim": 64, "n_layers": 2, "index_topk": 8, "dtype": "fp8", "n_activated_experts": 2}))
+    assert options.read_overrides(ours, ["index_topk=16", "yarn=null"]) == {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "index_topk": 16,
+        "num_experts_per_tok": 2,
+        "yarn": None,
+    }
+    for bad in ("index_topk", "index_topk=many"):
+        with pytest.raises(ValueError, match="--config-override"):
+            options.read_overrides(None, [bad])
+
+
+def test_prompts_know_their_place(tmp_path):
+    path = write_lines(tmp_path / "in.jsonl", {"prompt": "a", "seed": 4, "stop": ["x"]})
+    assert read_prompts(path) == [Prompt(1, f"{path}, line 1", "a", sampling={"seed": 4, "stop": ["x"]})]

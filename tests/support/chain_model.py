@@ -1,0 +1,48 @@
+"""A model that always says the same: each token names the next one."""
+
+import time
+
+import torch
+
+from deepseek_v32.inference import LLM
+from deepseek_v32.model.config import ModelConfig
+from deepseek_v32.model.metadata import AttentionMetadata, LayerCache
+from support.tokenizers import make_tokenizer
+
+
+class ChainModel:
+    """After a token comes the one that ``following`` names, else ``end``. Optionally slow."""
+
+    def __init__(self, vocab_size: int, following: dict[int, int], end: int, seconds: float = 0.0):
+        self.next = torch.tensor([following.get(token, end) for token in range(vocab_size)])
+        self.vocab_size, self.seconds = vocab_size, seconds
+
+    def forward(
+        self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, caches: list[LayerCache]
+    ) -> torch.Tensor:
+        time.sleep(self.seconds)
+        return torch.nn.functional.one_hot(self.next[tokens[metadata.logit_rows]], self.vocab_size) * 100.0
+
+
+def make_llm(*after: tuple[str, str], seconds: float = 0.0, tokenized: bool = True) -> LLM:
+    """An LLM that after a control token says the text that comes with it, and then ends or goes on with the next."""
+    tokenizer = make_tokenizer()
+    eos = tokenizer.eos_ids[0]
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size,
+        num_hidden_layers=1,
+        kv_lora_rank=4,
+        qk_rope_head_dim=2,
+        index_head_dim=4,
+        yarn=None,
+        max_position_embeddings=512,
+        index_topk=16,
+        eos_token_ids=(eos,),
+    )
+    following: dict[int, int] = {}
+    for control, text in after:
+        chain = [tokenizer.special_ids[control], *tokenizer.encode(text, parse_special=True)]
+        assert len(set(chain)) == len(chain) and not set(chain[:-1]) & set(following), "a token would need two successors"
+        following |= zip(chain, [*chain[1:], following.get(chain[-1], eos)], strict=True)
+    model = ChainModel(tokenizer.vocab_size, following, eos, seconds)
+    return LLM.from_model(model, config, tokenizer if tokenized else None)
