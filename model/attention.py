@@ -21,6 +21,8 @@ from .indexer import Indexer, IndexQueries
 from .layers import Compute, Linear, Operand, RMSNorm, parameter
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill
 
+LATENT_NORM_EPS = 1e-6  # of the compressed queries and keys, whatever rms_norm_eps says of the residual stream
+
 # Gathering one selected key costs plain PyTorch as much as this many multiply-adds (1.4 us a key against 70 G/s on two cores).
 REFERENCE_GATHER_COST = 100_000
 
@@ -59,13 +61,12 @@ class MultiHeadLatentAttention(nn.Module):
         self.latent_dim = config.kv_lora_rank
         self.topk = config.index_topk
         self.softmax_scale = config.softmax_scale
-        self.eps = config.rms_norm_eps
         hidden = config.hidden_size
         self.q_a_proj = Linear(hidden, config.q_lora_rank, compute)
-        self.q_a_layernorm = RMSNorm(config.q_lora_rank, config.rms_norm_eps, compute)
+        self.q_a_layernorm = RMSNorm(config.q_lora_rank, LATENT_NORM_EPS, compute)
         self.q_b_proj = Linear(config.q_lora_rank, self.heads * config.qk_head_dim, compute)
         self.kv_a_proj_with_mqa = Linear(hidden, self.latent_dim + self.rope, compute)
-        self.kv_a_layernorm = RMSNorm(self.latent_dim, config.rms_norm_eps, compute)
+        self.kv_a_layernorm = RMSNorm(self.latent_dim, LATENT_NORM_EPS, compute)
         self.kv_b_proj = Expansion(config, compute)
         self.o_proj = Linear(self.heads * self.value, hidden, compute)
         self.indexer = Indexer(config, compute)
@@ -86,9 +87,8 @@ class MultiHeadLatentAttention(nn.Module):
         q_rope = rotate_interleaved(q_rope, cos, sin)
 
         kv = self.kv_a_proj_with_mqa(operand)
-        write_latent_cache(
-            kv, self.kv_a_layernorm.weight, self.eps, cos, sin, cache.latent, metadata.slots, self.compute.backend
-        )
+        norm = self.kv_a_layernorm
+        write_latent_cache(kv, norm.weight, norm.eps, cos, sin, cache.latent, metadata.slots, self.compute.backend)
         self.indexer.write_keys(operand, cos, sin, metadata, cache)
         longest = max((metadata.max_context, *metadata.context_lengths[metadata.decodes :]))
         queries = self.indexer.queries(x, qr, cos, sin) if longest > self.topk else None

@@ -11,6 +11,11 @@ PRECISIONS = get_args(Precision)
 FP8_BLOCK = 128  # width of an activation's scale group and of a weight's scale block
 
 
+def blocks(size: int) -> int:
+    """How many 128-wide blocks cover `size` rows or columns."""
+    return -(-size // FP8_BLOCK)
+
+
 class ConfigError(ValueError):
     """A configuration that cannot be run, in one line: key, what came, what is wanted."""
 

@@ -10,7 +10,7 @@ from ..kernels import quantize
 from ..kernels.fp8_gemm import fp8_gemm
 from ..kernels.quantize import Quantized
 from ..kernels.reference.quantize import rms_norm, swiglu
-from .config import FP8_BLOCK, Precision
+from .config import FP8_BLOCK, Precision, blocks
 
 Operand = torch.Tensor | Quantized  # what a projection multiplies: FP8 values with scales in fp8 precision
 
@@ -39,11 +39,6 @@ class Compute:
     def operand(self, x: torch.Tensor) -> Operand:
         """x [..., D] as the projections take it; computed once where several share it."""
         return quantize.quantize_blocks(x, self.ue8m0, self.backend) if self.quantized else x
-
-
-def blocks(size: int) -> int:
-    """How many 128-wide blocks cover `size`."""
-    return -(-size // FP8_BLOCK)
 
 
 def parameter(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Parameter:

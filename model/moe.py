@@ -9,8 +9,8 @@ from torch import nn
 
 from ..kernels.grouped_gemm import group_by_expert, grouped_gemm
 from ..kernels.quantize import Quantized
-from .config import FP8_BLOCK, ModelConfig
-from .layers import MLP, Compute, Operand, blocks, gated, parameter
+from .config import FP8_BLOCK, ModelConfig, blocks
+from .layers import MLP, Compute, Operand, gated, parameter
 
 
 class Router(nn.Module):

@@ -7,7 +7,7 @@ Our module tree mirrors the checkpoint's names without ``model.``, except that g
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .config import FP8_BLOCK, ModelConfig
+from .config import ModelConfig, blocks
 
 SCALE = "_scale_inv"  # "weight" + this is the checkpoint's name of a weight's scales; despite "inv", they multiply
 
@@ -33,11 +33,6 @@ class Piece:
     def scale_shape(self) -> tuple[int, ...]:
         """One scale a 128x128 block; the last block of a side may be part full."""
         return tuple(blocks(size) for size in self.shape)
-
-
-def blocks(size: int) -> int:
-    """How many blocks of 128 cover `size` rows or columns."""
-    return -(-size // FP8_BLOCK)
 
 
 def scale_parameter(parameter: str) -> str:

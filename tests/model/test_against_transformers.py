@@ -48,6 +48,7 @@ CASES = (
         Case("tied embeddings", 52, overrides={"tie_word_embeddings": True}),
         Case("one head", 53, overrides={"num_attention_heads": 1, "num_key_value_heads": 1}),
         Case("other seed, no yarn", 54, yarn=False, lengths=(25, 130)),
+        Case("another norm epsilon", 56, overrides={"rms_norm_eps": 1e-2}),
         Case("large scaling factor", 55, overrides={"routed_scaling_factor": 10.0}),
     ]
 )  # fmt: skip
