@@ -42,7 +42,9 @@ def make_llm(*after: tuple[str, str], seconds: float = 0.0, tokenized: bool = Tr
     following: dict[int, int] = {}
     for control, text in after:
         chain = [tokenizer.special_ids[control], *tokenizer.encode(text, parse_special=True)]
-        assert len(set(chain)) == len(chain) and not set(chain[:-1]) & set(following), "a token would need two successors"
+        assert len(set(chain)) == len(chain) and not set(chain[:-1]) & set(following), (
+            "a token would need two successors"
+        )
         following |= zip(chain, [*chain[1:], following.get(chain[-1], eos)], strict=True)
     model = ChainModel(tokenizer.vocab_size, following, eos, seconds)
     return LLM.from_model(model, config, tokenizer if tokenized else None)
