@@ -128,8 +128,7 @@ class LLM:
         inspect: bool = False,
     ) -> Iterator[tuple[int, Completion]]:
         """As `generate`, but yields (index of the prompt, completion) as they finish. Closing the iterator cancels the rest."""
-        single = isinstance(prompts, str) or (len(prompts) > 0 and not isinstance(prompts[0], str | Sequence))
-        many: list[Any] = [prompts] if single else list(prompts)
+        many: list[Any] = [prompts] if _is_one(prompts) else list(prompts)
         each = [params] * len(many) if params is None or isinstance(params, SamplingParams) else list(params)
         if len(each) != len(many):
             raise ValueError(f"params has {len(each)} entries for {len(many)} prompts")
@@ -236,3 +235,12 @@ class LLM:
                 self._distribute(self.engine.apply_aborts())
             finally:
                 self._lock.release()
+
+
+def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
+    """Whether this is one prompt: a text, or a sequence of integers (a list, an array, a tensor)."""
+    if isinstance(prompts, str):
+        return True
+    first = prompts[0] if len(prompts) else ()
+    dimensions = getattr(first, "ndim", int(isinstance(first, str | Sequence)))
+    return dimensions == 0

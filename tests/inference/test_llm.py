@@ -3,7 +3,9 @@
 import threading
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
+import torch
 
 from deepseek_v32.inference import LLM, Delta, SamplingParams
 from deepseek_v32.inference.fair_lock import FairLock
@@ -164,6 +166,8 @@ def test_generate_takes_one_or_many_prompts_and_params() -> None:
     assert [c.text for c in llm.generate([0])] == ["abc"]
     assert [c.text for c in llm.generate("\0")] == ["abc"]
     assert [c.text for c in llm.generate(["\0", [0]])] == ["abc", "abc"]
+    assert [c.text for c in llm.generate(np.array([0]))] == [c.text for c in llm.generate(torch.tensor([0]))] == ["abc"]
+    assert [c.text for c in llm.generate([np.array([0]), torch.tensor([0])])] == ["abc", "abc"]
     assert llm.generate([]) == []
     few = [SamplingParams(max_tokens=1), SamplingParams(max_tokens=2)]
     assert [c.text for c in llm.generate([[0], [0]], few)] == ["a", "ab"]

@@ -42,18 +42,20 @@ def request(params: SamplingParams, seed: int = 0, prompt: list[int] | None = No
 def distribution(logits: list[float], params: SamplingParams) -> list[float]:
     """The exact distribution, by the definitions of vLLM's filters: min_p, then top_k, then top_p of what is left."""
     weights = [math.exp((x - max(logits)) / params.temperature) for x in logits]
-    weights = [w if w >= params.min_p * max(weights) else 0.0 for w in weights]
+    floor = params.min_p * max(weights)
+    weights = [w if w >= floor else 0.0 for w in weights]
     if 0 < params.top_k < len(weights):
         kth = sorted(weights, reverse=True)[params.top_k - 1]
         weights = [w if w >= kth else 0.0 for w in weights]
     if params.top_p < 1:
-        reached, total = 0.0, sum(weights)
+        reached, wanted = 0.0, params.top_p * sum(weights)
         for last in sorted(weights, reverse=True):
             reached += last
-            if reached >= params.top_p * total:
+            if reached >= wanted:
                 break
         weights = [w if w >= last else 0.0 for w in weights]  # equals of the last one stay
-    return [w / sum(weights) for w in weights]
+    total = sum(weights)
+    return [w / total for w in weights]
 
 
 def chi_square_limit(degrees: int) -> float:
