@@ -1,0 +1,259 @@
+"""Train the demo checkpoint with the recipe of DeepSeek Sparse Attention and export it as FP8. One GPU, about a quarter of an hour.
+
+    python scripts/train_demo.py --out build/demo            # everything, from the seed
+    python scripts/train_demo.py --out build/demo --resume   # go on from the last saved step
+
+Stages (V3.2 paper, section 2.1): dense pre-training by growing length, the indexer alone against the attention
+distribution, then everything with top-k selection while the indexer keeps its own loss on detached inputs.
+"""
+
+import argparse
+import json
+import os
+import random
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from tqdm import tqdm
+from training import data, optimizer
+from training.check import check
+from training.export import export
+from training.measure import Cell, conversations, measure
+from training.model import Mode, Model, Shape, rope_tables
+
+TOKENS = 65536  # a step
+STEPS = {"dense": 5000, "indexer": 300, "sparse": 1800}
+
+
+@dataclass(frozen=True)
+class Step:
+    stage: str
+    length: int
+    rate: float  # of the learning rate
+    topk: int = 128
+    indexer: bool = False  # is the indexer's loss on
+
+
+def schedule(scale: float, seed: int, tokens: int = TOKENS) -> list[Step]:
+    """The whole plan, known before the first step, so that a seed gives the same run."""
+    rng = random.Random(seed)
+    plan: list[Step] = []
+
+    def upto(length: int) -> int:
+        return max(256, min(rng.choices([length, length // 2, length // 4], [0.7, 0.2, 0.1])[0], tokens))
+
+    dense = int(STEPS["dense"] * scale)
+    # Short first: copying is learned at 512, then stretched. Shares of tokens, not of time.
+    for share, length in ((0.24, 512), (0.18, 1024), (0.18, 4096), (0.20, 8192), (0.20, 16384)):
+        for _ in range(int(dense * share)):
+            done = len(plan) / dense
+            rate = min(1.0, (len(plan) + 1) / 100) * min(1.0, 1.0 - 0.6 * max(0.0, (done - 0.6) / 0.4))
+            plan.append(Step("dense", length if length <= 512 else upto(length), rate, indexer=done > 0.8))
+    for _ in range(int(STEPS["indexer"] * scale)):
+        plan.append(Step("indexer", rng.choice([2048, 4096, 8192, 16384]), 1.0, indexer=True))
+    sparse = int(STEPS["sparse"] * scale)
+    for i in range(sparse):
+        length = rng.choices([2048, 4096, 8192, 16384], [0.15, 0.2, 0.25, 0.4])[0]
+        rate = min(1.0, (i + 1) / 50) * (0.5 * (1 - i / sparse) + 0.02)
+        plan.append(Step("sparse", min(length, tokens), rate, topk=128 if i % 2 else 256, indexer=True))
+    return plan
+
+
+def sample_rows(classes: torch.Tensor, length: int, rows: int = 1024) -> torch.Tensor:
+    """[B, R] query positions for the indexer's loss: half where a value is produced, half anywhere."""
+    batch = classes.shape[0]
+    each = max(2, rows // batch)
+    produces = (classes[:, 1:] == data.VALUE).float() + 1e-6
+    at_values = torch.multinomial(produces, each // 2, replacement=True)
+    anywhere = torch.randint(length, (batch, each - each // 2), device=classes.device)
+    return torch.cat((at_values, anywhere), 1)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint, curves and measurements")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--scale", type=float, default=1.0, help="length of every stage")
+    parser.add_argument("--tokens", type=int, default=TOKENS, help="tokens a step")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--start", type=Path, help="begin with these weights (weights.pt of an earlier run)")
+    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--measure", type=float, default=1.0, help="size of the measurements, in units of 500 conversations")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--check", action="store_true", help="compare the kernels with plain torch, time them, and stop")
+    parser.add_argument("--seconds", type=float, help="stop training after this time (the plan is cut, for trials)")
+    return parser.parse_args()
+
+
+class Trainer:
+    def __init__(self, args: argparse.Namespace):
+        self.args, self.device = args, torch.device(args.device)
+        args.out.mkdir(parents=True, exist_ok=True)
+        self.tokenizer_path = args.out / "tokenizer.json"
+        self.shape = Shape(vocab=2432)
+        if not self.tokenizer_path.exists():
+            data.train_tokenizer(self.tokenizer_path, self.shape.vocab)
+        torch.manual_seed(args.seed)
+        self.model = Model(self.shape).to(self.device)
+        self.optimizers = optimizer.build(self.model)
+        self.tables = rope_tables(self.shape, self.device)
+        self.plan = schedule(args.scale, args.seed, args.tokens)
+        self.step, self.history = 0, []
+        if args.start:
+            self.model.load_state_dict(torch.load(args.start, map_location=self.device))
+        if args.resume:
+            self._restore()
+        self.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
+        if self.device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
+            torch._dynamo.config.recompile_limit = 64
+            self.model.compile()
+
+    def _restore(self) -> None:
+        state = torch.load(self.args.out / "state.pt", map_location=self.device)
+        self.model.load_state_dict(state["model"])
+        for own, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            own.load_state_dict(saved)
+        self.step, self.history = state["step"], state["history"]
+
+    def save(self) -> None:
+        state = {"model": self.model.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers],
+                 "step": self.step, "history": self.history}  # fmt: skip
+        temporary = self.args.out / "state.tmp"
+        torch.save(state, temporary)
+        temporary.replace(self.args.out / "state.pt")
+
+    def train_step(self, step: Step, ids: np.ndarray, classes: np.ndarray) -> tuple:
+        tokens = torch.from_numpy(ids.astype(np.int64)).to(self.device, non_blocking=True)
+        kinds = torch.from_numpy(classes.astype(np.int64)).to(self.device, non_blocking=True)
+        weights = torch.from_numpy(data.WEIGHTS).to(self.device)[kinds[:, 1:]].flatten()
+        mode = Mode("sparse" if step.stage == "sparse" else "dense", topk=step.topk)
+        sample = sample_rows(kinds, step.length) if step.indexer else None
+        alone = step.stage == "indexer"
+        if alone:  # the model only watches: nothing but the indexer's inputs and loss needs a graph
+            for name, p in self.model.named_parameters():
+                p.requires_grad_(".index_" in name)
+        x, loads, divergence = self.model(tokens[:, :-1].flatten(), step.length, mode, self.tables, sample, self.dtype)
+        loss = torch.zeros((), device=self.device) if alone else self.model.loss(x, tokens[:, 1:].flatten(), weights)
+        (loss + divergence).backward()
+        if alone:
+            for p in self.model.parameters():
+                p.requires_grad_(True)
+        torch.nn.utils.clip_grad_norm_([p for p in self.model.parameters() if p.grad is not None], 1.0, foreach=True)
+        for own in self.optimizers:
+            for group in own.param_groups:
+                group["lr"] = group["base_lr"] * step.rate
+            own.step()
+            own.zero_grad(set_to_none=True)
+        if not alone:
+            with torch.no_grad():  # balance without an auxiliary loss: push the bias against the load error
+                for layer, load in zip([m for m in self.model.layers if not m.dense], loads, strict=True):
+                    layer.router_bias -= 0.001 * min(1.0, 2 * step.rate) * torch.sign(load - load.mean())
+        return loss.detach(), divergence.detach(), torch.stack([load.max() for load in loads]).max() if loads else loss.detach()
+
+    def train(self) -> None:
+        rows = [(s.length, self.args.tokens // s.length) for s in self.plan]
+        batches = data.Batches(self.tokenizer_path, self.args.seed, rows, self.args.workers, self.step)
+        quick = conversations(
+            self.tokenizer_path, [Cell(1024, 64), Cell(4096, 32), Cell(16384, 12), Cell(1024, 64, wording="validation")],
+            min(8, self.args.workers), self.args.tokens,
+        ) if self.args.measure else {}  # fmt: skip
+        bar = tqdm(total=len(self.plan), initial=self.step, mininterval=10, miniters=1, ascii=True, ncols=110)
+        began, saved, window = time.time(), time.time(), []
+        for number, ids, classes in batches:
+            step = self.plan[number]
+            window.append((*self.train_step(step, ids, classes), step.stage))
+            self.step = number + 1
+            bar.update()
+            if len(window) == 25 or self.step == len(self.plan):
+                loss, divergence, load = torch.stack([torch.stack([v.float() for v in w[:3]]) for w in window]).mean(0).tolist()
+                self.history.append({"step": self.step, "stage": step.stage, "length": step.length, "loss": loss,
+                                     "divergence": divergence, "busiest": load, "seconds": time.time() - began})  # fmt: skip
+                bar.set_postfix_str(f"{step.stage} {step.length} loss {loss:.3f} kl {divergence:.2f} load {load:.2f}", refresh=False)
+                window = []
+            if quick and self.step % 500 == 0:
+                self.progress(quick, step)
+            if time.time() - saved > 120:
+                self.save()
+                saved = time.time()
+            if self.args.seconds and time.time() - began > self.args.seconds:
+                break
+        bar.close()
+        batches.close()
+        self.save()
+
+    def progress(self, quick: dict, step: Step) -> None:
+        """Recall on the validation split; the test split is not touched before the end."""
+        found = []
+        for cell, batches in quick.items():
+            if cell.length <= 4 * step.length:
+                mode = Mode("sparse" if step.stage == "sparse" else "dense")
+                result = measure(self.model, batches, mode, self.tables, self.dtype)
+                found.append(f"{cell.length}{'' if cell.wording == 'train' else ' new wording'}: {result['recall']}/{result['not_told']}")
+                self.history[-1].setdefault("validation", {})[f"{cell.length} {cell.wording}"] = result
+        tqdm.write(f"step {self.step} recall/not told  " + "  ".join(found))
+
+    def finish(self) -> dict:
+        """Export, then measure on the test split with plain rounding: the engine's own numbers come from evaluate.py."""
+        export(self.model, Tokenizer.from_file(str(self.tokenizer_path)), self.args.out / "checkpoint")
+        torch.save({k: v.to(torch.bfloat16) for k, v in self.model.state_dict().items()}, self.args.out / "weights.pt")
+        report = {"arguments": {k: str(v) for k, v in vars(self.args).items()}, "shape": asdict(self.shape), "history": self.history}
+        (self.args.out / "training.json").write_text(json.dumps(report))
+        _plot(self.history, self.args.out / "curves.png")
+        count = int(500 * self.args.measure)
+        if count:
+            report["measurements"] = self.measurements(count)
+            (self.args.out / "training.json").write_text(json.dumps(report))
+        return report
+
+    def measurements(self, count: int) -> list[dict]:
+        lengths = (1024, 4096, 8192, 16384)
+        cells = [Cell(length, count, "test") for length in lengths]
+        cells += [Cell(length, count, "test", "test") for length in lengths[:2]]
+        batches = conversations(self.tokenizer_path, cells, self.args.workers, self.args.tokens)
+        rows = []
+        for cell in cells:
+            modes = {"dsa": Mode("sparse"), "dsa fp8": Mode("sparse", fp8=True), "dense": Mode("dense")}
+            if cell.wording == "train" and cell.length == 4096:
+                modes |= {"window": Mode("window"), "interleaved": Mode("sparse", interleaved_indexer=True)}
+            for name, mode in modes.items():
+                result = measure(self.model, batches[cell], mode, self.tables, self.dtype)
+                rows.append({"length": cell.length, "wording": cell.wording, "mode": name, **result})
+                print(json.dumps(rows[-1]), flush=True)
+        return rows
+
+
+def _plot(history: list[dict], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(10, 4))
+    for axis, key, label in ((axes[0], "loss", "weighted cross entropy"), (axes[1], "divergence", "indexer KL, sum over layers")):
+        for stage in ("dense", "indexer", "sparse"):
+            points = [(h["step"], h[key]) for h in history if h["stage"] == stage and h[key] > 0]
+            if points:
+                axis.plot(*zip(*points, strict=True), label=stage)
+        axis.set(xlabel="step", ylabel=label, yscale="log")
+        axis.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    args = parse()
+    trainer = Trainer(args)
+    if args.check:
+        check(trainer)
+        return
+    trainer.train()
+    trainer.finish()
+
+
+if __name__ == "__main__":
+    main()

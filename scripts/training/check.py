@@ -1,0 +1,63 @@
+"""Do the Triton kernels compute what plain torch does, and how fast is a step? `train_demo.py --check`."""
+
+import time
+
+import torch
+
+from . import sparse_attention as kernels
+
+
+def _error(got, want) -> float:
+    return ((got.float() - want.float()).norm() / want.float().norm()).item()
+
+
+def check_kernels(device, length: int = 300, topk: int = 64, dtype=torch.bfloat16) -> dict[str, float]:
+    """Relative errors of scores, output and both gradients against fp32 torch on the same rounded inputs."""
+    generator = torch.Generator(device=device).manual_seed(0)
+    make = lambda *size: torch.randn(*size, device=device, generator=generator).to(dtype)  # noqa: E731
+    iq, ik, weights = make(length, 16, 128), make(length, 128), torch.randn(length, 16, device=device, generator=generator)
+    scores = kernels.index_scores(iq, ik, weights)
+    want_scores = kernels.index_scores(iq.cpu(), ik.cpu(), weights.cpu()).to(device)
+    seen = want_scores > float("-inf")
+    index = kernels.select_topk(want_scores, topk)
+    q, kv, grad = make(length, 16, 576), make(length, 576), make(length, 16, 512)
+    results = {}
+    for name, body in (("kernel", kernels.sparse_attention), ("reference", kernels._reference)):
+        inputs = [t.clone().requires_grad_() for t in ((q, kv) if name == "kernel" else (q.float(), kv.float()))]
+        out = body(*inputs, index, 0.1)
+        out.backward(grad.to(out.dtype))
+        results[name] = [out.detach(), *(t.grad for t in inputs)]
+    names = ("out", "grad q", "grad kv")
+    errors = {n: _error(a, b) for n, a, b in zip(names, results["kernel"], results["reference"], strict=True)}
+    errors["scores"] = _error(scores[seen], want_scores[seen])
+    errors["mask"] = float(((scores > float("-inf")) != seen).sum())
+    return errors
+
+
+def check(trainer) -> None:
+    from train_demo import Step
+
+    errors = check_kernels(trainer.device)
+    print({name: f"{value:.2e}" for name, value in errors.items()}, flush=True)
+    assert all(value < 2e-2 for value in errors.values()), "a kernel disagrees with plain torch"
+    steps = [Step("dense", n, 0.0) for n in (512, 4096, 16384)] + [Step("dense", 16384, 0.0, indexer=True)]
+    steps += [Step("indexer", 16384, 0.0, indexer=True)]
+    steps += [Step("sparse", n, 0.0, topk=k, indexer=True) for n, k in ((4096, 128), (16384, 128), (16384, 256))]
+    rows = [(s.length, trainer.args.tokens // s.length) for s in steps]
+    from . import data
+
+    batches = data.Batches(trainer.tokenizer_path, 0, rows, 4)
+    for number, ids, classes in batches:
+        began = time.time()
+        trainer.train_step(steps[number], ids, classes)
+        torch.cuda.synchronize()
+        first = time.time() - began
+        began = time.time()
+        for _ in range(5):
+            trainer.train_step(steps[number], ids, classes)
+        torch.cuda.synchronize()
+        each = (time.time() - began) / 5
+        print(f"{steps[number].stage} {steps[number].length} top {steps[number].topk} indexer {steps[number].indexer}: first {first:.1f} s, "
+              f"then {each * 1e3:.0f} ms, {trainer.args.tokens / each / 1e6:.2f} M tokens/s, "
+              f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB", flush=True)  # fmt: skip
+    batches.close()

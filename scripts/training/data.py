@@ -1,0 +1,147 @@
+"""Tokenizer and packed batches. Batch i of a length is a function of (seed, length, i) alone; workers only make it early."""
+
+import multiprocessing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from deepseek_v32.model.demo.conversations import NOT_TOLD, write
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+SPECIALS = [
+    "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>", "<｜User｜>", "<｜Assistant｜>", "<think>", "</think>",
+    "｜DSML｜",
+]  # fmt: skip
+BOS, EOS, PAD, USER, ASSISTANT, THINK, END_THINK = range(7)
+# What a token counts for: the user's text, the assistant's other words, and where the memory shows.
+IGNORE, USER_TEXT, WORDS, VALUE = range(4)
+WEIGHTS = np.array([0.0, 0.03, 0.3, 1.0], dtype=np.float32)
+
+
+def characters(length: int) -> int:
+    """How long a conversation to ask for so that it fits `length` tokens: the study of both lengths gave 0.331 + 18 / length
+    tokens a character (special tokens included), and the spread shrinks with the root of the length."""
+    return int(length * (1 - 1.6 / length**0.5) / (0.331 + 18 / length))
+
+
+def train_tokenizer(path: Path, vocabulary: int, conversations: int = 600) -> Tokenizer:
+    """Byte-level BPE on the training split, digits in pairs, so that any text has tokens and numbers split alike."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"\p{N}{1,2}"), "isolated"),
+        pre_tokenizers.Split(Regex(r" ?[\p{L}\p{M}]+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])  # fmt: skip
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary, special_tokens=SPECIALS, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    texts = (
+        turn.user + "\n" + turn.assistant
+        for i in range(conversations)  # mostly statements: their words deserve whole tokens, the filler's need not
+        for turn in write(f"tokenizer {i}", length=6000, split="train", density=0.93).turns
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.save(str(path))
+    return tokenizer
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Where an answer's value stands in the tokens ([first, end)), and where the user told it ([told, told_end), -1 if never)."""
+
+    first: int
+    end: int
+    kind: str
+    told: int = -1
+    told_end: int = -1
+
+
+def encode(tokenizer: Tokenizer, conversation, locate: bool = False) -> tuple[list[int], list[int], list[Answer]]:
+    """Token ids, their classes and the answers; `locate` also finds the told values' tokens (slower)."""
+    texts = [part for turn in conversation.turns for part in (turn.user, turn.prefix, turn.value, turn.suffix)]
+    run = tokenizer.encode_batch if locate else tokenizer.encode_batch_fast
+    encoded = run([conversation.system, *texts], add_special_tokens=False)
+    parts = iter(e.ids for e in encoded)
+    ids = [BOS, *next(parts)]
+    starts = []  # of each turn's user tokens
+    classes = [USER_TEXT] * len(ids)
+    answers = []
+    for number, turn in enumerate(conversation.turns):
+        user, prefix, value, suffix = next(parts), next(parts), next(parts), next(parts)
+        # One turn in thirty asks for thoughts, and gets none: the demo answers in either mode.
+        thinks = (len(user) * 7 + number) % 30 == 0
+        starts.append(len(ids) + 1)
+        head = [USER, *user, ASSISTANT, *([THINK, END_THINK] if thinks else [END_THINK])]
+        ids += head
+        classes += [USER_TEXT] * (len(user) + 2) + ([USER_TEXT, WORDS] if thinks else [USER_TEXT])
+        ids += prefix
+        classes += [WORDS] * len(prefix)
+        if value:
+            span = (-1, -1)
+            if locate and turn.fact:
+                where, start, _ = turn.fact
+                at = conversation.turns[where].user.rindex(turn.value[1:], 0, turn.fact[2])
+                assert at >= start, "the value stands in the sentence that told it"
+                span = _tokens(encoded[1 + 4 * where], starts[where], at, at + len(turn.value) - 1)
+            answers.append(Answer(len(ids), len(ids) + len(value), turn.kind, *span))
+            ids += value
+            # "something I was not told" is decided at its first word; the rest follows
+            told = turn.value != f" {NOT_TOLD}"
+            classes += [VALUE] * len(value) if told else [VALUE] + [WORDS] * (len(value) - 1)
+        ids += [*suffix, EOS]
+        classes += ([VALUE] if value else [WORDS]) * len(suffix) + [WORDS]
+    return ids, classes, answers
+
+
+def _tokens(encoding, offset: int, start: int, end: int) -> tuple[int, int]:
+    inside = [i for i, (a, b) in enumerate(encoding.offsets) if a < end and b > start]
+    return offset + inside[0], offset + inside[-1] + 1
+
+
+def batch(tokenizer: Tokenizer, seed, length: int, rows: int, *, locate: bool = False, **options):
+    """`rows` conversations of at most `length` tokens, padded: ids uint16 and classes uint8 [rows, length + 1],
+    and a list of answers a row."""
+    ids = np.full((rows, length + 1), PAD, dtype=np.uint16)
+    classes = np.zeros((rows, length + 1), dtype=np.uint8)
+    answers = []
+    for row in range(rows):
+        conversation = write(f"{seed} {row}", length=characters(length), **options)
+        tokens, kinds, spans = encode(tokenizer, conversation, locate)
+        count = min(len(tokens), length + 1)
+        ids[row, :count], classes[row, :count] = tokens[:count], kinds[:count]
+        answers.append([span for span in spans if span.end < count])
+    return ids, classes, answers
+
+
+def _work(path: str, seed: int, plan: list[tuple[int, int, int]], queue, options: dict) -> None:
+    tokenizer = Tokenizer.from_file(path)
+    for number, length, rows in plan:
+        ids, classes, _ = batch(tokenizer, f"{seed} {number}", length, rows, split="train", **options)
+        queue.put((number, ids, classes))
+
+
+class Batches:
+    """Iterates over a plan [(length, rows)] in order, made by worker processes ahead of time."""
+
+    def __init__(self, tokenizer: Path, seed: int, plan: list[tuple[int, int]], workers: int, start: int = 0, **options):
+        context = multiprocessing.get_context("spawn")
+        numbered = [(number, *item) for number, item in enumerate(plan)][start:]
+        self.count, self.start = len(plan), start
+        self.queues = [context.Queue(maxsize=60) for _ in range(workers)]  # 60 batches of 65K tokens: 12 MB each worker
+        self.processes = [
+            context.Process(target=_work, args=(str(tokenizer), seed, numbered[w::workers], self.queues[w], options), daemon=True)
+            for w in range(workers)
+        ]
+        for process in self.processes:
+            process.start()
+
+    def __iter__(self):
+        for number in range(self.start, self.count):
+            got, ids, classes = self.queues[(number - self.start) % len(self.queues)].get()
+            assert got == number, f"batch {got} came where {number} was due"
+            yield number, ids, classes
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.terminate()

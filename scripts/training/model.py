@@ -1,0 +1,331 @@
+"""The V3.2 architecture for training: flat batches of N = B·T tokens, MHA attention while dense, absorbed once sparse.
+
+Everything but attention works on [N, ...], so torch.compile sees one shape whatever the sequence length."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .quantization import round_groups, round_weight
+from .sparse_attention import select, sparse_attention
+
+HEADS, NOPE, ROPE, VALUE, LATENT, INDEX = 16, 128, 64, 128, 512, 128  # fixed by the kernels of the released model
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What may vary. The defaults fit 15 MiB as FP8."""
+
+    vocab: int = 2048
+    hidden: int = 256
+    layers: int = 3
+    dense_layers: int = 1
+    mlp: int = 512
+    expert: int = 128
+    experts: int = 8
+    groups: int = 4
+    kept_groups: int = 2
+    experts_per_token: int = 2
+    routed_scaling: float = 1.5
+    q_lora: int = 128
+    index_heads: int = 16
+    index_topk: int = 128
+    theta: float = 10000.0
+    yarn_factor: float = 8.0
+    yarn_original: int = 4096
+    positions: int = 32768
+
+    @property
+    def softmax_scale(self) -> float:
+        return (NOPE + ROPE) ** -0.5 * (0.1 * math.log(self.yarn_factor) + 1) ** 2
+
+
+@dataclass
+class Mode:
+    """How attention and rounding are done in one forward pass."""
+
+    attention: str = "dense"  # dense, sparse (DSA) or window (the last topk tokens)
+    topk: int = 128
+    interleaved_indexer: bool = False  # the known bug, to measure what it costs
+    fp8: bool = False  # weights, activations, caches and indexer rounded to e4m3
+
+
+def rope_tables(shape: Shape, device) -> tuple[torch.Tensor, torch.Tensor]:
+    """cos and sin [positions, 32] with YaRN."""
+    i = torch.arange(ROPE // 2, dtype=torch.float64)
+    inverse = shape.theta ** (-2 * i / ROPE)
+
+    def correction(rotations: float) -> float:
+        return ROPE * math.log(shape.yarn_original / (2 * math.pi * rotations)) / (2 * math.log(shape.theta))
+
+    low, high = max(math.floor(correction(32)), 0), min(math.ceil(correction(1)), ROPE - 1)
+    ramp = ((i - low) / max(high - low, 0.001)).clamp(0, 1)
+    inverse = inverse * (1 - ramp + ramp / shape.yarn_factor)
+    angles = torch.arange(shape.positions, dtype=torch.float64)[:, None] * inverse
+    return angles.cos().float().to(device), angles.sin().float().to(device)
+
+
+def rotate_interleaved(x, cos, sin):
+    a, b = x.float()[..., 0::2], x.float()[..., 1::2]
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2).to(x.dtype)
+
+
+def rotate_halves(x, cos, sin):
+    a, b = x.float().chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
+
+
+def linear(x, weight, fp8: bool = False):
+    if fp8:
+        return F.linear(round_groups(x), round_weight(weight).to(x.dtype))
+    return F.linear(x, weight.to(x.dtype))
+
+
+def rms_norm(x, weight):
+    y = x.float()
+    return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6) * weight).to(x.dtype)
+
+
+def _matrix(rows: int, columns: int, *, zero: bool = False, std: float | None = None) -> nn.Parameter:
+    return nn.Parameter(torch.zeros(rows, columns) if zero else torch.randn(rows, columns) * (std or columns**-0.5))
+
+
+class Layer(nn.Module):
+    def __init__(self, shape: Shape, dense: bool):
+        super().__init__()
+        self.shape, self.dense = shape, dense
+        d = shape.hidden
+        self.input_norm = nn.Parameter(torch.ones(d))
+        self.q_a = _matrix(shape.q_lora, d)
+        self.q_a_norm = nn.Parameter(torch.ones(shape.q_lora))
+        self.q_b = _matrix(HEADS * (NOPE + ROPE), shape.q_lora)
+        self.kv_a = _matrix(LATENT + ROPE, d)
+        self.kv_a_norm = nn.Parameter(torch.ones(LATENT))
+        self.kv_b = _matrix(HEADS * (NOPE + VALUE), LATENT)
+        self.o = _matrix(d, HEADS * VALUE, zero=True)
+        self.index_q = _matrix(shape.index_heads * INDEX, shape.q_lora)
+        self.index_k = _matrix(INDEX, d)
+        self.index_k_norm = nn.Parameter(torch.ones(INDEX))
+        self.index_k_bias = nn.Parameter(torch.zeros(INDEX))
+        self.index_weights = _matrix(shape.index_heads, d)
+        self.mlp_norm = nn.Parameter(torch.ones(d))
+        if dense:
+            self.gate, self.up, self.down = _matrix(shape.mlp, d), _matrix(shape.mlp, d), _matrix(d, shape.mlp, zero=True)
+        else:
+            e, w = shape.experts, shape.expert
+            self.router = _matrix(e, d)
+            self.register_buffer("router_bias", torch.zeros(e))
+            self.expert_gate = nn.Parameter(torch.randn(e, w, d) * d**-0.5)
+            self.expert_up = nn.Parameter(torch.randn(e, w, d) * d**-0.5)
+            self.expert_down = nn.Parameter(torch.zeros(e, d, w))
+            self.shared_gate, self.shared_up = _matrix(w, d), _matrix(w, d)
+            self.shared_down = _matrix(d, w, zero=True)
+
+    def project(self, x, cos, sin, fp8: bool):
+        """x [N, D] → h, qr, q [N, H, 192], latent [N, 512], k_rope [N, 64]."""
+        h = rms_norm(x, self.input_norm)
+        qr = rms_norm(linear(h, self.q_a, fp8), self.q_a_norm)
+        q = linear(qr, self.q_b, fp8).view(-1, HEADS, NOPE + ROPE)
+        q = torch.cat((q[..., :NOPE], rotate_interleaved(q[..., NOPE:], cos[:, None], sin[:, None])), -1)
+        kv = linear(h, self.kv_a, fp8)
+        latent = rms_norm(kv[:, :LATENT], self.kv_a_norm)
+        k_rope = rotate_interleaved(kv[:, LATENT:], cos, sin)
+        return h, qr, q, round_groups(latent) if fp8 else latent, k_rope
+
+    def expand(self, latent, k_rope, fp8: bool):
+        """MHA form: k [N, H, 192], v [N, H, 128]."""
+        weight = round_weight(self.kv_b) if fp8 else self.kv_b
+        kv = F.linear(latent, weight.to(latent.dtype)).view(-1, HEADS, NOPE + VALUE)
+        return torch.cat((kv[..., :NOPE], k_rope[:, None].expand(-1, HEADS, -1)), -1), kv[..., NOPE:]
+
+    def index(self, h, qr, cos, sin, mode: Mode):
+        """The indexer's q [N, H_i, 128], k [N, 128], weights [N, H_i] with both scales in."""
+        rotate = rotate_interleaved if mode.interleaved_indexer else rotate_halves
+        q = linear(qr, self.index_q, mode.fp8).view(-1, self.shape.index_heads, INDEX)
+        q = torch.cat((rotate(q[..., :ROPE], cos[:, None], sin[:, None]), q[..., ROPE:]), -1)
+        k = F.layer_norm(linear(h, self.index_k, mode.fp8).float(), (INDEX,), self.index_k_norm, self.index_k_bias, 1e-6)
+        k = torch.cat((rotate(k[:, :ROPE], cos, sin), k[:, ROPE:]), -1).to(q.dtype)
+        if mode.fp8:
+            hadamard = _hadamard(q.device, q.dtype)
+            q, k = round_groups(q @ hadamard), round_groups(k @ hadamard)
+        weights = F.linear(h.float(), self.index_weights) * (self.shape.index_heads**-0.5 * INDEX**-0.5)
+        return q, k, weights
+
+    def route(self, h):
+        """Weights of all experts [N, E], zero where a token is not routed, and the load of each expert."""
+        s = self.shape
+        scores = torch.sigmoid(F.linear(h.float(), self.router))
+        biased = scores + self.router_bias
+        groups = biased.view(-1, s.groups, s.experts // s.groups)
+        kept = groups.topk(min(2, groups.shape[-1]), -1).values.sum(-1).topk(s.kept_groups, -1).indices
+        mask = torch.zeros_like(groups[..., 0]).scatter_(1, kept, 1.0)
+        allowed = groups.masked_fill(mask[..., None] == 0, float("-inf")).flatten(1)
+        chosen = torch.zeros_like(scores).scatter_(1, allowed.topk(s.experts_per_token, -1).indices, 1.0)
+        weights = scores * chosen
+        weights = weights / (weights.sum(-1, keepdim=True) + 1e-20) * s.routed_scaling
+        return weights, chosen.mean(0)
+
+    def feed_forward(self, x, attended, fp8: bool):
+        """x + attention output → residual stream after the MLP, and the experts' load (None in a dense layer)."""
+        x = x + linear(attended, self.o, fp8)
+        h = rms_norm(x, self.mlp_norm)
+        if self.dense:
+            return x + linear(F.silu(linear(h, self.gate, fp8)) * linear(h, self.up, fp8), self.down, fp8), None
+        weights, load = self.route(h)
+        out = linear(F.silu(linear(h, self.shared_gate, fp8)) * linear(h, self.shared_up, fp8), self.shared_down, fp8)
+        # Every expert for every token as one wide MLP: 8 experts of 128 are cheaper than gathering.
+        e, w, d = self.expert_gate.shape
+        hidden = F.silu(linear(h, self.expert_gate.view(e * w, d), fp8)) * linear(h, self.expert_up.view(e * w, d), fp8)
+        if fp8:
+            hidden = round_groups(hidden)
+        hidden = (hidden.view(-1, e, w) * weights[..., None].to(hidden.dtype)).flatten(1)
+        down = self.expert_down if not fp8 else torch.stack([round_weight(m) for m in self.expert_down])
+        return x + out + F.linear(hidden, down.permute(1, 0, 2).reshape(d, e * w).to(hidden.dtype)), load
+
+
+_HADAMARD: dict = {}
+
+
+def _hadamard(device, dtype):
+    if (device, dtype) not in _HADAMARD:
+        m = torch.ones(1, 1)
+        while m.shape[0] < INDEX:
+            m = torch.cat((torch.cat((m, m), 1), torch.cat((m, -m), 1)), 0)
+        _HADAMARD[device, dtype] = (m * INDEX**-0.5).to(device, dtype)
+    return _HADAMARD[device, dtype]
+
+
+class Model(nn.Module):
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.shape = shape
+        self.embed = _matrix(shape.vocab, shape.hidden, std=0.1)
+        self.layers = nn.ModuleList(Layer(shape, i < shape.dense_layers) for i in range(shape.layers))
+        self.norm = nn.Parameter(torch.ones(shape.hidden))
+        self.head = _matrix(shape.vocab, shape.hidden, std=0.02)
+        self._compiled: dict = {}
+
+    def compile(self) -> None:
+        """Compile what works on flat tokens; attention itself stays outside."""
+        for name in ("project", "expand", "index", "feed_forward"):
+            self._compiled[name] = torch.compile(getattr(Layer, name), dynamic=False)
+        self._compiled["loss"] = torch.compile(_weighted_loss, dynamic=False)
+
+    def _call(self, name: str, layer: Layer, *args):
+        return self._compiled.get(name, getattr(Layer, name))(layer, *args)
+
+    def forward(self, tokens, length: int, mode: Mode, tables, sample=None, dtype=torch.bfloat16):
+        """tokens [N] of sequences of `length` → hidden states [N, D], expert loads, indexer KL (0 without `sample`).
+
+        sample: rows [B, R], positions within each sequence, whose attention the indexer is compared with.
+        """
+        batch = tokens.shape[0] // length
+        cos, sin = (t[:length].repeat(batch, 1) for t in tables)
+        x = F.embedding(tokens, self.embed).to(dtype)
+        loads, divergence = [], torch.zeros((), device=x.device)
+        self.selected = []
+        for layer in self.layers:
+            h, qr, q, latent, k_rope = self._call("project", layer, x, cos, sin, mode.fp8)
+            scale, index = self.shape.softmax_scale, None
+            if mode.attention == "sparse" or sample is not None:
+                iq, ik, weights = self._call("index", layer, h.detach(), qr.detach(), cos, sin, mode)
+            if mode.attention == "sparse":
+                index = select(iq.detach(), ik.detach(), weights.detach(), length, mode.topk)
+            elif mode.attention == "window":
+                index = _window(tokens.shape[0], length, mode.topk, x.device)
+            if index is None:
+                k, v = self._call("expand", layer, latent, k_rope, mode.fp8)
+                attended = _dense_attention(q, k, v, batch, scale)
+            else:
+                attended = _absorbed_attention(layer, q, latent, k_rope, index, scale, mode.fp8)
+                self.selected.append(index)
+            if sample is not None:
+                with torch.no_grad():
+                    if index is not None:
+                        k, _ = self._call("expand", layer, latent, k_rope, mode.fp8)
+                    target = _attention_rows(q, k, sample, batch, scale, index)
+                divergence = divergence + _indexer_divergence(iq, ik, weights, sample, batch, target)
+            x, load = self._call("feed_forward", layer, x, attended, mode.fp8)
+            if load is not None:
+                loads.append(load)
+        return x, loads, divergence
+
+    def loss(self, x, targets, weights):
+        return self._compiled.get("loss", _weighted_loss)(x, self.norm, self.head, targets, weights)
+
+    def logits(self, x):
+        return F.linear(rms_norm(x, self.norm).float(), self.head)
+
+
+def _weighted_loss(x, norm, head, targets, weights):
+    logits = F.linear(rms_norm(x, norm), head.to(x.dtype)).float()
+    losses = F.cross_entropy(logits, targets, reduction="none")
+    return (losses * weights).sum() / weights.sum()
+
+
+def _dense_attention(q, k, v, batch, scale):
+    q, k, v = (t.unflatten(0, (batch, -1)).transpose(1, 2) for t in (q, k, v))
+    if q.is_cuda:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        # cuDNN is the only backend with 192/128 heads at full speed: 504 TFLOP/s against 216 for padded flash.
+        with sdpa_kernel([SDPBackend.CUDNN_ATTENTION]):
+            out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    else:
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    return out.transpose(1, 2).flatten(0, 1).flatten(1)
+
+
+def _absorbed_attention(layer, q, latent, k_rope, index, scale, fp8):
+    weight = (round_weight(layer.kv_b) if fp8 else layer.kv_b).to(q.dtype).view(HEADS, NOPE + VALUE, LATENT)
+    absorbed = torch.einsum("nhd,hdc->nhc", q[..., :NOPE], weight[:, :NOPE])
+    out = sparse_attention(torch.cat((absorbed, q[..., NOPE:]), -1), torch.cat((latent, k_rope), -1), index, scale)
+    return torch.einsum("nhc,hdc->nhd", out, weight[:, NOPE:]).flatten(1)
+
+
+def _window(n, length, size, device):
+    position = torch.arange(n, device=device)
+    index = position[:, None] - torch.arange(size, device=device)
+    return torch.where(index >= (position - position % length)[:, None], index, -1).to(torch.int32)
+
+
+def _causal(sample, length):
+    return torch.arange(length, device=sample.device) <= sample[..., None]  # [B, R, T]
+
+
+def _attention_rows(q, k, sample, batch, scale, index):
+    """Attention of the sampled rows, averaged over heads: [B, R, T]; restricted to the selected keys if there is an index."""
+    length = q.shape[0] // batch
+    rows = torch.gather(
+        q.view(batch, length, -1), 1, sample[..., None].expand(-1, -1, q.shape[1] * q.shape[2])
+    ).unflatten(-1, q.shape[1:])
+    allowed = _causal(sample, length)
+    if index is not None:
+        flat = (sample + torch.arange(batch, device=q.device)[:, None] * length).flatten()
+        local = index[flat].view(*sample.shape, -1).long() - (torch.arange(batch, device=q.device) * length)[:, None, None]
+        chosen = torch.zeros(*sample.shape, length + 1, dtype=torch.bool, device=q.device)
+        chosen.scatter_(2, torch.where(local < 0, length, local), True)
+        allowed = allowed & chosen[..., :length]
+    total = torch.zeros(allowed.shape, device=q.device)
+    keys = k.unflatten(0, (batch, -1))
+    for head in range(q.shape[1]):  # head by head: 16 heads of [R, 16K] rows at once would take gigabytes
+        logits = torch.einsum("brd,btd->brt", rows[:, :, head], keys[:, :, head]).float() * scale
+        total += logits.masked_fill_(~allowed, float("-inf")).softmax(-1)
+    return total / q.shape[1], allowed
+
+
+def _indexer_divergence(iq, ik, weights, sample, batch, target):
+    """KL(attention ‖ softmax of index scores), mean over the sampled rows."""
+    probability, allowed = target
+    length = iq.shape[0] // batch
+    flat = (sample + torch.arange(batch, device=iq.device)[:, None] * length).flatten()
+    q, w = iq[flat].view(*sample.shape, *iq.shape[1:]), weights[flat].view(*sample.shape, -1)
+    keys = ik.view(batch, length, -1)
+    dots = torch.relu(torch.einsum("brhd,btd->bhrt", q, keys))
+    scores = torch.einsum("bhrt,brh->brt", dots, w.to(dots.dtype)).float()
+    log_q = scores.masked_fill(~allowed, float("-inf")).log_softmax(-1)
+    terms = torch.where(allowed, probability * (probability.clamp_min(1e-9).log() - log_q.masked_fill(~allowed, 0.0)), 0.0)
+    return terms.sum(-1).mean()
