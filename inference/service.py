@@ -127,6 +127,11 @@ class Service:
         """End a request before the next step but one: its stream ends with finish_reason "abort". Unknown ids are ignored."""
         self._thread.cancel(request_id)
 
+    def check_room(self, count: int) -> None:
+        """Busy, or ValueError, if so many requests would be refused now: cheaper to know before their prompts are read."""
+        with self._admission:
+            self._admit(count)
+
     def stats(self) -> ServiceStats:
         thread = self._thread
         return ServiceStats(

@@ -1,0 +1,161 @@
+"""POST /v1/chat/completions."""
+
+import secrets
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from ..answer import AnswerDelta, AnswerParser, parse_assistant
+from ..dsml import ToolCall
+from ..params import Completion, Delta
+from ..streams import AsyncStream
+from .context import ApiContext, check_finished, new_id, sampling_params, usage
+from .errors import declared
+from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .logprobs import chat_logprobs
+from .protocol import ChatRequest
+from .responses import ChatCompletion
+
+STREAM = {
+    "text/event-stream": {"schema": {"type": "string"}}
+}  # with stream: chat.completion.chunk objects, then [DONE]
+
+
+def chat_router(context: ApiContext) -> APIRouter:
+    router = APIRouter(tags=["OpenAI"])
+
+    @router.post(
+        "/v1/chat/completions",
+        response_model=None,
+        responses={200: {"model": ChatCompletion, "content": STREAM}, **declared(404, 503, 504)},
+    )
+    async def create_chat_completion(body: ChatRequest, request: Request) -> Response:
+        """Answer a conversation."""
+        context.check_model(body.model)
+        context.service.check_room(body.n or 1)
+        if body.stream:
+            return EventStream(_stream(context, body, await _submit(context, body)))
+        try:
+            return JSONResponse(await unless_gone(request, answer_chat(context, body)))
+        except ClientGone:
+            return Response(status_code=499)  # nobody reads it
+
+    return router
+
+
+async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
+    """The whole answer, as OpenAI writes it. ApiError and Busy."""
+    context.check_model(body.model)
+    completions = await collect(await _submit(context, body))
+    choices = [_choice(context, body, index, completion) for index, completion in enumerate(completions)]
+    return {**_head(context, "chat.completion"), "choices": choices, "usage": usage(completions, len(completions))}
+
+
+async def _submit(context: ApiContext, body: ChatRequest) -> list[AsyncStream]:
+    tokens = await context.encode_conversation(body)
+    logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    params = sampling_params(body, body.max_completion_tokens or body.max_tokens, logprobs)
+    return await context.submit([tokens], params, body.n or 1)
+
+
+def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:
+    answer = parse_assistant(completion.text, body.thinking)
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": None if answer.tool_calls and not answer.content else answer.content,
+        "refusal": None,
+    }
+    if answer.reasoning_content is not None:
+        message["reasoning_content"] = answer.reasoning_content
+    if answer.tool_calls:
+        message["tool_calls"] = [_tool_call(call) for call in answer.tool_calls]
+    return {
+        "index": index,
+        "message": message,
+        "logprobs": chat_logprobs(context.tokenizer, completion.logprobs or []) if body.logprobs else None,
+        "finish_reason": _finish_reason(completion, bool(answer.tool_calls)),
+    }
+
+
+async def _stream(context: ApiContext, body: ChatRequest, streams: list[AsyncStream]) -> AsyncIterator[bytes]:
+    with_usage = bool(body.stream_options and body.stream_options.include_usage)
+    chunks = Chunks(_head(context, "chat.completion.chunk"), with_usage)
+    choices = [_StreamedChoice(context, body, index) for index in range(len(streams))]
+    for choice in choices:
+        yield chunks.choice(choice.opening())
+    async for index, deltas in merged(streams):
+        piece = choices[index].push(deltas)
+        if piece is not None:
+            yield chunks.choice(piece)
+    if with_usage:
+        completions = [choice.completion for choice in choices if choice.completion]
+        yield chunks.usage(usage(completions, len(completions)))
+    yield DONE
+
+
+class _StreamedChoice:
+    """Deltas → the pieces of one choice."""
+
+    def __init__(self, context: ApiContext, body: ChatRequest, index: int) -> None:
+        self.completion: Completion | None = None
+        self._index = index
+        self._tokenizer = context.tokenizer if body.logprobs else None
+        self._parser = AnswerParser(body.thinking)
+        self._calls = 0
+
+    def opening(self) -> dict[str, Any]:
+        return self._piece({"role": "assistant", "content": ""})
+
+    def push(self, deltas: list[Delta]) -> dict[str, Any] | None:
+        """None if what came shows nothing yet. ApiError if the answer failed."""
+        answer = self._parser.push("".join(delta.text for delta in deltas))
+        last = deltas[-1]
+        if last.completion is None:
+            reason = None
+        else:
+            check_finished(last.completion)
+            self.completion = last.completion
+            answer += self._parser.finish()
+        content = self._content(answer)
+        if last.completion is not None:
+            reason = _finish_reason(last.completion, self._calls > 0)
+        logprobs = None
+        if self._tokenizer is not None:
+            logprobs = chat_logprobs(self._tokenizer, [entry for delta in deltas for entry in delta.logprobs])
+        elif not content and reason is None:
+            return None
+        return self._piece(content, logprobs, reason)
+
+    def _content(self, answer: AnswerDelta) -> dict[str, Any]:
+        content: dict[str, Any] = {}
+        if answer.content:
+            content["content"] = answer.content
+        if answer.reasoning_content:
+            content["reasoning_content"] = answer.reasoning_content
+        if answer.tool_calls:
+            content["tool_calls"] = [
+                {"index": self._calls + place, **_tool_call(call)} for place, call in enumerate(answer.tool_calls)
+            ]
+            self._calls += len(answer.tool_calls)
+        return content
+
+    def _piece(
+        self, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, reason: str | None = None
+    ) -> dict[str, Any]:
+        return {"index": self._index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _head(context: ApiContext, kind: str) -> dict[str, Any]:
+    return {"id": new_id("chatcmpl"), "object": kind, "created": int(time.time()), "model": context.model_name}
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function}
+
+
+def _finish_reason(completion: Completion, has_calls: bool) -> str:
+    return "tool_calls" if has_calls and completion.finish_reason == "stop" else completion.finish_reason

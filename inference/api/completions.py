@@ -1,0 +1,166 @@
+"""POST /v1/completions."""
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from ..params import Completion, Delta, Timings, TokenLogprob, Usage
+from ..streams import AsyncStream
+from .context import ApiContext, check_finished, new_id, sampling_params, usage
+from .errors import ApiError, declared
+from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .logprobs import TextLogprobs
+from .protocol import CompletionRequest
+from .responses import TextCompletion
+
+STREAM = {"text/event-stream": {"schema": {"type": "string"}}}  # with stream: text_completion objects, then [DONE]
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    tokens: list[int]
+    text: str  # what echo shows; "" without it
+    scores: list[TokenLogprob] | None  # of the tokens after the first, if both echo and logprobs are wanted
+
+
+def completions_router(context: ApiContext) -> APIRouter:
+    router = APIRouter(tags=["OpenAI"])
+
+    @router.post(
+        "/v1/completions",
+        response_model=None,
+        responses={200: {"model": TextCompletion, "content": STREAM}, **declared(404, 503, 504)},
+    )
+    async def create_completion(body: CompletionRequest, request: Request) -> Response:
+        """Continue a text."""
+        context.check_model(body.model)
+        context.service.check_room(len(body.prompts()) * (body.n or 1))
+        if body.stream:
+            return EventStream(_stream(context, body, *await _begin(context, body)))
+        try:
+            return JSONResponse(await unless_gone(request, answer_completion(context, body)))
+        except ClientGone:
+            return Response(status_code=499)  # nobody reads it
+
+    return router
+
+
+async def answer_completion(context: ApiContext, body: CompletionRequest) -> dict[str, Any]:
+    """The whole answer, as OpenAI writes it. ApiError and Busy."""
+    context.check_model(body.model)
+    prompts, streams = await _begin(context, body)
+    completions = await collect(streams) if streams else [_nothing(prompt) for prompt in prompts]
+    choices = []
+    for index, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+        choice = _Choice(context, body, index, prompt)
+        first, rest = choice.echoed(), choice.piece(completion.text, completion.logprobs or [], completion)
+        if first is not None:
+            rest["text"] = first["text"] + rest["text"]
+            if rest["logprobs"] is not None:
+                rest["logprobs"] = {name: first["logprobs"][name] + rest["logprobs"][name] for name in rest["logprobs"]}
+        choices.append(rest)
+    return {**_head(context), "choices": choices, "usage": usage(completions, body.n or 1)}
+
+
+async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Prompt], list[AsyncStream]]:
+    """Everything that can be refused is refused here. One prompt for each choice; no streams if no token is wanted."""
+    n = body.n or 1
+    if body.best_of not in (None, n):
+        raise ApiError(400, f"best_of is {body.best_of}; only n answers are made, which is {n}", "best_of")
+    max_tokens = 16 if body.max_tokens is None else body.max_tokens
+    if max_tokens == 0 and not body.echo:
+        raise ApiError(400, "max_tokens is 0; at least 1 is wanted, or echo", "max_tokens")
+    params = sampling_params(body, max(max_tokens, 1), body.logprobs)
+    prompts = [await _prompt(context, body, prompt) for prompt in body.prompts()]
+    streams = await context.submit([prompt.tokens for prompt in prompts], params, n) if max_tokens else []
+    return [prompt for prompt in prompts for _ in range(n)], streams
+
+
+async def _prompt(context: ApiContext, body: CompletionRequest, prompt: str | list[int]) -> _Prompt:
+    if isinstance(prompt, str):
+        tokens = await context.encode_text(prompt, body.add_special_tokens, body.parse_special_tokens)
+    else:
+        tokens = prompt
+    context.check_prompt(tokens)
+    if not body.echo:
+        return _Prompt(tokens, "", None)
+    scores = None if body.logprobs is None else await context.score(tokens, body.logprobs)
+    return _Prompt(tokens, context.tokenizer.decode(tokens), scores)
+
+
+async def _stream(
+    context: ApiContext, body: CompletionRequest, prompts: list[_Prompt], streams: list[AsyncStream]
+) -> AsyncIterator[bytes]:
+    with_usage = bool(body.stream_options and body.stream_options.include_usage)
+    chunks = Chunks(_head(context), with_usage)
+    choices = [_Choice(context, body, index, prompt) for index, prompt in enumerate(prompts)]
+    completions = [_nothing(prompt) for prompt in prompts]
+    for choice, completion in zip(choices, completions, strict=True):
+        if (piece := choice.echoed()) is not None:
+            yield chunks.choice(piece)
+        if not streams:
+            yield chunks.choice(choice.piece("", [], completion))
+    async for index, deltas in merged(streams):
+        if (piece := choices[index].push(deltas)) is not None:
+            yield chunks.choice(piece)
+        completions[index] = deltas[-1].completion or completions[index]
+    if with_usage:
+        yield chunks.usage(usage(completions, body.n or 1))
+    yield DONE
+
+
+class _Choice:
+    """The pieces of one choice."""
+
+    def __init__(self, context: ApiContext, body: CompletionRequest, index: int, prompt: _Prompt) -> None:
+        self._index = index
+        self._prompt = prompt if body.echo else None
+        tokenizer = context.service.llm.tokenizer
+        self._logprobs = TextLogprobs(tokenizer) if body.logprobs is not None else None
+
+    def echoed(self) -> dict[str, Any] | None:
+        """The piece that repeats the prompt; None without echo."""
+        if self._prompt is None:
+            return None
+        piece = self.piece(self._prompt.text, [])
+        if self._logprobs is not None:
+            piece["logprobs"] = self._logprobs.prompt(self._prompt.tokens, self._prompt.scores or [])
+        return piece
+
+    def push(self, deltas: list[Delta]) -> dict[str, Any] | None:
+        """None if what came shows nothing yet. ApiError if the answer failed."""
+        last = deltas[-1].completion
+        if last is not None:
+            check_finished(last)
+        text = "".join(delta.text for delta in deltas)
+        if not text and last is None and self._logprobs is None:
+            return None
+        return self.piece(text, [entry for delta in deltas for entry in delta.logprobs], last)
+
+    def piece(self, text: str, entries: list[TokenLogprob], last: Completion | None = None) -> dict[str, Any]:
+        return {
+            "index": self._index,
+            "text": text,
+            "logprobs": self._logprobs.block(entries) if self._logprobs is not None else None,
+            "finish_reason": last.finish_reason if last else None,
+            "stop_reason": last.stop_reason if last else None,
+        }
+
+
+def _nothing(prompt: _Prompt) -> Completion:
+    """What max_tokens = 0 asks for."""
+    usage = Usage(len(prompt.tokens), 0, 0)
+    return Completion("", [], "length", usage, Timings(None, 0.0, None, 1.0))
+
+
+def _head(context: ApiContext) -> dict[str, Any]:
+    return {
+        "id": new_id("cmpl"),
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": context.model_name,
+    }

@@ -1,0 +1,121 @@
+"""Errors in OpenAI's shape: {"error": {"message", "type", "param", "code"}}. They never carry a traceback; the log does."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from ..service import Busy
+
+log = logging.getLogger(__name__)
+
+
+class ErrorBody(BaseModel):
+    message: str
+    type: str = Field(description="invalid_request_error, authentication_error or server_error")
+    param: str | None = Field(description="the field of the request that is to blame")
+    code: str | None
+
+
+class ErrorResponse(BaseModel):
+    error: ErrorBody
+
+
+class ApiError(Exception):
+    """Anything that a client is told instead of an answer."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.param = param
+        self.code = code
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        kind = {401: "authentication_error"}.get(self.status)
+        kind = kind or ("server_error" if self.status >= 500 else "invalid_request_error")
+        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+
+    def response(self) -> JSONResponse:
+        return JSONResponse(self.body(), self.status, self.headers)
+
+    def event(self) -> bytes:
+        """As a server-sent event, for a stream that has begun."""
+        return b"data: " + json.dumps(self.body()).encode() + b"\n\n"
+
+    @classmethod
+    def busy(cls, error: Busy) -> "ApiError":
+        return cls(503, str(error), code="busy", headers={"Retry-After": str(error.retry_after)})
+
+
+_MEANINGS = {
+    400: "The request cannot be served as it is",
+    401: "The API key is missing or wrong",
+    403: "The Host or Origin header names another site",
+    404: "There is no such model",
+    408: "The request's body did not arrive in time",
+    413: "The request's body is too large",
+    431: "The request's headers are too large",
+    500: "The server failed; its log says why",
+    503: "The queue is full or the server is stopping",
+    504: "The request took longer than the server allows",
+}
+_RETRY_AFTER = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}}
+
+
+def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """FastAPI's `responses` for these statuses and those that every route can answer with."""
+    responses: dict[int | str, dict[str, Any]] = {
+        status: {"model": ErrorResponse, "description": _MEANINGS[status]}
+        for status in sorted({*statuses, 400, 401, 403, 408, 413, 431, 500})
+    }
+    if 503 in responses:
+        responses[503]["headers"] = _RETRY_AFTER
+    return responses
+
+
+def install_handlers(app: FastAPI) -> None:
+    @app.exception_handler(ApiError)
+    async def on_api_error(request: Request, error: ApiError) -> JSONResponse:
+        return error.response()
+
+    @app.exception_handler(Busy)
+    async def on_busy(request: Request, error: Busy) -> JSONResponse:
+        return ApiError.busy(error).response()
+
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        return invalid(error.errors()).response()
+
+    @app.exception_handler(HTTPException)
+    async def on_http(request: Request, error: HTTPException) -> JSONResponse:
+        return ApiError(error.status_code, str(error.detail), headers=error.headers).response()
+
+    @app.exception_handler(Exception)
+    async def on_bug(request: Request, error: Exception) -> JSONResponse:
+        return ApiError(500, "the server failed on this request; its log says why").response()  # starlette logs it
+
+
+def invalid(errors: Sequence[Mapping[str, Any]]) -> ApiError:
+    """The first of pydantic's complaints. What the client sent is not repeated: it may be huge."""
+    first = errors[0]
+    path = ".".join(str(part) for part in first["loc"] if part != "body")
+    if first["type"] == "json_invalid":
+        return ApiError(400, f"the body is not JSON: {first.get('ctx', {}).get('error', 'it cannot be read')}")
+    message = str(first["msg"]).removeprefix("Value error, ")
+    if not path:
+        message = f"the body: {message} (a JSON object, with Content-Type application/json)"
+    return ApiError(400, f"{path}: {message}" if path else message, param=path or None)

@@ -1,0 +1,144 @@
+"""What stands before every route, the chat's included: who may speak to the server, and how much they may say."""
+
+import asyncio
+import base64
+import binascii
+import hmac
+import ipaddress
+import logging
+import secrets
+import time
+from collections.abc import Collection
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .errors import ApiError
+
+log = logging.getLogger(__name__)
+
+MAX_BODY = 8 * 2**20  # bytes; a full context of 163,840 tokens is about 1 MB of text or of token ids
+MAX_HEADERS = 16 * 2**10  # bytes of names and values together
+BODY_SECONDS = 60.0  # for a body to arrive
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Guard:
+    """ASGI middleware. Refuses, in OpenAI's shape: large headers (431); a Host that is not ours (403), which stops DNS rebinding;
+    an Origin that is not the Host (403), which stops other sites' pages; a missing or wrong API key (401); large (413) or
+    slow (408) bodies.
+
+    The key comes as `Authorization: Bearer KEY`, or as the password of HTTP Basic, which browsers ask for by themselves.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, hosts: Collection[str], api_key: str | None = None, max_body: int = MAX_BODY
+    ) -> None:
+        """hosts: names, without ports, that the Host header may have; "*" for any."""
+        self._app = app
+        self._hosts = {host.lower() for host in hosts}
+        self._key = api_key.encode() if api_key else None
+        self._max_body = max_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        error = self._objection(scope)
+        if error is None and scope["type"] == "websocket":
+            await self._app(scope, receive, send)
+        elif error is None:
+            await self._app(scope, self._limited(scope, receive), _labelled(send))
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await error.response()(scope, receive, _labelled(send))
+
+    def _objection(self, scope: Scope) -> ApiError | None:
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADERS:
+            return ApiError(431, f"the headers are larger than {MAX_HEADERS} bytes")
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if "*" not in self._hosts and host_name(host) not in self._hosts:
+            return ApiError(403, "this server does not answer to the name in the Host header", code="host")
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            return ApiError(403, "the Origin header names another site", code="origin")
+        if self._key is not None and not hmac.compare_digest(_given_key(headers.get("authorization", "")), self._key):
+            challenge = {"WWW-Authenticate": 'Basic realm="deepseek-v32", charset="UTF-8", Bearer'}
+            return ApiError(401, "the API key is missing or wrong", code="invalid_api_key", headers=challenge)
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self._max_body:
+            return ApiError(413, f"the body is larger than {self._max_body} bytes")
+        return None
+
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        size = 0
+        complete = False
+        started = time.monotonic()
+
+        async def limited() -> Message:
+            nonlocal size, complete
+            if complete:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(
+                    asyncio.get_running_loop().time() + BODY_SECONDS - (time.monotonic() - started)
+                ):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:.0f} s") from None
+            size += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            if size > self._max_body:
+                raise HTTPException(413, f"the body is larger than {self._max_body} bytes")
+            return message
+
+        return limited
+
+
+def host_name(host: str) -> str:
+    """The name of a Host header, without its port."""
+    name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
+    return name.lower()
+
+
+def is_loopback(address: str) -> bool:
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _given_key(authorization: str) -> bytes:
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip().encode("latin-1", "replace")
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(value.strip(), validate=True).partition(b":")[2]
+        except (binascii.Error, ValueError):
+            return b""
+    return b""
+
+
+def _labelled(send: Send) -> Send:
+    """Adds headers to every response: an id to find it by in OpenAI's clients, and what keeps browsers from guessing."""
+    added: dict[str, Any] = {
+        "x-request-id": f"req_{secrets.token_hex(12)}",
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "x-frame-options": "DENY",
+    }
+
+    async def labelled(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(added)
+        await send(message)
+
+    return labelled

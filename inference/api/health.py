@@ -1,0 +1,52 @@
+"""Whether the server lives, whether it works, and how much: /health, /ready, /metrics."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
+
+from .context import ApiContext
+from .errors import declared
+from .metrics import Metrics
+from .responses import Health
+
+# The first step of a large model may compile kernels.
+STALLED_SECONDS = 120.0
+
+METRICS = {"text/plain": {"schema": {"type": "string"}}}
+
+
+def health_router(context: ApiContext, metrics: Metrics) -> APIRouter:
+    router = APIRouter(tags=["state"])
+
+    def state(status: str) -> dict[str, Any]:
+        stats = context.service.stats()
+        return {
+            "status": status,
+            "running": stats.engine.running,
+            "waiting": stats.waiting,
+            "seconds_since_step": stats.seconds_since_step,
+        }
+
+    @router.get("/health", response_model=Health, responses=declared())
+    async def health() -> JSONResponse:
+        """The process answers."""
+        return JSONResponse(state("alive"))
+
+    @router.get(
+        "/ready",
+        response_model=Health,
+        responses={**declared(), 503: {"model": Health, "description": "No step for too long, or stopping"}},
+    )
+    async def ready() -> JSONResponse:
+        """The engine has made a step recently, or has nothing to do, and new requests are taken."""
+        stats = context.service.stats()
+        good = stats.alive and context.service.accepting and stats.seconds_since_step < STALLED_SECONDS
+        return JSONResponse(state("ready" if good else "not ready"), 200 if good else 503)
+
+    @router.get("/metrics", response_class=Response, responses={200: {"content": METRICS}, **declared()})
+    async def prometheus_metrics() -> Response:
+        """For Prometheus."""
+        return Response(metrics.text(), media_type=metrics.content_type)
+
+    return router

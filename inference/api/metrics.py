@@ -1,0 +1,77 @@
+"""What the server measures, in Prometheus's format."""
+
+from collections.abc import Iterator
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from ..params import Delta
+from ..service import Service
+
+PREFIX = "deepseek_v32_"
+
+# From a decode step of a small model to the prefill of a full context.
+FIRST_TOKEN_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120)
+NEXT_TOKEN_SECONDS = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 5)
+REQUEST_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120, 300, 600)
+
+
+class Metrics:
+    """One server's numbers: an observer of the service, and a collector of its state."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._first = self._histogram("time_to_first_token_seconds", "From arrival to first token", FIRST_TOKEN_SECONDS)
+        self._next = self._histogram("inter_token_seconds", "Between tokens of an answer", NEXT_TOKEN_SECONDS)
+        self._request = self._histogram("request_seconds", "From arrival to the end of the answer", REQUEST_SECONDS)
+        self._failures = Counter(PREFIX + "failed_requests", "Answers that ended in an error", registry=self._registry)
+
+    def first_token(self, seconds: float) -> None:
+        self._first.observe(seconds)
+
+    def next_token(self, seconds: float) -> None:
+        self._next.observe(seconds)
+
+    def finished(self, delta: Delta, seconds: float) -> None:
+        self._request.observe(seconds)
+        if delta.finish_reason == "error":
+            self._failures.inc()
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        stats = self._service.stats()
+        engine = stats.engine
+        for name, what, value in (
+            ("queue_requests", "Requests that wait for a place in the batch", stats.waiting),
+            ("running_requests", "Requests that the steps advance", engine.running),
+            ("capacity_requests", "Requests that may be open at a time", stats.capacity),
+            ("seconds_since_step", "Since a step ended; 0 when idle", stats.seconds_since_step),
+        ):
+            yield GaugeMetricFamily(PREFIX + name, what, value)
+        pages = GaugeMetricFamily(PREFIX + "pages", "Pages of the caches, by state", labels=["state"])
+        for state, count in (("free", engine.pages_free), ("used", engine.pages_used), ("cached", engine.pages_cached)):
+            pages.add_metric([state], count)
+        yield pages
+        for name, what, value in (
+            ("steps", "Steps made", engine.steps),
+            ("prompt_tokens", "Prompt tokens of admitted requests", engine.prompt_tokens),
+            ("cached_prompt_tokens", "Of those, found in reused pages", engine.cached_tokens),
+            ("generated_tokens", "Tokens generated", engine.generated_tokens),
+            ("computed_tokens", "Tokens that went through the model", engine.computed_tokens),
+            ("preemptions", "Requests sent back to the queue for want of pages", engine.preemptions),
+            ("refused_requests", "Requests refused because the queue was full", stats.refused),
+        ):
+            yield CounterMetricFamily(PREFIX + name, what, value)
+        finished = CounterMetricFamily(PREFIX + "finished_requests", "Answers by their end", labels=["reason"])
+        for reason, count in engine.finished.items():
+            finished.add_metric([reason], count)
+        yield finished
+
+    def _histogram(self, name: str, what: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(PREFIX + name, what, buckets=buckets, registry=self._registry)

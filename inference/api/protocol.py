@@ -1,0 +1,192 @@
+"""What clients may ask: OpenAI's requests, with a bound on every number, and a few names of vLLM's beyond them.
+
+Unknown fields are ignored, as most servers do; known ones that would change the answer but are not served are an error.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from ..params import MAX_LOGPROBS, MAX_SEED, MAX_STOP_STRINGS
+
+MAX_CHOICES = 16
+MAX_PROMPTS = 256
+MAX_TOKENS = 2**20  # above every context length in sight
+MAX_ID = 2**31 - 1
+MAX_CHARACTERS = 2**23  # the body limit comes first, by default
+MAX_DEPTH = 64  # of nested JSON
+
+
+def _whole(value: Any) -> Any:
+    """JSON has one kind of number: 2.0 is an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _shallow(value: Any) -> Any:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return value
+    raise ValueError(f"nested more than {MAX_DEPTH} deep")
+
+
+Integer = Annotated[int, BeforeValidator(_whole)]
+Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
+StopString = Annotated[str, Field(min_length=1, max_length=256)]
+TokenId = Annotated[Integer, Field(ge=0, le=MAX_ID)]
+TokenIds = Annotated[list[TokenId], Field(min_length=1, max_length=MAX_TOKENS)]
+JsonObject = Annotated[dict[str, Any], BeforeValidator(_shallow)]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+
+class StreamOptions(Strict):
+    include_usage: bool | None = Field(False, description="send one last chunk with the numbers of tokens")
+
+
+class Sampling(Strict):
+    """The fields that chat and plain completions share; null stands for the default."""
+
+    model: Text | None = Field(None, description="the one that /v1/models lists; it is the default")
+    temperature: float | None = Field(1.0, ge=0, le=10, description="0 is greedy")
+    top_p: float | None = Field(1.0, gt=0, le=1)
+    top_k: Integer | None = Field(0, ge=-1, le=MAX_ID, description="0 or -1: all tokens")
+    min_p: float | None = Field(0.0, ge=0, le=1)
+    n: Integer | None = Field(1, ge=1, le=MAX_CHOICES)
+    seed: Integer | None = Field(None, ge=-(2**63), le=MAX_SEED)
+    stop: StopString | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS)] | None = None
+    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_STOP_STRINGS)] | None = None
+    ignore_eos: bool | None = False
+    presence_penalty: float | None = Field(0.0, ge=-2, le=2)
+    frequency_penalty: float | None = Field(0.0, ge=-2, le=2)
+    repetition_penalty: float | None = Field(1.0, gt=0, le=100)
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    user: Text | None = Field(None, description="ignored")
+    logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = Field(None, description="not served")
+
+
+class TextPart(Strict):
+    type: Literal["text"]
+    text: Text
+
+
+class FunctionCall(Strict):
+    name: Annotated[str, Field(min_length=1, max_length=256)]
+    arguments: Text = Field(description="a JSON object, as text")
+
+
+class ToolCall(Strict):
+    id: Text | None = None
+    type: Literal["function"] = "function"
+    function: FunctionCall
+
+
+class ChatMessage(Strict):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Text | list[TextPart] | None = None
+    reasoning_content: Text | None = Field(None, description="what an assistant turn thought")
+    tool_calls: Annotated[list[ToolCall], Field(max_length=128)] | None = None
+    tool_call_id: Text | None = None
+
+
+class Function(Strict):
+    name: str = Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")
+    description: Text | None = None
+    parameters: JsonObject | None = Field(None, description="a JSON schema")
+    strict: bool | None = Field(None, description="ignored")
+
+
+class Tool(Strict):
+    type: Literal["function"]
+    function: Function
+
+
+class ResponseFormat(Strict):
+    type: Literal["text"]
+
+
+class ChatTemplateKwargs(Strict):
+    thinking: bool | None = Field(None, description="think before answering; off by default")
+    enable_thinking: bool | None = Field(None, description="another name for the same")
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self.thinking or self.enable_thinking)
+
+
+class Conversation(Strict):
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=4096)]
+    tools: Annotated[list[Tool], Field(max_length=128)] | None = None
+    tool_choice: Literal["auto", "none"] | None = "auto"
+    chat_template_kwargs: ChatTemplateKwargs | None = None
+
+    @property
+    def thinking(self) -> bool:
+        return self.chat_template_kwargs is not None and self.chat_template_kwargs.wanted
+
+    def plain_tools(self) -> list[dict[str, Any]] | None:
+        if not self.tools or self.tool_choice == "none":
+            return None
+        return [tool.model_dump(exclude_none=True) for tool in self.tools]
+
+
+class ChatRequest(Conversation, Sampling):
+    max_completion_tokens: Integer | None = Field(None, ge=1, le=MAX_TOKENS, description="as many as fit, by default")
+    max_tokens: Integer | None = Field(None, ge=1, le=MAX_TOKENS, description="older name of max_completion_tokens")
+    logprobs: bool | None = False
+    top_logprobs: Integer | None = Field(None, ge=0, le=20)
+    response_format: ResponseFormat | None = None
+    parallel_tool_calls: bool | None = Field(None, description="ignored")
+
+
+class CompletionRequest(Sampling):
+    prompt: (
+        Text
+        | TokenIds
+        | Annotated[list[Text], Field(min_length=1, max_length=MAX_PROMPTS)]
+        | Annotated[list[TokenIds], Field(min_length=1, max_length=MAX_PROMPTS)]
+    ) = Field(description="text or token ids, or several of them")
+    max_tokens: Integer | None = Field(16, ge=0, le=MAX_TOKENS, description="0 only with echo")
+    logprobs: Integer | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    echo: bool | None = False
+    best_of: Integer | None = Field(None, ge=1, le=MAX_CHOICES, description="n or nothing")
+    suffix: Annotated[str, Field(max_length=0)] | None = Field(None, description="not served")
+    add_special_tokens: bool | None = Field(False, description="put the beginning-of-sentence token before a text")
+    parse_special_tokens: bool | None = Field(False, description="read control tokens spelled in a text as such")
+
+    def prompts(self) -> list[str] | list[list[int]]:
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if isinstance(self.prompt[0], int):
+            return [self.prompt]  # type: ignore[list-item]
+        return self.prompt  # type: ignore[return-value]
+
+
+class TokenizeRequest(Strict):
+    """Either a prompt or a conversation."""
+
+    prompt: Text | None = None
+    add_special_tokens: bool | None = False
+    parse_special_tokens: bool | None = False
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=4096)] | None = None
+    tools: Annotated[list[Tool], Field(max_length=128)] | None = None
+    chat_template_kwargs: ChatTemplateKwargs | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> "TokenizeRequest":
+        if (self.prompt is None) == (self.messages is None):
+            raise ValueError("either prompt or messages is wanted")
+        return self
+
+
+class DetokenizeRequest(Strict):
+    tokens: Annotated[list[TokenId], Field(max_length=MAX_TOKENS)]

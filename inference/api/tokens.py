@@ -1,0 +1,55 @@
+"""The models, and text ↔ token ids."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+
+from .context import ApiContext
+from .errors import ApiError, declared
+from .protocol import DetokenizeRequest, TokenizeRequest
+from .responses import DetokenizeResponse, ModelCard, ModelList, TokenizeResponse
+
+
+def tokens_router(context: ApiContext) -> APIRouter:
+    router = APIRouter()
+
+    def card() -> dict[str, Any]:
+        return {
+            "id": context.model_name,
+            "object": "model",
+            "created": context.created,
+            "owned_by": "deepseek-v32",
+            "max_model_len": context.max_model_len,
+        }
+
+    @router.get("/v1/models", tags=["OpenAI"], response_model=ModelList, responses=declared())
+    async def list_models() -> JSONResponse:
+        """The one model that is served."""
+        return JSONResponse({"object": "list", "data": [card()]})
+
+    @router.get("/v1/models/{model:path}", tags=["OpenAI"], response_model=ModelCard, responses=declared(404))
+    async def retrieve_model(model: str) -> JSONResponse:
+        context.check_model(model)
+        return JSONResponse(card())
+
+    @router.post("/tokenize", tags=["tokens"], response_model=TokenizeResponse, responses=declared())
+    async def tokenize(body: TokenizeRequest) -> JSONResponse:
+        """The token ids of a text, or of a conversation as the model would see it."""
+        if body.messages is not None:
+            thinking = body.chat_template_kwargs is not None and body.chat_template_kwargs.wanted
+            tools = [tool.model_dump(exclude_none=True) for tool in body.tools or []]
+            tokens = await context.encode_messages(body.messages, tools or None, thinking)
+        else:
+            tokens = await context.encode_text(body.prompt or "", body.add_special_tokens, body.parse_special_tokens)
+        return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": context.max_model_len})
+
+    @router.post("/detokenize", tags=["tokens"], response_model=DetokenizeResponse, responses=declared())
+    async def detokenize(body: DetokenizeRequest) -> JSONResponse:
+        """The text of token ids, control tokens included."""
+        size = context.service.llm.config.vocab_size
+        if (largest := max(body.tokens, default=0)) >= size:
+            raise ApiError(400, f"tokens holds {largest}; the vocabulary has {size}", "tokens")
+        return JSONResponse({"prompt": context.tokenizer.decode(body.tokens, skip_special_tokens=False)})
+
+    return router

@@ -1,0 +1,82 @@
+"""The HTTP server: OpenAI's API over a service, the chat beside it, and a guard before both.
+
+One process: rank 0 under torchrun; the other ranks listen to nothing.
+"""
+
+import asyncio
+import importlib.util
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from .api.chat import chat_router
+from .api.completions import completions_router
+from .api.context import ApiContext
+from .api.errors import install_handlers
+from .api.guard import LOOPBACK, MAX_BODY, Guard
+from .api.health import health_router
+from .api.metrics import Metrics
+from .api.tokens import tokens_router
+from .messages import ChatFormat
+from .service import Service
+
+TITLE = "DeepSeek-V3.2 reference inference"
+
+
+def create_app(
+    service: Service,
+    *,
+    model_name: str = "deepseek-v3.2",
+    chat_format: ChatFormat | None = None,
+    api_key: str | None = None,
+    hosts: Sequence[str] = LOOPBACK,
+    max_body: int = MAX_BODY,
+    chat: bool = True,
+) -> FastAPI:
+    """The ASGI application. It stops the service when it shuts down.
+
+    chat_format: None lets the checkpoint decide. api_key: wanted on every route if given. hosts: names that the Host header may
+    have. max_body: bytes. chat: mount the gradio app at /, if gradio is installed.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(service.stop)
+
+    # The documents' own pages would load scripts from elsewhere: /openapi.json is enough.
+    app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    context = ApiContext(service, model_name, chat_format)
+    metrics = Metrics(service)
+    service.observe(metrics)
+    install_handlers(app)
+    for router in (chat_router(context), completions_router(context), tokens_router(context)):
+        app.include_router(router)
+    app.include_router(health_router(context, metrics))
+    app.openapi = lambda: _document(app, api_key is not None)  # type: ignore[method-assign]
+    if chat and importlib.util.find_spec("gradio") is not None:
+        from .web import mount_chat
+
+        mount_chat(app, service, path="/")
+    app.add_middleware(Guard, hosts=hosts, api_key=api_key, max_body=max_body)
+    return app
+
+
+def _document(app: FastAPI, with_key: bool) -> dict[str, Any]:
+    """FastAPI's document, less the 422 that this server answers with 400, plus the key."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        for path in document["paths"].values():
+            for operation in path.values():
+                operation["responses"].pop("422", None)
+        schemas = document["components"]["schemas"]
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        if with_key:
+            document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{"key": []}]
+        app.openapi_schema = document
+    return app.openapi_schema
