@@ -1,0 +1,139 @@
+"""Building and loading the CUDA kernels; the only place that knows nvcc.
+
+A kernel `name` is kernels/cuda/<name>/launch.cu with the headers beside it and in kernels/cuda/common. It becomes one shared library with
+tvm-ffi entry points, which serves every torch and Python version. `load` looks in the folder $DEEPSEEK_V32_KERNELS (libraries
+built ahead of time), then in the user's cache, and else builds into the cache. File names carry a hash of sources and flags, so a
+stale library is never taken.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+SOURCES = Path(__file__).parent / "cuda"
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-gencode=arch=compute_90a,code=sm_90a",  # WGMMA and setmaxnreg do not assemble for plain sm_90
+    "--expt-relaxed-constexpr",
+    "-lineinfo",
+    "-shared",
+    "-Xcompiler=-fPIC",
+    "-cudart=static",  # so that the library does not depend on torch's copy of the runtime
+)
+_NVCC_HINT = "install the CUDA toolkit 13.0 or `pip install nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-cuda-crt`"
+
+
+def kernels() -> list[str]:
+    """The names `load` takes."""
+    return sorted(source.parent.name for source in SOURCES.glob("*/launch.cu"))
+
+
+def source_hash(name: str) -> str:
+    """Of everything that decides what a kernel's library contains, except the compiler's version."""
+    digest = hashlib.sha256("\0".join(FLAGS).encode())
+    for folder in (SOURCES / "common", SOURCES / name):
+        for path in sorted(folder.glob("*.cu*")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "deepseek-v32"
+
+
+def find_nvcc() -> str:
+    """nvcc on the PATH, in $CUDA_HOME, in /usr/local/cuda, or from pip's packages."""
+    candidates = [shutil.which("nvcc")]
+    if "CUDA_HOME" in os.environ:
+        candidates.append(os.path.join(os.environ["CUDA_HOME"], "bin", "nvcc"))
+    candidates.append("/usr/local/cuda/bin/nvcc")
+    spec = find_spec("nvidia")
+    for root in spec.submodule_search_locations or () if spec else ():
+        candidates += [os.path.join(root, "cu13", "bin", "nvcc"), os.path.join(root, "cuda_nvcc", "bin", "nvcc")]
+    for candidate in candidates:
+        if candidate and os.access(candidate, os.X_OK):
+            return candidate
+    raise RuntimeError(f"no nvcc on the PATH, in $CUDA_HOME, in /usr/local/cuda or among pip's packages: {_NVCC_HINT}")
+
+
+def _package_folder(module: str, package: str, inside: str) -> Path:
+    spec = find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError(f"building a CUDA kernel needs {package}: pip install {package}")
+    folder = Path(next(iter(spec.submodule_search_locations))) / inside
+    if not folder.is_dir():
+        raise RuntimeError(f"{package} is installed without {inside}: reinstall {package}")
+    return folder
+
+
+def compile_command(name: str, output: Path) -> list[str]:
+    return [
+        find_nvcc(),
+        *FLAGS,
+        f"-I{_package_folder('cutlass_library', 'nvidia-cutlass', 'source/include')}",
+        f"-I{_package_folder('tvm_ffi', 'apache-tvm-ffi', 'include')}",
+        str(SOURCES / name / "launch.cu"),
+        "-o",
+        str(output),
+    ]
+
+
+def build(name: str, folder: Path | None = None) -> Path:
+    """Compile kernel `name` into `folder` (the user's cache by default), unless it is there; the path of its library.
+
+    RuntimeError, with the compiler's words, if that fails. Several processes may build at once: each renames a finished file.
+    """
+    if name not in kernels():
+        raise ValueError(f"kernel is {name!r}, expected one of {', '.join(kernels())}")
+    folder = cache_folder() if folder is None else folder
+    library = folder / f"{name}-{source_hash(name)}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        unfinished = Path(scratch) / "kernel.so"
+        command = compile_command(name, unfinished)
+        print(f"deepseek-v32: compiling CUDA kernel {name} for sm_90a, once", file=sys.stderr)
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode != 0:
+            raise RuntimeError(f"compiling {name} failed:\n{' '.join(command)}\n{result.stdout}{result.stderr}")
+        unfinished.replace(library)
+    return library
+
+
+def _library(name: str) -> Path:
+    prebuilt = os.environ.get("DEEPSEEK_V32_KERNELS")
+    if prebuilt:
+        library = Path(prebuilt) / f"{name}-{source_hash(name)}.so"
+        if library.exists():
+            return library
+        stale = sorted(path.name for path in Path(prebuilt).glob(f"{name}-*.so"))
+        if stale:
+            raise RuntimeError(
+                f"DEEPSEEK_V32_KERNELS={prebuilt} holds {', '.join(stale)}, which was built from other sources than these "
+                f"({library.name}): build again, or unset DEEPSEEK_V32_KERNELS"
+            )
+    return build(name)
+
+
+@cache
+def load(name: str) -> Any:
+    """The library of kernel `name` as a tvm-ffi module, built if need be."""
+    if find_spec("tvm_ffi") is None:
+        raise RuntimeError("the CUDA kernels need apache-tvm-ffi: pip install apache-tvm-ffi")
+    import tvm_ffi
+
+    return tvm_ffi.load_module(str(_library(name)))
+
+
+if __name__ == "__main__":  # python -m deepseek_v32.kernels.build FOLDER: build everything ahead of time
+    for kernel in kernels():
+        print(build(kernel, Path(sys.argv[1]) if len(sys.argv) > 1 else None))

@@ -1,0 +1,1 @@
+"""CUDA bodies of the operations: thin wrappers that launch what build.py compiles. Arguments come checked."""

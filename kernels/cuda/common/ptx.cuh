@@ -1,0 +1,209 @@
+// Thin names for the Hopper instructions the attention kernels use: barriers, asynchronous copies, warpgroup MMA.
+#pragma once
+
+#include <cstdint>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <type_traits>
+#include <utility>
+
+#include <cute/arch/mma_sm90_gmma.hpp>
+
+namespace mla {
+
+__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// ---- mbarriers: waits acquire and arrivals release at cluster scope, so that a pair of CTAs can use the same code ----
+
+__device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count));
+}
+__device__ __forceinline__ void barrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+// `remote` comes from peer_address: a shared::cluster address. Not .release.cluster, which costs a GPU-wide memory barrier: what it
+// announces is that MMAs have finished reading.
+__device__ __forceinline__ void barrier_arrive_remote(uint32_t remote) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(remote) : "memory");
+}
+// Arrives once all earlier cp.async of this thread have landed; does not raise the pending count.
+__device__ __forceinline__ void barrier_arrive_after_copies(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra finished;\n"
+      "bra again;\n"
+      "finished:\n"
+      "}\n" ::"r"(barrier), "r"(parity) : "memory");
+}
+
+// ---- named barriers between the two math warpgroups ----
+
+__device__ __forceinline__ void named_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// ---- clusters ----
+
+__device__ __forceinline__ uint32_t cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ __forceinline__ uint32_t peer_address(uint32_t local, uint32_t rank) {
+  uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(rank));
+  return remote;
+}
+// Shared memory of this CTA to shared memory of the peer; completes `bytes` on the peer's barrier.
+__device__ __forceinline__ void push_to_peer(uint32_t remote, uint32_t local, uint32_t bytes, uint32_t remote_barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(remote),
+               "r"(local), "r"(bytes), "r"(remote_barrier)
+               : "memory");
+}
+
+// ---- asynchronous copies ----
+
+__device__ __forceinline__ uint64_t policy_evict_last() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ uint64_t policy_evict_first() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+// 16 bytes; zeros are written where `bytes` is 0.
+__device__ __forceinline__ void copy16(uint32_t destination, const void* source, uint32_t bytes, uint64_t policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2, %3;" ::"r"(destination), "l"(source),
+               "r"(bytes), "l"(policy)
+               : "memory");
+}
+__device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+__device__ __forceinline__ uint4 load_once(const void* source) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(source));
+  return v;
+}
+__device__ __forceinline__ void store_shared16(uint32_t destination, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(destination), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+__device__ __forceinline__ void store_matrices(uint32_t destination, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(destination), "r"(a), "r"(b), "r"(c),
+               "r"(d)
+               : "memory");
+}
+
+// ---- arithmetic ----
+
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+template <class Element>
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+  uint32_t packed;
+  if constexpr (std::is_same_v<Element, __nv_bfloat16>)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+// ---- registers per role ----
+
+template <int kRegisters>
+__device__ __forceinline__ void grow_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void shrink_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// ---- warpgroup MMA. Tiles are 64 rows of 128 bytes under the 128-byte swizzle, 8 KB each ----
+
+__device__ __forceinline__ void mma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void mma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int kPending>
+__device__ __forceinline__ void mma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+template <int kCount>
+__device__ __forceinline__ void hold(float (&registers)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(registers[i])::"memory");
+}
+
+// A tile as an MMA operand: descriptors differ in their low word only, so stepping is one 32-bit addition.
+struct Tile {
+  uint32_t low, high;
+  // Rows are the M or N dimension, the 64 columns of a tile are K: eight-row groups lie 1024 bytes apart.
+  static __device__ __forceinline__ Tile rows(uint32_t address) {
+    return {kept((address & 0x3FFFF) >> 4 | 1u << 16), 1024u >> 4 | 1u << 30};
+  }
+  // Rows are K, columns are N: 64-column tiles lie 8192 bytes apart, eight-row groups 1024.
+  static __device__ __forceinline__ Tile columns(uint32_t address) {
+    return {kept((address & 0x3FFFF) >> 4 | (8192u >> 4) << 16), 1024u >> 4 | 1u << 30};
+  }
+  // Hidden from the compiler, which would otherwise compute all the steps' words ahead of the loops and spill them.
+  static __device__ __forceinline__ uint32_t kept(uint32_t word) {
+    asm volatile("" : "+r"(word));
+    return word;
+  }
+  __device__ __forceinline__ uint64_t at(uint32_t bytes) const { return uint64_t(high) << 32 | (low + (bytes >> 4)); }
+};
+
+template <class Element>
+struct Mma {
+  static constexpr bool kBf16 = std::is_same_v<Element, __nv_bfloat16>;
+  static constexpr auto kK = cute::SM90::GMMA::Major::K;
+  static constexpr auto kMN = cute::SM90::GMMA::Major::MN;
+  using Scores = std::conditional_t<kBf16, cute::SM90::GMMA::MMA_64x64x16_F32BF16BF16_SS<kK, kK>,
+                                    cute::SM90::GMMA::MMA_64x64x16_F32F16F16_SS<kK, kK>>;
+  using OutputRegisters = std::conditional_t<kBf16, cute::SM90::GMMA::MMA_64x256x16_F32BF16BF16_RS<kK, kMN>,
+                                             cute::SM90::GMMA::MMA_64x256x16_F32F16F16_RS<kK, kMN>>;
+  using OutputShared = std::conditional_t<kBf16, cute::SM90::GMMA::MMA_64x256x16_F32BF16BF16_SS<kK, kMN>,
+                                          cute::SM90::GMMA::MMA_64x256x16_F32F16F16_SS<kK, kMN>>;
+  static constexpr auto kOne = cute::SM90::GMMA::ScaleOut::One;
+
+  template <size_t... I>
+  static __device__ __forceinline__ void scores(float (&d)[32], uint64_t a, uint64_t b, bool accumulate,
+                                                std::index_sequence<I...>) {
+    Scores::fma(a, b, d[I]..., accumulate ? kOne : cute::SM90::GMMA::ScaleOut::Zero);
+  }
+  template <size_t... I>
+  static __device__ __forceinline__ void output(float (&d)[128], const uint32_t* a, uint64_t b, std::index_sequence<I...>) {
+    OutputRegisters::fma(a[0], a[1], a[2], a[3], b, d[I]..., kOne);
+  }
+  template <size_t... I>
+  static __device__ __forceinline__ void output(float (&d)[128], uint64_t a, uint64_t b, std::index_sequence<I...>) {
+    OutputShared::fma(a, b, d[I]..., kOne);
+  }
+};
+
+}  // namespace mla

@@ -1,0 +1,47 @@
+#include "../common/launch.cuh"
+#include "kernel.cuh"
+
+namespace mla {
+
+// q [T, H, 576], kv rows [S, 576], indices [T, K]; outputs out [T, H, 512], max_logits and lse [T, H]. Checked by the caller.
+void sparse_prefill_rows(TensorView q, TensorView kv, TensorView indices, Optional<TensorView> topk_length,
+                         Optional<TensorView> sink, TensorView out, TensorView max_logits, TensorView lse, double scale,
+                         bool pair) {
+  DeviceGuard guard(q);
+  Problem p = {};
+  const int heads = static_cast<int>(q.size(1));
+  p.q = data<void>(q);
+  p.q_rope = data<__nv_bfloat16>(q) + kValueWidth;
+  p.q_stride = p.q_rope_stride = q.stride(0);
+  p.q_head_stride = p.q_rope_head_stride = q.stride(1);
+  p.queries = static_cast<int>(q.size(0));
+  p.heads = p.rows = heads;
+  const int row_blocks = (heads + kRows - 1) / kRows;
+  p.groups = pair ? (row_blocks + 1) / 2 : row_blocks;
+  p.new_tokens = 1;
+  p.scale = static_cast<float>(scale);
+  p.scale_log2 = static_cast<float>(scale * 1.4426950408889634);
+  p.keys.table = data<int32_t>(indices);
+  p.keys.table_stride = indices.stride(0);
+  p.keys.lengths = data<int32_t>(topk_length);
+  p.keys.lengths_divisor = 1;
+  p.keys.width = static_cast<int>(indices.size(1));
+  p.keys.slots = kv.size(0);
+  p.keys.latent = data<uint8_t>(kv);
+  p.keys.row_bytes = kv.stride(0) * 2;
+  p.sink = data<float>(sink);
+  p.out = data<void>(out);
+  p.lse = data<float>(lse);
+  p.lse_factor = 0.6931471805599453f;
+  p.max_logits = data<float>(max_logits);
+  const int ctas_wanted = p.queries * p.groups * (pair ? 2 : 1);
+  const int ctas = std::min(ctas_wanted, multiprocessors(q) / 2 * 2);
+  if (pair)
+    launch(sparse_attn_fwd_kernel<true>, p, ctas, true, kThreads, sizeof(SharedMemory), stream_of(q));
+  else
+    launch(sparse_attn_fwd_kernel<false>, p, ctas, false, kThreads, sizeof(SharedMemory), stream_of(q));
+}
+
+}  // namespace mla
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(sparse_prefill_rows, mla::sparse_prefill_rows);
