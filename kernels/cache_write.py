@@ -63,6 +63,8 @@ def gather_latents(
     cache: torch.Tensor, slots: torch.Tensor, latent_dim: int, dtype: torch.dtype, backend: str = "auto"
 ) -> torch.Tensor:
     """Latents and RoPE dims of `slots` (int64 [...]) as the cache holds them -> [..., L + R] in `dtype`."""
+    check_tensor("cache", cache, (None, None, 1, None), (torch.uint8, *FLOATS))
+    check_tensor("slots", slots, (None,) * slots.dim(), torch.int64, cache.device)
     body = choose("gather_latents", cache, backend)
     result: torch.Tensor = body(cache, slots, latent_dim, dtype)
     return result
@@ -91,4 +93,6 @@ def write_index_cache(
 
 def gather_index_keys(cache: torch.Tensor, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Index keys [N, D] of `slots` (int64 [N]) as the cache holds them, and their fp32 scales [N] if it is FP8."""
+    check_tensor("cache", cache, (None, None, 1, None), (torch.uint8, *FLOATS))
+    check_tensor("slots", slots, (None,), torch.int64, cache.device)
     return reference.gather_index_keys(cache, slots)

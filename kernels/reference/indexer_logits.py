@@ -59,7 +59,7 @@ def paged_indexer_logits(
         else:
             k, k_scale = cache.index_select(0, pages).view(-1, width)[:length], None
         for i in range(new):
-            visible = length - new + i + 1
+            visible = max(length - new + i + 1, 0)  # a padding sequence has no context
             scale = None if k_scale is None else k_scale[:visible]
             out[b * new + i, :visible] = _scores(q[b, i : i + 1], k[:visible], weights[b, i : i + 1], scale)[0]
     return out

@@ -281,7 +281,26 @@ def index(**changes: torch.Tensor) -> None:
     write_index_cache(*given.values())
 
 
+def gather(cache: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+    return gather_latents(cache, slots, 512, torch.float32)
+
+
 MISUSE = {
+    "gather: int32 slots": (
+        gather,
+        {"cache": caches.poisoned(1, 64, 1, 656), "slots": torch.tensor([0]).int()},
+        "slots has dtype torch.int32, expected torch.int64",
+    ),
+    "gather: cache without its head": (
+        gather,
+        {"cache": caches.poisoned(1, 64, 656), "slots": torch.tensor([0])},
+        r"cache has shape \[1, 64, 656\], expected \[\*, \*, 1, \*\]",
+    ),
+    "gather keys: slots of two axes": (
+        gather_index_keys,
+        {"cache": caches.poisoned(1, 64, 1, 132), "slots": torch.tensor([[0]])},
+        r"slots has shape \[1, 1\], expected \[\*\]",
+    ),
     "kv too narrow": (latent, {"kv": torch.ones(2, 512)}, r"kv has shape \[2, 512\], expected \[\*, 576\]"),
     "int32 slots": (latent, {"slots": torch.tensor([0, 1]).int()}, "slots has dtype torch.int32, expected torch.int64"),
     "a slot too few": (latent, {"slots": torch.tensor([0])}, r"slots has shape \[1\], expected \[2\]"),

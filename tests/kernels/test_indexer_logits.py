@@ -113,6 +113,7 @@ PAGED = {  # lengths (new tokens included), new tokens, max_context; pages are t
     "ragged, bound above every length": ([3, 150, 64], 1, 180),
     "two new tokens each": ([2, 66, 129], 2, 129),
     "a sequence of a bucket's padding": ([0, 7], 1, 64),
+    "fewer keys than new tokens": ([1, 0, 5], 3, 64),
 }
 
 
