@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import typer
 
+from .batch import batch
 from .doctor import doctor
 from .generate import generate
+from .serve_command import serve
 
 USER_ERROR = 2
 
@@ -19,6 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(generate)
+app.command()(serve)
+app.command()(batch)
 app.command()(doctor)
 
 

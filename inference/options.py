@@ -92,8 +92,12 @@ def load_llm(
     config: Path | None = None,
     overrides: Sequence[str] | None = None,
     needs_text: bool = False,
+    **limits: Any,
 ) -> "LLM":
-    """The model that the options ask for; says on standard error what was chosen. ValueError for what cannot be."""
+    """The model that the options ask for; says on standard error what was chosen. ValueError for what cannot be.
+
+    limits: those of `LLM`.
+    """
     path = demo_path() if model is None else model
     if not path.is_dir():
         raise ValueError(f"--model {str(path)!r}: no such directory")
@@ -107,7 +111,7 @@ def load_llm(
     from ..model.progress import progress_bar
     from .llm import LLM
 
-    options: dict[str, Any] = {"device": device, "precision": precision, "backend": backend}
+    options: dict[str, Any] = {"device": device, "precision": precision, "backend": backend, **limits}
     options["config_overrides"] = read_overrides(config, overrides) or None
     if sys.stderr.isatty():
         with progress_bar() as progress:

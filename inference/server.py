@@ -60,9 +60,21 @@ def create_app(
     if chat and importlib.util.find_spec("gradio") is not None:
         from .web import mount_chat
 
-        mount_chat(app, service, path="/")
+        mount_chat(app, service, path="/", model=model_name)
     app.add_middleware(Guard, hosts=hosts, api_key=api_key, max_body=max_body)
     return app
+
+
+def host_names(address: str, allowed: Sequence[str]) -> list[str]:
+    """What the Host header may say for a server that listens on `address`: the names given, else that address.
+
+    On a wildcard address any name will do: such a server has a key, which a page that rebinds a name does not know.
+    """
+    if allowed:
+        return [*LOOPBACK, *allowed]
+    if address in ("0.0.0.0", "::", ""):
+        return ["*"]
+    return [*LOOPBACK, f"[{address}]" if ":" in address else address]
 
 
 def _document(app: FastAPI, with_key: bool) -> dict[str, Any]:

@@ -1,0 +1,205 @@
+"""`deepseek-v32 batch in.jsonl out.jsonl`: many requests from a file, in OpenAI's batch format, without a server.
+
+A line of the input is {"custom_id": …, "method": "POST", "url": "/v1/chat/completions" or "/v1/completions", "body": …}; a line of
+the output {"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}, in the order in which answers end.
+A run that is repeated answers what the output does not hold yet: the file is the only state.
+"""
+
+import asyncio
+import json
+import logging
+import secrets
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options
+from .options import BackendOption, ConfigOption, DeviceOption, ModelOption, OverrideOption, PrecisionOption
+from .serve_command import (
+    ChatFormatOption,
+    MaxBatchTokensOption,
+    MaxModelLenOption,
+    MaxSequencesOption,
+    MemoryFractionOption,
+    default_name,
+)
+
+if TYPE_CHECKING:
+    from .api.context import ApiContext
+
+log = logging.getLogger(__name__)
+
+URLS = ("/v1/chat/completions", "/v1/completions")
+NO_DEADLINE = 30 * 24 * 3600.0  # nobody waits for an answer at the other end
+
+
+@dataclass(frozen=True)
+class Line:
+    """One request of the input."""
+
+    custom_id: str
+    url: str
+    body: Any
+
+
+def batch(
+    input_file: Annotated[Path, typer.Argument(metavar="IN.JSONL", help="Requests in OpenAI's batch format.")],
+    output_file: Annotated[Path, typer.Argument(metavar="OUT.JSONL", help="Answers; those already in it stay.")],
+    model: ModelOption = None,
+    config: ConfigOption = None,
+    config_override: OverrideOption = None,
+    model_name: Annotated[str | None, typer.Option("--model-name", help="What the requests call the model.")] = None,
+    chat_format: ChatFormatOption = None,
+    max_model_len: MaxModelLenOption = None,
+    max_sequences: MaxSequencesOption = None,
+    max_batch_tokens: MaxBatchTokensOption = None,
+    memory_fraction: MemoryFractionOption = None,
+    device: DeviceOption = None,
+    precision: PrecisionOption = None,
+    backend: BackendOption = "auto",
+) -> None:
+    """Answer a file of requests in OpenAI's batch format."""
+    lines = read_lines(input_file)
+    done = answered(output_file)
+    rest = [line for line in lines if line.custom_id not in done]
+    print(f"{len(rest)} of {len(lines)} requests to answer", file=sys.stderr)
+    if not rest:
+        return
+    from .api.context import ApiContext
+    from .service import Service
+
+    llm = options.load_llm(
+        model,
+        device=device,
+        precision=precision,
+        backend=backend,
+        config=config,
+        overrides=config_override,
+        max_model_len=max_model_len,
+        max_sequences=max_sequences,
+        max_batch_tokens=max_batch_tokens,
+        memory_fraction=memory_fraction,
+    )
+    # Beyond what runs there is room for the largest request, of 256 prompts.
+    with Service(llm, max_queue=256, deadline=NO_DEADLINE) as service:
+        context = ApiContext(service, model_name or default_name(model), chat_format)
+        failed = asyncio.run(answer_all(context, rest, output_file, llm.limits.max_sequences))
+    if failed:
+        print(f"{failed} requests failed; their lines say why", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def read_lines(path: Path) -> list[Line]:
+    """The requests of a file; ValueError names the line that is not one, before anything runs."""
+    lines: dict[str, Line] = {}
+    for number, text in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+        if not text.strip():
+            continue
+        line = _read_line(f"{path}:{number}", text)
+        if line.custom_id in lines:
+            raise ValueError(f"{path}:{number}: custom_id {line.custom_id!r:.100} stands in an earlier line as well")
+        lines[line.custom_id] = line
+    if not lines:
+        raise ValueError(f"{path}: there are no requests in it")
+    return list(lines.values())
+
+
+def _read_line(place: str, text: str) -> Line:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{place}: this is not JSON") from None
+    if not isinstance(value, dict) or not isinstance(value.get("custom_id"), str):
+        raise ValueError(f"{place}: an object with a custom_id is wanted")
+    if value.get("method", "POST") != "POST" or value.get("url") not in URLS:
+        raise ValueError(f"{place}: POST to {' or '.join(URLS)} is wanted")
+    return Line(value["custom_id"], value["url"], value.get("body"))
+
+
+def answered(path: Path) -> set[str]:
+    """The custom_ids that an output file has answers to. A last line without its end, from a run that was killed, is removed."""
+    if not path.exists():
+        return set()
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    done = set(_custom_ids(path, whole))
+    if len(whole) != len(content):
+        with path.open("r+b") as file:
+            file.truncate(len(whole))
+    return done
+
+
+def _custom_ids(path: Path, content: bytes) -> Iterator[str]:
+    for number, text in enumerate(content.splitlines(), start=1):
+        try:
+            yield json.loads(text)["custom_id"]
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{path}:{number}: this is no line of an earlier run; another output file?") from None
+
+
+async def answer_all(context: "ApiContext", lines: list[Line], path: Path, at_a_time: int) -> int:
+    """Append an answer to each request as it ends; how many failed. `at_a_time` requests are open together."""
+    places = asyncio.Semaphore(at_a_time)
+    failed = 0
+    with path.open("a", encoding="utf-8") as file:
+
+        async def one(line: Line) -> None:
+            nonlocal failed
+            async with places:
+                record = await answer(context, line)
+            failed += record["response"]["status_code"] != 200
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+
+        async with asyncio.TaskGroup() as group:
+            for line in lines:
+                group.create_task(one(line))
+    return failed
+
+
+async def when_free(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """A request of many choices may find no room; it waits until others have ended."""
+    from .service import Busy
+
+    while True:
+        try:
+            return await ask()
+        except Busy:
+            await asyncio.sleep(0.1)
+
+
+async def answer(context: "ApiContext", line: Line) -> dict[str, Any]:
+    """The output's record for one request. Errors are answers as well."""
+    from pydantic import ValidationError
+
+    from .api.chat import answer_chat
+    from .api.completions import answer_completion
+    from .api.errors import ApiError, invalid
+    from .api.protocol import ChatRequest, CompletionRequest
+
+    status = 200
+    try:
+        if not isinstance(line.body, dict):
+            raise ApiError(400, "the body: an object is wanted")
+        if line.body.get("stream"):
+            raise ApiError(400, "stream: a batch has no streams", "stream")
+        if line.url == URLS[0]:
+            body = await when_free(lambda: answer_chat(context, ChatRequest.model_validate(line.body)))
+        else:
+            body = await when_free(lambda: answer_completion(context, CompletionRequest.model_validate(line.body)))
+    except ValidationError as error:
+        refusal = invalid(error.errors())
+        status, body = refusal.status, refusal.body()
+    except ApiError as error:
+        status, body = error.status, error.body()
+    response = {"status_code": status, "request_id": f"req_{secrets.token_hex(12)}", "body": body}
+    return {
+        "id": f"batch_req_{secrets.token_hex(12)}",
+        "custom_id": line.custom_id,
+        "response": response,
+        "error": None,
+    }

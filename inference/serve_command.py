@@ -1,0 +1,138 @@
+"""`deepseek-v32 serve`: the HTTP server, on this machine alone unless a key protects it."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options
+from .messages import ChatFormat
+from .options import BackendOption, ConfigOption, DeviceOption, ModelOption, OverrideOption, PrecisionOption
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+# h11 reads this much before it gives up on a header; the guard's own limit answers in the API's shape well below it.
+HEADER_BYTES = 64 * 2**10
+KEEP_ALIVE_SECONDS = 30
+
+MaxModelLenOption = Annotated[int | None, typer.Option("--max-model-len", help="Tokens of prompt and answer together.")]
+MaxSequencesOption = Annotated[int | None, typer.Option("--max-sequences", help="Requests that run at a time.")]
+MaxBatchTokensOption = Annotated[int | None, typer.Option("--max-batch-tokens", help="Tokens a step.")]
+MemoryFractionOption = Annotated[float | None, typer.Option("--memory-fraction", help="Of the memory, for the model.")]
+ChatFormatOption = Annotated[
+    ChatFormat | None, typer.Option("--chat-format", help="How conversations are written; the checkpoint decides.")
+]
+
+
+def serve(
+    model: ModelOption = None,
+    config: ConfigOption = None,
+    config_override: OverrideOption = None,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on; beyond this machine only with a key.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535)] = 8000,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            "--api-key",
+            envvar="DEEPSEEK_V32_API_KEY",
+            show_envvar=True,
+            help="Wanted on every route: as a bearer token, or as the password that a browser asks for.",
+        ),
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option("--allowed-host", help="A name that clients may call this server. Repeatable.")
+    ] = None,
+    chat: Annotated[bool, typer.Option("--chat/--no-chat", help="The chat in the browser beside the API.")] = True,
+    model_name: Annotated[str | None, typer.Option("--model-name", help="What the API calls the model.")] = None,
+    chat_format: ChatFormatOption = None,
+    max_queue: Annotated[int, typer.Option("--max-queue", min=0, help="Requests that may wait; more get a 503.")] = 128,
+    deadline: Annotated[float, typer.Option("--deadline", min=1, help="Seconds that a request may take.")] = 600.0,
+    drain: Annotated[int, typer.Option("--drain", min=0, help="Seconds that open requests get at the end.")] = 30,
+    max_model_len: MaxModelLenOption = None,
+    max_sequences: MaxSequencesOption = None,
+    max_batch_tokens: MaxBatchTokensOption = None,
+    memory_fraction: MemoryFractionOption = None,
+    device: DeviceOption = None,
+    precision: PrecisionOption = None,
+    backend: BackendOption = "auto",
+) -> None:
+    """Serve OpenAI's API and the chat."""
+    uvicorn = _import_uvicorn()
+    from .api.guard import is_loopback
+    from .server import create_app, host_names
+    from .service import Service
+
+    if api_key is not None and not (api_key.isascii() and len(api_key) >= 8 and api_key.isprintable()):
+        raise ValueError("--api-key: 8 or more printable ASCII characters are wanted")
+    if not is_loopback(host) and api_key is None:
+        raise ValueError(f"--host {host}: other machines can reach this address; that needs --api-key")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    llm = options.load_llm(
+        model,
+        device=device,
+        precision=precision,
+        backend=backend,
+        config=config,
+        overrides=config_override,
+        max_model_len=max_model_len,
+        max_sequences=max_sequences,
+        max_batch_tokens=max_batch_tokens,
+        memory_fraction=memory_fraction,
+    )
+    app = create_app(
+        Service(llm, max_queue=max_queue, deadline=deadline),
+        model_name=model_name or default_name(model),
+        chat_format=chat_format,
+        api_key=api_key,
+        hosts=host_names(host, allowed_host or []),
+        chat=chat,
+    )
+    print(_announcement(host, port, chat, api_key is not None), file=sys.stderr)
+    uvicorn.Server(server_config(app, host, port, drain)).run()
+
+
+def server_config(app: "FastAPI", host: str, port: int, drain: int = 30) -> Any:
+    """uvicorn.Config as this server wants it."""
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http="h11",
+        ws="none",
+        h11_max_incomplete_event_size=HEADER_BYTES,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=drain,
+        server_header=False,
+        proxy_headers=False,  # nothing here trusts an address, and headers from outside can claim any
+        access_log=False,
+        log_config=None,
+    )
+
+
+def _announcement(host: str, port: int, chat: bool, has_key: bool) -> str:
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    places = f"chat: {address}/  API: {address}/v1" if chat else f"API: {address}/v1"
+    if has_key:
+        places += "  Every route wants the key."
+    return places
+
+
+def default_name(model: Path | None) -> str:
+    return "deepseek-v3.2-demo" if model is None else model.resolve().name or "deepseek-v3.2"
+
+
+def _import_uvicorn() -> Any:
+    try:
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn
+    except ImportError as error:
+        raise ValueError(f"the server needs pip install 'deepseek-v32[web]' ({error})") from error
+    return uvicorn
