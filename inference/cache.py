@@ -82,10 +82,14 @@ def _available_memory() -> int:
         limits.append(next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")))
     except (OSError, StopIteration):  # not Linux
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+    group = Path("/sys/fs/cgroup")
     try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        limit = (group / "memory.max").read_text().strip()
         if limit != "max":
-            limits.append(int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
+            statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            # Files read lately, such as the checkpoint, count as used but give way.
+            used = int((group / "memory.current").read_text()) - int(statistics.get("inactive_file", 0))
+            limits.append(int(limit) - used)
     except OSError:  # no control group of version 2
         pass
     return max(min(limits), 0)

@@ -76,7 +76,6 @@ class Scheduler:
     def schedule(self) -> Batch:
         """Choose the next step's work and take the pages it needs. Empty only if there is no work."""
         budget = self.max_batch_tokens
-        preemptions = self.preemptions
         entries: list[tuple[Request, int]] = []
         for request in [request for request in self.running if request.remaining == 1]:
             if request.pages and self._grow(request):  # without pages it was preempted by an older one just now
@@ -87,8 +86,7 @@ class Scheduler:
                 count = min(request.remaining, budget)
                 entries.append((request, count))
                 budget -= count
-        # A request preempted in this step would be let in again right away, only to lose its pages once more.
-        while budget and self.waiting and len(self.running) < self.max_sequences and preemptions == self.preemptions:
+        while budget and self.waiting and len(self.running) < self.max_sequences:
             request = self.waiting[0]
             if not self._admit(request):
                 break

@@ -82,6 +82,7 @@ class World:
         held = [page for request in self.requests for page in request.pages]
         assert self.pool._references == [held.count(page) for page in range(self.pool.page_count)]
         assert set(self.scheduler.running) | set(self.scheduler.waiting) == set(self.requests)
+        assert all(not r.pages and r.computed == r.registered == r.chain == 0 for r in self.scheduler.waiting)
         assert len(self.scheduler.running) + len(self.scheduler.waiting) == len(self.requests)
 
     def drain(self, forced_preemption: bool = False) -> int:
