@@ -1,0 +1,1 @@
+"""What the chat in the browser is made of; `inference.web` puts it together."""

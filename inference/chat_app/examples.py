@@ -1,0 +1,79 @@
+"""Conversations to start from: long ones with a fact to be found, written by the demo's own generator, and short questions."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from .conversation import Conversation, Message
+
+# Seeds whose last question asks for a fact that was told early and never changed; splits keep them out of the training data.
+LONG = ((7, 14_000), (11, 48_000))  # (seed, characters): about 4,000 and 14,000 tokens of the demo's tokenizer
+
+
+@dataclass(frozen=True)
+class Example:
+    title: str
+    hint: str
+    conversation: Conversation  # its last message is the question
+
+    def summary(self) -> dict[str, str]:
+        return {"title": self.title, "hint": self.hint}
+
+
+@cache
+def examples(context: int) -> tuple[Example, ...]:
+    """Those that fit a context of so many tokens."""
+    written = [_needle(seed, characters) for seed, characters in LONG if characters / 2 < context]
+    return (*(example for example in written if example is not None), _pasted(min(context, 4_000)), _short())
+
+
+def _needle(seed: int, characters: int) -> Example | None:
+    try:
+        from ...model.demo.conversations import write
+    except ImportError:  # an installation without the demo
+        return None
+    for attempt in range(seed, seed + 60):
+        written = write(attempt, length=characters, split="test", wording="train", questions=4, not_told=0.0)
+        question = written.turns[-1]
+        if question.kind == "told" and question.distance > characters * 0.6 and question.user.endswith("?"):
+            break
+    else:
+        return None
+    messages = [Message(turn["role"], turn["content"]) for turn in written.messages(until=len(written.turns) - 1)]
+    system = ""
+    if messages[0].role == "system":
+        system = messages.pop(0).content
+    length = f"{round(characters / 3.4, -3):,.0f}"
+    return Example(
+        f"Remember one thing out of {length} tokens",
+        question.user,
+        Conversation(system=system, messages=messages),
+    )
+
+
+def _pasted(tokens: int) -> Example:
+    """One long message: minutes of dull meetings, in which one line matters."""
+    topics = ("the lifts", "parking", "the canteen", "room bookings", "the printers", "recycling", "the newsletter", "badges")
+    verdicts = ("was discussed at length", "was postponed", "needs another quote", "was approved", "will be looked at again")
+    lines = []
+    count = max(20, tokens // 24)
+    for i in range(count):
+        topic, verdict = topics[i * 5 % len(topics)], verdicts[i * 3 % len(verdicts)]
+        lines.append(f"Item {i + 1}: {topic} {verdict}; {['Ms Ode', 'Mr Prust', 'Dr Kallin'][i % 3]} takes the minutes.")
+    lines.insert(count // 3, "By the way, the door code of the Tolmir Archive is 4815.")
+    text = "\n".join(lines)
+    question = "What is the door code of the Tolmir Archive?"
+    return Example(
+        "Find one line in a pasted text",
+        f"{count + 1} lines of minutes, then: {question}",
+        Conversation(messages=[Message("user", f"{text}\n\n{question}")]),
+    )
+
+
+def _short() -> Example:
+    return Example(
+        "Tell it something, then ask",
+        "The opening hours of a bakery",
+        Conversation(
+            messages=[Message("user", "Tarvin Bakery opens at 7:30. My kettle is from Ostrum. When does Tarvin Bakery open?")]
+        ),
+    )

@@ -1,0 +1,118 @@
+"""The page: gradio's components, where they stand, and which event goes to which handler."""
+
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from .examples import examples
+from .handlers import Handlers
+
+STATIC = Path(__file__).resolve().parent.parent / "static"
+SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
+MONOSPACE_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
+
+
+def theme() -> gr.themes.Base:
+    """System fonts, so that nothing is fetched; colours come from chat.css, which the controls share."""
+    return gr.themes.Base(
+        primary_hue="indigo",
+        neutral_hue="slate",
+        radius_size="lg",
+        spacing_size="md",
+        font=list(SYSTEM_FONTS),
+        font_mono=list(MONOSPACE_FONTS),
+    )
+
+
+def head() -> str:
+    """The style sheets, as they are: those that gradio takes elsewhere it confines to its own container."""
+    return f"<style>{_read('inspector.css')}{_read('chat.css')}</style>"
+
+
+def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
+    """The page of one model; `model` names it in the corner."""
+    records = handlers.recordings
+    limit = handlers.llm.limits.max_model_len
+    private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+    unqueued: dict[str, Any] = {**private, "queue": False}
+    with gr.Blocks(title=title, analytics_enabled=False, fill_width=True, fill_height=True) as blocks:
+        with gr.Row(elem_id="dsa-app", equal_height=False):
+            with gr.Column(elem_id="dsa-side", min_width=0):
+                gr.HTML(_read("side.html").replace("MODEL", escape(model)), js_on_load=None, apply_default_css=False)
+                with gr.Accordion("Settings", open=False, elem_id="dsa-settings"):
+                    system = gr.Textbox(label="System prompt", lines=2, max_lines=6, elem_id="dsa-system")
+                    temperature = gr.Slider(0, 2, 1.0, step=0.05, label="Temperature", info="0 takes the likeliest token")
+                    top_p = gr.Slider(0.05, 1, 0.95, step=0.01, label="Top p")
+                    most = gr.Slider(1, max(2, limit // 2), min(1024, limit // 4), step=1, label="Longest answer, tokens")
+                    seed = gr.Textbox(label="Seed", placeholder="a fresh one each time", max_lines=1)
+            with gr.Column(elem_id="dsa-main", min_width=0):
+                gr.HTML(_read("bar.html"), js_on_load=None, apply_default_css=False)
+                log = gr.HTML(
+                    handlers.empty(),
+                    html_template=_read("log.html"),
+                    js_on_load=_script("store.js", "log.js", "shell.js"),
+                    apply_default_css=False,
+                    elem_id="dsa-log",
+                    examples=[example.summary() for example in examples(limit)],
+                )
+                with gr.Column(elem_id="dsa-composer", min_width=0):
+                    files = gr.HTML(
+                        [],
+                        html_template='<div class="files"></div>',
+                        js_on_load=_script("files.js"),
+                        apply_default_css=False,
+                        elem_id="dsa-files",
+                        server_functions=[_function(handlers.count_tokens)],
+                    )
+                    text = gr.Textbox(
+                        lines=1, max_lines=8, placeholder="Ask something. Drop a text file, or paste a long one.",
+                        show_label=False, container=False, autofocus=True, elem_id="dsa-text",
+                    )  # fmt: skip
+                    with gr.Row(elem_id="dsa-actions"):
+                        thinking = gr.Checkbox(False, label="Think first", elem_id="dsa-thinking", container=False)
+                        gr.HTML(_read("attach.html"), js_on_load=None, apply_default_css=False)
+                        send = gr.Button("Send", variant="primary", elem_id="dsa-send", min_width=0)
+                        stop = gr.Button("Stop", elem_id="dsa-stop", min_width=0)
+                gr.HTML('<div id="dsa-meter"></div>', js_on_load=None, apply_default_css=False)
+            with gr.Column(elem_id="dsa-inspector", min_width=0):
+                inspector = gr.HTML(
+                    {"open": False},
+                    html_template=_read("inspector.html"),
+                    js_on_load=_script("inspector_plots.js", "inspector.js", "panel.js"),
+                    apply_default_css=False,
+                    server_functions=[_function(method) for method in (records.header, records.totals, records.selection)],
+                )
+        settings = [thinking, temperature, top_p, most, seed, inspector]
+        outputs = [log, text, files]
+        for trigger in (text.submit, send.click):
+            trigger(handlers.send, [log, text, files, system, *settings], outputs, concurrency_limit=None, **private)
+        log.retry(handlers.retry, [log, text, files, system, *settings], outputs, concurrency_limit=None, **private)
+        log.example(handlers.example, [log, *settings], outputs, concurrency_limit=None, **private)
+        log.restore(handlers.restore, None, [log, system], **unqueued)
+        stop.click(handlers.stop, [log], None, **unqueued)
+        blocks.unload(handlers.leave)
+    blocks.queue(default_concurrency_limit=None, api_open=False)
+    return blocks
+
+
+def _function(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """gradio marks the functions that a page may call, and a bound method cannot be marked."""
+
+    def call(data: Any) -> Any:
+        return method(data)
+
+    call.__name__ = method.__name__
+    return call
+
+
+def _script(*names: str) -> str:
+    """For js_on_load: the files in order, in a scope of their own, once the page's parts are there."""
+    return "(async () => {\n" + "\n".join(_read(name) for name in ("ready.js", *names)) + "\n})();"
+
+
+def _read(name: str) -> str:
+    return (STATIC / name).read_text(encoding="utf-8")
+

@@ -1,0 +1,71 @@
+// Text files dropped on the page or chosen: read here, in the browser, and sent with the question. Nothing is uploaded.
+const MOST_BYTES = 4e6;
+const row = element.querySelector(".files");
+
+function draw() {
+  const files = props.value || [];
+  row.replaceChildren(
+    ...files.map((file, index) => {
+      const chip = document.createElement("span");
+      chip.className = "file";
+      chip.textContent = `${file.name} · ${file.tokens.toLocaleString("en-US")} tokens`;
+      const remove = document.createElement("button");
+      remove.type = "button";
+      remove.textContent = "×";
+      remove.setAttribute("aria-label", "Remove " + file.name);
+      remove.addEventListener("click", () => set(files.filter((_, i) => i !== index)));
+      chip.append(remove);
+      return chip;
+    }),
+  );
+}
+
+function set(files) {
+  props.value = files;
+  draw();
+}
+
+function say(text) {
+  document.dispatchEvent(new CustomEvent("dsa:notice", { detail: text }));
+}
+
+async function add(list) {
+  for (const file of list) {
+    if (file.size > MOST_BYTES) {
+      say(`${file.name} is too big: at most ${MOST_BYTES / 1e6} MB of text.`);
+      continue;
+    }
+    const bytes = new Uint8Array(await file.arrayBuffer());
+    let text;
+    try {
+      if (bytes.includes(0)) throw new Error();
+      text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    } catch (error) {
+      say(`${file.name} is no plain text in UTF-8.`);
+      continue;
+    }
+    const tokens = (await server.count_tokens(text)) || 0;
+    set([...(props.value || []), { name: file.name, text, tokens }]);
+  }
+}
+
+watch("value", draw);
+document.getElementById("dsa-attach").addEventListener("click", () => document.getElementById("dsa-attach-file").click());
+document.getElementById("dsa-attach-file").addEventListener("change", async (event) => {
+  await add(event.target.files);
+  event.target.value = "";
+});
+const holdsFiles = (event) => event.dataTransfer && [...event.dataTransfer.types].includes("Files");
+window.addEventListener("dragover", (event) => {
+  if (!holdsFiles(event)) return;
+  event.preventDefault();
+  document.body.classList.add("dsa-dropping");
+});
+window.addEventListener("dragleave", (event) => !event.relatedTarget && document.body.classList.remove("dsa-dropping"));
+window.addEventListener("drop", (event) => {
+  document.body.classList.remove("dsa-dropping");
+  if (!holdsFiles(event)) return;
+  event.preventDefault();
+  add(event.dataTransfer.files);
+});
+draw();

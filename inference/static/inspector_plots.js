@@ -1,0 +1,81 @@
+// The inspector's two drawings: which layer read which positions, and how much of the context each answer token read.
+"use strict";
+
+function inspectorColour(element, name) {
+  return getComputedStyle(element).getPropertyValue(name).trim();
+}
+
+// counts: for each layer a Uint16Array over positions; of: the most that a count can be.
+// Fills at most `columns` bins a layer and returns {bins, perBin}: bins[layer][bin] is a share in 0..1.
+function heatBins(counts, length, of, columns) {
+  const perBin = Math.max(1, Math.ceil(length / columns));
+  const width = Math.ceil(length / perBin);
+  const bins = counts.map((row) => {
+    const sums = new Float32Array(width);
+    for (let s = 0; s < length; s++) sums[Math.floor(s / perBin)] += row[s];
+    return sums.map((sum, bin) => sum / (of * (Math.min(length, (bin + 1) * perBin) - bin * perBin)));
+  });
+  return { bins, perBin };
+}
+
+// Draws the heat map into a canvas and answers what stands at a point of it.
+function drawHeatMap(canvas, { counts, length, of, layer }) {
+  const width = Math.max(120, canvas.clientWidth || 400);
+  const rowHeight = Math.max(3, Math.min(18, Math.floor(170 / counts.length)));
+  const gap = rowHeight > 8 ? 2 : 0;
+  const height = counts.length * (rowHeight + gap);
+  const scale = window.devicePixelRatio || 1;
+  const { bins, perBin } = heatBins(counts, length, of, Math.floor(width / 2));
+  canvas.width = width * scale;
+  canvas.height = height * scale;
+  canvas.style.height = height + "px";
+  const context = canvas.getContext("2d");
+  context.scale(scale, scale);
+  const hot = inspectorColour(canvas, "--dsa-hot-rgb");
+  const empty = inspectorColour(canvas, "--dsa-empty");
+  const binWidth = width / bins[0].length;
+  bins.forEach((row, l) => {
+    const top = l * (rowHeight + gap);
+    const dimmed = layer !== "all" && layer !== l ? 0.35 : 1;
+    context.fillStyle = empty;
+    context.fillRect(0, top, width, rowHeight);
+    row.forEach((share, bin) => {
+      if (share <= 0) return;
+      // The square root keeps a single read token of a wide bin visible.
+      context.fillStyle = `rgba(${hot}, ${dimmed * (0.15 + 0.85 * Math.sqrt(Math.min(1, share)))})`;
+      context.fillRect(bin * binWidth, top, Math.max(1, binWidth), rowHeight);
+    });
+  });
+  return (x, y) => {
+    const l = Math.max(0, Math.min(bins.length - 1, Math.floor(y / (rowHeight + gap))));
+    const bin = Math.max(0, Math.min(bins[0].length - 1, Math.floor(x / binWidth)));
+    const from = bin * perBin;
+    return { layer: l, from, to: Math.min(length, from + perBin) - 1, share: bins[l][bin] };
+  };
+}
+
+// An SVG of the share of the context that each answer token read; dense attention is the line at 100 %.
+function sharePlot(shares, picked, onPick) {
+  const space = "http://www.w3.org/2000/svg";
+  const make = (name, attributes, parent) => {
+    const element = document.createElementNS(space, name);
+    for (const key in attributes) element.setAttribute(key, attributes[key]);
+    if (parent) parent.append(element);
+    return element;
+  };
+  const width = 400, height = 64, floor = height - 2, top = 8;
+  const x = (i) => (shares.length > 1 ? (i * width) / (shares.length - 1) : width / 2);
+  const y = (share) => floor - share * (floor - top);
+  const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", class: "dsa-plot" });
+  make("line", { x1: 0, x2: width, y1: y(1), y2: y(1), class: "dsa-dense" }, svg);
+  const line = shares.map((share, i) => `${x(i).toFixed(1)},${y(share).toFixed(1)}`);
+  const drawn = shares.length > 1 ? line : [`0,${y(shares[0])}`, `${width},${y(shares[0])}`];
+  make("polygon", { points: [`0,${floor}`, ...drawn, `${width},${floor}`].join(" "), class: "dsa-area" }, svg);
+  make("polyline", { points: drawn.join(" "), class: "dsa-line" }, svg);
+  if (picked !== null) make("line", { x1: x(picked), x2: x(picked), y1: 0, y2: height, class: "dsa-pick" }, svg);
+  svg.addEventListener("click", (event) => {
+    const box = svg.getBoundingClientRect();
+    onPick(Math.round(((event.clientX - box.left) / box.width) * (shares.length - 1)));
+  });
+  return svg;
+}

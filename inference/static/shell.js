@@ -1,0 +1,150 @@
+// Around the conversation: which one is on show, the list of them, export and import, theme, drawers, examples.
+const byId = (id) => document.getElementById(id);
+
+function keep(conversation, now) {
+  clearTimeout(saveTimer);
+  const save = () => {
+    store.save(conversation);
+    drawList();
+  };
+  if (now) save();
+  else saveTimer = setTimeout(save, 700);
+}
+
+// The server has sent a new value: it may belong to a conversation that this tab has left meanwhile.
+watch("value", () => {
+  const value = props.value;
+  if (!value || !value.conversation) return;
+  const id = value.conversation.id;
+  if (store.current && id !== store.current && value.running !== undefined && leftRunning.has(id)) {
+    store.save(value.conversation);
+    if (!value.running) leftRunning.delete(id);
+    props.value = shown;
+    drawList();
+    return;
+  }
+  const finished = shown && shown.running && !value.running;
+  store.current = id;
+  show(value);
+  keep(value.conversation, finished || !value.running);
+});
+
+const leftRunning = new Set(); // conversations whose answer still grows while another one is on show
+
+function leave() {
+  if (shown && shown.running) leftRunning.add(shown.conversation.id);
+}
+
+function open(conversation) {
+  if (!conversation) return;
+  leave();
+  store.current = conversation.id;
+  leftRunning.delete(conversation.id);
+  trigger("restore", { conversation });
+  closeDrawers();
+}
+
+function startNew() {
+  leave();
+  const id = "c" + crypto.getRandomValues(new Uint32Array(3)).join("").slice(0, 24);
+  const conversation = { ...shown.conversation, id, title: "", messages: [] };
+  const value = { conversation, html: [], running: null, meter: { ...shown.meter, context: 0 } };
+  store.current = id;
+  props.value = value;
+  show(value);
+  drawList();
+  closeDrawers();
+  const text = document.querySelector("#dsa-text textarea");
+  if (text && innerWidth > 800) text.focus();
+}
+
+function drawList() {
+  byId("dsa-list").replaceChildren(
+    ...store.list().map(({ id, title }) => {
+      const row = node("div", "entry" + (id === store.current ? " current" : ""));
+      const choose = node("button", "choose", title || "Untitled", title);
+      choose.addEventListener("click", () => open(store.load(id)));
+      const remove = node("button", "remove", "×", "Delete this conversation");
+      remove.setAttribute("aria-label", "Delete " + title);
+      remove.addEventListener("click", () => clear(id));
+      row.append(choose, remove);
+      return row;
+    }),
+  );
+}
+
+function clear(id) {
+  if (id === store.current && shown.running) return notify("Stop the answer first.");
+  clearTimeout(saveTimer);
+  store.remove(id);
+  if (id === store.current) startNew();
+  drawList();
+}
+
+function exportConversation() {
+  const { conversation } = shown;
+  const link = node("a");
+  link.href = URL.createObjectURL(new Blob([JSON.stringify(conversation, null, 1)], { type: "application/json" }));
+  link.download = (conversation.title || "conversation").replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 40) + ".json";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+async function importConversation(file) {
+  if (!file) return;
+  if (file.size > 20e6) return notify("That file is too big for a conversation.");
+  try {
+    const conversation = JSON.parse(await file.text());
+    if (!conversation || !Array.isArray(conversation.messages)) throw new Error();
+    // A new name: importing never replaces a conversation that is here.
+    conversation.id = "c" + crypto.getRandomValues(new Uint32Array(3)).join("").slice(0, 24);
+    open(conversation);
+  } catch (error) {
+    notify("That file holds no conversation.");
+  }
+}
+
+function closeDrawers() {
+  document.body.classList.remove("dsa-menu-open");
+}
+
+function setTheme(dark, remember) {
+  document.body.classList.toggle("dark", dark);
+  if (remember) localStorage.setItem("deepseek-v32/theme", dark ? "dark" : "light");
+  document.dispatchEvent(new CustomEvent("dsa:theme"));
+}
+
+byId("dsa-new").addEventListener("click", startNew);
+byId("dsa-clear").addEventListener("click", () => clear(shown.conversation.id));
+byId("dsa-export").addEventListener("click", exportConversation);
+byId("dsa-import").addEventListener("click", () => byId("dsa-import-file").click());
+byId("dsa-import-file").addEventListener("change", (event) => {
+  importConversation(event.target.files[0]);
+  event.target.value = "";
+});
+byId("dsa-menu").addEventListener("click", () => document.body.classList.toggle(innerWidth > 800 ? "dsa-side-closed" : "dsa-menu-open"));
+byId("dsa-main").addEventListener("click", (event) => !event.target.closest("#dsa-menu") && closeDrawers());
+byId("dsa-theme").addEventListener("click", () => setTheme(!document.body.classList.contains("dark"), true));
+document.addEventListener("dsa:retry", (event) => trigger("retry", event.detail));
+window.addEventListener("storage", drawList);
+
+const welcome = element.querySelector(".examples");
+(props.examples || []).forEach(({ title, hint }, index) => {
+  const card = node("button", "example");
+  card.append(node("b", "", title), node("span", "", hint));
+  card.addEventListener("click", () => {
+    leave();
+    store.current = null; // the example's conversation gets its name from the server
+    trigger("example", { index });
+  });
+  welcome.append(card);
+});
+
+const theme = localStorage.getItem("deepseek-v32/theme");
+if (theme) setTheme(theme === "dark", false);
+show(props.value);
+const kept = store.current && store.load(store.current);
+if (kept) trigger("restore", { conversation: kept });
+else startNew();
+drawList();
+document.body.classList.add("dsa-ready");
