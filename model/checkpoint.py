@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from ..kernels.quantize import dequantize_weight, quantize_weight
-from .config import FP8_BLOCK, ModelConfig, Precision, shown
+from .config import FP8_BLOCK, ModelConfig, Precision, blocks, shown
 from .shards import CheckpointError, StoredTensor, read_headers
 from .transformer import Transformer
-from .weight_map import SCALE, Piece, blocks, pieces, scale_parameter
+from .weight_map import SCALE, Piece, pieces, scale_parameter
 
 Progress = Callable[[int, int], None]  # (bytes read, bytes in all)
 

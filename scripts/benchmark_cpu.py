@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -22,7 +23,7 @@ from rich.table import Table
 from deepseek_v32.inference import LLM, SamplingParams
 
 # About 100 M parameters with the released model's head dimensions and index_topk small enough to matter at 1K.
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "vocab_size": 8192,
     "hidden_size": 1024,
     "intermediate_size": 2816,
