@@ -37,8 +37,8 @@ test: .venv/installed-test
 	if [ $$lint -ne 0 ]; then echo "make lint failed, see above" >&2; fi; exit $$((lint + tests))
 
 lint: .venv/installed-test typing
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
+	$(BIN)/ruff check --output-format=concise
+	$(BIN)/ruff format --check --output-format=concise
 	$(BIN)/mypy
 
 format: .venv/installed-test
