@@ -52,6 +52,11 @@ def test_characters_come_whole() -> None:
     assert cut.text == "a\ufffd" and cut.finish_reason == "length"
 
 
+def test_a_stop_string_may_match_an_incomplete_character_at_the_end() -> None:
+    [cut] = scripted("a😀").generate([[0]], SamplingParams(max_tokens=3, stop="\ufffd"))
+    assert (cut.text, cut.finish_reason, cut.stop_reason) == ("a", "stop", "\ufffd")
+
+
 @pytest.mark.parametrize(
     "text,stop,shown,reason",
     [

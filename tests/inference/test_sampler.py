@@ -161,6 +161,13 @@ def test_filters_of_a_large_vocabulary() -> None:
         torch.testing.assert_close(got, exact, rtol=1e-3, atol=1e-6)
 
 
+def test_top_p_1_keeps_the_smallest_masses_whatever_the_other_rows_ask() -> None:
+    logits = torch.randn(20, 3000, generator=torch.Generator().manual_seed(2)) * 8
+    params = [SamplingParams(top_k=2900)] * 19 + [SamplingParams(top_p=0.5)]
+    kept = filter_scores(logits, params)
+    assert (kept > -torch.inf).sum(-1).tolist()[:19] == [2900] * 19
+
+
 def test_penalties_apply_to_greedy_requests() -> None:
     greedy = SamplingParams(temperature=0, presence_penalty=1.0)
     logits = torch.tensor([[0.0, 2.0, 1.5]])
