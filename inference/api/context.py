@@ -41,6 +41,13 @@ class ApiContext:
                 404, f"the model {name[:100]!r} does not exist; {self.model_name!r} does", "model", "model_not_found"
             )
 
+    def check_room(self, count: int) -> None:
+        """Refuses before the prompt is read what would be refused afterwards. Busy and ApiError."""
+        try:
+            self.service.check_room(count)
+        except ValueError as error:
+            raise ApiError(400, str(error)) from None
+
     async def encode_conversation(self, conversation: Conversation) -> list[int]:
         return await self.encode_messages(conversation.messages, conversation.plain_tools(), conversation.thinking)
 

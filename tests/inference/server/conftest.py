@@ -1,0 +1,31 @@
+"""Servers that the tests here share."""
+
+import httpx
+import openai
+import pytest
+
+from deepseek_v32.inference.service import Service
+from support.server import serving, stand_in_llm
+
+
+@pytest.fixture(scope="module")
+def server():
+    """One that stays up for the module; every test must leave it idle."""
+    with serving(Service(stand_in_llm(), max_queue=40)) as server:
+        yield server
+
+
+@pytest.fixture
+def http(server):
+    server.model.forget()
+    with httpx.Client(base_url=server.url, timeout=30) as client:
+        yield client
+    assert server.idle()
+
+
+@pytest.fixture
+def client(server):
+    server.model.forget()
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0, timeout=30) as client:
+        yield client
+    assert server.idle()

@@ -1,0 +1,174 @@
+"""Who may speak to the server, and how much they may say."""
+
+import base64
+import importlib.util
+import socket
+
+import httpx
+import pytest
+
+from deepseek_v32.inference.api import guard
+from deepseek_v32.inference.api.guard import host_name, is_loopback
+from deepseek_v32.inference.server import host_names
+from deepseek_v32.inference.service import Service
+from support.server import serving, stand_in_llm
+
+KEY = "correct horse battery"
+
+
+@pytest.fixture(scope="module")
+def locked():
+    """With a key, and with the chat where gradio is installed."""
+    chat = importlib.util.find_spec("gradio") is not None
+    with serving(Service(stand_in_llm()), api_key=KEY, chat=chat) as server:
+        yield server
+
+
+def raw(server, head: bytes, body: bytes = b"") -> bytes:
+    """The answer to bytes that no client library would send."""
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=10) as connection:
+        connection.sendall(head + b"\r\n\r\n" + body)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    return answer
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:9", "[::1]", "[::1]:80"])
+def test_hosts_that_are_ours(http, host):
+    assert http.get("/health", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost.", "", "::1"]
+)
+def test_hosts_that_are_not(http, host):
+    refused = http.get("/health", headers={"host": host})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "host")
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost:1", "https://127.0.0.1.evil.example"]
+)
+def test_other_sites_may_not_ask(server, http, origin):
+    refused = http.post("/v1/completions", json={"prompt": "a"}, headers={"origin": origin})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "origin")
+    assert http.get("/health", headers={"origin": server.url}).status_code == 200
+
+
+def test_every_route_wants_the_key(locked):
+    routes = [
+        ("GET", "/"),
+        ("GET", "/nothing"),
+        ("POST", "/gradio_api/call/x"),
+        ("GET", "/gradio_api/file=/etc/passwd"),
+    ]
+    routes += [(method, path) for path, methods in openapi(locked)["paths"].items() for method in methods]
+    assert len(routes) > 12
+    for method, path in routes:
+        refused = httpx.request(method, locked.url + path, json={} if method == "post" else None)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key"), path
+        assert "Basic" in refused.headers["www-authenticate"]
+
+
+def openapi(server):
+    return httpx.get(server.url + "/openapi.json", headers={"authorization": f"Bearer {KEY}"}).json()
+
+
+def basic(text: bytes) -> str:
+    return "Basic " + base64.b64encode(text).decode()
+
+
+def test_the_key_in_its_two_forms(locked):
+    for given in (f"Bearer {KEY}", f"bearer {KEY}", basic(f"anyone:{KEY}".encode()), basic(f":{KEY}".encode())):
+        assert httpx.get(locked.url + "/health", headers={"authorization": given}).status_code == 200
+    for given in ("", "Bearer", f"Bearer {KEY}x", KEY, basic(KEY.encode()), basic(b"x:\xff"), "Basic !", "Bearer \xe9"):
+        headers = {"authorization": given.encode("latin-1")}
+        assert httpx.get(locked.url + "/health", headers=headers).status_code == 401
+    assert openapi(locked)["security"] == [{"key": []}]
+
+
+def test_no_file_is_served(locked):
+    headers = {"authorization": f"Bearer {KEY}"}
+    for path in (
+        "/gradio_api/file=/etc/passwd",
+        "/file=/etc/passwd",
+        "/gradio_api/file=pyproject.toml",
+        "/%2e%2e/%2e%2e/etc/passwd",
+    ):
+        response = httpx.get(locked.url + path, headers=headers)
+        assert "root:" not in response.text and "[project]" not in response.text
+
+
+def test_bodies_have_a_limit(http):
+    large = b'{"prompt": "' + b"a" * guard.MAX_BODY + b'"}'
+    headers = {"content-type": "application/json"}
+
+    def chunked():
+        for start in range(0, len(large), 2**20):
+            yield large[start : start + 2**20]
+
+    for content in (large, chunked()):
+        try:
+            refused = http.post("/tokenize", content=content, headers=headers)
+        except httpx.WriteError:  # it hung up on us, as it may
+            continue
+        assert refused.status_code == 413 and refused.json()["error"]["type"] == "invalid_request_error"
+    assert http.get("/health").status_code == 200
+
+
+def test_a_slow_body_does_not_wait_for_ever(server, monkeypatch):
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.2)
+    head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50"
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=10) as connection:
+        connection.sendall(head + b"\r\n\r\n{")
+        assert b" 408 " in connection.recv(65536).split(b"\r\n")[0]
+
+
+def test_headers_have_a_limit(server, http):
+    assert http.get("/health", headers={"x-long": "a" * 20_000}).status_code == 431
+    answer = raw(server, b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200_000)
+    assert not answer or answer.split(b"\r\n")[0].split()[1] in (b"400", b"431")
+    assert http.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("head", [
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1",
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999",
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil.example",
+    b"GET /health HTTP/1.1",
+    b"\x16\x03\x01\x02\x00",
+    b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example",
+    b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13"
+    b"\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: http://evil.example",
+], ids=range(7))  # fmt: skip
+def test_odd_heads(server, http, head):
+    answer = raw(server, head)
+    assert not answer or answer.split(b" ")[1][:1] == b"4", answer
+    assert http.get("/health").status_code == 200
+
+
+def test_browsers_are_told_not_to_guess(http):
+    headers = http.get("/health").headers
+    assert headers["x-content-type-options"] == "nosniff" and headers["x-frame-options"] == "DENY"
+    assert "server" not in headers
+
+
+@pytest.mark.parametrize(
+    ("address", "loopback"),
+    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("[::1]", True), ("localhost", True),
+     ("0.0.0.0", False), ("::", False), ("192.168.0.5", False), ("localhost.example", False), ("", False)],
+)  # fmt: skip
+def test_addresses(address, loopback):
+    assert is_loopback(address) is loopback
+
+
+def test_which_names_a_server_answers_to():
+    assert host_names("127.0.0.1", [])[-1] == "127.0.0.1"
+    assert host_names("0.0.0.0", []) == ["*"]
+    assert "chat.example" in host_names("0.0.0.0", ["chat.example"]) and "*" not in host_names(
+        "0.0.0.0", ["chat.example"]
+    )
+    assert "[fe80::1]" in host_names("fe80::1", [])
+    assert [host_name(host) for host in ("a:1", "A", "[::1]:5", "[::1]", "")] == ["a", "a", "[::1]", "[::1]", ""]

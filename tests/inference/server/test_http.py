@@ -1,0 +1,245 @@
+"""What the official client does not show: other routes, malformed requests, clients that leave, a full queue."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+
+from deepseek_v32.inference.service import Service
+from support.server import MODEL, serving, stand_in_llm
+
+ASK = {"messages": [{"role": "user", "content": "Hi"}]}
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+ENDLESS = {"prompt": "The", "max_tokens": 900}
+
+
+def error_of(response, status):
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"} and error["message"]
+    assert "Traceback" not in response.text and ".py" not in response.text
+    return error
+
+
+def test_tokenize_and_back(server, http):
+    tokens = http.post("/tokenize", json={"prompt": "fox 🙂 <think>"}).json()
+    assert tokens["count"] == len(tokens["tokens"]) and tokens["max_model_len"] == 1024
+    assert http.post("/detokenize", json={"tokens": tokens["tokens"]}).json() == {"prompt": "fox 🙂 <think>"}
+    think = server.llm.tokenizer.special_ids["<think>"]
+    assert think not in tokens["tokens"]
+    special = http.post(
+        "/tokenize", json={"prompt": "a<think>", "parse_special_tokens": True, "add_special_tokens": True}
+    )
+    assert special.json()["tokens"][0] == server.llm.tokenizer.bos_id and special.json()["tokens"][-1] == think
+    chat = http.post("/tokenize", json={**ASK, "chat_template_kwargs": {"thinking": True}}).json()["tokens"]
+    assert chat == server.llm.chat_token_ids(ASK["messages"], thinking=True)
+    error_of(http.post("/tokenize", json={}), 400)
+    error_of(http.post("/tokenize", json={"prompt": "a", **ASK}), 400)
+    error_of(http.post("/detokenize", json={"tokens": [999_999]}), 400)
+
+
+def test_state(http):
+    assert http.get("/health").json()["status"] == "alive"
+    assert http.get("/ready").json() == {"status": "ready", "running": 0, "waiting": 0, "seconds_since_step": 0.0}
+
+
+def test_metrics(http):
+    def numbers():
+        lines = http.get("/metrics").text.splitlines()
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line[0] != "#"}
+
+    before = numbers()
+    http.post(TEXT, json={"prompt": "The", "max_tokens": 10})
+    after = numbers()
+    prefix = "deepseek_v32_"
+
+    def risen(name):
+        return after[prefix + name] - before.get(prefix + name, 0)
+
+    assert risen("generated_tokens_total") == 10
+    assert risen("time_to_first_token_seconds_count") == 1 and risen("inter_token_seconds_count") == 9
+    assert risen('finished_requests_total{reason="length"}') == 1 and risen("request_seconds_count") == 1
+    pages = [after[f'{prefix}pages{{state="{state}"}}'] for state in ("free", "used", "cached")]
+    assert sum(pages) == 64 and pages[1] == 0
+    assert after[prefix + "queue_requests"] == after[prefix + "running_requests"] == 0
+
+
+MALFORMED = {
+    "no JSON": (b"{", "application/json"),
+    "another type": (b'{"prompt": "a"}', "text/plain"),
+    "no body": (b"", "application/json"),
+    "a list": (b"[]", "application/json"),
+    "deep": (b'{"prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "application/json"),
+    "huge number": (b'{"prompt": "a", "seed": ' + b"9" * 5000 + b"}", "application/json"),
+    "NaN": (b'{"prompt": "a", "temperature": NaN}', "application/json"),
+    "not UTF-8": (b'{"prompt": "\xff\xfe"}', "application/json"),
+    "half a character": (b'{"prompt": "\\ud83d"}', "application/json"),
+    "strings for numbers": (b'{"prompt": "a", "max_tokens": "5"}', "application/json"),
+    "mixed prompt": (b'{"prompt": ["a", 1]}', "application/json"),
+    "negative id": (b'{"prompt": [-1]}', "application/json"),
+    "unknown id": (b'{"prompt": [100000]}', "application/json"),
+    "empty": (b'{"prompt": ""}', "application/json"),
+    "empty stop": (b'{"prompt": "a", "stop": ""}', "application/json"),
+    "unknown stop id": (b'{"prompt": "a", "stop_token_ids": [100000]}', "application/json"),
+    "no tokens": (b'{"prompt": "a", "max_tokens": 0}', "application/json"),
+    "many": (b'{"prompt": ["a", "b", "c", "d", "e", "f", "g"], "n": 16}', "application/json"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_requests(http, name):
+    body, kind = MALFORMED[name]
+    error_of(http.post(TEXT, content=body, headers={"content-type": kind}), 400)
+
+
+def test_deep_tool_schemas_are_refused(http):
+    schema = {}
+    for _ in range(200):
+        schema = {"properties": {"a": schema}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    assert "deep" in error_of(http.post(CHAT, json={**ASK, "tools": [tool]}), 400)["message"]
+
+
+def test_odd_names_of_things(http):
+    call = {"function": {"name": "f", "arguments": "no JSON"}}
+    history = [*ASK["messages"], {"role": "assistant", "content": None, "tool_calls": [call]}]
+    answered = {"messages": [*history, {"role": "tool", "content": "x"}]}
+    error_of(http.post(CHAT, json=answered), 400)
+    bad_name = {"type": "function", "function": {"name": 'f">\n'}}
+    error_of(http.post(CHAT, json={**ASK, "tools": [bad_name]}), 400)
+    error_of(http.get("/v1/models/other/name"), 404)
+
+
+def test_whole_floats_are_integers_and_nulls_are_defaults(http):
+    body = {"prompt": "The", "max_tokens": 3.0, "temperature": None, "n": None, "stop": None, "seed": None, "new": 1}
+    assert http.post(TEXT, json=body).json()["usage"]["completion_tokens"] == 3
+
+
+def test_wrong_methods_and_routes(http):
+    response = http.get(CHAT)
+    error_of(response, 405)
+    assert response.headers["allow"] == "POST"
+    error_of(http.get("/nothing"), 404)
+    for path in ("/docs", "/redoc", "/../pyproject.toml", "/static/../../server.py"):
+        assert http.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_client_that_leaves_frees_its_pages(server, http, stream):
+    server.model.before_step = lambda: time.sleep(0.002)
+    with pytest.raises(httpx.ReadTimeout), httpx.Client(base_url=server.url, timeout=0.3) as leaving:
+        if stream:
+            with leaving.stream("POST", TEXT, json={**ENDLESS, "stream": True}) as response:
+                lines = response.iter_lines()
+                assert next(lines).startswith("data: ")
+                server.model.before_step = lambda: time.sleep(0.5)
+                list(lines)
+        else:
+            leaving.post(TEXT, json=ENDLESS)
+    server.model.before_step = lambda: None
+    assert server.idle()
+    assert server.service.stats().engine.finished["abort"] >= 1
+
+
+def test_a_stream_that_is_not_read_holds_nobody_up(server, http):
+    body = json.dumps({**ENDLESS, "stream": True}).encode()
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as deaf:
+        deaf.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            + f"Content-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        assert http.post(TEXT, json={"prompt": "The", "max_tokens": 20}).status_code == 200
+
+
+def test_a_full_queue_answers_503_at_once():
+    llm = stand_in_llm(max_sequences=1)
+    gate = threading.Event()
+    llm.model.before_step = lambda: gate.wait(20)
+    with serving(Service(llm, max_queue=1)) as server:
+
+        async def main():
+            async with httpx.AsyncClient(base_url=server.url, timeout=20) as many:
+                asked = [
+                    asyncio.create_task(many.post(TEXT, json={"prompt": "The", "max_tokens": 2})) for _ in range(2)
+                ]
+                while server.service.stats().open < 2:
+                    await asyncio.sleep(0.005)
+                for body in ({"prompt": "The"}, {"prompt": "The", "stream": True}):
+                    refused = await many.post(TEXT, json=body)
+                    assert error_of(refused, 503)["code"] == "busy"
+                    assert int(refused.headers["retry-after"]) >= 1
+                refused = await many.post(CHAT, json={**ASK, "n": 1})
+                error_of(refused, 503)
+                gate.set()
+                return [response.status_code for response in await asyncio.gather(*asked)]
+
+        assert asyncio.run(main()) == [200, 200]
+        assert server.idle()
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_the_deadline(stream):
+    llm = stand_in_llm()
+    llm.model.before_step = lambda: time.sleep(0.02)
+    with serving(Service(llm, deadline=0.2)) as server, httpx.Client(base_url=server.url) as http:
+        response = http.post(TEXT, json={**ENDLESS, "stream": stream})
+        if stream:
+            *_, last = [line for line in response.text.splitlines() if line]
+            assert json.loads(last.removeprefix("data: "))["error"]["code"] == "deadline"
+        else:
+            assert error_of(response, 504)["code"] == "deadline"
+            assert response.headers["x-should-retry"] == "false"
+        assert server.idle()
+
+
+def test_a_stalled_engine_is_not_ready(monkeypatch):
+    from deepseek_v32.inference.api import health
+
+    monkeypatch.setattr(health, "STALLED_SECONDS", 0.05)
+    llm = stand_in_llm()
+    gate = threading.Event()
+    llm.model.before_step = lambda: gate.wait(20)
+    with serving(Service(llm)) as server, httpx.Client(base_url=server.url) as http:
+        stream = server.service.stream([1, 2])
+        time.sleep(0.1)
+        assert http.get("/ready").status_code == 503 and http.get("/health").status_code == 200
+        gate.set()
+        stream.close()
+        assert server.idle() and http.get("/ready").status_code == 200
+
+
+def test_stopping_ends_streams_in_time():
+    llm = stand_in_llm()
+    llm.model.before_step = lambda: time.sleep(0.01)
+    events = []
+    with serving(Service(llm)) as server:
+
+        def read():
+            with httpx.stream("POST", server.url + TEXT, json={**ENDLESS, "stream": True}, timeout=20) as response:
+                try:
+                    events.extend(response.iter_lines())
+                except httpx.HTTPError as error:
+                    events.append(error)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        while not server.service.stats().open:
+            time.sleep(0.005)
+    reader.join(10)
+    assert not reader.is_alive() and events
+    assert server.service.stats().engine.pages_used == 0 and not server.service.stats().alive
+
+
+@pytest.mark.parametrize("chat_format", ["v3.2", "v3.2-exp"])
+def test_both_chat_formats(chat_format):
+    with serving(Service(stand_in_llm()), chat_format=chat_format) as server:
+        response = httpx.post(server.url + CHAT, json={**ASK, "max_tokens": 2, "model": MODEL})
+        if chat_format == "v3.2":
+            assert response.status_code == 200
+        else:
+            assert "chat template" in error_of(response, 400)["message"]  # this checkpoint has none

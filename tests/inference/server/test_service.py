@@ -1,0 +1,322 @@
+"""The service between many callers and one engine."""
+
+import asyncio
+import gc
+import threading
+import time
+
+import pytest
+
+from deepseek_v32.inference import SamplingParams, scoring
+from deepseek_v32.inference.service import Busy, Service
+from support.fake_model import NAN, RAISE, fake_config, fake_llm, reference_tokens
+
+PROMPT = list(b"what is question 0?")  # its greedy answer is long
+GREEDY = SamplingParams(temperature=0, max_tokens=12)
+ENDLESS = SamplingParams(temperature=0, max_tokens=4000, ignore_eos=True)
+
+
+@pytest.fixture
+def service():
+    with Service(fake_llm(page_count=128)) as service:
+        yield service
+
+
+def pages_return(service, seconds=5.0):
+    """Waits until nothing is open; then every page must be free or cached."""
+    end = time.monotonic() + seconds
+    while service.stats().open and time.monotonic() < end:
+        time.sleep(0.002)
+    stats = service.stats()
+    return stats.open == 0 and stats.engine.pages_used == 0
+
+
+async def tokens_of(stream):
+    return [token async for delta in stream for token in delta.token_ids]
+
+
+def test_many_async_callers_each_get_their_own_answer(service):
+    prompts = [[*PROMPT, i] for i in range(20)]
+
+    async def main():
+        streams = [await service.submit(prompt, GREEDY) for prompt in prompts]
+        return await asyncio.gather(*map(tokens_of, streams))
+
+    assert asyncio.run(main()) == [reference_tokens(prompt, 12) for prompt in prompts]
+    assert pages_return(service)
+
+
+def test_threads_and_loops_share_the_engine(service):
+    answers = {}
+
+    def sync(i):
+        answers[i] = [token for delta in service.stream([*PROMPT, i], GREEDY) for token in delta.token_ids]
+
+    async def main():
+        return await tokens_of(await service.submit([*PROMPT, 99], GREEDY))
+
+    threads = [threading.Thread(target=sync, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    answers[99] = asyncio.run(main())
+    for thread in threads:
+        thread.join()
+    assert answers == {i: reference_tokens([*PROMPT, i], 12) for i in (0, 1, 2, 3, 99)}
+
+
+def test_take_gives_all_that_has_come(service):
+    async def main():
+        stream = await service.submit(PROMPT, GREEDY)
+        while service.stats().open:
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(0)  # the loop has to hear of it
+        return await stream.take(), await stream.take()
+
+    everything, nothing = asyncio.run(main())
+    assert [token for delta in everything for token in delta.token_ids] == reference_tokens(PROMPT, 12)
+    assert everything[-1].completion.finish_reason == "length"
+    assert nothing == []
+
+
+def test_values_out_of_range_come_back_at_the_call(service):
+    with pytest.raises(ValueError, match="vocabulary"):
+        service.stream([100_000])
+    with pytest.raises(ValueError, match="vocabulary"):
+        asyncio.run(service.submit([100_000]))
+    assert service.stats().open == 0
+
+
+def test_a_full_queue_refuses_all_or_nothing():
+    llm = fake_llm(max_sequences=2)
+    gate = threading.Event()
+    llm.model.before_step = lambda: gate.wait(10)
+    with Service(llm, max_queue=1) as service:
+        first, second = service.stream(PROMPT, GREEDY), service.stream(PROMPT, GREEDY)
+        with pytest.raises(Busy) as refusal:
+            asyncio.run(service.submit_many([(PROMPT, GREEDY)] * 2))
+        assert refusal.value.retry_after >= 1
+        third = service.stream(PROMPT, GREEDY)
+        with pytest.raises(Busy):
+            service.stream(PROMPT, GREEDY)
+        with pytest.raises(ValueError, match="this server holds 3"):
+            asyncio.run(service.submit_many([(PROMPT, GREEDY)] * 4))
+        assert (service.stats().open, service.stats().refused) == (3, 3)
+        gate.set()
+        assert [list(stream)[-1].finish_reason for stream in (first, second, third)] == ["length"] * 3
+        assert pages_return(service)
+        assert list(service.stream(PROMPT, GREEDY))[-1].finish_reason == "length"
+
+
+def leave_by_closing(service):
+    with service.stream(PROMPT, ENDLESS) as stream:
+        next(stream)
+
+
+def leave_by_forgetting(service):
+    next(service.stream(PROMPT, ENDLESS))
+    gc.collect()
+
+
+def leave_before_the_first_token(service):
+    service.stream(PROMPT, ENDLESS).close()
+
+
+def leave_an_async_stream(service):
+    async def main():
+        async for _ in await service.submit(PROMPT, ENDLESS):
+            break
+
+    asyncio.run(main())
+
+
+def leave_a_cancelled_task(service):
+    async def main():
+        task = asyncio.create_task(tokens_of(await service.submit(PROMPT, ENDLESS)))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+WAYS = [
+    leave_by_closing,
+    leave_by_forgetting,
+    leave_before_the_first_token,
+    leave_an_async_stream,
+    leave_a_cancelled_task,
+]
+
+
+@pytest.mark.parametrize("leave", WAYS, ids=lambda way: way.__name__)
+def test_leaving_a_stream_frees_its_pages(service, leave):
+    leave(service)
+    assert pages_return(service)
+    assert service.stats().engine.finished == {"abort": 1}
+
+
+def test_a_cancelled_request_is_gone_within_two_steps():
+    """Each step waits for the test, so that they can be counted."""
+    llm = fake_llm()
+    go, stepped = threading.Semaphore(0), threading.Semaphore(0)
+
+    def one_step():
+        stepped.release()
+        go.acquire(timeout=10)
+
+    llm.model.before_step = one_step
+    with Service(llm) as service:
+        kept, left = service.stream(PROMPT, GREEDY), service.stream(PROMPT, ENDLESS)
+        for _ in range(3):
+            stepped.acquire(timeout=10)
+            go.release()
+        stepped.acquire(timeout=10)  # a step is running
+        left.close()
+        go.release()  # it ends; the next one begins without the request
+        stepped.acquire(timeout=10)
+        assert llm.engine.pool.used == 1  # the other one's
+        go.release(1000)
+        assert list(kept)[-1].finish_reason == "length"
+
+
+def test_a_failing_step_fails_its_requests_and_not_the_service(service):
+    failed = list(service.stream([*PROMPT, RAISE], GREEDY))[-1]
+    assert (failed.finish_reason, failed.completion.error) == (
+        "error",
+        "RuntimeError: the model was told to fail",
+    )
+    assert list(service.stream([*PROMPT, NAN], GREEDY))[-1].finish_reason == "error"
+    tokens = [token for delta in service.stream(PROMPT, GREEDY) for token in delta.token_ids]
+    assert tokens == reference_tokens(PROMPT, 12)
+    assert pages_return(service)
+
+
+def test_a_bug_in_the_engine_does_not_end_the_service(service, monkeypatch, caplog):
+    step = service.llm.engine.step
+    calls = iter([None, RuntimeError("a bug")])
+
+    def faulty():
+        if error := next(calls, None):
+            raise error
+        return step()
+
+    monkeypatch.setattr(service.llm.engine, "step", faulty)
+    *_, last = service.stream(PROMPT, ENDLESS)
+    assert last.finish_reason == "error" and "bug" not in last.completion.error
+    assert "a bug" in caplog.text
+    assert pages_return(service)
+    assert list(service.stream(PROMPT, GREEDY))[-1].finish_reason == "length"
+
+
+def test_time_runs_out_for_running_and_waiting_requests():
+    llm = fake_llm(max_sequences=1)
+    llm.model.before_step = lambda: time.sleep(0.01)
+    with Service(llm, deadline=0.2) as service:
+        running, waiting = service.stream(PROMPT, ENDLESS), service.stream(PROMPT, ENDLESS)
+        ends = [list(running)[-1], list(waiting)[-1]]
+        assert [end.completion.error for end in ends] == ["the request's time is over"] * 2
+        assert len(ends[0].completion.token_ids) > 0
+        assert pages_return(service)
+
+
+def test_stopping_drains_then_fails_what_is_left():
+    service = Service(fake_llm())
+    quick, endless = service.stream(PROMPT, GREEDY), service.stream(PROMPT, ENDLESS)
+    service.stop(drain=0.0)
+    service.stop()
+    assert list(endless)[-1].completion.error == "the server has stopped"
+    assert list(quick)[-1].finish_reason in ("length", "error")
+    with pytest.raises(Busy):
+        service.stream(PROMPT, GREEDY)
+    assert not service.stats().alive and service.stats().engine.pages_used == 0
+
+
+def test_draining_lets_requests_finish():
+    llm = fake_llm()
+    llm.model.before_step = lambda: time.sleep(0.005)
+    service = Service(llm)
+    stream = service.stream(PROMPT, GREEDY)
+    service.stop(drain=10)
+    assert list(stream)[-1].finish_reason == "length"
+
+
+def test_a_job_in_the_queue_of_a_service_that_stops_fails():
+    llm = fake_llm()
+    gate = threading.Event()
+    llm.model.before_step = lambda: gate.wait(10)
+    service = Service(llm)
+
+    async def main():
+        stream = await service.submit(PROMPT, ENDLESS)
+        await asyncio.sleep(0.05)  # its step has begun
+        score = asyncio.create_task(service.score(PROMPT))
+        await asyncio.sleep(0.05)
+        stop = asyncio.create_task(asyncio.to_thread(service.stop))
+        await asyncio.sleep(0.05)
+        gate.set()
+        with pytest.raises(RuntimeError, match="stopped"):
+            await score
+        await stop
+        return [delta async for delta in stream][-1]
+
+    assert asyncio.run(main()).finish_reason == "error"
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 1000])
+def test_scores_are_the_models_log_probabilities(monkeypatch, chunk):
+    monkeypatch.setattr(scoring, "CHUNK_BYTES", chunk * 4 * fake_config().vocab_size)
+    expected = fake_llm().logits(PROMPT).log_softmax(-1)
+    with Service(fake_llm()) as service:
+
+        async def main():
+            busy = await service.submit(PROMPT, ENDLESS)  # it keeps its place
+            scores = await service.score(PROMPT, top=3)
+            busy.close()
+            return scores
+
+        scores = asyncio.run(main())
+        assert [score.token_id for score in scores] == PROMPT[1:]
+        for row, score in zip(expected, scores, strict=False):
+            assert score.logprob == pytest.approx(float(row[score.token_id]), abs=1e-5)
+            assert [token for token, _ in score.top] == row.topk(3).indices.tolist()
+        assert pages_return(service)
+
+
+def test_the_observer_hears_of_every_token(service):
+    heard = []
+
+    class Ear:
+        def first_token(self, seconds):
+            heard.append("first")
+
+        def next_token(self, seconds):
+            heard.append("next")
+
+        def finished(self, delta, seconds):
+            heard.append(delta.finish_reason)
+
+    service.observe(Ear())
+    list(service.stream(PROMPT, GREEDY))
+    assert heard == ["first", *["next"] * 11, "length"]
+
+
+def test_a_closed_loop_does_not_stop_the_others(service):
+    async def leave():
+        return await service.submit(PROMPT, ENDLESS)
+
+    forgotten = asyncio.run(leave())  # its loop is closed, its request runs
+    tokens = [token for delta in service.stream(PROMPT, GREEDY) for token in delta.token_ids]
+    assert tokens == reference_tokens(PROMPT, 12)
+    del forgotten
+    assert pages_return(service)
+
+
+@pytest.mark.parametrize(("name", "value"), [("max_queue", -1), ("deadline", 0), ("deadline", float("inf"))])
+def test_limits_are_checked(name, value):
+    with pytest.raises(ValueError, match=name):
+        Service(fake_llm(), **{name: value})
+
+
+def test_inspection_passes_through(service):
+    deltas = list(service.stream(list(range(40)), GREEDY, inspect=True))
+    assert all(delta.selection is not None for delta in deltas)

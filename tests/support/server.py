@@ -1,0 +1,111 @@
+"""A server under test: uvicorn in a thread on a free port, around a small stand-in model."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+
+from deepseek_v32.inference import LLM
+from deepseek_v32.inference.serve_command import server_config
+from deepseek_v32.inference.server import create_app
+from deepseek_v32.inference.service import Service
+from deepseek_v32.inference.tokenizer import Special
+from deepseek_v32.model.config import ModelConfig
+from deepseek_v32.model.metadata import AttentionMetadata, LayerCache
+from support.fake_model import fake_config
+from support.tokenizers import make_tokenizer
+
+MODEL = "stand-in"
+
+
+class Talker:
+    """Says `script` after a prompt that ends in `after`, word for word; after any other prompt, noise that depends on the
+    last token and its position. `before_step` may wait or raise.
+    """
+
+    def __init__(self, config: ModelConfig, eos: int) -> None:
+        self.eos = eos
+        self.before_step: Callable[[], None] = lambda: None
+        self._script: list[int] = []
+        self._start = 0
+        generator = torch.Generator().manual_seed(0)
+        self._noise = torch.randn(config.vocab_size, config.vocab_size, generator=generator)
+        self._noise[:, eos] = -100  # noise never ends by itself
+
+    def forget(self) -> None:
+        self._script, self.before_step = [], lambda: None
+
+    def say(self, tokens: Sequence[int], prompt_length: int) -> None:
+        self._script, self._start = [*tokens, self.eos], prompt_length
+
+    def forward(
+        self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, caches: list[LayerCache]
+    ) -> torch.Tensor:
+        self.before_step()
+        rows = metadata.logit_rows
+        logits = self._noise[(tokens[rows] + 7 * positions[rows]) % len(self._noise)].clone()
+        for row, position in enumerate(positions[rows].tolist()):
+            place = position + 1 - self._start
+            if 0 <= place < len(self._script):
+                logits[row, self._script[place]] = 100
+        return logits
+
+
+@dataclass
+class Running:
+    """A server that listens."""
+
+    url: str
+    service: Service
+    model: Talker = field(repr=False)
+
+    @property
+    def llm(self) -> LLM:
+        return self.service.llm
+
+    def say(self, pieces: Sequence[str | Special], messages: list[dict], **chat: object) -> None:
+        """Let the model answer this conversation with these pieces."""
+        tokens = self.llm.tokenizer.encode_pieces(pieces)
+        self.model.say(tokens, len(self.llm.chat_token_ids(messages, **chat)))
+
+    def idle(self, seconds: float = 5.0) -> bool:
+        """Waits until no request is open and no page is held."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            stats = self.service.stats()
+            if stats.open == 0 and stats.engine.pages_used == 0:
+                return True
+            time.sleep(0.005)
+        return False
+
+
+def stand_in_llm(**limits: object) -> LLM:
+    """An LLM that talks, with a real tokenizer; `llm.model` is its Talker."""
+    tokenizer = make_tokenizer()
+    eos = tokenizer.eos_ids[0]
+    config = fake_config(vocab_size=tokenizer.vocab_size, eos_token_ids=(eos,))
+    limits = {"page_count": 64, "max_model_len": 1024, **limits}
+    return LLM.from_model(Talker(config, eos), config, tokenizer, **limits)
+
+
+@contextmanager
+def serving(service: Service, **options: object) -> Iterator[Running]:
+    """Runs create_app(service, **options) as `deepseek-v32 serve` does."""
+    import uvicorn
+
+    app = create_app(service, **{"model_name": MODEL, "chat": False, **options})
+    server = uvicorn.Server(server_config(app, "127.0.0.1", 0, drain=1))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive(), "the server has ended"
+            time.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield Running(f"http://127.0.0.1:{port}", service, service.llm.model)
+    finally:
+        server.should_exit = True
+        thread.join()
