@@ -47,7 +47,7 @@ class Handlers:
             conversation.messages.append(_user_message(text, files))
             conversation.system = system or ""
         except ValueError as error:
-            gr.Warning(str(error))
+            yield _notice(error), gr.skip(), gr.skip()
             return
         yield from self._answer(value, conversation, text, settings, request)
 
@@ -68,7 +68,7 @@ class Handlers:
                 conversation.messages[place].content = data["text"]
             conversation.system = system or ""
         except (ValueError, IndexError, TypeError) as error:
-            gr.Warning(str(error))
+            yield _notice(error), gr.skip(), gr.skip()
             return
         seed = data.get("seed")
         if isinstance(seed, int):
@@ -90,8 +90,7 @@ class Handlers:
         try:
             conversation = Conversation.from_json(data.get("conversation"))
         except ValueError as error:
-            gr.Warning(str(error))
-            return gr.skip(), gr.skip()
+            return _notice(error), gr.skip()
         for message in conversation.messages:
             if message.role == "assistant" and not message.finish:
                 message.finish = "abort"  # the page was closed while the answer grew
@@ -132,7 +131,10 @@ class Handlers:
             known = isinstance(error, ValueError) or type(error).__name__ == "Busy"
             if not known:
                 log.exception("an answer failed")
-            conversation.messages.append(Message("assistant", "", error=str(error) if known else FAILED, finish="error"))
+            if conversation.messages[-1].role == "user":
+                conversation.messages.append(Message("assistant", ""))
+            conversation.messages[-1].error = str(error) if known else FAILED
+            conversation.messages[-1].finish = "error"
         finally:
             run.stopped = True
             self.runs.remove(run)
@@ -161,6 +163,11 @@ class Handlers:
             "cached_pages": stats.pages_cached if stats else 0,
             "most_pages": self.llm.limits.page_count,
         }
+
+
+def _notice(error: Exception) -> Value:
+    """In place of the log's value: the page says it, and goes on showing what it shows."""
+    return {"notice": str(error)[:300]}
 
 
 @lru_cache(maxsize=256)

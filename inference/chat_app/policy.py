@@ -23,7 +23,7 @@ HEADERS = {
 # The page and its assets, and the calls that its events make. No uploads, no files, no proxy, no log-in pages.
 SERVED = re.compile(
     r"/|/(assets|static|svelte)/.*|/theme\.css|/config|/favicon\.ico|/manifest\.json|/robots\.txt"
-    r"|/gradio_api/(config|info|heartbeat/.*|queue/(join|data)|cancel|reset|component_server/?|startup-events)"
+    r"|/gradio_api/(config|info|heartbeat/.*|queue/(join|data)|run/predict/?|cancel|reset|component_server/?|startup-events)"
 )
 
 

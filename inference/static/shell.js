@@ -1,19 +1,33 @@
 // Around the conversation: which one is on show, the list of them, export and import, theme, drawers, examples.
 const byId = (id) => document.getElementById(id);
 
-function keep(conversation, now) {
+let unsaved = null; // saved at latest after half a second, and when the page goes
+
+function saveNow() {
   clearTimeout(saveTimer);
-  const save = () => {
-    store.save(conversation);
-    drawList();
-  };
-  if (now) save();
-  else saveTimer = setTimeout(save, 700);
+  saveTimer = 0;
+  if (unsaved) store.save(unsaved);
+  unsaved = null;
+  drawList();
 }
+
+function keep(conversation, now) {
+  if (unsaved && unsaved.id !== conversation.id) saveNow();
+  unsaved = conversation;
+  if (now) saveNow();
+  else if (!saveTimer) saveTimer = setTimeout(saveNow, 500);
+}
+window.addEventListener("pagehide", saveNow);
 
 // The server has sent a new value: it may belong to a conversation that this tab has left meanwhile.
 watch("value", () => {
   const value = props.value;
+  if (value && value.notice) {
+    props.value = shown;
+    store.current = shown.conversation.id;
+    notify(value.notice);
+    return;
+  }
   if (!value || !value.conversation) return;
   const id = value.conversation.id;
   if (store.current && id !== store.current && value.running !== undefined && leftRunning.has(id)) {
@@ -38,7 +52,7 @@ function leave() {
 function open(conversation) {
   if (!conversation) return;
   leave();
-  store.current = conversation.id;
+  store.current = conversation.id; // once the server has checked it, it is shown under this name
   leftRunning.delete(conversation.id);
   trigger("restore", { conversation });
   closeDrawers();
@@ -75,7 +89,7 @@ function drawList() {
 
 function clear(id) {
   if (id === store.current && shown.running) return notify("Stop the answer first.");
-  clearTimeout(saveTimer);
+  if (unsaved && unsaved.id === id) unsaved = null;
   store.remove(id);
   if (id === store.current) startNew();
   drawList();

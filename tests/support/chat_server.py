@@ -1,0 +1,159 @@
+"""The chat on a port of its own, answered by a script instead of a model, so that browser tests know what must appear."""
+
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from deepseek_v32.inference import LLM
+from deepseek_v32.inference.engine import EngineStats
+from deepseek_v32.inference.inspect import TokenSelection
+from deepseek_v32.inference.params import Completion, Delta, SamplingParams, Timings, Usage
+from deepseek_v32.inference.tokenizer import ASSISTANT, THINK, USER
+from support.fake_model import ScriptedModel, fake_config
+from support.tokenizers import make_tokenizer
+
+NEEDLE = "The door code of the Tolmir Archive is 4815."
+LAYERS = 3
+TOPK = 24
+
+
+@dataclass
+class ScriptedBackend:
+    """Says what `replies` has for a question, else an echo of it, one token each `pace` seconds.
+
+    Its last layer selects the needle and the newest tokens, the others the newest tokens only.
+    """
+
+    llm: LLM
+    replies: dict[str, str] = field(default_factory=dict)
+    thoughts: str = "First I look at the question. Then I look for the answer."
+    pace: float = 0.004
+    asked: list[str] = field(default_factory=list)  # the prompts, decoded
+    seeds: list[int | None] = field(default_factory=list)
+    cancelled: set[int] = field(default_factory=set)
+    open: int = 0
+
+    def __post_init__(self) -> None:
+        self._ids = itertools.count()
+
+    def stream(
+        self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
+    ) -> Iterator[Delta]:
+        stream = _Stream(self, list(token_ids), params or SamplingParams(), inspect, next(self._ids))
+        if self.asked[-1].endswith("refuse this</think>"):
+            raise ValueError("the prompt is refused")
+        return stream
+
+    def cancel(self, request_id: int) -> None:
+        self.cancelled.add(request_id)
+
+    def stats(self) -> EngineStats:
+        return EngineStats(pages_used=3 * self.open, pages_cached=5)
+
+
+class _Stream:
+    def __init__(
+        self, backend: ScriptedBackend, prompt: list[int], params: SamplingParams, inspect: bool, request_id: int
+    ) -> None:
+        self.request_id = request_id
+        self.deltas = self._run(backend, prompt, params, inspect)
+        tokenizer = backend.llm.tokenizer
+        backend.asked.append(tokenizer.decode(prompt, skip_special_tokens=False).replace(USER, "").replace(ASSISTANT, ""))
+        backend.seeds.append(params.seed)
+
+    def __iter__(self) -> Iterator[Delta]:
+        return self
+
+    def __next__(self) -> Delta:
+        return next(self.deltas)
+
+    def close(self) -> None:
+        self.deltas.close()
+
+    def _run(self, backend: ScriptedBackend, prompt: list[int], params: SamplingParams, inspect: bool) -> Iterator[Delta]:
+        tokenizer = backend.llm.tokenizer
+        text = tokenizer.decode(prompt, skip_special_tokens=False)
+        question = text.rsplit(USER, 1)[1].split(ASSISTANT)[0]
+        if "fail this" in question:
+            raise RuntimeError("secret /etc/passwd detail")
+        reply = backend.replies.get(question, f"You said: {question}")
+        thinking = text.endswith(THINK)
+        if thinking:
+            reply = f"{backend.thoughts}</think>{reply}"
+        tokens = tokenizer.encode(reply)[: params.max_tokens]
+        needle = _find(text, prompt, tokenizer)
+        written: list[int] = []
+        backend.open += 1
+        try:
+            for token in tokens:
+                time.sleep(backend.pace)
+                if self.request_id in backend.cancelled:
+                    break
+                written.append(token)
+                selection = _selection(len(prompt) + len(written) - 2, needle) if inspect else None
+                yield Delta(self.request_id, tokenizer.decode([token]), (token,), selection=selection)
+        finally:
+            backend.open -= 1
+        reason = "abort" if len(written) < len(tokens) else "stop"
+        usage = Usage(len(prompt), len(written), len(prompt) // 64 * 64)
+        completion = Completion(reply, written, reason, usage, Timings(0.1, 0.2, 50.0, 0.1))
+        yield Delta(self.request_id, finish_reason=reason, completion=completion)
+
+
+def _find(text: str, prompt: list[int], tokenizer: object) -> np.ndarray:
+    """Positions of the needle's tokens in the prompt."""
+    at = text.find(NEEDLE)
+    if at < 0:
+        return np.array([], dtype=np.int32)
+    lengths = np.cumsum([len(tokenizer.decode([token], skip_special_tokens=False)) for token in prompt])
+    first, last = np.searchsorted(lengths, [at, at + len(NEEDLE) - 1], side="right")
+    return np.arange(first, last + 1, dtype=np.int32)
+
+
+def _selection(position: int, needle: np.ndarray) -> TokenSelection:
+    recent = np.arange(max(0, position + 1 - TOPK), position + 1, dtype=np.int32)
+    last = np.union1d(recent[-4:], needle).astype(np.int32)
+    return TokenSelection(position, {0: recent, 1: recent, LAYERS - 1: last})
+
+
+def scripted_llm() -> LLM:
+    tokenizer = make_tokenizer()
+    config = fake_config(
+        vocab_size=tokenizer.vocab_size, num_hidden_layers=LAYERS, index_topk=TOPK, max_position_embeddings=32768
+    )
+    return LLM.from_model(ScriptedModel(config, [1]), config, tokenizer, page_count=512)
+
+
+@dataclass
+class ChatServer:
+    url: str
+    backend: object
+    stop: object
+
+
+def serve(backend: object, llm: LLM) -> ChatServer:
+    """On a free port of loopback, in a thread."""
+    import fastapi
+    import uvicorn
+    from deepseek_v32.inference.web import mount_chat
+
+    app = fastapi.FastAPI()
+    mount_chat(app, backend, llm=llm, model="scripted · cpu · exact")
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=2))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        time.sleep(0.02)
+
+    def stop() -> None:
+        server.should_exit = True
+        thread.join(10)
+
+    return ChatServer(f"http://127.0.0.1:{listener.getsockname()[1]}/", backend, stop)

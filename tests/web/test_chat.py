@@ -1,0 +1,233 @@
+"""The chat as people use it: a real browser, real clicks, a scripted model."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+
+def test_send_streams_and_shows_numbers(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    scripted.backend.pace = 0.02
+    tab.ask("Tell me something about the quick brown fox and the lazy dog, please.", wait=False)
+    lengths = []
+    while tab.page.locator("body.dsa-running").count():
+        lengths.append(len(tab.answer()))
+        time.sleep(0.05)
+    assert tab.answer() == "You said: Tell me something about the quick brown fox and the lazy dog, please."
+    assert len(set(lengths)) >= 4, "the answer did not grow before it was there"
+    numbers = tab.page.locator(".numbers").inner_text()
+    assert "first token" in numbers and "tokens/s" in numbers
+    meter = tab.page.locator("#dsa-meter").inner_text()
+    assert "/ 32,768" in meter and "5 / 512" in meter
+    assert tab.page.locator("#dsa-text textarea").input_value() == ""
+
+
+def test_enter_sends_and_shift_enter_breaks_the_line(open_tab: Any) -> None:
+    tab = open_tab()
+    text = tab.page.locator("#dsa-text textarea")
+    text.click()
+    tab.page.keyboard.type("one")
+    tab.page.keyboard.press("Shift+Enter")
+    tab.page.keyboard.type("two")
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_selector(".answer")
+    tab.wait()
+    assert tab.question() == "one\ntwo"
+
+
+def test_stop_keeps_what_came_and_frees_the_engine(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    scripted.backend.pace = 0.03
+    tab.ask("word " * 200, wait=False)
+    tab.page.wait_for_function("document.querySelector('.answer .body').innerText.length > 20")
+    tab.page.click("#dsa-stop")
+    tab.wait()
+    assert 20 < len(tab.answer()) < 900
+    assert "stopped" in tab.page.locator(".numbers").inner_text()
+    assert scripted.backend.open == 0
+    scripted.backend.pace = 0.004
+    tab.ask("and now?")
+    assert tab.answer() == "You said: and now?"
+
+
+def test_retry_and_edit(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    tab.ask("first")
+    tab.ask("second")
+    scripted.backend.replies["second"] = "Another answer"
+    tab.page.locator(".answer [data-action=retry]").nth(1).click()
+    tab.page.wait_for_function("document.querySelectorAll('.answer .body')[1].innerText.includes('Another')")
+    tab.wait()
+    assert [tab.answer(i) for i in range(2)] == ["You said: first", "Another answer"]
+    tab.page.locator(".message.user").nth(0).hover()
+    tab.page.locator(".user [data-action=edit]").nth(0).click()
+    tab.page.fill("textarea.edit", "changed")
+    tab.page.click(".editing [data-action=ask]")
+    tab.page.wait_for_function("document.querySelector('.answer .body').innerText.includes('changed')")
+    tab.wait()
+    assert tab.page.locator(".message").count() == 2 and tab.question() == "changed"
+
+
+def test_reload_keeps_the_conversation_and_the_system_prompt(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    tab.page.click("#dsa-settings button")
+    tab.page.fill("#dsa-system textarea", "Be brief.")
+    tab.ask("remember **me**")
+    tab.page.reload()
+    tab.page.wait_for_selector(".answer")
+    assert tab.answer() == "You said: remember me" and tab.question() == "remember **me**"
+    tab.ask("again")
+    assert "Be brief.remember" in scripted.backend.asked[-1]
+    assert "remember **me**" in scripted.backend.asked[-1]
+
+
+def test_reload_while_an_answer_grows_keeps_what_came_and_stops_it(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    scripted.backend.pace = 0.03
+    tab.ask("word " * 200, wait=False)
+    tab.page.wait_for_timeout(1500)
+    tab.page.reload()
+    tab.page.wait_for_selector(".answer")
+    assert tab.answer().startswith("You said: word")
+    assert "stopped" in tab.page.locator(".numbers").inner_text()
+    deadline = time.monotonic() + 10
+    while scripted.backend.open and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert scripted.backend.open == 0
+
+
+def test_several_conversations(open_tab: Any) -> None:
+    tab = open_tab()
+    tab.ask("alpha")
+    tab.page.click("#dsa-new")
+    assert tab.page.locator(".message").count() == 0
+    tab.ask("beta")
+    entries = tab.page.locator("#dsa-list .choose")
+    assert entries.all_inner_texts() == ["beta", "alpha"]
+    entries.nth(1).click()
+    tab.page.wait_for_function("document.querySelector('.plain')?.innerText === 'alpha'")
+    tab.page.click("#dsa-clear")
+    assert tab.page.locator(".message").count() == 0
+    assert tab.page.locator("#dsa-list .choose").all_inner_texts() == ["beta"]
+
+
+def test_an_answer_goes_on_behind_another_conversation(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    scripted.backend.pace = 0.02
+    tab.ask("slow " * 20, wait=False)
+    tab.page.click("#dsa-new")
+    tab.page.wait_for_timeout(400)
+    assert tab.page.locator(".message").count() == 0, "the other conversation's answer broke in"
+    tab.page.wait_for_function(
+        "Object.values(localStorage).some(text => text.includes('\"finish\":\"stop\"') && text.includes('slow'))"
+    )
+    tab.page.locator("#dsa-list .choose").nth(0).click()
+    tab.page.wait_for_selector(".answer")
+    assert tab.answer().endswith("slow slow slow")
+
+
+def test_thinking_unfolds_folds_and_shows_its_time(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    scripted.backend.pace = 0.02
+    tab.page.check("#dsa-thinking input")
+    tab.ask("why?", wait=False)
+    tab.page.wait_for_selector("details.thought[open]")
+    assert "Thinking" in tab.page.locator(".thought summary").inner_text()
+    tab.wait()
+    assert tab.page.locator("details.thought[open]").count() == 0
+    assert tab.page.locator(".thought summary").inner_text().startswith("Thought for ")
+    assert tab.answer() == "You said: why?"
+    tab.page.click(".thought summary")
+    assert "First I look at the question." in tab.page.locator(".thought .prose-text").inner_text()
+
+
+def test_export_and_import(open_tab: Any, tmp_path: Any) -> None:
+    tab = open_tab()
+    tab.ask("take me along")
+    with tab.page.expect_download() as download:
+        tab.page.click("#dsa-export")
+    path = tmp_path / "conversation.json"
+    download.value.save_as(path)
+    exported = json.loads(path.read_text())
+    assert [m["content"] for m in exported["messages"]] == ["take me along", "You said: take me along"]
+    other = open_tab()
+    other.page.set_input_files("#dsa-import-file", path)
+    other.page.wait_for_selector(".answer")
+    assert other.answer() == "You said: take me along"
+    (tmp_path / "bad.json").write_text('{"messages": [{"role": "robot"}]}')
+    other.page.set_input_files("#dsa-import-file", tmp_path / "bad.json")
+    other.page.get_by_text("role user or assistant is wanted").wait_for()
+    (tmp_path / "worse.json").write_text("no json")
+    other.page.set_input_files("#dsa-import-file", tmp_path / "worse.json")
+    other.page.get_by_text("holds no conversation").wait_for()
+    assert other.answer() == "You said: take me along"
+
+
+def test_dropped_files_are_counted_and_sent(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    transfer = tab.page.evaluate_handle(
+        """() => { const data = new DataTransfer();
+        data.items.add(new File(["The secret word is xylophone."], "notes.txt", {type: "text/plain"}));
+        data.items.add(new File([new Uint8Array([0, 1, 2, 255])], "picture.bin")); return data; }"""
+    )
+    tab.page.dispatch_event("#dsa-composer", "drop", {"dataTransfer": transfer})
+    tab.page.wait_for_selector("#dsa-files .file")
+    tokens = len(scripted.backend.llm.tokenizer.encode("The secret word is xylophone."))
+    assert tab.page.locator("#dsa-files .file").all_inner_texts() == [f"notes.txt · {tokens} tokens\n×"]
+    tab.page.get_by_text("picture.bin is no plain text").wait_for()
+    tab.ask("What is it?")
+    assert "notes.txt" in tab.page.locator(".user .file").inner_text()
+    prompt = scripted.backend.asked[-1]
+    assert "[file name]: notes.txt" in prompt and "xylophone" in prompt
+    assert tab.page.locator("#dsa-files .file").count() == 0
+
+
+def test_examples_ask_their_question(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    tab.page.get_by_text("Find one line in a pasted text").click()
+    tab.page.wait_for_selector(".answer")
+    tab.wait()
+    assert "4815" in scripted.backend.asked[-1]
+    assert tab.page.locator(".plain.folded").count() == 1
+
+
+def test_two_tabs_at_once_do_not_mix(open_tab: Any, scripted: Any) -> None:
+    first = open_tab()
+    second = open_tab(context=first.page.context)
+    scripted.backend.pace = 0.02
+    first.ask("apples " * 12, wait=False)
+    second.ask("pears " * 12, wait=False)
+    first.wait()
+    second.wait()
+    for tab, mine, other in ((first, "apples", "pears"), (second, "pears", "apples")):
+        assert tab.page.locator(".message").count() == 2
+        text = tab.page.locator(".messages").inner_text()
+        assert mine in text and other not in text
+    first.page.reload()
+    first.page.wait_for_selector(".answer")
+    assert "apples" in first.answer() and "pears" not in first.answer()
+    assert first.page.locator("#dsa-list .choose").count() == 2, "one tab's conversation replaced the other's"
+
+
+@pytest.mark.parametrize("question", ["fail this", "refuse this"])
+def test_errors_are_told_without_details(open_tab: Any, question: str) -> None:
+    tab = open_tab()
+    tab.ask(question)
+    told = tab.page.locator(".problem:visible").inner_text()
+    assert told in ("Something went wrong while this answer was computed. The server's log says what.", "the prompt is refused")
+    assert "Traceback" not in tab.page.content() and "passwd" not in tab.page.content()
+    tab.ask("and now?")
+    assert tab.answer() == "You said: and now?"
+
+
+def test_settings_reach_the_engine(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    tab.page.click("#dsa-settings button")
+    tab.page.get_by_label("Seed").fill("123")
+    tab.ask("draw")
+    assert scripted.backend.seeds[-1] == 123
+    tab.page.get_by_label("Seed").fill("a dog")
+    tab.ask("draw")
+    assert "a whole number is wanted" in tab.page.locator(".problem:visible").inner_text()
