@@ -40,7 +40,9 @@ def render_template(
             bos_token=BOS,
             eos_token=EOS,
         )
-    except jinja2.TemplateError as error:
+    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
+        if isinstance(error, MessageError):
+            raise
         raise MessageError(f"chat template: {' '.join(str(error).split())}") from error
     return [piece if isinstance(piece, Special) else shield.uncover(piece) for piece in tokenizer.split_special(text)]
 

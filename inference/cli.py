@@ -7,6 +7,7 @@ from collections.abc import Callable
 import typer
 
 from .batch import batch
+from .bench import bench
 from .doctor import doctor
 from .generate import generate
 from .serve_command import serve
@@ -24,6 +25,7 @@ app.command()(generate)
 app.command()(serve)
 app.command()(batch)
 app.command()(doctor)
+app.command()(bench)
 
 
 def main() -> None:

@@ -49,6 +49,10 @@ def generate(
         bool, typer.Option("--raw", help="Continue the prompt as it stands, without the chat format.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Answers as JSON, one object a line.")] = False,
+    inspect: Annotated[
+        Path | None,
+        typer.Option("--inspect", help="Write what DSA selected for the one answer: a .json file, or a .html page."),
+    ] = None,
     device: DeviceOption = None,
     precision: PrecisionOption = None,
     backend: BackendOption = "auto",
@@ -65,9 +69,13 @@ def generate(
         raise ValueError(f"{' and '.join(sources)} do not go together")
     if output is not None and input_file is None:
         raise ValueError("--output goes with --input-file")
+    if inspect is not None and inspect.suffix not in (".json", ".html"):
+        raise ValueError(f"--inspect {inspect}: a name that ends in .json or .html is wanted")
     chats = interactive or (not sources and sys.stdin.isatty())
     if chats and (as_json or raw):
         raise ValueError(f"{'--json' if as_json else '--raw'} goes with a prompt or --input-file, not with a chat")
+    if inspect is not None and (chats or input_file is not None):
+        raise ValueError("--inspect goes with one prompt")
     prompts = read_prompts(input_file) if input_file else []
     if not prompts and not chats:
         prompts = [Prompt(1, "prompt", sys.stdin.read().strip() if prompt in (None, "-") else prompt)]
@@ -89,25 +97,30 @@ def generate(
         return
     asking = Asking(params, thinking, system, raw)
     if input_file is None:
-        answer_one(load(), prompts[0], asking, as_json)
+        answer_one(load(), prompts[0], asking, as_json, inspect)
     elif answer_file(load, prompts, asking, output, as_json or input_file.suffix == ".jsonl"):
         raise typer.Exit(1)
 
 
-def answer_one(llm: "LLM", prompt: Prompt, asking: Asking, as_json: bool) -> None:
-    """Stream one answer to standard output, everything else to standard error."""
+def answer_one(llm: "LLM", prompt: Prompt, asking: Asking, as_json: bool, inspect: Path | None) -> None:
+    """Stream one answer to standard output, everything else to standard error; what DSA selected into a file."""
     if not prompt.content.strip():
         raise ValueError("the prompt is empty")
     token_ids, params = asking.request(llm, prompt)
     thinking = asking.thinks(prompt)
     if as_json:
-        *_, last = stream(llm, token_ids, params)
+        *_, last = stream(llm, token_ids, params, inspect is not None)
         completion = last.completion
         assert completion is not None
         print(json.dumps(record(completion, parse_assistant(completion.text, thinking)), ensure_ascii=False))
     else:
-        _, completion = show_stream(llm, token_ids, params, thinking, sys.stderr)
+        _, completion = show_stream(llm, token_ids, params, thinking, sys.stderr, inspect is not None)
     print(statistics(completion), file=sys.stderr)
+    if inspect is not None and completion.finish_reason in ("stop", "length"):
+        from .inspect_report import Recording, write_report
+
+        write_report(inspect, [Recording.of(llm, token_ids, completion)])
+        print(f"what DSA selected is in {inspect}", file=sys.stderr)
     if completion.finish_reason in ("abort", "error"):
         raise typer.Exit(130 if completion.finish_reason == "abort" else 1)
 

@@ -163,7 +163,7 @@ def token_texts(tokens: Sequence[int], tokenizer: Tokenizer | None) -> list[str]
         return [f"{token} " for token in tokens]
     names = {token: text for text, token in tokenizer.special_ids.items()}
     decoder = IncrementalDecoder(tokenizer)
-    texts = []
+    texts: list[str] = []
     for token in tokens:
         if token in names:
             rest = decoder.finish()

@@ -46,6 +46,7 @@ def encode_messages(
     else "v3.2". Raises MessageError.
     """
     normal = [_normal(index, message) for index, message in enumerate(messages)]
+    _check_tools("tools", tools)
     if not normal or normal[-1]["role"] not in (*ASKING, "tool"):
         came = f"it has role {normal[-1]['role']!r}" if normal else "there are no messages"
         raise MessageError(f"messages: the last one must come from the user or a tool, {came}")
@@ -129,10 +130,10 @@ def _results(turns: Sequence[Message], start: int) -> list[str]:
         raise MessageError(
             f"messages[{start}]: {len(results)} tool messages answer {len(calls)} calls of the message before them"
         )
-    order = {call.get("id"): place for place, call in enumerate(calls)}
-    ids = [result.get("tool_call_id") for result in results]
+    order = {str(call.get("id")): place for place, call in enumerate(calls)}
+    ids = [str(result.get("tool_call_id")) for result in results]
     if len(order) == len(calls) and set(ids) == set(order):
-        results = sorted(results, key=lambda result: order[result.get("tool_call_id")])
+        results = [result for _, result in sorted(zip(ids, results, strict=True), key=lambda pair: order[pair[0]])]
     return [result["content"] or "" for result in results]
 
 
@@ -152,8 +153,19 @@ def _normal(index: int, message: Message) -> dict[str, Any]:
     if "reasoning_content" in normal and not isinstance(normal["reasoning_content"], str):
         raise MessageError(f"messages[{index}].reasoning_content: text is wanted")
     if calls := message.get("tool_calls"):
+        if not isinstance(calls, list | tuple):
+            raise MessageError(f"messages[{index}].tool_calls: a list is wanted, this is {calls!r:.50}")
         normal["tool_calls"] = [_normal_call(index, call) for call in calls]
+    _check_tools(f"messages[{index}].tools", message.get("tools"))
     return normal
+
+
+def _check_tools(name: str, tools: Any) -> None:
+    if tools is None:
+        return
+    for tool in tools if isinstance(tools, list | tuple) else [None]:
+        if not isinstance(tool, Mapping) or not isinstance(tool.get("function", tool), Mapping):
+            raise MessageError(f"{name}: a list of functions in OpenAI's shape is wanted, this is {tools!r:.50}")
 
 
 def _normal_call(index: int, call: Any) -> dict[str, Any]:

@@ -40,9 +40,9 @@ def interruptible(stop: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def stream(llm: "LLM", token_ids: Sequence[int], params: "SamplingParams") -> "Iterator[Delta]":
+def stream(llm: "LLM", token_ids: Sequence[int], params: "SamplingParams", inspect: bool = False) -> "Iterator[Delta]":
     """One request's deltas; Ctrl-C ends them after the step that runs, with finish_reason "abort"."""
-    request = llm.engine.add_request(token_ids, params)
+    request = llm.engine.add_request(token_ids, params, inspect)
     with interruptible(lambda: llm.engine.abort(request.id)):
         while llm.engine.has_work:
             for delta in llm.engine.step():
@@ -51,11 +51,16 @@ def stream(llm: "LLM", token_ids: Sequence[int], params: "SamplingParams") -> "I
 
 
 def show_stream(
-    llm: "LLM", token_ids: Sequence[int], params: "SamplingParams", thinking: bool, aside: TextIO
+    llm: "LLM",
+    token_ids: Sequence[int],
+    params: "SamplingParams",
+    thinking: bool,
+    aside: TextIO,
+    inspect: bool = False,
 ) -> "tuple[AssistantMessage, Completion]":
     """Print an answer as it comes: its content on standard output, its reasoning on ``aside``. Returns both whole."""
     parser, total, completion = AnswerParser(thinking), AnswerDelta(), None
-    for delta in stream(llm, token_ids, params):
+    for delta in stream(llm, token_ids, params, inspect):
         completion = delta.completion
         total += _show(parser.push(delta.text), total, aside)
     total += _show(parser.finish(), total, aside)

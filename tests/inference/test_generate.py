@@ -324,3 +324,36 @@ def test_overrides_come_from_files_in_either_spelling(tmp_path):
 def test_prompts_know_their_place(tmp_path):
     path = write_lines(tmp_path / "in.jsonl", {"prompt": "a", "seed": 4, "stop": ["x"]})
     assert read_prompts(path) == [Prompt(1, f"{path}, line 1", "a", sampling={"seed": 4, "stop": ["x"]})]
+
+
+def test_what_dsa_selected_goes_into_a_file(run, tmp_path, capsys):
+    report = tmp_path / "selected.json"
+    code, out, err = run("generate", "1+1?", "--inspect", report)
+    assert (code, out) == (0, ANSWER + "\n") and str(report) in err
+    tokens = json.loads(report.read_text())["tokens"]
+    assert "".join(token["token"] for token in tokens).startswith(ANSWER)
+    assert run("generate", "1+1?", "--inspect", tmp_path / "selected.txt", llm=None)[0] == 2
+    assert run("generate", "--interactive", "--inspect", report, llm=None)[0] == 2
+    assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_bench_measures_every_combination(run):
+    arguments = [
+        "--prompt-tokens",
+        8,
+        "--prompt-tokens",
+        70,
+        "--batch",
+        1,
+        "--batch",
+        3,
+        "--new-tokens",
+        4,
+        "--repeats",
+        1,
+    ]
+    code, out, err = run("bench", *arguments)
+    results = json.loads(out)["results"]
+    assert code == 0 and "decode tokens/s" in err
+    assert [(row["prompt_tokens"], row["batch"]) for row in results] == [(8, 1), (8, 3), (70, 1), (70, 3)]
+    assert all(row["prefill_tokens_per_second"] > 0 and row["decode_tokens_per_second"] > 0 for row in results)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepseek_v32.inference.messages import MessageError, encode_messages, v32_pieces
@@ -268,3 +268,46 @@ def test_nor_through_functions(name, value, result):
 def normal(call):
     function = call["function"]
     return {"function": {**function, "arguments": json.dumps(function["arguments"])}}
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=4,
+)
+calls = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "id": anything,
+            "function": st.fixed_dictionaries({}, optional={"name": anything, "arguments": anything | st.just("{}")}),
+        },
+    )
+    | anything,
+    max_size=2,
+)
+talk_texts = st.text(max_size=4) | st.sampled_from([*MARKUP, "a"])
+odd_messages = st.fixed_dictionaries(
+    {"role": st.sampled_from(["system", "developer", "user", "assistant", "tool"]), "content": talk_texts},
+    optional={"tool_calls": calls, "tool_call_id": anything, "reasoning_content": talk_texts, "tools": anything},
+) | st.fixed_dictionaries(
+    {"role": anything | st.just("user")},
+    optional={"content": anything, "tool_calls": anything, "response_format": anything},
+)
+
+
+@pytest.mark.parametrize("tokenizer", [PLAIN, EXP], ids=["v3.2", "v3.2-exp"])
+@settings(max_examples=400)
+@given(
+    messages=st.lists(odd_messages | anything, max_size=4),
+    ended=st.booleans(),
+    thinking=st.booleans(),
+    tools=st.none() | st.lists(st.just(WEATHER) | anything, max_size=2) | anything,
+)
+def test_whatever_arrives_is_encoded_or_refused(tokenizer, messages, ended, thinking, tools):
+    try:
+        ids = encode_messages([*messages, *([user("q")] if ended else [])], tokenizer, thinking, tools)
+    except MessageError as error:
+        assert "\n" not in str(error)
+    else:
+        assert ids[0] == tokenizer.bos_id
