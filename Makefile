@@ -26,9 +26,11 @@ help:
 
 demo: .venv/installed $(DEMO)/model.safetensors
 	@if [ "$(DEMO)" != model/demo ]; then \
-	    echo "There is no trained demo checkpoint in this checkout. This one is random: its answers are noise."; fi
+	    echo "There is no trained demo checkpoint in this checkout. This one is random: its answers are noise."; \
+	else echo "Tell it facts (The opening time of Kalmin Bakery is 8:15.), then ask for them."; fi
 	@if [ -t 0 ]; then $(BIN)/deepseek-v32 generate --model $(DEMO); \
-	else $(BIN)/deepseek-v32 generate --model $(DEMO) --max-new-tokens 32 "What is sparse attention?"; fi
+	else $(BIN)/deepseek-v32 generate --model $(DEMO) --max-new-tokens 32 \
+	    "The opening time of Kalmin Bakery is 8:15. When does Kalmin Bakery open?"; fi
 
 # The tests run even if lint complains; the last lines are pytest's summary.
 test: .venv/installed-test
