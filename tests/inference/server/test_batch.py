@@ -1,0 +1,111 @@
+"""`deepseek-v32 batch`: files of requests, and runs that are cut short."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from deepseek_v32.inference import options
+from deepseek_v32.inference.batch import answered, read_lines
+from deepseek_v32.inference.cli import app
+from support.server import stand_in_llm
+
+MESSAGES = [{"role": "user", "content": "Hi\N{LINE SEPARATOR}there"}]
+
+
+def request(custom_id, url="/v1/completions", **body):
+    return {"custom_id": custom_id, "method": "POST", "url": url, "body": body}
+
+
+REQUESTS = [
+    request("chat", "/v1/chat/completions", messages=MESSAGES, max_tokens=3, seed=1),
+    request("text", prompt="The", max_tokens=3, seed=1, n=2),
+    request("bad", prompt="The", max_tokens="three"),
+    request("long", prompt=[1] * 5000),
+    request("stream", prompt="The", stream=True),
+    {"custom_id": "no body", "url": "/v1/completions"},
+    request("many", prompt=["The"] * 20, n=10, max_tokens=1),
+    *(request(f"more {i}", prompt=[i + 5], max_tokens=2, seed=i) for i in range(20)),
+]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs the command over a file of requests; returns (exit code, what it said, records by custom_id)."""
+    asked = []
+
+    def load(*_, **__):
+        asked.append(stand_in_llm(max_sequences=4))
+        return asked[-1]
+
+    monkeypatch.setattr(options, "load_llm", load)
+
+    def go(requests, keep=None):
+        source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+        source.write_text("\n".join(json.dumps(item, ensure_ascii=False) for item in requests), encoding="utf-8")
+        if keep is not None:
+            target.write_bytes(keep(target.read_bytes()))
+        result = CliRunner().invoke(app, ["batch", str(source), str(target)])
+        records = [json.loads(line) for line in target.read_text().split("\n") if line] if target.exists() else []
+        assert len(records) == len({record["custom_id"] for record in records})
+        return result, {record["custom_id"]: record for record in records}
+
+    go.asked = asked
+    return go
+
+
+def test_every_request_gets_its_record(run):
+    result, records = run(REQUESTS)
+    assert result.exit_code == 1 and "4 requests failed" in result.stderr
+    assert set(records) == {item["custom_id"] for item in REQUESTS}
+    status = {custom_id: record["response"]["status_code"] for custom_id, record in records.items()}
+    assert {custom_id for custom_id, code in status.items() if code != 200} == {"bad", "long", "stream", "no body"}
+    assert records["chat"]["response"]["body"]["object"] == "chat.completion" and records["chat"]["error"] is None
+    assert len(records["text"]["response"]["body"]["choices"]) == 2
+    assert len(records["many"]["response"]["body"]["choices"]) == 200
+    assert records["bad"]["response"]["body"]["error"]["param"] == "max_tokens"
+    assert records["text"]["id"].startswith("batch_req_")
+
+
+def test_a_run_that_was_cut_short_goes_on(run):
+    _, whole = run(REQUESTS)
+    half = len(json.dumps(whole["chat"])) // 2
+    result, records = run(REQUESTS, keep=lambda content: content[: content.index(b"\n", len(content) // 2) + 1 + half])
+    assert "27 requests to answer" in result.stderr and not result.stderr.startswith("27 of")
+    texts = [
+        {custom_id: record["response"]["body"].get("choices") for custom_id, record in run.items()}
+        for run in (whole, records)
+    ]
+    assert texts[0] == texts[1]
+    result, again = run(REQUESTS)
+    assert again == records and "0 of 27" in result.stderr and result.exit_code == 0 and len(run.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "custom_id"),
+        ('{"custom_id": 5}', "custom_id"),
+        ('{"custom_id": "a", "url": "/v1/embeddings"}', "/v1/completions"),
+        ('{"custom_id": "a", "url": "/v1/completions", "method": "GET"}', "POST"),
+        ('{"custom_id": "x", "url": "/v1/completions"}', "earlier line"),
+    ],
+)
+def test_lines_that_are_no_requests(tmp_path, line, message):
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"custom_id": "x", "url": "/v1/completions"}\n\n' + line)
+    with pytest.raises(ValueError, match=message) as error:
+        read_lines(path)
+    assert ":3:" in str(error.value)
+
+
+def test_files_that_are_something_else(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("")
+    with pytest.raises(ValueError, match="no requests"):
+        read_lines(path)
+    path.write_text("a letter\n")
+    with pytest.raises(ValueError, match="another output file"):
+        answered(path)
+    assert path.read_text() == "a letter\n"

@@ -1,0 +1,72 @@
+"""The server against its own OpenAPI document: requests that follow it and requests that break it, made by schemathesis."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from deepseek_v32.inference.api import responses
+from deepseek_v32.inference.service import Service
+from support.server import serving, stand_in_llm
+
+COMMAND = Path(sys.executable).with_name("schemathesis")
+HANG_SECONDS = 10
+
+
+@pytest.mark.parametrize(
+    ("examples", "at_least"), [(2, 300), pytest.param(150, 2000, marks=pytest.mark.slow)], ids=["short", "long"]
+)
+def test_requests_by_the_document(tmp_path, examples, at_least):
+    """Errors must be declared, answers must have their schema, and nothing may hang; a request refused by rules that a
+    schema cannot express (a conversation that ends in an answer, an id beyond the vocabulary) is no failure.
+    """
+    # A context that an answer fills in less time than counts as hanging.
+    with serving(Service(stand_in_llm(max_model_len=128), max_queue=1000)) as server:
+        result = subprocess.run(
+            [COMMAND, "run", f"{server.url}/openapi.json", "--mode=all", f"--max-examples={examples}", "--seed=1",
+             f"--request-timeout={HANG_SECONDS}", "--workers=2", "--phases=examples,coverage,fuzzing",
+             "--exclude-checks=positive_data_acceptance", "--no-color"],
+            cwd=tmp_path, capture_output=True, text=True, timeout=1800,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
+        generated = int(re.search(r"(\d+) generated", result.stdout).group(1))
+        print(f"{generated} requests")
+        assert generated >= at_least
+        assert server.idle()
+        with httpx.Client(base_url=server.url) as http:
+            assert http.get("/health").status_code == http.get("/ready").status_code == 200
+            assert http.post("/v1/completions", json={"prompt": "a", "max_tokens": 2}).status_code == 200
+        server.llm.engine.pool.check()
+
+
+def test_answers_are_what_the_document_says(http):
+    """Field by field, nothing undeclared: clients are generated from documents."""
+    chat = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3, "logprobs": True, "top_logprobs": 2}
+    thinking = {**chat, "chat_template_kwargs": {"thinking": True}}
+    text = {"prompt": "a", "max_tokens": 3, "logprobs": 2, "echo": True}
+    for model, method, path, body in (
+        (responses.ChatCompletion, "POST", "/v1/chat/completions", chat),
+        (responses.ChatCompletion, "POST", "/v1/chat/completions", thinking),
+        (responses.TextCompletion, "POST", "/v1/completions", text),
+        (responses.ModelList, "GET", "/v1/models", None),
+        (responses.TokenizeResponse, "POST", "/tokenize", {"prompt": "a"}),
+        (responses.DetokenizeResponse, "POST", "/detokenize", {"tokens": [5]}),
+        (responses.Health, "GET", "/health", None),
+    ):
+        answer = http.request(method, path, json=body).json()
+        assert model.model_validate(answer).model_dump(exclude_unset=True) == answer
+
+
+def test_the_document(http):
+    document = http.get("/openapi.json").json()
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    assert len(operations) == 9
+    for operation in operations:
+        assert {"400", "401", "403", "500"} <= set(operation["responses"]) and "422" not in operation["responses"]
+    for path in ("/v1/chat/completions", "/v1/completions"):
+        answers = document["paths"][path]["post"]["responses"]
+        assert {"503", "504"} <= set(answers) and "Retry-After" in answers["503"]["headers"]
+        assert set(answers["200"]["content"]) == {"application/json", "text/event-stream"}

@@ -1,0 +1,65 @@
+"""`deepseek-v32 serve` as users run it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from deepseek_v32.inference import options
+from deepseek_v32.inference.cli import app
+from support.tiny import tiny_checkpoint
+
+COMMAND = Path(sys.executable).with_name("deepseek-v32")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--host", "0.0.0.0"], "--api-key"),
+        (["--host", "192.168.1.1"], "--api-key"),
+        (["--api-key", "short"], "8 or more"),
+        (["--api-key", "schlüsselwort"], "ASCII"),
+    ],
+)
+def test_what_it_refuses(monkeypatch, arguments, message):
+    monkeypatch.setattr(options, "load_llm", lambda *_, **__: pytest.fail("it went on"))
+    result = CliRunner().invoke(app, ["serve", *arguments])
+    assert isinstance(result.exception, ValueError) and message in str(result.exception)
+
+
+def test_from_start_to_stop(tmp_path):
+    model = tiny_checkpoint(tmp_path)
+    environment = {"OMP_NUM_THREADS": "1", "DEEPSEEK_V32_API_KEY": "from the environment"}
+    process = subprocess.Popen(
+        [COMMAND, "serve", "--model", model, "--port", "0", "--no-chat", "--drain", "1", "--max-model-len", "512"],
+        stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
+    )  # fmt: skip
+    try:
+        log = ""
+        for line in process.stderr:
+            log += line
+            if found := re.search(r"running on (http://[^ ]+)", line):
+                break
+        url = found.group(1)
+        headers = {"authorization": "Bearer from the environment"}
+        with httpx.Client(base_url=url, headers=headers, timeout=30) as http:
+            assert http.get("/v1/models").json()["data"][0]["id"] == Path(model).name
+            answer = http.post("/v1/completions", json={"prompt": "Hi", "max_tokens": 3})
+            assert answer.json()["usage"]["completion_tokens"] == 3
+        assert httpx.get(url + "/health").status_code == 401
+        assert "Every route wants the key" in log
+        process.send_signal(signal.SIGTERM)
+        started = time.monotonic()
+        log += process.stderr.read()
+        process.wait(20)
+        assert time.monotonic() - started < 20 and "Traceback" not in log, log
+    finally:
+        process.kill()
+        process.wait()
