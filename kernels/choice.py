@@ -58,11 +58,11 @@ OPERATIONS: dict[str, tuple[Body, ...]] = {
     "indexer_logits": _bodies("indexer_logits"),
     "paged_indexer_logits": _bodies("indexer_logits"),
     "select_topk": _bodies("select_topk"),
-    "sparse_mla_prefill": _bodies("sparse_mla_prefill"),
-    "sparse_mla_decode": _bodies("sparse_mla_decode"),
+    "sparse_mla_prefill": _bodies("sparse_mla_prefill", Body("cuda", "sparse_mla_prefill", _BF16)),
+    "sparse_mla_decode": _bodies("sparse_mla_decode", Body("cuda", "sparse_mla_decode", _BF16)),
     "mha_prefill": _bodies("dense_mla"),
-    "dense_mla_decode": _bodies("dense_mla"),
-    "paged_mla_decode_h16": _bodies("dense_mla"),
+    "dense_mla_decode": _bodies("dense_mla", Body("cuda", "dense_mla", _16BIT)),
+    "paged_mla_decode_h16": _bodies("dense_mla", Body("cuda", "dense_mla", _BF16)),
 }
 
 

@@ -10,7 +10,6 @@ template <class C, int kWarps>
 __device__ __forceinline__ void load_queries(const Problem& p, SharedMemory& s, int query, int first_row, int warp) {
   using Element = typename C::Element;
   const int lane = threadIdx.x & 31, chunk = lane & 7;
-  const uint64_t policy = policy_evict_first();
   for (int r = warp * 4 + lane / 8; r < kRows; r += 4 * kWarps) {
     const int row = first_row + r;
     const bool valid = row < p.rows;
@@ -19,23 +18,26 @@ __device__ __forceinline__ void load_queries(const Problem& p, SharedMemory& s, 
                             head * p.q_head_stride + chunk * 8;
     const Element* rope = static_cast<const Element*>(p.q_rope) + query * p.q_rope_stride + fresh * p.q_new_stride +
                           head * p.q_rope_head_stride + chunk * 8;
-    const uint32_t target = shared_address(s.q) + r * 128 + ((chunk ^ (r & 7)) << 4);
+    const uint32_t target = opaque(shared_address(s.q) + r * 128 + ((chunk ^ (r & 7)) << 4));
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile)
-      copy16(target + tile * kTile, tile < 8 ? latent + tile * 64 : rope, valid ? 16 : 0, policy);
+      copy16<kEvictFirst>(target + tile * kTile, tile < 8 ? latent + tile * 64 : rope, valid ? 16 : 0);
   }
   barrier_arrive_after_copies(shared_address(&s.q_full));
 }
 
 template <class C>
 struct Gather {
+  static constexpr int kMathRegisters = 216, kProducerRegisters = 72;
   // All four warps gather; in a pair two do, the third writes masks and the fourth pushes.
   static constexpr int kWarps = C::kPair ? 2 : 4;
   static constexpr int kStride = 4 * kWarps;                      // rows at a time
   static constexpr int kPerThread = C::kLocalRows / kStride;      // rows of a block in the hands of one thread
+  // Selected keys are shared between queries, contexts are read once.
+  static constexpr uint64_t kPolicy = C::kLookup == Lookup::kIndices ? kEvictLast : kEvictFirst;
   static constexpr bool kMasks = C::kLookup == Lookup::kIndices;
   static __device__ __forceinline__ Arrivals arrivals() {
-    return {C::kPair ? 1u : 32u * kWarps, 32 * kWarps, 1, 32 * kWarps};
+    return {C::kPair ? 1u : 32u * kWarps, 32 * kWarps, 1, 32 * kWarps, 0};
   }
 
   static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, int cluster, int clusters, int rank) {
@@ -52,7 +54,6 @@ struct Gather {
                                                 int warp) {
     const int lane = threadIdx.x & 31, chunk = lane & 7, line = warp * 4 + lane / 8;
     const uint32_t swizzled = (rank * C::kLocalRows + line) * 128 + ((chunk ^ (line & 7)) << 4);
-    const uint64_t policy = policy_evict_last();
     uint32_t phase[2] = {0, 0}, q_phase = 0;
     for (Items<C::kLookup> item(p, cluster, clusters); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
@@ -62,8 +63,8 @@ struct Gather {
       q_phase ^= 1;
       load_queries<C, kWarps>(p, s, item.query, (item.group * (C::kPair ? 2 : 1) + rank) * kRows, warp);
       for (int block = item.begin; block < item.end; block += 2) {
-        fill(p, s, item, block, 0, phase[0], rank, line, chunk, swizzled, policy, next, flags);
-        if (block + 1 < item.end) fill(p, s, item, block + 1, 1, phase[1], rank, line, chunk, swizzled, policy, next, flags);
+        fill(p, s, item, block, 0, phase[0], rank, line, chunk, swizzled, next, flags);
+        if (block + 1 < item.end) fill(p, s, item, block + 1, 1, phase[1], rank, line, chunk, swizzled, next, flags);
       }
     }
   }
@@ -80,7 +81,7 @@ struct Gather {
 
   static __device__ __forceinline__ void fill(const Problem& p, SharedMemory& s, const Items<C::kLookup>& item, int block,
                                               int buffer, uint32_t& phase, int rank, int line, int chunk, uint32_t swizzled,
-                                              uint64_t policy, int (&next)[kPerThread], int (&flags)[2]) {
+                                              int (&next)[kPerThread], int (&flags)[2]) {
     const uint8_t* source[kPerThread];
     uint32_t bytes = 0;  // bit i: row i is valid
 #pragma unroll
@@ -94,7 +95,7 @@ struct Gather {
     if (kMasks && !C::kPair && line < 4)
       mask = uint64_t(__ballot_sync(~0u, flags[1] >= 0)) << 32 | __ballot_sync(~0u, flags[0] >= 0);
     if (block + 1 < item.end) look_up(p, item, block + 1, rank, line, next, flags);
-    const uint32_t target = shared_address(s.k[buffer]) + swizzled;
+    const uint32_t target = opaque(shared_address(s.k[buffer]) + swizzled);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       barrier_wait(shared_address(&s.empty[buffer][half]), phase ^ 1);
@@ -109,7 +110,7 @@ struct Gather {
             from = tile < 8 ? p.keys.latent + slot * p.keys.row_bytes + tile * 128 + chunk * 16
                             : p.keys.rope + slot * p.keys.rope_row_bytes + chunk * 16;
           }
-          copy16(target + tile * kTile + i * kStride * 128, from, (bytes >> i) & 1 ? 16 : 0, policy);
+          copy16<kPolicy>(target + tile * kTile + i * kStride * 128, from, (bytes >> i) & 1 ? 16 : 0);
         }
       barrier_arrive_after_copies(shared_address(C::kPair ? &s.landed[buffer][half] : &s.full[buffer][half]));
     }

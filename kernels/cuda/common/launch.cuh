@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "problem.cuh"
+#include "split.cuh"
 
 namespace mla {
 
@@ -53,28 +53,6 @@ class DeviceGuard {
   int before_ = 0;
 };
 
-// A map of `rows` rows of `width` bf16, for boxes of `box_rows` x 64 columns under the 128-byte swizzle; zeros outside.
-inline CUtensorMap map_rows(void* base, uint64_t rows, uint64_t width, uint64_t row_bytes, uint32_t box_rows) {
-  using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
-                              const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                              CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-  static const Encode encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found;
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
-          "cuTensorMapEncodeTiled");
-    return reinterpret_cast<Encode>(function);
-  }();
-  CUtensorMap map;
-  const cuuint64_t sizes[2] = {width, rows}, strides[1] = {row_bytes};
-  const cuuint32_t box[2] = {64, box_rows}, steps[2] = {1, 1};
-  const CUresult code =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, base, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "cuTensorMapEncodeTiled failed with " << code;
-  return map;
-}
-
 template <class Kernel>
 void launch(Kernel kernel, const Problem& problem, int ctas, bool pair, int threads, size_t shared_bytes, cudaStream_t stream) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
@@ -90,6 +68,30 @@ void launch(Kernel kernel, const Problem& problem, int ctas, bool pair, int thre
   config.attrs = attribute;
   config.numAttrs = 1;
   check(cudaLaunchKernelEx(&config, kernel, problem), "launch");
+}
+
+// The merge of partial results: it may start while the attention kernel drains, and waits for its end on the device.
+template <class Kernel>
+void launch_combine(Kernel kernel, const Problem& problem, int64_t ctas, int threads, cudaStream_t stream) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(ctas));
+  config.blockDim = dim3(threads);
+  config.stream = stream;
+  cudaLaunchAttribute attribute[1];
+  attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute[0].val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = attribute;
+  config.numAttrs = 1;
+  check(cudaLaunchKernelEx(&config, kernel, problem), "combine");
+}
+
+template <class Element>
+void combine(const Problem& p, cudaStream_t stream) {
+  const int64_t rows = int64_t(p.queries) * p.rows;
+  if (rows <= 2048)
+    launch_combine(flash_fwd_mla_combine_kernel<Element, 4>, p, rows, 512, stream);
+  else
+    launch_combine(flash_fwd_mla_combine_kernel<Element, 1>, p, rows, 128, stream);
 }
 
 }  // namespace mla

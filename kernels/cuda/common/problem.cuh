@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cuda.h>
 
 namespace mla {
 
@@ -33,7 +32,8 @@ struct Keys {
   const uint8_t* latent;
   const uint8_t* rope;     // of slot 0
   int64_t row_bytes, rope_row_bytes, page_bytes;
-  int page_size;           // 0: rows are row_bytes apart throughout
+  int page_size;
+  bool linear;             // rows are row_bytes apart across pages, too
 
   template <Lookup kLookup>
   __device__ __forceinline__ int count(int query) const {
@@ -58,7 +58,7 @@ struct Keys {
     }
   }
   __device__ __forceinline__ int64_t offset(int slot) const {
-    if (page_size == 0) return slot * row_bytes;
+    if (linear) return slot * row_bytes;
     return (slot / page_size) * page_bytes + (slot % page_size) * row_bytes;
   }
 };
@@ -69,7 +69,6 @@ struct Part {
 };
 
 struct Problem {
-  CUtensorMap rows_map;  // of 16-bit rows, boxes of one row and 64 columns; only where the copy engine gathers
   const void* q;
   const void* q_rope;  // the last 64 dims of row 0
   int64_t q_stride, q_new_stride, q_head_stride;          // elements: query, new token within a query, head

@@ -83,20 +83,20 @@ __device__ __forceinline__ void push_to_peer(uint32_t remote, uint32_t local, ui
 
 // ---- asynchronous copies ----
 
-__device__ __forceinline__ uint64_t policy_evict_last() {
-  uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
+// A register that the compiler knows nothing about. ptxas 13.0 folds a uniform part of a destination into LDGSTS next to a cache
+// policy, which assembles to an illegal instruction: destinations of copy16 are opaque. Also keeps sums from being hoisted.
+__device__ __forceinline__ uint32_t opaque(uint32_t word) {
+  asm volatile("" : "+r"(word));
+  return word;
 }
-__device__ __forceinline__ uint64_t policy_evict_first() {
-  uint64_t policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
+
+// What createpolicy returns for policies of whole accesses.
+constexpr uint64_t kEvictFirst = 0x12F0000000000000, kEvictLast = 0x14F0000000000000;
 // 16 bytes; zeros are written where `bytes` is 0.
-__device__ __forceinline__ void copy16(uint32_t destination, const void* source, uint32_t bytes, uint64_t policy) {
+template <uint64_t kPolicy>
+__device__ __forceinline__ void copy16(uint32_t destination, const void* source, uint32_t bytes) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2, %3;" ::"r"(destination), "l"(source),
-               "r"(bytes), "l"(policy)
+               "r"(bytes), "l"(kPolicy)
                : "memory");
 }
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -159,21 +159,17 @@ __device__ __forceinline__ void hold(float (&registers)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(registers[i])::"memory");
 }
 
-// A tile as an MMA operand: descriptors differ in their low word only, so stepping is one 32-bit addition.
+// A tile as an MMA operand: descriptors differ in their low word only, so stepping is one 32-bit addition. The compiler would
+// compute all the steps' words ahead of the loops, and spill them.
 struct Tile {
   uint32_t low, high;
   // Rows are the M or N dimension, the 64 columns of a tile are K: eight-row groups lie 1024 bytes apart.
   static __device__ __forceinline__ Tile rows(uint32_t address) {
-    return {kept((address & 0x3FFFF) >> 4 | 1u << 16), 1024u >> 4 | 1u << 30};
+    return {opaque((address & 0x3FFFF) >> 4 | 1u << 16), 1024u >> 4 | 1u << 30};
   }
   // Rows are K, columns are N: 64-column tiles lie 8192 bytes apart, eight-row groups 1024.
   static __device__ __forceinline__ Tile columns(uint32_t address) {
-    return {kept((address & 0x3FFFF) >> 4 | (8192u >> 4) << 16), 1024u >> 4 | 1u << 30};
-  }
-  // Hidden from the compiler, which would otherwise compute all the steps' words ahead of the loops and spill them.
-  static __device__ __forceinline__ uint32_t kept(uint32_t word) {
-    asm volatile("" : "+r"(word));
-    return word;
+    return {opaque((address & 0x3FFFF) >> 4 | (8192u >> 4) << 16), 1024u >> 4 | 1u << 30};
   }
   __device__ __forceinline__ uint64_t at(uint32_t bytes) const { return uint64_t(high) << 32 | (low + (bytes >> 4)); }
 };

@@ -23,8 +23,6 @@ namespace mla {
 constexpr int kTile = 8192;  // bytes: 64 rows x 64 columns
 constexpr int kTiles = 9;    // of a block of keys; 0-3 are the left half, 4-8 the right half and rope
 constexpr int kLeftTiles = 4;
-constexpr int kMathRegisters = 216;
-constexpr int kProducerRegisters = 72;  // 2 * 216 + 72 = 3 * 168, what 384 threads start with
 constexpr int kThreads = 384;
 constexpr float kLazy = 8.0f;          // log2 of how far a maximum may run ahead of the reference
 constexpr float kFloor = -1e30f;       // the first reference: finite, so that -inf - reference is never NaN
@@ -45,7 +43,7 @@ static_assert(sizeof(SharedMemory) <= 232448 - 1024);
 
 // What the producer of a storage needs from its barriers.
 struct Arrivals {
-  uint32_t full, landed, mask, q;
+  uint32_t full, landed, mask, q, more_right;  // more_right: of `full`, for the right half only
 };
 
 template <Lookup kLookup_, Storage kStorage_, class Element_, bool kPair_>
@@ -447,7 +445,7 @@ __device__ __forceinline__ void initialise(SharedMemory& s, const Arrivals& arri
   if (threadIdx.x == 0) {
     for (int buffer = 0; buffer < 2; ++buffer) {
       for (int half = 0; half < 2; ++half) {
-        barrier_init(shared_address(&s.full[buffer][half]), arrivals.full);
+        barrier_init(shared_address(&s.full[buffer][half]), arrivals.full + (half == 1 ? arrivals.more_right : 0));
         barrier_init(shared_address(&s.landed[buffer][half]), arrivals.landed);
         barrier_init(shared_address(&s.empty[buffer][half]), C::kPair ? 8 : 4);
       }
@@ -468,19 +466,21 @@ template <class C, class Producer>
 __device__ __forceinline__ void attend(const Problem& p) {
   extern __shared__ __align__(1024) uint8_t memory[];
   SharedMemory& s = *reinterpret_cast<SharedMemory*>(memory);
+  static_assert(2 * Producer::kMathRegisters + Producer::kProducerRegisters == 3 * 168, "what 384 threads start with");
+  if (p.parts != nullptr) asm volatile("griddepcontrol.launch_dependents;");
   initialise<C>(s, Producer::arrivals());
   constexpr int kCtas = C::kPair ? 2 : 1;
   const int rank = C::kPair ? cluster_rank() : 0;
   const int cluster = blockIdx.x / kCtas, clusters = gridDim.x / kCtas;
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (group == 0) {
-    grow_registers<kMathRegisters>();
+    grow_registers<Producer::kMathRegisters>();
     math<C, 0>(p, s, cluster, clusters, rank);
   } else if (group == 1) {
-    grow_registers<kMathRegisters>();
+    grow_registers<Producer::kMathRegisters>();
     math<C, 1>(p, s, cluster, clusters, rank);
   } else {
-    shrink_registers<kProducerRegisters>();
+    shrink_registers<Producer::kProducerRegisters>();
     Producer::run(p, s, cluster, clusters, rank);
   }
   // No CTA leaves while its peer may still push into it or read from it.

@@ -29,6 +29,7 @@ void sparse_prefill_rows(TensorView q, TensorView kv, TensorView indices, Option
   p.keys.slots = kv.size(0);
   p.keys.latent = data<uint8_t>(kv);
   p.keys.row_bytes = kv.stride(0) * 2;
+  p.keys.linear = true;
   p.sink = data<float>(sink);
   p.out = data<void>(out);
   p.lse = data<float>(lse);

@@ -1,0 +1,118 @@
+// Split-KV: the plan of a step, and the kernel that merges partial results.
+#pragma once
+
+#include "ptx.cuh"
+#include "problem.cuh"
+
+namespace mla {
+
+constexpr int kOverhead = 5;  // what starting and ending a query costs, in blocks of keys
+
+constexpr int kStaged = 8192;  // block counts that the planner keeps in shared memory
+
+// Walks the queries in order, filling parts up to `payload`; whether they all fit. A query without keys still costs its overhead,
+// because some part must write its empty result.
+template <bool kWrite, class Blocks>
+__device__ bool fill_parts(Blocks blocks_of, int queries, int part_count, int payload, Part* parts, int32_t* split_offset) {
+  int query = 0, block = 0, split = 0, splits = 0;
+  int blocks = blocks_of(0);
+  if (kWrite) split_offset[0] = 0;
+  for (int part = 0; part < part_count; ++part) {
+    Part cut = {query, block, query - 1, 0, split, 0, 0, 0};
+    int room = payload;
+    while (query < queries && room > kOverhead) {
+      const int left = blocks - block;
+      cut.last_query = query;
+      if (room >= left + kOverhead) {  // the rest of this query
+        cut.end_block = blocks;
+        room -= left + kOverhead;
+        splits += split + 1;
+        ++query;
+        if (kWrite) split_offset[query] = splits;
+        block = split = 0;
+        if (query < queries) blocks = blocks_of(query);
+      } else {
+        block += room - kOverhead;
+        cut.end_block = block;
+        ++split;
+        room = 0;
+      }
+    }
+    if (kWrite) parts[part] = cut;
+  }
+  return query == queries;
+}
+
+// Cuts the blocks of all queries into parts of about equal cost. One warp: each lane tries another payload, and the smallest that
+// fits is taken; cutting wastes less than 2 * kOverhead + 1 a part, so one of 32 does.
+template <Lookup kLookup>
+__global__ void plan_kernel(Keys keys, int queries, int part_count, Part* parts, int32_t* split_offset) {
+  __shared__ int staged[kStaged];
+  const int lane = threadIdx.x;
+  const auto count = [&](int q) { return (keys.count<kLookup>(q) + kBlock - 1) / kBlock; };
+  int total = 0;
+  for (int q = lane; q < queries; q += 32) {
+    const int blocks = count(q);
+    total += blocks + kOverhead;
+    if (q < kStaged) staged[q] = blocks;
+  }
+  __syncwarp();
+  for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(~0u, total, step);
+  const auto blocks_of = [&](int q) { return q < kStaged ? staged[q] : count(q); };
+  const int payload = max((total + part_count - 1) / part_count, kOverhead + 1) + lane;
+  const bool fits = fill_parts<false>(blocks_of, queries, part_count, payload, parts, split_offset);
+  if (lane == __ffs(__ballot_sync(~0u, fits)) - 1) fill_parts<true>(blocks_of, queries, part_count, payload, parts, split_offset);
+}
+
+// out and lse of the queries that several parts did: 128 threads a row, times kLanes that take turns at the splits. Many rows want
+// kLanes = 1 (most have nothing to merge, and leave), few rows with many splits want more.
+template <class Element, int kLanes>
+__global__ void __launch_bounds__(128 * kLanes) flash_fwd_mla_combine_kernel(const __grid_constant__ Problem p) {
+  const int column = (threadIdx.x & 127) * 4, turn = threadIdx.x / 128;
+  const int64_t at = blockIdx.x;
+  const int query = static_cast<int>(at / p.rows), r = static_cast<int>(at - int64_t(query) * p.rows);
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;
+  if (splits <= 1) return;
+  const float* lses = p.partial_lse + int64_t(first) * p.rows + r;
+  float top = -INFINITY;
+  for (int i = threadIdx.x & 31; i < splits; i += 32) top = fmaxf(top, lses[int64_t(i) * p.rows]);
+  for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+  const bool empty = top == -INFINITY;
+  float total = 0.0f;
+  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  const float* partial = p.partial_out + (int64_t(first) * p.rows + r) * kValueWidth + column;
+#pragma unroll 4
+  for (int i = turn; i < splits; i += kLanes) {
+    const float weight = empty ? 0.0f : exp2f(lses[int64_t(i) * p.rows] - top);
+    const float4 v = __ldcs(reinterpret_cast<const float4*>(partial + int64_t(i) * p.rows * kValueWidth));
+    total += weight;
+    sum.x += weight * v.x;
+    sum.y += weight * v.y;
+    sum.z += weight * v.z;
+    sum.w += weight * v.w;
+  }
+  if constexpr (kLanes > 1) {
+    __shared__ float4 sums[kLanes][128];
+    __shared__ float totals[kLanes];
+    sums[turn][threadIdx.x & 127] = sum;
+    if (column == 0) totals[turn] = total;
+    __syncthreads();
+    if (turn > 0) return;
+    for (int i = 1; i < kLanes; ++i) {
+      const float4 v = sums[i][threadIdx.x];
+      total += totals[i];
+      sum.x += v.x;
+      sum.y += v.y;
+      sum.z += v.z;
+      sum.w += v.w;
+    }
+  }
+  float factor = empty ? 0.0f : 1.0f / total;
+  if (p.sink != nullptr && !empty) factor = 1.0f / (total + exp2f(p.sink[r % p.heads] * 1.4426950408889634f - top));
+  *reinterpret_cast<uint2*>(static_cast<Element*>(p.out) + at * kValueWidth + column) =
+      make_uint2(pack<Element>(sum.x * factor, sum.y * factor), pack<Element>(sum.z * factor, sum.w * factor));
+  if (threadIdx.x == 0) p.lse[at] = empty ? -INFINITY : (top + log2f(total)) * p.lse_factor;
+}
+
+}  // namespace mla

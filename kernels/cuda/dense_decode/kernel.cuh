@@ -1,0 +1,21 @@
+// Dense decode over a paged cache (block tables, causal), and 16-head decode over one-token pages: split-KV parts over whole contexts.
+#pragma once
+
+#include "../common/gather.cuh"
+
+namespace mla {
+
+template <class Element, bool kPair>
+using DenseConfig = Config<Lookup::kPages, Storage::kRows, Element, kPair>;
+using ListConfig = Config<Lookup::kList, Storage::kSplitRows, __nv_bfloat16, false>;
+
+template <class Element, bool kPair>
+__global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(const __grid_constant__ Problem problem) {
+  attend<DenseConfig<Element, kPair>, Gather<DenseConfig<Element, kPair>>>(problem);
+}
+
+__global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_list_kernel(const __grid_constant__ Problem problem) {
+  attend<ListConfig, Gather<ListConfig>>(problem);
+}
+
+}  // namespace mla

@@ -1,0 +1,114 @@
+#include "../common/launch.cuh"
+#include "kernel.cuh"
+
+namespace mla {
+
+// The plan of a step: parts [parts, 8] and split offsets [B + 1], int32, from context lengths [B] or from kv_indptr [B + 1].
+void dense_decode_plan(TensorView parts, TensorView split_offset, TensorView lengths) {
+  DeviceGuard guard(parts);
+  Keys keys = {};
+  keys.lengths = data<int32_t>(lengths);
+  const int queries = static_cast<int>(split_offset.size(0)) - 1;
+  const int part_count = static_cast<int>(parts.size(0));
+  if (lengths.size(0) == queries)
+    plan_kernel<Lookup::kPages><<<1, 32, 0, stream_of(parts)>>>(keys, queries, part_count, data<Part>(parts),
+                                                                data<int32_t>(split_offset));
+  else
+    plan_kernel<Lookup::kList><<<1, 32, 0, stream_of(parts)>>>(keys, queries, part_count, data<Part>(parts),
+                                                               data<int32_t>(split_offset));
+  check(cudaGetLastError(), "plan");
+}
+
+namespace {
+
+Problem problem_of(const TensorView& parts, const TensorView& split_offset, const TensorView& partial_out,
+                   const TensorView& partial_lse, const TensorView& out, const TensorView& lse, double scale) {
+  Problem p = {};
+  p.scale = static_cast<float>(scale);
+  p.scale_log2 = static_cast<float>(scale * 1.4426950408889634);
+  p.out = data<void>(out);
+  p.lse = data<float>(lse);
+  p.parts = data<Part>(parts);
+  p.part_count = static_cast<int>(parts.size(0));
+  p.split_offset = data<int32_t>(split_offset);
+  p.partial_out = data<float>(partial_out);
+  p.partial_lse = data<float>(partial_lse);
+  p.new_tokens = 1;
+  return p;
+}
+
+template <class Element>
+void run_dense(const Problem& p, cudaStream_t stream) {
+  if (p.rows > kRows)
+    launch(flash_fwd_splitkv_mla_kernel<Element, true>, p, p.part_count * p.groups * 2, true, kThreads, sizeof(SharedMemory), stream);
+  else
+    launch(flash_fwd_splitkv_mla_kernel<Element, false>, p, p.part_count, false, kThreads, sizeof(SharedMemory), stream);
+  combine<Element>(p, stream);
+}
+
+}  // namespace
+
+// q [B, s_q, H, 576], cache [P, page, 576], block_table [B, pages], cache_seqlens [B]; out [B, s_q * H, 512], lse [B, s_q * H].
+void dense_decode(TensorView q, TensorView cache, TensorView block_table, TensorView cache_seqlens, TensorView out, TensorView lse,
+                  double scale, bool causal, TensorView parts, TensorView split_offset, TensorView partial_out,
+                  TensorView partial_lse) {
+  DeviceGuard guard(q);
+  Problem p = problem_of(parts, split_offset, partial_out, partial_lse, out, lse, scale);
+  p.q = data<void>(q);
+  p.q_rope = data<uint16_t>(q) + kValueWidth;
+  p.q_stride = p.q_rope_stride = q.stride(0);
+  p.q_new_stride = q.stride(1);
+  p.q_head_stride = p.q_rope_head_stride = q.stride(2);
+  p.queries = static_cast<int>(q.size(0));
+  p.new_tokens = static_cast<int>(q.size(1));
+  p.heads = static_cast<int>(q.size(2));
+  p.rows = p.new_tokens * p.heads;
+  p.groups = p.rows > kRows ? (p.rows + 2 * kRows - 1) / (2 * kRows) : 1;
+  p.causal = causal && p.new_tokens > 1;
+  p.lse_factor = 0.6931471805599453f;
+  p.keys.table = data<int32_t>(block_table);
+  p.keys.table_stride = block_table.stride(0);
+  p.keys.lengths = data<int32_t>(cache_seqlens);
+  p.keys.latent = data<uint8_t>(cache);
+  p.keys.row_bytes = cache.stride(1) * 2;
+  p.keys.page_bytes = cache.stride(0) * 2;
+  p.keys.page_size = static_cast<int>(cache.size(1));
+  p.keys.linear = cache.stride(0) == cache.size(1) * cache.stride(1);
+  if (q.dtype().code == kDLBfloat)
+    run_dense<__nv_bfloat16>(p, stream_of(q));
+  else
+    run_dense<__half>(p, stream_of(q));
+}
+
+// q_nope [B, 16, 512], q_pe [B, 16, 64], ckv [P, 512], kpe [P, 64]; out [B, 16, 512], lse [B, 16] in base 2.
+void list_decode(TensorView q_nope, TensorView q_pe, TensorView ckv, TensorView kpe, TensorView kv_indptr, TensorView kv_indices,
+                 TensorView out, TensorView lse, double scale, TensorView parts, TensorView split_offset, TensorView partial_out,
+                 TensorView partial_lse) {
+  DeviceGuard guard(q_nope);
+  Problem p = problem_of(parts, split_offset, partial_out, partial_lse, out, lse, scale);
+  p.q = data<void>(q_nope);
+  p.q_rope = data<void>(q_pe);
+  p.q_stride = q_nope.stride(0);
+  p.q_head_stride = q_nope.stride(1);
+  p.q_rope_stride = q_pe.stride(0);
+  p.q_rope_head_stride = q_pe.stride(1);
+  p.queries = static_cast<int>(q_nope.size(0));
+  p.heads = p.rows = static_cast<int>(q_nope.size(1));
+  p.groups = 1;
+  p.lse_factor = 1.0f;
+  p.keys.table = data<int32_t>(kv_indices);
+  p.keys.lengths = data<int32_t>(kv_indptr);
+  p.keys.latent = data<uint8_t>(ckv);
+  p.keys.rope = data<uint8_t>(kpe);
+  p.keys.row_bytes = ckv.stride(0) * 2;
+  p.keys.rope_row_bytes = kpe.stride(0) * 2;
+  p.keys.linear = true;
+  launch(flash_fwd_splitkv_mla_list_kernel, p, p.part_count, false, kThreads, sizeof(SharedMemory), stream_of(q_nope));
+  combine<__nv_bfloat16>(p, stream_of(q_nope));
+}
+
+}  // namespace mla
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(dense_decode_plan, mla::dense_decode_plan);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(dense_decode, mla::dense_decode);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(list_decode, mla::list_decode);

@@ -1,0 +1,85 @@
+"""Dense decode on Hopper: paged contexts by block table, and the 16-head contract over one-token pages."""
+
+import torch
+
+from ..build import load
+from .split_plan import SplitPlan, check_vectors, check_widths, empty_plan
+
+
+def plan_dense(cache_seqlens: torch.Tensor, s_q: int, heads: int) -> SplitPlan:
+    """The split of whole contexts, cache_seqlens int32 [B]; or of kv_indptr int32 [B + 1] lists, see plan_lists."""
+    plan = empty_plan(cache_seqlens.shape[0], s_q * heads, cache_seqlens.device)
+    load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, cache_seqlens)
+    return plan
+
+
+def plan_lists(kv_indptr: torch.Tensor, heads: int) -> SplitPlan:
+    """The split of contexts given by their bounds, kv_indptr int32 [B + 1]."""
+    plan = empty_plan(kv_indptr.shape[0] - 1, heads, kv_indptr.device)
+    load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, kv_indptr)
+    return plan
+
+
+def dense_mla_decode(
+    q: torch.Tensor,
+    cache: torch.Tensor,
+    block_table: torch.Tensor,
+    cache_seqlens: torch.Tensor,
+    softmax_scale: float,
+    value_dim: int,
+    causal: bool,
+    plan: SplitPlan | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    batch, new, heads, width = q.shape
+    check_widths(width, value_dim)
+    check_vectors(q=q, cache=cache)
+    if plan is None:
+        plan = plan_dense(cache_seqlens, new, heads)
+    plan.check(batch, new * heads)
+    out = torch.empty(batch, new, heads, value_dim, dtype=q.dtype, device=q.device)
+    lse = torch.empty(batch, new, heads, dtype=torch.float32, device=q.device)
+    load("dense_decode").dense_decode(
+        q,
+        cache[:, :, 0],
+        block_table,
+        cache_seqlens,
+        out.flatten(1, 2),
+        lse.flatten(1, 2),
+        softmax_scale,
+        causal,
+        plan.parts,
+        plan.split_offset,
+        *plan.buffers(value_dim, new * heads),
+    )
+    return out, lse.transpose(1, 2)
+
+
+def paged_mla_decode_h16(
+    q_nope: torch.Tensor,
+    q_pe: torch.Tensor,
+    ckv_cache: torch.Tensor,
+    kpe_cache: torch.Tensor,
+    kv_indptr: torch.Tensor,
+    kv_indices: torch.Tensor,
+    sm_scale: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    check_vectors(q_nope=q_nope, q_pe=q_pe, ckv_cache=ckv_cache, kpe_cache=kpe_cache)
+    batch, heads, value_dim = q_nope.shape
+    plan = plan_lists(kv_indptr, heads)
+    out = torch.empty_like(q_nope, memory_format=torch.contiguous_format)
+    lse = torch.empty(batch, heads, dtype=torch.float32, device=q_nope.device)
+    load("dense_decode").list_decode(
+        q_nope,
+        q_pe,
+        ckv_cache[:, 0],
+        kpe_cache[:, 0],
+        kv_indptr,
+        kv_indices,
+        out,
+        lse,
+        sm_scale,
+        plan.parts,
+        plan.split_offset,
+        *plan.buffers(value_dim, heads),
+    )
+    return out, lse

@@ -1,0 +1,80 @@
+#include "../common/launch.cuh"
+#include "kernel.cuh"
+
+namespace mla {
+
+// The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32, for `width` columns a query.
+void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<TensorView> topk_length, int64_t width,
+                        int64_t lengths_divisor) {
+  DeviceGuard guard(parts);
+  Keys keys = {};
+  keys.lengths = data<int32_t>(topk_length);
+  keys.lengths_divisor = static_cast<int>(lengths_divisor);
+  keys.width = static_cast<int>(width);
+  plan_kernel<Lookup::kIndices><<<1, 32, 0, stream_of(parts)>>>(keys, static_cast<int>(split_offset.size(0)) - 1,
+                                                                static_cast<int>(parts.size(0)), data<Part>(parts),
+                                                                data<int32_t>(split_offset));
+  check(cudaGetLastError(), "plan");
+}
+
+// q [N, H, 576], cache uint8 [P, page, 1, 656], indices [N, K]; out [N, H, 512], lse [N, H]. A length serves `lengths_divisor`
+// consecutive queries. With a plan, the partial buffers have (N + parts) slots.
+void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<TensorView> topk_length, Optional<TensorView> sink,
+                   TensorView out, Optional<TensorView> max_logits, TensorView lse, double scale, double lse_factor,
+                   int64_t lengths_divisor, Optional<TensorView> parts, Optional<TensorView> split_offset,
+                   Optional<TensorView> partial_out, Optional<TensorView> partial_lse) {
+  DeviceGuard guard(q);
+  Problem p = {};
+  const int heads = static_cast<int>(q.size(1));
+  const bool pair = heads > kRows;
+  p.q = data<void>(q);
+  p.q_rope = data<__nv_bfloat16>(q) + kValueWidth;
+  p.q_stride = p.q_rope_stride = q.stride(0);
+  p.q_head_stride = p.q_rope_head_stride = q.stride(1);
+  p.queries = static_cast<int>(q.size(0));
+  p.heads = p.rows = heads;
+  const int row_blocks = (heads + kRows - 1) / kRows;
+  p.groups = pair ? (row_blocks + 1) / 2 : row_blocks;
+  p.new_tokens = 1;
+  p.scale = static_cast<float>(scale);
+  p.scale_log2 = static_cast<float>(scale * 1.4426950408889634);
+  p.keys.table = data<int32_t>(indices);
+  p.keys.table_stride = indices.stride(0);
+  p.keys.lengths = data<int32_t>(topk_length);
+  p.keys.lengths_divisor = static_cast<int>(lengths_divisor);
+  p.keys.width = static_cast<int>(indices.size(1));
+  p.keys.slots = cache.size(0) * cache.size(1);
+  p.keys.latent = data<uint8_t>(cache);
+  p.keys.row_bytes = cache.stride(1);
+  p.keys.page_bytes = cache.stride(0);
+  p.keys.page_size = static_cast<int>(cache.size(1));
+  p.keys.linear = cache.stride(0) == cache.size(1) * cache.stride(1);
+  p.sink = data<float>(sink);
+  p.out = data<void>(out);
+  p.lse = data<float>(lse);
+  p.lse_factor = static_cast<float>(lse_factor);
+  p.max_logits = data<float>(max_logits);
+  const cudaStream_t stream = stream_of(q);
+  const int ctas_each = p.groups * (pair ? 2 : 1);
+  int ctas = std::min<int64_t>(int64_t(p.queries) * ctas_each, multiprocessors(q) / 2 * 2);
+  if (parts.has_value()) {
+    p.parts = data<Part>(parts);
+    p.part_count = static_cast<int>(parts.value().size(0));
+    p.split_offset = data<int32_t>(split_offset);
+    p.partial_out = data<float>(partial_out);
+    p.partial_lse = data<float>(partial_lse);
+    ctas = p.part_count * ctas_each;
+  }
+  if (pair)
+    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<true>, p, ctas, true, kThreads, sizeof(SharedMemory), stream);
+  else
+    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
+  if (parts.has_value()) {
+    combine<__nv_bfloat16>(p, stream);
+  }
+}
+
+}  // namespace mla
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(sparse_decode_plan, mla::sparse_decode_plan);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(sparse_decode, mla::sparse_decode);

@@ -1,0 +1,62 @@
+"""Sparse decode on Hopper over the paged FP8 cache, split over the keys by a plan."""
+
+import math
+
+import torch
+
+from ..build import load
+from .sparse_mla_prefill import sparse_mla_prefill
+from .split_plan import SplitPlan, check_vectors, check_widths, empty_plan
+
+
+def plan_decode(
+    batch: int, s_q: int, heads: int, topk: int, device: torch.device, topk_length: torch.Tensor | None = None
+) -> SplitPlan:
+    """The split of `batch` sequences of `s_q` new tokens, each with `topk` keys, or the first topk_length [batch] of them."""
+    plan = empty_plan(batch * s_q, heads, device)
+    load("sparse_decode").sparse_decode_plan(plan.parts, plan.split_offset, topk_length, topk, s_q)
+    return plan
+
+
+def sparse_mla_decode(
+    q: torch.Tensor,
+    cache: torch.Tensor,
+    indices: torch.Tensor,
+    softmax_scale: float,
+    value_dim: int,
+    topk_length: torch.Tensor | None,
+    attn_sink: torch.Tensor | None,
+    plan: SplitPlan | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    batch, new, heads, width = q.shape
+    check_widths(width, value_dim)
+    check_vectors(q=q, cache=cache)
+    queries, selected = q.flatten(0, 1), indices.flatten(0, 1)
+    if cache.dtype != torch.uint8:  # a bf16 cache: as prefill does it, without splitting
+        lengths = None if topk_length is None else topk_length.repeat_interleave(new)
+        out, _, lse = sparse_mla_prefill(
+            queries, cache.view(-1, 1, width), selected[:, None], softmax_scale, value_dim, lengths, attn_sink
+        )
+        return out.view(batch, new, heads, value_dim), lse.view(batch, new, heads).transpose(1, 2)
+    if plan is None:
+        plan = plan_decode(batch, new, heads, indices.shape[2], q.device, topk_length)
+    plan.check(batch * new, heads)
+    out = torch.empty(batch, new, heads, value_dim, dtype=q.dtype, device=q.device)
+    lse = torch.empty(batch, new, heads, dtype=torch.float32, device=q.device)
+    load("sparse_decode").sparse_decode(
+        queries,
+        cache,
+        selected,
+        topk_length,
+        attn_sink,
+        out.flatten(0, 1),
+        None,
+        lse.flatten(0, 1),
+        softmax_scale,
+        math.log(2),
+        new,
+        plan.parts,
+        plan.split_offset,
+        *plan.buffers(value_dim, heads),
+    )
+    return out, lse.transpose(1, 2)

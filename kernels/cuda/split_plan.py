@@ -1,0 +1,65 @@
+"""Split-KV plans: which part of the GPU attends to which keys. Made on the device once a step and reused by every layer."""
+
+from dataclasses import dataclass
+
+import torch
+
+ROWS_PER_CTA = 64  # query rows (heads) of one CTA
+PART_FIELDS = 8  # int32 words of `struct Part` in common/problem.cuh
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """Device tensors, filled by a planning kernel; valid for every call with the same lengths, number of queries and rows."""
+
+    parts: torch.Tensor  # int32 [parts, 8]
+    split_offset: torch.Tensor  # int32 [queries + 1]
+    rows: int  # query rows that share keys: heads, times new tokens in dense decode
+
+    def check(self, queries: int, rows: int) -> None:
+        if self.split_offset.shape[0] != queries + 1 or part_count(self.parts.device, rows) != self.parts.shape[0]:
+            raise ValueError(
+                f"plan was made for {self.split_offset.shape[0] - 1} queries of {self.rows} rows, "
+                f"expected one for {queries} of {rows}"
+            )
+
+    def buffers(self, value_dim: int, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Partial outputs and logsumexps: every query has one split more than cuts go through it."""
+        slots = self.split_offset.shape[0] - 1 + self.parts.shape[0]
+        device = self.parts.device
+        return (
+            torch.empty(slots, rows, value_dim, dtype=torch.float32, device=device),
+            torch.empty(slots, rows, dtype=torch.float32, device=device),
+        )
+
+
+def part_count(device: torch.device, rows: int) -> int:
+    """One part for each group of CTAs that the device runs at once; queries of more than 64 rows take CTAs in pairs."""
+    processors: int = torch.cuda.get_device_properties(device).multi_processor_count
+    ctas = 1 if rows <= ROWS_PER_CTA else 2 * -(-rows // (2 * ROWS_PER_CTA))
+    return max(processors // ctas, 1)
+
+
+def empty_plan(queries: int, rows: int, device: torch.device) -> SplitPlan:
+    """A plan for a planning kernel to fill."""
+    return SplitPlan(
+        torch.empty(part_count(device, rows), PART_FIELDS, dtype=torch.int32, device=device),
+        torch.empty(queries + 1, dtype=torch.int32, device=device),
+        rows,
+    )
+
+
+def check_vectors(**tensors: torch.Tensor) -> None:
+    """The kernels copy 16 bytes at a time: addresses and strides (but the last) must be multiples of that."""
+    for name, tensor in tensors.items():
+        size = tensor.element_size()
+        if tensor.data_ptr() % 16 or any(s * size % 16 for s, n in zip(tensor.stride()[:-1], tensor.shape, strict=False) if n > 1):
+            raise ValueError(
+                f"{name} has strides {list(tensor.stride())} and starts at byte {tensor.data_ptr() % 16} of 16, expected rows "
+                "aligned to 16 bytes; call .contiguous()"
+            )
+
+
+def check_widths(width: int, value_dim: int) -> None:
+    if width != 576 or value_dim != 512:
+        raise ValueError(f"head dims are {width} and {value_dim}, expected 576 and 512 (the CUDA attention kernels take no others)")
