@@ -77,5 +77,5 @@ build/demo/model.safetensors: .venv/installed
 	@touch $@
 
 .venv/installed-test: .venv/installed
-	$(PIP) install -q -e ".[test]"
+	$(PIP) install -q -e ".[test,web]"
 	@touch $@
