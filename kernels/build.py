@@ -1,9 +1,9 @@
 """Building and loading the CUDA kernels; the only place that knows nvcc.
 
-A kernel `name` is kernels/cuda/<name>/launch.cu with the headers beside it and in kernels/cuda/common. It becomes one shared library with
-tvm-ffi entry points, which serves every torch and Python version. `load` looks in the folder $DEEPSEEK_V32_KERNELS (libraries
-built ahead of time), then in the user's cache, and else builds into the cache. File names carry a hash of sources and flags, so a
-stale library is never taken.
+A kernel `name` is kernels/cuda/<name>/launch.cu with the headers beside it and in kernels/cuda/common. It becomes one shared
+library with tvm-ffi entry points, which serves every torch and Python version. `load` looks in the folder $DEEPSEEK_V32_KERNELS
+(libraries built ahead of time), then in the user's cache, and else builds into the cache. File names carry a hash of sources and
+flags, so a stale library is never taken.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Time the attention operations beside their limits: a table, then one line of JSON.
 
-Medians of CUDA events. Decode runs as a CUDA graph with the L2 cache overwritten before each replay; plans are made outside, as a step
-makes them. Limits: 800 TFLOPS of dense bf16, 3.02 TB/s of device memory (a copy's rate, read plus write, on an H100 SXM).
+Medians of CUDA events. Decode runs as a CUDA graph with the L2 cache overwritten before each replay; plans are made outside, as
+a step makes them. Limits: 800 TFLOPS of dense bf16, 3.02 TB/s of device memory (a copy's rate, read plus write, on an H100 SXM).
 """
 
 import argparse
@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import torch
 
@@ -82,7 +83,7 @@ def prefill_cases() -> Iterator[Case]:
             for name, kv, width in (("bf16", bf16(cached, 1, 576), 1152), ("fp8 cache", latent_cache(cached), RECORD)):
                 yield case(
                     f"sparse prefill, {name}, {tokens} queries, {heads} heads, {cached} keys",
-                    lambda q=q, kv=kv, indices=indices: sparse_mla_prefill(q, kv, indices, SCALE, backend="cuda"),
+                    partial(sparse_mla_prefill, q, kv, indices, SCALE, backend="cuda"),
                     flops,
                     cached * width + q.numel() * 2 * (1 + 512 / 576) + indices.numel() * 4,
                     10,
@@ -101,9 +102,7 @@ def sparse_decode_cases() -> Iterator[Case]:
             flops = 2 * batch * new * topk * heads * (576 + 512)
             yield case(
                 f"fp8 sparse decode, {heads} heads, B={batch}, s_q={new}",
-                lambda q=q, cache=cache, indices=indices, plan=plan: sparse_decode(
-                    q, cache, indices, SCALE, plan=plan, backend="cuda"
-                ),
+                partial(sparse_decode, q, cache, indices, SCALE, plan=plan, backend="cuda"),
                 flops,
                 batch * new * topk * RECORD + q.numel() * 2 * (1 + 512 / 576),
                 30,
@@ -119,9 +118,7 @@ def dense_decode_cases() -> Iterator[Case]:
         plan = dense_mla.plan_dense(lengths, 1, heads)
         yield case(
             f"dense decode, {heads} heads, B={batch}, {context} keys",
-            lambda q=q, cache=cache, table=table, lengths=lengths, plan=plan: dense_mla_decode(
-                q, cache, table, lengths, SCALE, plan=plan, backend="cuda"
-            ),
+            partial(dense_mla_decode, q, cache, table, lengths, SCALE, plan=plan, backend="cuda"),
             2 * batch * context * heads * (576 + 512),
             batch * context * 1152,
             20,
@@ -130,12 +127,11 @@ def dense_decode_cases() -> Iterator[Case]:
     for batch, context in ((64, 8192), (1, 8192)):
         pages = torch.randperm(batch * context, device="cuda").int()
         bounds = torch.arange(batch + 1, device="cuda", dtype=torch.int32) * context
-        nope, rope, ckv, kpe = bf16(batch, 16, 512), bf16(batch, 16, 64), bf16(batch * context, 1, 512), bf16(batch * context, 1, 64)
+        nope, rope = bf16(batch, 16, 512), bf16(batch, 16, 64)
+        ckv, kpe = bf16(batch * context, 1, 512), bf16(batch * context, 1, 64)
         yield case(
             f"16-head one-token pages, B={batch}, {context} keys",
-            lambda nope=nope, rope=rope, ckv=ckv, kpe=kpe, bounds=bounds, pages=pages: paged_mla_decode_h16(
-                nope, rope, ckv, kpe, bounds, pages, SCALE, backend="cuda"
-            ),
+            partial(paged_mla_decode_h16, nope, rope, ckv, kpe, bounds, pages, SCALE, backend="cuda"),
             2 * batch * context * 16 * (576 + 512),
             batch * context * 1152,
             20,
