@@ -8,6 +8,7 @@ import typer
 
 from .batch import batch
 from .bench import bench
+from .chat_command import chat
 from .doctor import doctor
 from .generate import generate
 from .serve_command import serve
@@ -22,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(generate)
+app.command()(chat)
 app.command()(serve)
 app.command()(batch)
 app.command()(doctor)

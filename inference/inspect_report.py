@@ -20,6 +20,7 @@ from .params import Completion
 from .tokenizer import Tokenizer
 
 STATIC = Path(__file__).resolve().parent / "static"
+SCRIPTS = ("inspector_plots.js", "inspector_text.js", "inspector.js")  # one scope, in this order
 BUDGET = 128 << 20  # bytes of one recording; the released model's 61 layers x 2048 positions take 0.5 MB a token
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -138,7 +139,7 @@ class Recording:
         }
         return PAGE.format(
             style=(STATIC / "inspector.css").read_text(encoding="utf-8"),
-            script=(STATIC / "inspector.js").read_text(encoding="utf-8"),
+            script="\n".join((STATIC / name).read_text(encoding="utf-8") for name in SCRIPTS),
             data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
         )
 

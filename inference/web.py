@@ -15,7 +15,7 @@ TITLE = "DeepSeek-V3.2"
 
 def build_chat(llm: LLM, backend: "Backend | None" = None, *, model: str = "demo") -> "gradio.Blocks":
     """The page. `backend` answers: a Service that others share, or the LLM itself. ImportError says what to install."""
-    _need_gradio()
+    need_gradio()
     from .chat_app.handlers import Handlers
     from .chat_app.page import build_page
 
@@ -29,7 +29,7 @@ def mount_chat(
 
     service: a Service, or an LLM. No upload, no file and nothing but the chat's own page and events is served.
     """
-    _need_gradio()
+    need_gradio()
     import gradio as gr
     from starlette.routing import Mount
 
@@ -47,7 +47,8 @@ def mount_chat(
     return app
 
 
-def _need_gradio() -> None:
+def need_gradio() -> None:
+    """ImportError that says what to install."""
     try:
         import gradio  # noqa: F401
         import markdown_it  # noqa: F401

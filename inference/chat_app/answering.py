@@ -15,7 +15,9 @@ from .conversation import Conversation, Message, new_id
 
 log = logging.getLogger(__name__)
 
-SHOW_EVERY = 0.06  # seconds between two views of a growing answer: smooth to the eye, and little work beside the engine's
+SHOW_EVERY = (
+    0.06  # seconds between two views of a growing answer: smooth to the eye, and little work beside the engine's
+)
 FAILED = "Something went wrong while this answer was computed. The server's log says what."
 
 
@@ -79,7 +81,12 @@ class Asked:
 
 
 def answer(
-    llm: LLM, backend: Backend, conversation: Conversation, asked: Asked, run: Run, keep: Callable[[str, Recording], None]
+    llm: LLM,
+    backend: Backend,
+    conversation: Conversation,
+    asked: Asked,
+    run: Run,
+    keep: Callable[[str, Recording], None],
 ) -> Iterator[Message]:
     """Append the answer to the conversation and yield it each time there is more to show, at last in its final state.
 

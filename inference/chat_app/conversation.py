@@ -75,7 +75,9 @@ class Conversation:
             messages=[_message(place, message) for place, message in enumerate(messages)],
         )
         if conversation.characters > MOST_CHARACTERS:
-            raise ValueError(f"the conversation is too long: {conversation.characters:,} of {MOST_CHARACTERS:,} characters")
+            raise ValueError(
+                f"the conversation is too long: {conversation.characters:,} of {MOST_CHARACTERS:,} characters"
+            )
         return conversation
 
     @property
@@ -86,7 +88,10 @@ class Conversation:
     def name(self) -> str:
         """A title from the first thing said."""
         first = next((message for message in self.messages if message.role == "user"), None)
-        words = " ".join((first.content or first.files[0]["name"] if first else "").split())
+        text = (first.content.strip() or first.files[0]["name"]) if first else ""
+        words = " ".join(
+            (text if len(text) < 300 else text.splitlines()[-1]).split()
+        )  # below a pasted text stands the question
         return words[:57] + "…" if len(words) > 58 else words or "New chat"
 
     def for_model(self) -> list[dict[str, Any]]:
@@ -100,7 +105,8 @@ class Conversation:
 def with_files(message: Message) -> str:
     """DeepSeek's published template for files, the question last."""
     blocks = [
-        f"[file name]: {file['name']}\n[file content begin]\n{file['text']}\n[file content end]\n" for file in message.files
+        f"[file name]: {file['name']}\n[file content begin]\n{file['text']}\n[file content end]\n"
+        for file in message.files
     ]
     return "".join(blocks) + message.content
 

@@ -6,7 +6,7 @@ from functools import cache
 from .conversation import Conversation, Message
 
 # Seeds whose last question asks for a fact that was told early and never changed; splits keep them out of the training data.
-LONG = ((7, 14_000), (11, 48_000))  # (seed, characters): about 4,000 and 14,000 tokens of the demo's tokenizer
+LONG = ((7, 5_000), (11, 14_000))  # (seed, characters): a CPU reads the demo's tokens at some hundreds a second
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Example:
 def examples(context: int) -> tuple[Example, ...]:
     """Those that fit a context of so many tokens."""
     written = [_needle(seed, characters) for seed, characters in LONG if characters / 2 < context]
-    return (*(example for example in written if example is not None), _pasted(min(context, 4_000)), _short())
+    return (*(example for example in written if example is not None), _pasted(min(context, 1_500)), _short())
 
 
 def _needle(seed: int, characters: int) -> Example | None:
@@ -42,9 +42,9 @@ def _needle(seed: int, characters: int) -> Example | None:
     system = ""
     if messages[0].role == "system":
         system = messages.pop(0).content
-    length = f"{round(characters / 3.4, -3):,.0f}"
+    length = f"{round(characters / 3, -2):,.0f}"  # the demo's tokens are about 3 characters long
     return Example(
-        f"Remember one thing out of {length} tokens",
+        f"Recall one thing from {length} tokens",
         question.user,
         Conversation(system=system, messages=messages),
     )
@@ -52,13 +52,30 @@ def _needle(seed: int, characters: int) -> Example | None:
 
 def _pasted(tokens: int) -> Example:
     """One long message: minutes of dull meetings, in which one line matters."""
-    topics = ("the lifts", "parking", "the canteen", "room bookings", "the printers", "recycling", "the newsletter", "badges")
-    verdicts = ("was discussed at length", "was postponed", "needs another quote", "was approved", "will be looked at again")
+    topics = (
+        "the lifts",
+        "parking",
+        "the canteen",
+        "room bookings",
+        "the printers",
+        "recycling",
+        "the newsletter",
+        "badges",
+    )
+    verdicts = (
+        "was discussed at length",
+        "was postponed",
+        "needs another quote",
+        "was approved",
+        "will be looked at again",
+    )
     lines = []
     count = max(20, tokens // 24)
     for i in range(count):
         topic, verdict = topics[i * 5 % len(topics)], verdicts[i * 3 % len(verdicts)]
-        lines.append(f"Item {i + 1}: {topic} {verdict}; {['Ms Ode', 'Mr Prust', 'Dr Kallin'][i % 3]} takes the minutes.")
+        lines.append(
+            f"Item {i + 1}: {topic} {verdict}; {['Ms Ode', 'Mr Prust', 'Dr Kallin'][i % 3]} takes the minutes."
+        )
     lines.insert(count // 3, "By the way, the door code of the Tolmir Archive is 4815.")
     text = "\n".join(lines)
     question = "What is the door code of the Tolmir Archive?"
@@ -74,6 +91,8 @@ def _short() -> Example:
         "Tell it something, then ask",
         "The opening hours of a bakery",
         Conversation(
-            messages=[Message("user", "Tarvin Bakery opens at 7:30. My kettle is from Ostrum. When does Tarvin Bakery open?")]
+            messages=[
+                Message("user", "Tarvin Bakery opens at 7:30. My kettle is from Ostrum. When does Tarvin Bakery open?")
+            ]
         ),
     )

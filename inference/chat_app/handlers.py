@@ -6,7 +6,7 @@ goes on where it was. What comes from the page is checked like any input.
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 

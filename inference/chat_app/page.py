@@ -2,15 +2,14 @@
 
 from collections.abc import Callable
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
+from ..inspect_report import SCRIPTS, STATIC
 from .examples import examples
 from .handlers import Handlers
 
-STATIC = Path(__file__).resolve().parent.parent / "static"
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 MONOSPACE_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
 
@@ -44,9 +43,13 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                 gr.HTML(_read("side.html").replace("MODEL", escape(model)), js_on_load=None, apply_default_css=False)
                 with gr.Accordion("Settings", open=False, elem_id="dsa-settings"):
                     system = gr.Textbox(label="System prompt", lines=2, max_lines=6, elem_id="dsa-system")
-                    temperature = gr.Slider(0, 2, 1.0, step=0.05, label="Temperature", info="0 takes the likeliest token")
+                    temperature = gr.Slider(
+                        0, 2, 1.0, step=0.05, label="Temperature", info="0 takes the likeliest token"
+                    )
                     top_p = gr.Slider(0.05, 1, 0.95, step=0.01, label="Top p")
-                    most = gr.Slider(1, max(2, limit // 2), min(1024, limit // 4), step=1, label="Longest answer, tokens")
+                    most = gr.Slider(
+                        1, max(2, limit // 2), min(1024, limit // 4), step=1, label="Longest answer, tokens"
+                    )
                     seed = gr.Textbox(label="Seed", placeholder="a fresh one each time", max_lines=1)
             with gr.Column(elem_id="dsa-main", min_width=0):
                 gr.HTML(_read("bar.html"), js_on_load=None, apply_default_css=False)
@@ -81,9 +84,11 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                 inspector = gr.HTML(
                     {"open": False},
                     html_template=_read("inspector.html"),
-                    js_on_load=_script("inspector_plots.js", "inspector.js", "panel.js"),
+                    js_on_load=_script(*SCRIPTS, "panel.js"),
                     apply_default_css=False,
-                    server_functions=[_function(method) for method in (records.header, records.totals, records.selection)],
+                    server_functions=[
+                        _function(method) for method in (records.header, records.totals, records.selection)
+                    ],
                 )
         settings = [thinking, temperature, top_p, most, seed, inspector]
         outputs = [log, text, files]
@@ -115,4 +120,3 @@ def _script(*names: str) -> str:
 
 def _read(name: str) -> str:
     return (STATIC / name).read_text(encoding="utf-8")
-

@@ -41,7 +41,9 @@ class Policy:
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                given = [(name, value) for name, value in message.get("headers", []) if name.decode().lower() not in HEADERS]
+                given = [
+                    (name, value) for name, value in message.get("headers", []) if name.decode().lower() not in HEADERS
+                ]
                 ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
                 message = {**message, "headers": [*given, *ours]}
             await send(message)

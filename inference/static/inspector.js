@@ -1,61 +1,6 @@
 // The inspector: for a token of the answer, or the whole answer, the context shaded by what the indexer selected.
 "use strict";
 
-const INSPECTOR_GAP = 48; // unread tokens in a row that are folded away, but for their ends
-const INSPECTOR_EDGE = 14; // tokens left at each end of a fold
-const PASSAGE_LENGTH = 40; // tokens; a longer sentence counts as several passages
-const TOP_PASSAGES = 6;
-
-function inspectorBytes(text) {
-  const raw = atob(text);
-  const bytes = new Uint8Array(raw.length);
-  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
-  return bytes;
-}
-
-function countsOfBitmap(text, length) {
-  const bytes = inspectorBytes(text);
-  const counts = new Uint16Array(length);
-  for (let s = 0; s < length; s++) counts[s] = (bytes[s >> 3] >> (s & 7)) & 1;
-  return counts;
-}
-
-function countsOfTotals(text) {
-  const bytes = inspectorBytes(text);
-  return new Uint16Array(bytes.buffer);
-}
-
-function make(tag, className, text, title) {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  if (text !== undefined) element.textContent = text;
-  if (title) element.title = title;
-  return element;
-}
-
-const percent = (share) => (share >= 0.0995 ? `${Math.round(share * 100)} %` : `${(share * 100).toFixed(1)} %`);
-const grouped = (number) => number.toLocaleString("en-US");
-
-// Sentences, or pieces of long ones: [{from, to}], control tokens left out.
-function passagesOf(texts, control, length) {
-  const passages = [];
-  let from = 0;
-  const close = (to) => {
-    if (to > from && texts.slice(from, to).join("").trim()) passages.push({ from, to });
-    from = to;
-  };
-  for (let s = 0; s < length; s++) {
-    if (control.has(s)) {
-      close(s);
-      from = s + 1;
-    } else if (/[.!?。！？]["')]?\s*$|\n\s*$/.test(texts[s]) || s + 1 - from >= PASSAGE_LENGTH) {
-      close(s + 1);
-    }
-  }
-  close(length);
-  return passages;
-}
-
 // source: {header, selection(i) → Promise, totals() → Promise}, shaped as inspect_report.Recording gives them.
 function mountInspector(root, source) {
   const { header } = source;
@@ -72,7 +17,8 @@ function mountInspector(root, source) {
   const tokens = make("div", "dsa-tokens", undefined, "Pick a token to see what the model read just before writing it");
   const chips = header.shares.map((share, i) => {
     const text = header.texts[header.prompt_tokens + i];
-    const chip = make("button", "dsa-token", text.trim() ? text.replace(/\n/g, "⏎") : "␣");
+    const shown = control.has(header.prompt_tokens + i) ? controlName(text) : text.replace(/\n/g, "⏎");
+    const chip = make("button", "dsa-token", shown.trim() ? shown : "␣");
     chip.type = "button";
     chip.disabled = i >= header.recorded;
     chip.title = chip.disabled ? "not recorded: the recording's memory was full" : `token ${i + 1}: read ${percent(share)} of its context`;
@@ -121,7 +67,7 @@ function mountInspector(root, source) {
     head,
     section("Answer", "Each token was written after reading only the selected part of the context. Pick one, or none for all of them together.", tokens, slider),
     section("Layers and positions", "One row a layer, the conversation from left to right. Colour: the share of the tokens at that place which the layer selected. Click a row to look at one layer.", layers, canvas, heatNote),
-    section("Most read passages", "Sentences of the conversation by the share of their tokens that the indexer selected: how often it chose them, not how strongly the attention weighed them.", passages),
+    section("Most read passages", "Sentences before the question, by the share of their tokens that the indexer selected: how often it chose them, not how strongly the attention weighed them.", passages),
     section("The conversation, shaded", "The darker a token, the more often the indexer selected it. Tokens without colour were never read by attention; the indexer itself scores every token, at a fraction of the cost.", legend, text),
   );
   let at = () => null;
@@ -174,8 +120,10 @@ function mountInspector(root, source) {
     drawFigure();
     at = drawHeatMap(canvas, { counts: state.layers, length: state.length, of: times, layer: state.layer });
     describeHeat();
-    drawPassages();
-    drawText();
+    const shown = { counts: state.counts, of: state.of, length: state.length };
+    const best = drawPassages(passages, { texts: header.texts, control, prompt: header.prompt_tokens }, shown, scrollToToken);
+    drawText(text, { texts: header.texts, control }, shown);
+    if (best) scrollToToken(best.from, false);
   }
 
   function drawFigure() {
@@ -187,65 +135,6 @@ function mountInspector(root, source) {
     );
     plot.replaceChildren(sharePlot(header.shares, state.token, (i) => i < header.recorded && pick(i)),
       make("div", "dsa-note", header.recorded < header.shares.length ? `first ${header.recorded} of ${header.shares.length} tokens recorded` : "share read, token by token; dashed: dense"));
-  }
-
-  function drawPassages() {
-    const { counts, of } = state;
-    const scored = passagesOf(header.texts, control, state.length).map((passage) => {
-      let reads = 0;
-      for (let s = passage.from; s < passage.to; s++) reads += counts[s];
-      // A few tokens' worth of doubt keeps one-word passages from the top.
-      return { ...passage, share: reads / (of * (passage.to - passage.from)), rank: reads / (passage.to - passage.from + 3) };
-    });
-    const best = scored.filter((passage) => passage.rank > 0).sort((a, b) => b.rank - a.rank).slice(0, TOP_PASSAGES);
-    passages.replaceChildren(...best.map((passage) => {
-      const item = make("li", "dsa-passage");
-      const button = make("button", "", undefined, `tokens ${grouped(passage.from)}–${grouped(passage.to - 1)}`);
-      button.type = "button";
-      const bar = make("i", "dsa-bar");
-      bar.style.setProperty("--share", passage.share);
-      button.append(make("b", "", percent(passage.share)), bar, make("span", "", header.texts.slice(passage.from, passage.to).join("").trim()));
-      button.addEventListener("click", () => scrollToToken(passage.from));
-      item.append(button);
-      return item;
-    }));
-    state.best = best[0];
-  }
-
-  function drawText() {
-    const { counts, of, length } = state;
-    const level = (s) => (counts[s] ? Math.ceil((4 * counts[s]) / of) : 0);
-    const pieces = document.createDocumentFragment();
-    const put = (from, to, className) => {
-      const span = make("span", className, header.texts.slice(from, to).join(""));
-      span.dataset.from = from;
-      if (className) span.title = `tokens ${grouped(from)}–${grouped(to - 1)}: ${counts[from]} of ${of} selections`;
-      pieces.append(span);
-    };
-    for (let s = 0; s < length; ) {
-      if (control.has(s)) {
-        const mark = make("span", `dsa-control dsa-l${level(s)}`, header.texts[s].replace(/[<>｜|]/g, "").replace(/▁/g, " "));
-        mark.dataset.from = s++;
-        pieces.append(mark);
-        continue;
-      }
-      let end = s;
-      while (end < length && !control.has(end) && level(end) === level(s)) end++;
-      if (level(s)) put(s, end, `dsa-l${level(s)}`);
-      else if (end - s <= INSPECTOR_GAP) put(s, end, "");
-      else {
-        const [from, to] = [s + INSPECTOR_EDGE, end - INSPECTOR_EDGE];
-        put(s, from, "");
-        const fold = make("button", "dsa-fold", `… ${grouped(to - from)} tokens not read …`);
-        fold.type = "button";
-        fold.addEventListener("click", () => fold.replaceWith(header.texts.slice(from, to).join("")));
-        pieces.append(fold);
-        put(to, end, "");
-      }
-      s = end;
-    }
-    text.replaceChildren(pieces);
-    if (state.best) scrollToToken(state.best.from, false);
   }
 
   function scrollToToken(position, flash = true) {

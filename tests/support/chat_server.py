@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.engine import EngineStats
 from deepseek_v32.inference.inspect import TokenSelection
@@ -62,7 +63,9 @@ class _Stream:
         self.request_id = request_id
         self.deltas = self._run(backend, prompt, params, inspect)
         tokenizer = backend.llm.tokenizer
-        backend.asked.append(tokenizer.decode(prompt, skip_special_tokens=False).replace(USER, "").replace(ASSISTANT, ""))
+        backend.asked.append(
+            tokenizer.decode(prompt, skip_special_tokens=False).replace(USER, "").replace(ASSISTANT, "")
+        )
         backend.seeds.append(params.seed)
 
     def __iter__(self) -> Iterator[Delta]:
@@ -74,7 +77,9 @@ class _Stream:
     def close(self) -> None:
         self.deltas.close()
 
-    def _run(self, backend: ScriptedBackend, prompt: list[int], params: SamplingParams, inspect: bool) -> Iterator[Delta]:
+    def _run(
+        self, backend: ScriptedBackend, prompt: list[int], params: SamplingParams, inspect: bool
+    ) -> Iterator[Delta]:
         tokenizer = backend.llm.tokenizer
         text = tokenizer.decode(prompt, skip_special_tokens=False)
         question = text.rsplit(USER, 1)[1].split(ASSISTANT)[0]
@@ -139,6 +144,7 @@ def serve(backend: object, llm: LLM) -> ChatServer:
     """On a free port of loopback, in a thread."""
     import fastapi
     import uvicorn
+
     from deepseek_v32.inference.web import mount_chat
 
     app = fastapi.FastAPI()

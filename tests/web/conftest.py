@@ -5,10 +5,17 @@ from typing import Any
 
 import pytest
 
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
 # What gradio's own script says when its event stream ends because the page is left.
 GRADIO_ON_LEAVING = ("AbortError", "Connection errored out", "ERR_NETWORK_IO_SUSPENDED", "network error")
 
@@ -83,7 +90,10 @@ def open_tab(chromium: Any, scripted: Any) -> Iterator[Any]:
         tab = Tab(context.new_page(), url or scripted.url)
         tab.page.set_default_timeout(15_000)
         origin = tab.url.rstrip("/")
-        tab.page.on("request", lambda r: tab.elsewhere.append(r.url) if not r.url.startswith((origin, "data:", "blob:")) else None)
+        tab.page.on(
+            "request",
+            lambda r: tab.elsewhere.append(r.url) if not r.url.startswith((origin, "data:", "blob:")) else None,
+        )
         tab.page.on("pageerror", lambda error: tab.problems.append(str(error)))
         tab.page.on("dialog", lambda dialog: (tab.problems.append("dialog: " + dialog.message), dialog.dismiss()))
         tab.page.on("console", lambda m: tab.problems.append(m.text) if m.type == "error" else None)

@@ -216,7 +216,10 @@ def test_errors_are_told_without_details(open_tab: Any, question: str) -> None:
     tab = open_tab()
     tab.ask(question)
     told = tab.page.locator(".problem:visible").inner_text()
-    assert told in ("Something went wrong while this answer was computed. The server's log says what.", "the prompt is refused")
+    assert told in (
+        "Something went wrong while this answer was computed. The server's log says what.",
+        "the prompt is refused",
+    )
     assert "Traceback" not in tab.page.content() and "passwd" not in tab.page.content()
     tab.ask("and now?")
     assert tab.answer() == "You said: and now?"

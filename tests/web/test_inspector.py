@@ -1,0 +1,168 @@
+"""The inspector finds the needle: in the chat, and in the page that the command line writes."""
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deepseek_v32.inference.inspect_report import Recording, write_report
+from support.chat_server import LAYERS, NEEDLE, TOPK, ScriptedBackend, scripted_llm
+
+SCREENSHOT = Path(__file__).parents[2] / "docs" / "chat.png"
+LINES = [f"Item {i}: the committee talked about lamp number {i} and came to no conclusion." for i in range(60)]
+TEXT = "\n".join([*LINES[:35], NEEDLE, *LINES[35:]])
+QUESTION = f"{TEXT}\n\nWhat is the door code of the Tolmir Archive?"
+
+
+def test_the_needle_is_shaded_and_listed_first(open_tab: Any, scripted: Any) -> None:
+    scripted.backend.replies[QUESTION] = "The door code of the Tolmir Archive is 4815."
+    tab = open_tab()
+    page = tab.page
+    page.click("#dsa-inspect")
+    assert "Ask something" in page.locator(".panel-note").inner_text()
+    tab.ask(QUESTION)
+    page.wait_for_selector(".dsa-passage")
+    page.locator(".dsa-token", has_text="4").last.click()
+    page.wait_for_selector(".dsa-token.dsa-picked")
+    page.locator(".dsa-layer", has_text="2").click()
+    assert page.locator(".dsa-passage").first.inner_text().split("\n")[-1].strip() == NEEDLE
+    shaded = "".join(page.locator(".dsa-text .dsa-l4").all_inner_texts())
+    assert NEEDLE in shaded and "committee" not in shaded
+    box, text = (page.locator(selector).first.bounding_box() for selector in (".dsa-text .dsa-l4", ".dsa-text"))
+    assert text["y"] <= box["y"] < text["y"] + text["height"], "the passage is not in view"
+    figure = page.locator(".dsa-figure").inner_text()
+    assert "%" in figure and "tokens read" in figure
+    page.locator(".dsa-fold").first.click()
+    page.locator(".dsa-layer", has_text="0").click()
+    assert "committee" not in "".join(page.locator(".dsa-text .dsa-l4").all_inner_texts()) or TOPK > 20
+
+
+def test_heat_map_slider_and_plot(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    page = tab.page
+    page.click("#dsa-inspect")
+    tab.ask("A short question about nothing in particular, to be answered at some length.")
+    heat = page.locator(".dsa-heat")
+    heat.wait_for()
+    box = heat.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 6)
+    assert page.locator(".dsa-section .dsa-note").inner_text().startswith(f"Layer {LAYERS - 1}, tokens ")
+    heat.click(position={"x": 10, "y": 5})
+    assert page.locator(".dsa-layer.dsa-picked").inner_text() == "0"
+    page.locator(".dsa-slider").fill("3")
+    page.wait_for_selector(".dsa-token.dsa-picked")
+    assert page.locator(".dsa-token").nth(2).get_attribute("class").endswith("dsa-picked")
+    page.locator(".dsa-plot").click(position={"x": 200, "y": 30})
+    page.wait_for_function("!document.querySelectorAll('.dsa-token')[2].classList.contains('dsa-picked')")
+    page.locator(".dsa-slider").fill("0")
+    page.wait_for_function("document.querySelectorAll('.dsa-token.dsa-picked').length === 0")
+    assert "against dense attention" in page.locator(".dsa-figure").inner_text()
+
+
+def test_closed_records_nothing_and_can_be_made_up_for(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    page = tab.page
+    tab.ask("Not recorded")
+    assert page.locator(".answer [data-action=inspect]:visible").count() == 0
+    seed = scripted.backend.seeds[-1]
+    page.click("#dsa-inspect")
+    page.get_by_text("Answer again with the same seed").click()
+    page.wait_for_selector(".dsa-passage")
+    assert scripted.backend.seeds[-1] == seed
+    page.click("#dsa-inspect-close")
+    page.locator(".answer [data-action=inspect]").click()
+    page.wait_for_selector(".dsa-text:visible")
+    page.reload()
+    page.locator(".answer [data-action=inspect]").click()
+    page.wait_for_selector(".dsa-text:visible")
+
+
+def recording(budget: int = 1 << 30) -> Recording:
+    llm = scripted_llm()
+    backend = ScriptedBackend(llm, pace=0)
+    prompt = llm.chat_token_ids([{"role": "user", "content": QUESTION}])
+    backend.replies[QUESTION] = "It is 4815."
+    made = Recording(llm, prompt, budget)
+    for delta in backend.stream(prompt, inspect=True):
+        if delta.selection:
+            made.add(delta.token_ids[0], delta.selection)
+    return made
+
+
+def test_header_selection_and_totals_agree() -> None:
+    made = recording()
+    header = made.header()
+    assert "".join(header["texts"]).endswith("</think>It is 4815.")
+    assert header["recorded"] == len(header["shares"]) == made.count > 3
+    totals = np.stack([np.frombuffer(base64.b64decode(row), dtype="<u2") for row in made.totals()["layers"]])
+    summed = np.zeros_like(totals)
+    for index in range(made.count):
+        selection = made.selection(index)
+        length = selection["position"] + 1
+        for layer, bitmap in enumerate(selection["layers"]):
+            bits = np.unpackbits(np.frombuffer(base64.b64decode(bitmap), np.uint8), count=length, bitorder="little")
+            summed[layer, :length] += bits
+            if layer == 0:
+                assert bits.sum() == TOPK
+        assert header["shares"][index] == pytest.approx(np.mean([b for b in _sizes(made, index)]) / length, abs=1e-5)
+    assert (summed == totals).all()
+    assert header["read"] == totals.sum() / LAYERS or abs(header["read"] - totals.sum() / LAYERS) < 1
+
+
+def _sizes(made: Recording, index: int) -> list[int]:
+    selection = made._selections[index]
+    return [len(selection.positions(layer)) for layer in range(LAYERS)]
+
+
+def test_a_full_memory_keeps_shares_and_says_so() -> None:
+    made = recording(budget=1000)
+    header = made.header()
+    assert 0 < header["recorded"] < len(header["shares"])
+    with pytest.raises(IndexError):
+        made.selection(header["recorded"])
+
+
+def test_json_names_the_positions(tmp_path: Path) -> None:
+    made = recording()
+    write_report(tmp_path / "out.json", [made])
+    report = json.loads((tmp_path / "out.json").read_text())
+    last = report["tokens"][-1]["selected"][str(LAYERS - 1)]
+    assert NEEDLE in "".join(report["texts"][position] for position in last)
+    write_report(tmp_path / "both.json", [made, made])
+    assert len(json.loads((tmp_path / "both.json").read_text())) == 2
+    for name, count in (("out.txt", 1), ("two.html", 2)):
+        with pytest.raises(ValueError, match=r"wanted|holds them all"):
+            write_report(tmp_path / name, [made] * count)
+
+
+def test_the_page_stands_alone(chromium: Any, tmp_path: Path) -> None:
+    write_report(tmp_path / "out.html", [recording()])
+    page = chromium.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda r: problems.append(r.url) if not r.url.startswith("file:") else None)
+    page.goto((tmp_path / "out.html").as_uri())
+    page.locator(".dsa-layer", has_text="2").click()
+    assert page.locator(".dsa-passage").first.inner_text().split("\n")[-1].strip() == NEEDLE
+    page.close()
+    assert not problems
+
+
+def test_screenshot_for_the_readme(open_tab: Any, scripted: Any, tmp_path: Path) -> None:
+    """UPDATE_SCREENSHOT=1 renews docs/chat.png."""
+    update = os.environ.get("UPDATE_SCREENSHOT")
+    if not update:
+        assert SCREENSHOT.exists() and SCREENSHOT.stat().st_size <= 400_000
+        return
+    scripted.backend.replies[QUESTION] = NEEDLE
+    tab = open_tab()
+    tab.page.click("#dsa-inspect")
+    tab.ask(QUESTION)
+    tab.page.locator(".dsa-layer", has_text="2").click()
+    tab.page.wait_for_timeout(300)
+    SCREENSHOT.parent.mkdir(exist_ok=True)
+    tab.page.screenshot(path=SCREENSHOT)

@@ -1,0 +1,84 @@
+"""The page fits its screens, and nothing jumps while an answer grows."""
+
+from typing import Any
+
+import pytest
+
+SIZES = {"desktop": (1280, 800), "tablet": (820, 1100), "phone": (390, 844)}
+
+
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("inspecting", [False, True], ids=["", "inspecting"])
+def test_fits(open_tab: Any, name: str, inspecting: bool) -> None:
+    width, height = SIZES[name]
+    tab = open_tab(viewport={"width": width, "height": height}, color_scheme="dark" if inspecting else "light")
+    tab.ask("What fits? " + "long_word_without_any_break" * 20)
+    if inspecting:
+        tab.page.click("#dsa-inspect")
+        tab.page.get_by_text("Answer again with the same seed").click()
+        tab.page.wait_for_selector(".dsa-text")
+        assert tab.page.evaluate(
+            "document.querySelector('.panel').scrollWidth <= document.querySelector('.panel').clientWidth"
+        )
+        if width <= 800:
+            tab.page.click("#dsa-inspect-close")
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+    for selector in ("#dsa-send", "#dsa-text textarea", "#dsa-meter", "#dsa-inspect", "#dsa-menu"):
+        box = tab.page.locator(selector).bounding_box()
+        assert (
+            box
+            and box["x"] >= 0
+            and box["x"] + box["width"] <= width + 0.5
+            and box["y"] + box["height"] <= height + 0.5
+        )
+
+
+def test_phone_opens_and_closes_its_drawer(open_tab: Any) -> None:
+    tab = open_tab(viewport={"width": 390, "height": 844})
+    assert tab.page.locator("#dsa-side").bounding_box()["x"] < -200
+    tab.page.click("#dsa-menu")
+    tab.page.wait_for_function("document.getElementById('dsa-side').getBoundingClientRect().x === 0")
+    tab.page.click("#dsa-new")
+    tab.page.wait_for_function("document.getElementById('dsa-side').getBoundingClientRect().x < -200")
+
+
+def test_nothing_jumps_while_streaming(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    tab.ask("before")
+    scripted.backend.pace = 0.015
+    tab.ask("word " * 60, wait=False)
+    tab.page.evaluate(
+        """() => { window.tops = new Set(); window.widths = new Set();
+        const note = () => { for (const id of ['dsa-composer', 'dsa-meter']) {
+            const box = document.getElementById(id).getBoundingClientRect(); window.tops.add(id + box.top); }
+          window.widths.add(document.querySelector('.messages').getBoundingClientRect().width);
+          window.noting = requestAnimationFrame(note); }; note(); }"""
+    )
+    tab.wait()
+    tab.page.wait_for_timeout(200)
+    assert len(tab.page.evaluate("[...window.tops]")) == 2
+    assert len(tab.page.evaluate("[...window.widths]")) == 1
+
+
+def test_reading_back_is_not_disturbed(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    for _ in range(2):
+        tab.ask("word " * 150)
+    scripted.backend.pace = 0.02
+    tab.ask("more " * 40, wait=False)
+    tab.page.evaluate("document.getElementById('dsa-log').scrollTop = 0")
+    tab.page.wait_for_timeout(600)
+    assert tab.page.evaluate("document.getElementById('dsa-log').scrollTop") == 0
+    tab.wait()
+    assert tab.page.evaluate("document.getElementById('dsa-log').scrollTop") == 0
+
+
+def test_theme_is_remembered(open_tab: Any) -> None:
+    tab = open_tab(color_scheme="light")
+    light = tab.page.evaluate("getComputedStyle(document.getElementById('dsa-app')).backgroundColor")
+    tab.page.click("#dsa-theme")
+    dark = tab.page.evaluate("getComputedStyle(document.getElementById('dsa-app')).backgroundColor")
+    assert light == "rgb(255, 255, 255)" and dark != light
+    tab.page.reload()
+    tab.page.wait_for_selector("body.dsa-ready")
+    assert tab.page.evaluate("getComputedStyle(document.getElementById('dsa-app')).backgroundColor") == dark
