@@ -26,6 +26,7 @@ from .serve_command import (
     MaxSequencesOption,
     MemoryFractionOption,
     default_name,
+    use_chat_format,
 )
 
 if TYPE_CHECKING:
@@ -84,9 +85,10 @@ def batch(
         max_batch_tokens=max_batch_tokens,
         memory_fraction=memory_fraction,
     )
+    use_chat_format(llm, chat_format)
     # Beyond what runs there is room for the largest request, of 256 prompts.
     with Service(llm, max_queue=256, deadline=NO_DEADLINE) as service:
-        context = ApiContext(service, model_name or default_name(model), chat_format)
+        context = ApiContext(service, model_name or default_name(model))
         failed = asyncio.run(answer_all(context, rest, output_file, llm.limits.max_sequences))
     if failed:
         print(f"{failed} requests failed; their lines say why", file=sys.stderr)

@@ -14,9 +14,13 @@ from .options import BackendOption, ConfigOption, DeviceOption, ModelOption, Ove
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from .llm import LLM
+
 # h11 reads this much before it gives up on a header; the guard's own limit answers in the API's shape well below it.
 HEADER_BYTES = 64 * 2**10
 KEEP_ALIVE_SECONDS = 30
+# Below the 1024 open files that most systems allow: those who open connections and say nothing must not use them up.
+MAX_CONNECTIONS = 900
 
 MaxModelLenOption = Annotated[int | None, typer.Option("--max-model-len", help="Tokens of prompt and answer together.")]
 MaxSequencesOption = Annotated[int | None, typer.Option("--max-sequences", help="Requests that run at a time.")]
@@ -84,10 +88,10 @@ def serve(
         max_batch_tokens=max_batch_tokens,
         memory_fraction=memory_fraction,
     )
+    use_chat_format(llm, chat_format)
     app = create_app(
         Service(llm, max_queue=max_queue, deadline=deadline),
         model_name=model_name or default_name(model),
-        chat_format=chat_format,
         api_key=api_key,
         hosts=host_names(host, allowed_host or []),
         chat=chat,
@@ -107,6 +111,7 @@ def server_config(app: "FastAPI", host: str, port: int, drain: int = 30) -> Any:
         http="h11",
         ws="none",
         h11_max_incomplete_event_size=HEADER_BYTES,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=drain,
         server_header=False,
@@ -114,6 +119,16 @@ def server_config(app: "FastAPI", host: str, port: int, drain: int = 30) -> Any:
         access_log=False,
         log_config=None,
     )
+
+
+def use_chat_format(llm: "LLM", chat_format: ChatFormat | None) -> None:
+    """Make all that is served, the chat as well, write conversations in this format. ValueError if the checkpoint cannot."""
+    if llm.tokenizer is None or chat_format is None:
+        return
+    if chat_format == "v3.2":
+        llm.tokenizer.chat_template = None  # which is how a checkpoint says that it wants this format
+    elif llm.tokenizer.chat_template is None:
+        raise ValueError("--chat-format v3.2-exp: this checkpoint has no chat template")
 
 
 def _announcement(host: str, port: int, chat: bool, has_key: bool) -> str:

@@ -14,7 +14,10 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference import options
 from deepseek_v32.inference.cli import app
+from deepseek_v32.inference.serve_command import use_chat_format
+from support.server import stand_in_llm
 from support.tiny import tiny_checkpoint
+from support.tokenizers import make_tokenizer
 
 COMMAND = Path(sys.executable).with_name("deepseek-v32")
 
@@ -32,6 +35,20 @@ def test_what_it_refuses(monkeypatch, arguments, message):
     monkeypatch.setattr(options, "load_llm", lambda *_, **__: pytest.fail("it went on"))
     result = CliRunner().invoke(app, ["serve", *arguments])
     assert isinstance(result.exception, ValueError) and message in str(result.exception)
+
+
+def test_the_chat_format_can_be_overridden():
+    messages = [{"role": "user", "content": "Hi"}]
+    llm = stand_in_llm()
+    plain = llm.chat_token_ids(messages)
+    with pytest.raises(ValueError, match="no chat template"):
+        use_chat_format(llm, "v3.2-exp")
+    llm.tokenizer = make_tokenizer("{{ bos_token }}other")
+    assert llm.chat_token_ids(messages) != plain
+    use_chat_format(llm, "v3.2-exp")
+    assert llm.chat_token_ids(messages) != plain
+    use_chat_format(llm, "v3.2")
+    assert llm.chat_token_ids(messages) == plain
 
 
 def test_from_start_to_stop(tmp_path):
