@@ -53,7 +53,9 @@ def check_vectors(**tensors: torch.Tensor) -> None:
     """The kernels copy 16 bytes at a time: addresses and strides (but the last) must be multiples of that."""
     for name, tensor in tensors.items():
         size = tensor.element_size()
-        if tensor.data_ptr() % 16 or any(s * size % 16 for s, n in zip(tensor.stride()[:-1], tensor.shape, strict=False) if n > 1):
+        if tensor.data_ptr() % 16 or any(
+            s * size % 16 for s, n in zip(tensor.stride()[:-1], tensor.shape, strict=False) if n > 1
+        ):
             raise ValueError(
                 f"{name} has strides {list(tensor.stride())} and starts at byte {tensor.data_ptr() % 16} of 16, expected rows "
                 "aligned to 16 bytes; call .contiguous()"
@@ -62,4 +64,6 @@ def check_vectors(**tensors: torch.Tensor) -> None:
 
 def check_widths(width: int, value_dim: int) -> None:
     if width != 576 or value_dim != 512:
-        raise ValueError(f"head dims are {width} and {value_dim}, expected 576 and 512 (the CUDA attention kernels take no others)")
+        raise ValueError(
+            f"head dims are {width} and {value_dim}, expected 576 and 512 (the CUDA attention kernels take no others)"
+        )

@@ -33,8 +33,9 @@ struct Gather {
   static constexpr int kWarps = C::kPair ? 2 : 4;
   static constexpr int kStride = 4 * kWarps;                      // rows at a time
   static constexpr int kPerThread = C::kLocalRows / kStride;      // rows of a block in the hands of one thread
-  // Selected keys are shared between queries, contexts are read once.
-  static constexpr uint64_t kPolicy = C::kLookup == Lookup::kIndices ? kEvictLast : kEvictFirst;
+  // Selected keys are shared between queries. Contexts have no policy: with one, ptxas 13.0 assembles an LDGSTS of this loop that the
+  // GPU calls illegal ([R + UR] beside a cache policy); tests/kernels/cuda looks for that form.
+  static constexpr uint64_t kPolicy = C::kLookup == Lookup::kIndices ? kEvictLast : 0;
   static constexpr bool kMasks = C::kLookup == Lookup::kIndices;
   static __device__ __forceinline__ Arrivals arrivals() {
     return {C::kPair ? 1u : 32u * kWarps, 32 * kWarps, 1, 32 * kWarps, 0};

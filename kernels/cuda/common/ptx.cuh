@@ -83,8 +83,7 @@ __device__ __forceinline__ void push_to_peer(uint32_t remote, uint32_t local, ui
 
 // ---- asynchronous copies ----
 
-// A register that the compiler knows nothing about. ptxas 13.0 folds a uniform part of a destination into LDGSTS next to a cache
-// policy, which assembles to an illegal instruction: destinations of copy16 are opaque. Also keeps sums from being hoisted.
+// A register that the compiler knows nothing about, so that sums with it are not computed early and kept.
 __device__ __forceinline__ uint32_t opaque(uint32_t word) {
   asm volatile("" : "+r"(word));
   return word;
@@ -92,12 +91,15 @@ __device__ __forceinline__ uint32_t opaque(uint32_t word) {
 
 // What createpolicy returns for policies of whole accesses.
 constexpr uint64_t kEvictFirst = 0x12F0000000000000, kEvictLast = 0x14F0000000000000;
-// 16 bytes; zeros are written where `bytes` is 0.
+// 16 bytes; zeros are written where `bytes` is 0. Policy 0 is none.
 template <uint64_t kPolicy>
 __device__ __forceinline__ void copy16(uint32_t destination, const void* source, uint32_t bytes) {
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2, %3;" ::"r"(destination), "l"(source),
-               "r"(bytes), "l"(kPolicy)
-               : "memory");
+  if constexpr (kPolicy == 0)
+    asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes) : "memory");
+  else
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2, %3;" ::"r"(destination), "l"(source),
+                 "r"(bytes), "l"(kPolicy)
+                 : "memory");
 }
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

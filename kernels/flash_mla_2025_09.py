@@ -1,0 +1,97 @@
+"""FlashMLA's interface of September 2025 over the kernels here: import this module in that library's place.
+
+Metadata are two tensors from get_mla_metadata, made once a step. Sparse prefill returns max_logits and lse in **base 2** (scores times
+log2 e), -inf for a row without keys; decode returns natural lse with +inf there.
+"""
+
+import math
+from typing import Any
+
+import torch
+
+from .choice import choose_body
+from .dense_mla import dense_mla_decode
+from .flash_mla import VALUE_DIM, check_dims, fp8_records, infinite_where_empty
+from .sparse_mla_decode import sparse_mla_decode
+from .sparse_mla_prefill import sparse_mla_prefill
+
+
+def get_mla_metadata(
+    cache_seqlens: torch.Tensor,
+    num_q_tokens_per_head_k: int,
+    num_heads_k: int,
+    num_heads_q: int | None = None,
+    is_fp8_kvcache: bool = False,
+    topk: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """tile_scheduler_metadata and num_splits, opaque int32 tensors, for cache_seqlens int32 [B].
+
+    num_q_tokens_per_head_k is s_q * H / num_heads_k. With topk (sparse attention), num_heads_q must be given.
+    """
+    if num_heads_k != 1:
+        raise ValueError(f"num_heads_k is {num_heads_k}, expected 1")
+    if topk is not None and not num_heads_q:
+        raise ValueError("num_heads_q is missing, expected the number of query heads with topk")
+    device = cache_seqlens.device
+    operation = "dense_mla_decode" if topk is None else "sparse_mla_decode"
+    if choose_body(operation, device, torch.bfloat16, "auto").backend != "cuda":
+        nothing = torch.empty(0, dtype=torch.int32, device=device)
+        return nothing, nothing
+    if topk is None:
+        from .cuda.dense_mla import plan_dense
+
+        plan = plan_dense(cache_seqlens, num_q_tokens_per_head_k, 1)
+    else:
+        from .cuda.sparse_mla_decode import plan_decode
+
+        heads = num_heads_q or 1
+        plan = plan_decode(cache_seqlens.shape[0], num_q_tokens_per_head_k // heads, heads, topk, device)
+    return plan.parts, plan.split_offset
+
+
+def _plan(tile_scheduler_metadata: torch.Tensor, num_splits: torch.Tensor, rows: int) -> Any:
+    if tile_scheduler_metadata.numel() == 0:
+        return None
+    from .cuda.split_plan import SplitPlan
+
+    return SplitPlan(tile_scheduler_metadata, num_splits, rows)
+
+
+def flash_mla_with_kvcache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    block_table: torch.Tensor | None,
+    cache_seqlens: torch.Tensor,
+    head_dim_v: int,
+    tile_scheduler_metadata: torch.Tensor,
+    num_splits: torch.Tensor,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    is_fp8_kvcache: bool = False,
+    indices: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As flash_mla.flash_mla_with_kvcache. -> out [B, s_q, H, 512], lse fp32 [B, H, s_q] (natural; +inf for a row without keys)."""
+    check_dims(q, head_dim_v)
+    scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
+    if indices is None:
+        if block_table is None or is_fp8_kvcache:
+            raise ValueError("without indices, expected block_table and a bf16 or fp16 cache")
+        plan = _plan(tile_scheduler_metadata, num_splits, q.shape[1] * q.shape[2])
+        out, lse = dense_mla_decode(q, k_cache, block_table, cache_seqlens, scale, head_dim_v, causal, plan=plan)
+    else:
+        if causal or not is_fp8_kvcache:
+            raise ValueError(
+                f"with indices, causal is {causal} and is_fp8_kvcache {is_fp8_kvcache}, expected False and True"
+            )
+        plan = _plan(tile_scheduler_metadata, num_splits, q.shape[2])
+        out, lse = sparse_mla_decode(q, fp8_records(k_cache), indices, scale, head_dim_v, plan=plan)
+    return out, infinite_where_empty(lse)
+
+
+def flash_mla_sparse_fwd(
+    q: torch.Tensor, kv: torch.Tensor, indices: torch.Tensor, sm_scale: float, d_v: int = VALUE_DIM
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Sparse prefill. -> output [s_q, H, 512], max_logits and lse fp32 [s_q, H] in **base 2**, -inf for a row without keys."""
+    check_dims(q, d_v)
+    out, max_logits, lse = sparse_mla_prefill(q, kv, indices, sm_scale, d_v)
+    return out, max_logits / math.log(2), lse / math.log(2)
