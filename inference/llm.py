@@ -57,6 +57,7 @@ class LLM:
         if precision is None:
             quantised = ModelConfig.from_file(path / "config.json").weight_block is not None
             precision = "exact" if torch.device(device).type == "cpu" else "fp8" if quantised else "bf16"
+        tokenizer = Tokenizer.from_directory(path)  # before the weights: a broken one should not cost their loading
         model = load_model(path, precision, backend, device, config_overrides=config_overrides, progress=progress)
         limits = Limits.resolve(
             model.config,
@@ -69,7 +70,7 @@ class LLM:
             memory_fraction=memory_fraction,
             reuse_pages=reuse_pages,
         )
-        self._set_up(model, model.config, Tokenizer.from_directory(path), limits, precision, device)
+        self._set_up(model, model.config, tokenizer, limits, precision, device)
 
     @classmethod
     def from_model(
@@ -113,7 +114,7 @@ class LLM:
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         inspect: bool = False,
     ) -> list[Completion]:
-        """Complete one prompt or several (text or token ids), with one SamplingParams or one for each prompt.
+        """Complete one prompt or several (text, put behind the bos token, or token ids), with one SamplingParams or one for each.
 
         ValueError, before anything runs, for a prompt or parameter out of range. A request that fails while it runs has
         finish_reason "error" and says why; the others are complete. inspect: Completion.selection holds what DSA selected.
@@ -179,7 +180,9 @@ class LLM:
             return prompt
         if not prompt:
             raise ValueError("prompt is empty; at least 1 character is wanted")
-        return self._need_tokenizer("a text prompt").encode(prompt)
+        tokenizer = self._need_tokenizer("a text prompt")
+        bos = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
+        return bos + tokenizer.encode(prompt)
 
     def _need_tokenizer(self, what: str) -> Tokenizer:
         if self.tokenizer is None:

@@ -180,6 +180,15 @@ def test_generate_takes_one_or_many_prompts_and_params() -> None:
         llm.generate([[0]], few)
 
 
+def test_text_begins_with_the_bos_token_and_token_ids_stay_as_they_are() -> None:
+    llm = fake_llm()
+    assert llm.tokenizer is not None
+    llm.tokenizer.bos_id = 7
+    greedy = SamplingParams(temperature=0, max_tokens=5)
+    text, ids = llm.generate(["ab", [7, *b"ab"]], greedy)
+    assert text.token_ids == ids.token_ids and text.usage.prompt_tokens == 3
+
+
 def test_the_lock_serves_in_order_of_arrival() -> None:
     lock, served = FairLock(), []
     lock.acquire()
