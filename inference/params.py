@@ -35,7 +35,8 @@ class SamplingParams:
     logprobs: int | None = None  # how many alternatives to report beside the chosen token; None: no logprobs
     presence_penalty: float = 0.0  # subtracted from tokens that the output holds
     frequency_penalty: float = 0.0  # subtracted once for each time that the output holds the token
-    repetition_penalty: float = 1.0  # divides positive and multiplies negative logits of tokens in prompt or output
+    repetition_penalty: float = 1.0  # divides positive and multiplies negative logits of tokens in prompt or output; the
+    # bounds keep the quotient a finite number
 
     def __post_init__(self) -> None:
         stop: Iterable[str] = (self.stop,) if isinstance(self.stop, str) else (self.stop or ())
@@ -60,7 +61,7 @@ class SamplingParams:
             ("logprobs", self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS, f"between 0 and {MAX_LOGPROBS}"),
             ("presence_penalty", -2 <= self.presence_penalty <= 2, "between -2 and 2"),
             ("frequency_penalty", -2 <= self.frequency_penalty <= 2, "between -2 and 2"),
-            ("repetition_penalty", 0 < self.repetition_penalty <= 100, "above 0 and at most 100"),
+            ("repetition_penalty", 0.01 <= self.repetition_penalty <= 100, "between 0.01 and 100"),
         ):
             if not good:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; it must be {limit}")

@@ -67,7 +67,7 @@ class Sampling(Strict):
     ignore_eos: bool | None = False
     presence_penalty: float | None = Field(0.0, ge=-2, le=2)
     frequency_penalty: float | None = Field(0.0, ge=-2, le=2)
-    repetition_penalty: float | None = Field(1.0, gt=0, le=100)
+    repetition_penalty: float | None = Field(1.0, ge=0.01, le=100)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     user: Text | None = Field(None, description="ignored")

@@ -26,7 +26,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("logprobs", 65, "64"),
     ("presence_penalty", 2.1, "between -2 and 2"),
     ("frequency_penalty", -2.1, "between -2 and 2"),
-    ("repetition_penalty", 0.0, "above 0"),
+    ("repetition_penalty", 0.0, "between 0.01"),
+    ("repetition_penalty", 1e-40, "between 0.01"),  # a logit divided by it is infinite, and no token can be drawn
     ("repetition_penalty", math.inf, "finite"),
     ("stop", "", "non-empty"),
     ("stop", ["a", 1], "strings"),
