@@ -15,9 +15,10 @@ def select_topk(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, 
     above = scores > threshold
     level = (scores == threshold) & eligible
     room = count - above.sum(1, keepdim=True)
-    chosen = above | (level & (level.cumsum(1) <= room))
+    if bool((level.sum(1, keepdim=True) > room).any()):
+        level &= level.cumsum(1, dtype=torch.int32) <= room
+    row, position = (above | level).nonzero(as_tuple=True)  # by row, then by position
+    first = torch.searchsorted(row, torch.arange(rows, device=row.device))
     out = torch.full((rows, k), -1, dtype=torch.int32, device=logits.device)
-    row, position = chosen.nonzero(as_tuple=True)
-    column = (chosen.cumsum(1) - 1)[row, position]
-    out[row, column] = (position - starts[row]).int()
+    out[row, torch.arange(row.numel(), device=row.device) - first[row]] = (position - starts[row]).int()
     return out
