@@ -12,6 +12,7 @@ import json
 import os
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from training.measure import Cell, conversations, measure
 from training.model import Mode, Model, Shape, rope_tables
 
 TOKENS = 65536  # a step
-STEPS = {"dense": 5000, "indexer": 300, "sparse": 1800}
+STEPS = {"dense": 6500, "indexer": 250, "sparse": 2000}
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def sample_rows(classes: torch.Tensor, length: int, rows: int = 1024) -> torch.T
     """[B, R] query positions for the indexer's loss: half where a value is produced, half anywhere."""
     batch = classes.shape[0]
     each = max(2, rows // batch)
-    produces = (classes[:, 1:] == data.VALUE).float() + 1e-6
+    produces = (classes[:, 1:] >= data.VALUE).float() + 1e-6
     at_values = torch.multinomial(produces, each // 2, replacement=True)
     anywhere = torch.randint(length, (batch, each - each // 2), device=classes.device)
     return torch.cat((at_values, anywhere), 1)
@@ -162,6 +163,11 @@ class Trainer:
             self.tokenizer_path, [Cell(1024, 64), Cell(4096, 32), Cell(16384, 12), Cell(1024, 64, wording="validation")],
             min(8, self.args.workers), self.args.tokens,
         ) if self.args.measure else {}  # fmt: skip
+        # The test conversations are written meanwhile; they are not looked at before the training is over.
+        if self.args.measure:
+            self.test = ThreadPoolExecutor(1).submit(
+                conversations, self.tokenizer_path, self.test_cells(), max(1, self.args.workers // 5), self.args.tokens
+            )
         bar = tqdm(total=len(self.plan), initial=self.step, mininterval=10, miniters=1, ascii=True, ncols=110)
         began, saved, window = time.time(), time.time(), []
         for number, ids, classes in batches:
@@ -175,7 +181,7 @@ class Trainer:
                                      "divergence": divergence, "busiest": load, "seconds": time.time() - began})  # fmt: skip
                 bar.set_postfix_str(f"{step.stage} {step.length} loss {loss:.3f} kl {divergence:.2f} load {load:.2f}", refresh=False)
                 window = []
-            if quick and self.step % 500 == 0:
+            if quick and self.step % 1000 == 0:
                 self.progress(quick, step)
             if time.time() - saved > 120:
                 self.save()
@@ -204,17 +210,18 @@ class Trainer:
         report = {"arguments": {k: str(v) for k, v in vars(self.args).items()}, "shape": asdict(self.shape), "history": self.history}
         (self.args.out / "training.json").write_text(json.dumps(report))
         _plot(self.history, self.args.out / "curves.png")
-        count = int(500 * self.args.measure)
-        if count:
-            report["measurements"] = self.measurements(count)
+        if self.args.measure:
+            report["measurements"] = self.measurements()
             (self.args.out / "training.json").write_text(json.dumps(report))
         return report
 
-    def measurements(self, count: int) -> list[dict]:
+    def test_cells(self) -> list[Cell]:
+        count = max(1, int(500 * self.args.measure))
         lengths = (1024, 4096, 8192, 16384)
-        cells = [Cell(length, count, "test") for length in lengths]
-        cells += [Cell(length, count, "test", "test") for length in lengths[:2]]
-        batches = conversations(self.tokenizer_path, cells, self.args.workers, self.args.tokens)
+        return [Cell(length, count, "test") for length in lengths] + [Cell(length, count, "test", "test") for length in lengths[:2]]
+
+    def measurements(self) -> list[dict]:
+        cells, batches = self.test_cells(), self.test.result()
         rows = []
         for cell in cells:
             modes = {"dsa": Mode("sparse"), "dsa fp8": Mode("sparse", fp8=True), "dense": Mode("dense")}

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from . import filler, frames, names, values
 from .phrasing import NOT_TOLD, WORDINGS, Entity, Fact, answer_parts
 from .relations import BY_KIND, RELATIONS, Relation
-from .splits import pick
+from .splits import draw, pick
+from .words import ADJECTIVES, NOUNS
 
 SYSTEMS = [
     "You are a helpful assistant with a long memory.", "You remember what the user tells you.",
@@ -63,7 +64,7 @@ class _Writer:
     wording: str
     turns: list[Turn] = field(default_factory=list)
     entities: list[Entity] = field(default_factory=list)
-    known: dict[tuple[Entity, str], _Known] = field(default_factory=dict)
+    known: dict[tuple[Entity, Relation], _Known] = field(default_factory=dict)
     length: int = 0
 
     def new_entity(self, kind: str) -> Entity:
@@ -90,24 +91,40 @@ class _Writer:
             if e is None and r is None and self.known:
                 if draw < 0.45:
                     e = pick(rng, self.entities)
-                elif draw < 0.70:
-                    r = _RELATION[pick(rng, list(self.known))[1]]
+                elif draw < 0.68:
+                    r = pick(rng, list(self.known))[1]
             if e is None:
-                r = r or pick(rng, RELATIONS)
+                r = r or (self.open_relation() if rng.random() < _OPEN else pick(rng, RELATIONS))
                 e = self.new_entity(pick(rng, r.kinds))
+            if r is None and rng.random() < _OPEN:
+                r = self.open_relation(e.kind)
             r = r or pick(rng, BY_KIND[e.kind])
-            if e.kind in r.kinds and (e, r.name) not in self.known:
+            if e.kind in r.kinds and (e, r) not in self.known:
                 return Fact(e, r, values.value(rng, self.split, r.value_type))
             entity = None if rng.random() < 0.5 else entity
         relation = relation or pick(rng, RELATIONS)
         return Fact(self.new_entity(pick(rng, relation.kinds)), relation, values.value(rng, self.split, relation.value_type))
 
+    def open_relation(self, kind: str | None = None) -> Relation:
+        """A relation that no list has ("the crimson lever of the Tarvin Ferry"): the answer takes the noun from the question."""
+        rng = self.rng
+
+        def noun(r) -> str:
+            style = r.random()
+            if style < 0.4:
+                return f"{pick(r, ADJECTIVES)} {pick(r, NOUNS)}"
+            if style < 0.7:
+                return f"{pick(r, NOUNS)} {pick(r, ['number', 'name', 'size', 'level', 'code', 'rate', 'type', 'date', 'limit', 'list'])}"
+            return pick(r, NOUNS) if style < 0.85 else names.word(r, self.split).lower()
+
+        name = draw(rng, self.split, noun)
+        return Relation(name, (kind or pick(rng, list(BY_KIND)),), pick(rng, values.TYPES), (name,), (), ())
+
     def tell(self) -> list[tuple[str, list[Fact], bool]]:
         """The next statement: [(sentence, facts stated by it, is it a change)]."""
         rng, wording = self.rng, WORDINGS[self.wording]
         if self.known and rng.random() < 0.09:
-            (entity, name), known = pick(rng, list(self.known.items()))
-            relation = _RELATION[name]
+            (entity, relation), known = pick(rng, list(self.known.items()))
             fact = Fact(entity, relation, values.value(rng, self.split, relation.value_type))
             if fact.value != known.value:
                 return [(s, [fact], True) for s in wording.change(rng, fact, known.value, self.split)]
@@ -149,7 +166,7 @@ class _Writer:
                     for fact in facts:
                         self._introduce(fact.entity)
                         where = (len(self.turns), start, end)
-                        self.known[fact.entity, fact.relation.name] = _Known(fact.value, change, False, where, self.length + end)
+                        self.known[fact.entity, fact.relation] = _Known(fact.value, change, False, where, self.length + end)
                 sentences -= 1
             else:
                 count = min(sentences, 1 + int(rng.random() * 5))
@@ -165,8 +182,7 @@ class _Writer:
             open_facts = [(k, f) for k, f in self.known.items() if not f.asked] or list(self.known.items())
             changed = [item for item in open_facts if item[1].changed]
             if open_facts:
-                (entity, name), known = pick(rng, changed if changed and rng.random() < prefer_changed else open_facts)
-                relation = _RELATION[name]
+                (entity, relation), known = pick(rng, changed if changed and rng.random() < prefer_changed else open_facts)
                 kind = "changed" if known.changed else "told"
                 known.asked = True
         if known is None:
@@ -184,10 +200,10 @@ class _Writer:
         for _ in range(12):
             entity = pick(rng, self.entities) if self.entities and rng.random() < 0.7 else None
             if entity is None:
-                relation = _RELATION[pick(rng, list(self.known))[1]] if self.known and rng.random() < 0.6 else pick(rng, RELATIONS)
+                relation = pick(rng, list(self.known))[1] if self.known and rng.random() < 0.6 else pick(rng, RELATIONS)
                 return self.new_entity(pick(rng, relation.kinds)), relation
-            relation = pick(rng, BY_KIND[entity.kind])
-            if (entity, relation.name) not in self.known:
+            relation = pick(rng, BY_KIND[entity.kind]) if rng.random() > _OPEN else self.open_relation(entity.kind)
+            if (entity, relation) not in self.known:
                 return entity, relation
         relation = pick(rng, RELATIONS)
         return self.new_entity(pick(rng, relation.kinds)), relation
@@ -205,7 +221,7 @@ class _Writer:
         self.length += len(turn.user) + len(turn.assistant) + 16
 
 
-_RELATION = {relation.name: relation for relation in RELATIONS}
+_OPEN = 0.08  # share of new facts with a relation of their own
 _OVERHEAD = 90  # characters of a question and its answer, about
 
 

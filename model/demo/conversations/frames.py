@@ -109,6 +109,16 @@ they changed the {n} of {e} from {x} to {v}|they changed {es} {n} to {v}|instead
 {es} {n} is not {x} after all, it is {v}|the new {n} of {e} is {v}|{e} has a new {n}: {v}|{e} got a new {n}, {v}
 please change the {n} of {e} to {v}|please correct {es} {n} to {v}|please replace {es} {n} by {v}|the {n} of {e} is now {v}
 I said the {n} of {e} was {x}, but it is {v}|it is not true that {es} {n} is {x}; it is {v}|as of now, the {n} of {e} is {v}
+the {n} of {e} went from {x} to {v}|{es} {n} moved from {x} to {v}|from {x}, the {n} of {e} changed to {v}
+the {n} of {e} used to be {x}, now it is {v}|{es} {n} was {x} before and is {v} now|the old {n} of {e} was {x}, the new one is {v}
+the {n} of {e} is {v}, no longer {x}|the {n} of {e} is {v} now, not {x}|{e} has {v} as {n} now, not {x}
+I told you {x} for the {n} of {e}, but the truth is {v}|I gave {x} as the {n} of {e}, and that was wrong: it is {v}
+I said {es} {n} is {x}; make that {v}|you noted {x} as the {n} of {e}; please make it {v}|the {n} of {e} was {x} but has become {v}
+{es} {n} became {v}|the {n} of {e} has become {v}|the {n} of {e} has been moved to {v}|{es} {n} has been set anew: {v}
+the {n} of {e}, once {x}, is now {v}|the {n} of {e} had been {x}, but today it is {v}|rather than {x}, {e} has the {n} {v}
+forget {x}: {es} {n} is {v}|{x} is out of date for {e}: the {n} is {v}|in place of {x}, {e} got the {n} {v}|a correction for {e}: {n} {v}
+they now give {es} {n} as {v}|a change for {e}: the {n} is {v}|I have to change the {n} of {e} to {v}
+the {n} of {e} is different now: {v}|{es} {n} is different from what I said: {v}|I mixed up the {n} of {e}: it is {v}
 scratch that about {e}: the {n} is {v}|on second thought, {c}|I have just been told that now {c}|it has been decided anew: {c}"""
 
 # Politeness and context around a question. {c} starts in lower case.
@@ -171,6 +181,9 @@ for {e}, note {n} {v} and {n2} {v2}|about {e}: {n} is {v}, {n2} is {v2}|{e}, {n}
 TWO_ENTITIES = """the {n} of {e} is {v} and that of {f} is {w}|the {n} of {e} is {v}, that of {f} {w}|{es} {n} is {v}, {fs} is {w}
 the {n} of {e} is {v}, while {f} has {w}|for {e} the {n} is {v}, for {f} it is {w}|{n}: {e} {v}, {f} {w}|as {n}, {e} has {v} and {f} has {w}
 while the {n} of {e} is {v}, the one of {f} is {w}|{e} has the {n} {v}, {f} the {n} {w}|with {e} the {n} is {v}, with {f} it is {w}
-the {n} at {e} is {v}, at {f} {w}|{c}, and {c2}|{c}; {c2}|{c}, but {c2}|{c}, while {c2}"""
+the {n} at {e} is {v}, at {f} {w}|{es} {n} is {v} and {fs} {w}|the {n} of {e}: {v}, of {f}: {w}|{e} has {v} as {n}, {f} has {w}
+{e} and its {n} {v}, {f} with {w}|{es} {n} comes to {v}, {fs} to {w}|the {n} of {e} is {v}; for {f}, {w}|{n} for {e} is {v}, for {f} {w}
+note as {n} of {e} {v} and of {f} {w}|both have {a} {n}: {e} {v}, {f} {w}|{e} got the {n} {v} and {f} got {w}|{es} {n} is {v}; {fs}, {w}
+with {e}, {n} {v}; with {f}, {w}|{c}, and {c2}|{c}; {c2}|{c}, but {c2}|{c}, while {c2}"""
 APPOSITIONS = """the one {l}|the {a} one|the one that {p} likes|the one I told you about|which {p} knows well|{l}|the {a} one {l}
 as {p} calls it|the one everyone knows"""

@@ -9,7 +9,9 @@ SYLLABLES = [onset + rime for onset in _ONSETS for rime in _RIMES]
 
 # Where a kind of thing is named "Tarvin Bakery", these are the second words; {w} is the made-up word.
 KINDS: dict[str, list[str]] = {
-    "person": ["{w} {u}"],
+    "person": [*["{w} {u}"] * 12, "{w}", "Doctor {w}", "Mr {w}", "Mrs {w}", "my brother {w}", "my sister {w}", "my cousin {w}",
+               "my friend {w}", "our neighbour {w}", "my colleague {w}", "uncle {w}", "aunt {w}", "my brother", "my sister", "my mother",
+               "my father", "my boss", "my landlord"],
     "shop": [
         "{w} " + t
         for t in "Bakery Bookshop Pharmacy Cafe Garage Laundry Grocery Butchery Florist Diner Bistro Barbershop Stationers "
@@ -55,7 +57,7 @@ KINDS: dict[str, list[str]] = {
     ],
     "pet": ["{w} the " + t for t in "dog cat parrot pony rabbit hamster goat donkey tortoise canary".split()],
     "book": ["{w} and the {N}", "the {A} {N} of {w}", "letters from {w}", "a walk to {w}", "the {N}s of {w}"],
-    "thing": ["the {a} {n}", "my {a} {n}", "the {n} from {w}", "our {a} {n}", "the {w} {n}", "my {n} from {w}"],
+    "thing": ["the {a} {n}", "my {a} {n}", "the {n} from {w}", "our {a} {n}", "the {w} {n}", "my {n} from {w}", "my {n}", "my {a} {n}"],
 }
 
 # How a later clause may take up an entity that has just been named.
@@ -75,7 +77,23 @@ def word(rng, split: str) -> str:
     return draw(rng, split, _made_up)
 
 
+_CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxyz", "aeiouy"
+
+
 def _made_up(rng) -> str:
+    """Mostly syllables; now and then letters in no order, or an English word, so that no name is out of the question."""
+    style = rng.random()
+    if style < 0.12:
+        letters = "".join(
+            pick(rng, _CONSONANTS) * (2 if rng.random() < 0.1 else 1) + pick(rng, _VOWELS)
+            for _ in range(1 + int(rng.random() * 3))
+        )
+        start = pick(rng, _VOWELS) if rng.random() < 0.4 else ""
+        return (start + letters + (pick(rng, _CONSONANTS) if rng.random() < 0.5 else "")).capitalize()
+    if style < 0.2:
+        return (pick(rng, ADJECTIVES) + " " + pick(rng, NOUNS)).title() if style < 0.15 else pick(rng, NOUNS).capitalize() + pick(rng, SYLLABLES)
+    if style < 0.24:
+        return pick(rng, SYLLABLES).capitalize() + "".join(pick(rng, _CONSONANTS + _VOWELS) for _ in range(2 + int(rng.random() * 3)))
     text = pick(rng, SYLLABLES) + pick(rng, SYLLABLES)
     if rng.random() < 0.35:
         text += pick(rng, SYLLABLES)
@@ -85,6 +103,10 @@ def _made_up(rng) -> str:
 def entity(rng, split: str, kind: str, shared: str | None = None) -> str:
     """A name of the kind; `shared` reuses another entity's made-up word (Tarvin Bakery beside Tarvin Museum)."""
     form = pick(rng, KINDS[kind])
+    if "{" not in form:  # "my sister": nothing to divide
+        return form
+    if "{w}" not in form and "{a}" not in form:  # "my kettle"
+        return form.format(n=draw(rng, split, lambda r: pick(r, NOUNS)))
     if "{w}" not in form:  # "the green kettle": the pair of words is what is divided over the splits
         pair = draw(rng, split, lambda r: f"{pick(r, ADJECTIVES)} {pick(r, NOUNS)}")
         adjective, noun = pair.split()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from . import frames, names
 from .relations import RELATIONS, Relation
-from .splits import SPLITS, content_words, divide, pick, third_person
+from .splits import FUNCTION_WORDS, SPLITS, content_words, divide, pick, third_person
 from .words import ADJECTIVES, NOUNS, PLACES
 
 _AUXILIARIES = """will|is going to|is supposed to|is meant to|has to|is set to|should|seems to|is said to|tends to|ought to
@@ -87,7 +87,7 @@ class Wording:
         self.questions = {r.name: _QUESTIONS[r.name][split] for r in RELATIONS}
         self.indirects = {name: [i for q in qs if (i := _indirect(q))] for name, qs in self.questions.items()}
         # Soup (words in no order) teaches that the glue around key and value does not matter. Training only.
-        self.soup = 0.14 if split == "train" else 0.0
+        self.soup = 0.2 if split == "train" else 0.0
         self.keywords = _keywords() if split == "train" else {}
 
     # Statements ------------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class Wording:
         draw = rng.random()
         if draw < self.soup and entity is None:
             return self._soup(rng, fact)
-        if draw < 0.55:
+        if draw < 0.5 or not fact.relation.statements:
             noun = pick(rng, fact.relation.nouns)
             return pick(rng, self.noun_statements).format(
                 e=e, es=possessive or fact.entity.possessive, its=fact.entity.its, n=noun, a=_article(noun), v=fact.value,
@@ -123,7 +123,9 @@ class Wording:
 
     def _soup(self, rng, fact: Fact) -> str:
         """Entity, key word and value in random glue, value last: "so kettle at here storage place was under the oak box"."""
-        key = pick(rng, self.keywords[fact.relation.name]) if rng.random() < 0.5 else pick(rng, fact.relation.nouns)
+        if rng.random() < 0.5 and fact.relation.statements:
+            return f"{self._shuffled(rng, pick(rng, self.statements[fact.relation.name]), fact.entity.name)} {fact.value}"
+        key = self._key(rng, fact.relation)
         parts = [fact.entity.name, key] if rng.random() < 0.5 else [key, fact.entity.name]
         words = []
         for part in parts:
@@ -131,6 +133,23 @@ class Wording:
             words.append(part)
         words += [pick(rng, frames.GLUE) for _ in range(int(rng.random() * 3))]
         return " ".join([*words, fact.value])
+
+    def _key(self, rng, relation: Relation) -> str:
+        keys = self.keywords.get(relation.name)
+        return pick(rng, keys) if keys and rng.random() < 0.5 else pick(rng, relation.nouns)
+
+    def _shuffled(self, rng, template: str, entity: str) -> str:
+        """The template's words in another order, some left out, some glue put in; the value is not among them."""
+        words = [w for w in _VERB.sub(lambda m: self._inflect(rng, m[1]), template.replace(" {v}", "")).split()]
+        words = [w for w in words if w == "{e}" or w not in FUNCTION_WORDS or rng.random() < 0.7]
+        words += [pick(rng, frames.GLUE) for _ in range(int(rng.random() * 3))]
+        if rng.random() < 0.6:
+            rng.shuffle(words)
+        else:  # neighbours change places
+            for i in range(len(words) - 1):
+                if rng.random() < 0.3:
+                    words[i], words[i + 1] = words[i + 1], words[i]
+        return " ".join(words).replace("{e}", entity)
 
     def statement(self, rng, facts: list[Fact], names_split: str) -> list[str]:
         """Sentences for one fact, or for two that share the entity or the relation."""
@@ -157,7 +176,7 @@ class Wording:
 
     def _two(self, rng, first: Fact, second: Fact, names_split: str) -> str:
         n, n2 = pick(rng, first.relation.nouns), pick(rng, second.relation.nouns)
-        fields = {"n": n, "n2": n2, "a2": _article(n2), "e": first.entity.name, "es": first.entity.possessive, "v": first.value,
+        fields = {"n": n, "a": _article(n), "n2": n2, "a2": _article(n2), "e": first.entity.name, "es": first.entity.possessive, "v": first.value,
                   "it": first.entity.it, "its": first.entity.its}  # fmt: skip
         if first.entity == second.entity:
             template = pick(rng, self.lists) if rng.random() < 0.4 else pick(rng, self.same_entity)
@@ -179,7 +198,7 @@ class Wording:
         template = pick(rng, self.changes)
         clause = self.clause(rng, fact, names_split) if "{c}" in template else ""
         text = template.format(
-            c=clause, e=fact.entity.name, es=fact.entity.possessive, n=noun, x=old, v=fact.value, its=fact.entity.its,
+            c=clause, e=fact.entity.name, es=fact.entity.possessive, n=noun, a=_article(noun), x=old, v=fact.value, its=fact.entity.its,
         )  # fmt: skip
         return [_finish(rng, text)]
 
@@ -190,13 +209,15 @@ class Wording:
         noun = pick(rng, relation.nouns)
         fields = {"e": entity.name, "es": entity.possessive, "its": entity.its, "n": noun, "a": _article(noun)}
         if draw < self.soup * 0.7:
-            parts = [entity.name, pick(rng, self.keywords[relation.name])]
+            if rng.random() < 0.5 and relation.questions:
+                return _finish(rng, self._shuffled(rng, pick(rng, self.questions[relation.name]), entity.name), "?")
+            parts = [entity.name, self._key(rng, relation)]
             if rng.random() < 0.5:
                 parts.reverse()
             text = " ".join(w for p in parts for w in [*(pick(rng, frames.GLUE) for _ in range(int(rng.random() * 4))), p])
-        elif draw < 0.5:
+        elif draw < 0.47 or not relation.questions:
             text = pick(rng, self.noun_questions).format(**fields)
-        elif draw < 0.62 and self.indirects[relation.name]:
+        elif draw < 0.6 and self.indirects[relation.name]:
             clause = pick(rng, self.indirects[relation.name]).replace("{e}", entity.name)
             text = pick(rng, self.indirect).format(c=clause, p=names.word(rng, names_split))
         else:

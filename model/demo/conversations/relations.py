@@ -318,7 +318,7 @@ q: how long does delivery from {e} take; how long do I wait for {e}; within what
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Relation:
     """One attribute: its canonical noun is `name`; every noun, statement and question here belongs to it alone."""
 
