@@ -17,7 +17,7 @@ from .errors import declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
 from .logprobs import chat_logprobs
 from .protocol import ChatRequest
-from .responses import ChatCompletion
+from .responses import EVENTS, ChatCompletion
 
 STREAM = {
     "text/event-stream": {"schema": {"type": "string"}}
@@ -30,7 +30,7 @@ def chat_router(context: ApiContext) -> APIRouter:
     @router.post(
         "/v1/chat/completions",
         response_model=None,
-        responses={200: {"model": ChatCompletion, "content": STREAM}, **declared(404, 503, 504)},
+        responses={200: {"model": ChatCompletion, "content": EVENTS}, **declared(404, 503, 504)},
     )
     async def create_chat_completion(body: ChatRequest, request: Request) -> Response:
         """Answer a conversation."""

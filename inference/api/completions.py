@@ -15,9 +15,7 @@ from .errors import ApiError, declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
 from .logprobs import TextLogprobs
 from .protocol import CompletionRequest
-from .responses import TextCompletion
-
-STREAM = {"text/event-stream": {"schema": {"type": "string"}}}  # with stream: text_completion objects, then [DONE]
+from .responses import EVENTS, TextCompletion
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ def completions_router(context: ApiContext) -> APIRouter:
     @router.post(
         "/v1/completions",
         response_model=None,
-        responses={200: {"model": TextCompletion, "content": STREAM}, **declared(404, 503, 504)},
+        responses={200: {"model": TextCompletion, "content": EVENTS}, **declared(404, 503, 504)},
     )
     async def create_completion(body: CompletionRequest, request: Request) -> Response:
         """Continue a text."""

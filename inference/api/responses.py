@@ -4,6 +4,22 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+# The word is OpenAPI 3.2's; tools of today know it in 3.1 as well.
+EVENTS = {
+    "text/event-stream": {
+        "itemSchema": {
+            "type": "object",
+            "required": ["data"],
+            "properties": {
+                "data": {
+                    "type": "string",
+                    "description": "the next chunk as JSON, or an error as JSON, after which nothing comes, or [DONE]",
+                }
+            },
+        }
+    }
+}
+
 FinishReason = Literal["stop", "length", "tool_calls"]
 
 
