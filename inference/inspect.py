@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from ..model.metadata import SelectionCallback
+from ..model.metadata import ScoreCallback, SelectionCallback
 from .params import Request
 from .scheduler import Batch
 
@@ -16,6 +16,9 @@ class TokenSelection:
 
     position: int  # of the query: the token before the generated one
     layers: dict[int, np.ndarray] = field(default_factory=dict)  # layer → int32 [K], context positions, ascending
+    scores: dict[int, np.ndarray] = field(
+        default_factory=dict
+    )  # layer → fp32 [K], the indexer's, where it had to choose
 
     def positions(self, layer: int) -> np.ndarray:
         """Context positions that the layer attended to. A layer that recorded nothing had no need to select: it took all."""
@@ -41,6 +44,11 @@ class SelectionRecorder:
         """For AttentionMetadata.on_selection: None, which costs nothing, if nobody asked."""
         return self._record if self._row_of else None
 
+    @property
+    def score_callback(self) -> ScoreCallback | None:
+        """For AttentionMetadata.on_scores."""
+        return self._record_scores if self._row_of else None
+
     def of(self, request: Request) -> TokenSelection | None:
         return self._selections.get(request)
 
@@ -51,3 +59,12 @@ class SelectionRecorder:
             if request is not None:
                 chosen = positions[i].cpu().numpy()
                 self._selections[request].layers[layer] = np.sort(chosen[chosen >= 0]).astype(np.int32)
+
+    def _record_scores(self, layer: int, rows: torch.Tensor, positions: torch.Tensor, scores: torch.Tensor) -> None:
+        """As `_record`, with scores fp32 [R, K]."""
+        for i, row in enumerate(rows.tolist()):
+            request = self._row_of.get(row)
+            if request is not None:
+                chosen = positions[i].cpu().numpy()
+                order = np.argsort(chosen[chosen >= 0])
+                self._selections[request].scores[layer] = scores[i].cpu().numpy()[chosen >= 0][order]

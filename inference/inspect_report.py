@@ -69,7 +69,7 @@ class Recording:
         self.shares.append((sum(sizes) + (self.layers - len(sizes)) * context) / (self.layers * context))
         if self.bytes < self._budget and len(self._selections) + 1 == len(self.answer):
             self._selections.append(selection)
-            self.bytes += 4 * sum(sizes)
+            self.bytes += 4 * (sum(sizes) + sum(len(scores) for scores in selection.scores.values()))
 
     def header(self) -> dict[str, Any]:
         """All but the selections themselves."""
@@ -87,26 +87,43 @@ class Recording:
         }
 
     def selection(self, index: int) -> dict[str, Any]:
-        """The selection behind one token of the answer: a bitmap of context positions for each layer, base64, lowest bit first.
+        """The selection behind one token of the answer, for each layer: a bitmap of context positions (base64, lowest bit first), the
+        strengths of the selected ones (uint8, base64), and the lowest and highest score, where the indexer had to choose.
 
         IndexError if it is not recorded.
         """
         if not 0 <= index < self.count:
             raise IndexError(f"token {index} of {self.count}")
         selection = self._selections[index]
+        length = selection.position + 1
         return {
             "position": selection.position,
-            "layers": [_bitmap(selection.positions(layer), selection.position + 1) for layer in range(self.layers)],
+            "layers": [_bitmap(selection.positions(layer), length) for layer in range(self.layers)],
+            "strengths": [_base64(_bytes(_strengths(selection, layer))) for layer in range(self.layers)],
+            "scores": [_extent(selection.scores.get(layer)) for layer in range(self.layers)],
         }
 
     def totals(self) -> dict[str, Any]:
-        """For each layer, how many of the recorded tokens read each position: uint16, little-endian, base64."""
+        """Over the recorded tokens, for each layer: how many read each position (uint16, little-endian, base64), and its mean strength
+        as [peak, uint8 shares of the peak, base64]."""
         length = len(self.prompt) + len(self.answer)
         counts = np.zeros((self.layers, length), dtype="<u2")
+        strengths = np.zeros((self.layers, length))
         for selection in self._selections:
             for layer in range(self.layers):
-                counts[layer, selection.positions(layer)] += 1
-        return {"position": length - 1, "layers": [_base64(row.tobytes()) for row in counts]}
+                positions = selection.positions(layer)
+                counts[layer, positions] += 1
+                strengths[layer, positions] += _strengths(selection, layer)
+        strengths /= max(self.count, 1)
+        peaks = strengths.max(axis=1)
+        return {
+            "position": length - 1,
+            "layers": [_base64(row.tobytes()) for row in counts],
+            "strengths": [
+                [round(float(peak), 5), _base64(_bytes(row / peak if peak else row))]
+                for row, peak in zip(strengths, peaks, strict=True)
+            ],
+        }
 
     @cached_property
     def texts(self) -> list[str]:
@@ -117,7 +134,8 @@ class Recording:
         return frozenset(self.tokenizer.special_ids.values()) if self.tokenizer else frozenset()
 
     def to_json(self) -> dict[str, Any]:
-        """For programs: token texts, and for each token of the answer the positions that each layer read."""
+        """For programs: token texts, and for each token of the answer the positions that each layer read, with the indexer's scores
+        of them where it had to choose."""
         header = self.header()
         del header["control"]
         tokens = [
@@ -126,6 +144,7 @@ class Recording:
                 "query_position": selection.position,
                 "share": header["shares"][i],
                 "selected": {str(layer): selection.positions(layer).tolist() for layer in range(self.layers)},
+                "scores": {str(layer): np.round(scores, 4).tolist() for layer, scores in selection.scores.items()},
             }
             for i, selection in enumerate(self._selections)
         ]
@@ -176,6 +195,28 @@ def token_texts(tokens: Sequence[int], tokenizer: Tokenizer | None) -> list[str]
     if texts:
         texts[-1] += decoder.finish()
     return texts
+
+
+def _strengths(selection: TokenSelection, layer: int) -> np.ndarray:
+    """How clearly each selected position was chosen: 0 for the lowest selected score, 1 for the highest.
+
+    Scores of different layers have different scales, and only this makes them comparable. All 1 where nothing had to be chosen.
+    """
+    scores = selection.scores.get(layer)
+    if scores is None or len(scores) == 0:
+        return np.ones(len(selection.positions(layer)))
+    low, high = float(scores.min()), float(scores.max())
+    return (scores - low) / (high - low) if high > low else np.ones(len(scores))
+
+
+def _extent(scores: np.ndarray | None) -> list[float] | None:
+    return (
+        None if scores is None or len(scores) == 0 else [round(float(scores.min()), 4), round(float(scores.max()), 4)]
+    )
+
+
+def _bytes(shares: np.ndarray) -> bytes:
+    return np.round(shares * 255).astype(np.uint8).tobytes()
 
 
 def _bitmap(positions: np.ndarray, length: int) -> str:

@@ -111,9 +111,14 @@ class MultiHeadLatentAttention(nn.Module):
         """The leading sequences' single tokens -> [B, H, v]."""
         count = metadata.decodes
         all_selected = metadata.max_context <= self.topk
-        positions = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
+        scores: list[torch.Tensor] = []
+        keep = () if metadata.on_scores is None else (scores,)
+        positions = self.indexer.select_decodes(None if all_selected else queries, metadata, cache, *keep)
         if metadata.on_selection is not None:
             metadata.on_selection(self.layer, torch.arange(count, device=positions.device), positions)
+        if scores:
+            assert metadata.on_scores is not None
+            metadata.on_scores(self.layer, torch.arange(count, device=positions.device), positions, scores[-1])
         slots = positions_to_slots(positions, metadata.block_table[:count], PAGE_SIZE)
         q = self._absorb(q_nope[:count], q_rope[:count])
         latents, _ = sparse_mla_decode(
@@ -142,9 +147,15 @@ class MultiHeadLatentAttention(nn.Module):
             if metadata.on_selection is not None:
                 self._report(metadata, prefill, _causal_positions(prefill, cache.latent.device))
             return self._mha(q_nope, q_rope, prefill, cache, None)
-        positions = self.indexer.select_prefill(queries, prefill, cache)
+        scores: list[torch.Tensor] = []
+        keep = () if metadata.on_scores is None else (scores,)
+        positions = self.indexer.select_prefill(queries, prefill, cache, *keep)
         if metadata.on_selection is not None:
             self._report(metadata, prefill, positions)
+        if scores:
+            assert metadata.on_scores is not None
+            last = torch.tensor([prefill.rows.stop - 1], device=positions.device)
+            metadata.on_scores(self.layer, last, positions[-1:], scores[-1])
         if self._masked_mha_is_cheaper(prefill, q_nope):
             return self._mha(q_nope, q_rope, prefill, cache, _selection_mask(positions, prefill.length))
         slots = torch.where(positions < 0, -1, prefill.context_slots[positions.clamp_min(0).long()]).int()

@@ -84,9 +84,16 @@ class Indexer(nn.Module):
         return IndexQueries(values, weights * scales[:, :, 0])
 
     def select_decodes(
-        self, queries: IndexQueries | None, metadata: AttentionMetadata, cache: LayerCache
+        self,
+        queries: IndexQueries | None,
+        metadata: AttentionMetadata,
+        cache: LayerCache,
+        scores: list[torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        """Context positions int32 [B, K] (-1: none) that each decoding sequence's token attends to."""
+        """Context positions int32 [B, K] (-1: none) that each decoding sequence's token attends to.
+
+        scores: takes their scores fp32 [B, K], for whoever looks on; nothing where all is selected.
+        """
         count = metadata.decodes
         lengths = metadata.lengths[:count]
         if queries is None:  # every context fits in index_topk: all of it is selected
@@ -101,10 +108,22 @@ class Indexer(nn.Module):
             metadata.max_context,
             self.compute.backend,
         )
-        return select_topk(logits, torch.zeros_like(lengths), lengths, self.topk, self.compute.backend)
+        positions = select_topk(logits, torch.zeros_like(lengths), lengths, self.topk, self.compute.backend)
+        if scores is not None:
+            scores.append(_scores_of(logits, positions))
+        return positions
 
-    def select_prefill(self, queries: IndexQueries, prefill: Prefill, cache: LayerCache) -> torch.Tensor:
-        """Context positions int32 [t, K] (-1: none) that each token of a prompt chunk attends to."""
+    def select_prefill(
+        self,
+        queries: IndexQueries,
+        prefill: Prefill,
+        cache: LayerCache,
+        scores: list[torch.Tensor] | None = None,
+    ) -> torch.Tensor:
+        """Context positions int32 [t, K] (-1: none) that each token of a prompt chunk attends to.
+
+        scores: takes as its last entry the scores fp32 [1, K] of the last token's.
+        """
         keys, scales = gather_index_keys(cache.index, prefill.context_slots)
         device = keys.device
         q, weights = queries.q[prefill.rows], queries.weights[prefill.rows]
@@ -118,4 +137,11 @@ class Indexer(nn.Module):
                 q[rows], keys, weights[rows], starts[rows], ends[rows], scales, self.compute.backend
             )
             selected.append(select_topk(logits, starts[rows], ends[rows], self.topk, self.compute.backend))
+            if scores is not None:
+                scores.append(_scores_of(logits[-1:], selected[-1][-1:]))
         return torch.cat(selected)
+
+
+def _scores_of(logits: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """fp32 [R, K]; arbitrary where positions [R, K] are -1."""
+    return logits.gather(1, positions.clamp_min(0).long())

@@ -13,6 +13,7 @@ import torch
 PAGE_SIZE = 64  # tokens; the page size that the public FP8 MLA cache format fixes
 
 SelectionCallback = Callable[[int, torch.Tensor, torch.Tensor], None]
+ScoreCallback = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], None]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class AttentionMetadata:
     decode_plan: object | None = None  # split-KV plan of the decodes: made once a step, for the kernels that use one
     # Called once a layer and sequence group with (layer, rows int64 [R], context positions int32 [R, K], -1 for none).
     on_selection: SelectionCallback | None = None
+    # After on_selection, where a row's selection was a choice: (layer, rows, positions, the indexer's scores of these, fp32 [R, K]).
+    # Of a prompt chunk the last row alone.
+    on_scores: ScoreCallback | None = None
 
     def prefills(self) -> Iterator[Prefill]:
         """The sequences after the decodes, in order."""

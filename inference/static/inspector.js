@@ -36,7 +36,7 @@ function mountInspector(root, source) {
   if (header.layers <= 8) {
     for (const layer of ["all", ...Array(header.layers).keys()]) {
       const button = make("button", "dsa-layer", layer === "all" ? "All layers" : `${layer}`,
-        layer === "all" ? "Shade by how many layers selected a token" : `Only what layer ${layer} selected`);
+        layer === "all" ? "The mean of all layers" : `Only what layer ${layer} selected`);
       button.type = "button";
       button.addEventListener("click", () => setLayer(layer));
       layerButtons.push([layer, button]);
@@ -55,7 +55,7 @@ function mountInspector(root, source) {
   const passages = make("ol", "dsa-passages");
   const text = make("div", "dsa-text");
   const legend = make("div", "dsa-legend");
-  legend.append(make("span", "", "not read"), ...[1, 2, 3, 4].map((level) => make("i", `dsa-l${level}`)), make("span", "", "read by all"));
+  legend.append(make("span", "", "not read"), ...[1, 2, 3, 4].map((level) => make("i", `dsa-l${level}`)), make("span", "", "strongest"));
   const section = (title, hint, ...children) => {
     const box = make("section", "dsa-section");
     const heading = make("h3", "", title);
@@ -66,15 +66,15 @@ function mountInspector(root, source) {
   root.append(
     head,
     section("Answer", "Each token was written after reading only the selected part of the context. Pick one, or none for all of them together.", tokens, slider),
-    section("Layers and positions", "One row a layer, the conversation from left to right. Colour: the share of the tokens at that place which the layer selected. Click a row to look at one layer.", layers, canvas, heatNote),
-    section("Most read passages", "Sentences before the question, by the share of their tokens that the indexer selected: how often it chose them, not how strongly the attention weighed them.", passages),
-    section("The conversation, shaded", "The darker a token, the more often the indexer selected it. Tokens without colour were never read by attention; the indexer itself scores every token, at a fraction of the cost.", legend, text),
+    section("Layers and positions", "One row a layer, the conversation from left to right. Colour: how strongly the layer's indexer scored what it selected at that place. Click a row to look at one layer.", layers, canvas, heatNote),
+    section("Strongest passages", "Sentences before the question by the indexer's scores of their tokens: 1 is the strongest token of the context, 0 the weakest that was still selected. The score decides what is read; how the attention weighs it is another matter.", passages),
+    section("The conversation, shaded", "The darker a token, the higher the indexer scored it among those it selected. Tokens without colour were never read by attention; the indexer itself scores every token, at a fraction of the cost.", legend, text),
   );
   let at = () => null;
   canvas.addEventListener("mousemove", (event) => {
     const box = canvas.getBoundingClientRect();
     const spot = at(event.clientX - box.left, event.clientY - box.top);
-    if (spot) heatNote.textContent = `Layer ${spot.layer}, tokens ${grouped(spot.from)}–${grouped(spot.to)}: ${percent(spot.share)} read`;
+    if (spot) heatNote.textContent = `Layer ${spot.layer}, tokens ${grouped(spot.from)}–${grouped(spot.to)}: ${spot.read} of ${spot.to - spot.from + 1} read, strongest ${spot.share.toFixed(2)}`;
   });
   canvas.addEventListener("mouseleave", describeHeat);
   canvas.addEventListener("click", (event) => {
@@ -86,7 +86,7 @@ function mountInspector(root, source) {
   });
 
   function describeHeat() {
-    heatNote.textContent = `0 … ${grouped(state.length - 1)}, the question's turn at the right`;
+    heatNote.textContent = `positions 0 to ${grouped(state.length - 1)}`;
   }
 
   async function pick(token) {
@@ -95,7 +95,7 @@ function mountInspector(root, source) {
     if (request !== state.request || !data) return;
     state.token = token;
     state.length = data.position + 1;
-    state.layers = data.layers.map((row) => (token === null ? countsOfTotals(row) : countsOfBitmap(row, state.length)));
+    state.layers = readLayers(data, token === null);
     draw();
   }
 
@@ -110,7 +110,16 @@ function mountInspector(root, source) {
     const times = state.token === null ? header.recorded : 1;
     state.of = chosen.length * times;
     state.counts = new Uint32Array(state.length);
-    for (const row of chosen) for (let s = 0; s < state.length; s++) state.counts[s] += row[s];
+    state.strengths = new Float32Array(state.length); // mean over the layers
+    state.peak = 1e-6;
+    for (let s = 0; s < state.length; s++) {
+      for (const layer of chosen) {
+        state.counts[s] += layer.counts[s];
+        state.strengths[s] += layer.strengths[s] / chosen.length;
+      }
+      // What begins the context draws attention whatever it says: it must not dwarf the rest.
+      if (s > 0 && state.strengths[s] > state.peak) state.peak = state.strengths[s];
+    }
     chips.forEach((chip, i) => chip.classList.toggle("dsa-picked", i === state.token));
     slider.value = state.token === null ? 0 : state.token + 1;
     for (const [layer, button] of layerButtons) {
@@ -118,9 +127,10 @@ function mountInspector(root, source) {
       else button.classList.toggle("dsa-picked", layer === state.layer);
     }
     drawFigure();
-    at = drawHeatMap(canvas, { counts: state.layers, length: state.length, of: times, layer: state.layer });
+    drawHeat();
     describeHeat();
-    const shown = { counts: state.counts, of: state.of, length: state.length };
+    const { counts, strengths, peak, of, length } = state;
+    const shown = { counts, strengths, peak, of, length };
     const best = drawPassages(passages, { texts: header.texts, control, prompt: header.prompt_tokens }, shown, scrollToToken);
     drawText(text, { texts: header.texts, control }, shown);
     if (best) scrollToToken(best.from, false);
@@ -145,10 +155,10 @@ function mountInspector(root, source) {
     if (flash) target.animate([{ outline: "2px solid currentColor" }, { outline: "2px solid transparent" }], 900);
   }
 
-  if (window.ResizeObserver) new ResizeObserver(() => state.layers && draw_heat_again()).observe(canvas.parentElement);
-  function draw_heat_again() {
-    at = drawHeatMap(canvas, { counts: state.layers, length: state.length, of: state.token === null ? header.recorded : 1, layer: state.layer });
+  function drawHeat() {
+    if (state.layers) at = drawHeatMap(canvas, { layers: state.layers, length: state.length, layer: state.layer });
   }
+  if (window.ResizeObserver) new ResizeObserver(drawHeat).observe(canvas.parentElement);
   pick(null);
   return { pick, setLayer, redraw: draw };
 }

@@ -5,27 +5,33 @@ function inspectorColour(element, name) {
   return getComputedStyle(element).getPropertyValue(name).trim();
 }
 
-// counts: for each layer a Uint16Array over positions; of: the most that a count can be.
-// Fills at most `columns` bins a layer and returns {bins, perBin}: bins[layer][bin] is a share in 0..1.
-function heatBins(counts, length, of, columns) {
+// layers: {counts, strengths} over positions, for each layer. Gathers them into at most `columns` bins: the strongest token of a
+// bin and the number of tokens read in it.
+function heatBins(layers, length, columns) {
   const perBin = Math.max(1, Math.ceil(length / columns));
   const width = Math.ceil(length / perBin);
-  const bins = counts.map((row) => {
-    const sums = new Float32Array(width);
-    for (let s = 0; s < length; s++) sums[Math.floor(s / perBin)] += row[s];
-    return sums.map((sum, bin) => sum / (of * (Math.min(length, (bin + 1) * perBin) - bin * perBin)));
+  const bins = layers.map(({ counts, strengths }) => {
+    const row = { strongest: new Float32Array(width), read: new Uint32Array(width) };
+    for (let s = 0; s < length; s++) {
+      const bin = Math.floor(s / perBin);
+      if (!counts[s]) continue;
+      row.read[bin]++;
+      row.strongest[bin] = Math.max(row.strongest[bin], strengths[s]);
+    }
+    return row;
   });
   return { bins, perBin };
 }
 
 // Draws the heat map into a canvas and answers what stands at a point of it.
-function drawHeatMap(canvas, { counts, length, of, layer }) {
+function drawHeatMap(canvas, { layers, length, layer }) {
   const width = Math.max(120, canvas.clientWidth || 400);
-  const rowHeight = Math.max(3, Math.min(18, Math.floor(170 / counts.length)));
+  const rowHeight = Math.max(3, Math.min(18, Math.floor(170 / layers.length)));
   const gap = rowHeight > 8 ? 2 : 0;
-  const height = counts.length * (rowHeight + gap);
+  const height = layers.length * (rowHeight + gap);
   const scale = window.devicePixelRatio || 1;
-  const { bins, perBin } = heatBins(counts, length, of, Math.floor(width / 2));
+  const { bins, perBin } = heatBins(layers, length, Math.floor(width / 2));
+  const count = bins[0].read.length;
   canvas.width = width * scale;
   canvas.height = height * scale;
   canvas.style.height = height + "px";
@@ -33,24 +39,24 @@ function drawHeatMap(canvas, { counts, length, of, layer }) {
   context.scale(scale, scale);
   const hot = inspectorColour(canvas, "--dsa-hot-rgb");
   const empty = inspectorColour(canvas, "--dsa-empty");
-  const binWidth = width / bins[0].length;
-  bins.forEach((row, l) => {
+  const binWidth = width / count;
+  bins.forEach(({ strongest, read }, l) => {
     const top = l * (rowHeight + gap);
     const dimmed = layer !== "all" && layer !== l ? 0.35 : 1;
     context.fillStyle = empty;
     context.fillRect(0, top, width, rowHeight);
-    row.forEach((share, bin) => {
-      if (share <= 0) return;
-      // The square root keeps a single read token of a wide bin visible.
-      context.fillStyle = `rgba(${hot}, ${dimmed * (0.15 + 0.85 * Math.sqrt(Math.min(1, share)))})`;
+    for (let bin = 0; bin < count; bin++) {
+      if (!read[bin]) continue;
+      context.fillStyle = `rgba(${hot}, ${dimmed * (0.12 + 0.88 * strongest[bin])})`;
       context.fillRect(bin * binWidth, top, Math.max(1, binWidth), rowHeight);
-    });
+    }
   });
   return (x, y) => {
     const l = Math.max(0, Math.min(bins.length - 1, Math.floor(y / (rowHeight + gap))));
-    const bin = Math.max(0, Math.min(bins[0].length - 1, Math.floor(x / binWidth)));
+    const bin = Math.max(0, Math.min(count - 1, Math.floor(x / binWidth)));
     const from = bin * perBin;
-    return { layer: l, from, to: Math.min(length, from + perBin) - 1, share: bins[l][bin] };
+    const to = Math.min(length, from + perBin) - 1;
+    return { layer: l, from, to, read: bins[l].read[bin], share: bins[l].strongest[bin] };
   };
 }
 

@@ -25,6 +25,22 @@ function countsOfTotals(text) {
   return new Uint16Array(bytes.buffer);
 }
 
+// A token's selection, or the whole answer's: for each layer the counts and the strengths (0..1) of all positions.
+function readLayers(data, whole) {
+  const length = data.position + 1;
+  return data.layers.map((row, layer) => {
+    if (whole) {
+      const [peak, shares] = data.strengths[layer];
+      return { counts: countsOfTotals(row), strengths: Float32Array.from(inspectorBytes(shares), (share) => (peak * share) / 255) };
+    }
+    const counts = countsOfBitmap(row, length);
+    const given = inspectorBytes(data.strengths[layer]);
+    const strengths = new Float32Array(length);
+    for (let s = 0, k = 0; s < length; s++) if (counts[s]) strengths[s] = given[k++] / 255;
+    return { counts, strengths, scores: data.scores[layer] };
+  });
+}
+
 function make(tag, className, text, title) {
   const element = document.createElement(tag);
   if (className) element.className = className;
@@ -58,24 +74,30 @@ function passagesOf(texts, control, length) {
   return passages;
 }
 
-// Fills the list with the most read passages and returns the first. What always ranks high is left out: the answer itself,
-// and the end of the question, which the newest tokens read as a matter of course.
-function drawPassages(list, { texts, control, prompt }, { counts, of, length }, onPick) {
+// The passage's score: the mean of its three strongest tokens, as a share of the strongest in the context.
+function passageScore(passage, strengths, peak) {
+  const best = Array.from(strengths.slice(passage.from, passage.to)).sort((a, b) => b - a).slice(0, 3);
+  return best.reduce((sum, strength) => sum + strength, 0) / (3 * peak);
+}
+
+// Fills the list with the strongest passages and returns the first. What always ranks high is left out: the answer itself, and
+// the end of the question, which the newest tokens read as a matter of course.
+function drawPassages(list, { texts, control, prompt }, { counts, strengths, peak, of, length }, onPick) {
   const earlier = passagesOf(texts, control, Math.min(prompt, length)).slice(0, -1);
-  const scored = earlier.map((passage) => {
-    let reads = 0;
-    for (let s = passage.from; s < passage.to; s++) reads += counts[s];
-    // A few tokens' worth of doubt keeps one-word passages from the top.
-    return { ...passage, share: reads / (of * (passage.to - passage.from)), rank: reads / (passage.to - passage.from + 3) };
-  });
-  const best = scored.filter((passage) => passage.rank > 0).sort((a, b) => b.rank - a.rank).slice(0, TOP_PASSAGES);
+  const best = earlier
+    .map((passage) => ({ ...passage, score: passageScore(passage, strengths, peak) }))
+    .filter((passage) => passage.score > 0)
+    .sort((a, b) => b.score - a.score)
+    .slice(0, TOP_PASSAGES);
   list.replaceChildren(...best.map((passage) => {
+    const reads = counts.slice(passage.from, passage.to).reduce((sum, count) => sum + count, 0);
     const item = make("li", "dsa-passage");
-    const button = make("button", "", undefined, `tokens ${grouped(passage.from)}–${grouped(passage.to - 1)}`);
+    const button = make("button", "", undefined,
+      `tokens ${grouped(passage.from)}–${grouped(passage.to - 1)}, ${percent(reads / (of * (passage.to - passage.from)))} of them selected`);
     button.type = "button";
     const bar = make("i", "dsa-bar");
-    bar.style.setProperty("--share", passage.share);
-    button.append(make("b", "", percent(passage.share)), bar, make("span", "", texts.slice(passage.from, passage.to).join("").trim()));
+    bar.style.setProperty("--share", passage.score);
+    button.append(make("b", "", passage.score.toFixed(2)), bar, make("span", "", texts.slice(passage.from, passage.to).join("").trim()));
     button.addEventListener("click", () => onPick(passage.from));
     item.append(button);
     return item;
@@ -84,13 +106,13 @@ function drawPassages(list, { texts, control, prompt }, { counts, of, length }, 
 }
 
 // The context as text, shaded; long stretches that were not read are folded.
-function drawText(box, { texts, control }, { counts, of, length }) {
-  const level = (s) => (counts[s] ? Math.ceil((4 * counts[s]) / of) : 0);
+function drawText(box, { texts, control }, { counts, strengths, peak, of, length }) {
+  const level = (s) => (counts[s] ? Math.min(4, 1 + Math.floor((4 * strengths[s]) / peak)) : 0);
   const pieces = document.createDocumentFragment();
   const put = (from, to, className) => {
     const span = make("span", className, texts.slice(from, to).join(""));
     span.dataset.from = from;
-    if (className) span.title = `tokens ${grouped(from)}–${grouped(to - 1)}: ${counts[from]} of ${of} selections`;
+    if (className) span.title = `tokens ${grouped(from)}–${grouped(to - 1)}: in ${counts[from]} of ${of} selections, strength ${(strengths[from] / peak).toFixed(2)}`;
     pieces.append(span);
   };
   for (let s = 0; s < length; ) {

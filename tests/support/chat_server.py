@@ -122,7 +122,9 @@ def _find(text: str, prompt: list[int], tokenizer: object) -> np.ndarray:
 def _selection(position: int, needle: np.ndarray) -> TokenSelection:
     recent = np.arange(max(0, position + 1 - TOPK), position + 1, dtype=np.int32)
     last = np.union1d(recent[-4:], needle).astype(np.int32)
-    return TokenSelection(position, {0: recent, 1: recent, LAYERS - 1: last})
+    scores = np.where(np.isin(last, needle), 9.0, 1.0).astype(np.float32)
+    scores[-1] = 0.5
+    return TokenSelection(position, {0: recent, 1: recent, LAYERS - 1: last}, {LAYERS - 1: scores})
 
 
 def scripted_llm() -> LLM:

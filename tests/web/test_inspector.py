@@ -132,6 +132,9 @@ def test_json_names_the_positions(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "out.json").read_text())
     last = report["tokens"][-1]["selected"][str(LAYERS - 1)]
     assert NEEDLE in "".join(report["texts"][position] for position in last)
+    scores = report["tokens"][-1]["scores"][str(LAYERS - 1)]
+    strong = [position for position, score in zip(last, scores, strict=True) if score == 9]
+    assert "".join(report["texts"][position] for position in strong).strip() == NEEDLE
     write_report(tmp_path / "both.json", [made, made])
     assert len(json.loads((tmp_path / "both.json").read_text())) == 2
     for name, count in (("out.txt", 1), ("two.html", 2)):

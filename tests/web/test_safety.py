@@ -47,7 +47,9 @@ INJECTIONS = [
     "| a |\n|---|\n| <img src=x onerror=window.hit=1> ![x](https://elsewhere.example/t.png) |",
 ]
 HARMLESS = set("p div span pre code br em strong s ul ol li table thead tbody tr th td blockquote hr h1 h2 h3".split())  # noqa: SIM905
-ACTIVE = "script, img, iframe, object, embed, link, meta, base, video, audio, form, svg, style, a[href], [onerror], [style]"
+ACTIVE = (
+    "script, img, iframe, object, embed, link, meta, base, video, audio, form, svg, style, a[href], [onerror], [style]"
+)
 
 
 def test_there_are_thirty() -> None:
@@ -65,30 +67,6 @@ def test_markdown_makes_only_harmless_tags(text: str) -> None:
     Tags().feed(to_html(text))
     for tag, attributes in found:
         assert tag in HARMLESS
-            "p",
-            "div",
-            "span",
-            "pre",
-            "code",
-            "br",
-            "em",
-            "strong",
-            "s",
-            "ul",
-            "ol",
-            "li",
-            "table",
-            "thead",
-            "tbody",
-            "tr",
-            "th",
-            "td",
-            "blockquote",
-            "hr",
-            "h1",
-            "h2",
-            "h3",
-        ]
         assert {name for name, _ in attributes} <= {"class", "title"}
 
 

@@ -1,0 +1,57 @@
+"""The scores that the inspector shows are those by which the indexer chose, in every precision."""
+
+from pathlib import Path
+from typing import Any
+
+import deepseek_v32.model.indexer as indexer
+import numpy as np
+import pytest
+import torch
+from deepseek_v32.inference import LLM, SamplingParams
+from support.tiny import tiny_checkpoint
+
+PROMPT = [3 + i * 7 % 200 for i in range(150)]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_checkpoint(tmp_path_factory.mktemp("inspect"))
+
+
+def tiny_llm(checkpoint: Path, precision: Any = "exact", **options: Any) -> LLM:
+    return LLM(
+        checkpoint, device="cpu", precision=precision, config_overrides={"index_topk": 64}, page_count=16, **options
+    )
+
+
+@pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
+@pytest.mark.parametrize("chunk", [2048, 64], ids=["whole", "chunks"])
+def test_scores_are_the_logits_of_the_selected(
+    precision: Any, chunk: int, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+    select_topk = indexer.select_topk
+
+    def spy(logits: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        positions = select_topk(logits, *arguments)
+        seen.append((logits[-1].clone(), positions[-1]))
+        return positions
+
+    monkeypatch.setattr(indexer, "select_topk", spy)
+    llm: LLM = tiny_llm(checkpoint, precision, max_batch_tokens=chunk)
+    [completion] = llm.generate(PROMPT, SamplingParams(temperature=0, max_tokens=3, ignore_eos=True), inspect=True)
+    assert completion.selection is not None
+    layers = llm.config.num_hidden_layers
+    calls = iter(seen[-3 * layers :])
+    for selection in completion.selection:
+        for layer in range(layers):
+            logits, positions = next(calls)
+            assert sorted(p for p in positions.tolist() if p >= 0) == selection.layers[layer].tolist()
+            wanted = logits[torch.from_numpy(selection.layers[layer]).long()].numpy()
+            np.testing.assert_allclose(selection.scores[layer], wanted, rtol=1e-4, atol=1e-5 * abs(wanted).max())
+
+
+def test_no_scores_where_nothing_had_to_be_chosen(checkpoint: Path) -> None:
+    llm = tiny_llm(checkpoint)
+    [completion] = llm.generate(PROMPT[:10], SamplingParams(max_tokens=2, ignore_eos=True), inspect=True)
+    assert completion.selection is not None and all(not selection.scores for selection in completion.selection)
