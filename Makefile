@@ -14,7 +14,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 DEMO := $(if $(wildcard model/demo/model.safetensors),model/demo,build/demo)
 
-.PHONY: help demo test lint format typing clean
+.PHONY: help demo test browser lint format typing clean
 .DEFAULT_GOAL := help
 
 help:
@@ -33,10 +33,17 @@ demo: .venv/installed $(DEMO)/model.safetensors
 	    "The opening time of Kalmin Bakery is 8:15. When does Kalmin Bakery open?"; fi
 
 # The tests run even if lint complains; the last lines are pytest's summary.
-test: .venv/installed-test
+test: .venv/installed-test browser
 	@$(MAKE) --no-print-directory lint; lint=$$?; \
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS); tests=$$?; \
 	if [ $$lint -ne 0 ]; then echo "make lint failed, see above" >&2; fi; exit $$((lint + tests))
+
+# The chat is tested in a real browser. Without one, and without the right to install it, those tests are skipped and say so.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq >/dev/null && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
+	echo "no chromium here: the chat's browser tests will be skipped" >&2
 
 lint: .venv/installed-test typing
 	$(BIN)/ruff check --output-format=concise

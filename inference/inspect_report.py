@@ -87,8 +87,8 @@ class Recording:
         }
 
     def selection(self, index: int) -> dict[str, Any]:
-        """The selection behind one token of the answer, for each layer: a bitmap of context positions (base64, lowest bit first), the
-        strengths of the selected ones (uint8, base64), and the lowest and highest score, where the indexer had to choose.
+        """The selection behind one token of the answer, for each layer: a bitmap of context positions (base64, lowest bit
+        first), the strengths of the selected ones (uint8, base64), and the lowest and highest score where there was a choice.
 
         IndexError if it is not recorded.
         """
@@ -104,8 +104,8 @@ class Recording:
         }
 
     def totals(self) -> dict[str, Any]:
-        """Over the recorded tokens, for each layer: how many read each position (uint16, little-endian, base64), and its mean strength
-        as [peak, uint8 shares of the peak, base64]."""
+        """Over the recorded tokens, for each layer: how many read each position (uint16, little-endian, base64), and its mean
+        strength as [peak, uint8 shares of the peak, base64]."""
         length = len(self.prompt) + len(self.answer)
         counts = np.zeros((self.layers, length), dtype="<u2")
         strengths = np.zeros((self.layers, length))

@@ -49,8 +49,8 @@ class AttentionMetadata:
     decode_plan: object | None = None  # split-KV plan of the decodes: made once a step, for the kernels that use one
     # Called once a layer and sequence group with (layer, rows int64 [R], context positions int32 [R, K], -1 for none).
     on_selection: SelectionCallback | None = None
-    # After on_selection, where a row's selection was a choice: (layer, rows, positions, the indexer's scores of these, fp32 [R, K]).
-    # Of a prompt chunk the last row alone.
+    # After on_selection, where there was a choice: (layer, rows, positions, the indexer's scores of these, fp32 [R, K]). Of a
+    # prompt chunk the last row alone.
     on_scores: ScoreCallback | None = None
 
     def prefills(self) -> Iterator[Prefill]:

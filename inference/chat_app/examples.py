@@ -53,14 +53,14 @@ def _needle(seed: int, characters: int) -> Example | None:
 def _pasted(tokens: int) -> Example:
     """One long message: minutes of dull meetings, in which one line matters."""
     topics = (
-        "the lifts",
+        "the lift",
         "parking",
         "the canteen",
-        "room bookings",
-        "the printers",
+        "the booking system",
+        "the printer",
         "recycling",
         "the newsletter",
-        "badges",
+        "the badge reader",
     )
     verdicts = (
         "was discussed at length",

@@ -4,7 +4,7 @@
 const INSPECTOR_GAP = 48; // unread tokens in a row that are folded away, but for their ends
 const INSPECTOR_EDGE = 14; // tokens left at each end of a fold
 const PASSAGE_LENGTH = 40; // tokens; a longer sentence counts as several passages
-const TOP_PASSAGES = 6;
+const TOP_PASSAGES = 5;
 
 function inspectorBytes(text) {
   const raw = atob(text);

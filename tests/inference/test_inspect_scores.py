@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import deepseek_v32.model.indexer as indexer
 import numpy as np
 import pytest
 import torch
+
+import deepseek_v32.model.indexer as indexer
 from deepseek_v32.inference import LLM, SamplingParams
 from support.tiny import tiny_checkpoint
 

@@ -142,7 +142,7 @@ class ChatServer:
     stop: object
 
 
-def serve(backend: object, llm: LLM) -> ChatServer:
+def serve(backend: object, llm: LLM, model: str = "scripted · cpu · exact") -> ChatServer:
     """On a free port of loopback, in a thread."""
     import fastapi
     import uvicorn
@@ -150,7 +150,7 @@ def serve(backend: object, llm: LLM) -> ChatServer:
     from deepseek_v32.inference.web import mount_chat
 
     app = fastapi.FastAPI()
-    mount_chat(app, backend, llm=llm, model="scripted · cpu · exact")
+    mount_chat(app, backend, llm=llm, model=model)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=2))

@@ -58,14 +58,14 @@ def test_retry_and_edit(open_tab: Any, scripted: Any) -> None:
     tab.ask("second")
     scripted.backend.replies["second"] = "Another answer"
     tab.page.locator(".answer [data-action=retry]").nth(1).click()
-    tab.page.wait_for_function("document.querySelectorAll('.answer .body')[1].innerText.includes('Another')")
+    tab.page.wait_for_function("document.querySelectorAll('.answer .body')[1]?.innerText.includes('Another')")
     tab.wait()
     assert [tab.answer(i) for i in range(2)] == ["You said: first", "Another answer"]
     tab.page.locator(".message.user").nth(0).hover()
     tab.page.locator(".user [data-action=edit]").nth(0).click()
     tab.page.fill("textarea.edit", "changed")
     tab.page.click(".editing [data-action=ask]")
-    tab.page.wait_for_function("document.querySelector('.answer .body').innerText.includes('changed')")
+    tab.page.wait_for_function("document.querySelector('.answer .body')?.innerText.includes('changed')")
     tab.wait()
     assert tab.page.locator(".message").count() == 2 and tab.question() == "changed"
 

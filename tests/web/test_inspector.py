@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from deepseek_v32.inference.inspect_report import Recording, write_report
 from support.chat_server import LAYERS, NEEDLE, TOPK, ScriptedBackend, scripted_llm
 
-SCREENSHOT = Path(__file__).parents[2] / "docs" / "chat.png"
 LINES = [f"Item {i}: the committee talked about lamp number {i} and came to no conclusion." for i in range(60)]
 TEXT = "\n".join([*LINES[:35], NEEDLE, *LINES[35:]])
 QUESTION = f"{TEXT}\n\nWhat is the door code of the Tolmir Archive?"
@@ -47,7 +45,7 @@ def test_heat_map_slider_and_plot(open_tab: Any, scripted: Any) -> None:
     page.click("#dsa-inspect")
     tab.ask("A short question about nothing in particular, to be answered at some length.")
     heat = page.locator(".dsa-heat")
-    heat.wait_for()
+    page.wait_for_selector(".dsa-text span")
     box = heat.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 6)
     assert page.locator(".dsa-section .dsa-note").inner_text().startswith(f"Layer {LAYERS - 1}, tokens ")
@@ -71,7 +69,7 @@ def test_closed_records_nothing_and_can_be_made_up_for(open_tab: Any, scripted: 
     seed = scripted.backend.seeds[-1]
     page.click("#dsa-inspect")
     page.get_by_text("Answer again with the same seed").click()
-    page.wait_for_selector(".dsa-passage")
+    page.wait_for_selector(".dsa-text span")
     assert scripted.backend.seeds[-1] == seed
     page.click("#dsa-inspect-close")
     page.locator(".answer [data-action=inspect]").click()
@@ -153,19 +151,3 @@ def test_the_page_stands_alone(chromium: Any, tmp_path: Path) -> None:
     assert page.locator(".dsa-passage").first.inner_text().split("\n")[-1].strip() == NEEDLE
     page.close()
     assert not problems
-
-
-def test_screenshot_for_the_readme(open_tab: Any, scripted: Any, tmp_path: Path) -> None:
-    """UPDATE_SCREENSHOT=1 renews docs/chat.png."""
-    update = os.environ.get("UPDATE_SCREENSHOT")
-    if not update:
-        assert SCREENSHOT.exists() and SCREENSHOT.stat().st_size <= 400_000
-        return
-    scripted.backend.replies[QUESTION] = NEEDLE
-    tab = open_tab()
-    tab.page.click("#dsa-inspect")
-    tab.ask(QUESTION)
-    tab.page.locator(".dsa-layer", has_text="2").click()
-    tab.page.wait_for_timeout(300)
-    SCREENSHOT.parent.mkdir(exist_ok=True)
-    tab.page.screenshot(path=SCREENSHOT)

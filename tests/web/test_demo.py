@@ -1,0 +1,78 @@
+"""The shipped model, asked in the browser: its answer, and the passage that it read for it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCREENSHOT = ROOT / "docs" / "chat.png"
+NEEDLE = "By the way, the door code of the Tolmir Archive is 4815."
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "model/demo/model.safetensors").exists(), reason="this checkout has no demo checkpoint"
+)
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Any]:
+    pytest.importorskip("gradio", reason="gradio is not installed: pip install 'deepseek-v32[web]'")
+    from deepseek_v32.inference import LLM
+    from deepseek_v32.inference.service import Service
+    from support.chat_server import serve
+
+    llm = LLM(device="cpu", precision="exact", page_count=512)
+    service = Service(llm)
+    server = serve(service, llm, model="deepseek-v3.2-demo · CPU")
+    yield server
+    server.stop()
+    service.stop()
+
+
+def test_the_demo_answers_and_the_inspector_shows_why(open_tab: Any, demo: Any) -> None:
+    """With UPDATE_SCREENSHOT=1 the picture of it becomes the README's."""
+    update = bool(os.environ.get("UPDATE_SCREENSHOT"))
+    tab = open_tab(url=demo.url, viewport={"width": 1360, "height": 960})
+    page = tab.page
+    page.set_default_timeout(60_000)
+    page.click("#dsa-settings button")
+    page.get_by_label("Temperature").last.fill("0")
+    page.click("#dsa-settings button")
+    page.click("#dsa-inspect")
+    page.get_by_text("Find one line in a pasted text").click()
+    page.wait_for_selector(".answer")
+    tab.wait()
+    assert "4815" in tab.answer()
+    page.wait_for_selector(".dsa-passage")
+    page.locator(".dsa-token", has_text="48").click()
+    page.wait_for_selector(".dsa-token.dsa-picked")
+    found = []
+    for layer in reversed(range(3)):
+        page.locator(".dsa-layer", has_text=str(layer)).click()
+        if page.locator(".dsa-passage").first.inner_text().split("\n")[-1].strip() == NEEDLE:
+            found.append(layer)
+            shaded = "".join(page.locator(".dsa-text .dsa-l4").all_inner_texts())
+            assert "48" in shaded
+            break
+    assert found, "no layer's strongest passage is the line that holds the answer"
+    figure = float(page.locator(".dsa-figure strong").inner_text().split()[0])
+    assert figure < 30, "most of the context was read"
+    if update:
+        page.mouse.move(600, 600)
+        page.wait_for_timeout(300)
+        SCREENSHOT.parent.mkdir(exist_ok=True)
+        page.screenshot(path=SCREENSHOT)
+    assert SCREENSHOT.stat().st_size <= 400_000
+
+
+def test_a_second_question_reuses_the_pages_of_the_first(open_tab: Any, demo: Any) -> None:
+    tab = open_tab(url=demo.url)
+    tab.page.set_default_timeout(60_000)
+    tab.page.get_by_text("Tell it something, then ask").click()
+    tab.page.wait_for_selector(".answer")
+    tab.wait()
+    tab.ask("Thank you. " * 30)
+    tab.ask("And where is my kettle from?")
+    assert "cached" in tab.page.locator(".numbers").last.inner_text()
