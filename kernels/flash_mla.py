@@ -91,7 +91,8 @@ def flash_mla_with_kvcache(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Decode over a paged cache: dense by block_table and cache_seqlens, or sparse over FP8 records by indices (slots).
 
-    q [B, s_q, H, 576]; k_cache [pages, page, 1, 576], or [pages, page, 1, 656] of bytes with is_fp8_kvcache; indices [B, s_q, topk].
+    q [B, s_q, H, 576]; k_cache [pages, page, 1, 576], or [pages, page, 1, 656] of bytes with is_fp8_kvcache;
+    indices [B, s_q, topk].
     -> out [B, s_q, H, 512], lse fp32 [B, H, s_q] (natural; +inf for a row without keys).
     """
     if extra_k_cache is not None or extra_indices_in_kvcache is not None or extra_topk_length is not None:

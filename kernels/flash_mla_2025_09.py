@@ -1,7 +1,7 @@
 """FlashMLA's interface of September 2025 over the kernels here: import this module in that library's place.
 
-Metadata are two tensors from get_mla_metadata, made once a step. Sparse prefill returns max_logits and lse in **base 2** (scores times
-log2 e), -inf for a row without keys; decode returns natural lse with +inf there.
+Metadata are two tensors from get_mla_metadata, made once a step. Sparse prefill returns max_logits and lse in **base 2** (scores
+times log2 e), -inf for a row without keys; decode returns natural lse with +inf there.
 """
 
 import math

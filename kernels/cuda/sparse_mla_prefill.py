@@ -19,7 +19,6 @@ def sparse_mla_prefill(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     tokens, heads, width = q.shape
     check_widths(width, value_dim)
-    pair = False
     check_vectors(q=q, kv=kv)
     out = torch.empty(tokens, heads, value_dim, dtype=q.dtype, device=q.device)
     max_logits = torch.empty(tokens, heads, dtype=torch.float32, device=q.device)
@@ -53,6 +52,5 @@ def sparse_mla_prefill(
             max_logits,
             lse,
             softmax_scale,
-            pair,
         )
     return out, max_logits, lse

@@ -34,9 +34,11 @@ class SplitPlan:
 
 
 def part_count(device: torch.device, rows: int) -> int:
-    """One part for each group of CTAs that the device runs at once; queries of more than 64 rows take CTAs in pairs."""
+    """One part for each group of CTAs that the device runs at once; a group holds all rows of a query."""
     processors: int = torch.cuda.get_device_properties(device).multi_processor_count
-    ctas = 1 if rows <= ROWS_PER_CTA else 2 * -(-rows // (2 * ROWS_PER_CTA))
+    ctas = -(-rows // ROWS_PER_CTA)
+    if ctas > 1 and ctas % 2:
+        ctas += 1  # FP8 decode takes CTAs in pairs
     return max(processors // ctas, 1)
 
 

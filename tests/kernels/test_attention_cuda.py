@@ -22,7 +22,7 @@ from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 from support.compare import LSE, LSE_FP8, Tolerance, assert_close
 
 SCALE = 0.1352337788608801
-OUT = Tolerance(2.01 / 128, 8e-4, 7e-6)  # values are a quarter of unit size
+OUT = Tolerance(2.01 / 128, 2e-3, 7e-6)  # values are a quarter of unit size: the public tests take 8e-4 for a tenth
 INT_MIN = -(2**31)
 ATTENTION = ("sparse_prefill", "sparse_decode", "dense_decode")
 

@@ -16,10 +16,10 @@ struct Dequantize {
   static constexpr int kWarpRows = C::kLocalRows / 4;  // rows of a block that a warp converts
   static constexpr int kParts = kWarpRows / 8;         // eight rows at a time
   static constexpr uint32_t kInvalid = ~0u;
+  static constexpr int kAhead = 3;
 
   static __device__ __forceinline__ Arrivals arrivals() {
-    // Alone, rope arrives by asynchronous copies of all threads; in a pair it goes through registers, to be pushed.
-    return {4, 1, 4, 128, C::kPair ? 0u : 128u};
+    return {{4, 4 + 128}, 4, 128};  // rope arrives by asynchronous copies of all threads
   }
 
   // 8 rows x 256 bytes in the registers of a warp: a lane holds 16 bytes of rows 2 i + ((lane >> 2) & 1), so that its two 16-byte
@@ -35,9 +35,13 @@ struct Dequantize {
     for (Items<C::kLookup> item(p, cluster, clusters); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
       uint32_t units, next = look_up(p, item, item.begin, rank, warp, lane);
-      int flag = C::kPair ? look_up_flag(p, item, item.begin, warp, lane) : 0;
+      uint32_t sixteen = look_up_sixteen(p, item, item.begin, warp, lane);
       Raw a, b;
       load(p, a, next, 0, 0);
+      // Records go to L2 up to kAhead blocks before they are loaded: what a warp's registers keep in flight would not cover the latency.
+      for (int block = item.begin + 1; block < min(item.begin + kAhead, item.end); ++block)
+        prefetch(p, look_up(p, item, block, rank, warp, lane), lane);
+      uint32_t far = item.begin + kAhead < item.end ? look_up(p, item, item.begin + kAhead, rank, warp, lane) : kInvalid;
       barrier_wait(shared_address(&s.q_empty), q_phase ^ 1);
       q_phase ^= 1;
       load_queries<C, 4>(p, s, item.query, (item.group * (C::kPair ? 2 : 1) + rank) * kRows, warp);
@@ -46,25 +50,27 @@ struct Dequantize {
         const uint32_t parity = (phase >> buffer & 1) ^ 1;
         phase ^= 1u << buffer;
         units = next;
-        // The flags of rows 16 warp ... + 15, whoever converts them.
-        uint32_t flags = __ballot_sync(~0u, units != kInvalid);
-        if constexpr (C::kPair) flags = __ballot_sync(~0u, flag >= 0);
+        // Masks and rope of rows 16 warp ... + 15, whoever converts them.
+        const uint32_t these = C::kPair ? sixteen : units;
+        const uint32_t flags = __ballot_sync(~0u, these != kInvalid);
         if (block + 1 < item.end) {
           next = look_up(p, item, block + 1, rank, warp, lane);
-          if constexpr (C::kPair) flag = look_up_flag(p, item, block + 1, warp, lane);
+          if constexpr (C::kPair) sixteen = look_up_sixteen(p, item, block + 1, warp, lane);
         }
+        prefetch(p, far, lane);
+        far = block + kAhead + 1 < item.end ? look_up(p, item, block + kAhead + 1, rank, warp, lane) : kInvalid;
         const uint32_t tiles = shared_address(s.k[buffer]) + (rank * C::kLocalRows + warp * kWarpRows) * 128;
+        const uint32_t rope = shared_address(s.k[buffer]) + 8 * kTile + warp * 16 * 128;
         if constexpr (kParts == 1) {
-          uint4 rope[2];
           load(p, b, units, 0, 1);
-          load_rope(p, rope, units);
           barrier_wait(shared_address(&s.empty[buffer][0]), parity);
           convert(a, tiles, 0);
           announce(s, buffer, 0, tiles, rank);
           if (block + 1 < item.end) load(p, a, next, 0, 0);
           barrier_wait(shared_address(&s.empty[buffer][1]), parity);
+          copy_rope(p, rope, these);
+          barrier_arrive_after_copies(shared_address(&s.full[buffer][1]));
           convert(b, tiles, 1);
-          store_rope(rope, tiles);
         } else {
           load(p, b, units, 1, 0);
           barrier_wait(shared_address(&s.empty[buffer][0]), parity);
@@ -74,7 +80,7 @@ struct Dequantize {
           announce(s, buffer, 0, tiles, rank);
           load(p, b, units, 1, 1);
           barrier_wait(shared_address(&s.empty[buffer][1]), parity);
-          copy_rope(p, tiles, units);
+          copy_rope(p, rope, these);
           barrier_arrive_after_copies(shared_address(&s.full[buffer][1]));
           convert(a, tiles, 1);
           if (block + 1 < item.end) load(p, a, next, 0, 0);
@@ -98,8 +104,24 @@ struct Dequantize {
     return slot < 0 ? kInvalid : static_cast<uint32_t>(p.keys.offset(slot) >> 4);
   }
 
-  static __device__ __forceinline__ int look_up_flag(const Problem& p, const Items<C::kLookup>& item, int block, int warp, int lane) {
-    return p.keys.template slot<C::kLookup>(item.query, block * kBlock + warp * 16 + (lane & 15), item.keys);
+  // A record touches six lines of 128 bytes, or seven, of which the last holds rope only. Every lane takes a few of its row's.
+  static __device__ __forceinline__ void prefetch(const Problem& p, uint32_t units, int lane) {
+    constexpr int kEach = 6 * kWarpRows / 32 > 1 ? 3 : 2;
+    if (units == kInvalid) return;
+    const uint8_t* record = p.keys.latent + (uint64_t(units) << 4);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int line = lane / kWarpRows * kEach + i;
+      if (line < 6) prefetch_line(record + line * 128);
+    }
+  }
+
+  // Row 16 warp + lane modulo 16 of the whole block.
+  static __device__ __forceinline__ uint32_t look_up_sixteen(const Problem& p, const Items<C::kLookup>& item, int block, int warp,
+                                                             int lane) {
+    if constexpr (!C::kPair) return kInvalid;
+    const int slot = p.keys.template slot<C::kLookup>(item.query, block * kBlock + warp * 16 + (lane & 15), item.keys);
+    return slot < 0 ? kInvalid : static_cast<uint32_t>(p.keys.offset(slot) >> 4);
   }
 
   static __device__ __forceinline__ void load(const Problem& p, Raw& raw, uint32_t units, int part, int half) {
@@ -165,44 +187,27 @@ struct Dequantize {
     }
   }
 
-  static __device__ __forceinline__ void load_rope(const Problem& p, uint4 (&rope)[2], uint32_t units) {
+  static __device__ __forceinline__ void copy_rope(const Problem& p, uint32_t tile, uint32_t units) {
     const int lane = threadIdx.x & 31;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const uint32_t start = __shfl_sync(~0u, units, 4 * i + (lane >> 3));
-      rope[i] = make_uint4(0, 0, 0, 0);
-      if (start != kInvalid) rope[i] = load_once(p.keys.latent + (uint64_t(start) << 4) + kValueWidth + 16 + (lane & 7) * 16);
-    }
-  }
-  static __device__ __forceinline__ void store_rope(const uint4 (&rope)[2], uint32_t tiles) {
-    const int lane = threadIdx.x & 31;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int line = 4 * i + (lane >> 3);
-      store_shared16(tiles + 8 * kTile + line * 128 + (((lane & 7) ^ line) << 4), rope[i].x, rope[i].y, rope[i].z, rope[i].w);
-    }
-  }
-  static __device__ __forceinline__ void copy_rope(const Problem& p, uint32_t tiles, uint32_t units) {
-    const int lane = threadIdx.x & 31;
-#pragma unroll
-    for (int i = 0; i < kWarpRows / 4; ++i) {
+    for (int i = 0; i < 4; ++i) {
       const int line = 4 * i + (lane >> 3);
       const uint32_t start = __shfl_sync(~0u, units, line);
       const bool valid = start != kInvalid;
-      copy16<kEvictLast>(opaque(tiles + 8 * kTile + line * 128 + (((lane & 7) ^ (line & 7)) << 4)),
-             p.keys.latent + (valid ? uint64_t(start) << 4 : 0) + kValueWidth + 16 + (lane & 7) * 16, valid ? 16 : 0);
+      copy16<kEvictLast>(opaque(tile + line * 128 + (((lane & 7) ^ (line & 7)) << 4)),
+                         p.keys.latent + (valid ? uint64_t(start) << 4 : 0) + kValueWidth + 16 + (lane & 7) * 16, valid ? 16 : 0);
     }
   }
 
   // This warp's rows of a half are complete.
   static __device__ __forceinline__ void announce(SharedMemory& s, int buffer, int half, uint32_t tiles, int rank) {
-    const int lane = threadIdx.x & 31, count = half == 0 ? kLeftTiles : kTiles - kLeftTiles;
+    const int lane = threadIdx.x & 31;
     const uint32_t full = shared_address(&s.full[buffer][half]);
     fence_async_proxy();
     __syncwarp();
     if constexpr (C::kPair) {
-      if (lane == 0) barrier_arrive_expect(full, count * kWarpRows * 128);
-      if (lane < count) {
+      if (lane == 0) barrier_arrive_expect(full, 4 * kWarpRows * 128);
+      if (lane < 4) {
         const uint32_t from = tiles + (half * kLeftTiles + lane) * kTile;
         push_to_peer(peer_address(from, rank ^ 1), from, kWarpRows * 128, peer_address(full, rank ^ 1));
       }

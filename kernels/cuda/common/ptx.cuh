@@ -101,6 +101,7 @@ __device__ __forceinline__ void copy16(uint32_t destination, const void* source,
                  "r"(bytes), "l"(kPolicy)
                  : "memory");
 }
+__device__ __forceinline__ void prefetch_line(const void* source) { asm volatile("prefetch.global.L2 [%0];" ::"l"(source)); }
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ __forceinline__ uint4 load_once(const void* source) {

@@ -12,7 +12,8 @@
 // The reference that exponents are taken from moves only when a row's maximum exceeds it by more than 2^8: after the first blocks,
 // accumulators are hardly ever rescaled. A third warpgroup brings the keys (gather.cuh, dequantize.cuh).
 //
-// With kPair two CTAs of a cluster hold two halves of a query's rows: each brings half of every block and pushes it to the other.
+// With kPair two CTAs of a cluster hold two halves of a query's rows: each converts half of the keys of every block and pushes them to the
+// other. The rope tile is not pushed: P of even blocks overwrites it while a push might still be reading.
 #pragma once
 
 #include "problem.cuh"
@@ -35,7 +36,7 @@ struct SharedMemory {
   float sum[2][kRows];
   float top[2][kRows];
   uint64_t mask[2];
-  uint64_t full[2][2], empty[2][2], landed[2][2];  // [block parity][left, right]
+  uint64_t full[2][2], empty[2][2];  // [block parity][left, right]
   uint64_t mask_full[2];
   uint64_t q_full, q_empty;
 };
@@ -43,7 +44,7 @@ static_assert(sizeof(SharedMemory) <= 232448 - 1024);
 
 // What the producer of a storage needs from its barriers.
 struct Arrivals {
-  uint32_t full, landed, mask, q, more_right;  // more_right: of `full`, for the right half only
+  uint32_t full[2], mask, q;
 };
 
 template <Lookup kLookup_, Storage kStorage_, class Element_, bool kPair_>
@@ -177,12 +178,12 @@ __device__ __forceinline__ void add_values(float (&o)[128], uint32_t tile, uint3
   mma_commit();
 }
 
-// One arrival per warp, in both CTAs of a pair: a half may be overwritten when all readers in both are done.
-template <class C>
-__device__ __forceinline__ void release(uint64_t& barrier) {
+// One arrival per warp, in both CTAs of a pair: both write there, so a half may be overwritten when all readers in both are done.
+template <class C, int kHalf>
+__device__ __forceinline__ void release(SharedMemory& s, int buffer) {
   __syncwarp();
   if ((threadIdx.x & 31) == 0) {
-    const uint32_t local = shared_address(&barrier);
+    const uint32_t local = shared_address(&s.empty[buffer][kHalf]);
     if constexpr (C::kPair) {
       barrier_arrive_remote(peer_address(local, 0));
       barrier_arrive_remote(peer_address(local, 1));
@@ -317,7 +318,7 @@ __device__ __forceinline__ void even_block(const Problem& p, SharedMemory& s, fl
   add_values<typename C::Element>(o, packed, v);
   mma_wait<0>();
   hold(o);
-  release<C>(s.empty[0][0]);
+  release<C, 0>(s, 0);
 }
 
 template <class C, int kGroup>
@@ -372,7 +373,7 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
         compute_scores<C>(scores, s, 0, phase0);
         mma_wait<1>();
         hold(o);
-        release<C>(s.empty[1][0]);
+        release<C, 0>(s, 1);
       }
       mma_wait<0>();
       hold(scores);
@@ -387,7 +388,7 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
         add_values<Element>(o, p1_tile, v1);
         mma_wait<0>();
         hold(o);
-        release<C>(s.empty[1][0]);
+        release<C, 0>(s, 1);
       }
     } else {
       for (; block + 1 < item.end; block += 2) {
@@ -399,7 +400,7 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
         compute_scores<C>(scores, s, 1, phase1);
         mma_wait<1>();
         hold(o);
-        release<C>(s.empty[0][1]);
+        release<C, 1>(s, 0);
         mma_wait<0>();
         hold(scores);
         if (block + 2 >= item.end) release_local(s.q_empty);
@@ -421,7 +422,7 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
         add_values<Element>(o, packed, v1);
         mma_wait<0>();
         hold(o);
-        release<C>(s.empty[1][1]);
+        release<C, 1>(s, 1);
       }
       if (block < item.end) {
         release_local(s.q_empty);
@@ -432,7 +433,7 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
         add_values<Element>(o, p0_tile, v0);
         mma_wait<0>();
         hold(o);
-        release<C>(s.empty[0][1]);
+        release<C, 1>(s, 0);
         named_arrive(2, 256);
       }
     }
@@ -445,8 +446,7 @@ __device__ __forceinline__ void initialise(SharedMemory& s, const Arrivals& arri
   if (threadIdx.x == 0) {
     for (int buffer = 0; buffer < 2; ++buffer) {
       for (int half = 0; half < 2; ++half) {
-        barrier_init(shared_address(&s.full[buffer][half]), arrivals.full + (half == 1 ? arrivals.more_right : 0));
-        barrier_init(shared_address(&s.landed[buffer][half]), arrivals.landed);
+        barrier_init(shared_address(&s.full[buffer][half]), arrivals.full[half]);
         barrier_init(shared_address(&s.empty[buffer][half]), C::kPair ? 8 : 4);
       }
       barrier_init(shared_address(&s.mask_full[buffer]), arrivals.mask);

@@ -5,13 +5,13 @@
 
 namespace mla {
 
-template <class Element, bool kPair>
-using DenseConfig = Config<Lookup::kPages, Storage::kRows, Element, kPair>;
+template <class Element>
+using DenseConfig = Config<Lookup::kPages, Storage::kRows, Element, false>;
 using ListConfig = Config<Lookup::kList, Storage::kSplitRows, __nv_bfloat16, false>;
 
-template <class Element, bool kPair>
+template <class Element>
 __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(const __grid_constant__ Problem problem) {
-  attend<DenseConfig<Element, kPair>, Gather<DenseConfig<Element, kPair>>>(problem);
+  attend<DenseConfig<Element>, Gather<DenseConfig<Element>>>(problem);
 }
 
 __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_list_kernel(const __grid_constant__ Problem problem) {

@@ -39,10 +39,7 @@ Problem problem_of(const TensorView& parts, const TensorView& split_offset, cons
 
 template <class Element>
 void run_dense(const Problem& p, cudaStream_t stream) {
-  if (p.rows > kRows)
-    launch(flash_fwd_splitkv_mla_kernel<Element, true>, p, p.part_count * p.groups * 2, true, kThreads, sizeof(SharedMemory), stream);
-  else
-    launch(flash_fwd_splitkv_mla_kernel<Element, false>, p, p.part_count, false, kThreads, sizeof(SharedMemory), stream);
+  launch(flash_fwd_splitkv_mla_kernel<Element>, p, p.part_count * p.groups, false, kThreads, sizeof(SharedMemory), stream);
   combine<Element>(p, stream);
 }
 
@@ -63,7 +60,7 @@ void dense_decode(TensorView q, TensorView cache, TensorView block_table, Tensor
   p.new_tokens = static_cast<int>(q.size(1));
   p.heads = static_cast<int>(q.size(2));
   p.rows = p.new_tokens * p.heads;
-  p.groups = p.rows > kRows ? (p.rows + 2 * kRows - 1) / (2 * kRows) : 1;
+  p.groups = (p.rows + kRows - 1) / kRows;
   p.causal = causal && p.new_tokens > 1;
   p.lse_factor = 0.6931471805599453f;
   p.keys.table = data<int32_t>(block_table);

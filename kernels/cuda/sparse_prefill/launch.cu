@@ -5,8 +5,7 @@ namespace mla {
 
 // q [T, H, 576], kv rows [S, 576], indices [T, K]; outputs out [T, H, 512], max_logits and lse [T, H]. Checked by the caller.
 void sparse_prefill_rows(TensorView q, TensorView kv, TensorView indices, Optional<TensorView> topk_length,
-                         Optional<TensorView> sink, TensorView out, TensorView max_logits, TensorView lse, double scale,
-                         bool pair) {
+                         Optional<TensorView> sink, TensorView out, TensorView max_logits, TensorView lse, double scale) {
   DeviceGuard guard(q);
   Problem p = {};
   const int heads = static_cast<int>(q.size(1));
@@ -16,8 +15,7 @@ void sparse_prefill_rows(TensorView q, TensorView kv, TensorView indices, Option
   p.q_head_stride = p.q_rope_head_stride = q.stride(1);
   p.queries = static_cast<int>(q.size(0));
   p.heads = p.rows = heads;
-  const int row_blocks = (heads + kRows - 1) / kRows;
-  p.groups = pair ? (row_blocks + 1) / 2 : row_blocks;
+  p.groups = (heads + kRows - 1) / kRows;
   p.new_tokens = 1;
   p.scale = static_cast<float>(scale);
   p.scale_log2 = static_cast<float>(scale * 1.4426950408889634);
@@ -35,12 +33,8 @@ void sparse_prefill_rows(TensorView q, TensorView kv, TensorView indices, Option
   p.lse = data<float>(lse);
   p.lse_factor = 0.6931471805599453f;
   p.max_logits = data<float>(max_logits);
-  const int ctas_wanted = p.queries * p.groups * (pair ? 2 : 1);
-  const int ctas = std::min(ctas_wanted, multiprocessors(q) / 2 * 2);
-  if (pair)
-    launch(sparse_attn_fwd_kernel<true>, p, ctas, true, kThreads, sizeof(SharedMemory), stream_of(q));
-  else
-    launch(sparse_attn_fwd_kernel<false>, p, ctas, false, kThreads, sizeof(SharedMemory), stream_of(q));
+  const int ctas = static_cast<int>(std::min<int64_t>(int64_t(p.queries) * p.groups, multiprocessors(q)));
+  launch(sparse_attn_fwd_kernel, p, ctas, false, kThreads, sizeof(SharedMemory), stream_of(q));
 }
 
 }  // namespace mla
