@@ -12,25 +12,20 @@ TORCH = torch>=2.11,<2.14
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-DEMO := $(if $(wildcard model/demo/model.safetensors),model/demo,build/demo)
 
 .PHONY: help demo test browser lint format typing clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo     talk to a small model on this machine"
+	@echo "make demo     a small model answers from a long chat, then talks to you"
 	@echo "make test     lint, types and every test that this machine can run"
 	@echo "make lint     ruff and mypy alone"
 	@echo "make format   let ruff rewrite what it can"
 	@echo "make clean    remove everything made here, .venv included"
 
-demo: .venv/installed $(DEMO)/model.safetensors
-	@if [ "$(DEMO)" != model/demo ]; then \
-	    echo "There is no trained demo checkpoint in this checkout. This one is random: its answers are noise."; \
-	else echo "Tell it facts (The opening time of Kalmin Bakery is 8:15.), then ask for them."; fi
-	@if [ -t 0 ]; then $(BIN)/deepseek-v32 generate --model $(DEMO); \
-	else $(BIN)/deepseek-v32 generate --model $(DEMO) --max-new-tokens 32 \
-	    "The opening time of Kalmin Bakery is 8:15. When does Kalmin Bakery open?"; fi
+demo: .venv/installed
+	@$(BIN)/python -P scripts/demo.py
+	@if [ -t 0 ]; then $(BIN)/deepseek-v32 generate --temperature 0; fi
 
 # The tests run even if lint complains; the last lines are pytest's summary.
 test: .venv/installed-test browser
@@ -62,9 +57,6 @@ typing:
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find model kernels inference scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
-
-build/demo/model.safetensors: .venv/installed
-	$(BIN)/python -P scripts/make_tiny_checkpoint.py build/demo
 
 # Stamps. An interrupted set-up leaves none, and starts over.
 .venv/python: Makefile

@@ -81,9 +81,8 @@ def main() -> None:
     start, stop = best_scored_passage(selections, layer, asked)
     passage = "".join(token_texts(tokens[start:stop], llm.tokenizer))
     print(f"\n\n{statistics(completion)}")
-    print(
-        f"\nWhat the indexer of layer {layer} scored highest, {len(tokens) - start:,} tokens back:\n\n    … {' '.join(passage.split())} …\n"
-    )
+    print(f"\nWhat the indexer of layer {layer} scored highest, {len(tokens) - start:,} tokens back:")
+    print(f"\n    … {' '.join(passage.split())} …\n")
 
 
 if __name__ == "__main__":
