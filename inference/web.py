@@ -19,7 +19,7 @@ def build_chat(llm: LLM, backend: "Backend | None" = None, *, model: str = "demo
     from .chat_app.handlers import Handlers
     from .chat_app.page import build_page
 
-    return build_page(Handlers(llm, backend or llm), TITLE, model)
+    return build_page(Handlers(llm, backend or llm), TITLE, f"{model} · {llm.device.type} · {llm.precision}")
 
 
 def mount_chat(

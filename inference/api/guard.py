@@ -68,7 +68,8 @@ class Guard:
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
             return ApiError(403, "the Origin header names another site", code="origin")
         if self._key is not None and not hmac.compare_digest(_given_key(headers.get("authorization", "")), self._key):
-            challenge = {"WWW-Authenticate": 'Basic realm="deepseek-v32", charset="UTF-8", Bearer'}
+            # One challenge alone: Chromium ignores a header that names two, and then never asks for the password.
+            challenge = {"WWW-Authenticate": 'Basic realm="deepseek-v32", charset="UTF-8"'}
             return ApiError(401, "the API key is missing or wrong", code="invalid_api_key", headers=challenge)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._max_body:

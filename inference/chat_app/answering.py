@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..answer import AnswerParser
+from ..engine_thread import STOPPED, TIMED_OUT
 from ..inspect_report import Recording
 from ..llm import LLM
 from ..params import Completion, Delta, SamplingParams
@@ -19,6 +20,8 @@ SHOW_EVERY = (
     0.06  # seconds between two views of a growing answer: smooth to the eye, and little work beside the engine's
 )
 FAILED = "Something went wrong while this answer was computed. The server's log says what."
+# Errors that say what to do about them; the others may hold what is nobody's business.
+TELLABLE = {TIMED_OUT: "This answer took too long and was ended.", STOPPED: "The server has stopped."}
 
 
 class Backend(Protocol):
@@ -195,4 +198,4 @@ class _Follow:
         self.message.numbers["kept_share"] = round(completion.timings.kept_token_share, 4)
         if completion.finish_reason == "error":
             log.error("an answer failed: %s", completion.error)
-            self.message.error = FAILED
+            self.message.error = TELLABLE.get(completion.error or "", FAILED)

@@ -142,15 +142,21 @@ class ChatServer:
     stop: object
 
 
-def serve(backend: object, llm: LLM, model: str = "scripted · cpu · exact") -> ChatServer:
-    """On a free port of loopback, in a thread."""
+def serve(backend: object, llm: LLM, model: str = "scripted") -> ChatServer:
+    """The chat alone."""
     import fastapi
-    import uvicorn
 
     from deepseek_v32.inference.web import mount_chat
 
     app = fastapi.FastAPI()
     mount_chat(app, backend, llm=llm, model=model)
+    return serve_app(app, backend)
+
+
+def serve_app(app: object, backend: object) -> ChatServer:
+    """On a free port of loopback, in a thread."""
+    import uvicorn
+
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=2))

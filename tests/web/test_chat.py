@@ -186,6 +186,7 @@ def test_dropped_files_are_counted_and_sent(open_tab: Any, scripted: Any) -> Non
 
 def test_examples_ask_their_question(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
+    scripted.backend.pace = 0
     tab.page.get_by_text("Find one line in a pasted text").click()
     tab.page.wait_for_selector(".answer")
     tab.wait()

@@ -1,6 +1,8 @@
-"""The shipped model, asked in the browser: its answer, and the passage that it read for it."""
+"""The shipped model behind the real server and a key, asked in the browser: its answer, and the passage that it read for it."""
 
 import os
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,9 @@ ROOT = Path(__file__).parents[2]
 SCREENSHOT = ROOT / "docs" / "chat.png"
 NEEDLE = "By the way, the door code of the Tolmir Archive is 4815."
 
+KEY = "a-key-for-the-test"
+CREDENTIALS = {"username": "anyone", "password": KEY}
+
 pytestmark = pytest.mark.skipif(
     not (ROOT / "model/demo/model.safetensors").exists(), reason="this checkout has no demo checkpoint"
 )
@@ -20,21 +25,21 @@ pytestmark = pytest.mark.skipif(
 def demo() -> Iterator[Any]:
     pytest.importorskip("gradio", reason="gradio is not installed: pip install 'deepseek-v32[web]'")
     from deepseek_v32.inference import LLM
+    from deepseek_v32.inference.server import create_app
     from deepseek_v32.inference.service import Service
-    from support.chat_server import serve
+    from support.chat_server import serve_app
 
     llm = LLM(device="cpu", precision="exact", page_count=512)
     service = Service(llm)
-    server = serve(service, llm, model="deepseek-v3.2-demo · CPU")
+    server = serve_app(create_app(service, model_name="deepseek-v3.2-demo", api_key=KEY), service)
     yield server
     server.stop()
-    service.stop()
 
 
 def test_the_demo_answers_and_the_inspector_shows_why(open_tab: Any, demo: Any) -> None:
     """With UPDATE_SCREENSHOT=1 the picture of it becomes the README's."""
     update = bool(os.environ.get("UPDATE_SCREENSHOT"))
-    tab = open_tab(url=demo.url, viewport={"width": 1360, "height": 960})
+    tab = open_tab(url=demo.url, viewport={"width": 1360, "height": 960}, http_credentials=CREDENTIALS)
     page = tab.page
     page.set_default_timeout(60_000)
     page.click("#dsa-settings button")
@@ -68,7 +73,7 @@ def test_the_demo_answers_and_the_inspector_shows_why(open_tab: Any, demo: Any) 
 
 
 def test_a_second_question_reuses_the_pages_of_the_first(open_tab: Any, demo: Any) -> None:
-    tab = open_tab(url=demo.url)
+    tab = open_tab(url=demo.url, http_credentials=CREDENTIALS)
     tab.page.set_default_timeout(60_000)
     tab.page.get_by_text("Tell it something, then ask").click()
     tab.page.wait_for_selector(".answer")
@@ -76,3 +81,9 @@ def test_a_second_question_reuses_the_pages_of_the_first(open_tab: Any, demo: An
     tab.ask("Thank you. " * 30)
     tab.ask("And where is my kettle from?")
     assert "cached" in tab.page.locator(".numbers").last.inner_text()
+
+
+def test_without_the_key_there_is_nothing_to_see(demo: Any) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(demo.url, timeout=10)
+    assert refused.value.code == 401 and b"gradio" not in refused.value.read()

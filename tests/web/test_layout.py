@@ -9,9 +9,10 @@ SIZES = {"desktop": (1280, 800), "tablet": (820, 1100), "phone": (390, 844)}
 
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("inspecting", [False, True], ids=["", "inspecting"])
-def test_fits(open_tab: Any, name: str, inspecting: bool) -> None:
+def test_fits(open_tab: Any, scripted: Any, name: str, inspecting: bool) -> None:
     width, height = SIZES[name]
     tab = open_tab(viewport={"width": width, "height": height}, color_scheme="dark" if inspecting else "light")
+    scripted.backend.pace = 0
     tab.ask("What fits? " + "long_word_without_any_break" * 20)
     if inspecting:
         tab.page.click("#dsa-inspect")
@@ -46,7 +47,7 @@ def test_nothing_jumps_while_streaming(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
     tab.ask("before")
     scripted.backend.pace = 0.015
-    tab.ask("word " * 60, wait=False)
+    tab.ask("word " * 25, wait=False)
     tab.page.evaluate(
         """() => { window.tops = new Set(); window.widths = new Set();
         const note = () => { for (const id of ['dsa-composer', 'dsa-meter']) {
@@ -62,10 +63,10 @@ def test_nothing_jumps_while_streaming(open_tab: Any, scripted: Any) -> None:
 
 def test_reading_back_is_not_disturbed(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
-    for _ in range(2):
-        tab.ask("word " * 150)
+    scripted.backend.pace = 0
+    tab.ask("word " * 300)
     scripted.backend.pace = 0.02
-    tab.ask("more " * 40, wait=False)
+    tab.ask("more " * 20, wait=False)
     tab.page.evaluate("document.getElementById('dsa-log').scrollTop = 0")
     tab.page.wait_for_timeout(600)
     assert tab.page.evaluate("document.getElementById('dsa-log').scrollTop") == 0
