@@ -45,12 +45,16 @@ class Entry:
 class EngineThread:
     """Owns the engine from its start to its end. Other threads use the public methods, which never wait for a step."""
 
-    def __init__(self, engine: Engine, observer: Observer | None = None) -> None:
+    def __init__(self, engine: Engine, observer: Observer | None = None, interval: float = 0.0) -> None:
+        """interval: seconds; deltas that come within them are handed out together, all but a request's first and last."""
         self.observer = observer
         self.typical_seconds = 1.0  # a running mean of how long requests take
         self.stats: EngineStats = engine.stats()  # after the latest step
         self._engine = engine
         self._last_step = time.monotonic()
+        self._interval = interval
+        self._held: list[tuple[Inbox, Delta]] = []  # deltas that wait for the interval's end
+        self._last_delivery = 0.0
 
         self._wake = threading.Condition()  # guards the fields below
         self._arrivals: list[Entry] = []
@@ -153,23 +157,32 @@ class EngineThread:
 
     def _hand_out(self, deltas: list[Delta]) -> None:
         now = time.monotonic()
-        given: list[tuple[Inbox, Delta]] = []
+        urgent: set[Inbox] = set()  # whose first or last delta this is
         finished = []
         for delta in deltas:
             entry = self._entries.get(delta.request_id)
             if entry is None:
                 continue
+            if delta.finish_reason is not None or entry.last_token is None:
+                urgent.add(entry.inbox)
             if delta.finish_reason is not None:
                 finished.append(delta.request_id)
                 delta = _with_failure(delta, entry.failure)
                 self.typical_seconds += 0.1 * (now - entry.submitted - self.typical_seconds)
             if self.observer is not None:
                 _tell(self.observer, entry, delta, now)
-            given.append((entry.inbox, delta))
+            if delta.token_ids:
+                entry.last_token = now
+            self._held.append((entry.inbox, delta))
         with self._wake:
             for request_id in finished:
                 del self._entries[request_id]
-        deliver(given)
+        if now - self._last_delivery >= self._interval:
+            deliver(self._held)
+            self._held, self._last_delivery = [], now
+        elif urgent:
+            deliver(pair for pair in self._held if pair[0] in urgent)
+            self._held = [pair for pair in self._held if pair[0] not in urgent]
 
     def _fail_all(self, reason: str) -> None:
         """End every open request and waiting job with an error, whatever state the engine is in."""
@@ -200,7 +213,6 @@ def _tell(observer: Observer, entry: Entry, delta: Delta, now: float) -> None:
             observer.first_token(now - entry.submitted)
         else:
             observer.next_token(now - entry.last_token)
-        entry.last_token = now
     if delta.finish_reason is not None:
         observer.finished(delta, now - entry.submitted)
 

@@ -78,6 +78,17 @@ def test_take_gives_all_that_has_come(service):
     assert nothing == []
 
 
+def test_the_first_and_the_last_delta_wait_for_nothing():
+    with Service(fake_llm(), delivery=1000.0) as service:
+        list(service.stream(PROMPT, GREEDY))  # begins an interval that does not end
+
+        async def main():
+            stream = await service.submit(PROMPT, GREEDY)
+            return [await stream.take(), await stream.take()]
+
+        assert [len(deltas) for deltas in asyncio.run(main())] == [1, 11]
+
+
 def test_values_out_of_range_come_back_at_the_call(service):
     with pytest.raises(ValueError, match="vocabulary"):
         service.stream([100_000])
