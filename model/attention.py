@@ -115,10 +115,10 @@ class MultiHeadLatentAttention(nn.Module):
         keep = () if metadata.on_scores is None else (scores,)
         positions = self.indexer.select_decodes(None if all_selected else queries, metadata, cache, *keep)
         if metadata.on_selection is not None:
-            metadata.on_selection(self.layer, torch.arange(count, device=positions.device), positions)
+            metadata.on_selection(self.layer, torch.arange(count), positions)
         if scores:
             assert metadata.on_scores is not None
-            metadata.on_scores(self.layer, torch.arange(count, device=positions.device), positions, scores[-1])
+            metadata.on_scores(self.layer, torch.arange(count), positions, scores[-1])
         slots = positions_to_slots(positions, metadata.block_table[:count], PAGE_SIZE)
         q = self._absorb(q_nope[:count], q_rope[:count])
         latents, _ = sparse_mla_decode(
@@ -154,7 +154,7 @@ class MultiHeadLatentAttention(nn.Module):
             self._report(metadata, prefill, positions)
         if scores:
             assert metadata.on_scores is not None
-            last = torch.tensor([prefill.rows.stop - 1], device=positions.device)
+            last = torch.tensor([prefill.rows.stop - 1])
             metadata.on_scores(self.layer, last, positions[-1:], scores[-1])
         if self._masked_mha_is_cheaper(prefill, q_nope):
             return self._mha(q_nope, q_rope, prefill, cache, _selection_mask(positions, prefill.length))
@@ -208,7 +208,7 @@ class MultiHeadLatentAttention(nn.Module):
 
     def _report(self, metadata: AttentionMetadata, prefill: Prefill, positions: torch.Tensor) -> None:
         assert metadata.on_selection is not None
-        rows = torch.arange(prefill.rows.start, prefill.rows.stop, device=positions.device)
+        rows = torch.arange(prefill.rows.start, prefill.rows.stop)
         metadata.on_selection(self.layer, rows, positions)
 
 

@@ -47,7 +47,7 @@ class AttentionMetadata:
     logit_rows: torch.Tensor  # int64 [N], the rows of T whose logits are wanted
     max_context: int  # at least max(context_lengths[:decodes]); a bucket's bound under a CUDA graph
     decode_plan: object | None = None  # split-KV plan of the decodes: made once a step, for the kernels that use one
-    # Called once a layer and sequence group with (layer, rows int64 [R], context positions int32 [R, K], -1 for none).
+    # Called once a layer and sequence group with (layer, rows int64 [R] on the CPU, context positions int32 [R, K], -1 for none).
     on_selection: SelectionCallback | None = None
     # After on_selection, where there was a choice: (layer, rows, positions, the indexer's scores of these, fp32 [R, K]). Of a
     # prompt chunk the last row alone.

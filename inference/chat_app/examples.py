@@ -46,7 +46,7 @@ def _needle(seed: int, characters: int) -> Example | None:
     return Example(
         f"Recall one thing from {length} tokens",
         question.user,
-        Conversation(system=system, messages=messages),
+        Conversation(title=question.user, system=system, messages=messages),
     )
 
 

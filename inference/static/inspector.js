@@ -165,6 +165,7 @@ function mountInspector(root, source) {
 
 function mountReport(root, report) {
   const source = { header: report, selection: async (i) => report.selections[i], totals: async () => report.totals };
+  document.body.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
   root.prepend(make("h1", "", "What DeepSeek Sparse Attention read"));
   const body = make("div");
   root.append(body);

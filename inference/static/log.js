@@ -28,10 +28,16 @@ function action(name, title, run) {
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
-    notify("Copied");
   } catch (error) {
-    notify("This browser does not let the page copy.");
+    // Browsers give the clipboard only to secure pages; the older way works on any.
+    const area = node("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
   }
+  notify("Copied");
 }
 
 function userNode(index) {

@@ -226,6 +226,14 @@ def test_errors_are_told_without_details(open_tab: Any, question: str) -> None:
     assert tab.answer() == "You said: and now?"
 
 
+def test_copy(open_tab: Any) -> None:
+    tab = open_tab(permissions=["clipboard-read", "clipboard-write"])
+    tab.ask("copy *me*")
+    tab.page.click(".answer [data-action=copy]")
+    tab.page.get_by_text("Copied").wait_for()
+    assert tab.page.evaluate("navigator.clipboard.readText()") == "You said: copy *me*"
+
+
 def test_settings_reach_the_engine(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
     tab.page.click("#dsa-settings button")
