@@ -28,7 +28,8 @@ FLAGS = (
     "-Xcompiler=-fPIC",
     "-cudart=static",  # so that the library does not depend on torch's copy of the runtime
 )
-_NVCC_HINT = "install the CUDA toolkit 13.0 or `pip install nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-cuda-crt`"
+_NVCC_PACKAGES = "nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl"
+_NVCC_HINT = f"install the CUDA toolkit 13.0, or `pip install {_NVCC_PACKAGES}` (each ==13.0.*)"
 
 
 def kernels() -> list[str]:
@@ -75,9 +76,12 @@ def _package_folder(module: str, package: str, inside: str) -> Path:
 
 
 def compile_command(name: str, output: Path) -> list[str]:
+    nvcc = find_nvcc()
+    libraries = Path(nvcc).resolve().parent.parent / "lib"  # where pip's packages keep the static runtime
     return [
-        find_nvcc(),
+        nvcc,
         *FLAGS,
+        *([f"-L{libraries}"] if (libraries / "libcudart_static.a").exists() else []),
         f"-I{_package_folder('cutlass_library', 'nvidia-cutlass', 'source/include')}",
         f"-I{_package_folder('tvm_ffi', 'apache-tvm-ffi', 'include')}",
         str(SOURCES / name / "launch.cu"),

@@ -234,16 +234,15 @@ def test_decode(
     sink = None if sink is None else sink.astype(np.float32).astype(np.float64)
     # a reader may round a plain scale to bf16 (2^-9 of a latent): of logits of up to ten that is 2e-2 at the very most
     lse_tolerance = Tolerance(2e-3, 2e-3) if kind.startswith("plain") else LSE_FP8
-    tolerance = out_tolerance(dtype)
     if kind.startswith("plain") and backend.name != "reference":
-        # bf16 matrix units see such latents rounded, and a logit off by 1e-2 is a probability off by 1 %
-        lse_tolerance, tolerance = Tolerance(2e-3, 2e-2), Tolerance(4.02 / 128, 3e-2, 1e-4)
+        # bf16 matrix units see such latents rounded once: with logits of up to forty, outputs move by a percent
+        held, lse_tolerance = caches.to_bf16(held), LSE_FP8
     for b in range(batch):
         for i in range(new):
             counted = rows[b][i] if lengths is None else rows[b][i][: lengths[b]]
             keys = held[[row_of[slot] for slot in counted if slot >= 0]]
             expected = attend(exact_q[b, i], keys, SCALE, 512, sink)
-            assert_close(out[b, i], expected[0], tolerance, "out")
+            assert_close(out[b, i], expected[0], out_tolerance(dtype), "out")
             assert_close(lse[b, :, i], expected[2], lse_tolerance, "lse")
 
 
