@@ -71,7 +71,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                         server_functions=[_function(handlers.count_tokens)],
                     )
                     text = gr.Textbox(
-                        lines=1, max_lines=8, placeholder="Ask something. Drop a text file, or paste a long one.",
+                        lines=1, max_lines=8, placeholder="Ask something, or drop a text file",
                         show_label=False, container=False, autofocus=True, elem_id="dsa-text",
                     )  # fmt: skip
                     with gr.Row(elem_id="dsa-actions"):
