@@ -35,7 +35,9 @@ class SamplingParams:
     logprobs: int | None = None  # how many alternatives to report beside the chosen token; None: no logprobs
     presence_penalty: float = 0.0  # subtracted from tokens that the output holds
     frequency_penalty: float = 0.0  # subtracted once for each time that the output holds the token
-    repetition_penalty: float = 1.0  # divides positive and multiplies negative logits of tokens in prompt or output; the
+    repetition_penalty: float = (
+        1.0  # divides positive and multiplies negative logits of tokens in prompt or output; the
+    )
     # bounds keep the quotient a finite number
 
     def __post_init__(self) -> None:
