@@ -35,10 +35,8 @@ class SamplingParams:
     logprobs: int | None = None  # how many alternatives to report beside the chosen token; None: no logprobs
     presence_penalty: float = 0.0  # subtracted from tokens that the output holds
     frequency_penalty: float = 0.0  # subtracted once for each time that the output holds the token
-    repetition_penalty: float = (
-        1.0  # divides positive and multiplies negative logits of tokens in prompt or output; the
-    )
-    # bounds keep the quotient a finite number
+    # Divides positive and multiplies negative logits of tokens in prompt or output; its bounds keep the quotient finite.
+    repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
         stop: Iterable[str] = (self.stop,) if isinstance(self.stop, str) else (self.stop or ())
