@@ -18,17 +18,19 @@ BACKENDS = get_args(Backend)
 
 _16BIT = frozenset({torch.bfloat16, torch.float16})
 _BF16 = frozenset({torch.bfloat16})
+_LATENT = 576  # the released model's latent and rope dims, which the attention kernels are written for
 
 
 @dataclass(frozen=True)
 class Body:
-    """One implementation of an operation. `dtypes` restricts the operation's leading tensor; None takes all."""
+    """One implementation of an operation. `dtypes` and `width` (the last dimension) restrict its leading tensor; None takes all."""
 
     backend: str
     module: str
     dtypes: frozenset[torch.dtype] | None = None
+    width: int | None = None
 
-    def refusal(self, device: torch.device, dtype: torch.dtype) -> str | None:
+    def refusal(self, device: torch.device, dtype: torch.dtype, width: int | None = None) -> str | None:
         """Why this body cannot serve, or None if it can."""
         if self.backend == "reference":
             return None
@@ -36,6 +38,8 @@ class Body:
             return f"{self.backend} needs a Hopper GPU (sm_90), this is {hardware.describe(device)}"
         if self.dtypes is not None and dtype not in self.dtypes:
             return f"{self.backend} takes {sorted(map(str, self.dtypes))}, not {dtype}"
+        if None not in (self.width, width) and width != self.width:
+            return f"{self.backend} takes {self.width} dims, not {width}"
         return None
 
 
@@ -58,23 +62,25 @@ OPERATIONS: dict[str, tuple[Body, ...]] = {
     "indexer_logits": _bodies("indexer_logits"),
     "paged_indexer_logits": _bodies("indexer_logits"),
     "select_topk": _bodies("select_topk"),
-    "sparse_mla_prefill": _bodies("sparse_mla_prefill", Body("cuda", "sparse_mla_prefill", _BF16)),
-    "sparse_mla_decode": _bodies("sparse_mla_decode", Body("cuda", "sparse_mla_decode", _BF16)),
+    "sparse_mla_prefill": _bodies("sparse_mla_prefill", Body("cuda", "sparse_mla_prefill", _BF16, _LATENT)),
+    "sparse_mla_decode": _bodies("sparse_mla_decode", Body("cuda", "sparse_mla_decode", _BF16, _LATENT)),
     "mha_prefill": _bodies("dense_mla"),
-    "dense_mla_decode": _bodies("dense_mla", Body("cuda", "dense_mla", _16BIT)),
+    "dense_mla_decode": _bodies("dense_mla", Body("cuda", "dense_mla", _16BIT, _LATENT)),
     "paged_mla_decode_h16": _bodies("dense_mla", Body("cuda", "dense_mla", _BF16)),
 }
 
 
 @cache
-def choose_body(operation: str, device: torch.device, dtype: torch.dtype, backend: str) -> Body:
-    """The body that serves `operation` on this device and dtype; ValueError says what exists if none does."""
+def choose_body(
+    operation: str, device: torch.device, dtype: torch.dtype, backend: str, width: int | None = None
+) -> Body:
+    """The body that serves `operation` on this device, dtype and width; ValueError says what exists if none does."""
     if backend not in BACKENDS:
         raise ValueError(f"backend is {backend!r}, expected one of {', '.join(BACKENDS)}")
     bodies = [body for body in OPERATIONS[operation] if backend in ("auto", body.backend)]
     reasons = []
     for body in bodies:
-        reason = body.refusal(device, dtype)
+        reason = body.refusal(device, dtype, width)
         if reason is None:
             return body
         reasons.append(reason)
@@ -91,7 +97,9 @@ def _load(operation: str, body: Body) -> Callable[..., Any]:
 
 def choose(operation: str, tensor: torch.Tensor, backend: str) -> Callable[..., Any]:
     """The function that serves `operation` for a tensor like this one."""
-    return _load(operation, choose_body(operation, tensor.device, tensor.dtype, backend))
+    # Other operations see a new width at every step, which the cache of choices need not remember.
+    width = tensor.shape[-1] if any(body.width for body in OPERATIONS[operation]) else None
+    return _load(operation, choose_body(operation, tensor.device, tensor.dtype, backend, width))
 
 
 @dataclass(frozen=True)

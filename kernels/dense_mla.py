@@ -3,7 +3,7 @@
 import torch
 
 from .checks import FLOATS, check_tensor
-from .choice import choose
+from .choice import choose, choose_body
 
 _DECODE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -32,6 +32,15 @@ def mha_prefill(
         return q.new_empty(0, heads, v.shape[2])
     result: torch.Tensor = choose("mha_prefill", q, backend)(q, k, v, softmax_scale, mask)
     return result
+
+
+def plan_dense(cache_seqlens: torch.Tensor, s_q: int, heads: int, backend: str = "auto") -> object | None:
+    """How dense_mla_decode of [B, s_q, heads] queries is split over the GPU, or None for bodies that do not; as plan_decode."""
+    if choose_body("dense_mla_decode", cache_seqlens.device, torch.bfloat16, backend).backend != "cuda":
+        return None
+    from .cuda.dense_mla import plan_dense as plan_on_cuda
+
+    return plan_on_cuda(cache_seqlens, s_q, heads)
 
 
 def dense_mla_decode(

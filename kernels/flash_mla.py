@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from .choice import choose_body
-from .dense_mla import dense_mla_decode
-from .sparse_mla_decode import sparse_mla_decode
+from .dense_mla import dense_mla_decode, plan_dense
+from .sparse_mla_decode import plan_decode, sparse_mla_decode
 from .sparse_mla_prefill import sparse_mla_prefill
 
 VALUE_DIM = 512
@@ -47,24 +46,6 @@ def check_dims(q: torch.Tensor, head_dim_v: int) -> None:
         raise ValueError("q has 512 dims: only the 576-dim form (latent 512, rope 64) is offered here")
     if head_dim_v != VALUE_DIM:
         raise ValueError(f"head_dim_v is {head_dim_v}, expected {VALUE_DIM}")
-
-
-def dense_plan(q: torch.Tensor, cache_seqlens: torch.Tensor) -> Any:
-    """A split for dense decode, or None where the implementation needs none."""
-    if choose_body("dense_mla_decode", q.device, q.dtype, "auto").backend != "cuda":
-        return None
-    from .cuda.dense_mla import plan_dense
-
-    return plan_dense(cache_seqlens, q.shape[1], q.shape[2])
-
-
-def sparse_plan(q: torch.Tensor, topk: int, topk_length: torch.Tensor | None) -> Any:
-    """A split for sparse decode, or None where the implementation needs none."""
-    if choose_body("sparse_mla_decode", q.device, q.dtype, "auto").backend != "cuda":
-        return None
-    from .cuda.sparse_mla_decode import plan_decode
-
-    return plan_decode(q.shape[0], q.shape[1], q.shape[2], topk, q.device, topk_length)
 
 
 def infinite_where_empty(lse: torch.Tensor) -> torch.Tensor:
@@ -125,7 +106,7 @@ def flash_mla_with_kvcache(
         if block_table is None or cache_seqlens is None:
             raise ValueError("dense decode needs block_table and cache_seqlens")
         if schedule.signature is None:
-            schedule.plan = dense_plan(q, cache_seqlens)
+            schedule.plan = plan_dense(cache_seqlens, q.shape[1], q.shape[2])
         out, lse = dense_mla_decode(
             q, k_cache, block_table, cache_seqlens, scale, head_dim_v, causal, plan=schedule.plan
         )
@@ -135,7 +116,8 @@ def flash_mla_with_kvcache(
                 f"with indices, causal is {causal} and is_fp8_kvcache {is_fp8_kvcache}, expected False and True"
             )
         if schedule.signature is None:
-            schedule.plan = sparse_plan(q, indices.shape[-1], topk_length)
+            batch, new, heads = q.shape[:3]
+            schedule.plan = plan_decode(batch, new, heads, indices.shape[-1], q.device, topk_length)
         out, lse = sparse_mla_decode(
             q, fp8_records(k_cache), indices, scale, head_dim_v, topk_length, attn_sink, plan=schedule.plan
         )

@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
-from .choice import choose_body
-from .dense_mla import dense_mla_decode
+from .dense_mla import dense_mla_decode, plan_dense
 from .flash_mla import VALUE_DIM, check_dims, fp8_records, infinite_where_empty
-from .sparse_mla_decode import sparse_mla_decode
+from .sparse_mla_decode import plan_decode, sparse_mla_decode
 from .sparse_mla_prefill import sparse_mla_prefill
 
 
@@ -32,20 +31,16 @@ def get_mla_metadata(
         raise ValueError(f"num_heads_k is {num_heads_k}, expected 1")
     if topk is not None and not num_heads_q:
         raise ValueError("num_heads_q is missing, expected the number of query heads with topk")
-    device = cache_seqlens.device
-    operation = "dense_mla_decode" if topk is None else "sparse_mla_decode"
-    if choose_body(operation, device, torch.bfloat16, "auto").backend != "cuda":
-        nothing = torch.empty(0, dtype=torch.int32, device=device)
-        return nothing, nothing
+    plan: Any
     if topk is None:
-        from .cuda.dense_mla import plan_dense
-
         plan = plan_dense(cache_seqlens, num_q_tokens_per_head_k, 1)
     else:
-        from .cuda.sparse_mla_decode import plan_decode
-
         heads = num_heads_q or 1
-        plan = plan_decode(cache_seqlens.shape[0], num_q_tokens_per_head_k // heads, heads, topk, device)
+        new = num_q_tokens_per_head_k // heads
+        plan = plan_decode(cache_seqlens.shape[0], new, heads, topk, cache_seqlens.device)
+    if plan is None:
+        nothing = torch.empty(0, dtype=torch.int32, device=cache_seqlens.device)
+        return nothing, nothing
     return plan.parts, plan.split_offset
 
 

@@ -4,10 +4,31 @@ import torch
 
 from .cache_write import latent_record_bytes
 from .checks import FLOATS, check_tensor
-from .choice import choose
+from .choice import choose, choose_body
 from .sparse_mla_prefill import check_sparse_options
 
 DECODE_TOPK_MULTIPLE = 64  # compiled kernels take the selection in blocks of this many
+
+
+def plan_decode(
+    batch: int,
+    s_q: int,
+    heads: int,
+    topk: int,
+    device: torch.device,
+    topk_length: torch.Tensor | None = None,
+    backend: str = "auto",
+) -> object | None:
+    """How sparse_mla_decode of bf16 queries [batch, s_q, heads, D] over an FP8 cache is split over the GPU.
+
+    None for bodies that do not split. Made on the device, without waiting for it: once a step for all layers, and again when
+    topk_length changes, also within a CUDA graph.
+    """
+    if choose_body("sparse_mla_decode", device, torch.bfloat16, backend).backend != "cuda":
+        return None
+    from .cuda.sparse_mla_decode import plan_decode as plan_on_cuda
+
+    return plan_on_cuda(batch, s_q, heads, topk, device, topk_length)
 
 
 def sparse_mla_decode(

@@ -334,7 +334,7 @@ def test_refusals() -> None:
             indices,
             SCALE,
         )
-    with pytest.raises(ValueError, match="expected 576 and 512"):
+    with pytest.raises(ValueError, match="576 dims, not 320"):
         sparse_mla_prefill(q[..., :320].contiguous(), kv[..., :320].contiguous(), indices, SCALE, 256, backend="cuda")
     with pytest.raises(ValueError, match="float32"):
         sparse_mla_prefill(q.float(), kv.float(), indices, SCALE, backend="cuda")
