@@ -83,9 +83,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--start", type=Path, help="begin with these weights (weights.pt of an earlier run)")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
-    parser.add_argument("--measure", type=float, default=1.0, help="size of the measurements, in units of 500 conversations")
+    parser.add_argument(
+        "--measure", type=float, default=1.0, help="size of the measurements, in units of 500 conversations"
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--check", action="store_true", help="compare the kernels with plain torch, time them, and stop")
+    parser.add_argument(
+        "--check", action="store_true", help="compare the kernels with plain torch, time them, and stop"
+    )
     parser.add_argument("--seconds", type=float, help="stop training after this time (the plan is cut, for trials)")
     return parser.parse_args()
 
@@ -154,7 +158,11 @@ class Trainer:
             with torch.no_grad():  # balance without an auxiliary loss: push the bias against the load error
                 for layer, load in zip([m for m in self.model.layers if not m.dense], loads, strict=True):
                     layer.router_bias -= 0.001 * min(1.0, 2 * step.rate) * torch.sign(load - load.mean())
-        return loss.detach(), divergence.detach(), torch.stack([load.max() for load in loads]).max() if loads else loss.detach()
+        return (
+            loss.detach(),
+            divergence.detach(),
+            torch.stack([load.max() for load in loads]).max() if loads else loss.detach(),
+        )
 
     def train(self) -> None:
         rows = [(s.length, self.args.tokens // s.length) for s in self.plan]
@@ -176,10 +184,14 @@ class Trainer:
             self.step = number + 1
             bar.update()
             if len(window) == 25 or self.step == len(self.plan):
-                loss, divergence, load = torch.stack([torch.stack([v.float() for v in w[:3]]) for w in window]).mean(0).tolist()
+                loss, divergence, load = (
+                    torch.stack([torch.stack([v.float() for v in w[:3]]) for w in window]).mean(0).tolist()
+                )
                 self.history.append({"step": self.step, "stage": step.stage, "length": step.length, "loss": loss,
                                      "divergence": divergence, "busiest": load, "seconds": time.time() - began})  # fmt: skip
-                bar.set_postfix_str(f"{step.stage} {step.length} loss {loss:.3f} kl {divergence:.2f} load {load:.2f}", refresh=False)
+                bar.set_postfix_str(
+                    f"{step.stage} {step.length} loss {loss:.3f} kl {divergence:.2f} load {load:.2f}", refresh=False
+                )
                 window = []
             if quick and self.step % 1000 == 0:
                 self.progress(quick, step)
@@ -199,7 +211,9 @@ class Trainer:
             if cell.length <= 4 * step.length:
                 mode = Mode("sparse" if step.stage == "sparse" else "dense")
                 result = measure(self.model, batches, mode, self.tables, self.dtype)
-                found.append(f"{cell.length}{'' if cell.wording == 'train' else ' new wording'}: {result['recall']}/{result['not_told']}")
+                found.append(
+                    f"{cell.length}{'' if cell.wording == 'train' else ' new wording'}: {result['recall']}/{result['not_told']}"
+                )
                 self.history[-1].setdefault("validation", {})[f"{cell.length} {cell.wording}"] = result
         tqdm.write(f"step {self.step} recall/not told  " + "  ".join(found))
 
@@ -207,7 +221,11 @@ class Trainer:
         """Export, then measure on the test split with plain rounding: the engine's own numbers come from evaluate.py."""
         export(self.model, Tokenizer.from_file(str(self.tokenizer_path)), self.args.out / "checkpoint")
         torch.save({k: v.to(torch.bfloat16) for k, v in self.model.state_dict().items()}, self.args.out / "weights.pt")
-        report = {"arguments": {k: str(v) for k, v in vars(self.args).items()}, "shape": asdict(self.shape), "history": self.history}
+        report = {
+            "arguments": {k: str(v) for k, v in vars(self.args).items()},
+            "shape": asdict(self.shape),
+            "history": self.history,
+        }
         (self.args.out / "training.json").write_text(json.dumps(report))
         _plot(self.history, self.args.out / "curves.png")
         if self.args.measure:
@@ -218,7 +236,9 @@ class Trainer:
     def test_cells(self) -> list[Cell]:
         count = max(1, int(500 * self.args.measure))
         lengths = (1024, 4096, 8192, 16384)
-        return [Cell(length, count, "test") for length in lengths] + [Cell(length, count, "test", "test") for length in lengths[:2]]
+        return [Cell(length, count, "test") for length in lengths] + [
+            Cell(length, count, "test", "test") for length in lengths[:2]
+        ]
 
     def measurements(self) -> list[dict]:
         cells, batches = self.test_cells(), self.test.result()
@@ -241,7 +261,10 @@ def _plot(history: list[dict], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, 2, figsize=(10, 4))
-    for axis, key, label in ((axes[0], "loss", "weighted cross entropy"), (axes[1], "divergence", "indexer KL, sum over layers")):
+    for axis, key, label in (
+        (axes[0], "loss", "weighted cross entropy"),
+        (axes[1], "divergence", "indexer KL, sum over layers"),
+    ):
         for stage in ("dense", "indexer", "sparse"):
             points = [(h["step"], h[key]) for h in history if h["stage"] == stage and h[key] > 0]
             if points:

@@ -15,7 +15,11 @@ def check_kernels(device, length: int = 300, topk: int = 64, dtype=torch.bfloat1
     """Relative errors of scores, output and both gradients against fp32 torch on the same rounded inputs."""
     generator = torch.Generator(device=device).manual_seed(0)
     make = lambda *size: torch.randn(*size, device=device, generator=generator).to(dtype)  # noqa: E731
-    iq, ik, weights = make(length, 16, 128), make(length, 128), torch.randn(length, 16, device=device, generator=generator)
+    iq, ik, weights = (
+        make(length, 16, 128),
+        make(length, 128),
+        torch.randn(length, 16, device=device, generator=generator),
+    )
     scores = kernels.index_scores(iq, ik, weights)
     want_scores = kernels.index_scores(iq.cpu(), ik.cpu(), weights.cpu()).to(device)
     seen = want_scores > float("-inf")
@@ -57,7 +61,6 @@ def check(trainer) -> None:
             trainer.train_step(steps[number], ids, classes)
         torch.cuda.synchronize()
         each = (time.time() - began) / 5
-        print(f"{steps[number].stage} {steps[number].length} top {steps[number].topk} indexer {steps[number].indexer}: first {first:.1f} s, "
-              f"then {each * 1e3:.0f} ms, {trainer.args.tokens / each / 1e6:.2f} M tokens/s, "
-              f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB", flush=True)  # fmt: skip
+        speed = f"{each * 1e3:.0f} ms, {trainer.args.tokens / each / 1e6:.2f} M tokens/s"
+        print(f"{steps[number]}: first {first:.1f} s, then {speed}", flush=True)
     batches.close()

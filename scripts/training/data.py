@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from deepseek_v32.model.demo.conversations import NOT_TOLD, write
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from deepseek_v32.model.demo.conversations import NOT_TOLD, write
 
 SPECIALS = [
     "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>", "<｜User｜>", "<｜Assistant｜>", "<think>", "</think>",
@@ -35,7 +36,10 @@ def train_tokenizer(path: Path, vocabulary: int, conversations: int = 600) -> To
     ])  # fmt: skip
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary, special_tokens=SPECIALS, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=vocabulary,
+        special_tokens=SPECIALS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
     texts = (
         turn.user + "\n" + turn.assistant
@@ -58,8 +62,11 @@ class Answer:
     told_end: int = -1
 
 
-def encode(tokenizer: Tokenizer, conversation, locate: bool = False) -> tuple[list[int], list[int], list[Answer]]:
-    """Token ids, their classes and the answers; `locate` also finds the told values' tokens (slower)."""
+def encode(
+    tokenizer: Tokenizer, conversation, locate: bool = False, thoughts: bool = True
+) -> tuple[list[int], list[int], list[Answer]]:
+    """Token ids, their classes and the answers. `locate` also finds the told values' tokens (slower); `thoughts` lets one turn
+    in thirty ask for thoughts, and get none, so that the demo answers in either mode."""
     texts = [part for turn in conversation.turns for part in (turn.user, turn.prefix, turn.value, turn.suffix)]
     run = tokenizer.encode_batch if locate else tokenizer.encode_batch_fast
     encoded = run([conversation.system, *texts], add_special_tokens=False)
@@ -70,8 +77,7 @@ def encode(tokenizer: Tokenizer, conversation, locate: bool = False) -> tuple[li
     answers = []
     for number, turn in enumerate(conversation.turns):
         user, prefix, value, suffix = next(parts), next(parts), next(parts), next(parts)
-        # One turn in thirty asks for thoughts, and gets none: the demo answers in either mode.
-        thinks = (len(user) * 7 + number) % 30 == 0
+        thinks = thoughts and (len(user) * 7 + number) % 30 == 0
         starts.append(len(ids) + 1)
         head = [USER, *user, ASSISTANT, *([THINK, END_THINK] if thinks else [END_THINK])]
         ids += head
@@ -100,7 +106,9 @@ def _tokens(encoding, offset: int, start: int, end: int) -> tuple[int, int]:
     return offset + inside[0], offset + inside[-1] + 1
 
 
-def batch(tokenizer: Tokenizer, seed, length: int, rows: int, *, locate: bool = False, **options):
+def batch(
+    tokenizer: Tokenizer, seed, length: int, rows: int, *, locate: bool = False, thoughts: bool = True, **options
+):
     """`rows` conversations of at most `length` tokens, padded: ids uint16 and classes uint8 [rows, length + 1],
     and a list of answers a row."""
     ids = np.full((rows, length + 1), PAD, dtype=np.uint16)
@@ -108,7 +116,7 @@ def batch(tokenizer: Tokenizer, seed, length: int, rows: int, *, locate: bool = 
     answers = []
     for row in range(rows):
         conversation = write(f"{seed} {row}", length=characters(length), **options)
-        tokens, kinds, spans = encode(tokenizer, conversation, locate)
+        tokens, kinds, spans = encode(tokenizer, conversation, locate, thoughts)
         count = min(len(tokens), length + 1)
         ids[row, :count], classes[row, :count] = tokens[:count], kinds[:count]
         answers.append([span for span in spans if span.end < count])
@@ -125,13 +133,17 @@ def _work(path: str, seed: int, plan: list[tuple[int, int, int]], queue, options
 class Batches:
     """Iterates over a plan [(length, rows)] in order, made by worker processes ahead of time."""
 
-    def __init__(self, tokenizer: Path, seed: int, plan: list[tuple[int, int]], workers: int, start: int = 0, **options):
+    def __init__(
+        self, tokenizer: Path, seed: int, plan: list[tuple[int, int]], workers: int, start: int = 0, **options
+    ):
         context = multiprocessing.get_context("spawn")
         numbered = [(number, *item) for number, item in enumerate(plan)][start:]
         self.count, self.start = len(plan), start
         self.queues = [context.Queue(maxsize=60) for _ in range(workers)]  # 60 batches of 65K tokens: 12 MB each worker
         self.processes = [
-            context.Process(target=_work, args=(str(tokenizer), seed, numbered[w::workers], self.queues[w], options), daemon=True)
+            context.Process(
+                target=_work, args=(str(tokenizer), seed, numbered[w::workers], self.queues[w], options), daemon=True
+            )
             for w in range(workers)
         ]
         for process in self.processes:

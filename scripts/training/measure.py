@@ -21,15 +21,17 @@ class Cell:
     split: str = "validation"
     wording: str = "train"
     questions: int | None = None
+    seed: str = "measure"
 
 
 def _make(job):
     path, cell, chunk, rows = job
     tokenizer = Tokenizer.from_file(str(path))
-    seed = f"measure {cell.split} {cell.wording} {chunk}"
+    seed = f"{cell.seed} {cell.split} {cell.wording} {chunk}"
     return data.batch(
-        tokenizer, seed, cell.length, rows, locate=True, split=cell.split, wording=cell.wording, questions=cell.questions
-    )
+        tokenizer, seed, cell.length, rows, locate=True, thoughts=False, split=cell.split, wording=cell.wording,
+        questions=cell.questions,
+    )  # fmt: skip
 
 
 def conversations(tokenizer: Path, cells: list[Cell], workers: int, tokens: int = 65536) -> dict[Cell, list]:
@@ -94,4 +96,6 @@ def measure(model: Model, batches: list, mode: Mode, tables, dtype=torch.bfloat1
 
 def _refusal(ids, answers) -> int:
     """The first token of "something I was not told", read off any such answer of the batch; -1 if it has none."""
-    return next((int(ids[row, a.first]) for row, found in enumerate(answers) for a in found if a.kind == "not_told"), -1)
+    return next(
+        (int(ids[row, a.first]) for row, found in enumerate(answers) for a in found if a.kind == "not_told"), -1
+    )

@@ -113,7 +113,11 @@ class Layer(nn.Module):
         self.index_weights = _matrix(shape.index_heads, d)
         self.mlp_norm = nn.Parameter(torch.ones(d))
         if dense:
-            self.gate, self.up, self.down = _matrix(shape.mlp, d), _matrix(shape.mlp, d), _matrix(d, shape.mlp, zero=True)
+            self.gate, self.up, self.down = (
+                _matrix(shape.mlp, d),
+                _matrix(shape.mlp, d),
+                _matrix(d, shape.mlp, zero=True),
+            )
         else:
             e, w = shape.experts, shape.expert
             self.router = _matrix(e, d)
@@ -146,7 +150,9 @@ class Layer(nn.Module):
         rotate = rotate_interleaved if mode.interleaved_indexer else rotate_halves
         q = linear(qr, self.index_q, mode.fp8).view(-1, self.shape.index_heads, INDEX)
         q = torch.cat((rotate(q[..., :ROPE], cos[:, None], sin[:, None]), q[..., ROPE:]), -1)
-        k = F.layer_norm(linear(h, self.index_k, mode.fp8).float(), (INDEX,), self.index_k_norm, self.index_k_bias, 1e-6)
+        k = F.layer_norm(
+            linear(h, self.index_k, mode.fp8).float(), (INDEX,), self.index_k_norm, self.index_k_bias, 1e-6
+        )
         k = torch.cat((rotate(k[:, :ROPE], cos, sin), k[:, ROPE:]), -1).to(q.dtype)
         if mode.fp8:
             hadamard = _hadamard(q.device, q.dtype)
@@ -305,7 +311,9 @@ def _attention_rows(q, k, sample, batch, scale, index):
     allowed = _causal(sample, length)
     if index is not None:
         flat = (sample + torch.arange(batch, device=q.device)[:, None] * length).flatten()
-        local = index[flat].view(*sample.shape, -1).long() - (torch.arange(batch, device=q.device) * length)[:, None, None]
+        local = (
+            index[flat].view(*sample.shape, -1).long() - (torch.arange(batch, device=q.device) * length)[:, None, None]
+        )
         chosen = torch.zeros(*sample.shape, length + 1, dtype=torch.bool, device=q.device)
         chosen.scatter_(2, torch.where(local < 0, length, local), True)
         allowed = allowed & chosen[..., :length]
@@ -327,5 +335,7 @@ def _indexer_divergence(iq, ik, weights, sample, batch, target):
     dots = torch.relu(torch.einsum("brhd,btd->bhrt", q, keys))
     scores = torch.einsum("bhrt,brh->brt", dots, w.to(dots.dtype)).float()
     log_q = scores.masked_fill(~allowed, float("-inf")).log_softmax(-1)
-    terms = torch.where(allowed, probability * (probability.clamp_min(1e-9).log() - log_q.masked_fill(~allowed, 0.0)), 0.0)
+    terms = torch.where(
+        allowed, probability * (probability.clamp_min(1e-9).log() - log_q.masked_fill(~allowed, 0.0)), 0.0
+    )
     return terms.sum(-1).mean()

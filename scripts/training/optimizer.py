@@ -42,7 +42,9 @@ class Muon(torch.optim.Optimizer):
             for shape, items in by_shape.items():
                 stacked = torch.cat([update.view(-1, *shape) for _, update in items])
                 stacked = orthogonalize(stacked) * (0.2 * max(shape) ** 0.5)
-                for (p, _), update in zip(items, stacked.split([u.numel() // (shape[0] * shape[1]) for _, u in items]), strict=True):
+                for (p, _), update in zip(
+                    items, stacked.split([u.numel() // (shape[0] * shape[1]) for _, u in items]), strict=True
+                ):
                     p.add_(update.view_as(p), alpha=-group["lr"])
 
 

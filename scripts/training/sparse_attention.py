@@ -70,7 +70,9 @@ class _SparseAttention(torch.autograd.Function):
         q, kv, index = q.contiguous(), kv.contiguous(), index.contiguous()
         out = torch.empty(*q.shape[:2], 512, dtype=q.dtype, device=q.device)
         lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device)
-        _forward_kernel[(q.shape[0],)](q, kv, index, out, lse, scale, index.shape[1], BLOCK=32, num_warps=4, num_stages=2)
+        _forward_kernel[(q.shape[0],)](
+            q, kv, index, out, lse, scale, index.shape[1], BLOCK=32, num_warps=4, num_stages=2
+        )
         ctx.save_for_backward(q, kv, index, out, lse)
         ctx.scale = scale
         return out
@@ -91,7 +93,9 @@ class _SparseAttention(torch.autograd.Function):
 if triton is not None:
 
     @triton.jit
-    def _index_scores_kernel(q_ptr, k_ptr, w_ptr, out_ptr, length, heads: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    def _index_scores_kernel(
+        q_ptr, k_ptr, w_ptr, out_ptr, length, heads: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    ):
         rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
         columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
         out = out_ptr + rows.to(tl.int64)[:, None] * length + columns[None, :]
@@ -104,7 +108,9 @@ if triton is not None:
             total = tl.zeros((ROWS, COLUMNS), tl.float32)
             for head in range(heads):
                 q = tl.load(
-                    q_ptr + (rows[:, None] * heads + head) * 128 + dims[None, :], mask=(rows < length)[:, None], other=0.0
+                    q_ptr + (rows[:, None] * heads + head) * 128 + dims[None, :],
+                    mask=(rows < length)[:, None],
+                    other=0.0,
                 )
                 w = tl.load(w_ptr + rows * heads + head, mask=rows < length, other=0.0)
                 total += tl.maximum(tl.dot(q, k), 0.0) * w[:, None]
@@ -135,12 +141,16 @@ if triton is not None:
             total = total * shrink + tl.sum(p, 1)
             acc = acc * shrink[:, None] + tl.dot(p.to(kv.dtype), kv)
             best = new_best
-        tl.store(out_ptr + row * 16 * 512 + heads[:, None] * 512 + latent[None, :], (acc / total[:, None]).to(out_ptr.dtype.element_ty))
+        tl.store(
+            out_ptr + row * 16 * 512 + heads[:, None] * 512 + latent[None, :],
+            (acc / total[:, None]).to(out_ptr.dtype.element_ty),
+        )
         tl.store(lse_ptr + row * 16 + heads, best + tl.log(total))
 
     @triton.jit
     def _backward_kernel(
-        q_ptr, kv_ptr, index_ptr, grad_ptr, lse_ptr, delta_ptr, grad_q_ptr, grad_kv_ptr, scale, count: tl.constexpr, BLOCK: tl.constexpr,
+        q_ptr, kv_ptr, index_ptr, grad_ptr, lse_ptr, delta_ptr, grad_q_ptr, grad_kv_ptr, scale,
+        count: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
         row = tl.program_id(0).to(tl.int64)
         heads, latent, rope = tl.arange(0, 16), tl.arange(0, 512), tl.arange(0, 64)

@@ -24,7 +24,9 @@ class Turn:
     value: str = ""
     suffix: str = ""
     kind: str = "talk"
-    fact: tuple[int, int, int] | None = None  # (turn, start, end): the sentence that holds the answer, in that turn's text
+    fact: tuple[int, int, int] | None = (
+        None  # (turn, start, end): the sentence that holds the answer, in that turn's text
+    )
     distance: int = 0  # characters between that sentence and the question
 
     @property
@@ -81,7 +83,9 @@ class _Writer:
 
     @staticmethod
     def _made_up_word(entity: Entity) -> str | None:
-        return next((w for w in entity.name.split() if w[0].isupper() and entity.kind not in ("thing", "book", "town")), None)
+        return next(
+            (w for w in entity.name.split() if w[0].isupper() and entity.kind not in ("thing", "book", "town")), None
+        )
 
     def new_fact(self, entity: Entity | None = None, relation: Relation | None = None) -> Fact:
         rng = self.rng
@@ -103,7 +107,9 @@ class _Writer:
                 return Fact(e, r, values.value(rng, self.split, r.value_type))
             entity = None if rng.random() < 0.5 else entity
         relation = relation or pick(rng, RELATIONS)
-        return Fact(self.new_entity(pick(rng, relation.kinds)), relation, values.value(rng, self.split, relation.value_type))
+        return Fact(
+            self.new_entity(pick(rng, relation.kinds)), relation, values.value(rng, self.split, relation.value_type)
+        )
 
     def open_relation(self, kind: str | None = None) -> Relation:
         """A relation that no list has ("the crimson lever of the Tarvin Ferry"): the answer takes the noun from the question."""
@@ -132,7 +138,9 @@ class _Writer:
         if rng.random() < 0.22:
             first = facts[0]
             self._introduce(first.entity)
-            second = self.new_fact(entity=first.entity) if rng.random() < 0.6 else self.new_fact(relation=first.relation)
+            second = (
+                self.new_fact(entity=first.entity) if rng.random() < 0.6 else self.new_fact(relation=first.relation)
+            )
             same = second.entity == first.entity, second.relation == first.relation
             if same in ((True, False), (False, True)):
                 facts.append(second)
@@ -166,7 +174,9 @@ class _Writer:
                     for fact in facts:
                         self._introduce(fact.entity)
                         where = (len(self.turns), start, end)
-                        self.known[fact.entity, fact.relation] = _Known(fact.value, change, False, where, self.length + end)
+                        self.known[fact.entity, fact.relation] = _Known(
+                            fact.value, change, False, where, self.length + end
+                        )
                 sentences -= 1
             else:
                 count = min(sentences, 1 + int(rng.random() * 5))
@@ -182,7 +192,9 @@ class _Writer:
             open_facts = [(k, f) for k, f in self.known.items() if not f.asked] or list(self.known.items())
             changed = [item for item in open_facts if item[1].changed]
             if open_facts:
-                (entity, relation), known = pick(rng, changed if changed and rng.random() < prefer_changed else open_facts)
+                (entity, relation), known = pick(
+                    rng, changed if changed and rng.random() < prefer_changed else open_facts
+                )
                 kind = "changed" if known.changed else "told"
                 known.asked = True
         if known is None:
@@ -226,8 +238,15 @@ _OVERHEAD = 90  # characters of a question and its answer, about
 
 
 def write(
-    seed, *, length: int, split: str = "test", wording: str | None = None, questions: int | None = None,
-    density: float | None = None, not_told: float = 0.2, prefer_changed: float = 0.2,
+    seed,
+    *,
+    length: int,
+    split: str = "test",
+    wording: str | None = None,
+    questions: int | None = None,
+    density: float | None = None,
+    not_told: float = 0.2,
+    prefer_changed: float = 0.2,
 ) -> Conversation:
     """A conversation of about `length` characters, the same for the same arguments.
 

@@ -48,13 +48,17 @@ def _listing(rng) -> str:
 
 
 def _table(rng) -> str:
-    rows = [f"{pick(rng, NOUNS)};{int(rng.random() * 1000)};{pick(rng, ADJECTIVES)}" for _ in range(3 + int(rng.random() * 6))]
+    rows = [
+        f"{pick(rng, NOUNS)};{int(rng.random() * 1000)};{pick(rng, ADJECTIVES)}"
+        for _ in range(3 + int(rng.random() * 6))
+    ]
     return "\n".join(rows)
 
 
 def _pseudo_words(rng) -> str:
     text = " ".join(
-        "".join(pick(rng, names.SYLLABLES) for _ in range(1 + int(rng.random() * 3))) for _ in range(8 + int(rng.random() * 20))
+        "".join(pick(rng, names.SYLLABLES) for _ in range(1 + int(rng.random() * 3)))
+        for _ in range(8 + int(rng.random() * 20))
     )
     return text.capitalize() + "."
 

@@ -141,7 +141,12 @@ GLUE = """the a of for at on in by to as with about from it its this that there 
 only still also well really please note say says said tell told list listed put set given known called write wrote down up
 my our your their some any one thing all see look know think guess maybe mark keep note here over under after before""".split()
 
-ACKNOWLEDGEMENTS = ["Noted.", "I will remember that.", "Understood, I have noted it.", "Thank you, I will keep that in mind."]
+ACKNOWLEDGEMENTS = [
+    "Noted.",
+    "I will remember that.",
+    "Understood, I have noted it.",
+    "Thank you, I will keep that in mind.",
+]
 READ_REPLIES = ["I have read it.", "Thank you, I have read the text."]
 
 # Small talk: what the user may say, what the assistant answers.

@@ -9,9 +9,27 @@ SYLLABLES = [onset + rime for onset in _ONSETS for rime in _RIMES]
 
 # Where a kind of thing is named "Tarvin Bakery", these are the second words; {w} is the made-up word.
 KINDS: dict[str, list[str]] = {
-    "person": [*["{w} {u}"] * 12, "{w}", "Doctor {w}", "Mr {w}", "Mrs {w}", "my brother {w}", "my sister {w}", "my cousin {w}",
-               "my friend {w}", "our neighbour {w}", "my colleague {w}", "uncle {w}", "aunt {w}", "my brother", "my sister", "my mother",
-               "my father", "my boss", "my landlord"],
+    "person": [
+        *["{w} {u}"] * 12,
+        "{w}",
+        "Doctor {w}",
+        "Mr {w}",
+        "Mrs {w}",
+        "my brother {w}",
+        "my sister {w}",
+        "my cousin {w}",
+        "my friend {w}",
+        "our neighbour {w}",
+        "my colleague {w}",
+        "uncle {w}",
+        "aunt {w}",
+        "my brother",
+        "my sister",
+        "my mother",
+        "my father",
+        "my boss",
+        "my landlord",
+    ],
     "shop": [
         "{w} " + t
         for t in "Bakery Bookshop Pharmacy Cafe Garage Laundry Grocery Butchery Florist Diner Bistro Barbershop Stationers "
@@ -57,7 +75,16 @@ KINDS: dict[str, list[str]] = {
     ],
     "pet": ["{w} the " + t for t in "dog cat parrot pony rabbit hamster goat donkey tortoise canary".split()],
     "book": ["{w} and the {N}", "the {A} {N} of {w}", "letters from {w}", "a walk to {w}", "the {N}s of {w}"],
-    "thing": ["the {a} {n}", "my {a} {n}", "the {n} from {w}", "our {a} {n}", "the {w} {n}", "my {n} from {w}", "my {n}", "my {a} {n}"],
+    "thing": [
+        "the {a} {n}",
+        "my {a} {n}",
+        "the {n} from {w}",
+        "our {a} {n}",
+        "the {w} {n}",
+        "my {n} from {w}",
+        "my {n}",
+        "my {a} {n}",
+    ],
 }
 
 # How a later clause may take up an entity that has just been named.
@@ -91,9 +118,15 @@ def _made_up(rng) -> str:
         start = pick(rng, _VOWELS) if rng.random() < 0.4 else ""
         return (start + letters + (pick(rng, _CONSONANTS) if rng.random() < 0.5 else "")).capitalize()
     if style < 0.2:
-        return (pick(rng, ADJECTIVES) + " " + pick(rng, NOUNS)).title() if style < 0.15 else pick(rng, NOUNS).capitalize() + pick(rng, SYLLABLES)
+        return (
+            (pick(rng, ADJECTIVES) + " " + pick(rng, NOUNS)).title()
+            if style < 0.15
+            else pick(rng, NOUNS).capitalize() + pick(rng, SYLLABLES)
+        )
     if style < 0.24:
-        return pick(rng, SYLLABLES).capitalize() + "".join(pick(rng, _CONSONANTS + _VOWELS) for _ in range(2 + int(rng.random() * 3)))
+        return pick(rng, SYLLABLES).capitalize() + "".join(
+            pick(rng, _CONSONANTS + _VOWELS) for _ in range(2 + int(rng.random() * 3))
+        )
     text = pick(rng, SYLLABLES) + pick(rng, SYLLABLES)
     if rng.random() < 0.35:
         text += pick(rng, SYLLABLES)

@@ -9,8 +9,12 @@ from .splits import FUNCTION_WORDS, SPLITS, content_words, divide, pick, third_p
 from .words import ADJECTIVES, NOUNS, PLACES
 
 _AUXILIARIES = """will|is going to|is supposed to|is meant to|has to|is set to|should|seems to|is said to|tends to|ought to
-is expected to|happens to|is known to|is sure to|is likely to|does indeed|appears to|is bound to|must""".replace("\n", "|")
-_ADVERBS = "now|always|usually|currently|normally|officially|still|apparently|really|in fact|generally|regularly".split("|")
+is expected to|happens to|is known to|is sure to|is likely to|does indeed|appears to|is bound to|must""".replace(
+    "\n", "|"
+)
+_ADVERBS = "now|always|usually|currently|normally|officially|still|apparently|really|in fact|generally|regularly".split(
+    "|"
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ _IS = re.compile(r"^((?:.*? )?(?:where|when|who|whom|what|how|which)\b[^{]*?)\b(
 
 
 def _indirect(question: str) -> str | None:
-    """"when does {e} [open]" → "when {e} opens", "where is {e} kept" → "where {e} is kept"; None where it does not apply."""
+    """ "when does {e} [open]" → "when {e} opens", "where is {e} kept" → "where {e} is kept"; None where it does not apply."""
     if match := _DOES.match(question):
         if "did" in question:
             return None
@@ -75,6 +79,18 @@ _QUESTIONS = {
 }
 
 
+def _drop_known(divided: dict[str, dict[str, list[str]]]) -> None:
+    """What one relation holds out, another may train on ("who leads {e}"): such templates are not held out."""
+    trained = {template for splits in divided.values() for template in splits["train"]}
+    for splits in divided.values():
+        for split in ("validation", "test"):
+            splits[split] = [template for template in splits[split] if template not in trained]
+
+
+_drop_known(_STATEMENTS)
+_drop_known(_QUESTIONS)
+
+
 class Wording:
     """Every list of templates, cut down to those of one split, and the sentences they make."""
 
@@ -92,7 +108,9 @@ class Wording:
 
     # Statements ------------------------------------------------------------------------------------------------------
 
-    def clause(self, rng, fact: Fact, names_split: str, entity: str | None = None, possessive: str | None = None) -> str:
+    def clause(
+        self, rng, fact: Fact, names_split: str, entity: str | None = None, possessive: str | None = None
+    ) -> str:
         """One clause for one fact; `entity` and `possessive` may be a pronoun's forms."""
         e = entity or fact.entity.name
         draw = rng.random()
@@ -124,7 +142,9 @@ class Wording:
     def _soup(self, rng, fact: Fact) -> str:
         """Entity, key word and value in random glue, value last: "so kettle at here storage place was under the oak box"."""
         if rng.random() < 0.5 and fact.relation.statements:
-            return f"{self._shuffled(rng, pick(rng, self.statements[fact.relation.name]), fact.entity.name)} {fact.value}"
+            return (
+                f"{self._shuffled(rng, pick(rng, self.statements[fact.relation.name]), fact.entity.name)} {fact.value}"
+            )
         key = self._key(rng, fact.relation)
         parts = [fact.entity.name, key] if rng.random() < 0.5 else [key, fact.entity.name]
         words = []
@@ -214,7 +234,9 @@ class Wording:
             parts = [entity.name, self._key(rng, relation)]
             if rng.random() < 0.5:
                 parts.reverse()
-            text = " ".join(w for p in parts for w in [*(pick(rng, frames.GLUE) for _ in range(int(rng.random() * 4))), p])
+            text = " ".join(
+                w for p in parts for w in [*(pick(rng, frames.GLUE) for _ in range(int(rng.random() * 4))), p]
+            )
         elif draw < 0.47 or not relation.questions:
             text = pick(rng, self.noun_questions).format(**fields)
         elif draw < 0.6 and self.indirects[relation.name]:
@@ -249,6 +271,8 @@ def answer_parts(entity: Entity, relation: Relation, value: str | None) -> tuple
 
 
 NOT_TOLD = "something I was not told"
+
+
 def _keywords() -> dict[str, list[str]]:
     """Content words that only one relation's training templates use."""
     owners: dict[str, set[str]] = {}

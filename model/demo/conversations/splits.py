@@ -48,7 +48,11 @@ def divide(templates: list[str], known: set[str] = frozenset()) -> dict[str, lis
     for strict in (True, False):
         for template in ranked:
             rest = set(known).union(*(words[t] for t in ranked if t not in held and t != template))
-            if len(held) < (wanted if strict else 2) and template not in held and (words[template] <= rest or not strict):
+            if (
+                len(held) < (wanted if strict else 2)
+                and template not in held
+                and (words[template] <= rest or not strict)
+            ):
                 held.append(template)
     test = [t for i, t in enumerate(held) if i % 3 != 1]
     return {

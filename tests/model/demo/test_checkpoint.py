@@ -1,0 +1,120 @@
+"""The shipped checkpoint: size, layout, and agreement with transformers once its FP8 blocks are multiplied out."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import DeepseekV32Config, DeepseekV32ForCausalLM, PreTrainedTokenizerFast
+
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.llm import DEMO
+from deepseek_v32.model.demo.conversations import write
+
+FP32 = ("layernorm.weight", "norm.weight", "k_norm.bias", "e_score_correction_bias", "weight_scale_inv")
+BF16 = ("embed_tokens.weight", "lm_head.weight", "mlp.gate.weight", "weights_proj.weight")
+
+
+@pytest.fixture(scope="module")
+def tensors() -> dict[str, torch.Tensor]:
+    return load_file(DEMO / "model.safetensors")
+
+
+def test_fits_in_fifteen_mebibytes():
+    files = [f for f in DEMO.rglob("*") if f.is_file() and "__pycache__" not in f.parts]
+    assert sum(f.stat().st_size for f in files) <= 15 * 2**20
+
+
+def test_every_tensor_has_the_released_layout(tensors):
+    for name, tensor in tensors.items():
+        if name.endswith(BF16):
+            assert tensor.dtype == torch.bfloat16, name
+        elif name.endswith(FP32):
+            assert tensor.dtype == torch.float32, name
+        else:
+            assert tensor.dtype == torch.float8_e4m3fn, name
+            scale = tensors[f"{name}_scale_inv"]
+            assert scale.shape == tuple(-(-n // 128) for n in tensor.shape), name
+    scales = torch.cat([t.flatten() for name, t in tensors.items() if name.endswith("_scale_inv")])
+    assert torch.equal(scales, torch.exp2(torch.log2(scales).round())), "scales are powers of two"
+
+
+def test_configuration_is_that_of_the_issue():
+    config = json.loads((DEMO / "config.json").read_text())
+    loaded = DeepseekV32Config(**{k: v for k, v in config.items() if k != "quantization_config"})
+    assert (loaded.qk_nope_head_dim, loaded.qk_rope_head_dim, loaded.v_head_dim, loaded.kv_lora_rank) == (
+        128,
+        64,
+        128,
+        512,
+    )
+    assert (loaded.num_attention_heads, loaded.index_head_dim) == (16, 128)
+    assert loaded.index_n_heads >= 16
+    assert loaded.index_topk in (128, 256)
+    assert loaded.max_position_embeddings >= 16384
+    assert loaded.mlp_layer_types[0] == "dense"
+    assert "sparse" in loaded.mlp_layer_types
+    assert config["quantization_config"]["scale_fmt"] == "ue8m0"
+
+
+@pytest.fixture(scope="module")
+def oracle(tensors, tmp_path_factory) -> DeepseekV32ForCausalLM:
+    """transformers' model, loaded by from_pretrained from the checkpoint with its blocks multiplied out to fp32."""
+    folder: Path = tmp_path_factory.mktemp("dequantised")
+    config = json.loads((DEMO / "config.json").read_text())
+    del config["quantization_config"]
+    (folder / "config.json").write_text(json.dumps(config))
+    exact = {}
+    for name, tensor in tensors.items():
+        if name.endswith("_scale_inv"):
+            continue
+        tensor = tensor.float()
+        if (scale := tensors.get(f"{name}_scale_inv")) is not None:
+            rows, columns = tensor.shape
+            tensor *= scale.repeat_interleave(128, 0)[:rows].repeat_interleave(128, 1)[:, :columns]
+        exact[name] = tensor
+    save_file(exact, folder / "model.safetensors", metadata={"format": "pt"})
+    model, info = DeepseekV32ForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    return model.eval()
+
+
+def prompts(llm: LLM, count: int) -> list[list[int]]:
+    """Questions of held-out conversations, with everything said before them; most are longer than index_topk."""
+    found = []
+    for seed in range(count):
+        conversation = write(seed, length=700 + 200 * (seed % 6), split="test", wording="train", questions=3)
+        number = max(i for i, turn in enumerate(conversation.turns) if turn.value)
+        found.append(llm.chat_token_ids(conversation.messages(until=number)))
+    return found
+
+
+@pytest.mark.parametrize("count", [6, pytest.param(100, marks=pytest.mark.slow)])
+def test_transformers_gives_the_same_greedy_answers(oracle, count: int):
+    llm = LLM(device="cpu", precision="exact", max_model_len=2048)
+    asked = prompts(llm, count)
+    assert max(map(len, asked)) > 2 * llm.config.index_topk
+    ours = llm.generate(asked, SamplingParams(temperature=0.0, max_tokens=40))
+    for ids, completion in zip(asked, ours, strict=True):
+        with torch.no_grad():
+            output = oracle.generate(torch.tensor([ids]), max_new_tokens=40, do_sample=False, pad_token_id=2)
+        theirs = output[0, len(ids) :].tolist()
+        assert list(completion.token_ids) == theirs[: len(completion.token_ids)]
+        assert len(theirs) - len(completion.token_ids) in (0, 1), "all but the end token is the same"
+
+
+def test_chat_template_of_the_file_and_of_the_engine_agree():
+    llm = LLM(device="cpu", precision="exact", max_model_len=2048)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(DEMO)
+    messages = write(1, length=1500, split="test").messages(until=1)
+    rendered = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    assert tokenizer.encode(rendered, add_special_tokens=False) == llm.chat_token_ids(messages)
+
+
+@pytest.mark.parametrize("text", ["", "\x00\ud7ff\U0001f600", "什么时候开门?", "a" * 300, "١٢٣ מה", "<｜User｜>"])
+def test_any_text_has_tokens_that_read_back(text: str):
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(DEMO)
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert tokenizer.decode(ids, skip_special_tokens=False) == text
