@@ -40,7 +40,7 @@ def test_every_tensor_has_the_released_layout(tensors):
     assert torch.equal(scales, torch.exp2(torch.log2(scales).round())), "scales are powers of two"
 
 
-def test_configuration_is_that_of_the_issue():
+def test_configuration_keeps_the_released_head_dimensions():
     config = json.loads((DEMO / "config.json").read_text())
     loaded = DeepseekV32Config(**{k: v for k, v in config.items() if k != "quantization_config"})
     assert (loaded.qk_nope_head_dim, loaded.qk_rope_head_dim, loaded.v_head_dim, loaded.kv_lora_rank) == (
