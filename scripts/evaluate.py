@@ -15,10 +15,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from evaluation.cells import CELLS, Variant, answers_of, open_engine
-from evaluation.plot import plot
-from training.data import ASSISTANT, EOS
-from training.measure import Cell, conversations
+from evaluation.cells import CELLS, Variant, answers_of, open_engine  # type: ignore[import-not-found]
+from evaluation.plot import plot  # type: ignore[import-not-found]
+from training.data import ASSISTANT, EOS  # type: ignore[import-not-found]
+from training.measure import Cell, conversations  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.llm import DEMO
@@ -45,7 +45,9 @@ def parse() -> argparse.Namespace:
 
 def run_cell(llm: LLM, variant: Variant, batches: list, seconds: float) -> dict:
     """Teacher-forced answers of one set of conversations under one variant of the engine."""
-    right, asked, located = Counter(), Counter(), Counter()
+    right: Counter[str] = Counter()
+    asked: Counter[str] = Counter()
+    located: Counter[str] = Counter()
     refusals = done = 0
     began = time.time()
     for ids, _, [answers] in batches:
@@ -104,12 +106,14 @@ def main() -> None:
     wanted = {name: CELLS[name] for name in args.cells}
     sets = {(v.length, v.wording) for v in wanted.values()}
     cells = {key: Cell(key[0], args.conversations, "test", key[1], seed=args.seed) for key in sorted(sets)}
-    made = {}
+    made: dict = {}
     for cell in cells.values():  # one conversation a batch
         made |= conversations(folder / "tokenizer.json", [cell], args.workers, tokens=cell.length)
-    results, engine, built = {}, None, None
+    results: dict[str, dict] = {}
+    engine: LLM | None = None
+    built: tuple | None = None
     for name, variant in sorted(wanted.items(), key=lambda item: (item[1].engine, item[0])):
-        if variant.engine != built:
+        if engine is None or variant.engine != built:
             engine, built = open_engine(folder, variant, args.device, args.backend), variant.engine
         batches = made[cells[variant.length, variant.wording]]
         results[name] = vars(variant) | run_cell(engine, variant, batches, args.seconds)

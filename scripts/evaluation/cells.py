@@ -1,12 +1,15 @@
 """The cells of the evaluation, and one conversation's answers under a variant of the engine."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from training.data import Answer
+from training.data import Answer  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM
+from deepseek_v32.model.config import Precision
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,7 @@ class Variant:
     length: int
     wording: str = "train"  # whose phrasings: train, or test for those that training never saw
     attention: str = "dsa"  # dsa; dense: index_topk past the context; window: the last index_topk tokens
-    precision: str = "fp8"
+    precision: Precision = "fp8"
     interleaved: bool = False  # the indexer rotated as in early public code
 
     @property
@@ -53,21 +56,22 @@ class Watch:
     """Stands between the indexers and the attention of an engine: notes what was selected, or selects a window instead."""
 
     def __init__(self, llm: LLM, window: bool, rows: list[int]):
-        self.indexers = [layer.self_attn.indexer for layer in llm.model.layers]
+        model: Any = llm.model
+        self.indexers = [layer.self_attn.indexer for layer in model.layers]
         self.window, self.rows = window, rows
         self.selected: list[dict[int, set]] = [{} for _ in self.indexers]  # layer → query position → context positions
 
-    def __enter__(self):
+    def __enter__(self) -> "Watch":
         for layer, indexer in enumerate(self.indexers):
             indexer.select_prefill = self._between(layer, indexer, indexer.select_prefill)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         for indexer in self.indexers:
             del indexer.select_prefill  # the class's own method shows again
 
-    def _between(self, layer: int, indexer, select):
-        def select_prefill(queries, prefill, cache):
+    def _between(self, layer: int, indexer: Any, select: Callable) -> Callable:
+        def select_prefill(queries: Any, prefill: Any, cache: Any) -> torch.Tensor:
             if self.window:
                 ends = torch.arange(prefill.start, prefill.length, dtype=torch.int32, device=queries.q.device)
                 positions = ends[:, None] - torch.arange(indexer.topk, dtype=torch.int32, device=ends.device)
