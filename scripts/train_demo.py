@@ -55,7 +55,7 @@ def schedule(scale: float, seed: int, tokens: int = TOKENS) -> list[Step]:
             rate = min(1.0, (len(plan) + 1) / 100) * min(1.0, 1.0 - 0.6 * max(0.0, (done - 0.6) / 0.4))
             plan.append(Step("dense", length if length <= 512 else upto(length), rate, indexer=done > 0.8))
     for _ in range(int(STEPS["indexer"] * scale)):
-        plan.append(Step("indexer", rng.choice([2048, 4096, 8192, 16384]), 1.0, indexer=True))
+        plan.append(Step("indexer", min(rng.choice([2048, 4096, 8192, 16384]), tokens), 1.0, indexer=True))
     sparse = int(STEPS["sparse"] * scale)
     for i in range(sparse):
         length = rng.choices([2048, 4096, 8192, 16384], [0.15, 0.2, 0.25, 0.4])[0]
@@ -269,8 +269,8 @@ def _plot(history: list[dict], path: Path) -> None:
             points = [(h["step"], h[key]) for h in history if h["stage"] == stage and h[key] > 0]
             if points:
                 axis.plot(*zip(*points, strict=True), label=stage)
+                axis.legend()
         axis.set(xlabel="step", ylabel=label, yscale="log")
-        axis.legend()
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
