@@ -177,7 +177,7 @@ class Engine:
         return out
 
     def _run(self, batch: Batch, recorder: SelectionRecorder) -> list[Sample]:
-        logits = self.runner.run(batch, recorder.callback, recorder.score_callback)
+        logits = self.runner.run(batch, recorder.callback)
         return sample(logits, batch.sampling)
 
     def _postprocess(self, batch: Batch, samples: list[Sample], recorder: SelectionRecorder) -> list[Delta]:

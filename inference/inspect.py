@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from ..model.metadata import ScoreCallback, SelectionCallback
+from ..model.metadata import Selection, SelectionCallback
 from .params import Request
 from .scheduler import Batch
 
@@ -50,11 +50,6 @@ class SelectionRecorder:
         """For AttentionMetadata.on_selection: None, which costs nothing, if nobody asked."""
         return self._record if self._row_of else None
 
-    @property
-    def score_callback(self) -> ScoreCallback | None:
-        """For AttentionMetadata.on_scores."""
-        return self._record_scores if self._row_of else None
-
     def of(self, request: Request) -> TokenSelection | None:
         """Once the step has run; takes what it recorded off the device."""
         selection = self._selections.get(request)
@@ -67,17 +62,13 @@ class SelectionRecorder:
                     selection.scores[layer] = scores[layer][order]
         return selection
 
-    def _record(self, layer: int, rows: torch.Tensor, positions: torch.Tensor) -> None:
-        """rows int64 [R] of the step's tokens; positions int32 [R, K], -1 padded."""
+    def _record(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
         for i, row in enumerate(rows.tolist()):
             if row in self._row_of:
-                self._positions[self._row_of[row]][layer] = positions[i].clone()
-
-    def _record_scores(self, layer: int, rows: torch.Tensor, positions: torch.Tensor, scores: torch.Tensor) -> None:
-        """As `_record`, with the scores fp32 [R, K] of the same positions."""
-        for i, row in enumerate(rows.tolist()):
-            if row in self._row_of:
-                self._scores[self._row_of[row]][layer] = scores[i].clone()
+                request = self._row_of[row]
+                self._positions[request][layer] = selection.positions[i].clone()
+                if selection.scores is not None:
+                    self._scores[request][layer] = selection.scores[i].clone()
 
 
 def _to_numpy(tensors: dict[int, torch.Tensor]) -> dict[int, np.ndarray]:

@@ -5,7 +5,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from ..model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, ScoreCallback, SelectionCallback
+from ..model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, SelectionCallback
 from .scheduler import Batch
 
 
@@ -26,15 +26,13 @@ class Runner:
         self.device = torch.device(device)
 
     @torch.inference_mode()
-    def run(
-        self, batch: Batch, on_selection: SelectionCallback | None = None, on_scores: ScoreCallback | None = None
-    ) -> torch.Tensor:
+    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
         """fp32 [N, vocab]: logits of the last ``wanted[i]`` new tokens of each entry, in the batch's order."""
-        tokens, positions, metadata = self.prepare(batch, on_selection, on_scores)
+        tokens, positions, metadata = self.prepare(batch, on_selection)
         return self.model.forward(tokens, positions, metadata, self.caches)
 
     def prepare(
-        self, batch: Batch, on_selection: SelectionCallback | None = None, on_scores: ScoreCallback | None = None
+        self, batch: Batch, on_selection: SelectionCallback | None = None
     ) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
         """(tokens int64 [T], positions int64 [T], metadata), on the device."""
         lengths = [start + count for start, count in zip(batch.starts, batch.counts, strict=True)]
@@ -61,7 +59,6 @@ class Runner:
             logit_rows=self._tensor(np.concatenate(logit_rows)),
             max_context=max(lengths[: batch.decodes], default=0),
             on_selection=on_selection,
-            on_scores=on_scores,
         )
         return self._tensor(np.concatenate(tokens)), self._tensor(np.concatenate(positions)), metadata
 

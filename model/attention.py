@@ -19,7 +19,7 @@ from ..kernels.sparse_mla_prefill import sparse_mla_prefill
 from .config import ModelConfig
 from .indexer import Indexer, IndexQueries
 from .layers import Compute, Linear, Operand, RMSNorm, parameter
-from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill
+from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 
 LATENT_NORM_EPS = 1e-6  # of the compressed queries and keys, whatever rms_norm_eps says of the residual stream
 
@@ -111,15 +111,10 @@ class MultiHeadLatentAttention(nn.Module):
         """The leading sequences' single tokens -> [B, H, v]."""
         count = metadata.decodes
         all_selected = metadata.max_context <= self.topk
-        scores: list[torch.Tensor] = []
-        keep = () if metadata.on_scores is None else (scores,)
-        positions = self.indexer.select_decodes(None if all_selected else queries, metadata, cache, *keep)
+        selection = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
         if metadata.on_selection is not None:
-            metadata.on_selection(self.layer, torch.arange(count), positions)
-        if scores:
-            assert metadata.on_scores is not None
-            metadata.on_scores(self.layer, torch.arange(count), positions, scores[-1])
-        slots = positions_to_slots(positions, metadata.block_table[:count], PAGE_SIZE)
+            metadata.on_selection(self.layer, torch.arange(count), selection)
+        slots = positions_to_slots(selection.positions, metadata.block_table[:count], PAGE_SIZE)
         q = self._absorb(q_nope[:count], q_rope[:count])
         latents, _ = sparse_mla_decode(
             q[:, None],
@@ -145,17 +140,12 @@ class MultiHeadLatentAttention(nn.Module):
         q_nope, q_rope = q_nope[prefill.rows], q_rope[prefill.rows]
         if queries is None or prefill.length <= self.topk:
             if metadata.on_selection is not None:
-                self._report(metadata, prefill, _causal_positions(prefill, cache.latent.device))
+                self._report(metadata, prefill, Selection(_causal_positions(prefill, cache.latent.device)))
             return self._mha(q_nope, q_rope, prefill, cache, None)
-        scores: list[torch.Tensor] = []
-        keep = () if metadata.on_scores is None else (scores,)
-        positions = self.indexer.select_prefill(queries, prefill, cache, *keep)
+        selection = self.indexer.select_prefill(queries, prefill, cache, metadata.on_selection is not None)
+        positions = selection.positions
         if metadata.on_selection is not None:
-            self._report(metadata, prefill, positions)
-        if scores:
-            assert metadata.on_scores is not None
-            last = torch.tensor([prefill.rows.stop - 1])
-            metadata.on_scores(self.layer, last, positions[-1:], scores[-1])
+            self._report(metadata, prefill, selection)
         if self._masked_mha_is_cheaper(prefill, q_nope):
             return self._mha(q_nope, q_rope, prefill, cache, _selection_mask(positions, prefill.length))
         slots = torch.where(positions < 0, -1, prefill.context_slots[positions.clamp_min(0).long()]).int()
@@ -206,10 +196,9 @@ class MultiHeadLatentAttention(nn.Module):
         gathered = self.topk * (REFERENCE_GATHER_COST + self.heads * (2 * self.latent_dim + self.rope))
         return masked < gathered
 
-    def _report(self, metadata: AttentionMetadata, prefill: Prefill, positions: torch.Tensor) -> None:
+    def _report(self, metadata: AttentionMetadata, prefill: Prefill, selection: Selection) -> None:
         assert metadata.on_selection is not None
-        rows = torch.arange(prefill.rows.start, prefill.rows.stop)
-        metadata.on_selection(self.layer, rows, positions)
+        metadata.on_selection(self.layer, torch.arange(prefill.rows.start, prefill.rows.stop), selection)
 
 
 def _causal_positions(prefill: Prefill, device: torch.device) -> torch.Tensor:

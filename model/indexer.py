@@ -16,7 +16,7 @@ from ..kernels.reference.rope import rotate_index
 from ..kernels.select_topk import select_topk
 from .config import ModelConfig
 from .layers import Compute, Linear, Operand, parameter
-from .metadata import AttentionMetadata, LayerCache, Prefill
+from .metadata import AttentionMetadata, LayerCache, Prefill, Selection
 
 LOGITS_BYTES = 256 << 20  # of [rows, context] fp32 logits held at a time in prefill
 NORM_EPS = 1e-6
@@ -83,22 +83,13 @@ class Indexer(nn.Module):
         values, scales = rotate_quantize(q, cos, sin, self.interleaved, self.compute.ue8m0, self.compute.backend)
         return IndexQueries(values, weights * scales[:, :, 0])
 
-    def select_decodes(
-        self,
-        queries: IndexQueries | None,
-        metadata: AttentionMetadata,
-        cache: LayerCache,
-        scores: list[torch.Tensor] | None = None,
-    ) -> torch.Tensor:
-        """Context positions int32 [B, K] (-1: none) that each decoding sequence's token attends to.
-
-        scores: takes their scores fp32 [B, K], for whoever looks on; nothing where all is selected.
-        """
+    def select_decodes(self, queries: IndexQueries | None, metadata: AttentionMetadata, cache: LayerCache) -> Selection:
+        """What each decoding sequence's token attends to, [B, K]. queries None: every context fits in index_topk."""
         count = metadata.decodes
         lengths = metadata.lengths[:count]
-        if queries is None:  # every context fits in index_topk: all of it is selected
+        if queries is None:
             positions = torch.arange(metadata.max_context, dtype=torch.int32, device=lengths.device)
-            return torch.where(positions < lengths[:, None], positions, -1)
+            return Selection(torch.where(positions < lengths[:, None], positions, -1))
         logits = paged_indexer_logits(
             queries.q[:count, None],
             cache.index,
@@ -108,40 +99,28 @@ class Indexer(nn.Module):
             metadata.max_context,
             self.compute.backend,
         )
-        positions = select_topk(logits, torch.zeros_like(lengths), lengths, self.topk, self.compute.backend)
-        if scores is not None:
-            scores.append(_scores_of(logits, positions))
-        return positions
+        return self._best(logits, torch.zeros_like(lengths), lengths, metadata.on_selection is not None)
 
     def select_prefill(
-        self,
-        queries: IndexQueries,
-        prefill: Prefill,
-        cache: LayerCache,
-        scores: list[torch.Tensor] | None = None,
-    ) -> torch.Tensor:
-        """Context positions int32 [t, K] (-1: none) that each token of a prompt chunk attends to.
-
-        scores: takes as its last entry the scores fp32 [1, K] of the last token's.
-        """
+        self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool = False
+    ) -> Selection:
+        """What each token of a prompt chunk attends to, [t, K]."""
         keys, scales = gather_index_keys(cache.index, prefill.context_slots)
-        device = keys.device
         q, weights = queries.q[prefill.rows], queries.weights[prefill.rows]
-        ends = torch.arange(prefill.start + 1, prefill.length + 1, dtype=torch.int32, device=device)
+        ends = torch.arange(prefill.start + 1, prefill.length + 1, dtype=torch.int32, device=keys.device)
         starts = torch.zeros_like(ends)
         step = max(1, LOGITS_BYTES // (4 * prefill.length))  # bounds the logits, whatever the context's length
-        selected = []
+        parts = []
         for first in range(0, q.shape[0], step):
             rows = slice(first, first + step)
             logits = indexer_logits(
                 q[rows], keys, weights[rows], starts[rows], ends[rows], scales, self.compute.backend
             )
-            selected.append(select_topk(logits, starts[rows], ends[rows], self.topk, self.compute.backend))
-            if scores is not None:
-                scores.append(_scores_of(logits[-1:], selected[-1][-1:]))
-        return torch.cat(selected)
+            parts.append(self._best(logits, starts[rows], ends[rows], with_scores))
+        positions = torch.cat([part.positions for part in parts])
+        scores = [part.scores for part in parts if part.scores is not None]
+        return Selection(positions, torch.cat(scores) if scores else None)
 
-
-def _scores_of(logits: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """fp32 [R, K]; arbitrary where positions [R, K] are -1."""
-    return logits.gather(1, positions.clamp_min(0).long())
+    def _best(self, logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, with_scores: bool) -> Selection:
+        positions = select_topk(logits, starts, ends, self.topk, self.compute.backend)
+        return Selection(positions, logits.gather(1, positions.clamp_min(0).long()) if with_scores else None)

@@ -7,13 +7,22 @@ its entries lie in pages, and entry s of sequence b has slot ``block_table[b, s 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 PAGE_SIZE = 64  # tokens; the page size that the public FP8 MLA cache format fixes
 
-SelectionCallback = Callable[[int, torch.Tensor, torch.Tensor], None]
-ScoreCallback = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], None]
+
+class Selection(NamedTuple):
+    """What R queries attend to."""
+
+    positions: torch.Tensor  # int32 [R, K], context positions, -1 for none
+    # The indexer's scores of these positions, fp32 [R, K]; None if it had to choose nothing, or nobody asked.
+    scores: torch.Tensor | None = None
+
+
+SelectionCallback = Callable[[int, torch.Tensor, Selection], None]
 
 
 @dataclass(frozen=True)
@@ -47,11 +56,8 @@ class AttentionMetadata:
     logit_rows: torch.Tensor  # int64 [N], the rows of T whose logits are wanted
     max_context: int  # at least max(context_lengths[:decodes]); a bucket's bound under a CUDA graph
     decode_plan: object | None = None  # split-KV plan of the decodes: made once a step, for the kernels that use one
-    # Called once a layer and sequence group with (layer, rows int64 [R] on the CPU, context positions int32 [R, K], -1 for none).
+    # Called once a layer and sequence group with (layer, rows int64 [R] on the CPU, their selection, scores included).
     on_selection: SelectionCallback | None = None
-    # After on_selection, where there was a choice: (layer, rows, positions, the indexer's scores of these, fp32 [R, K]). Of a
-    # prompt chunk the last row alone.
-    on_scores: ScoreCallback | None = None
 
     def prefills(self) -> Iterator[Prefill]:
         """The sequences after the decodes, in order."""

@@ -10,6 +10,7 @@ from training.data import Answer  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.model.config import Precision
+from deepseek_v32.model.metadata import Selection
 
 
 @dataclass(frozen=True)
@@ -71,17 +72,17 @@ class Watch:
             del indexer.select_prefill  # the class's own method shows again
 
     def _between(self, layer: int, indexer: Any, select: Callable) -> Callable:
-        def select_prefill(queries: Any, prefill: Any, cache: Any) -> torch.Tensor:
+        def select_prefill(queries: Any, prefill: Any, cache: Any, with_scores: bool) -> Selection:
             if self.window:
                 ends = torch.arange(prefill.start, prefill.length, dtype=torch.int32, device=queries.q.device)
                 positions = ends[:, None] - torch.arange(indexer.topk, dtype=torch.int32, device=ends.device)
-                return positions.clamp_min(-1)
-            positions = select(queries, prefill, cache)
+                return Selection(positions.clamp_min(-1))
+            selection = select(queries, prefill, cache, with_scores)
             inside = [row for row in self.rows if prefill.start <= row < prefill.length]
             if inside:
-                chosen = positions[[row - prefill.start for row in inside]].tolist()
+                chosen = selection.positions[[row - prefill.start for row in inside]].tolist()
                 self.selected[layer].update((row, set(line)) for row, line in zip(inside, chosen, strict=True))
-            return positions
+            return selection
 
         return select_prefill
 

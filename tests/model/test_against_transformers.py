@@ -12,7 +12,7 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.kernels.reference import indexer_logits
 from deepseek_v32.model.indexer import Indexer, IndexQueries
-from deepseek_v32.model.metadata import LayerCache, Prefill
+from deepseek_v32.model.metadata import LayerCache, Prefill, Selection
 from deepseek_v32.model.moe import Router
 from support.oracle import VOCAB, Case, decisive_case, make_oracle, oracle_logits, random_tokens, relative_error
 
@@ -127,10 +127,12 @@ def _no_mscale(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
 def _keys_of_this_chunk_only(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Indexer.select_prefill
 
-    def select(self: Indexer, queries: IndexQueries, prefill: Prefill, cache: LayerCache) -> torch.Tensor:
+    def select(
+        self: Indexer, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool
+    ) -> Selection:
         chunk = Prefill(prefill.rows, 0, prefill.length - prefill.start, prefill.context_slots[prefill.start :])
-        positions = whole(self, queries, chunk, cache)
-        return torch.where(positions < 0, -1, positions + prefill.start)
+        positions, _ = whole(self, queries, chunk, cache)
+        return Selection(torch.where(positions < 0, -1, positions + prefill.start))
 
     monkeypatch.setattr(Indexer, "select_prefill", select)
 

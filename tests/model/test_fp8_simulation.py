@@ -17,7 +17,7 @@ import torch
 
 from deepseek_v32.model.attention import MultiHeadLatentAttention
 from deepseek_v32.model.config import ModelConfig, YarnScaling
-from deepseek_v32.model.metadata import AttentionMetadata, LayerCache
+from deepseek_v32.model.metadata import AttentionMetadata, LayerCache, Selection
 from deepseek_v32.model.transformer import Transformer
 from support import caches, e4m3
 from support.simulation import Latents, Simulation, random_parameters, read_caches
@@ -157,8 +157,8 @@ def execute() -> Run:
         positions = torch.cat([torch.arange(lengths[s] - n, lengths[s]) for s, n in step])
         chosen: dict[int, dict[int, list[int]]] = defaultdict(dict)
 
-        def on_selection(layer: int, rows: torch.Tensor, found: torch.Tensor, chosen: Any = chosen) -> None:
-            for row, positions in zip(rows.tolist(), found.tolist(), strict=True):
+        def on_selection(layer: int, rows: torch.Tensor, selection: Selection, chosen: Any = chosen) -> None:
+            for row, positions in zip(rows.tolist(), selection.positions.tolist(), strict=True):
                 assert row not in chosen[layer]
                 chosen[layer][row] = [p for p in positions if p >= 0]
 

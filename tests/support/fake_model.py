@@ -7,7 +7,7 @@ import torch
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.model.config import ModelConfig
-from deepseek_v32.model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, context_slots
+from deepseek_v32.model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Selection, context_slots
 
 BYTES = 256  # ids below are bytes
 EOS = 256
@@ -96,7 +96,7 @@ class FakeModel:
             queries = torch.arange(length - count, length, dtype=torch.int32)
             for layer in range(self.config.num_hidden_layers):
                 selected = queries[:, None] - torch.arange(topk, dtype=torch.int32)
-                metadata.on_selection(layer, torch.arange(row, row + count), selected.clamp(min=-1))
+                metadata.on_selection(layer, torch.arange(row, row + count), Selection(selected.clamp(min=-1)))
             row += count
 
 
