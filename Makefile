@@ -13,11 +13,12 @@ TORCH = torch>=2.11,<2.14
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test browser lint format typing clean
+.PHONY: help demo chat test browser lint format typing clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo     a small model answers from a long chat, then talks to you"
+	@echo "make chat     the same model in the browser, with the inspector"
 	@echo "make test     lint, types and every test that this machine can run"
 	@echo "make lint     ruff and mypy alone"
 	@echo "make format   let ruff rewrite what it can"
@@ -26,6 +27,9 @@ help:
 demo: .venv/installed
 	@$(BIN)/python -P scripts/demo.py
 	@if [ -t 0 ]; then $(BIN)/deepseek-v32 generate --temperature 0; fi
+
+chat: .venv/installed-web
+	$(BIN)/deepseek-v32 chat
 
 # The tests run even if lint complains; the last lines are pytest's summary.
 test: .venv/installed-test browser
@@ -73,6 +77,10 @@ clean:
 
 .venv/installed: .venv/torch pyproject.toml
 	$(PIP) install -q -e .
+	@touch $@
+
+.venv/installed-web: .venv/installed
+	$(PIP) install -q -e ".[web]"
 	@touch $@
 
 .venv/installed-test: .venv/installed

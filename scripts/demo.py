@@ -8,6 +8,7 @@ import sys
 import time
 
 import numpy as np
+import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.inspect import TokenSelection
@@ -59,6 +60,7 @@ def main() -> None:
     tokens = llm.chat_token_ids(messages)
     assert llm.tokenizer is not None
     asked = len(tokens) - len(llm.tokenizer.encode(question.user)) - 4  # and the control tokens around it
+    assert isinstance(llm.model, torch.nn.Module)
     parameters = sum(parameter.numel() for parameter in llm.model.parameters()) / 1e6
     print(
         f"A {parameters:.1f} M-parameter DeepSeek-V3.2 on the {llm.device}, ready after {time.perf_counter() - started:.1f} s."
