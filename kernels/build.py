@@ -113,7 +113,8 @@ def build(name: str, folder: Path | None = None) -> Path:
     return library
 
 
-def _library(name: str) -> Path:
+def locate(name: str) -> Path:
+    """Where kernel `name` is: prebuilt, in the cache, or built now."""
     prebuilt = os.environ.get("DEEPSEEK_V32_KERNELS")
     if prebuilt:
         library = Path(prebuilt) / f"{name}-{source_hash(name)}.so"
@@ -135,7 +136,7 @@ def load(name: str) -> Any:
         raise RuntimeError("the CUDA kernels need apache-tvm-ffi: pip install apache-tvm-ffi")
     import tvm_ffi
 
-    return tvm_ffi.load_module(str(_library(name)))
+    return tvm_ffi.load_module(str(locate(name)))
 
 
 if __name__ == "__main__":  # python -m deepseek_v32.kernels.build FOLDER: build everything ahead of time

@@ -26,6 +26,8 @@ SERVED = re.compile(
     r"|/gradio_api/(config|info|heartbeat/.*|queue/(join|data)|run/predict/?|cancel|reset|component_server/?|startup-events)"
 )
 
+LOOKS_UP = "/gradio_api/component_server"  # where gradio looks an id of the request up unchecked, and fails with a KeyError
+
 
 class Policy:
     """Wraps gradio's application: the headers on every response, 404 for what this chat has no use for."""
@@ -39,18 +41,25 @@ class Policy:
                 await self.app(scope, receive, send)
             return
 
+        path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
+        looks_up = path.rstrip("/") == LOOKS_UP
+
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 given = [
                     (name, value) for name, value in message.get("headers", []) if name.decode().lower() not in HEADERS
                 ]
                 ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": [*given, *ours]}
+                status = 404 if looks_up and message["status"] == 500 else message["status"]
+                message = {**message, "status": status, "headers": [*given, *ours]}
             await send(message)
 
-        path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
         if not SERVED.fullmatch(path):
             await send_with_headers({"type": "http.response.start", "status": 404, "headers": []})
             await send({"type": "http.response.body", "body": b"not found"})
             return
-        await self.app(scope, receive, send_with_headers)
+        try:
+            await self.app(scope, receive, send_with_headers)
+        except KeyError:
+            if not looks_up:
+                raise

@@ -1,5 +1,6 @@
 """Nothing that the model, a user or a file says may run, load or lead anywhere; the server serves the chat and nothing else."""
 
+import itertools
 import json
 import urllib.error
 import urllib.request
@@ -162,8 +163,8 @@ def test_every_response_carries_the_policy(scripted: Any) -> None:
 
 
 def test_the_page_may_call_only_its_own_functions(scripted: Any) -> None:
-    for name in ("get_config", "__init__", "postprocess", "unknown"):
-        body = json.dumps({"component_id": 12, "fn_name": name, "data": 1, "session_hash": "s"}).encode()
+    for name, component in itertools.product(("get_config", "__init__", "postprocess", "unknown"), (1, 12, 10**9)):
+        body = json.dumps({"component_id": component, "fn_name": name, "data": 1, "session_hash": "s"}).encode()
         status, _ = fetch(scripted.url + "gradio_api/component_server", body, **{"content-type": "application/json"})
         assert status in (404, 422)
 
