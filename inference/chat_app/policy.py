@@ -26,7 +26,9 @@ SERVED = re.compile(
     r"|/gradio_api/(config|info|heartbeat/.*|queue/(join|data)|run/predict/?|cancel|reset|component_server/?|startup-events)"
 )
 
-LOOKS_UP = "/gradio_api/component_server"  # where gradio looks an id of the request up unchecked, and fails with a KeyError
+LOOKS_UP = (
+    "/gradio_api/component_server"  # where gradio looks an id of the request up unchecked, and fails with a KeyError
+)
 
 
 class Policy:
