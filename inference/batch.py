@@ -2,12 +2,13 @@
 
 A line of the input is {"custom_id": …, "method": "POST", "url": "/v1/chat/completions" or "/v1/completions", "body": …}; a line of
 the output {"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}, in the order in which answers end.
-A run that is repeated answers what the output does not hold yet: the file is the only state.
+A run that is repeated answers what the output does not hold yet, and what failed: the file is the only state.
 """
 
 import asyncio
 import json
 import logging
+import os
 import secrets
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -123,22 +124,27 @@ def _read_line(place: str, text: str) -> Line:
 
 
 def answered(path: Path) -> set[str]:
-    """The custom_ids that an output file has answers to. A last line without its end, from a run that was killed, is removed."""
+    """The custom_ids that an output file has answers to. Failures, and a last line without its end, from a run that was killed, are
+    removed: those requests are asked again.
+    """
     if not path.exists():
         return set()
     content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    done = set(_custom_ids(path, whole))
-    if len(whole) != len(content):
-        with path.open("r+b") as file:
-            file.truncate(len(whole))
-    return done
+    records = list(_records(path, content[: content.rfind(b"\n") + 1]))
+    kept = [text for text, _, status in records if status == 200]
+    if b"".join(kept) != content:
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.write_bytes(b"".join(kept))
+        draft.replace(path)
+    return {custom_id for _, custom_id, status in records if status == 200}
 
 
-def _custom_ids(path: Path, content: bytes) -> Iterator[str]:
-    for number, text in enumerate(content.splitlines(), start=1):
+def _records(path: Path, content: bytes) -> Iterator[tuple[bytes, str, int]]:
+    """(line, custom_id, status) of each line."""
+    for number, text in enumerate(content.splitlines(keepends=True), start=1):
         try:
-            yield json.loads(text)["custom_id"]
+            record = json.loads(text)
+            yield text, record["custom_id"], record["response"]["status_code"]
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{path}:{number}: this is no line of an earlier run; another output file?") from None
 

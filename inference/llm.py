@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from ..kernels.choice import check_backend
+from ..kernels.device import check_device
 from ..model.config import ModelConfig, Precision
 from .cache import allocate
 from .engine import Engine, EngineStats
@@ -53,7 +55,8 @@ class LLM:
         from ..model.checkpoint import load_model
 
         path = DEMO if path is None else Path(path)
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        device = check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        check_backend(backend, device)
         if precision is None:
             quantised = ModelConfig.from_file(path / "config.json").weight_block is not None
             precision = "exact" if torch.device(device).type == "cpu" else "fp8" if quantised else "bf16"

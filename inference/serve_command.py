@@ -1,6 +1,7 @@
 """`deepseek-v32 serve`: the HTTP server, on this machine alone unless a key protects it."""
 
 import logging
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -76,6 +77,7 @@ def serve(
     if not is_loopback(host) and api_key is None:
         raise ValueError(f"--host {host}: other machines can reach this address; that needs --api-key")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    check_port(host, port)
     llm = options.load_llm(
         model,
         device=device,
@@ -143,11 +145,20 @@ def default_name(model: Path | None) -> str:
     return "deepseek-v3.2-demo" if model is None else model.resolve().name or "deepseek-v3.2"
 
 
+def check_port(host: str, port: int) -> None:
+    """ValueError if nobody can listen there: better now than after the weights are loaded."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        raise ValueError(f"--host {host} --port {port}: {error.strerror}") from error
+
+
 def _import_uvicorn() -> Any:
     try:
         import fastapi  # noqa: F401
         import prometheus_client  # noqa: F401
         import uvicorn
     except ImportError as error:
-        raise ValueError(f"the server needs pip install 'deepseek-v32[web]' ({error})") from error
+        raise ValueError(f"the server needs pip install -e .[web], which make chat does as well ({error})") from error
     return uvicorn

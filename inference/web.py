@@ -53,4 +53,6 @@ def need_gradio() -> None:
         import gradio  # noqa: F401
         import markdown_it  # noqa: F401
     except ImportError as error:
-        raise ImportError(f"the chat needs gradio, which pip install 'deepseek-v32[web]' brings ({error})") from error
+        raise ImportError(
+            f"the chat needs gradio, which make chat or pip install -e .[web] brings ({error})"
+        ) from error

@@ -102,6 +102,18 @@ def choose(operation: str, tensor: torch.Tensor, backend: str) -> Callable[..., 
     return _load(operation, choose_body(operation, tensor.device, tensor.dtype, backend, width))
 
 
+def check_backend(backend: str, device: str) -> None:
+    """ValueError if a model cannot run on `backend` alone, because it lacks an operation here."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend is {backend!r}, expected one of {', '.join(BACKENDS)}")
+    lacking = [choice.operation for choice in describe(torch.device(device), backend) if choice.chosen == "none"]
+    if lacking:
+        raise ValueError(
+            f"backend is {backend!r}, which has no {lacking[0]} on {device}, nor {len(lacking) - 1} more of a model's operations; "
+            "auto takes the best there is for each"
+        )
+
+
 @dataclass(frozen=True)
 class Choice:
     """One line of `deepseek-v32 doctor`."""

@@ -91,7 +91,7 @@ class Handlers:
             conversation = Conversation.from_json(data.get("conversation"))
         except ValueError as error:
             return _notice(error), gr.skip()
-        for message in conversation.messages:
+        for message in conversation.messages[-1:]:
             if message.role == "assistant" and not message.finish:
                 message.finish = "abort"  # the page was closed while the answer grew
         return self._value(conversation), conversation.system

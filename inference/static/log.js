@@ -162,6 +162,17 @@ function openInspector(index) {
 
 document.addEventListener("dsa:who", () => shown && document.dispatchEvent(new CustomEvent("dsa:shown", { detail: shown })));
 
+// The newest answer stays in view when the column gets narrower, as it does when the inspector opens.
+let pinned = true;
+function toEnd() {
+  scroller.scrollTop = scroller.scrollHeight;
+  pinned = true;
+}
+scroller.addEventListener("scroll", () => {
+  pinned = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
+});
+new ResizeObserver(() => pinned && toEnd()).observe(scroller);
+
 function show(value) {
   const atEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
   const grown = !shown || value.conversation.messages.length > shown.conversation.messages.length;
@@ -182,7 +193,7 @@ function show(value) {
   document.body.classList.toggle("dsa-running", Boolean(value.running));
   document.body.classList.toggle("dsa-empty", !messages.length);
   document.getElementById("dsa-title").textContent = value.conversation.title || "New chat";
-  if (atEnd || grown || other) scroller.scrollTop = scroller.scrollHeight;
+  if (atEnd || grown || other) toEnd();
   showMeter(value.meter);
   document.dispatchEvent(new CustomEvent("dsa:shown", { detail: value }));
 }

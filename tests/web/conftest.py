@@ -23,7 +23,7 @@ HARMLESS = ("AbortError", "Connection errored out", "ERR_NETWORK_IO_SUSPENDED", 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    pytest.importorskip("gradio", reason="gradio is not installed: pip install 'deepseek-v32[web]'")
+    pytest.importorskip("gradio", reason="gradio is not installed: pip install -e .[web]")
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
@@ -36,7 +36,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def scripted() -> Iterator[Any]:
-    pytest.importorskip("gradio", reason="gradio is not installed: pip install 'deepseek-v32[web]'")
+    pytest.importorskip("gradio", reason="gradio is not installed: pip install -e .[web]")
     from support.chat_server import ScriptedBackend, scripted_llm, serve
 
     llm = scripted_llm()

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def demo() -> Iterator[Any]:
-    pytest.importorskip("gradio", reason="gradio is not installed: pip install 'deepseek-v32[web]'")
+    pytest.importorskip("gradio", reason="gradio is not installed: pip install -e .[web]")
     from deepseek_v32.inference import LLM
     from deepseek_v32.inference.server import create_app
     from deepseek_v32.inference.service import Service
