@@ -1,6 +1,7 @@
 """`deepseek-v32 serve`: the HTTP server, on this machine alone unless a key protects it."""
 
 import logging
+import os
 import socket
 import sys
 from pathlib import Path
@@ -91,6 +92,7 @@ def serve(
         memory_fraction=memory_fraction,
     )
     use_chat_format(llm, chat_format)
+    leave_a_core(llm)
     app = create_app(
         Service(llm, max_queue=max_queue, deadline=deadline),
         model_name=model_name or default_name(model),
@@ -143,6 +145,17 @@ def _announcement(host: str, port: int, chat: bool, has_key: bool) -> str:
 
 def default_name(model: Path | None) -> str:
     return "deepseek-v3.2-demo" if model is None else model.resolve().name or "deepseek-v3.2"
+
+
+def leave_a_core(llm: "LLM") -> None:
+    """On a CPU the engine's threads leave one core to HTTP, unless OMP_NUM_THREADS says otherwise.
+
+    Idle OpenMP threads spin: on two cores, streaming ran at 67 % of the engine's own speed beside two of them, at 98 % beside one.
+    """
+    import torch
+
+    if llm.device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, torch.get_num_threads() - 1))
 
 
 def check_port(host: str, port: int) -> None:
