@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
 import torch
@@ -36,6 +37,8 @@ class Body:
             return None
         if not hardware.is_hopper(device):
             return f"{self.backend} needs a Hopper GPU (sm_90), this is {hardware.describe(device)}"
+        if self.backend == "tile" and find_spec("tilelang") is None:
+            return "tile needs tilelang: pip install 'deepseek-v32[kernels]'"
         if self.dtypes is not None and dtype not in self.dtypes:
             return f"{self.backend} takes {sorted(map(str, self.dtypes))}, not {dtype}"
         if None not in (self.width, width) and width != self.width:

@@ -1,0 +1,1 @@
+"""The operations in TileLang, for Hopper (sm_90a)."""
