@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import typer
 
-from .batch import batch
-from .bench import bench
-from .chat_command import chat
-from .doctor import doctor
-from .generate import generate
-from .serve_command import serve
+from .commands.batch import batch
+from .commands.bench import bench
+from .commands.chat import chat
+from .commands.doctor import doctor
+from .commands.generate import generate
+from .commands.serve import serve
 
 USER_ERROR = 2
 

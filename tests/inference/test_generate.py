@@ -8,10 +8,11 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
-from deepseek_v32.inference import cli, options
-from deepseek_v32.inference.answer_file import AnswerFile
-from deepseek_v32.inference.prompt_file import Prompt, read_prompts
-from deepseek_v32.inference.terminal import dim, visible
+from deepseek_v32.inference import cli
+from deepseek_v32.inference.commands import options
+from deepseek_v32.inference.commands.answer_file import AnswerFile
+from deepseek_v32.inference.commands.prompt_file import Prompt, read_prompts
+from deepseek_v32.inference.commands.terminal import dim, visible
 from support.chain_model import make_llm
 
 ANSWER = "Hey 🙂, two"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.serve_command import server_config
+from deepseek_v32.inference.commands.serve import server_config
 from deepseek_v32.inference.server import create_app
 from deepseek_v32.inference.service import Service
 from deepseek_v32.inference.tokenizer import Special

@@ -5,9 +5,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from deepseek_v32.inference import options
-from deepseek_v32.inference.batch import answered, read_lines
 from deepseek_v32.inference.cli import app
+from deepseek_v32.inference.commands import options
+from deepseek_v32.inference.commands.batch import answered, read_lines
 from support.server import stand_in_llm
 
 MESSAGES = [{"role": "user", "content": "Hi\N{LINE SEPARATOR}there"}]

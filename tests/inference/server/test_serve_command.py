@@ -12,9 +12,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from deepseek_v32.inference import options
 from deepseek_v32.inference.cli import app
-from deepseek_v32.inference.serve_command import use_chat_format
+from deepseek_v32.inference.commands import options
+from deepseek_v32.inference.commands.serve import use_chat_format
 from support.server import stand_in_llm
 from support.tiny import tiny_checkpoint
 from support.tokenizers import make_tokenizer

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..messages import ChatFormat
 from . import options
-from .messages import ChatFormat
 from .options import BackendOption, ConfigOption, DeviceOption, ModelOption, OverrideOption, PrecisionOption
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from .llm import LLM
+    from ..llm import LLM
 
 # h11 reads this much before it gives up on a header; the guard's own limit answers in the API's shape well below it.
 HEADER_BYTES = 64 * 2**10
@@ -69,9 +69,9 @@ def serve(
 ) -> None:
     """Serve OpenAI's API and the chat."""
     uvicorn = _import_uvicorn()
-    from .api.guard import is_loopback
-    from .server import create_app, host_names
-    from .service import Service
+    from ..api.guard import is_loopback
+    from ..server import create_app, host_names
+    from ..service import Service
 
     if api_key is not None and not (api_key.isascii() and len(api_key) >= 8 and api_key.isprintable()):
         raise ValueError("--api-key: 8 or more printable ASCII characters are wanted")

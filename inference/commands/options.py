@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from .tokenizer import Tokenizer
+from ..tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from .llm import LLM
+    from ..llm import LLM
 
 Precision = Literal["exact", "bf16", "fp8"]
 Backend = Literal["auto", "reference", "tile", "cuda"]
@@ -61,7 +61,7 @@ SAME_NAMES = {
 
 def read_overrides(config: Path | None, overrides: Sequence[str] | None) -> dict[str, Any]:
     """Fields of ModelConfig that replace the checkpoint's: those of a file, then KEY=VALUE ones. ValueError if unusable."""
-    from ..model.config import ModelConfig
+    from ...model.config import ModelConfig
 
     values: dict[str, Any] = {}
     if config is not None:
@@ -108,8 +108,8 @@ def load_llm(
         )
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError(f"WORLD_SIZE is {os.environ['WORLD_SIZE']}: this program runs in one process")
-    from ..model.progress import progress_bar
-    from .llm import LLM
+    from ...model.progress import progress_bar
+    from ..llm import LLM
 
     options: dict[str, Any] = {"device": device, "precision": precision, "backend": backend, **limits}
     options["config_overrides"] = read_overrides(config, overrides) or None
@@ -124,7 +124,7 @@ def load_llm(
 
 def demo_path() -> Path:
     """The checkpoint that ships with the package. ValueError if this checkout has none."""
-    from .llm import DEMO
+    from ..llm import DEMO
 
     if not (DEMO / "config.json").exists():
         raise ValueError("no trained demo checkpoint comes with this version: name a checkpoint directory with --model")
@@ -135,8 +135,8 @@ def summary(llm: "LLM", backend: Backend) -> str:
     """What was resolved, in one line."""
     import torch
 
-    from ..kernels import device as hardware
-    from ..kernels.choice import describe
+    from ...kernels import device as hardware
+    from ...kernels.choice import describe
 
     dtype = torch.float32 if llm.precision == "exact" else torch.bfloat16
     bodies: dict[str, list[str]] = {}

@@ -40,8 +40,8 @@ def examine(device: str | None, backend: str) -> dict[str, Any]:
     """Everything that doctor knows, as JSON values. ValueError for a device that torch does not know."""
     import torch
 
-    from ..kernels import device as hardware
-    from ..kernels.choice import describe
+    from ...kernels import device as hardware
+    from ...kernels.choice import describe
 
     try:
         chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))

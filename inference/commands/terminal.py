@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .answer import AnswerDelta, AnswerParser, AssistantMessage
+from ..answer import AnswerDelta, AnswerParser, AssistantMessage
 
 if TYPE_CHECKING:
-    from .llm import LLM
-    from .params import Completion, Delta, SamplingParams
+    from ..llm import LLM
+    from ..params import Completion, Delta, SamplingParams
 
 # A model may write escape sequences, which a terminal would obey.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .options import BackendOption, ConfigOption, DeviceOption, ModelOption, OverrideOption, PrecisionOption
-from .serve_command import MaxModelLenOption, MemoryFractionOption, serve
+from .serve import MaxModelLenOption, MemoryFractionOption, serve
 
 
 def chat(
@@ -30,7 +30,7 @@ def chat(
     backend: BackendOption = "auto",
 ) -> None:
     """Chat in the browser, and look at what the model reads."""
-    from .web import need_gradio
+    from ..web import need_gradio
 
     try:
         need_gradio()

@@ -20,7 +20,7 @@ import typer
 
 from . import options
 from .options import BackendOption, ConfigOption, DeviceOption, ModelOption, OverrideOption, PrecisionOption
-from .serve_command import (
+from .serve import (
     ChatFormatOption,
     MaxBatchTokensOption,
     MaxModelLenOption,
@@ -31,7 +31,7 @@ from .serve_command import (
 )
 
 if TYPE_CHECKING:
-    from .api.context import ApiContext
+    from ..api.context import ApiContext
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +71,8 @@ def batch(
     print(f"{len(rest)} of {len(lines)} requests to answer", file=sys.stderr)
     if not rest:
         return
-    from .api.context import ApiContext
-    from .service import Service
+    from ..api.context import ApiContext
+    from ..service import Service
 
     llm = options.load_llm(
         model,
@@ -171,7 +171,7 @@ async def answer_all(context: "ApiContext", lines: list[Line], path: Path, at_a_
 
 async def when_free(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
     """A request of many choices may find no room; it waits until others have ended."""
-    from .service import Busy
+    from ..service import Busy
 
     while True:
         try:
@@ -184,10 +184,10 @@ async def answer(context: "ApiContext", line: Line) -> dict[str, Any]:
     """The output's record for one request. Errors are answers as well."""
     from pydantic import ValidationError
 
-    from .api.chat import answer_chat
-    from .api.completions import answer_completion
-    from .api.errors import ApiError, invalid
-    from .api.protocol import ChatRequest, CompletionRequest
+    from ..api.chat import answer_chat
+    from ..api.completions import answer_completion
+    from ..api.errors import ApiError, invalid
+    from ..api.protocol import ChatRequest, CompletionRequest
 
     status = 200
     try:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .terminal import dim, show_stream, statistics
 
 if TYPE_CHECKING:
-    from .llm import LLM
-    from .params import SamplingParams
+    from ..llm import LLM
+    from ..params import SamplingParams
 
 HELP = """\
 /clear       forget the conversation

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from .params import SamplingParams
+from ..params import SamplingParams
 
 SOURCES = ("prompt", "messages", "token_ids")
 OPTIONS = ("thinking", "tools")

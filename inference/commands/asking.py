@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from .prompt_file import Prompt
 
 if TYPE_CHECKING:
-    from .llm import LLM
-    from .params import SamplingParams
+    from ..llm import LLM
+    from ..params import SamplingParams
 
 
 class Asking:

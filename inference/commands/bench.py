@@ -13,7 +13,7 @@ from . import options
 from .options import BackendOption, ConfigOption, DeviceOption, ModelOption, OverrideOption, PrecisionOption
 
 if TYPE_CHECKING:
-    from .llm import LLM
+    from ..llm import LLM
 
 
 def bench(
@@ -54,7 +54,7 @@ def bench(
 
 def measure(llm: "LLM", length: int, count: int, new_tokens: int, seed: int) -> dict[str, float]:
     """Rates of `count` random prompts of `length` tokens that are answered together."""
-    from .params import SamplingParams
+    from ..params import SamplingParams
 
     draw = random.Random(seed)
     params = SamplingParams(temperature=0, max_tokens=new_tokens, ignore_eos=True)

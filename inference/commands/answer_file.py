@@ -9,14 +9,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .answer import parse_assistant
+from ..answer import parse_assistant
 from .asking import Asking
 from .prompt_file import Prompt
 from .terminal import record
 
 if TYPE_CHECKING:
-    from .llm import LLM
-    from .params import Completion, SamplingParams
+    from ..llm import LLM
+    from ..params import Completion, SamplingParams
 
 START = b'{"id": '  # of every answer's line
 WINDOW = 1024  # prompts that are queued at a time
