@@ -1,0 +1,85 @@
+"""Time the operations of a layer beside what they have to reach: a table, then one line of JSON.
+
+    python scripts/benchmark_kernels.py                            # every group
+    python scripts/benchmark_kernels.py quantize topk --only 4096  # cases of two groups that have 4096 in their names
+
+Medians of CUDA events around CUDA graphs that rotate through inputs, so that the L2 cache is cold wherever the rotation exceeds
+it (`L2` says so). `roofline`: the time that bytes need at 3.02 TB/s, or FLOPs at the rate that such a card holds, over the
+time taken.
+"""
+
+import argparse
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import torch
+from kernel_benchmarks.harness import Case, measure  # type: ignore[import-not-found]
+
+FOLDER = Path(__file__).parent / "kernel_benchmarks"
+GROUPS = sorted(path.stem for path in FOLDER.glob("[!_]*.py") if path.stem != "harness")
+
+
+def driver() -> str:
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0"]
+    return subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def cases(group: str, only: str, device: torch.device) -> Iterator[Case]:
+    for case in import_module(f"kernel_benchmarks.{group}").cases(device):
+        if only in case.name:
+            yield case
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("groups", nargs="*", default=GROUPS, metavar="GROUP", help=f"any of {', '.join(GROUPS)}")
+    parser.add_argument("--only", default="", help="cases whose names contain this")
+    arguments = parser.parse_args()
+    unknown = [group for group in arguments.groups if group not in GROUPS]
+    if unknown:
+        raise SystemExit(f"no group {unknown[0]!r}, expected any of {', '.join(GROUPS)}")
+    if not torch.cuda.is_available():
+        raise SystemExit("no CUDA GPU here: kernels are timed on one")
+    torch.manual_seed(0)
+    device = torch.device("cuda", torch.cuda.current_device())
+    machine = {
+        "device": torch.cuda.get_device_name(),
+        "driver": driver(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "date": time.strftime("%Y-%m-%d"),
+    }
+    print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    print(f"{'case':56} {'L2':4} {'us':>9} {'achieved':>9} {'required':>8} {'aim':>8} {'unit':9} {'roofline':>8}")
+    results = []
+    for group in arguments.groups:
+        for case in cases(group, arguments.only, device):
+            taken = measure(case)
+            achieved, roofline = case.achieved(taken), case.roofline(taken)
+            print(
+                f"{case.name:56} {'cold' if case.cold else 'warm'} {taken:9.2f} {achieved:9.1f} {case.must:>8} "
+                f"{case.aim:>8} {case.unit:9} {roofline:8.2f}",
+                flush=True,
+            )
+            results.append(
+                {
+                    "group": group,
+                    "case": case.name,
+                    "microseconds": round(taken, 2),
+                    "achieved": round(achieved, 2),
+                    "required": case.must,
+                    "aim": case.aim,
+                    "unit": case.unit,
+                    "roofline": round(roofline, 3),
+                    "cold": case.cold,
+                }
+            )
+    print(json.dumps({"benchmark": "kernels", **machine, "cases": results}))
+
+
+if __name__ == "__main__":
+    main()

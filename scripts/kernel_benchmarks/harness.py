@@ -1,0 +1,103 @@
+"""How one kernel is timed, and what its time is compared with.
+
+A case names a call, the inputs that it rotates through, and the bytes and FLOPs that the operation cannot do without.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+Unit = Literal["us", "TFLOPS", "GB/s", "% of copy"]
+
+L2_BYTES = 50e6
+COPY = 3.02e12  # bytes a second that a device copy moves on an H100 SXM, read plus write
+FP8, BF16 = 1500e12, 800e12  # dense FLOPs a second that its power limit leaves at best
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the table.
+
+    `run(i)` works on inputs i of 0..rotations-1 and returns its outputs, which are kept until inputs i have their turn again.
+    `bytes` and `flops` are of one run: what must be read, written and computed. `must` and `aim` are shown as they are, in
+    `unit`. `graph` is False for calls that cannot be captured in a CUDA graph, whose time then includes launching them. `peak`
+    is the rate that `flops` are compared with.
+    """
+
+    name: str
+    run: Callable[[int], object]
+    rotations: int
+    bytes: int
+    flops: int
+    must: str = ""
+    aim: str = ""
+    unit: Unit = "us"
+    graph: bool = True
+    peak: float = FP8
+
+    @property
+    def cold(self) -> bool:
+        """Whether a run finds none of its inputs in L2, because the others have gone through it since."""
+        return self.rotations * self.bytes > L2_BYTES
+
+    def achieved(self, microseconds: float) -> float:
+        """The time in the case's unit."""
+        if self.unit == "TFLOPS":
+            return self.flops / microseconds / 1e6
+        if self.unit == "GB/s":
+            return self.bytes / microseconds / 1e3
+        if self.unit == "% of copy":
+            return 100 * self.bytes / COPY / microseconds * 1e6
+        return microseconds
+
+    def roofline(self, microseconds: float) -> float:
+        """The time that bytes or FLOPs need at least, as a fraction of the time taken."""
+        return max(self.flops / self.peak, self.bytes / COPY) / microseconds * 1e6
+
+
+def rotations_for(size: int, at_most: int = 256) -> int:
+    """How many inputs of `size` bytes it takes so that L2 has forgotten the first when its turn comes again."""
+    return min(int(2 * L2_BYTES // max(size, 1)) + 1, at_most)
+
+
+def measure(case: Case, repeats: int = 15, milliseconds: float = 2.0) -> float:
+    """Microseconds of one run, median of `repeats` timings by CUDA events.
+
+    Each timing covers whole rotations, about `milliseconds` of them and at least one, so that neither the events' resolution
+    nor the launch of the graph that holds them counts.
+    """
+
+    outputs: list[object] = [
+        None
+    ] * case.rotations  # alive, so that the next run writes elsewhere and L2 is cold for it too
+
+    def rotate(times: int) -> None:
+        for _ in range(times):
+            for i in range(case.rotations):
+                outputs[i] = None
+                outputs[i] = case.run(i)
+
+    def timed(call: Callable[[], object], count: int) -> list[float]:
+        pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)]
+        for start, end in pairs:
+            start.record()
+            call()
+            end.record()
+        torch.cuda.synchronize()
+        return sorted(start.elapsed_time(end) for start, end in pairs)
+
+    rotate(1)  # compiles, and chooses what is chosen once
+    once = timed(lambda: rotate(1), 2)[0]
+    # A graph of more than some thousand launches takes longer to build than to run.
+    times = max(1, min(int(milliseconds / once), 2000 // case.rotations))
+    if not case.graph:
+        results = timed(lambda: rotate(times), repeats)
+    else:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            rotate(times)
+        graph.replay()
+        results = timed(graph.replay, repeats)
+    return results[repeats // 2] * 1e3 / (times * case.rotations)
