@@ -18,17 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import options
-from .options import BackendOption, ConfigOption, DeviceOption, ModelOption, OverrideOption, PrecisionOption
-from .serve import (
-    ChatFormatOption,
-    MaxBatchTokensOption,
-    MaxModelLenOption,
-    MaxSequencesOption,
-    MemoryFractionOption,
-    default_name,
-    use_chat_format,
-)
+from .options import ServingOptions, with_options
+from .serve import default_name
 
 if TYPE_CHECKING:
     from ..api.context import ApiContext
@@ -48,21 +39,12 @@ class Line:
     body: Any
 
 
+@with_options
 def batch(
+    options: ServingOptions,
     input_file: Annotated[Path, typer.Argument(metavar="IN.JSONL", help="Requests in OpenAI's batch format.")],
     output_file: Annotated[Path, typer.Argument(metavar="OUT.JSONL", help="Answers; those already in it stay.")],
-    model: ModelOption = None,
-    config: ConfigOption = None,
-    config_override: OverrideOption = None,
     model_name: Annotated[str | None, typer.Option("--model-name", help="What the requests call the model.")] = None,
-    chat_format: ChatFormatOption = None,
-    max_model_len: MaxModelLenOption = None,
-    max_sequences: MaxSequencesOption = None,
-    max_batch_tokens: MaxBatchTokensOption = None,
-    memory_fraction: MemoryFractionOption = None,
-    device: DeviceOption = None,
-    precision: PrecisionOption = None,
-    backend: BackendOption = "auto",
 ) -> None:
     """Answer a file of requests in OpenAI's batch format."""
     lines = read_lines(input_file)
@@ -74,22 +56,10 @@ def batch(
     from ..api.context import ApiContext
     from ..service import Service
 
-    llm = options.load_llm(
-        model,
-        device=device,
-        precision=precision,
-        backend=backend,
-        config=config,
-        overrides=config_override,
-        max_model_len=max_model_len,
-        max_sequences=max_sequences,
-        max_batch_tokens=max_batch_tokens,
-        memory_fraction=memory_fraction,
-    )
-    use_chat_format(llm, chat_format)
+    llm = options.load()
     # Beyond what runs there is room for the largest request, of 256 prompts.
     with Service(llm, max_queue=256, deadline=NO_DEADLINE) as service:
-        context = ApiContext(service, model_name or default_name(model))
+        context = ApiContext(service, model_name or default_name(options.model))
         failed = asyncio.run(answer_all(context, rest, output_file, llm.limits.max_sequences))
     if failed:
         print(f"{failed} requests failed; their lines say why", file=sys.stderr)

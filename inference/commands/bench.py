@@ -9,36 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import options
-from .options import BackendOption, ConfigOption, DeviceOption, ModelOption, OverrideOption, PrecisionOption
+from . import loading
+from .options import ModelOptions, with_options
 
 if TYPE_CHECKING:
     from ..llm import LLM
 
 
+@with_options
 def bench(
-    model: ModelOption = None,
-    config: ConfigOption = None,
-    config_override: OverrideOption = None,
+    options: ModelOptions,
     prompt_tokens: Annotated[list[int], typer.Option("--prompt-tokens", min=1, help="Prompt lengths.")] = [128, 1024],  # noqa: B006
     batch: Annotated[list[int], typer.Option("--batch", min=1, help="Prompts at a time.")] = [1, 8],  # noqa: B006
     new_tokens: Annotated[int, typer.Option("--new-tokens", min=2, help="Tokens of each answer.")] = 32,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Runs of each; the median counts.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="The JSON line alone.")] = False,
-    device: DeviceOption = None,
-    precision: PrecisionOption = None,
-    backend: BackendOption = "auto",
 ) -> None:
     """Measure prefill and decode on random tokens; ends in one JSON line."""
-    llm = options.load_llm(
-        model,
-        device=device,
-        precision=precision,
-        backend=backend,
-        config=config,
-        overrides=config_override,
-        reuse_pages=False,
-    )
+    llm = options.load(reuse_pages=False)
     rows = []
     for length in prompt_tokens:
         for count in batch:
@@ -49,7 +37,11 @@ def bench(
             )
     if not as_json:
         show(rows)
-    print(json.dumps({"model": str(model or "demo"), "machine": options.summary(llm, backend), "results": rows}))
+    print(
+        json.dumps(
+            {"model": str(options.model or "demo"), "machine": loading.summary(llm, options.backend), "results": rows}
+        )
+    )
 
 
 def measure(llm: "LLM", length: int, count: int, new_tokens: int, seed: int) -> dict[str, float]:

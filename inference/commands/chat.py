@@ -6,14 +6,13 @@ from typing import Annotated
 
 import typer
 
-from .options import BackendOption, ConfigOption, DeviceOption, ModelOption, OverrideOption, PrecisionOption
-from .serve import MaxModelLenOption, MemoryFractionOption, serve
+from .options import ServingOptions, with_options
+from .serve import serve
 
 
+@with_options
 def chat(
-    model: ModelOption = None,
-    config: ConfigOption = None,
-    config_override: OverrideOption = None,
+    options: ServingOptions,
     host: Annotated[str, typer.Option("--host", help="Address to listen on; beyond this machine only with a key.")] = (
         "127.0.0.1"
     ),
@@ -23,11 +22,6 @@ def chat(
         typer.Option("--api-key", envvar="DEEPSEEK_V32_API_KEY", help="The password that the browser asks for."),
     ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
-    max_model_len: MaxModelLenOption = None,
-    memory_fraction: MemoryFractionOption = None,
-    device: DeviceOption = None,
-    precision: PrecisionOption = None,
-    backend: BackendOption = "auto",
 ) -> None:
     """Chat in the browser, and look at what the model reads."""
     from ..web import need_gradio
@@ -41,16 +35,4 @@ def chat(
         timer = threading.Timer(4.0, webbrowser.open, [f"http://localhost:{port}/"])
         timer.daemon = True
         timer.start()
-    serve(
-        model=model,
-        config=config,
-        config_override=config_override,
-        host=host,
-        port=port,
-        api_key=api_key,
-        max_model_len=max_model_len,
-        memory_fraction=memory_fraction,
-        device=device,
-        precision=precision,
-        backend=backend,
-    )
+    serve(**vars(options), host=host, port=port, api_key=api_key)

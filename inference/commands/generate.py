@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..answer import parse_assistant
-from . import options
 from .answer_file import answer_file
 from .asking import Asking
 from .chat_loop import ChatLoop
-from .options import BackendOption, ConfigOption, DeviceOption, ModelOption, OverrideOption, PrecisionOption
+from .options import ModelOptions, with_options
 from .prompt_file import Prompt, read_prompts
 from .terminal import record, show_stream, statistics, stream
 
@@ -20,11 +19,10 @@ if TYPE_CHECKING:
     from ..llm import LLM
 
 
+@with_options
 def generate(
+    options: ModelOptions,
     prompt: Annotated[str | None, typer.Argument(help="A question; without one, standard input or a chat.")] = None,
-    model: ModelOption = None,
-    config: ConfigOption = None,
-    config_override: OverrideOption = None,
     input_file: Annotated[
         Path | None,
         typer.Option(
@@ -53,9 +51,6 @@ def generate(
         Path | None,
         typer.Option("--inspect", help="Write what DSA selected for the one answer: a .json file, or a .html page."),
     ] = None,
-    device: DeviceOption = None,
-    precision: PrecisionOption = None,
-    backend: BackendOption = "auto",
 ) -> None:
     """Answer a prompt, a file of prompts, or chat."""
     from ..params import SamplingParams
@@ -81,16 +76,7 @@ def generate(
         prompts = [Prompt(1, "prompt", sys.stdin.read().strip() if prompt in (None, "-") else prompt)]
 
     def load() -> "LLM":
-        needs_text = chats or any(item.source != "token_ids" for item in prompts)
-        return options.load_llm(
-            model,
-            device=device,
-            precision=precision,
-            backend=backend,
-            config=config,
-            overrides=config_override,
-            needs_text=needs_text,
-        )
+        return options.load(needs_text=chats or any(item.source != "token_ids" for item in prompts))
 
     if chats:
         ChatLoop(load(), params, thinking, system).run()

@@ -1,16 +1,16 @@
-"""Options that every command shares, and the model they ask for."""
+"""Options that commands share."""
 
-import json
-import os
-import sys
-from collections.abc import Sequence
-from dataclasses import fields
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..tokenizer import Tokenizer
+from ..messages import ChatFormat
+from . import loading
 
 if TYPE_CHECKING:
     from ..llm import LLM
@@ -18,133 +18,99 @@ if TYPE_CHECKING:
 Precision = Literal["exact", "bf16", "fp8"]
 Backend = Literal["auto", "reference", "tile", "cuda"]
 
-ModelOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--model", "--ckpt-path", help="Checkpoint directory in the Hugging Face layout; the demo without it."
-    ),
-]
-ConfigOption = Annotated[
-    Path | None, typer.Option("--config", help="A configuration file to use instead of the checkpoint's config.json.")
-]
-OverrideOption = Annotated[
-    list[str] | None,
-    typer.Option("--config-override", metavar="KEY=VALUE", help="One value of the configuration, in JSON. Repeatable."),
-]
 DeviceOption = Annotated[str | None, typer.Option("--device", help="cpu or cuda; cuda where there is one.")]
-PrecisionOption = Annotated[
-    Precision | None,
-    typer.Option("--precision", help="exact (fp32) on a CPU; on a GPU as the checkpoint is stored: fp8 or bf16."),
-]
 BackendOption = Annotated[
     Backend, typer.Option("--backend", help="Which kernels; auto takes the fastest that run here.")
 ]
 
-# DeepSeek's own inference configurations name the same values differently (config_671B_v3.2.json).
-DEEPSEEK_NAMES = {
-    "dim": "hidden_size",
-    "inter_dim": "intermediate_size",
-    "moe_inter_dim": "moe_intermediate_size",
-    "n_layers": "num_hidden_layers",
-    "n_dense_layers": "first_k_dense_replace",
-    "n_heads": "num_attention_heads",
-    "n_activated_experts": "num_experts_per_tok",
-    "n_expert_groups": "n_group",
-    "n_limited_groups": "topk_group",
-    "route_scale": "routed_scaling_factor",
-}
-SAME_NAMES = {
-    *("vocab_size", "n_routed_experts", "n_shared_experts", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim"),
-    *("qk_rope_head_dim", "v_head_dim", "index_n_heads", "index_head_dim", "index_topk", "rope_theta"),
-}
 
+@dataclass(frozen=True)
+class ModelOptions:
+    """The options that name a model and how to run it, on every command that has one."""
 
-def read_overrides(config: Path | None, overrides: Sequence[str] | None) -> dict[str, Any]:
-    """Fields of ModelConfig that replace the checkpoint's: those of a file, then KEY=VALUE ones. ValueError if unusable."""
-    from ...model.config import ModelConfig
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model", "--ckpt-path", help="Checkpoint directory in the Hugging Face layout; the demo without it."
+        ),
+    ] = None
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="A configuration file to use instead of the checkpoint's config.json."),
+    ] = None
+    config_override: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config-override", metavar="KEY=VALUE", help="One value of the configuration, in JSON. Repeatable."
+        ),
+    ] = None
+    device: DeviceOption = None
+    precision: Annotated[
+        Precision | None,
+        typer.Option("--precision", help="exact (fp32) on a CPU; on a GPU as the checkpoint is stored: fp8 or bf16."),
+    ] = None
+    backend: BackendOption = "auto"
 
-    values: dict[str, Any] = {}
-    if config is not None:
-        content = json.loads(config.read_text(encoding="utf-8"))
-        if isinstance(content, dict) and "dim" in content:
-            names = DEEPSEEK_NAMES | {name: name for name in SAME_NAMES}
-            values = {names[key]: value for key, value in content.items() if key in names}
-        else:
-            whole = ModelConfig.from_file(config)
-            values = {field.name: getattr(whole, field.name) for field in fields(whole)}
-    for override in overrides or ():
-        name, separator, text = override.partition("=")
-        if not separator:
-            raise ValueError(f"--config-override {override!r}: KEY=VALUE is wanted")
-        try:
-            values[name] = json.loads(text)
-        except ValueError:
-            raise ValueError(f"--config-override {override!r}: {text!r} is not a JSON value") from None
-    return values
-
-
-def load_llm(
-    model: Path | None,
-    *,
-    device: str | None = None,
-    precision: Precision | None = None,
-    backend: Backend = "auto",
-    config: Path | None = None,
-    overrides: Sequence[str] | None = None,
-    needs_text: bool = False,
-    **limits: Any,
-) -> "LLM":
-    """The model that the options ask for; says on standard error what was chosen. ValueError for what cannot be.
-
-    limits: those of `LLM`.
-    """
-    path = demo_path() if model is None else model
-    if not path.is_dir():
-        raise ValueError(f"--model {str(path)!r}: no such directory")
-    # Before the weights, which may take minutes.
-    if Tokenizer.from_directory(path) is None and needs_text:
-        raise ValueError(
-            f"--model {str(path)!r} has no tokenizer.json: only token ids can be given to it, in a JSONL file"
+    def load(self, *, needs_text: bool = False, **limits: Any) -> "LLM":
+        """The model; `limits` are those of `LLM`. ValueError for what cannot be."""
+        return loading.load_llm(
+            self.model,
+            device=self.device,
+            precision=self.precision,
+            backend=self.backend,
+            config=self.config,
+            overrides=self.config_override,
+            needs_text=needs_text,
+            **limits,
         )
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError(f"WORLD_SIZE is {os.environ['WORLD_SIZE']}: this program runs in one process")
-    from ...model.progress import progress_bar
-    from ..llm import LLM
-
-    options: dict[str, Any] = {"device": device, "precision": precision, "backend": backend, **limits}
-    options["config_overrides"] = read_overrides(config, overrides) or None
-    if sys.stderr.isatty():
-        with progress_bar() as progress:
-            llm = LLM(path, **options, progress=progress)
-    else:
-        llm = LLM(path, **options)
-    print(f"{path}: {summary(llm, backend)}", file=sys.stderr)
-    return llm
 
 
-def demo_path() -> Path:
-    """The checkpoint that ships with the package. ValueError if this checkout has none."""
-    from ..llm import DEMO
+@dataclass(frozen=True)
+class ServingOptions(ModelOptions):
+    """Those, and how much the engine may hold and do, for the commands that answer many requests."""
 
-    if not (DEMO / "config.json").exists():
-        raise ValueError("no trained demo checkpoint comes with this version: name a checkpoint directory with --model")
-    return DEMO
+    max_model_len: Annotated[
+        int | None, typer.Option("--max-model-len", help="Tokens of prompt and answer together.")
+    ] = None
+    max_sequences: Annotated[int | None, typer.Option("--max-sequences", help="Requests that run at a time.")] = None
+    max_batch_tokens: Annotated[int | None, typer.Option("--max-batch-tokens", help="Tokens a step.")] = None
+    memory_fraction: Annotated[
+        float | None, typer.Option("--memory-fraction", help="Of the memory, for the model.")
+    ] = None
+    chat_format: Annotated[
+        ChatFormat | None, typer.Option("--chat-format", help="How conversations are written; the checkpoint decides.")
+    ] = None
+
+    def load(self, *, needs_text: bool = False, **limits: Any) -> "LLM":
+        """As above, with these limits and this chat format."""
+        names = ("max_model_len", "max_sequences", "max_batch_tokens", "memory_fraction")
+        llm = super().load(needs_text=needs_text, **{name: getattr(self, name) for name in names}, **limits)
+        use_chat_format(llm, self.chat_format)
+        return llm
 
 
-def summary(llm: "LLM", backend: Backend) -> str:
-    """What was resolved, in one line."""
-    import torch
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer shall see it: its first parameter, a class of options, becomes one parameter for each of them."""
+    signature = inspect.signature(command, eval_str=True)
+    first, *rest = signature.parameters.values()
+    shared = inspect.signature(first.annotation, eval_str=True).parameters.values()
+    parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*shared, *rest)]
 
-    from ...kernels import device as hardware
-    from ...kernels.choice import describe
+    @functools.wraps(command)
+    def wrapped(**values: Any) -> None:
+        chosen = first.annotation(**{parameter.name: values.pop(parameter.name) for parameter in shared})
+        command(chosen, **values)
 
-    dtype = torch.float32 if llm.precision == "exact" else torch.bfloat16
-    bodies: dict[str, list[str]] = {}
-    for choice in describe(llm.device, backend, dtype):
-        bodies.setdefault(choice.chosen, []).append(choice.operation)
-    most = max(bodies, key=lambda body: len(bodies[body]))
-    rest = "".join(f", {body} for {' '.join(names)}" for body, names in bodies.items() if body != most)
-    return (
-        f"{hardware.describe(llm.device)}, {llm.precision} precision, {most} kernels{rest}, "
-        f"context of {llm.limits.max_model_len:,} tokens"
-    )
+    wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapped
+
+
+def use_chat_format(llm: "LLM", chat_format: ChatFormat | None) -> None:
+    """Make all that is served, the chat as well, write conversations in this format. ValueError if the checkpoint cannot."""
+    if llm.tokenizer is None or chat_format is None:
+        return
+    if chat_format == "v3.2":
+        llm.tokenizer.chat_template = None  # which is how a checkpoint says that it wants this format
+    elif llm.tokenizer.chat_template is None:
+        raise ValueError("--chat-format v3.2-exp: this checkpoint has no chat template")

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..messages import ChatFormat
-from . import options
-from .options import BackendOption, ConfigOption, DeviceOption, ModelOption, OverrideOption, PrecisionOption
+from .options import ServingOptions, with_options
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -24,19 +22,10 @@ KEEP_ALIVE_SECONDS = 30
 # Below the 1024 open files that most systems allow: those who open connections and say nothing must not use them up.
 MAX_CONNECTIONS = 900
 
-MaxModelLenOption = Annotated[int | None, typer.Option("--max-model-len", help="Tokens of prompt and answer together.")]
-MaxSequencesOption = Annotated[int | None, typer.Option("--max-sequences", help="Requests that run at a time.")]
-MaxBatchTokensOption = Annotated[int | None, typer.Option("--max-batch-tokens", help="Tokens a step.")]
-MemoryFractionOption = Annotated[float | None, typer.Option("--memory-fraction", help="Of the memory, for the model.")]
-ChatFormatOption = Annotated[
-    ChatFormat | None, typer.Option("--chat-format", help="How conversations are written; the checkpoint decides.")
-]
 
-
+@with_options
 def serve(
-    model: ModelOption = None,
-    config: ConfigOption = None,
-    config_override: OverrideOption = None,
+    options: ServingOptions,
     host: Annotated[str, typer.Option("--host", help="Address to listen on; beyond this machine only with a key.")] = (
         "127.0.0.1"
     ),
@@ -55,17 +44,9 @@ def serve(
     ] = None,
     chat: Annotated[bool, typer.Option("--chat/--no-chat", help="The chat in the browser beside the API.")] = True,
     model_name: Annotated[str | None, typer.Option("--model-name", help="What the API calls the model.")] = None,
-    chat_format: ChatFormatOption = None,
     max_queue: Annotated[int, typer.Option("--max-queue", min=0, help="Requests that may wait; more get a 503.")] = 128,
     deadline: Annotated[float, typer.Option("--deadline", min=1, help="Seconds that a request may take.")] = 600.0,
     drain: Annotated[int, typer.Option("--drain", min=0, help="Seconds that open requests get at the end.")] = 30,
-    max_model_len: MaxModelLenOption = None,
-    max_sequences: MaxSequencesOption = None,
-    max_batch_tokens: MaxBatchTokensOption = None,
-    memory_fraction: MemoryFractionOption = None,
-    device: DeviceOption = None,
-    precision: PrecisionOption = None,
-    backend: BackendOption = "auto",
 ) -> None:
     """Serve OpenAI's API and the chat."""
     uvicorn = _import_uvicorn()
@@ -79,23 +60,11 @@ def serve(
         raise ValueError(f"--host {host}: other machines can reach this address; that needs --api-key")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     check_port(host, port)
-    llm = options.load_llm(
-        model,
-        device=device,
-        precision=precision,
-        backend=backend,
-        config=config,
-        overrides=config_override,
-        max_model_len=max_model_len,
-        max_sequences=max_sequences,
-        max_batch_tokens=max_batch_tokens,
-        memory_fraction=memory_fraction,
-    )
-    use_chat_format(llm, chat_format)
+    llm = options.load()
     leave_a_core(llm)
     app = create_app(
         Service(llm, max_queue=max_queue, deadline=deadline),
-        model_name=model_name or default_name(model),
+        model_name=model_name or default_name(options.model),
         api_key=api_key,
         hosts=host_names(host, allowed_host or []),
         chat=chat,
@@ -123,16 +92,6 @@ def server_config(app: "FastAPI", host: str, port: int, drain: int = 30) -> Any:
         access_log=False,
         log_config=None,
     )
-
-
-def use_chat_format(llm: "LLM", chat_format: ChatFormat | None) -> None:
-    """Make all that is served, the chat as well, write conversations in this format. ValueError if the checkpoint cannot."""
-    if llm.tokenizer is None or chat_format is None:
-        return
-    if chat_format == "v3.2":
-        llm.tokenizer.chat_template = None  # which is how a checkpoint says that it wants this format
-    elif llm.tokenizer.chat_template is None:
-        raise ValueError("--chat-format v3.2-exp: this checkpoint has no chat template")
 
 
 def _announcement(host: str, port: int, chat: bool, has_key: bool) -> str:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deepseek_v32.inference import cli
-from deepseek_v32.inference.commands import options
+from deepseek_v32.inference.commands import loading
 from deepseek_v32.inference.commands.answer_file import AnswerFile
 from deepseek_v32.inference.commands.prompt_file import Prompt, read_prompts
 from deepseek_v32.inference.commands.terminal import dim, visible
@@ -26,7 +26,7 @@ def run(monkeypatch):
     """Runs the command line; returns (exit code, standard output, standard error)."""
 
     def run(*arguments, llm=LLM, stdin=""):
-        monkeypatch.setattr(options, "load_llm", lambda *_, **__: llm)
+        monkeypatch.setattr(loading, "load_llm", lambda *_, **__: llm)
         code = []
         with monkeypatch.context() as patch:
             patch.setattr("sys.exit", code.append)
@@ -310,7 +310,7 @@ def test_doctor_refuses_unknown_devices(run, capsys):
 def test_overrides_come_from_files_in_either_spelling(tmp_path):
     ours = tmp_path / "ours.json"
     ours.write_text(json.dumps({"dim": 64, "n_layers": 2, "index_topk": 8, "dtype": "fp8", "n_activated_experts": 2}))
-    assert options.read_overrides(ours, ["index_topk=16", "yarn=null"]) == {
+    assert loading.read_overrides(ours, ["index_topk=16", "yarn=null"]) == {
         "hidden_size": 64,
         "num_hidden_layers": 2,
         "index_topk": 16,
@@ -319,7 +319,7 @@ def test_overrides_come_from_files_in_either_spelling(tmp_path):
     }
     for bad in ("index_topk", "index_topk=many"):
         with pytest.raises(ValueError, match="--config-override"):
-            options.read_overrides(None, [bad])
+            loading.read_overrides(None, [bad])
 
 
 def test_prompts_know_their_place(tmp_path):

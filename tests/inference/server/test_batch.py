@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deepseek_v32.inference.cli import app
-from deepseek_v32.inference.commands import options
+from deepseek_v32.inference.commands import loading
 from deepseek_v32.inference.commands.batch import answered, read_lines
 from support.server import stand_in_llm
 
@@ -38,7 +38,7 @@ def run(tmp_path, monkeypatch):
         asked.append(stand_in_llm(max_sequences=4))
         return asked[-1]
 
-    monkeypatch.setattr(options, "load_llm", load)
+    monkeypatch.setattr(loading, "load_llm", load)
 
     def go(requests, keep=None):
         source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from deepseek_v32.inference.cli import app
-from deepseek_v32.inference.commands import options
-from deepseek_v32.inference.commands.serve import use_chat_format
+from deepseek_v32.inference.commands import loading
+from deepseek_v32.inference.commands.options import use_chat_format
 from support.server import stand_in_llm
 from support.tiny import tiny_checkpoint
 from support.tokenizers import make_tokenizer
@@ -32,7 +32,7 @@ COMMAND = Path(sys.executable).with_name("deepseek-v32")
     ],
 )
 def test_what_it_refuses(monkeypatch, arguments, message):
-    monkeypatch.setattr(options, "load_llm", lambda *_, **__: pytest.fail("it went on"))
+    monkeypatch.setattr(loading, "load_llm", lambda *_, **__: pytest.fail("it went on"))
     result = CliRunner().invoke(app, ["serve", *arguments])
     assert isinstance(result.exception, ValueError) and message in str(result.exception)
 
@@ -68,7 +68,7 @@ def test_from_start_to_stop(tmp_path):
         headers = {"authorization": "Bearer from the environment"}
         with httpx.Client(base_url=url, headers=headers, timeout=30) as http:
             assert http.get("/v1/models").json()["data"][0]["id"] == Path(model).name
-            answer = http.post("/v1/completions", json={"prompt": "Hi", "max_tokens": 3})
+            answer = http.post("/v1/completions", json={"prompt": "Hi", "max_tokens": 3, "ignore_eos": True})
             assert answer.json()["usage"]["completion_tokens"] == 3
         assert httpx.get(url + "/health").status_code == 401
         assert "Every route wants the key" in log
