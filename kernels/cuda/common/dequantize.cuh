@@ -16,7 +16,6 @@ struct Dequantize {
   static constexpr int kWarpRows = C::kLocalRows / 4;  // rows of a block that a warp converts
   static constexpr int kParts = kWarpRows / 8;         // eight rows at a time
   static constexpr uint32_t kInvalid = ~0u;
-  static constexpr int kAhead = 3;
 
   static __device__ __forceinline__ Arrivals arrivals() {
     return {{4, 4 + 128}, 4, 128};  // rope arrives by asynchronous copies of all threads
@@ -38,10 +37,6 @@ struct Dequantize {
       uint32_t sixteen = look_up_sixteen(p, item, item.begin, warp, lane);
       Raw a, b;
       load(p, a, next, 0, 0);
-      // Records go to L2 up to kAhead blocks before they are loaded: what a warp's registers keep in flight would not cover the latency.
-      for (int block = item.begin + 1; block < min(item.begin + kAhead, item.end); ++block)
-        prefetch(p, look_up(p, item, block, rank, warp, lane), lane);
-      uint32_t far = item.begin + kAhead < item.end ? look_up(p, item, item.begin + kAhead, rank, warp, lane) : kInvalid;
       barrier_wait(shared_address(&s.q_empty), q_phase ^ 1);
       q_phase ^= 1;
       load_queries<C, 4>(p, s, item.query, (item.group * (C::kPair ? 2 : 1) + rank) * kRows, warp);
@@ -57,8 +52,6 @@ struct Dequantize {
           next = look_up(p, item, block + 1, rank, warp, lane);
           if constexpr (C::kPair) sixteen = look_up_sixteen(p, item, block + 1, warp, lane);
         }
-        prefetch(p, far, lane);
-        far = block + kAhead + 1 < item.end ? look_up(p, item, block + kAhead + 1, rank, warp, lane) : kInvalid;
         const uint32_t tiles = shared_address(s.k[buffer]) + (rank * C::kLocalRows + warp * kWarpRows) * 128;
         const uint32_t rope = shared_address(s.k[buffer]) + 8 * kTile + warp * 16 * 128;
         if constexpr (kParts == 1) {
@@ -104,18 +97,6 @@ struct Dequantize {
     return slot < 0 ? kInvalid : static_cast<uint32_t>(p.keys.offset(slot) >> 4);
   }
 
-  // A record touches six lines of 128 bytes, or seven, of which the last holds rope only. Every lane takes a few of its row's.
-  static __device__ __forceinline__ void prefetch(const Problem& p, uint32_t units, int lane) {
-    constexpr int kEach = 6 * kWarpRows / 32 > 1 ? 3 : 2;
-    if (units == kInvalid) return;
-    const uint8_t* record = p.keys.latent + (uint64_t(units) << 4);
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int line = lane / kWarpRows * kEach + i;
-      if (line < 6) prefetch_line(record + line * 128);
-    }
-  }
-
   // Row 16 warp + lane modulo 16 of the whole block.
   static __device__ __forceinline__ uint32_t look_up_sixteen(const Problem& p, const Items<C::kLookup>& item, int block, int warp,
                                                              int lane) {
@@ -155,36 +136,36 @@ struct Dequantize {
     return pack<__nv_bfloat16>(__uint_as_float(exact << 16) * scale, __uint_as_float(exact & 0xffff0000u) * scale);
   }
 
-  static __device__ __forceinline__ void convert(const Raw& raw, uint32_t tiles, int half) {
+  template <bool kSimple>
+  static __device__ __forceinline__ void convert_as(const Raw& raw, uint32_t tiles, int half) {
     const int lane = threadIdx.x & 31, piece = (lane & 3) | (lane >> 3) << 2, odd = (lane >> 2) & 1;
-    bool simple = true;  // powers of two, below the 2^8 that would overflow when multiplied by 2^120
-#pragma unroll
-    for (int i = 0; i < 4; ++i) simple &= (__float_as_uint(raw.scale[i]) & 0x7fffffu) == 0 && raw.scale[i] < 256.0f;
-    simple = __all_sync(~0u, simple);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int line = 2 * i + odd;
       const uint32_t words[4] = {raw.bytes[i].x, raw.bytes[i].y, raw.bytes[i].z, raw.bytes[i].w};
+      const float factor = raw.scale[i] * 0x1p120f;
+      const uint32_t scale = pack<__nv_bfloat16>(factor, factor);
       uint32_t v[8];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        v[2 * j] = place(words[j], 0x1404);
-        v[2 * j + 1] = place(words[j], 0x3424);
-      }
-      if (simple) {
-        const float factor = raw.scale[i] * 0x1p120f;
-        const uint32_t scale = pack<__nv_bfloat16>(factor, factor);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) v[j] = multiply(v[j], scale);
-      } else {
-#pragma unroll
-        for (int j = 0; j < 8; ++j) v[j] = scale_in_fp32(v[j], raw.scale[i]);
+        const uint32_t low = place(words[j], 0x1404), high = place(words[j], 0x3424);
+        v[2 * j] = kSimple ? multiply(low, scale) : scale_in_fp32(low, raw.scale[i]);
+        v[2 * j + 1] = kSimple ? multiply(high, scale) : scale_in_fp32(high, raw.scale[i]);
       }
       const uint32_t target = tiles + (half * kLeftTiles + (piece >> 2)) * kTile + line * 128;
       const int chunk = 2 * (piece & 3);
       store_shared16(target + ((chunk ^ line) << 4), v[0], v[1], v[2], v[3]);
       store_shared16(target + (((chunk + 1) ^ line) << 4), v[4], v[5], v[6], v[7]);
     }
+  }
+  static __device__ __forceinline__ void convert(const Raw& raw, uint32_t tiles, int half) {
+    bool simple = true;  // powers of two, below the 2^8 that would overflow when multiplied by 2^120
+#pragma unroll
+    for (int i = 0; i < 4; ++i) simple &= (__float_as_uint(raw.scale[i]) & 0x7fffffu) == 0 && raw.scale[i] < 256.0f;
+    if (__all_sync(~0u, simple))
+      convert_as<true>(raw, tiles, half);
+    else
+      convert_as<false>(raw, tiles, half);
   }
 
   static __device__ __forceinline__ void copy_rope(const Problem& p, uint32_t tile, uint32_t units) {
@@ -203,7 +184,8 @@ struct Dequantize {
   static __device__ __forceinline__ void announce(SharedMemory& s, int buffer, int half, uint32_t tiles, int rank) {
     const int lane = threadIdx.x & 31;
     const uint32_t full = shared_address(&s.full[buffer][half]);
-    fence_async_proxy();
+    // Alone, the math groups' fences after their waits suffice: one here would wait for this warp's next loads, too.
+    if constexpr (C::kPair) fence_async_proxy();
     __syncwarp();
     if constexpr (C::kPair) {
       if (lane == 0) barrier_arrive_expect(full, 4 * kWarpRows * 128);

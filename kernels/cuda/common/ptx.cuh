@@ -15,7 +15,8 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// ---- mbarriers: waits acquire and arrivals release at cluster scope, so that a pair of CTAs can use the same code ----
+// ---- mbarriers. Waits are of CTA scope also in pairs: what a peer sends arrives by asynchronous copies, which complete on the barrier.
+// .acquire.cluster would invalidate the L1 cache at every wait (CCTL.IVALL) ----
 
 __device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count));
@@ -43,7 +44,7 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       "{\n"
       ".reg .pred done;\n"
       "again:\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
       "@done bra finished;\n"
       "bra again;\n"
       "finished:\n"
@@ -101,7 +102,12 @@ __device__ __forceinline__ void copy16(uint32_t destination, const void* source,
                  "r"(bytes), "l"(kPolicy)
                  : "memory");
 }
-__device__ __forceinline__ void prefetch_line(const void* source) { asm volatile("prefetch.global.L2 [%0];" ::"l"(source)); }
+// One row, a multiple of 16 bytes, whose bytes complete on the barrier.
+__device__ __forceinline__ void copy_bulk(uint32_t destination, const void* source, uint32_t bytes, uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(destination),
+               "l"(source), "r"(bytes), "r"(barrier)
+               : "memory");
+}
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ __forceinline__ uint4 load_once(const void* source) {

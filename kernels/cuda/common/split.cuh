@@ -10,41 +10,31 @@ constexpr int kOverhead = 5;  // what starting and ending a query costs, in bloc
 
 constexpr int kStaged = 8192;  // block counts that the planner keeps in shared memory
 
-// Walks the queries in order, filling parts up to `payload`; whether they all fit. A query without keys still costs its overhead,
-// because some part must write its empty result.
-template <bool kWrite, class Blocks>
-__device__ bool fill_parts(Blocks blocks_of, int queries, int part_count, int payload, Part* parts, int32_t* split_offset) {
-  int query = 0, block = 0, split = 0, splits = 0;
-  int blocks = blocks_of(0);
-  if (kWrite) split_offset[0] = 0;
-  for (int part = 0; part < part_count; ++part) {
-    Part cut = {query, block, query - 1, 0, split, 0, 0, 0};
-    int room = payload;
-    while (query < queries && room > kOverhead) {
-      const int left = blocks - block;
-      cut.last_query = query;
-      if (room >= left + kOverhead) {  // the rest of this query
-        cut.end_block = blocks;
-        room -= left + kOverhead;
-        splits += split + 1;
-        ++query;
-        if (kWrite) split_offset[query] = splits;
-        block = split = 0;
-        if (query < queries) blocks = blocks_of(query);
-      } else {
-        block += room - kOverhead;
-        cut.end_block = block;
-        ++split;
-        room = 0;
-      }
+// How many parts of `payload` the queries fill in order. A query without keys still costs its overhead, because some part must write its
+// empty result.
+template <class Blocks>
+__device__ int parts_needed(Blocks blocks_of, int queries, int payload) {
+  int parts = 1, room = payload;
+  for (int q = 0; q < queries; ++q) {
+    int left = blocks_of(q);
+    if (room <= kOverhead) {
+      ++parts;
+      room = payload;
     }
-    if (kWrite) parts[part] = cut;
+    if (room < left + kOverhead) {
+      left -= room - kOverhead;
+      const int whole = max(0, (left + kOverhead - payload + payload - kOverhead - 1) / (payload - kOverhead));
+      left -= whole * (payload - kOverhead);
+      parts += 1 + whole;
+      room = payload;
+    }
+    room -= left + kOverhead;
   }
-  return query == queries;
+  return parts;
 }
 
 // Cuts the blocks of all queries into parts of about equal cost. One warp: each lane tries another payload, and the smallest that
-// fits is taken; cutting wastes less than 2 * kOverhead + 1 a part, so one of 32 does.
+// fits is taken (cutting wastes less than 2 * kOverhead + 1 a part, so one of 32 does); then all lanes write it, the same walk again.
 template <Lookup kLookup>
 __global__ void plan_kernel(Keys keys, int queries, int part_count, Part* parts, int32_t* split_offset) {
   __shared__ int staged[kStaged];
@@ -59,9 +49,46 @@ __global__ void plan_kernel(Keys keys, int queries, int part_count, Part* parts,
   __syncwarp();
   for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(~0u, total, step);
   const auto blocks_of = [&](int q) { return q < kStaged ? staged[q] : count(q); };
-  const int payload = max((total + part_count - 1) / part_count, kOverhead + 1) + lane;
-  const bool fits = fill_parts<false>(blocks_of, queries, part_count, payload, parts, split_offset);
-  if (lane == __ffs(__ballot_sync(~0u, fits)) - 1) fill_parts<true>(blocks_of, queries, part_count, payload, parts, split_offset);
+  int payload = max((total + part_count - 1) / part_count, kOverhead + 1) + lane;
+  const unsigned fits = __ballot_sync(~0u, parts_needed(blocks_of, queries, payload) <= part_count);
+  payload = __shfl_sync(~0u, payload, __ffs(fits) - 1);
+
+  constexpr int kToTheEnd = 1 << 30;
+  const int step = payload - kOverhead;
+  Part open = {0, 0, 0, 0, 0, 0, 0, 0};
+  int part = 0, room = payload, splits = 0;
+  const auto close = [&](int last_query, int end_block) {
+    open.last_query = last_query;
+    open.end_block = end_block;
+    if (lane == 0) parts[part] = open;
+    ++part;
+    room = payload;
+  };
+  if (lane == 0) split_offset[0] = 0;
+  for (int q = 0; q < queries; ++q) {
+    const int blocks = blocks_of(q);
+    int done = 0, split = 0;
+    if (room <= kOverhead) {
+      close(q - 1, kToTheEnd);
+      open = {q, 0, 0, 0, 0, 0, 0, 0};
+    }
+    if (room < blocks + kOverhead) {
+      done = room - kOverhead;
+      split = 1;
+      close(q, done);
+      const int whole = max(0, (blocks - done + kOverhead - payload + step - 1) / step);
+      for (int i = lane; i < whole; i += 32) parts[part + i] = {q, done + i * step, q, done + (i + 1) * step, split + i, 0, 0, 0};
+      done += whole * step;
+      split += whole;
+      part += whole;
+      open = {q, done, 0, 0, split, 0, 0, 0};
+    }
+    room -= blocks - done + kOverhead;
+    splits += split + 1;
+    if (lane == 0) split_offset[q + 1] = splits;
+  }
+  close(queries - 1, kToTheEnd);
+  for (int i = part + lane; i < part_count; i += 32) parts[i] = {queries, 0, queries - 1, 0, 0, 0, 0, 0};
 }
 
 // out and lse of the queries that several parts did: 128 threads a row, times kLanes that take turns at the splits. Many rows want
