@@ -4,6 +4,19 @@ import torch
 
 from .checks import check_tensor
 from .choice import choose
+from .reference.select_topk import positions_to_slots as positions_to_slots
+
+
+def _check(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int) -> None:
+    check_tensor("logits", logits, (None, None), torch.float32)
+    check_tensor("starts", starts, (logits.shape[0],), torch.int32, logits.device)
+    check_tensor("ends", ends, (logits.shape[0],), torch.int32, logits.device)
+    if k < 1:
+        raise ValueError(f"k is {k}, expected at least 1")
+
+
+def _nothing(logits: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.full((logits.shape[0], k), -1, dtype=torch.int32, device=logits.device)
 
 
 def select_topk(
@@ -14,19 +27,33 @@ def select_topk(
     Exact in fp32 order; of equal values (-0.0 equals +0.0) the lowest position wins; -inf and NaN are never chosen; a row with
     fewer candidates is filled up with -1 at its end. logits fp32 [T, S]; starts, ends int32 [T].
     """
-    check_tensor("logits", logits, (None, None), torch.float32)
-    check_tensor("starts", starts, (logits.shape[0],), torch.int32, logits.device)
-    check_tensor("ends", ends, (logits.shape[0],), torch.int32, logits.device)
-    if k < 1:
-        raise ValueError(f"k is {k}, expected at least 1")
+    _check(logits, starts, ends, k)
     if logits.numel() == 0:
-        return torch.full((logits.shape[0], k), -1, dtype=torch.int32, device=logits.device)
+        return _nothing(logits, k)
     result: torch.Tensor = choose("select_topk", logits, backend)(logits, starts, ends, k)
     return result
 
 
-def positions_to_slots(positions: torch.Tensor, block_table: torch.Tensor, page_size: int) -> torch.Tensor:
-    """Context positions int32 [R, K] (-1: none) -> cache slots int32 [R, K], through each row's pages int32 [R, pages]."""
-    page = torch.div(positions.clamp_min(0), page_size, rounding_mode="floor")
-    slots = block_table.gather(1, page.long()) * page_size + positions % page_size
-    return torch.where(positions < 0, -1, slots).int()
+def select_topk_slots(
+    logits: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    k: int,
+    block_table: torch.Tensor,
+    page_size: int,
+    backend: str = "auto",
+) -> torch.Tensor:
+    """As select_topk, but cache slots instead of positions -> int32 [T, k], -1 for none.
+
+    Position p of row i is slot block_table[i, p // page_size] * page_size + p % page_size. block_table int32 [T, pages] has pages
+    for every position of its row.
+    """
+    _check(logits, starts, ends, k)
+    check_tensor("block_table", block_table, (logits.shape[0], None), torch.int32, logits.device)
+    if page_size < 1:
+        raise ValueError(f"page_size is {page_size}, expected at least 1")
+    if logits.numel() == 0:
+        return _nothing(logits, k)
+    body = choose("select_topk_slots", logits, backend)
+    result: torch.Tensor = body(logits, starts, ends, k, block_table, page_size)
+    return result

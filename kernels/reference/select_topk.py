@@ -22,3 +22,21 @@ def select_topk(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, 
     out = torch.full((rows, k), -1, dtype=torch.int32, device=logits.device)
     out[row, torch.arange(row.numel(), device=row.device) - first[row]] = (position - starts[row]).int()
     return out
+
+
+def positions_to_slots(positions: torch.Tensor, block_table: torch.Tensor, page_size: int) -> torch.Tensor:
+    """Context positions int32 [R, K] (-1: none) -> cache slots int32 [R, K], through each row's pages int32 [R, pages]."""
+    page = torch.div(positions.clamp_min(0), page_size, rounding_mode="floor")
+    slots = block_table.gather(1, page.long()) * page_size + positions % page_size
+    return torch.where(positions < 0, -1, slots).int()
+
+
+def select_topk_slots(
+    logits: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    k: int,
+    block_table: torch.Tensor,
+    page_size: int,
+) -> torch.Tensor:
+    return positions_to_slots(select_topk(logits, starts, ends, k), block_table, page_size)

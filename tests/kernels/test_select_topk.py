@@ -2,13 +2,15 @@
 
 import math
 import struct
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deepseek_v32.kernels.select_topk import positions_to_slots, select_topk
+from deepseek_v32.kernels.select_topk import positions_to_slots, select_topk, select_topk_slots
 from support.backends import Backend
 
 INF, NAN = math.inf, math.nan
@@ -104,6 +106,102 @@ def test_long_rows(backend: Backend, width: int, k: int, levels: int) -> None:
     assert torch.equal(result, backend.run(select_topk, logits, starts, ends, k))
 
 
+def expected_positions(row: torch.Tensor, k: int) -> list[int]:
+    """`chosen` for long rows: numpy's stable sort of what is neither NaN nor -inf, ascending."""
+    values = row.numpy()
+    candidates = np.flatnonzero(values > -np.inf)
+    return sorted(candidates[np.argsort(-values[candidates], kind="stable")][:k].tolist())
+
+
+def check_long(result: torch.Tensor, rows: list[torch.Tensor], k: int) -> None:
+    for got, row in zip(result.tolist(), rows, strict=True):
+        expected = expected_positions(row, k)
+        assert sorted(got[: len(expected)]) == expected
+        assert got[len(expected) :] == [-1] * (k - len(expected))
+
+
+def normal(size: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(seed))
+
+
+def relu_sums(size: int) -> torch.Tensor:
+    """Logits as the indexer makes them: weighted sums of ReLUs, all of a few exponents."""
+    generator = torch.Generator().manual_seed(size)
+    weights = torch.rand(64, generator=generator)
+    return 16 + torch.randn(size, 64, generator=generator).relu_() @ weights
+
+
+def one_bucket(size: int) -> torch.Tensor:
+    """Most values differ in their last bits only: 100,000 of them, where there is room, share any first digit."""
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(1))
+    values = 1 + order.float() * 2.0**-23
+    values[order >= 100_000] = -values[order >= 100_000]
+    return values
+
+
+def with_specials(size: int) -> torch.Tensor:
+    row = normal(size)
+    for value, every in ((INF, 977), (NAN, 5), (-NAN, 7), (-INF, 3), (0.0, 11), (-0.0, 13)):
+        row[::every] = value
+    return row
+
+
+SHAPES: dict[str, Callable[[int], torch.Tensor]] = {
+    "normal": normal,
+    "sums of ReLUs": relu_sums,
+    "one bucket": one_bucket,
+    "ascending": lambda size: torch.arange(size).float(),
+    "descending": lambda size: -torch.arange(size).float(),
+    "all equal": lambda size: torch.full((size,), 3.0),
+    "all zero, signs mixed": lambda size: torch.zeros(size) * normal(size),
+    "all -inf": lambda size: torch.full((size,), -INF),
+    "all NaN": lambda size: torch.full((size,), NAN),
+    "few above many ties at zero": lambda size: (normal(size) - 2.5).relu_(),
+    "mostly -inf": lambda size: torch.where(normal(size) > 2.5, normal(size, 1), -INF),
+    "NaN and both infinities among numbers": with_specials,
+    "the best in one stretch": lambda size: torch.where(
+        (torch.arange(size) - size // 3).abs() < 1200, 5 + normal(size), -1.0
+    ),
+    "periodic": lambda size: (torch.arange(size) % 16).float() + 1e-3 * normal(size),
+}
+
+
+@pytest.mark.parametrize("width", [4096, 32768, 131072, 163840, 200_001])
+@pytest.mark.parametrize("make", SHAPES.values(), ids=SHAPES.keys())
+def test_distributions(backend: Backend, make: Callable[[int], torch.Tensor], width: int) -> None:
+    """Rows of the released model's lengths up to its longest and beyond, whatever they hold; the second row has a range."""
+    row = make(width)
+    logits = torch.stack((row, row.flip(0)))
+    starts, ends = int32(0, 5), int32(width, width - 3)
+    for k in (2048, 64):
+        result = backend.run(select_topk, logits, starts, ends, k)
+        check_long(result, [logits[i, starts[i] : ends[i]] for i in range(2)], k)
+    assert torch.equal(result, backend.run(select_topk, logits, starts, ends, k))
+
+
+@pytest.mark.parametrize("rows", [3, 70, 150])  # a GPU divides few rows among its processors, and many not
+def test_ragged_rows(backend: Backend, rows: int) -> None:
+    """Every length from none to all, at every alignment, inside a buffer whose rest holds what would win."""
+    generator = torch.Generator().manual_seed(rows)
+    logits = torch.full((rows, 9001), INF)
+    starts = torch.randint(0, 64, (rows,), generator=generator, dtype=torch.int32)
+    lengths = (torch.linspace(0, 1, rows) * (9001 - 64)).int()
+    ends = starts + lengths
+    for i in range(rows):
+        logits[i, starts[i] : ends[i]] = normal(int(lengths[i]), i)
+    result = backend.run(select_topk, logits, starts, ends, 100)
+    check_long(result, [logits[i, starts[i] : ends[i]] for i in range(rows)], 100)
+
+
+def test_a_long_row_among_many(backend: Backend) -> None:
+    """As above with rows that need the second way: one CTA a row, and more ties than there is room for."""
+    logits = torch.randn(150, 20_000, generator=torch.Generator().manual_seed(5))
+    logits[::3] = logits[::3].round()
+    logits[1::3] = 0.5
+    result = backend.run(select_topk, logits, int32(*[0] * 150), int32(*[20_000] * 150), 2048)
+    check_long(result, list(logits), 2048)
+
+
 def test_columns_outside_the_range_are_not_chosen(backend: Backend) -> None:
     """Outside [start, end) a buffer holds anything, here +inf and NaN; positions count from start."""
     logits = torch.full((3, 100), INF)
@@ -144,6 +242,31 @@ def test_positions_to_slots(page: int) -> None:
     assert result.dtype == torch.int32 and result.tolist() == expected
 
 
+@pytest.mark.parametrize("width", [300, 20_000], ids=["all fit", "long"])
+@pytest.mark.parametrize("page", [1, 64])
+def test_slots(backend: Backend, page: int, width: int) -> None:
+    """Slots are those of the positions chosen, each row through its own pages; the table is part of a wider one."""
+    generator = torch.Generator().manual_seed(width)
+    logits = torch.randn(3, width, generator=generator)
+    lengths = int32(0, 200, width)
+    pages = -(-width // page)
+    table = torch.randperm(3 * pages + 5, generator=generator)[: 3 * pages].int().reshape(3, pages)
+    wide = torch.full((3, pages + 2), 1 << 20, dtype=torch.int32)
+    wide[:, :pages] = table
+    result = backend.run(select_topk_slots, logits, int32(0, 0, 0), lengths, 256, wide[:, :pages], page)
+    assert result.dtype == torch.int32 and result.shape == (3, 256)
+    for i, row in enumerate(result.tolist()):
+        positions = expected_positions(logits[i, : lengths[i]], 256)
+        assert sorted(row[: len(positions)]) == sorted(int(table[i, p // page]) * page + p % page for p in positions)
+        assert row[len(positions) :] == [-1] * (256 - len(positions))
+
+
+def test_slots_of_nothing(backend: Backend) -> None:
+    table = torch.empty(2, 0, dtype=torch.int32)
+    result = backend.run(select_topk_slots, torch.empty(2, 0), int32(0, 0), int32(0, 0), 3, table, 64)
+    assert result.tolist() == [[-1] * 3] * 2
+
+
 MISUSE = {
     "bf16 logits": ((torch.ones(1, 4).bfloat16(), int32(0), int32(4), 2), "logits has dtype torch.bfloat16"),
     "one axis": ((torch.ones(4), int32(0), int32(4), 2), r"logits has shape \[4\], expected \[\*, \*\]"),
@@ -159,3 +282,11 @@ MISUSE = {
 def test_misuse_names_the_argument(arguments: tuple, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         select_topk(*arguments)
+
+
+def test_slots_need_a_table_of_the_rows() -> None:
+    arguments = torch.ones(2, 4), int32(0, 0), int32(4, 4), 2
+    with pytest.raises(ValueError, match=r"block_table has shape \[1, 3\], expected \[2, \*\]"):
+        select_topk_slots(*arguments, torch.zeros(1, 3, dtype=torch.int32), 64)
+    with pytest.raises(ValueError, match="page_size is 0, expected at least 1"):
+        select_topk_slots(*arguments, torch.zeros(2, 3, dtype=torch.int32), 0)

@@ -1,0 +1,39 @@
+"""The top-k selector on Hopper: a cluster of CTAs a row, one pass over device memory."""
+
+import torch
+
+from ..build import load
+
+_COLUMNS = 1 << 20  # of a row, whose bitmap is kept in shared memory
+
+
+def _select(
+    logits: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    k: int,
+    block_table: torch.Tensor | None = None,
+    page_size: int = 1,
+) -> torch.Tensor:
+    if logits.shape[1] > _COLUMNS:
+        raise ValueError(
+            f"logits has {logits.shape[1]} columns, the cuda select_topk takes up to {_COLUMNS}; use backend='reference'"
+        )
+    out = torch.empty(logits.shape[0], k, dtype=torch.int32, device=logits.device)
+    load("select_topk").select_topk(logits, starts, ends, out, block_table, page_size, 0)
+    return out
+
+
+def select_topk(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int) -> torch.Tensor:
+    return _select(logits, starts, ends, k)
+
+
+def select_topk_slots(
+    logits: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    k: int,
+    block_table: torch.Tensor,
+    page_size: int,
+) -> torch.Tensor:
+    return _select(logits, starts, ends, k, block_table, page_size)

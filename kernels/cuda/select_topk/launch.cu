@@ -1,0 +1,61 @@
+#include "../common/launch.cuh"
+#include "kernel.cuh"
+
+namespace topk {
+
+using mla::check;
+using mla::data;
+using tvm::ffi::Optional;
+using tvm::ffi::TensorView;
+
+constexpr int kLeastPart = 4096;  // elements a CTA, below which another CTA costs more than it saves
+constexpr int kSharedLimit = 227 * 1024;
+
+template <class Kernel>
+void launch(Kernel kernel, const Problem& problem, int rows, int threads, int parts, cudaStream_t stream) {
+  const size_t bytes = shared_bytes(problem.capacity, problem.columns);
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedLimit), "shared memory");
+  if (parts > 8) check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "cluster size");
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(rows * parts);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = bytes;
+  config.stream = stream;
+  cudaLaunchAttribute attribute[1];
+  attribute[0].id = cudaLaunchAttributeClusterDimension;
+  attribute[0].val.clusterDim = {unsigned(parts), 1, 1};
+  config.attrs = attribute;
+  config.numAttrs = 1;
+  check(cudaLaunchKernelEx(&config, kernel, problem), "select_topk");
+}
+
+// logits fp32 [T, S], starts and ends int32 [T] -> out int32 [T, K]: positions relative to starts, or slots through
+// block_table int32 [T, pages]. `parts` CTAs a row, 0 for as many as the GPU has room for.
+void select_topk(TensorView logits, TensorView starts, TensorView ends, TensorView out, Optional<TensorView> block_table,
+                 int64_t page_size, int64_t parts) {
+  mla::DeviceGuard guard(logits);
+  Problem p = {};
+  p.logits = data<float>(logits);
+  p.row_stride = logits.stride(0);
+  p.starts = data<int32_t>(starts);
+  p.ends = data<int32_t>(ends);
+  p.block_table = data<int32_t>(block_table);
+  if (block_table.has_value()) p.table_stride = block_table.value().stride(0);
+  p.page_size = static_cast<int>(page_size);
+  p.out = data<int32_t>(out);
+  p.columns = static_cast<int>(logits.size(1));
+  p.k = static_cast<int>(out.size(1));
+  const int rows = static_cast<int>(logits.size(0)), multiprocessors = mla::multiprocessors(logits);
+  if (parts == 0)
+    for (parts = 1; parts < 16 && 2 * parts * rows <= multiprocessors && p.columns >= 2 * parts * kLeastPart;) parts *= 2;
+  const cudaStream_t stream = mla::stream_of(logits);
+  p.capacity = rows * parts <= multiprocessors ? 8192 : 6144;
+  if (rows * parts <= multiprocessors)
+    launch(select_topk_kernel<1024, 1>, p, rows, 1024, static_cast<int>(parts), stream);
+  else
+    launch(select_topk_kernel<512, 3>, p, rows, 512, static_cast<int>(parts), stream);
+}
+
+}  // namespace topk
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(select_topk, topk::select_topk);
