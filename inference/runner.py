@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from ..model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, SelectionCallback
+from .decode_graph import DecodeGraphs
 from .scheduler import Batch
 
 
@@ -18,16 +19,25 @@ class Model(Protocol):
 
 
 class Runner:
-    """Runs batches through the model, over caches that it owns."""
+    """Runs batches through the model, over caches that it owns. Steps of decodes alone go to `graphs`, if given."""
 
-    def __init__(self, model: Model, caches: list[LayerCache], device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        model: Model,
+        caches: list[LayerCache],
+        device: torch.device | str = "cpu",
+        graphs: DecodeGraphs | None = None,
+    ) -> None:
         self.model = model
         self.caches = caches
         self.device = torch.device(device)
+        self.graphs = graphs
 
     @torch.inference_mode()
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
         """fp32 [N, vocab]: logits of the last ``wanted[i]`` new tokens of each entry, in the batch's order."""
+        if self.graphs is not None and on_selection is None and all(batch.wanted) and max(batch.counts) == 1:
+            return self.graphs.run(batch)
         tokens, positions, metadata = self.prepare(batch, on_selection)
         return self.model.forward(tokens, positions, metadata, self.caches)
 

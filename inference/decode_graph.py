@@ -1,0 +1,153 @@
+"""Decode steps as CUDA graphs: one for each bucket of batch size and context length, captured when first needed.
+
+A step of B decodes runs in the smallest bucket that holds it. Rows past B are padding: one token each, in a scratch page that
+belongs to no request. What changes from step to step (tokens, positions, slots, lengths, block table) is copied into the graph's
+own tensors first; the kernels read lengths on the device, so the graph stays valid while they grow.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from ..model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache
+from .scheduler import Batch
+
+_FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times as long
+
+
+def batch_buckets(most: int) -> list[int]:
+    """1, 2, 4, 8, 16, 24, … 64, 80, … 256, 320, … up to `most`; a padded row finds a slot of its own in a page of 64."""
+    sizes = [1, 2, 4, *range(8, 64, 8), *range(64, 256, 16), *range(256, most, 64)]
+    return [size for size in sizes if size < most] + [most]
+
+
+def context_buckets(topk: int, longest: int) -> list[int]:
+    """Contexts that need no selection, then 4K, 16K, 64K, … up to `longest`."""
+    sizes, size = [topk], _FIRST_CONTEXT
+    while size < longest:
+        sizes.append(size)
+        size *= 4
+    return sorted({size for size in sizes if size < longest} | {longest})
+
+
+class DecodeInputs:
+    """What a step of at most `batch` decodes with contexts of at most `context` tokens reads, in tensors that stay in place."""
+
+    def __init__(self, batch: int, context: int, scratch_page: int, device: torch.device) -> None:
+        self.batch, self.context, self.scratch_page = batch, context, scratch_page
+        pages = -(-context // PAGE_SIZE)
+        # On the host, pinned so that copying does not wait: int64 tokens, positions, slots; int32 lengths, block table.
+        on_gpu = device.type == "cuda"
+        host_wide = torch.empty(3, batch, dtype=torch.int64, pin_memory=on_gpu)
+        host_narrow = torch.empty(batch * (1 + pages), dtype=torch.int32, pin_memory=on_gpu)
+        self._host = (host_wide, host_narrow)
+        self._device = (torch.empty_like(host_wide, device=device), torch.empty_like(host_narrow, device=device))
+        self._copied = torch.cuda.Event() if on_gpu else None
+        self._wide = host_wide.numpy()
+        self._lengths = host_narrow[:batch].numpy()
+        self._table = host_narrow[batch:].view(batch, pages).numpy()
+        self._table[:] = scratch_page
+        self._held: list[tuple[list[int], int] | None] = [None] * batch  # whose pages each row holds, and how many
+        self._used = batch
+        self.fill(Batch((), (), (), 0, ()))
+
+    def fill(self, batch: Batch) -> None:
+        """Copy a step's inputs in; the rows that it does not need become padding."""
+        if self._copied is not None:
+            self._copied.synchronize()  # the last step's copies have left the pinned memory
+        for row, (request, start) in enumerate(zip(batch.requests, batch.starts, strict=True)):
+            held = self._held[row]
+            done = held[1] if held is not None and held[0] is request.pages else 0
+            count = start // PAGE_SIZE + 1
+            if done < count:  # only what is new: a long context has thousands
+                self._table[row, done:count] = request.pages[done:count]
+                self._held[row] = (request.pages, count)
+            slot = request.pages[count - 1] * PAGE_SIZE + start % PAGE_SIZE
+            self._wide[:, row] = request.tokens[start], start, slot
+            self._lengths[row] = start + 1
+        for row in range(len(batch.requests), self._used):
+            self._wide[:, row] = 0, 0, self.scratch_page * PAGE_SIZE + row % PAGE_SIZE
+            self._lengths[row] = 1
+            self._table[row, 0] = self.scratch_page
+            self._held[row] = None
+        self._used = len(batch.requests)
+        for host, device in zip(self._host, self._device, strict=True):
+            device.copy_(host, non_blocking=True)
+        if self._copied is not None:
+            self._copied.record()
+
+    def read(self) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
+        """(tokens, positions, metadata) as the model takes them. Lengths on the host are the bucket's bound."""
+        wide, narrow = self._device
+        lengths = narrow[: self.batch]
+        metadata = AttentionMetadata(
+            query_lengths=(1,) * self.batch,
+            context_lengths=(self.context,) * self.batch,
+            decodes=self.batch,
+            block_table=narrow[self.batch :].view(self.batch, -1),
+            lengths=lengths,
+            slots=wide[2],
+            logit_rows=torch.arange(self.batch, device=lengths.device),
+            max_context=self.context,
+        )
+        return wide[0], wide[1], metadata
+
+
+class DecodeGraphs:
+    """Runs steps of decodes as graphs of `forward`, the model's; on a device without graphs, by calling it.
+
+    `scratch_page` is a page of `caches` that the pool does not hand out; contexts up to `topk` are attended to whole.
+    """
+
+    def __init__(
+        self,
+        forward: Callable[..., torch.Tensor],
+        caches: list[LayerCache],
+        scratch_page: int,
+        max_sequences: int,
+        max_model_len: int,
+        topk: int,
+        device: torch.device,
+    ) -> None:
+        self.forward = forward
+        self.caches = caches
+        self.scratch_page = scratch_page
+        self.device = device
+        self.batches = batch_buckets(max_sequences)
+        self.contexts = context_buckets(topk, max_model_len)
+        self._captured: dict[tuple[int, int], tuple[DecodeInputs, Callable[[], torch.Tensor]]] = {}
+        # Graphs run one at a time, and so share their memory.
+        self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+    def run(self, batch: Batch) -> torch.Tensor:
+        """fp32 [B, vocab] logits of a step of decodes, valid until the next step."""
+        size, longest = len(batch.requests), max(batch.starts) + 1
+        bucket = (self.batches[bisect_left(self.batches, size)], self.contexts[bisect_left(self.contexts, longest)])
+        if bucket not in self._captured:
+            inputs = DecodeInputs(*bucket, self.scratch_page, self.device)
+            step = partial(self._step, inputs)
+            self._captured[bucket] = (inputs, step if self._pool is None else self._capture(step))
+        inputs, replay = self._captured[bucket]
+        inputs.fill(batch)
+        return replay()[:size]
+
+    def _step(self, inputs: DecodeInputs) -> torch.Tensor:
+        return self.forward(*inputs.read(), self.caches)
+
+    def _capture(self, step: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+        side, current = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
+        side.wait_stream(current)
+        with torch.cuda.stream(side):  # kernels are compiled, and libraries set up, outside the capture
+            step()
+        current.wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            logits = step()
+
+        def replay() -> torch.Tensor:
+            graph.replay()
+            return logits
+
+        return replay

@@ -1,0 +1,75 @@
+"""Decode steps in buckets with padding: the same answers as step by step, on any machine; as CUDA graphs on a Hopper GPU."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.cache import allocate
+from deepseek_v32.inference.decode_graph import DecodeGraphs, batch_buckets, context_buckets
+from deepseek_v32.inference.runner import Runner
+from deepseek_v32.model.synthetic import TINY, write_checkpoint
+from support.preemption import preempt_every_other_step
+
+GREEDY = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
+PAGES = 32
+# Around index_topk = 64 and over pages; five at once, so that a bucket of eight has three padded rows.
+PROMPTS = [
+    [(i * step) % 997 for i in range(count)] for step, count in ((37, 3), (11, 50), (53, 63), (7, 150), (29, 64))
+]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("checkpoint")
+    write_checkpoint(directory, replace(TINY, num_hidden_layers=2), "fp32")
+    return directory
+
+
+def load(checkpoint: Path, in_buckets: bool) -> LLM:
+    llm = LLM(checkpoint, device="cpu", page_count=PAGES)
+    if in_buckets:
+        caches = allocate(llm.config, llm.precision, PAGES + 1)
+        for cache in caches:
+            cache.latent.fill_(torch.nan)  # what no token has written must not be read
+            cache.index.fill_(torch.nan)
+        graphs = DecodeGraphs(llm.model.forward, caches, PAGES, 16, 256, llm.config.index_topk, llm.device)
+        llm.engine.runner = Runner(llm.model, caches, graphs=graphs)
+    return llm
+
+
+@pytest.mark.parametrize("preempt", [False, True], ids=["", "preempted"])
+def test_buckets_give_the_same_answers(checkpoint: Path, preempt: bool) -> None:
+    expected = [c.token_ids for c in load(checkpoint, False).generate(PROMPTS, GREEDY)]
+    llm = load(checkpoint, True)
+    if preempt:
+        preempt_every_other_step(llm)
+    for count in (5, 1, 3, 5):  # rows become padding and are used again, by others
+        assert [c.token_ids for c in llm.generate(PROMPTS[-count:], GREEDY)] == expected[-count:]
+    assert llm.generate(PROMPTS[0], GREEDY)[0].token_ids == expected[0]  # short: nothing to select
+    graphs = llm.engine.runner.graphs
+    assert graphs is not None and {context for _, context in graphs._captured} == {64, 256}
+
+
+def test_the_scratch_page_is_never_handed_out(checkpoint: Path) -> None:
+    llm = load(checkpoint, True)
+    cache = llm.engine.runner.caches[0].latent
+    llm.generate(PROMPTS, GREEDY)
+    assert not cache[PAGES].isnan().all()  # padding was written there
+    assert llm.engine.pool.page_count == PAGES
+
+
+@pytest.mark.parametrize("most", [1, 3, 8, 100, 256, 700])
+def test_buckets_hold_every_batch(most: int) -> None:
+    sizes = batch_buckets(most)
+    assert sizes == sorted(set(sizes)) and sizes[-1] == most
+    assert all(b - a <= 64 for a, b in pairwise(sizes))  # a page has 64 slots for padding
+
+
+@pytest.mark.parametrize("longest", [64, 100, 4096, 4097, 163840])
+def test_contexts_hold_every_length(longest: int) -> None:
+    sizes = context_buckets(64, longest)
+    assert sizes == sorted(set(sizes)) and sizes[-1] == longest
