@@ -17,7 +17,10 @@ class ExpertGroups(NamedTuple):
 
 
 def group_by_expert(experts: torch.Tensor, count: int) -> ExpertGroups:
-    """Sort the pairs of `experts` (int [T, k], values below `count`) by expert; stable, so deterministic."""
+    """Sort the pairs of `experts` (int [T, k]) by expert; stable, so deterministic.
+
+    Values are below `count`, or equal to it for the experts of other ranks: those pairs come last, past offsets[count].
+    """
     sorted_experts, order = experts.flatten().sort(stable=True)
     edges = torch.arange(count + 1, device=experts.device, dtype=sorted_experts.dtype)
     return ExpertGroups(order, torch.searchsorted(sorted_experts, edges).int())
@@ -34,7 +37,7 @@ def grouped_gemm(
     """Row r of a [M, K] times weight[e] [N, K] transposed, e the expert whose offsets enclose r -> [M, N].
 
     Plain (a and weight [E, N, K] of one dtype) or FP8 (a Quantized; weight e4m3 with weight_scale fp32 [E, N/128, K/128],
-    rounded up). offsets int32 [E + 1] on the device, from 0 to M.
+    rounded up). offsets int32 [E + 1] on the device, from 0 to at most M; rows past offsets[E] are left as they come.
     """
     values, scales = a if isinstance(a, Quantized) else (a, None)
     device = values.device

@@ -1,12 +1,11 @@
-"""Hugging Face safetensors into the model's parameters, one band of rows at a time.
+"""Stored tensors into the model's parameters, one band of rows at a time: from Hugging Face safetensors, or converted ones.
 
-Everything that headers can tell is checked before any data is read, and before the model is allocated.
+Everything that headers can tell is checked before any data is read, and before the model is allocated. A rank of several
+reads what it keeps; of a tensor that it shares by columns it reads the rows whole, which is quicker than to pick from them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
-from io import FileIO
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,16 @@ import torch
 
 from ..kernels.quantize import dequantize_weight, quantize_weight
 from .config import FP8_BLOCK, ModelConfig, Precision, blocks, shown
+from .converted import find_converted, is_converted
+from .parallel import Ranks, build_model
+from .plan import Cut, Plan, Share
+from .reading import DTYPES, Rows, read_ahead
 from .shards import CheckpointError, StoredTensor, read_headers
 from .transformer import Transformer
 from .weight_map import SCALE, Piece, pieces, scale_parameter
 
 Progress = Callable[[int, int], None]  # (bytes read, bytes in all)
 
-_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn}
 _FLOATS = ("BF16", "F32")
 
 # Elements converted at a time, 2 MiB in fp32: small beside any real tensor, large enough for sequential reads.
@@ -30,16 +32,24 @@ _BAND = 2**19
 
 @dataclass(frozen=True)
 class Placement:
-    """A piece with its data's place on disk."""
+    """What a rank keeps of a tensor, with its data's place on disk."""
 
-    piece: Piece
+    share: Share
     weight: StoredTensor
     scale: StoredTensor | None  # of an e4m3 weight
 
     @property
+    def rows(self) -> tuple[int, int]:
+        """The rows of the stored tensor that are read."""
+        cut = self.share.cut
+        return (0, self.weight.shape[0]) if cut is None or cut.dim else (cut.start, cut.stop)
+
+    @property
     def size(self) -> int:
         """Bytes to read."""
-        return self.weight.size + (self.scale.size if self.scale else 0)
+        first, last = self.rows
+        weight = self.weight.size // max(self.weight.shape[0], 1) * (last - first)
+        return weight + (self.scale.size if self.scale else 0)
 
 
 def load_model(
@@ -49,24 +59,38 @@ def load_model(
     device: str | torch.device = "cpu",
     config_overrides: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    ranks: Ranks | None = None,
 ) -> Transformer:
     """The model in a checkpoint directory (config.json and safetensors), with its weights, in `precision` on `device`.
 
-    Peak memory is the parameters plus less than twice the largest tensor. `config_overrides` are fields of `ModelConfig`.
-    Raises ConfigError or CheckpointError, both of one line, before allocating anything.
+    ranks: those that share it; None: all of it is here. Peak memory is the parameters plus less than twice the largest tensor.
+    `config_overrides` are fields of `ModelConfig`. Raises ConfigError or CheckpointError, both of one line, before allocating
+    anything.
     """
     config = ModelConfig.from_file(path).with_overrides(**(config_overrides or {}))
     config.check_precision(precision)
-    placements = match(config, read_headers(path), Path(path))
-    model = Transformer(config, precision, backend, device)
+    plan = Plan(config, ranks.rank, ranks.size) if ranks else Plan(config)
+    placements = locate(plan, Path(path))
+    model = build_model(config, precision, backend, device, ranks)
     load_weights(model, placements, config, progress)
     return model
 
 
-def match(config: ModelConfig, stored: Mapping[str, StoredTensor], directory: Path) -> list[Placement]:
-    """Where every tensor of the table lies. Raises CheckpointError for missing, surplus, misshapen and mistyped ones."""
-    placements, known = [], set()
-    for piece in pieces(config):
+def locate(plan: Plan, directory: Path) -> list[Placement]:
+    """Where everything that a rank keeps lies in a checkpoint of either kind. Raises CheckpointError."""
+    if is_converted(directory):
+        return [Placement(*found) for found in find_converted(plan, directory)]
+    return match(plan, read_headers(directory), directory)
+
+
+def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> list[Placement]:
+    """Where every tensor of the table lies, of those that the plan's rank keeps something of.
+
+    Raises CheckpointError for missing, surplus, misshapen and mistyped ones.
+    """
+    found: dict[Piece, tuple[StoredTensor, StoredTensor | None]] = {}
+    known = set()
+    for piece in pieces(plan.config):
         weight = stored.get(piece.name)
         if weight is None:
             if piece.required:
@@ -83,8 +107,7 @@ def match(config: ModelConfig, stored: Mapping[str, StoredTensor], directory: Pa
                 raise CheckpointError(weight.file, f"{problem} beside the F8_E4M3 weight")
             known.add(piece.scale_name)
             _check(scale, piece.scale_name, ("F32",), piece.scale_shape)
-        if piece.parameter is not None:
-            placements.append(Placement(piece, weight, scale))
+        found[piece] = weight, scale
     for name, tensor in stored.items():
         if name not in known:
             weight = stored.get(name.removesuffix(SCALE))
@@ -93,7 +116,8 @@ def match(config: ModelConfig, stored: Mapping[str, StoredTensor], directory: Pa
             raise CheckpointError(
                 tensor.file, f"tensor {shown(name)} is surplus: {came}; wanted no such tensor{beside}"
             )
-    return placements
+    shares = ((piece, plan.share(piece)) for piece in found)
+    return [Placement(share, *found[piece]) for piece, share in shares if share is not None]
 
 
 def _wanted_dtypes(piece: Piece) -> tuple[str, ...]:
@@ -128,32 +152,34 @@ def load_weights(
         head = targets.get("lm_head.weight")
         if head is None or head.data_ptr() == targets["embed_tokens.weight"].data_ptr():
             targets.pop("lm_head.weight", None)
-            placements = [placement for placement in placements if placement.piece.parameter != "lm_head.weight"]
+            placements = [each for each in placements if each.share.piece.parameter != "lm_head.weight"]
     filled = dict.fromkeys(targets, 0)
     total = sum(placement.size for placement in placements)
     done = 0
 
-    with ExitStack() as files:
-        reader = _Reader(files)
-        for placement in placements:
-            piece = placement.piece
+    def work() -> Iterator[Rows]:
+        # As it lies on disk: one file after the other, from its start to its end.
+        for placement in sorted(placements, key=lambda each: (str(each.weight.file), each.weight.offset)):
+            piece = placement.share.piece
             assert piece.parameter is not None
-            target = _place(targets[piece.parameter], piece, piece.row, piece.shape)
+            target = place(targets[piece.parameter], piece, piece.row, piece.shape)
             filled[piece.parameter] += target.numel()
-            scale_target = None
+            scales = None
             if target.dtype == torch.float8_e4m3fn:
                 name = scale_parameter(piece.parameter)
-                scale_target = _place(targets[name], piece, piece.scale_row, piece.scale_shape)
-                filled[name] += scale_target.numel()
-            for size in _fill(reader, placement, target, scale_target, config.ue8m0_scales):
-                done += size
-                if progress is not None:
-                    progress(done, total)
+                scales = place(targets[name], piece, piece.scale_row, piece.scale_shape)
+                filled[name] += scales.numel()
+            yield from _Filling(placement, target, scales, config.ue8m0_scales).work()
+
+    for size in read_ahead(work()):
+        done += size
+        if progress is not None and size:
+            progress(done, total)
     for name, target in targets.items():
         assert filled[name] == target.numel(), f"{filled[name]} of {target.numel()} elements of {name} were filled"
 
 
-def _place(parameter: torch.Tensor, piece: Piece, row: int, shape: tuple[int, ...]) -> torch.Tensor:
+def place(parameter: torch.Tensor, piece: Piece, row: int, shape: tuple[int, ...]) -> torch.Tensor:
     """The part of a parameter (or of its scales) that a piece fills."""
     stacked = parameter if piece.expert is None else parameter[piece.expert]
     part = stacked[row : row + shape[0]]
@@ -161,72 +187,60 @@ def _place(parameter: torch.Tensor, piece: Piece, row: int, shape: tuple[int, ..
     return part
 
 
-def _fill(
-    reader: "_Reader", placement: Placement, target: torch.Tensor, scale_target: torch.Tensor | None, ue8m0: bool
-) -> Iterator[int]:
-    """Fill one target in bands of whole blocks of rows; yields the bytes read with each."""
-    weight, scale = placement.weight, None
-    if placement.scale is not None:
-        scale = reader.read(placement.scale, 0, placement.scale.shape[0])
+class _Filling:
+    """One tensor on its way into a parameter, in bands of whole blocks of rows."""
+
+    def __init__(
+        self, placement: Placement, target: torch.Tensor, scale_target: torch.Tensor | None, ue8m0: bool
+    ) -> None:
+        self._placement, self._target, self._scale_target, self._ue8m0 = placement, target, scale_target, ue8m0
+        self._scale: torch.Tensor | None = None  # what is kept of the stored one, on the target's device
+
+    def work(self) -> Iterator[Rows]:
+        """What to read, in order."""
+        weight, scale, target = self._placement.weight, self._placement.scale, self._target
+        if scale is not None:
+            yield Rows(scale, 0, scale.shape[0], self._take_scale)
+        # Straight to its place, where nothing has to be converted or left out.
+        plain = target.dtype == DTYPES[weight.dtype] and target.shape[1:] == weight.shape[1:]
+        direct = plain and target.device.type == "cpu" and target.is_contiguous()
+        step = max(FP8_BLOCK, _BAND // max(prod(weight.shape[1:]), 1) // FP8_BLOCK * FP8_BLOCK)
+        first, last = self._placement.rows
+        for start in range(first, last, step):
+            stop = min(start + step, last)
+            band = slice(start - first, stop - first)
+            yield Rows(weight, start, stop, self._take_band(band), target[band] if direct else None)
+
+    def _take_scale(self, scale: torch.Tensor) -> None:
+        placement = self._placement
+        assert placement.scale is not None
         if not scale.isfinite().all():
-            problem = f"tensor {shown(placement.piece.scale_name)} holds non-finite scales; wanted finite ones"
+            problem = f"tensor {shown(placement.share.piece.scale_name)} holds non-finite scales; wanted finite ones"
             raise CheckpointError(placement.scale.file, problem)
-        if scale_target is not None:
-            scale_target.copy_(scale)
-        scale = scale.to(target.device)
-        yield placement.scale.size
+        cut = placement.share.cut
+        kept = scale if cut is None else keep(scale, cut.in_blocks())
+        if self._scale_target is not None:
+            self._scale_target.copy_(kept)
+        self._scale = kept.to(self._target.device)
 
-    rows = max(FP8_BLOCK, _BAND // max(prod(weight.shape[1:]), 1) // FP8_BLOCK * FP8_BLOCK)
-    for start in range(0, weight.shape[0], rows):
-        stop = min(start + rows, weight.shape[0])
-        part = target[start:stop]
-        block_rows = slice(start // FP8_BLOCK, blocks(stop))
-        if not reader.read_into(weight, start, part):  # another dtype or device: through a copy
-            band = reader.read(weight, start, stop).to(target.device)
-            if scale is not None and scale_target is None:
-                band = dequantize_weight(band, scale[block_rows], part.dtype)
-            elif scale is None and scale_target is not None:
-                band, scale_target[block_rows] = quantize_weight(band, ue8m0)
-            part.copy_(band)
-        yield part.numel() * _DTYPES[weight.dtype].itemsize
+    def _take_band(self, band: slice) -> Callable[[torch.Tensor], None]:
+        target, scale_target = self._target[band], self._scale_target
+        block_rows = slice(band.start // FP8_BLOCK, blocks(band.stop))
+        cut = self._placement.share.cut
+
+        def take(rows: torch.Tensor) -> None:
+            if cut is not None and cut.dim:
+                rows = keep(rows, cut)
+            if self._scale is not None and scale_target is None:
+                rows = dequantize_weight(rows.to(target.device), self._scale[block_rows], target.dtype)
+            elif self._scale is None and scale_target is not None:
+                rows, scale_target[block_rows] = quantize_weight(rows.to(target.device), self._ue8m0)
+            if rows.data_ptr() != target.data_ptr():
+                target.copy_(rows)
+
+        return take
 
 
-class _Reader:
-    """Rows of stored tensors, through plain reads: mapped pages would count as this process's memory."""
-
-    def __init__(self, files: ExitStack) -> None:
-        self._files = files
-        self._path: Path | None = None
-        self._file: FileIO | None = None  # one at a time: a checkpoint may have more shards than a process may open
-
-    def read(self, tensor: StoredTensor, start: int, stop: int) -> torch.Tensor:
-        """Rows [start, stop) as a new CPU tensor."""
-        rows = torch.empty((stop - start, *tensor.shape[1:]), dtype=_DTYPES[tensor.dtype])
-        self.read_into(tensor, start, rows)
-        return rows
-
-    def read_into(self, tensor: StoredTensor, start: int, rows: torch.Tensor) -> bool:
-        """Rows from `start` on straight into `rows`; False if those have another dtype or are not plain CPU memory."""
-        if rows.device.type != "cpu" or rows.dtype != _DTYPES[tensor.dtype] or not rows.is_contiguous():
-            return False
-        if not rows.numel():
-            return True
-        file = self._open(tensor.file)
-        data = rows.detach().view(torch.uint8).numpy().reshape(-1).data
-        file.seek(tensor.offset + start * (tensor.size // tensor.shape[0]))
-        done = 0
-        while done < len(data):  # one read call returns at most 2 GiB
-            count = file.readinto(data[done:])
-            if not count:
-                raise CheckpointError(tensor.file, f"ends before byte {file.tell() + 1}; it was complete when checked")
-            done += count
-        return True
-
-    def _open(self, path: Path) -> FileIO:
-        if self._file is None or path != self._path:
-            self._files.close()
-            try:
-                self._path, self._file = path, self._files.enter_context(FileIO(path))
-            except OSError as error:
-                raise CheckpointError(path, f"cannot be opened any more ({error.strerror})") from error
-        return self._file
+def keep(tensor: torch.Tensor, cut: Cut) -> torch.Tensor:
+    """What a cut leaves of a tensor."""
+    return tensor.narrow(cut.dim, cut.start, cut.size)

@@ -48,6 +48,9 @@ class Experts(nn.Module):
     def __init__(self, config: ModelConfig, compute: Compute) -> None:
         super().__init__()
         self.compute = compute
+        self.total = (
+            config.n_routed_experts
+        )  # of which a rank may hold some: the rest's pairs then come last, with weight 0
         count, hidden, inner = config.n_routed_experts, config.hidden_size, config.moe_intermediate_size
         dtype = torch.float8_e4m3fn if compute.quantized else compute.dtype
         self.gate_up_proj = parameter(count, 2 * inner, hidden, dtype=dtype, device=compute.device)
@@ -71,6 +74,8 @@ class Experts(nn.Module):
         out = grouped_gemm(inner, self.down_proj, groups.offsets, scale, self.compute.dtype, self.compute.backend)
         pairs = torch.empty_like(out)
         pairs[groups.order] = out
+        if self.gate_up_proj.shape[0] < self.total:  # rows past the last expert's were not computed
+            pairs.masked_fill_(weights.view(-1, 1) == 0, 0)
         return torch.bmm(weights[:, None], pairs.view(tokens, chosen, -1).float())[:, 0]
 
     def _gate_up(self, x: Operand, offsets: torch.Tensor) -> torch.Tensor:

@@ -53,14 +53,14 @@ def read_headers(directory: str | Path) -> dict[str, StoredTensor]:
     if not _exists(index):
         if not _exists(single):
             raise CheckpointError(directory, f"holds no weights; wanted {SINGLE} or {INDEX}")
-        return dict(_read_header(single))
+        return dict(read_header(single))
 
     weight_map = _read_index(index)
     if SINGLE not in weight_map.values() and _exists(single):
         raise CheckpointError(single, f"is there besides {INDEX}, which does not name it; wanted one or the other")
     tensors: dict[str, StoredTensor] = {}
     for file in dict.fromkeys(weight_map.values()):
-        for name, tensor in _read_header(directory / file):
+        for name, tensor in read_header(directory / file):
             if name in tensors:
                 other = tensors[name].file.name
                 raise CheckpointError(tensor.file, f"tensor {shown(name)} is in {shown(other)} as well; wanted once")
@@ -108,12 +108,17 @@ def _parse(path: Path, data: bytes, what: str) -> dict[str, Any]:
         raise CheckpointError(path, f"{what} is {error}; wanted a JSON object") from error
 
 
-def _read_index(path: Path) -> dict[str, str]:
+def parse_file(path: Path, what: str) -> dict[str, Any]:
+    """The JSON object in a file; CheckpointError if there is none."""
     _check_regular(path)
     try:
-        weight_map = _parse(path, path.read_bytes(), "the index").get("weight_map")
+        return _parse(path, path.read_bytes(), what)
     except OSError as error:
         raise CheckpointError(path, f"cannot be read ({_reason(error)})") from error
+
+
+def _read_index(path: Path) -> dict[str, str]:
+    weight_map = parse_file(path, "the index").get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(path, f"weight_map is {shown(weight_map)}; wanted an object from tensor to file name")
     for name, file in weight_map.items():
@@ -124,8 +129,8 @@ def _read_index(path: Path) -> dict[str, str]:
     return weight_map
 
 
-def _read_header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
-    """The tensors of one file, in the order of their data."""
+def read_header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
+    """The tensors of one file, in the order of their data. CheckpointError if it is not a whole safetensors file."""
     size = _check_regular(path)
     try:
         with path.open("rb") as file:

@@ -15,9 +15,9 @@ from .rope import RotaryEmbedding
 class Embedding(nn.Module):
     """A [V, D] table, for the tokens coming in or, transposed, for the logits going out."""
 
-    def __init__(self, config: ModelConfig, compute: Compute) -> None:
+    def __init__(self, rows: int, width: int, compute: Compute) -> None:
         super().__init__()
-        self.weight = parameter(config.vocab_size, config.hidden_size, dtype=compute.dtype, device=compute.device)
+        self.weight = parameter(rows, width, dtype=compute.dtype, device=compute.device)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         return F.embedding(tokens, self.weight)
@@ -73,11 +73,12 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.compute = compute = Compute(precision, backend, torch.device(device), config.ue8m0_scales)
-        self.embed_tokens = Embedding(config, compute)
+        table = (config.vocab_size, config.hidden_size)
+        self.embed_tokens = Embedding(*table, compute)
         self.rotary = RotaryEmbedding(config, compute.device)
         self.layers = nn.ModuleList(Block(config, compute, layer) for layer in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
-        self.lm_head = self.embed_tokens if config.tie_word_embeddings else Embedding(config, compute)
+        self.lm_head = self.embed_tokens if config.tie_word_embeddings else Embedding(*table, compute)
 
     @torch.inference_mode()
     def forward(

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from deepseek_v32.model.checkpoint import load_model, load_weights, match
 from deepseek_v32.model.config import ModelConfig
+from deepseek_v32.model.plan import Plan
 from deepseek_v32.model.progress import progress_bar
 from deepseek_v32.model.shards import read_headers
 from deepseek_v32.model.synthetic import TINY, write_checkpoint
@@ -150,7 +151,7 @@ def test_untied_module_of_a_tied_model(tmp_path):
     config = CONFIGS["tied"]
     write_checkpoint(tmp_path, config)
     model = Parameters(expected_parameters(config, "bf16"))
-    load_weights(model, match(config, read_headers(tmp_path), tmp_path), config)
+    load_weights(model, match(Plan(config), read_headers(tmp_path), tmp_path), config)
     assert torch.equal(model.lm_head.weight, model.embed_tokens.weight)
 
 

@@ -129,14 +129,14 @@ def test_scales_that_are_no_numbers(tmp_path, pristine):
 
 def test_file_that_shrinks_while_loading(tmp_path, pristine, monkeypatch):
     copy(pristine, tmp_path, lambda tensors: None)
-    allocate = checkpoint.Transformer
+    allocate = checkpoint.build_model
 
     def shrink(*arguments: object) -> torch.nn.Module:
         with (tmp_path / "model.safetensors").open("r+b") as file:
             file.truncate(100_000)
         return allocate(*arguments)
 
-    monkeypatch.setattr(checkpoint, "Transformer", shrink)
+    monkeypatch.setattr(checkpoint, "build_model", shrink)
     assert "it was complete when checked" in refused(tmp_path)
 
 

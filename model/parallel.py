@@ -1,0 +1,183 @@
+"""One rank's share of a model, and what ranks compute together.
+
+The model is written for one device. `share_out` takes it on the meta device, allocates what the plan leaves to this rank, and
+puts collectives where the shares meet: behind attention, behind the MLP, around the vocabulary, and over the indexer's rows.
+
+Every rank computes the same hidden states, bit for bit: replicated parts run the same kernels on the same inputs, and an
+all-reduce, by gloo or NCCL, hands every rank the same sums (each element is added up in one place, or everywhere in one order).
+So all ranks select the same tokens in decoding, where each runs the whole indexer. In prefill each scores its share of the rows
+and the selections are gathered. The data never decides a shape, so not even a broken model can leave a rank waiting.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+from .config import ModelConfig, Precision
+from .layers import MLP, Compute, parameter
+from .metadata import LayerCache, Prefill, Selection
+from .moe import MixtureOfExperts
+from .plan import Plan
+from .rope import RotaryEmbedding
+from .transformer import Block, Embedding, Transformer
+
+
+# Its name from torch 2.13 on; the old one warns there.
+_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+
+class Ranks:
+    """This process's place among those of a job, and what they compute together, over torch.distributed's default group."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+
+    def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum of every rank's x, in place."""
+        dist.all_reduce(x)
+        return x
+
+    def all_gather(self, x: torch.Tensor) -> torch.Tensor:
+        """Every rank's x [...], in the order of ranks: [size, ...]."""
+        gathered = x.new_empty(self.size, *x.shape)
+        _all_gather(gathered.view(-1, *x.shape[1:]), x.contiguous())
+        return gathered
+
+
+def build_model(
+    config: ModelConfig, precision: Precision, backend: str, device: torch.device | str, ranks: Ranks | None = None
+) -> Transformer:
+    """The model, or this rank's share of it, with its parameters allocated on `device` and left as they come."""
+    if ranks is None or ranks.size == 1:
+        return Transformer(config, precision, backend, device)
+    model = Transformer(config, precision, backend, "meta")  # takes no memory
+    share_out(model, Plan(config, ranks.rank, ranks.size), ranks, torch.device(device))
+    return model
+
+
+def parameter_bytes(config: ModelConfig, precision: Precision, rank: int = 0, size: int = 1) -> int:
+    """What one rank's parameters take in memory."""
+    model = Transformer(config, precision, "reference", "meta")
+    if size > 1:
+        share_out(model, Plan(config, rank, size), Ranks(rank, size), torch.device("meta"))
+    return sum(each.numel() * each.element_size() for each in model.parameters())
+
+
+def share_out(model: Transformer, plan: Plan, ranks: Ranks, device: torch.device) -> None:
+    """Turn a whole model on the meta device into one rank's: its parameters, allocated on `device`, and the collectives."""
+    config, split = plan.config, plan.split
+    for name, module in model.named_modules():
+        if isinstance(module, MixtureOfExperts) and not plan.holds(f"{name}.shared_experts.down_proj.weight"):
+            module.shared_experts = None
+    compute = replace(model.compute, device=device)
+    for module in model.modules():
+        if isinstance(getattr(module, "compute", None), Compute):
+            module.compute = compute  # type: ignore[assignment]
+    model.rotary = RotaryEmbedding(config, device)
+    if split["vocabulary"]:
+        tied = model.lm_head is model.embed_tokens
+        model.embed_tokens = SplitEmbedding(config, compute, ranks)
+        model.lm_head = model.embed_tokens if tied else SplitEmbedding(config, compute, ranks)
+    for name, whole in list(model.named_parameters()):
+        owner, _, last = name.rpartition(".")
+        setattr(model.get_submodule(owner), last, _allocate(plan, name, whole, device))
+    for block in model.layers:
+        assert isinstance(block, Block)
+        _join(block, plan, ranks)
+
+
+def _allocate(plan: Plan, name: str, whole: torch.Tensor, device: torch.device) -> nn.Parameter:
+    """A parameter of this rank's shape."""
+    shape = list(whole.shape)
+    if name not in ("embed_tokens.weight", "lm_head.weight"):  # those are this rank's already
+        cut = plan.cut(name, shape)  # of scales as of weights: whole blocks
+        if cut is not None:
+            shape[cut.dim] = cut.size
+    return parameter(*shape, dtype=whole.dtype, device=device)
+
+
+def _join(block: Block, plan: Plan, ranks: Ranks) -> None:
+    """Where a layer's ranks meet: behind attention, behind the MLP, and over the indexer's rows."""
+    attention, split = block.self_attn, plan.split
+    indexer = attention.indexer
+    indexer.select_prefill = partial(_select_share, indexer.select_prefill, ranks)  # type: ignore[method-assign]
+    if split["heads"]:
+        attention.heads //= plan.size
+        attention.kv_b_proj.heads //= plan.size
+        attention.register_forward_hook(partial(_sum_outputs, ranks))
+    if isinstance(block.mlp, MLP):
+        if split["dense MLPs"]:
+            block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
+        return
+    block.mlp.experts.register_forward_pre_hook(partial(_own_experts, plan.experts))
+    block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
+
+
+def _sum_outputs(ranks: Ranks, module: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
+    return ranks.all_reduce(output)
+
+
+def _own_experts(
+    own: range, module: nn.Module, inputs: tuple[Any, torch.Tensor, torch.Tensor]
+) -> tuple[Any, torch.Tensor, torch.Tensor]:
+    """Experts by their number on this rank; those of other ranks get the number past the last, and weight 0."""
+    x, experts, weights = inputs
+    foreign = (experts < own.start) | (experts >= own.stop)
+    return x, torch.where(foreign, len(own), experts - own.start), weights.masked_fill(foreign, 0)
+
+
+def _select_share(
+    select: Callable[..., Selection],
+    ranks: Ranks,
+    queries: Any,
+    prefill: Prefill,
+    cache: LayerCache,
+    with_scores: bool = False,
+) -> Selection:
+    """`Indexer.select_prefill` with the chunk's rows dealt out, and every rank's selection gathered."""
+    count = prefill.length - prefill.start
+    share = -(-count // ranks.size)
+    first, last = (min(share * rank, count) for rank in (ranks.rank, ranks.rank + 1))
+    # Some rows of a chunk are a chunk whose context ends earlier. A rank without any of its own repeats the last one.
+    begin = min(first, count - 1)
+    end = max(last, begin + 1)
+    own = Prefill(
+        slice(prefill.rows.start + begin, prefill.rows.start + end),
+        prefill.start + begin,
+        prefill.start + end,
+        prefill.context_slots[: prefill.start + end],
+    )
+    selection = select(queries, own, cache, with_scores)
+
+    def gather(part: torch.Tensor) -> torch.Tensor:
+        padded = F.pad(part, (0, 0, 0, share - part.shape[0]))
+        return ranks.all_gather(padded).flatten(0, 1)[:count]
+
+    scores = None if selection.scores is None else gather(selection.scores)
+    return Selection(gather(selection.positions), scores)
+
+
+class SplitEmbedding(Embedding):
+    """A rank's rows of the [V, D] table."""
+
+    def __init__(self, config: ModelConfig, compute: Compute, ranks: Ranks) -> None:
+        rows = config.vocab_size // ranks.size
+        super().__init__(rows, config.hidden_size, compute)
+        self.ranks, self.rows = ranks, rows
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        local = tokens - self.rows * self.ranks.rank
+        foreign = (local < 0) | (local >= self.rows)
+        found = super().forward(local.masked_fill(foreign, 0)).masked_fill(foreign[:, None], 0)
+        return self.ranks.all_reduce(found)
+
+    def logits(self, h: torch.Tensor) -> torch.Tensor:
+        """h [N, D] -> fp32 [N, V], on every rank."""
+        parts = self.ranks.all_gather(super().logits(h))
+        return parts.transpose(0, 1).flatten(1)
