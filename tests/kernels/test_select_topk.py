@@ -202,6 +202,27 @@ def test_a_long_row_among_many(backend: Backend) -> None:
     check_long(result, list(logits), 2048)
 
 
+def sampled(size: int) -> torch.Tensor:
+    """Where the CUDA kernel looks first: one place in each of 2048 or 4096 stretches of a row."""
+    samples = 2048 if size <= 65536 else 4096
+    index = torch.arange(samples)
+    jitter = (index * 2654435761 % 2**32) >> 16
+    return (index * size) // samples + ((jitter * (size // samples)) >> 16)
+
+
+@pytest.mark.parametrize(("k", "at_samples"), [(2048, 9.0), (2048, -9.0), (5000, 9.0), (5000, 0.0), (3000, 2.0)])
+@pytest.mark.parametrize("distinct", [True, False])
+@pytest.mark.parametrize("rows", [1, 140])
+def test_rows_that_deceive_a_sample(backend: Backend, rows: int, k: int, at_samples: float, distinct: bool) -> None:
+    """Whatever is guessed from a part of the row, the result is exact."""
+    width = 131072 if rows == 1 else 20_000
+    logits = torch.randn(rows, width, generator=torch.Generator().manual_seed(k))
+    places = sampled(width)
+    logits[:, places] = at_samples + (normal(len(places)) / 8 if distinct else 0)
+    result = backend.run(select_topk, logits, int32(*[0] * rows), int32(*[width] * rows), k)
+    check_long(result, list(logits), k)
+
+
 def test_columns_outside_the_range_are_not_chosen(backend: Backend) -> None:
     """Outside [start, end) a buffer holds anything, here +inf and NaN; positions count from start."""
     logits = torch.full((3, 100), INF)

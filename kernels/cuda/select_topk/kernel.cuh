@@ -2,7 +2,9 @@
 //
 // One pass over the row where luck allows, which is nearly always: a sample of the row gives a threshold that somewhat more than k
 // values pass; those become candidates in shared memory, and a radix select there finds the k best. If the sample misled (fewer than k
-// passed, or more than there is room for, as among equal values) a radix select over the row itself, digit by digit, takes its place.
+// passed, or more than there is room for) a radix select over the row itself, digit by digit, takes its place. Many equal values about
+// the threshold, such as the zeros that ReLU leaves, show in the sample; then what is above them is collected, and the first of them,
+// by position, fill up.
 //
 // An order is put on pairs (value, position) by one integer, `rank`, so that ties need no treatment of their own. Which positions are
 // chosen is kept as a bitmap: whatever order threads arrive in, the bits are the same, and they come out in ascending order.
@@ -12,6 +14,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace topk {
 
@@ -33,7 +36,8 @@ struct Problem {
   const int32_t* block_table;  // or null: write positions
   int64_t table_stride;
   int32_t* out;                // [rows, k]
-  int columns, k, page_size;
+  int columns, k;
+  int page_size, page_shift;   // shift: log2 of the size, or -1 if there is none
   int capacity;                // of candidates
 };
 
@@ -51,7 +55,8 @@ struct Shared {
   uint32_t candidates;  // in the leader: of the whole cluster
   uint32_t highest;     // key among the candidates
   uint32_t base;
-  alignas(8) uint64_t ranks[];  // [capacity], then the bitmap
+  uint32_t lacking;     // the level and what is above it are fewer than k
+  alignas(16) uint2 entries[];  // [capacity] of a value's bits and its position, then the bitmap
 };
 
 inline size_t shared_bytes(int capacity, int columns) {
@@ -69,8 +74,21 @@ __device__ __forceinline__ float value_of(uint32_t key) {
 __device__ __forceinline__ uint64_t rank_of(float value, int position) {
   return (uint64_t(key_of(value)) << kPositionBits) | uint32_t((1 << kPositionBits) - 1 - position);
 }
-__device__ __forceinline__ int position_of(uint64_t rank) {
-  return (1 << kPositionBits) - 1 - static_cast<int>(rank & ((1 << kPositionBits) - 1));
+__device__ __forceinline__ uint64_t rank_of(uint2 entry) { return rank_of(__uint_as_float(entry.x), static_cast<int>(entry.y)); }
+
+// Cluster barriers in halves. cooperative_groups would have every thread wait for a GPU-wide memory barrier at each arrival; one
+// warp's announces the whole CTA's writes if they are ordered before it by __syncthreads, and who announces nothing needs none.
+__device__ __forceinline__ void cluster_arrive(bool announce) {
+  if (announce)
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  else
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+__device__ __forceinline__ void cluster_sync() {
+  __syncthreads();
+  cluster_arrive(threadIdx.x < 32);
+  cluster_wait();
 }
 
 struct Scan {
@@ -110,9 +128,13 @@ template <int kThreads>
 __device__ __forceinline__ Found find_digit(Shared& shared, uint32_t needed) {
   constexpr int kMine = kDigits / kThreads;
   const int first = kDigits - (threadIdx.x + 1) * kMine;  // thread 0 has the highest digits
-  uint32_t counts[kMine], sum = 0;
+  alignas(16) uint32_t counts[kMine];
+  using Vector = std::conditional_t<kMine == 4, uint4, uint2>;
+  static_assert(sizeof(Vector) == sizeof(counts));
+  *reinterpret_cast<Vector*>(counts) = *reinterpret_cast<const Vector*>(shared.histogram + first);
+  uint32_t sum = 0;
 #pragma unroll
-  for (int i = 0; i < kMine; ++i) sum += counts[i] = shared.histogram[first + i];
+  for (int i = 0; i < kMine; ++i) sum += counts[i];
   const Scan scan = block_scan<kThreads>(sum, shared.warp_sums[0]);
   uint32_t above = scan.before;
   if (above < needed && needed <= above + sum) {
@@ -127,18 +149,26 @@ __device__ __forceinline__ Found find_digit(Shared& shared, uint32_t needed) {
   return shared.found;
 }
 
-// A value that about `target` of the `samples` reach; kLowest if there are not so many. The samples are spread over the row: one from
-// each of as many equal stretches, at a place within it that changes from stretch to stretch, against periodic rows.
+struct Threshold {
+  float least;  // candidates are >= this
+  bool level;   // so many values equal `below`, next to `least`, that they are no candidates
+  float below;
+};
+
+// A threshold that about `target` of 1 << log_samples samples reach; kLowest if there are not so many. The samples are spread over the
+// row: one from each of as many equal stretches, at a place within it that changes from stretch to stretch, against periodic rows.
 template <int kThreads>
-__device__ __forceinline__ float sampled_threshold(Shared& shared, const float* row, int length, int samples, uint32_t target) {
-  uint32_t* keys = reinterpret_cast<uint32_t*>(shared.ranks);  // candidates come later
+__device__ __forceinline__ Threshold sampled_threshold(Shared& shared, const float* row, int length, int log_samples, uint32_t target,
+                                                       int capacity) {
+  uint32_t* keys = reinterpret_cast<uint32_t*>(shared.entries);  // candidates come later
+  const int samples = 1 << log_samples;
+  const uint32_t stretch = uint32_t(length) >> log_samples;
   for (int base = threadIdx.x; base < samples; base += 4 * kThreads) {
     float value[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const uint32_t sample = base + i * kThreads;
-      const uint32_t from = uint64_t(sample) * length / uint32_t(samples), to = uint64_t(sample + 1) * length / uint32_t(samples);
-      const uint32_t within = ((sample * 2654435761u >> 16) * (to - from)) >> 16;
+      const uint32_t from = uint64_t(sample) * length >> log_samples, within = ((sample * 2654435761u >> 16) * stretch) >> 16;
       value[i] = sample < samples ? __ldg(row + from + within) : -INFINITY;
     }
 #pragma unroll
@@ -150,14 +180,23 @@ __device__ __forceinline__ float sampled_threshold(Shared& shared, const float* 
   }
   __syncthreads();
   const Found high = find_digit<kThreads>(shared, target);
-  if (high.total < target) return kLowest;
+  if (high.total < target) return {kLowest, false, 0};
   clear_histogram<kThreads>(shared);
   __syncthreads();
   for (int i = threadIdx.x; i < samples; i += kThreads)
     if (keys[i] >> 21 == high.digit) atomicAdd(&shared.histogram[(keys[i] >> 10) % kDigits], 1);
   __syncthreads();
-  const Found low = find_digit<kThreads>(shared, target - high.above);
-  return value_of(max(high.digit << 21 | low.digit << 10, key_of(kLowest)));
+  const Found middle = find_digit<kThreads>(shared, target - high.above);
+  const uint32_t prefix = high.digit << 11 | middle.digit, reached = high.above + middle.above + middle.count;
+  if ((uint64_t(reached) * length >> log_samples) <= capacity) return {value_of(max(prefix << 10, key_of(kLowest))), false, 0};
+  clear_histogram<kThreads>(shared);
+  __syncthreads();
+  for (int i = threadIdx.x; i < samples; i += kThreads)
+    if (keys[i] >> 10 == prefix) atomicAdd(&shared.histogram[keys[i] % 1024], 1);
+  __syncthreads();
+  const Found low = find_digit<kThreads>(shared, target - high.above - middle.above);
+  const uint32_t key = prefix << 10 | low.digit;
+  return {value_of(key + 1), true, value_of(key)};
 }
 
 // Elements of one CTA's part of a row, `count` from `from` on, sixteen a thread at a time, as aligned vectors; outside: -inf.
@@ -185,8 +224,15 @@ struct Slice {
 
 template <int kThreads>
 __device__ __forceinline__ void load_tile(float4 (&tile)[kVectors], const Slice& slice, int tile_index) {
+  const int first = tile_index * kVectors * kThreads;
+  if (first * 4 >= slice.skip && (first + kVectors * kThreads) * 4 <= slice.skip + slice.count) {
+    const float4* from = reinterpret_cast<const float4*>(slice.aligned) + first + threadIdx.x;
 #pragma unroll
-  for (int v = 0; v < kVectors; ++v) tile[v] = slice.load((tile_index * kVectors + v) * kThreads + threadIdx.x);
+    for (int v = 0; v < kVectors; ++v) tile[v] = __ldg(from + v * kThreads);
+  } else {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) tile[v] = slice.load(first + v * kThreads + threadIdx.x);
+  }
 }
 
 // Appends what reaches the threshold to this CTA's candidates. `position` is that of the slice's vector 0.
@@ -214,14 +260,14 @@ __device__ __forceinline__ void append(Shared& shared, const float4 (&tile)[kVec
   if (lane == 31) base = atomicAdd(&shared.candidates, sum);
   base = __shfl_sync(kWarp, base, 31);
   if (base + __shfl_sync(kWarp, sum, 31) > capacity) return;  // counted, though: the leader sees that they did not fit
-  uint64_t* to = shared.ranks + base + sum - mine;
+  uint2* to = shared.entries + base + sum - mine;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     const float values[4] = {tile[v].x, tile[v].y, tile[v].z, tile[v].w};
     const int first = position + 4 * ((tile_index * kVectors + v) * kThreads + static_cast<int>(threadIdx.x));
 #pragma unroll
     for (int e = 0; e < 4; ++e)
-      if (passes >> (4 * v + e) & 1) *to++ = rank_of(values[e], first + e);
+      if (passes >> (4 * v + e) & 1) *to++ = make_uint2(__float_as_uint(values[e]), first + e);
   }
 }
 
@@ -229,7 +275,7 @@ __device__ __forceinline__ void append(Shared& shared, const float4 (&tile)[kVec
 template <int kThreads>
 __device__ __forceinline__ uint64_t candidate_threshold(Shared& shared, uint32_t count, uint32_t k, uint32_t lowest) {
   uint32_t highest = 0;
-  for (uint32_t i = threadIdx.x; i < count; i += kThreads) highest = max(highest, uint32_t(shared.ranks[i] >> kPositionBits));
+  for (uint32_t i = threadIdx.x; i < count; i += kThreads) highest = max(highest, key_of(__uint_as_float(shared.entries[i].x)));
   highest = __reduce_max_sync(kWarp, highest);
   if (threadIdx.x % 32 == 0) atomicMax(&shared.highest, highest);
   __syncthreads();
@@ -242,7 +288,7 @@ __device__ __forceinline__ uint64_t candidate_threshold(Shared& shared, uint32_t
     clear_histogram<kThreads>(shared);
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
-      const uint64_t rank = shared.ranks[i] - offset;
+      const uint64_t rank = rank_of(shared.entries[i]) - offset;
       if (rank >> bits == prefix) atomicAdd(&shared.histogram[uint32_t(rank >> shift) & ((1u << width) - 1)], 1);
     }
     __syncthreads();
@@ -254,22 +300,42 @@ __device__ __forceinline__ uint64_t candidate_threshold(Shared& shared, uint32_t
   }
 }
 
+// Calls visit(value, position) for the positions of a part, warps together for 32 that share a word of the bitmap; beyond: -inf.
+template <int kThreads, class Visit>
+__device__ __forceinline__ void visit_row(const float* row, int from, int to, Visit visit) {
+  constexpr int kAtOnce = 8;
+  for (int first = from + static_cast<int>(threadIdx.x); first - static_cast<int>(threadIdx.x % 32) < to; first += kAtOnce * kThreads) {
+    float values[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) values[i] = first + i * kThreads < to ? __ldg(row + first + i * kThreads) : -INFINITY;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) visit(values[i], first + i * kThreads);
+  }
+}
+
+// Marks what `chosen` accepts in the leader's bitmap.
+template <int kThreads, class Chosen>
+__device__ __forceinline__ void mark(const float* row, int from, int to, uint32_t* leader_bitmap, Chosen chosen) {
+  visit_row<kThreads>(row, from, to, [&](float value, int position) {
+    const uint32_t word = __ballot_sync(kWarp, chosen(value, position));
+    if (threadIdx.x % 32 == 0 && position < to) leader_bitmap[position / 32] = word;
+  });
+}
+
 // Radix select over the row itself; every CTA reads its own part up to six times. Leaves the bitmap in the leader.
 template <int kThreads>
 __device__ __noinline__ void select_over_row(Shared& shared, const float* row, int from, int to, uint32_t needed, uint32_t* bitmap) {
   const cg::cluster_group cluster = cg::this_cluster();
   Shared& leader = *cluster.map_shared_rank(&shared, 0);
-  uint32_t* leader_bitmap = cluster.map_shared_rank(bitmap, 0);
   uint64_t prefix = 0, threshold = 0;
   for (int shift = kFirstShift; shift >= 0; shift -= kDigitBits) {
     clear_histogram<kThreads>(shared);
-    cluster.sync();
-    for (int position = from + static_cast<int>(threadIdx.x); position < to; position += kThreads) {
-      const float value = __ldg(row + position);
+    cluster_sync();
+    visit_row<kThreads>(row, from, to, [&](float value, int position) {
       const uint64_t rank = rank_of(value, position);
       if (value >= kLowest && rank >> (shift + kDigitBits) == prefix)
         atomicAdd(&shared.histogram[uint32_t(rank >> shift) % kDigits], 1);
-    }
+    });
     __syncthreads();
     if (cluster.block_rank()) {
 #pragma unroll
@@ -278,9 +344,9 @@ __device__ __noinline__ void select_over_row(Shared& shared, const float* row, i
         if (shared.histogram[digit]) atomicAdd(&leader.histogram[digit], shared.histogram[digit]);
       }
     }
-    cluster.sync();
+    cluster_sync();
     if (cluster.block_rank() == 0) find_digit<kThreads>(shared, needed);
-    cluster.sync();
+    cluster_sync();
     const Found found = leader.found;
     if (found.total < needed) break;  // only in the first round: all that there is
     prefix = prefix << kDigitBits | found.digit;
@@ -288,13 +354,40 @@ __device__ __noinline__ void select_over_row(Shared& shared, const float* row, i
     needed -= found.above;
     if (found.count == needed) break;
   }
-  for (int first = from + static_cast<int>(threadIdx.x / 32 * 32); first < to; first += kThreads) {
-    const int position = first + threadIdx.x % 32;
-    const float value = position < to ? __ldg(row + position) : -INFINITY;
-    const uint32_t word = __ballot_sync(kWarp, value >= kLowest && rank_of(value, position) >= threshold);
-    if (threadIdx.x % 32 == 0) leader_bitmap[first / 32] = word;
+  mark<kThreads>(row, from, to, cluster.map_shared_rank(bitmap, 0),
+                 [&](float value, int position) { return value >= kLowest && rank_of(value, position) >= threshold; });
+  cluster_sync();
+}
+
+// Leaves the first `keep` bits of a bitmap; how many there were.
+template <int kThreads>
+__device__ __forceinline__ uint32_t keep_first(Shared& shared, uint32_t* bitmap, int words, uint32_t keep) {
+  uint32_t before = 0;
+  for (int first = 0, turn = 0; first < words; first += kThreads, turn ^= 1) {
+    const int index = first + threadIdx.x;
+    uint32_t word = index < words ? bitmap[index] : 0;
+    const Scan scan = block_scan<kThreads>(__popc(word), shared.warp_sums[turn]);
+    while (word && before + scan.before + __popc(word) > keep) word &= ~(0x80000000u >> __clz(word));
+    if (index < words) bitmap[index] = word;
+    before += scan.total;
   }
-  cluster.sync();
+  __syncthreads();
+  return before;
+}
+
+// With `above` candidates, fewer than k, and the level below them: the bitmap of the level's first positions. Whether they suffice.
+template <int kThreads>
+__device__ __noinline__ bool select_level(Shared& shared, const float* row, int from, int to, int length, float level, uint32_t missing,
+                                          uint32_t* bitmap) {
+  const cg::cluster_group cluster = cg::this_cluster();
+  mark<kThreads>(row, from, to, cluster.map_shared_rank(bitmap, 0), [&](float value, int) { return value == level; });
+  cluster_sync();
+  if (cluster.block_rank() == 0) {
+    const uint32_t count = keep_first<kThreads>(shared, bitmap, (length + 31) / 32, missing);
+    if (threadIdx.x == 0) shared.lacking = count < missing;
+  }
+  cluster_sync();
+  return !cluster.map_shared_rank(&shared, 0)->lacking;
 }
 
 // The bitmap's positions, ascending, then -1.
@@ -310,7 +403,12 @@ __device__ __forceinline__ void write_chosen(Shared& shared, const Problem& p, c
     const Scan scan = block_scan<kThreads>(__popc(word), shared.warp_sums[turn]);
     for (uint32_t to = written + scan.before; word; word &= word - 1, ++to) {
       const int position = index * 32 + __ffs(word) - 1 + offset;
-      out[to] = pages ? pages[position / p.page_size] * p.page_size + position % p.page_size : position;
+      if (!pages)
+        out[to] = position;
+      else if (p.page_shift >= 0)
+        out[to] = (pages[position >> p.page_shift] << p.page_shift) + (position & (p.page_size - 1));
+      else
+        out[to] = pages[position / p.page_size] * p.page_size + position % p.page_size;
     }
     written += scan.total;
   }
@@ -321,7 +419,7 @@ template <int kThreads, int kCtas>
 __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __grid_constant__ Problem p) {
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
-  uint32_t* bitmap = reinterpret_cast<uint32_t*>(shared.ranks + p.capacity);
+  uint32_t* bitmap = reinterpret_cast<uint32_t*>(shared.entries + p.capacity);
   const cg::cluster_group cluster = cg::this_cluster();
   const int parts = cluster.num_blocks(), part = cluster.block_rank();
   const int row = blockIdx.x / parts;
@@ -343,61 +441,67 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   load_tile<kThreads>(tile, slice, 0);  // on its way while the threshold is found
   __syncthreads();
 
-  float threshold = kLowest;
+  Threshold threshold = {kLowest, false, 0};
   if (length > p.capacity) {
     // Of the row's k best, k * samples / length fall into the sample, give or take a root; four of them for safety.
-    const int samples = length <= 65536 ? 2048 : 4096;
-    const float expected = float(p.k) * float(samples) / float(length);
-    threshold = sampled_threshold<kThreads>(shared, logits, length, samples, uint32_t(expected + 4.0f * sqrtf(expected)) + 2);
+    const int log_samples = length <= 65536 ? 11 : 12;
+    const float expected = __fdividef(float(p.k) * float(1 << log_samples), float(length));
+    const uint32_t target = uint32_t(expected + 4.0f * expected * rsqrtf(expected)) + 2;
+    threshold = sampled_threshold<kThreads>(shared, logits, length, log_samples, target, p.capacity);
     __syncthreads();  // the sample's keys lie where candidates go
   }
-  cluster.barrier_arrive();  // from here on others may send their candidates
+  if (parts > 1) cluster_arrive(part == 0 && threadIdx.x < 32);  // from here on others may send the leader their candidates
 
   const int tiles = (slice.vectors() + kVectors * kThreads - 1) / (kVectors * kThreads);
   for (int i = 0; i < tiles; ++i) {
     if constexpr (kCtas == 1) {
       float4 next[kVectors];
       if (i + 1 < tiles) load_tile<kThreads>(next, slice, i + 1);
-      append<kThreads>(shared, tile, threshold, from - slice.skip, i, p.capacity);
+      append<kThreads>(shared, tile, threshold.least, from - slice.skip, i, p.capacity);
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) tile[v] = next[v];
     } else {  // other CTAs of the SM read meanwhile
-      append<kThreads>(shared, tile, threshold, from - slice.skip, i, p.capacity);
+      append<kThreads>(shared, tile, threshold.least, from - slice.skip, i, p.capacity);
       if (i + 1 < tiles) load_tile<kThreads>(tile, slice, i + 1);
     }
   }
   __syncthreads();
 
-  cluster.barrier_wait();
   uint32_t total = shared.candidates;
   if (parts > 1) {
+    cluster_wait();
     if (part) {
       Shared& leader = *cluster.map_shared_rank(&shared, 0);
       if (threadIdx.x == 0) shared.base = atomicAdd(&leader.candidates, total);
       __syncthreads();
       const uint32_t base = shared.base;
       if (base + total <= p.capacity)
-        for (uint32_t i = threadIdx.x; i < total; i += kThreads) leader.ranks[base + i] = shared.ranks[i];
+        for (uint32_t i = threadIdx.x; i < total; i += kThreads) leader.entries[base + i] = shared.entries[i];
     }
-    cluster.sync();
+    cluster_sync();
     total = cluster.map_shared_rank(&shared, 0)->candidates;
   }
 
   const uint32_t k = p.k;
-  if (total > p.capacity || (total < k && threshold > kLowest)) {
+  bool candidates = total <= p.capacity && (total >= k || threshold.least == kLowest);
+  if (!candidates && threshold.level && total < k)
+    candidates = select_level<kThreads>(shared, logits, from, to, length, threshold.below, k - total, bitmap);
+  if (!candidates) {
     select_over_row<kThreads>(shared, logits, from, to, k, bitmap);
   } else if (part == 0) {
-    const uint64_t least = total > k ? candidate_threshold<kThreads>(shared, total, k, key_of(threshold)) : 0;
+    const uint64_t least = total > k ? candidate_threshold<kThreads>(shared, total, k, key_of(threshold.least)) : 0;
     for (uint32_t i = threadIdx.x; i < total; i += kThreads) {
-      const uint64_t rank = shared.ranks[i];
-      const int position = position_of(rank);
-      if (rank >= least) atomicOr(&bitmap[position / 32], 1u << position % 32);
+      const uint2 entry = shared.entries[i];
+      if (rank_of(entry) >= least) atomicOr(&bitmap[entry.y / 32], 1u << entry.y % 32);
     }
     __syncthreads();
   }
   if (part == 0) {
     write_chosen<kThreads>(shared, p, bitmap, length, first - start, row);
-    if (parts > 1) cluster.sync();  // others have read this CTA's memory before it ends, whether they wait or are gone
+    if (parts > 1) {  // others have read this CTA's memory before it ends, whether they wait or are gone
+      cluster_arrive(false);
+      cluster_wait();
+    }
   }
 }
 

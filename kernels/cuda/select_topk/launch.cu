@@ -42,6 +42,9 @@ void select_topk(TensorView logits, TensorView starts, TensorView ends, TensorVi
   p.block_table = data<int32_t>(block_table);
   if (block_table.has_value()) p.table_stride = block_table.value().stride(0);
   p.page_size = static_cast<int>(page_size);
+  p.page_shift = -1;
+  for (int shift = 0; shift < 31; ++shift)
+    if (page_size == int64_t(1) << shift) p.page_shift = shift;
   p.out = data<int32_t>(out);
   p.columns = static_cast<int>(logits.size(1));
   p.k = static_cast<int>(out.size(1));
