@@ -34,8 +34,8 @@ def sparse_attention(
             keys = gather_latents(latents, safe[block], value_dim, torch.float32)
         else:
             keys = latents.index_select(0, safe[block].flatten()).view(*keep.shape, width).float()
-        if not bool(keep.all()):
-            keys.masked_fill_(~keep[..., None], 0.0)  # what an invalid slot holds may be NaN and must not leak
+        # What an invalid slot holds may be NaN and must not leak. They are few: a mask over all keys costs a tenth of a step.
+        keys.view(-1, width).index_fill_(0, (~keep).flatten().nonzero()[:, 0], 0.0)
         logits = torch.bmm(q[block].float(), keys.transpose(1, 2)).mul_(softmax_scale)
         logits.masked_fill_(~keep[:, None], float("-inf"))
         highest[block] = logits.amax(-1)
