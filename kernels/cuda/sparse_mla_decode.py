@@ -8,12 +8,17 @@ from ..build import load
 from .sparse_mla_prefill import sparse_mla_prefill
 from .split_plan import SplitPlan, check_vectors, check_widths, empty_plan
 
+FEW_HEADS = 32  # kFewHeads of sparse_decode/launch.cu: up to here CTAs of 16 heads, two on a multiprocessor
+
 
 def plan_decode(
     batch: int, s_q: int, heads: int, topk: int, device: torch.device, topk_length: torch.Tensor | None = None
 ) -> SplitPlan:
     """The split of `batch` sequences of `s_q` new tokens, each with `topk` keys, or the first topk_length [batch] of them."""
-    plan = empty_plan(batch * s_q, heads, device)
+    if heads <= FEW_HEADS:
+        plan = empty_plan(batch * s_q, heads, device, 16, 2)
+    else:  # over 64 heads, CTAs come in pairs
+        plan = empty_plan(batch * s_q, heads, device, 64 if heads <= 64 else 128, 1)
     load("sparse_decode").sparse_decode_plan(plan.parts, plan.split_offset, topk_length, topk, s_q)
     return plan
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import torch
 
-ROWS_PER_CTA = 64  # query rows (heads) of one CTA
 PART_FIELDS = 8  # int32 words of `struct Part` in common/problem.cuh
 
 
@@ -17,7 +16,7 @@ class SplitPlan:
     rows: int  # query rows that share keys: heads, times new tokens in dense decode
 
     def check(self, queries: int, rows: int) -> None:
-        if self.split_offset.shape[0] != queries + 1 or part_count(self.parts.device, rows) != self.parts.shape[0]:
+        if (self.split_offset.shape[0] - 1, self.rows) != (queries, rows):
             raise ValueError(
                 f"plan was made for {self.split_offset.shape[0] - 1} queries of {self.rows} rows, "
                 f"expected one for {queries} of {rows}"
@@ -33,19 +32,15 @@ class SplitPlan:
         )
 
 
-def part_count(device: torch.device, rows: int) -> int:
-    """One part for each group of CTAs that the device runs at once; a group holds all rows of a query."""
+def empty_plan(queries: int, rows: int, device: torch.device, rows_per_cta: int, ctas_at_once: int) -> SplitPlan:
+    """A plan for a planning kernel to fill, with one part for each group of CTAs that the device runs at once.
+
+    A group holds all rows of a query; a multiprocessor runs `ctas_at_once`.
+    """
     processors: int = torch.cuda.get_device_properties(device).multi_processor_count
-    ctas = -(-rows // ROWS_PER_CTA)
-    if ctas > 1 and ctas % 2:
-        ctas += 1  # FP8 decode takes CTAs in pairs
-    return max(processors // ctas, 1)
-
-
-def empty_plan(queries: int, rows: int, device: torch.device) -> SplitPlan:
-    """A plan for a planning kernel to fill."""
+    parts = max(processors * ctas_at_once // -(-rows // rows_per_cta), 1)
     return SplitPlan(
-        torch.empty(part_count(device, rows), PART_FIELDS, dtype=torch.int32, device=device),
+        torch.empty(parts, PART_FIELDS, dtype=torch.int32, device=device),
         torch.empty(queries + 1, dtype=torch.int32, device=device),
         rows,
     )

@@ -287,7 +287,9 @@ def test_dense_decode(batch: int, new: int, context: int, varying: bool) -> None
         flat = cache.view(-1, 576)
         for b, length in enumerate(lengths.tolist()):
             positions = torch.arange(length, device=device)
-            flat[table[b, positions // 64].long() * 64 + positions % 64] = (rows(generator, length, 576) * SIZE).to(dtype)
+            flat[table[b, positions // 64].long() * 64 + positions % 64] = (rows(generator, length, 576) * SIZE).to(
+                dtype
+            )
         q = rows(generator, batch, new, heads, 576).to(dtype)
         first = dense_mla_decode(q, cache, table, lengths, SCALE, causal=causal, backend="cuda")
         again = dense_mla_decode(q, cache, table, lengths, SCALE, causal=causal, backend="cuda")

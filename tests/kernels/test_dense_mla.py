@@ -13,7 +13,11 @@ from support.compare import BF16_OUT, FP32_OUT, LSE, Tolerance, assert_close
 
 SCALE = 0.1352337788608801  # the released model's
 OUT = {torch.float32: FP32_OUT, torch.bfloat16: BF16_OUT, torch.float16: Tolerance(2e-3, 2e-3, 7e-6)}
-KEY_SIZE = {torch.float32: 1.0, torch.bfloat16: 0.1, torch.float16: 1.0}  # the tolerance of bf16 outputs is for such keys
+KEY_SIZE = {
+    torch.float32: 1.0,
+    torch.bfloat16: 0.1,
+    torch.float16: 1.0,
+}  # the tolerance of bf16 outputs is for such keys
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
@@ -32,6 +36,7 @@ PREFILL = {  # T, S, H, D, Dv
     "last token of a long context": (1, 129, 4, 192, 128),
     "a tile and one": (65, 65, 2, 192, 128),
     "small dims, value wider than key": (6, 8, 3, 24, 40),
+    "more queries than one tile, few of them new": (70, 300, 2, 192, 128),
 }
 
 
@@ -53,6 +58,7 @@ def test_mha_prefill(
         torch.randn(rows, heads, dims, generator=generator).to(dtype)
         for rows, dims in ((tokens, width), (cached, width), (cached, value))
     )
+    v *= KEY_SIZE[dtype]
     # query i is token S - T + i of the context, so it sees S - T + i + 1 keys
     allowed = torch.tensor([[s <= cached - tokens + t for s in range(cached)] for t in range(tokens)])
     if masked:
@@ -66,12 +72,27 @@ def test_mha_prefill(
     assert_close(result, expected.numpy(), OUT[dtype])
 
 
-def test_mha_prefill_of_a_row_that_may_see_nothing(backend: Backend) -> None:
-    q, k, v = torch.ones(2, 2, 192), torch.ones(3, 2, 192), torch.ones(3, 2, 128)
+@by_dtype(torch.float32, torch.bfloat16)
+def test_mha_prefill_of_a_row_that_may_see_nothing(backend: Backend, dtype: torch.dtype) -> None:
+    q, k, v = (torch.ones(rows, 2, width, dtype=dtype) for rows, width in ((2, 192), (3, 192), (3, 128)))
     mask = torch.tensor([[False, False, False], [True, False, True]])
     result = backend.run(mha_prefill, q, k, v, SCALE, mask)
     assert result[0].eq(0).all()
-    torch.testing.assert_close(result[1], torch.ones(2, 128))
+    torch.testing.assert_close(result[1], torch.ones(2, 128, dtype=dtype))
+
+
+def test_mha_prefill_over_strided_values(backend: Backend) -> None:
+    """Values beside the keys they were projected with, as a model has them."""
+    generator = torch.Generator().manual_seed(1)
+    q, k, both = (torch.randn(n, 4, d, generator=generator).bfloat16() for n, d in ((40, 192), (100, 192), (100, 256)))
+    v = both[..., 128:] * 0.1
+    strided = both.copy_(torch.cat((v, v), 2))[..., 128:]
+    allowed = torch.arange(100) <= torch.arange(60, 100)[:, None]
+    result = backend.run(mha_prefill, q, k, strided, SCALE)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        *(x.double().transpose(0, 1) for x in (q, k, v)), attn_mask=allowed, scale=SCALE
+    ).transpose(0, 1)
+    assert_close(result, expected.numpy(), BF16_OUT)
 
 
 def test_mha_prefill_without_queries(backend: Backend) -> None:
@@ -88,6 +109,8 @@ DECODE = {  # lengths (new tokens included), s_q, H, page size
     "128 heads": ([100], 1, 128, 64),
     "as many new tokens as context": ([3], 3, 4, 64),
     "fewer keys than new tokens": ([1, 0], 3, 4, 64),  # the first rows see nothing
+    "a context in many runs, others in few": ([1500, 3, 700], 2, 16, 64),
+    "more rows than a tile": ([200, 70], 2, 40, 64),
 }
 
 

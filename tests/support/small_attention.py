@@ -29,7 +29,9 @@ def main() -> None:
     bounds = torch.tensor([0, 100, 192], dtype=torch.int32, device=device)
     pages = torch.randperm(192, device=device).int()
     ckv, kpe = kv[..., :512].contiguous(), kv[..., 512:].contiguous()
-    assert all(r.isfinite().all() for r in paged_mla_decode_h16(nope, rope, ckv, kpe, bounds, pages, 0.1, backend="cuda"))
+    assert all(
+        r.isfinite().all() for r in paged_mla_decode_h16(nope, rope, ckv, kpe, bounds, pages, 0.1, backend="cuda")
+    )
 
 
 if __name__ == "__main__":

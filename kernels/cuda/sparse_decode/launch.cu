@@ -1,7 +1,10 @@
 #include "../common/launch.cuh"
+#include "few_heads.cuh"
 #include "kernel.cuh"
 
 namespace mla {
+
+constexpr int kFewHeads = 32;  // up to here, CTAs of 16 heads are faster than one of 64
 
 // The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32, for `width` columns a query.
 void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<TensorView> topk_length, int64_t width,
@@ -26,14 +29,14 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
   DeviceGuard guard(q);
   Problem p = {};
   const int heads = static_cast<int>(q.size(1));
-  const bool pair = heads > kRows;
+  const bool few = heads <= kFewHeads, pair = heads > kRows;
   p.q = data<void>(q);
   p.q_rope = data<__nv_bfloat16>(q) + kValueWidth;
   p.q_stride = p.q_rope_stride = q.stride(0);
   p.q_head_stride = p.q_rope_head_stride = q.stride(1);
   p.queries = static_cast<int>(q.size(0));
   p.heads = p.rows = heads;
-  const int row_blocks = (heads + kRows - 1) / kRows;
+  const int cta_rows = few ? kFewRows : kRows, row_blocks = (heads + cta_rows - 1) / cta_rows;
   p.groups = pair ? (row_blocks + 1) / 2 : row_blocks;
   p.new_tokens = 1;
   p.scale = static_cast<float>(scale);
@@ -56,7 +59,7 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
   p.max_logits = data<float>(max_logits);
   const cudaStream_t stream = stream_of(q);
   const int ctas_each = p.groups * (pair ? 2 : 1);
-  int ctas = std::min<int64_t>(int64_t(p.queries) * ctas_each, multiprocessors(q) / 2 * 2);
+  int ctas = std::min<int64_t>(int64_t(p.queries) * ctas_each, few ? multiprocessors(q) * 2 : multiprocessors(q) / 2 * 2);
   if (parts.has_value()) {
     p.parts = data<Part>(parts);
     p.part_count = static_cast<int>(parts.value().size(0));
@@ -65,7 +68,9 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
     p.partial_lse = data<float>(partial_lse);
     ctas = p.part_count * ctas_each;
   }
-  if (pair)
+  if (few)
+    launch(flash_fwd_splitkv_mla_fp8_sparse_few_heads_kernel, p, ctas, false, kFewThreads, sizeof(FewMemory), stream);
+  else if (pair)
     launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<true>, p, ctas, true, kThreads, sizeof(SharedMemory), stream);
   else
     launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
