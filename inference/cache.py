@@ -1,4 +1,4 @@
-"""The tensors behind the pages: shapes, byte layouts and how many pages the memory holds.
+"""The tensors behind the pages: shapes and byte layouts.
 
 FP8, per token and layer (sizes of the released model):
     latent  656 B: 512 e4m3 latent | 4 fp32 scales, one per 128 | 64 bf16 rotated rope
@@ -6,15 +6,10 @@ FP8, per token and layer (sizes of the released model):
 bf16 and exact keep plain rows: latent and rope side by side, and the index key.
 """
 
-import os
-from pathlib import Path
-
 import torch
 
 from ..model.config import FP8_BLOCK, ModelConfig, Precision
 from ..model.metadata import PAGE_SIZE, LayerCache
-
-_CPU_SEQUENCES = 8  # full contexts that the default on a CPU makes room for, memory permitting
 
 
 def row_layout(config: ModelConfig, precision: Precision) -> tuple[torch.dtype, int, int]:
@@ -45,51 +40,3 @@ def allocate(
         )  # untouched memory costs nothing
 
     return [LayerCache(rows(latent), rows(index)) for _ in range(config.num_hidden_layers)]
-
-
-def pages_in_memory(
-    config: ModelConfig, precision: Precision, device: torch.device | str, max_model_len: int, memory_fraction: float
-) -> int:
-    """How many pages to allocate by default.
-
-    On a GPU: what `memory_fraction` of its memory leaves after what is taken already (the weights). On a CPU: that fraction
-    of the memory now available, but no more than a few full contexts. ValueError if not even one page fits.
-    """
-    if not 0 < memory_fraction <= 1:
-        raise ValueError(f"memory_fraction is {memory_fraction}; it must be above 0 and at most 1")
-    page = bytes_per_page(config, precision)
-    device = torch.device(device)
-    if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
-        budget = free - int((1 - memory_fraction) * total)
-        pages = budget // page
-    else:
-        budget = int(memory_fraction * _available_memory())
-        pages = min(budget // page, _CPU_SEQUENCES * -(-max_model_len // PAGE_SIZE))
-    if pages < 1:
-        raise ValueError(
-            f"no memory for the caches: a page of {PAGE_SIZE} tokens takes {page / 2**20:.1f} MiB, "
-            f"memory_fraction {memory_fraction} leaves {max(budget, 0) / 2**20:.1f} MiB"
-        )
-    return pages
-
-
-def _available_memory() -> int:
-    """Bytes that this process can still take, its control group's limit included."""
-    limits = []
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        limits.append(next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")))
-    except (OSError, StopIteration):  # not Linux
-        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        if limit != "max":
-            statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-            # Files read lately, such as the checkpoint, count as used but give way.
-            used = int((group / "memory.current").read_text()) - int(statistics.get("inactive_file", 0))
-            limits.append(int(limit) - used)
-    except OSError:  # no control group of version 2
-        pass
-    return max(min(limits), 0)

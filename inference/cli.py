@@ -36,8 +36,15 @@ def main() -> None:
 
 
 def run(command: Callable[[], object]) -> None:
-    """Run a command line; what the user can mend ends in one line and exit code 2."""
+    """Run a command line; what the user can mend ends in one line and exit code 2. Under torchrun rank 0 alone reads it."""
     try:
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            from .distributed import this_job
+            from .job import Follower
+
+            job = this_job()
+            if isinstance(job, Follower):
+                job.follow()
         command()
     except KeyboardInterrupt:
         sys.exit(130)

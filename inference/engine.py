@@ -16,7 +16,7 @@ from .limits import Limits
 from .output import Output
 from .pages import PagePool
 from .params import Delta, FinishReason, Request, SamplingParams, check_token_ids
-from .runner import Model, Runner
+from .runner import Model, Steps, make_runner
 from .sampler import Sample, sample
 from .scheduler import Batch, Scheduler
 from .tokenizer import Tokenizer
@@ -65,7 +65,7 @@ class Engine:
         self.eos_ids = frozenset(config.eos_token_ids) | frozenset(tokenizer.eos_ids if tokenizer else ())
         self.pool = PagePool(limits.page_count, PAGE_SIZE, limits.reuse_pages)
         self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences)
-        self.runner = Runner(model, caches, device)
+        self.runner: Steps = make_runner(model, config, caches, limits, device)
         self._outputs: dict[int, Output] = {}
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._ids = itertools.count()

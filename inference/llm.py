@@ -1,19 +1,19 @@
 """LLM: prompts in, completions out. What users and the other front ends call."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..kernels.choice import check_backend
-from ..kernels.device import check_device
 from ..model.config import ModelConfig, Precision
 from .cache import allocate
+from .distributed import this_job
 from .engine import Engine, EngineStats
 from .fair_lock import FairLock
+from .job import Follower
 from .limits import Limits
 from .messages import encode_messages, parse_assistant
 from .params import Completion, Delta, Request, SamplingParams
@@ -33,7 +33,7 @@ class LLM:
 
     def __init__(
         self,
-        path: str | Path | None = None,
+        path: str | Path | Mapping[str, Any] | None = None,
         *,
         device: str | None = None,
         precision: Precision | None = None,
@@ -45,26 +45,40 @@ class LLM:
         memory_fraction: float | None = None,
         reuse_pages: bool = True,
         config_overrides: dict[str, Any] | None = None,
+        synthetic: bool = False,
         progress: Callable[..., Any] | None = None,
     ) -> None:
         """Load a checkpoint directory, or the demo that ships inside.
 
         device: "cuda" where there is one, else "cpu". precision: "exact" on a CPU; on a GPU "fp8" if the checkpoint is, else
-        "bf16". config_overrides, progress: as in `load_model`. The others are limits: see `Limits`. Errors: ValueError.
-        """
-        from ..model.checkpoint import load_model
+        "bf16". config_overrides, progress: as in `load_model`. synthetic: random weights, of which path gives the configuration
+        alone (None: the released model's). The others are limits: see `Limits`. Errors: ValueError.
 
-        path = DEMO if path is None else Path(path)
-        device = check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        check_backend(backend, device)
-        if precision is None:
-            quantised = ModelConfig.from_file(path / "config.json").weight_block is not None
-            precision = "exact" if torch.device(device).type == "cpu" else "fp8" if quantised else "bf16"
-        tokenizer = Tokenizer.from_directory(path)  # before the weights: a broken one should not cost their loading
-        model = load_model(path, precision, backend, device, config_overrides=config_overrides, progress=progress)
+        Under torchrun the model is shared by the ranks. Rank 0 goes on from here; on the others this does not return: they do
+        their share of its work until it ends, and end with it.
+        """
+        job = this_job()
+        if isinstance(job, Follower):
+            job.follow()
+        from .worker import LeadingRunner, ModelSource, lead_counting, lead_loading
+
+        model_path: Any = (ModelConfig().to_dict() if synthetic else DEMO) if path is None else path
+        source = ModelSource.resolve(
+            model_path,
+            device=device,
+            precision=precision,
+            backend=backend,
+            config_overrides=config_overrides,
+            synthetic=synthetic,
+        )
+        # Before the weights: a broken one should not cost their loading.
+        has_tokenizer = not isinstance(model_path, Mapping) and Path(model_path).is_dir()
+        tokenizer = Tokenizer.from_directory(Path(model_path)) if has_tokenizer else None
+        model = lead_loading(job, source, progress)
+        device = str(model.compute.device)
         limits = Limits.resolve(
             model.config,
-            precision,
+            source.precision,
             device,
             max_model_len=max_model_len,
             max_batch_tokens=max_batch_tokens,
@@ -72,8 +86,11 @@ class LLM:
             page_count=page_count,
             memory_fraction=memory_fraction,
             reuse_pages=reuse_pages,
+            count_pages=lambda room: lead_counting(job, room, model, source.precision),
         )
-        self._set_up(model, model.config, tokenizer, limits, precision, device)
+        self._set_up(model, model.config, tokenizer, limits, source.precision, device)
+        if job is not None:
+            self.engine.runner = LeadingRunner(job, limits, self.engine.runner)
 
     @classmethod
     def from_model(

@@ -1,13 +1,17 @@
 """Batch → tensors, AttentionMetadata, forward, logits."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 
+from ..model.config import ModelConfig
 from ..model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, SelectionCallback
 from .decode_graph import DecodeGraphs
 from .scheduler import Batch
+
+if TYPE_CHECKING:
+    from .limits import Limits
 
 
 class Model(Protocol):
@@ -16,6 +20,12 @@ class Model(Protocol):
     def forward(
         self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, caches: list[LayerCache]
     ) -> torch.Tensor: ...
+
+
+class Steps(Protocol):
+    """What the engine needs of a runner."""
+
+    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor: ...
 
 
 class Runner:
@@ -74,3 +84,10 @@ class Runner:
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)
+
+
+def make_runner(
+    model: Model, config: ModelConfig, caches: list[LayerCache], limits: "Limits", device: torch.device | str
+) -> Runner:
+    """The runner as the engine uses it, on rank 0 and on those that follow it."""
+    return Runner(model, caches, device)

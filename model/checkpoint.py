@@ -68,9 +68,22 @@ def load_model(
     anything.
     """
     config = ModelConfig.from_file(path).with_overrides(**(config_overrides or {}))
+    return load_checkpoint(Path(path), config, precision, backend, device, progress, ranks)
+
+
+def load_checkpoint(
+    directory: Path,
+    config: ModelConfig,
+    precision: Precision,
+    backend: str,
+    device: str | torch.device,
+    progress: Progress | None = None,
+    ranks: Ranks | None = None,
+) -> Transformer:
+    """`load_model` with a configuration that need not be the directory's own."""
     config.check_precision(precision)
     plan = Plan(config, ranks.rank, ranks.size) if ranks else Plan(config)
-    placements = locate(plan, Path(path))
+    placements = locate(plan, directory)
     model = build_model(config, precision, backend, device, ranks)
     load_weights(model, placements, config, progress)
     return model

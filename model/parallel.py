@@ -27,7 +27,6 @@ from .plan import Plan
 from .rope import RotaryEmbedding
 from .transformer import Block, Embedding, Transformer
 
-
 # Its name from torch 2.13 on; the old one warns there.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 

@@ -133,15 +133,19 @@ def _tensors(piece: Piece, config: ModelConfig, dtype: WeightDtype, seed: int) -
 
 
 def _draw(piece: Piece, config: ModelConfig, seed: int) -> torch.Tensor:
-    """fp32 values of one tensor, from its name and the seed alone.
+    """fp32 values of one tensor, from its name and the seed alone."""
+    digest = hashlib.sha256(f"{seed}/{piece.name}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    return scaled(torch.randn(piece.shape, generator=generator), piece, config)
+
+
+def scaled(values: torch.Tensor, piece: Piece, config: ModelConfig) -> torch.Tensor:
+    """Standard normal values as the weights of one tensor.
 
     Variance 1 / inputs keeps every projection's output O(1). What writes to the residual stream is divided by
     sqrt(2 layers), so the stream stays O(1) too. Norm weights and biases differ from 1 and 0 so that a model which
     forgets one is found out, and the correction bias is as wide as the router's scores, so that it decides things.
     """
-    digest = hashlib.sha256(f"{seed}/{piece.name}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
-    values = torch.randn(piece.shape, generator=generator)
     if piece.name.endswith("bias"):
         return values * 0.2
     if len(piece.shape) == 1:

@@ -1,7 +1,6 @@
 """The model that a command line asks for: its configuration, its weights, and what was resolved, in a line."""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -79,9 +78,9 @@ def load_llm(
         raise ValueError(
             f"--model {str(path)!r} has no tokenizer.json: only token ids can be given to it, in a JSONL file"
         )
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError(f"WORLD_SIZE is {os.environ['WORLD_SIZE']}: this program runs in one process")
+    from ...model.plan import Plan
     from ...model.progress import progress_bar
+    from ..distributed import world_size
     from ..llm import LLM
 
     options: dict[str, Any] = {"device": device, "precision": precision, "backend": backend, **limits}
@@ -92,6 +91,8 @@ def load_llm(
     else:
         llm = LLM(path, **options)
     print(f"{path}: {summary(llm, backend)}", file=sys.stderr)
+    if (size := world_size()) > 1:
+        print(Plan(llm.config, 0, size).describe(), file=sys.stderr)
     return llm
 
 
