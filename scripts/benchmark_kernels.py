@@ -4,8 +4,8 @@
     python scripts/benchmark_kernels.py quantize topk --only 4096  # cases of two groups that have 4096 in their names
 
 Medians of CUDA events around CUDA graphs that rotate through inputs, so that the L2 cache is cold wherever the rotation exceeds
-it (`L2` says so). `roofline`: the time that bytes need at 3.02 TB/s, or FLOPs at the rate that such a card holds, over the
-time taken.
+it (`L2` says so). `roofline`: the time that bytes need at the rate of a copy, measured first, or FLOPs at the rate that an H100
+holds, over the time taken.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 
 import torch
-from kernel_benchmarks.harness import Case, measure  # type: ignore[import-not-found]
+from kernel_benchmarks.harness import Case, copy_rate, measure  # type: ignore[import-not-found]
 
 FOLDER = Path(__file__).parent / "kernel_benchmarks"
 GROUPS = sorted(path.stem for path in FOLDER.glob("[!_]*.py") if path.stem != "harness")
@@ -46,12 +46,14 @@ def main() -> None:
         raise SystemExit("no CUDA GPU here: kernels are timed on one")
     torch.manual_seed(0)
     device = torch.device("cuda", torch.cuda.current_device())
+    copy = copy_rate(device)
     machine = {
         "device": torch.cuda.get_device_name(),
         "driver": driver(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "date": time.strftime("%Y-%m-%d"),
+        "copy_gigabytes_per_second": round(copy / 1e9),
     }
     print(", ".join(f"{key} {value}" for key, value in machine.items()))
     print(f"{'case':56} {'L2':4} {'us':>9} {'achieved':>9} {'required':>8} {'aim':>8} {'unit':9} {'roofline':>8}")
@@ -59,7 +61,7 @@ def main() -> None:
     for group in arguments.groups:
         for case in cases(group, arguments.only, device):
             taken = measure(case)
-            achieved, roofline = case.achieved(taken), case.roofline(taken)
+            achieved, roofline = case.achieved(taken, copy), case.roofline(taken, copy)
             print(
                 f"{case.name:56} {'cold' if case.cold else 'warm'} {taken:9.2f} {achieved:9.1f} {case.must:>8} "
                 f"{case.aim:>8} {case.unit:9} {roofline:8.2f}",

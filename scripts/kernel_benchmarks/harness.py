@@ -42,19 +42,19 @@ class Case:
         """Whether a run finds none of its inputs in L2, because the others have gone through it since."""
         return self.rotations * self.bytes > L2_BYTES
 
-    def achieved(self, microseconds: float) -> float:
-        """The time in the case's unit."""
+    def achieved(self, microseconds: float, copy: float = COPY) -> float:
+        """The time in the case's unit; `copy` is the rate of a device copy here."""
         if self.unit == "TFLOPS":
             return self.flops / microseconds / 1e6
         if self.unit == "GB/s":
             return self.bytes / microseconds / 1e3
         if self.unit == "% of copy":
-            return 100 * self.bytes / COPY / microseconds * 1e6
+            return 100 * self.bytes / copy / microseconds * 1e6
         return microseconds
 
-    def roofline(self, microseconds: float) -> float:
+    def roofline(self, microseconds: float, copy: float = COPY) -> float:
         """The time that bytes or FLOPs need at least, as a fraction of the time taken."""
-        return max(self.flops / self.peak, self.bytes / COPY) / microseconds * 1e6
+        return max(self.flops / self.peak, self.bytes / copy) / microseconds * 1e6
 
 
 def rotations_for(size: int, at_most: int = 256) -> int:
@@ -69,9 +69,8 @@ def measure(case: Case, repeats: int = 15, milliseconds: float = 2.0) -> float:
     nor the launch of the graph that holds them counts.
     """
 
-    outputs: list[object] = [
-        None
-    ] * case.rotations  # alive, so that the next run writes elsewhere and L2 is cold for it too
+    # Alive until replaced, so that each run writes elsewhere and L2 is cold for that too.
+    outputs: list[object] = [None] * case.rotations
 
     def rotate(times: int) -> None:
         for _ in range(times):
@@ -101,3 +100,10 @@ def measure(case: Case, repeats: int = 15, milliseconds: float = 2.0) -> float:
         graph.replay()
         results = timed(graph.replay, repeats)
     return results[repeats // 2] * 1e3 / (times * case.rotations)
+
+
+def copy_rate(device: torch.device, size: int = 1 << 29) -> float:
+    """Bytes a second that a device copy of `size` bytes reads and writes."""
+    source = torch.zeros(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return 2 * size / measure(Case("copy", lambda _: target.copy_(source), 1, 2 * size, 0)) * 1e6

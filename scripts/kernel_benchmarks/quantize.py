@@ -32,9 +32,10 @@ def _quantize(rows: int, device: torch.device) -> Callable[[], object]:
     return partial(quantize_blocks, torch.randn(rows, HIDDEN, device=device, dtype=torch.bfloat16))
 
 
-def _norm(rows: int, width: int, device: torch.device) -> Callable[[], object]:
-    x = torch.randn(rows, width, device=device, dtype=torch.bfloat16)
-    return partial(rms_norm_quantize, x, torch.ones(width, device=device), 1e-6)
+def _norm(rows: int, adds: bool, device: torch.device) -> Callable[[], object]:
+    x, residual = torch.randn(2, rows, HIDDEN, device=device, dtype=torch.bfloat16).unbind()
+    weight = torch.ones(HIDDEN, device=device)
+    return partial(rms_norm_quantize, x, weight, 1e-6, residual=residual if adds else None)
 
 
 def _swiglu(rows: int, device: torch.device) -> Callable[[], object]:
