@@ -1,6 +1,7 @@
 """Sparse attention, prefill and decode, against a float64 softmax over the rows that the indices name."""
 
 import math
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -53,6 +54,9 @@ PREFILL = {  # T, H, S, K, invalid indices sprinkled in
     "INT_MIN, past the end, far past": (3, 16, 200, 128, [INT_MIN, -2, 200, 201, 2**31 - 1]),
     "more columns than rows": (2, 16, 5, 64, []),
     "nothing valid": (2, 16, 7, 3, [-1]),
+    "two pairs of tiles and a half, 32 heads": (2, 32, 700, 320, [-1]),
+    "heads that end inside a tile": (2, 80, 300, 64, []),
+    "the released top-k": (1, 64, 5000, 2048, [-1]),
 }
 
 
@@ -92,6 +96,52 @@ def test_prefill(
     assert_close(result[0], out, out_tolerance(dtype), "out")
     assert_close(result[1], max_logits, LSE, "max_logits")
     assert_close(result[2], lse, LSE, "lse")
+
+
+@DTYPES
+def test_prefill_over_strided_rows(backend: Backend, dtype: torch.dtype) -> None:
+    """Heads of a wider projection, rows of a wider cache, every other list of indices."""
+    rng = np.random.default_rng(8)
+    q = torch.from_numpy(rng.standard_normal((3, 20, 592))).to(dtype)[..., 8:584]
+    kv = torch.from_numpy(rng.standard_normal((60, 2, 584)) * KEY_SIZE[dtype]).to(dtype)[:, 1:, :576]
+    indices = int32(rng.integers(0, 60, (6, 1, 130)))[::2]
+    out, max_logits, lse = backend.run(sparse_mla_prefill, q, kv, indices, SCALE)
+    for t in range(3):
+        keys = kv[indices[t, 0].long(), 0].double().numpy()
+        expected = attend(q[t].double().numpy(), keys, SCALE, 512)
+        assert_close(out[t], expected[0], out_tolerance(dtype), "out")
+        assert_close(max_logits[t], expected[1], LSE, "max_logits")
+        assert_close(lse[t], expected[2], LSE, "lse")
+
+
+def test_prefill_of_more_queries_than_a_grid_has_in_its_second_dimension(backend: Backend) -> None:
+    """One key each: the output is its latent, and the logit is both maximum and logsumexp."""
+    generator = torch.Generator().manual_seed(9)
+    q, kv = (torch.randn(n, 1, 576, generator=generator).bfloat16() for n in (65540, 7))
+    indices = torch.arange(65540, dtype=torch.int32) % 7
+    out, max_logits, lse = backend.run(sparse_mla_prefill, q, kv, indices[:, None, None], SCALE)
+    keys = kv[indices.long(), 0]
+    assert torch.equal(out[:, 0], keys[:, :512])
+    logits = (q[:, 0].double() * keys.double()).sum(1, keepdim=True).numpy() * SCALE
+    assert_close(max_logits, logits, Tolerance(2.01 / 65536, 2e-5), "max_logits")  # sums of 576 terms that may cancel
+    assert_close(lse, logits, Tolerance(2.01 / 65536, 2e-5), "lse")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(find_spec("tilelang") is None or not torch.cuda.is_available(), reason="needs tilelang and a GPU")
+def test_plain_and_pipelined_tile_kernels_agree() -> None:
+    from deepseek_v32.kernels.tile.sparse_mla_prefill import sparse_mla_prefill_plain
+
+    generator = torch.Generator("cuda").manual_seed(10)
+    q = torch.randn(5, 80, 576, generator=generator, device="cuda").bfloat16()
+    kv = torch.randn(900, 1, 576, generator=generator, device="cuda").bfloat16() / 10
+    indices = torch.randint(-200, 1100, (5, 1, 450), generator=generator, device="cuda", dtype=torch.int32)
+    lengths = torch.tensor([450, 0, 1, 64, 300], dtype=torch.int32, device="cuda")
+    sink = torch.linspace(-5, 5, 80, device="cuda")
+    plain = sparse_mla_prefill_plain(q, kv, indices, SCALE, lengths, sink)
+    pipelined = sparse_mla_prefill(q, kv, indices, SCALE, 512, lengths, sink, backend="tile")
+    for mine, theirs, tolerance in zip(plain, pipelined, (BF16_OUT, LSE, LSE), strict=True):
+        assert_close(mine, theirs.double().cpu().numpy(), tolerance)
 
 
 def test_prefill_weighs_a_repeated_index_twice(backend: Backend) -> None:

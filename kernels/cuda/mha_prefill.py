@@ -1,0 +1,53 @@
+"""Multi-head prefill on GPUs through cuDNN's fused attention, as torch ships it: the one backend that is fast with 192/128 dims."""
+
+import warnings
+from functools import cache
+
+import torch
+
+from ..reference.dense_mla import mha_prefill as reference
+
+
+def mha_prefill(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float, mask: torch.Tensor | None
+) -> torch.Tensor:
+    earlier = k.shape[0] - q.shape[0]
+    heads_first = [x.transpose(0, 1)[None] for x in (q, k, v)]
+    if not _cudnn_takes(*heads_first):
+        _warn(str(q.device), q.shape[2], v.shape[2])
+        return reference(q, k, v, softmax_scale, mask)
+    q, k, v = heads_first
+    if mask is not None:
+        bias = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, float("-inf"))[None, None]
+        out, _ = _attend(q, k, v, softmax_scale, bias, causal=False)
+        # A row that sees nothing is a softmax over nothing.
+        return out[0].transpose(0, 1).masked_fill_(~mask.any(1)[:, None, None], 0.0)
+    out, lse = _attend(q, k[:, :, earlier:], v[:, :, earlier:], softmax_scale, None, causal=True)
+    if earlier:
+        # cuDNN's causal triangle begins at the first key: take the keys before the chunk apart, and join by logsumexp.
+        before, lse_before = _attend(q, k[:, :, :earlier], v[:, :, :earlier], softmax_scale, None, causal=False)
+        share = torch.sigmoid(lse_before - lse)[..., None]
+        out = torch.lerp(out.float(), before.float(), share).to(q.dtype)
+    return out[0].transpose(0, 1)
+
+
+def _attend(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, bias: torch.Tensor | None, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """[1, H, T, D], [1, H, S, D], [1, H, S, Dv] -> [1, H, T, Dv] and its logsumexp, fp32 [1, H, T]."""
+    result: tuple[torch.Tensor, ...] = torch.ops.aten._scaled_dot_product_cudnn_attention(
+        q, k, v, bias, True, 0.0, causal, False, scale=scale
+    )
+    return result[0], result[1].view(q.shape[:3])
+
+
+def _cudnn_takes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    parameters = torch.backends.cuda.SDPAParams(q, k, v, None, 0.0, False, False)
+    return torch.backends.cuda.can_use_cudnn_attention(parameters)
+
+
+@cache
+def _warn(device: str, width: int, value: int) -> None:
+    warnings.warn(
+        f"cuDNN refuses attention with {width}/{value} dims on {device}: mha_prefill runs its reference", stacklevel=3
+    )

@@ -1,0 +1,427 @@
+"""Attention over gathered latents in TileLang, warp-specialised by hand: two math warpgroups in a seesaw, and a third gathers keys.
+
+A thread block takes 64 rows of queries (heads, or heads of several new tokens) that share their keys, and goes over those in
+pairs of 64-key blocks. Group 0 scores the even block of a pair, group 1 the odd one; each owns 256 of the 512 output columns and
+hands its probabilities to the other through shared memory:
+
+    group 0 (columns 0-255):   Q K0 | softmax 0 | P0 V0        | wait P1 | P1 V1 | Q K0' ...
+    group 1 (columns 256-511): wait P0          | P0 V0 | Q K1 | softmax 1 | P1 V1 | wait P0' ...
+    producer:                  rows of the next blocks, by 16-byte cp.async, into whatever half of a buffer is free
+
+Each half of a key buffer (the columns of one group) is released by the group that owns it. The even block's probabilities overwrite
+that block's rope columns, which are dead once it is scored: 2 x 72 KB of keys, 72 KB of queries and the odd probabilities are all
+that fits. The reference that exponents are taken from follows a row's maximum only when that is more than 2^8 ahead, so the
+accumulators are hardly ever rescaled after the first blocks; the true maximum is kept beside it.
+"""
+
+from typing import Any
+
+import tilelang.language as T
+import torch
+
+from .factory import tile_kernel
+
+ROWS = 64  # of queries in one thread block: the M of a WGMMA
+BLOCK = 64  # keys
+LATENT, ROPE = 512, 64
+HALF = LATENT // 2
+GROUP = 128  # threads
+LOG2E = 1.4426950408889634
+LAZY = 8.0  # log2 of how far a maximum may run ahead of the reference
+FLOOR = -1e30  # the first reference: finite, so that -inf minus it is not NaN
+
+PASSES = {
+    "tl.disable_warp_specialized": True,  # the roles are written out below,
+    "tl.disable_thread_storage_sync": True,  # and so is their synchronisation
+    "tl.disable_safe_memory_legalize": True,  # indices are checked where they are read
+    "tl.enable_fast_math": True,  # exp2 as one instruction: 2 ulp, of values that are rounded to bf16
+}
+
+
+@T.macro
+def load_queries(q: Any, item: Any, first: Any, rows: Any, left: Any, right: Any, rope: Any, tx: Any) -> None:
+    """64 rows of queries into swizzled tiles by 256 threads; those that do not exist become zeros."""
+    for i in T.unroll(ROWS * 8 // (2 * GROUP)):
+        line = i * (2 * GROUP // 8) + tx // 8
+        row = T.min(first + line, rows - 1)
+        exists = first + line < rows
+        for tile in T.unroll(HALF // 64):
+            at = tile * 64 + tx % 8 * 8
+            T.ptx_cp_async(T.access_ptr(left[line, at], "w", 8), T.access_ptr(q[item, row, at], "r", 8), 8, exists)
+            T.ptx_cp_async(
+                T.access_ptr(right[line, at], "w", 8), T.access_ptr(q[item, row, HALF + at], "r", 8), 8, exists
+            )
+        at_rope = tx % 8 * 8
+        T.ptx_cp_async(
+            T.access_ptr(rope[line, at_rope], "w", 8), T.access_ptr(q[item, row, LATENT + at_rope], "r", 8), 8, exists
+        )
+
+
+@T.macro
+def look_up(table: Any, item: Any, block: Any, limit: Any, page: Any, slots: Any, tx: Any, paged: bool) -> None:
+    """The keys that this thread copies of a block, as given; -1 past the columns that count."""
+    for r in T.unroll(4):
+        column = block * BLOCK + r * 16 + tx // 8
+        slots[r] = -1
+        if column < limit:
+            if paged:
+                slots[r] = table[item, T.truncdiv(column, page)] * page + T.truncmod(column, page)
+            else:
+                slots[r] = table[item, column]
+
+
+@T.macro
+def gather(kv: Any, slots: Any, first: Any, target: Any, columns: int, tx: Any) -> None:
+    """Columns [first, first + columns) of 64 keys; those that do not exist become zeros and are not read."""
+    for tile in T.unroll(columns // 64):
+        for r in T.unroll(4):
+            at = tile * 64 + tx % 8 * 8
+            T.ptx_cp_async(
+                T.access_ptr(target[r * 16 + tx // 8, at], "w", 8),
+                T.access_ptr(kv[T.max(slots[r], 0), first + at], "r", 8),
+                8,
+                slots[r] >= 0,
+            )
+
+
+@T.macro
+def publish_bias(slots: Any, keys: Any, bias: Any, tx: Any) -> None:
+    """What to add to the scores of this block: -inf where there is no key, whose slot becomes -1."""
+    for r in T.unroll(4):
+        slots[r] = T.if_then_else(slots[r] < keys, slots[r], -1)
+    if tx % 8 == 0:
+        for r in T.unroll(4):
+            bias[r * 16 + tx // 8] = T.if_then_else(slots[r] >= 0, T.float32(0), -T.infinity("float32"))
+
+
+@T.macro
+def start_scores(bias: Any, full: Any, parity: Any, s: Any) -> None:
+    """s = bias: adding to -inf masks, off the way from scores to probabilities."""
+    T.mbarrier_wait_parity(full, parity)
+    for h, k in T.Parallel(ROWS, BLOCK):
+        s[h, k] = bias[k]
+    T.warpgroup_fence_operand(s, num_regs=BLOCK // 2)  # here, not between two products
+
+
+@T.macro
+def score_left(q: Any, k: Any, full: Any, parity: Any, s: Any) -> None:
+    """s += Q K^T over the left half of the columns, once they are there."""
+    T.mbarrier_wait_parity(full, parity)
+    T.fence_proxy_async()
+    T.wgmma_gemm(q, k, s, transpose_B=True)
+
+
+@T.macro
+def score_right(qr: Any, qt: Any, kr: Any, kt: Any, full: Any, parity: Any, s: Any) -> None:
+    """s += Q K^T over the right half and the rope."""
+    T.mbarrier_wait_parity(full, parity)
+    T.fence_proxy_async()
+    T.wgmma_gemm(qr, kr, s, transpose_B=True)
+    T.wgmma_gemm(qt, kt, s, transpose_B=True)
+
+
+@T.macro
+def softmax(
+    s: Any,
+    p: Any,
+    top: Any,
+    highest: Any,
+    ref: Any,
+    new: Any,
+    scale: Any,
+    limits: Any,
+    column: Any,
+    causal: bool,
+) -> None:
+    """s = p = 2^(s * scale - new), with `new` the next reference; `top` follows the true maximum."""
+    if causal:
+        for h, k in T.Parallel(ROWS, BLOCK):
+            s[h, k] = T.if_then_else(column + k < limits[h], s[h, k], -T.infinity("float32"))
+    T.reduce_max(s, highest, dim=1, clear=True)
+    for h in T.Parallel(ROWS):
+        top[h] = T.max(top[h], highest[h])
+        new[h] = T.if_then_else(highest[h] * scale > ref[h] + LAZY, highest[h] * scale, ref[h])
+    for h, k in T.Parallel(ROWS, BLOCK):
+        s[h, k] = T.exp2(s[h, k] * scale - new[h])
+    T.copy(s, p)
+
+
+@T.macro
+def rescale(o: Any, ref: Any, new: Any, sums: Any, factor: Any, moved: Any) -> None:
+    """Move the accumulators of one group to the reference `new`, if any row of a warp needs it."""
+    moved[0] = 0
+    for h in T.Parallel(ROWS):
+        factor[h] = T.exp2(ref[h] - new[h])
+        if new[h] != ref[h]:
+            moved[0] = 1
+    if T.any_sync(moved[0] != 0):
+        for h, d in T.Parallel(ROWS, HALF):
+            o[h, d] = o[h, d] * factor[h]
+        for h in T.Parallel(ROWS):
+            sums[h] = sums[h] * factor[h]
+            ref[h] = new[h]
+
+
+@T.macro
+def finish(
+    out: Any,
+    sink: Any,
+    target: Any,
+    first: Any,
+    rows: Any,
+    o: Any,
+    sums: Any,
+    ref: Any,
+    factor: Any,
+    staged: Any,
+    column: int,
+    has_sink: bool,
+    partial: bool,
+    barrier: int,
+) -> None:
+    """Divide one group's columns by the row sums and the sink's share of them; write them, through shared memory if 16-bit."""
+    for h in T.Parallel(ROWS):
+        factor[h] = sums[h]
+        if has_sink:
+            factor[h] = sums[h] + T.exp2(sink[T.min(first + h, rows - 1)] * LOG2E - ref[h])
+    for h in T.Parallel(ROWS):
+        factor[h] = T.if_then_else(sums[h] > 0, 1 / factor[h], 0)
+    for h, d in T.Parallel(ROWS, HALF):
+        o[h, d] = o[h, d] * factor[h]
+    if partial:
+        for h, d in T.Parallel(ROWS, HALF):
+            if first + h < rows:
+                out[target, first + h, column + d] = o[h, d]
+    else:
+        T.copy(o, staged)
+        T.sync_threads(barrier, GROUP)
+        for h, d in T.Parallel(ROWS, HALF):
+            if first + h < rows:
+                out[target, first + h, column + d] = staged[h, d]
+
+
+@tile_kernel(
+    ("bfloat16", False, False, True, True, False),
+    ("bfloat16", True, True, True, False, True),
+    ("float16", True, False, True, False, False),
+    pass_configs=PASSES,
+)
+def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bool, partial: bool) -> Any:
+    """Attention of N items with R rows of queries each.
+
+    q [N, R, 576]; kv [S, 576]; table [N, K]: an item's keys by row of kv, or, if `paged`, by page of `page` rows; lengths [N]: how
+    many of them count (always given if paged); sink [R] -> out [N * splits, R, 512], max_logits and lse [N * splits, R], the
+    keys of an item being cut into `splits` runs; `partial` outputs are fp32. `causal`: the rows are those of `fresh` tokens, the
+    last of an item's keys, of which each sees those up to its own.
+    """
+    items, rows, keys, columns = T.dynamic("items"), T.dynamic("rows"), T.dynamic("keys"), T.dynamic("columns")
+    targets, width = T.dynamic("targets"), LATENT + ROPE
+    q_item, q_row, kv_row = T.dynamic("q_item", "int64"), T.dynamic("q_row", "int64"), T.dynamic("kv_row", "int64")
+    table_row = T.dynamic("table_row", "int64")
+
+    @T.prim_func
+    def kernel(
+        q: T.StridedTensor((items, rows, width), (q_item, q_row, 1), dtype),
+        kv: T.StridedTensor((keys, width), (kv_row, 1), dtype),
+        table: T.StridedTensor((items, columns), (table_row, 1), "int32"),
+        lengths: T.Tensor((items,), "int32"),
+        sink: T.Tensor((rows,), "float32"),
+        out: T.Tensor((targets, rows, LATENT), "float32" if partial else dtype),
+        max_logits: T.Tensor((targets, rows), "float32"),
+        lse: T.Tensor((targets, rows), "float32"),
+        scale: T.float32,
+        splits: T.int32,
+        page: T.int32,
+        fresh: T.int32,
+    ):
+        with T.Kernel(targets * T.ceildiv(rows, ROWS), threads=3 * GROUP) as cta:
+            ql, qr = T.alloc_shared((ROWS, HALF), dtype), T.alloc_shared((ROWS, HALF), dtype)
+            qt = T.alloc_shared((ROWS, ROPE), dtype)
+            kl0, kr0 = T.alloc_shared((BLOCK, HALF), dtype), T.alloc_shared((BLOCK, HALF), dtype)
+            kl1, kr1 = T.alloc_shared((BLOCK, HALF), dtype), T.alloc_shared((BLOCK, HALF), dtype)
+            kt0, kt1 = T.alloc_shared((BLOCK, ROPE), dtype), T.alloc_shared((BLOCK, ROPE), dtype)
+            p1 = T.alloc_shared((ROWS, BLOCK), dtype)
+            bias0, bias1 = T.alloc_shared((BLOCK,), "float32"), T.alloc_shared((BLOCK,), "float32")
+            ref0, ref1 = T.alloc_shared((ROWS,), "float32"), T.alloc_shared((ROWS,), "float32")
+            sum0, sum1 = T.alloc_shared((ROWS,), "float32"), T.alloc_shared((ROWS,), "float32")
+            top0, top1 = T.alloc_shared((ROWS,), "float32"), T.alloc_shared((ROWS,), "float32")
+
+            kl0_full, kr0_full = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
+            kl1_full, kr1_full = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
+            kl0_free, kr0_free = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
+            kl1_free, kr1_free = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
+            bias0_full, bias1_full = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
+            p0_full, p1_full = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
+            q_full, sums_full = T.alloc_barrier(2 * GROUP), T.alloc_barrier(2 * GROUP)
+
+            tx = T.get_thread_binding()
+            groups = T.ceildiv(rows, ROWS)
+            target = T.alloc_var("int32", init=T.truncdiv(cta, groups))
+            first = T.alloc_var("int32", init=T.truncmod(cta, groups) * ROWS)
+            item = T.alloc_var("int32", init=T.truncdiv(target, splits))
+            limit = T.alloc_var("int32", init=lengths[item] if has_length else columns)
+            if not paged:
+                limit = T.min(limit, columns)
+            share = T.alloc_var("int32", init=T.truncdiv(T.ceildiv(limit, 2 * BLOCK) + splits - 1, splits))
+            begin = T.alloc_var("int32", init=T.truncmod(target, splits) * share)
+            pairs = T.alloc_var("int32", init=T.min(T.ceildiv(limit, 2 * BLOCK) - begin, share))
+            scale2 = scale * LOG2E
+
+            if tx < GROUP:
+                T.set_max_nreg(216, 1)
+                o0 = T.alloc_fragment((ROWS, HALF), "float32")
+                s0 = T.alloc_fragment((ROWS, BLOCK), "float32")
+                p0_own = T.alloc_fragment((ROWS, BLOCK), dtype)
+                r0, new0 = T.alloc_fragment((ROWS,), "float32"), T.alloc_fragment((ROWS,), "float32")
+                t0, high0 = T.alloc_fragment((ROWS,), "float32"), T.alloc_fragment((ROWS,), "float32")
+                sums0, added0 = T.alloc_fragment((ROWS,), "float32"), T.alloc_fragment((ROWS,), "float32")
+                factor0, limits0 = T.alloc_fragment((ROWS,), "float32"), T.alloc_fragment((ROWS,), "int32")
+                moved0 = T.alloc_local((1,), "int32")
+                load_queries(q, item, first, rows, ql, qr, qt, tx)
+                T.cp_async_barrier_noinc(q_full)
+                T.fill(o0, 0)
+                T.fill(sums0, 0)
+                T.fill(r0, FLOOR)
+                T.fill(t0, -T.infinity("float32"))
+                if causal:
+                    for h in T.Parallel(ROWS):
+                        limits0[h] = limit - fresh + T.truncdiv(first + h, T.truncdiv(rows, fresh)) + 1
+                T.mbarrier_wait_parity(q_full, 0)
+                for i in T.serial(pairs):
+                    start_scores(bias0, bias0_full, i & 1, s0)
+                    score_left(ql, kl0, kl0_full, i & 1, s0)
+                    score_right(qr, qt, kr0, kt0, kr0_full, i & 1, s0)
+                    T.wait_wgmma(0)
+                    column0 = (begin + i) * (2 * BLOCK)
+                    softmax(s0, p0_own, t0, high0, r0, new0, scale2, limits0, column0, causal)
+                    T.copy(new0, ref0)
+                    T.copy(p0_own, kt0)
+                    T.fence_proxy_async()
+                    T.mbarrier_arrive(p0_full)
+                    rescale(o0, r0, new0, sums0, factor0, moved0)
+                    T.reduce_sum(s0, added0, dim=1, clear=True)
+                    for h in T.Parallel(ROWS):
+                        sums0[h] = sums0[h] + added0[h]
+                    T.wgmma_gemm(p0_own, kl0, o0)
+                    T.wait_wgmma(0)
+                    T.mbarrier_arrive(kl0_free)
+                    T.mbarrier_wait_parity(p1_full, i & 1)
+                    T.copy(ref1, new0)
+                    rescale(o0, r0, new0, sums0, factor0, moved0)
+                    T.mbarrier_wait_parity(kl1_full, i & 1)
+                    T.fence_proxy_async()
+                    T.wgmma_gemm(p1, kl1, o0)
+                    T.wait_wgmma(0)
+                    T.mbarrier_arrive(kl1_free)
+                T.copy(sums0, sum0)
+                T.copy(t0, top0)
+                T.mbarrier_arrive(sums_full)
+                T.mbarrier_wait_parity(sums_full, 0)
+                for h in T.Parallel(ROWS):
+                    sums0[h] = sum0[h] + sum1[h]
+                    t0[h] = T.max(t0[h], top1[h])
+                for h in T.Parallel(ROWS):
+                    if first + h < rows:
+                        max_logits[target, first + h] = t0[h] * scale
+                        lse[target, first + h] = T.if_then_else(
+                            sums0[h] > 0, (r0[h] + T.log2(sums0[h])) / LOG2E, -T.infinity("float32")
+                        )
+                finish(out, sink, target, first, rows, o0, sums0, r0, factor0, ql, 0, has_sink, partial, 1)
+            elif tx < 2 * GROUP:
+                T.set_max_nreg(216, 1)
+                o1 = T.alloc_fragment((ROWS, HALF), "float32")
+                s1 = T.alloc_fragment((ROWS, BLOCK), "float32")
+                p1_own = T.alloc_fragment((ROWS, BLOCK), dtype)
+                r1, new1 = T.alloc_fragment((ROWS,), "float32"), T.alloc_fragment((ROWS,), "float32")
+                t1, high1 = T.alloc_fragment((ROWS,), "float32"), T.alloc_fragment((ROWS,), "float32")
+                sums1, added1 = T.alloc_fragment((ROWS,), "float32"), T.alloc_fragment((ROWS,), "float32")
+                factor1, limits1 = T.alloc_fragment((ROWS,), "float32"), T.alloc_fragment((ROWS,), "int32")
+                moved1 = T.alloc_local((1,), "int32")
+                load_queries(q, item, first, rows, ql, qr, qt, tx)
+                T.cp_async_barrier_noinc(q_full)
+                T.fill(o1, 0)
+                T.fill(sums1, 0)
+                T.fill(r1, FLOOR)
+                T.fill(t1, -T.infinity("float32"))
+                if causal:
+                    for h in T.Parallel(ROWS):
+                        limits1[h] = limit - fresh + T.truncdiv(first + h, T.truncdiv(rows, fresh)) + 1
+                T.mbarrier_wait_parity(q_full, 0)
+                for i in T.serial(pairs):
+                    start_scores(bias1, bias1_full, i & 1, s1)
+                    T.mbarrier_wait_parity(p0_full, i & 1)
+                    T.copy(ref0, new1)
+                    rescale(o1, r1, new1, sums1, factor1, moved1)
+                    T.mbarrier_wait_parity(kr0_full, i & 1)
+                    T.fence_proxy_async()
+                    T.wgmma_gemm(kt0, kr0, o1)
+                    score_right(qr, qt, kr1, kt1, kr1_full, i & 1, s1)
+                    T.wait_wgmma(2)  # all but these scores: the values of the even block
+                    T.mbarrier_arrive(kr0_free)
+                    score_left(ql, kl1, kl1_full, i & 1, s1)
+                    T.wait_wgmma(0)
+                    column1 = (begin + i) * (2 * BLOCK) + BLOCK
+                    softmax(s1, p1_own, t1, high1, r1, new1, scale2, limits1, column1, causal)
+                    T.copy(new1, ref1)
+                    T.copy(p1_own, p1)
+                    T.fence_proxy_async()
+                    T.mbarrier_arrive(p1_full)
+                    rescale(o1, r1, new1, sums1, factor1, moved1)
+                    T.reduce_sum(s1, added1, dim=1, clear=True)
+                    for h in T.Parallel(ROWS):
+                        sums1[h] = sums1[h] + added1[h]
+                    T.wgmma_gemm(p1_own, kr1, o1)
+                    T.wait_wgmma(0)
+                    T.mbarrier_arrive(kr1_free)
+                T.copy(sums1, sum1)
+                T.copy(t1, top1)
+                T.mbarrier_arrive(sums_full)
+                T.mbarrier_wait_parity(sums_full, 0)
+                for h in T.Parallel(ROWS):
+                    sums1[h] = sum0[h] + sum1[h]  # in the order of group 0, so that both divide by the same number
+                finish(out, sink, target, first, rows, o1, sums1, r1, factor1, qr, HALF, has_sink, partial, 2)
+            else:
+                T.set_max_nreg(72, 0)
+                lane = tx - 2 * GROUP
+                even, odd = T.alloc_local((4,), "int32"), T.alloc_local((4,), "int32")
+                look_up(table, item, 2 * begin, limit, page, even, lane, paged)
+                look_up(table, item, 2 * begin + 1, limit, page, odd, lane, paged)
+                for i in T.serial(pairs):
+                    T.mbarrier_wait_parity(kl0_free, (i & 1) ^ 1)
+                    publish_bias(even, keys, bias0, lane)
+                    T.mbarrier_arrive(bias0_full)
+                    gather(kv, even, 0, kl0, HALF, lane)
+                    T.cp_async_barrier_noinc(kl0_full)
+                    T.mbarrier_wait_parity(kr0_free, (i & 1) ^ 1)
+                    gather(kv, even, HALF, kr0, HALF, lane)
+                    gather(kv, even, LATENT, kt0, ROPE, lane)
+                    T.cp_async_barrier_noinc(kr0_full)
+                    look_up(table, item, 2 * (begin + i) + 2, limit, page, even, lane, paged)
+                    # Group 1 reads the odd bias, so it may be replaced once group 1 has freed its half.
+                    T.mbarrier_wait_parity(kr1_free, (i & 1) ^ 1)
+                    publish_bias(odd, keys, bias1, lane)
+                    T.mbarrier_arrive(bias1_full)
+                    gather(kv, odd, HALF, kr1, HALF, lane)
+                    gather(kv, odd, LATENT, kt1, ROPE, lane)
+                    T.cp_async_barrier_noinc(kr1_full)
+                    T.mbarrier_wait_parity(kl1_free, (i & 1) ^ 1)
+                    gather(kv, odd, 0, kl1, HALF, lane)
+                    T.cp_async_barrier_noinc(kl1_full)
+                    look_up(table, item, 2 * (begin + i) + 3, limit, page, odd, lane, paged)
+
+    return kernel.with_attr(
+        "global_symbol", "flash_fwd_splitkv_mla_kernel" if paged else "sparse_attn_fwd_pipelined_kernel"
+    )
+
+
+def check_layout(value_dim: int, **tensors: torch.Tensor) -> None:
+    """ValueError unless this kernel's 16-byte copies fit the dims and strides of `tensors`, queries first."""
+    width = next(iter(tensors.values())).shape[-1]
+    if (value_dim, width) != (LATENT, LATENT + ROPE):
+        raise ValueError(
+            f"value_dim is {value_dim} of {width} dims, expected {LATENT} of {LATENT + ROPE} for backend 'tile'"
+        )
+    for name, tensor in tensors.items():
+        strides = [stride * tensor.element_size() for stride in tensor.stride()[:-1]]
+        if tensor.data_ptr() % 16 or any(stride % 16 for stride in strides):
+            raise ValueError(f"{name} has strides of {strides} bytes, expected multiples of 16; call .contiguous()")
