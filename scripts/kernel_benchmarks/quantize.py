@@ -83,12 +83,9 @@ def cases(device: torch.device) -> Iterator[Case]:
         yield _case(
             f"quantise {rows}x{HIDDEN}", partial(_quantize, rows, device), 3 * size + size // 32, *required, "% of copy"
         )
-        yield _case(
-            f"RMSNorm, quantise {rows}x{HIDDEN}",
-            partial(_norm, rows, HIDDEN, device),
-            rows * one_norm,
-            unit="% of copy",
-        )
+        for adds, name in ((False, "RMSNorm, quantise"), (True, "add, RMSNorm, quantise")):
+            norm = rows * (one_norm + adds * 4 * HIDDEN)
+            yield _case(f"{name} {rows}x{HIDDEN}", partial(_norm, rows, adds, device), norm, unit="% of copy")
         yield _case(
             f"SwiGLU, quantise {rows}x{EXPERT}",
             partial(_swiglu, rows, device),
