@@ -50,6 +50,7 @@ class StopStrings:
         if any(not stop for stop in stops):
             raise ValueError("stop: an empty stop string would match everywhere")
         self._stops = tuple(stops)
+        self._firsts = {stop[0] for stop in stops}
         self.rest = ""  # after a hit: what the push that brought it held behind the stop string
         self._held = ""
         self._hit: str | None = None
@@ -58,6 +59,8 @@ class StopStrings:
         """(text that is safe to show, the stop string that was found). After a hit nothing more comes."""
         if self._hit is not None:
             return "", self._hit
+        if not self._held and self._firsts.isdisjoint(text):  # most pieces: nothing begins here
+            return text, None
         self._held += text
         found = [(at + len(stop), at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if found:
@@ -76,7 +79,7 @@ class StopStrings:
 
     def _partial(self, stop: str) -> int:
         """Length of the longest proper prefix of ``stop`` that ends the held text."""
-        for length in range(min(len(stop) - 1, len(self._held)), 0, -1):
-            if self._held.endswith(stop[:length]):
-                return length
-        return 0
+        at = self._held.find(stop[0], max(len(self._held) - len(stop) + 1, 0))
+        while at >= 0 and not stop.startswith(self._held[at:]):
+            at = self._held.find(stop[0], at + 1)
+        return len(self._held) - at if at >= 0 else 0

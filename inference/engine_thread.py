@@ -19,6 +19,8 @@ TIMED_OUT = "the request's time is over"
 STOPPED = "the server has stopped"
 STEP_FAILED = "the step that computed this answer failed"
 
+LONGEST_PAUSE = 0.2  # seconds between two deliveries; five a second still look like writing
+
 
 class Observer(Protocol):
     """Told by the engine's thread what happens to requests; must be quick and must not raise."""
@@ -45,15 +47,15 @@ class Entry:
 class EngineThread:
     """Owns the engine from its start to its end. Other threads use the public methods, which never wait for a step."""
 
-    def __init__(self, engine: Engine, observer: Observer | None = None, interval: float = 0.0) -> None:
-        """interval: seconds; deltas that come within them are handed out together, all but a request's first and last."""
+    def __init__(self, engine: Engine, observer: Observer | None = None, pause: float = 0.0) -> None:
+        """pause: seconds for each open request between two deliveries, LONGEST_PAUSE at most in all."""
         self.observer = observer
         self.typical_seconds = 1.0  # a running mean of how long requests take
         self.stats: EngineStats = engine.stats()  # after the latest step
         self._engine = engine
         self._last_step = time.monotonic()
-        self._interval = interval
-        self._held: list[tuple[Inbox, Delta]] = []  # deltas that wait for the interval's end
+        self._pause = pause
+        self._held: list[tuple[Inbox, Delta]] = []  # deltas that wait for the next delivery
         self._last_delivery = 0.0
 
         self._wake = threading.Condition()  # guards the fields below
@@ -177,7 +179,8 @@ class EngineThread:
         with self._wake:
             for request_id in finished:
                 del self._entries[request_id]
-        if now - self._last_delivery >= self._interval:
+            pause = min(self._pause * len(self._entries), LONGEST_PAUSE)
+        if now - self._last_delivery >= pause:
             deliver(self._held)
             self._held, self._last_delivery = [], now
         elif urgent:

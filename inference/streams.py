@@ -91,15 +91,20 @@ class AsyncInbox:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._deltas: list[Delta] = []
-        self._arrived = asyncio.Event()
+        self._reader: asyncio.Future[None] | None = None  # the one that waits
 
     def put(self, delta: Delta) -> None:
         self._deltas.append(delta)
-        self._arrived.set()
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
     async def take(self) -> list[Delta]:
-        await self._arrived.wait()
-        self._arrived.clear()
+        if not self._deltas:
+            self._reader = self.loop.create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
         deltas, self._deltas = self._deltas, []
         return deltas
 

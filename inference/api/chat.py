@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -80,15 +80,18 @@ def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Comp
     }
 
 
-async def _stream(context: ApiContext, body: ChatRequest, streams: list[AsyncStream]) -> AsyncIterator[bytes]:
+async def _stream(context: ApiContext, body: ChatRequest, streams: list[AsyncStream]) -> AsyncGenerator[bytes, None]:
     with_usage = bool(body.stream_options and body.stream_options.include_usage)
     chunks = Chunks(_head(context, "chat.completion.chunk"), with_usage)
     choices = [_StreamedChoice(context, body, index) for index in range(len(streams))]
+    contents = [chunks.text(choice.content) for choice in choices]
     for choice in choices:
         yield chunks.choice(choice.opening())
     async for index, deltas in merged(streams):
         piece = choices[index].push(deltas)
-        if piece is not None:
+        if isinstance(piece, str):
+            yield contents[index](piece)
+        elif piece is not None:
             yield chunks.choice(piece)
     if with_usage:
         completions = [choice.completion for choice in choices if choice.completion]
@@ -109,17 +112,22 @@ class _StreamedChoice:
     def opening(self) -> dict[str, Any]:
         return self._piece({"role": "assistant", "content": ""})
 
-    def push(self, deltas: list[Delta]) -> dict[str, Any] | None:
-        """None if what came shows nothing yet. ApiError if the answer failed."""
-        answer = self._parser.push("".join(delta.text for delta in deltas))
+    def content(self, text: str) -> dict[str, Any]:
+        return self._piece({"content": text})
+
+    def push(self, deltas: list[Delta]) -> dict[str, Any] | str | None:
+        """What came; the content alone if that is all, None if it shows nothing yet. ApiError if the answer failed."""
+        answer = self._parser.push("".join([delta.text for delta in deltas]))
         last = deltas[-1]
         if last.completion is None:
+            if self._tokenizer is None and not answer.reasoning_content and not answer.tool_calls:
+                return answer.content or None
             reason = None
         else:
             check_finished(last.completion)
             self.completion = last.completion
             answer += self._parser.finish()
-        content = self._content(answer)
+        content = self._delta(answer)
         if last.completion is not None:
             reason = _finish_reason(last.completion, self._calls > 0)
         logprobs = None
@@ -129,7 +137,7 @@ class _StreamedChoice:
             return None
         return self._piece(content, logprobs, reason)
 
-    def _content(self, answer: AnswerDelta) -> dict[str, Any]:
+    def _delta(self, answer: AnswerDelta) -> dict[str, Any]:
         content: dict[str, Any] = {}
         if answer.content:
             content["content"] = answer.content

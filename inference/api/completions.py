@@ -1,7 +1,7 @@
 """POST /v1/completions."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,18 +92,22 @@ async def _prompt(context: ApiContext, body: CompletionRequest, prompt: str | li
 
 async def _stream(
     context: ApiContext, body: CompletionRequest, prompts: list[_Prompt], streams: list[AsyncStream]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     with_usage = bool(body.stream_options and body.stream_options.include_usage)
     chunks = Chunks(_head(context), with_usage)
     choices = [_Choice(context, body, index, prompt) for index, prompt in enumerate(prompts)]
+    texts = [chunks.text(choice.text) for choice in choices]
     completions = [_nothing(prompt) for prompt in prompts]
     for choice, completion in zip(choices, completions, strict=True):
-        if (piece := choice.echoed()) is not None:
-            yield chunks.choice(piece)
+        if (echoed := choice.echoed()) is not None:
+            yield chunks.choice(echoed)
         if not streams:
             yield chunks.choice(choice.piece("", [], completion))
     async for index, deltas in merged(streams):
-        if (piece := choices[index].push(deltas)) is not None:
+        piece = choices[index].push(deltas)
+        if isinstance(piece, str):
+            yield texts[index](piece)
+        elif piece is not None:
             yield chunks.choice(piece)
         completions[index] = deltas[-1].completion or completions[index]
     if with_usage:
@@ -129,15 +133,18 @@ class _Choice:
             piece["logprobs"] = self._logprobs.prompt(self._prompt.tokens, self._prompt.scores or [])
         return piece
 
-    def push(self, deltas: list[Delta]) -> dict[str, Any] | None:
-        """None if what came shows nothing yet. ApiError if the answer failed."""
+    def push(self, deltas: list[Delta]) -> dict[str, Any] | str | None:
+        """What came; the text alone if that is all, None if it shows nothing yet. ApiError if the answer failed."""
         last = deltas[-1].completion
         if last is not None:
             check_finished(last)
-        text = "".join(delta.text for delta in deltas)
-        if not text and last is None and self._logprobs is None:
-            return None
+        text = "".join([delta.text for delta in deltas])
+        if last is None and self._logprobs is None:
+            return text or None
         return self.piece(text, [entry for delta in deltas for entry in delta.logprobs], last)
+
+    def text(self, text: str) -> dict[str, Any]:
+        return self.piece(text, [])
 
     def piece(self, text: str, entries: list[TokenLogprob], last: Completion | None = None) -> dict[str, Any]:
         return {

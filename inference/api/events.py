@@ -1,12 +1,15 @@
 """Answers on their way out: as server-sent events, or whole; and what happens when the client has gone."""
 
 import asyncio
+import contextlib
 import json
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from json.encoder import encode_basestring_ascii
 from typing import Any, TypeVar
 
 from fastapi import Request
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from ..params import Completion, Delta
 from ..streams import AsyncStream
@@ -22,14 +25,43 @@ class ClientGone(Exception):
     """Nobody waits for the answer any more."""
 
 
-class EventStream(StreamingResponse):
-    """Server-sent events. When the client goes away the iterator is closed, and with it its requests are cancelled."""
+class EventStream(Response):
+    """Server-sent events. When the client goes away the iterator is closed, and with it its requests are cancelled.
+
+    A StreamingResponse that does less for each event: with many streams at a time, what their loop does is what the engine's
+    thread waits for.
+    """
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[bytes]) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
         # Proxies that buffer would make a stream arrive in one piece.
-        super().__init__(_ending_in_errors(events), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        watching = asyncio.ensure_future(_disconnected(receive))
+        try:
+            await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watching.cancel()
+            sending.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await sending
+
+    async def _send(self, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            try:
+                async for event in self._events:
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
+            except ApiError as error:  # the stream has told its status long before: an error becomes its last event
+                await send({"type": "http.response.body", "body": error.event(), "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            await self._events.aclose()
 
 
 class Chunks:
@@ -44,8 +76,20 @@ class Chunks:
     def choice(self, choice: dict[str, Any]) -> bytes:
         return self._before + json.dumps(choice).encode() + self._after
 
+    def text(self, choice: Callable[[str], dict[str, Any]]) -> Callable[[str], bytes]:
+        """text → `self.choice(choice(text))`, for a choice that says nothing but this text: most chunks of a stream are such."""
+        before, after = self.choice(choice(_GAP)).rsplit(_encoded(_GAP), 1)
+        return lambda text: before + _encoded(text) + after
+
     def usage(self, usage: dict[str, Any]) -> bytes:
         return self._last + json.dumps(usage).encode() + b"}\n\n"
+
+
+_GAP = "\0"  # where the text goes
+
+
+def _encoded(text: str) -> bytes:
+    return encode_basestring_ascii(text).encode()
 
 
 async def merged(streams: Sequence[AsyncStream]) -> AsyncIterator[tuple[int, list[Delta]]]:
@@ -91,7 +135,7 @@ async def collect(streams: Sequence[AsyncStream]) -> list[Completion]:
 async def unless_gone(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
     """Do the work while the client waits for it; ClientGone, with the work cancelled, if it does not."""
     task = asyncio.ensure_future(work)
-    watcher = asyncio.ensure_future(_disconnected(request))
+    watcher = asyncio.ensure_future(_disconnected(request.receive))
     try:
         await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -102,17 +146,6 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, Answer]) -> An
         task.cancel()
 
 
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _ending_in_errors(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """A stream has told its status long before it fails: an error becomes its last event."""
-    try:
-        async for event in events:
-            yield event
-    except ApiError as error:
-        yield error.event()
-    finally:
-        await events.aclose()  # type: ignore[attr-defined]

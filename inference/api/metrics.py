@@ -1,9 +1,11 @@
 """What the server measures, in Prometheus's format."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import accumulate
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from ..params import Delta
 from ..service import Service
@@ -16,6 +18,27 @@ NEXT_TOKEN_SECONDS = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0
 REQUEST_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120, 300, 600)
 
 
+class Histogram:
+    """Values counted by size. The library's own takes ten times as long for each, and tokens come by the thousand."""
+
+    def __init__(self, name: str, what: str, bounds: tuple[float, ...]) -> None:
+        self._name = PREFIX + name
+        self._what = what
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """By one thread at a time."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def family(self) -> HistogramMetricFamily:
+        names = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
+        buckets = list(zip(names, accumulate(self._counts), strict=True))
+        return HistogramMetricFamily(self._name, self._what, buckets, self._sum)
+
+
 class Metrics:
     """One server's numbers: an observer of the service, and a collector of its state."""
 
@@ -23,12 +46,12 @@ class Metrics:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._first = Histogram("time_to_first_token_seconds", "From arrival to first token", FIRST_TOKEN_SECONDS)
+        self._next = Histogram("inter_token_seconds", "Between tokens of an answer", NEXT_TOKEN_SECONDS)
+        self._request = Histogram("request_seconds", "From arrival to the end of the answer", REQUEST_SECONDS)
+        self._failures = 0
         self._registry = CollectorRegistry()
         self._registry.register(self)
-        self._first = self._histogram("time_to_first_token_seconds", "From arrival to first token", FIRST_TOKEN_SECONDS)
-        self._next = self._histogram("inter_token_seconds", "Between tokens of an answer", NEXT_TOKEN_SECONDS)
-        self._request = self._histogram("request_seconds", "From arrival to the end of the answer", REQUEST_SECONDS)
-        self._failures = Counter(PREFIX + "failed_requests", "Answers that ended in an error", registry=self._registry)
 
     def first_token(self, seconds: float) -> None:
         self._first.observe(seconds)
@@ -39,7 +62,7 @@ class Metrics:
     def finished(self, delta: Delta, seconds: float) -> None:
         self._request.observe(seconds)
         if delta.finish_reason == "error":
-            self._failures.inc()
+            self._failures += 1
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
@@ -66,12 +89,12 @@ class Metrics:
             ("computed_tokens", "Tokens that went through the model", engine.computed_tokens),
             ("preemptions", "Requests sent back to the queue for want of pages", engine.preemptions),
             ("refused_requests", "Requests refused because the queue was full", stats.refused),
+            ("failed_requests", "Answers that ended in an error", self._failures),
         ):
             yield CounterMetricFamily(PREFIX + name, what, value)
         finished = CounterMetricFamily(PREFIX + "finished_requests", "Answers by their end", labels=["reason"])
         for reason, count in engine.finished.items():
             finished.add_metric([reason], count)
         yield finished
-
-    def _histogram(self, name: str, what: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(PREFIX + name, what, buckets=buckets, registry=self._registry)
+        for histogram in (self._first, self._next, self._request):
+            yield histogram.family()

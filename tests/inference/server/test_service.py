@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from deepseek_v32.inference import SamplingParams, scoring
+from deepseek_v32.inference import SamplingParams, engine_thread, scoring
 from deepseek_v32.inference.service import Busy, Service
 from support.fake_model import NAN, RAISE, fake_config, fake_llm, reference_tokens
 
@@ -78,9 +78,10 @@ def test_take_gives_all_that_has_come(service):
     assert nothing == []
 
 
-def test_the_first_and_the_last_delta_wait_for_nothing():
+def test_the_first_and_the_last_delta_wait_for_nothing(monkeypatch):
+    monkeypatch.setattr(engine_thread, "LONGEST_PAUSE", 1000.0)
     with Service(fake_llm(), delivery=1000.0) as service:
-        list(service.stream(PROMPT, GREEDY))  # begins an interval that does not end
+        list(service.stream(PROMPT, GREEDY))  # begins a pause that does not end
 
         async def main():
             stream = await service.submit(PROMPT, GREEDY)
