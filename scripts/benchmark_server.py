@@ -1,96 +1,35 @@
 """What serving costs beside the engine alone, and how the server behaves when too many ask.
 
-Usage: python scripts/benchmark_server.py [--model DIRECTORY] [--batch 8] [--tokens 256] [--rounds 7] [--clients 32] [--seconds 60]
-Prints a table and ends in one JSON line. The server is a process of its own, as is the client; both share the machine.
+Usage: python scripts/benchmark_server.py [--model DIRECTORY] [--batch 1 8 32] [--tokens 256] [--rounds 9] [--seconds 60]
+Prints tables and ends in one JSON line. The server is a process of its own, as is the client; both share the machine, which must
+be otherwise idle.
+
+Overhead: rounds of LLM.generate and of streams over HTTP take turns, with as many threads each; each round of streams is
+compared with the mean of the two beside it, and the median of these ratios counts. Each stream's reader reads every event.
 """
 
 import argparse
 import asyncio
+import contextlib
+import itertools
 import json
 import os
 import platform
 import random
-import re
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
+from serving.client import MAX_MODEL_LEN, Client, prompts, server  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM, SamplingParams
 
-MAX_MODEL_LEN = 1024
-PROMPT_TOKENS = 64
 RETRY_SECONDS = 0.1  # much sooner than Retry-After says: refusals are what is measured
-USED_PAGES = re.compile(rb'^deepseek_v32_pages\{state="used"\} (\S+)', re.MULTILINE)
-
-
-class Client:
-    """HTTP/1.1 in as few instructions as possible: on a small machine a client's work slows the server down."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-
-    async def ask(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, float, bytes]:
-        """(status, seconds until it came, everything after the head)."""
-        start = time.perf_counter()
-        reader, writer = await self.open(path, body)
-        status = int((await reader.readline()).split()[1])
-        seconds = time.perf_counter() - start
-        rest = await reader.read()
-        writer.close()
-        return status, seconds, rest
-
-    async def open(
-        self, path: str, body: dict[str, Any] | None = None
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**20)
-        content = b"" if body is None else json.dumps(body).encode()
-        head = f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
-        head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
-        writer.write(head.encode() + content)
-        return reader, writer
-
-    async def used_pages(self) -> int:
-        found = USED_PAGES.search((await self.ask("/metrics"))[2])
-        assert found is not None
-        return int(float(found[1]))
-
-
-@contextmanager
-def server(model: Path | None, *arguments: str) -> Iterator[Client]:
-    """`deepseek-v32 serve` on a free port."""
-    command = [str(Path(sys.executable).with_name("deepseek-v32")), "serve", "--no-chat", "--port", "0", "--drain", "0"]
-    command += ["--device", "cpu", "--max-model-len", str(MAX_MODEL_LEN), *arguments]
-    command += [] if model is None else ["--model", str(model)]
-    with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, stderr=log)
-        try:
-            while True:
-                time.sleep(0.1)
-                log.seek(0)
-                text = log.read()
-                if found := re.search(r"running on http://127.0.0.1:(\d+)", text):
-                    break
-                assert process.poll() is None, text
-            yield Client(int(found[1]))
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def prompts(count: int, vocab_size: int) -> list[list[int]]:
-    """Fresh ones each time: nothing is to be found in reused pages."""
-    return [[random.randrange(10, vocab_size) for _ in range(PROMPT_TOKENS)] for _ in range(count)]
 
 
 def engine_rate(llm: LLM, batch: int, tokens: int) -> float:
@@ -113,6 +52,37 @@ async def streamed_rate(client: Client, vocab_size: int, batch: int, tokens: int
     start = time.perf_counter()
     await asyncio.gather(*map(one, chosen))
     return batch * tokens / (time.perf_counter() - start)
+
+
+def overhead(llm: LLM, client: Client, batch: int, tokens: int, rounds: int) -> dict[str, float]:
+    """Medians of both rates, and the middle half of the ratios. The first round of each warms up."""
+    alone, served = [], []
+    for _ in range(rounds + 1):
+        alone.append(engine_rate(llm, batch, tokens))
+        served.append(asyncio.run(streamed_rate(client, llm.config.vocab_size, batch, tokens)))
+    alone.append(engine_rate(llm, batch, tokens))
+    # Other work on the machine comes and goes: a round is compared with what stands right beside it.
+    ratios = [2 * rate / (before + after) for rate, before, after in zip(served, alone, alone[1:], strict=False)][1:]
+    return {
+        f"generate_{batch}": statistics.median(alone[1:]),
+        f"streamed_{batch}": statistics.median(served[1:]),
+        f"ratio_{batch}": statistics.median(ratios),
+        f"ratio_{batch}_q1": percentile(ratios, 25),
+        f"ratio_{batch}_q3": percentile(ratios, 75),
+    }
+
+
+async def gaps(client: Client, vocab_size: int, tokens: int) -> list[float]:
+    """Seconds between the events of one stream: what a reader sees when it is alone."""
+    body = {"prompt": prompts(1, vocab_size)[0], "max_tokens": tokens, "ignore_eos": True, "stream": True}
+    reader, writer = await client.open("/v1/completions", body)
+    times = []
+    with contextlib.suppress(asyncio.IncompleteReadError):  # the end
+        while True:
+            await reader.readuntil(b"\ndata: {")
+            times.append(time.perf_counter())
+    writer.close()
+    return [after - before for before, after in itertools.pairwise(times)]
 
 
 async def crowd(client: Client, vocab_size: int, clients: int, seconds: float) -> dict[str, Any]:
@@ -173,12 +143,16 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="checkpoint directory; the demo without it")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32], help="answers at a time")
     parser.add_argument("--tokens", type=int, default=256, help="of each answer")
-    parser.add_argument("--rounds", type=int, default=7, help="of both, in turn; the best counts")
+    parser.add_argument("--rounds", type=int, default=9, help="of both, in turn; the median counts")
+    parser.add_argument(
+        "--threads", type=int, default=max(1, (os.cpu_count() or 2) - 1), help="of the model; one core is left to HTTP"
+    )
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=60.0, help="that the clients go on")
+    parser.add_argument("--seconds", type=float, default=60.0, help="that the clients go on; 0 leaves them out")
     parser.add_argument("--cancellations", type=int, default=100)
     arguments = parser.parse_args()
 
+    torch.set_num_threads(arguments.threads)
     machine = (
         f"{os.cpu_count()} cores, {platform.machine()}, torch {torch.__version__}, {torch.get_num_threads()} threads"
     )
@@ -186,44 +160,41 @@ def main() -> None:
     vocab_size = llm.config.vocab_size
     results: dict[str, Any] = {"machine": machine, "model": str(arguments.model or "demo"), "load": os.getloadavg()[0]}
 
-    table = Table("batch", "LLM.generate", "streamed over HTTP", "ratio", title="tokens a second")
-    with server(arguments.model) as client:
+    with server(arguments.model, arguments.threads) as client:
         for batch in arguments.batch:
-            alone, served = [], []
-            for _ in range(arguments.rounds + 1):
-                alone.append(engine_rate(llm, batch, arguments.tokens))
-                served.append(asyncio.run(streamed_rate(client, vocab_size, batch, arguments.tokens)))
-            # The best of each: other work on the machine only ever slows a round down. The first one warms both up.
-            rates = max(alone[1:]), max(served[1:])
-            ratio = rates[1] / rates[0]
-            table.add_row(str(batch), f"{rates[0]:.0f}", f"{rates[1]:.0f}", f"{ratio:.1%}")
-            results |= {f"generate_{batch}": rates[0], f"streamed_{batch}": rates[1], f"ratio_{batch}": ratio}
+            results |= overhead(llm, client, batch, arguments.tokens, arguments.rounds)
+        between = asyncio.run(gaps(client, vocab_size, arguments.tokens))
+        results |= {"gap_p50_ms": 1000 * percentile(between, 50), "gap_p99_ms": 1000 * percentile(between, 99)}
         freed = asyncio.run(cancellations(client, vocab_size, arguments.cancellations))
         results |= {"cancel_p50_ms": 1000 * percentile(freed, 50), "cancel_p99_ms": 1000 * percentile(freed, 99)}
-    with server(arguments.model, "--max-sequences", "8", "--max-queue", "8") as client:
-        results |= asyncio.run(crowd(client, vocab_size, arguments.clients, arguments.seconds))
-
-    console = Console()
-    console.print(machine)
-    console.print(table)
-    table = Table(
-        "", "", title=f"{arguments.clients} clients for {arguments.seconds:.0f} s; room for 16", show_header=False
-    )
-    for name in (
-        "answered",
-        "refused",
-        "other",
-        "refusal_p50_ms",
-        "refusal_p99_ms",
-        "pages_used_after",
-        "cancel_p50_ms",
-        "cancel_p99_ms",
-    ):
-        value = results[name]
-        table.add_row(name.replace("_", " "), f"{value:.1f}" if isinstance(value, float) else str(value))
-    console.print(table)
+    if arguments.seconds:
+        with server(arguments.model, arguments.threads, "--max-sequences", "8", "--max-queue", "8") as client:
+            results |= asyncio.run(crowd(client, vocab_size, arguments.clients, arguments.seconds))
+    results["load_after"] = os.getloadavg()[0]
+    show(results, arguments)
     rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in results.items()}
     print(json.dumps(rounded))
+
+
+def show(results: dict[str, Any], arguments: argparse.Namespace) -> None:
+    console = Console()
+    console.print(results["machine"])
+    table = Table("batch", "LLM.generate", "streamed over HTTP", "ratio", "middle half", title="tokens a second")
+    for batch in arguments.batch:
+        rates = [f"{results[f'{name}_{batch}']:.0f}" for name in ("generate", "streamed")]
+        ratio = f"{results[f'ratio_{batch}']:.1%}"
+        table.add_row(
+            str(batch), *rates, ratio, f"{results[f'ratio_{batch}_q1']:.1%} to {results[f'ratio_{batch}_q3']:.1%}"
+        )
+    console.print(table)
+    title = f"{arguments.clients} clients for {arguments.seconds:.0f} s; room for 16"
+    table = Table("", "", title=title, show_header=False)
+    names = ("gap_p50_ms", "gap_p99_ms", "cancel_p50_ms", "cancel_p99_ms", "answered", "refused", "other")
+    for name in (*names, "refusal_p50_ms", "refusal_p99_ms", "pages_used_after"):
+        if name in results:
+            value = results[name]
+            table.add_row(name.replace("_", " "), f"{value:.1f}" if isinstance(value, float) else str(value))
+    console.print(table)
 
 
 if __name__ == "__main__":

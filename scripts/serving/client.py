@@ -1,0 +1,78 @@
+"""A server that is measured, and a client that costs next to nothing."""
+
+import asyncio
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+MAX_MODEL_LEN = 1024
+PROMPT_TOKENS = 64
+USED_PAGES = re.compile(rb'^deepseek_v32_pages\{state="used"\} (\S+)', re.MULTILINE)
+
+
+class Client:
+    """HTTP/1.1 in as few instructions as possible: on a small machine a client's work slows the server down."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    async def ask(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, float, bytes]:
+        """(status, seconds until it came, everything after the head)."""
+        start = time.perf_counter()
+        reader, writer = await self.open(path, body)
+        status = int((await reader.readline()).split()[1])
+        seconds = time.perf_counter() - start
+        rest = await reader.read()
+        writer.close()
+        return status, seconds, rest
+
+    async def open(
+        self, path: str, body: dict[str, Any] | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**20)
+        content = b"" if body is None else json.dumps(body).encode()
+        head = f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        writer.write(head.encode() + content)
+        return reader, writer
+
+    async def used_pages(self) -> int:
+        found = USED_PAGES.search((await self.ask("/metrics"))[2])
+        assert found is not None
+        return int(float(found[1]))
+
+
+@contextmanager
+def server(model: Path | None, threads: int, *arguments: str) -> Iterator[Client]:
+    """`deepseek-v32 serve` on a free port."""
+    command = [str(Path(sys.executable).with_name("deepseek-v32")), "serve", "--no-chat", "--port", "0", "--drain", "0"]
+    command += ["--device", "cpu", "--max-model-len", str(MAX_MODEL_LEN), *arguments]
+    command += [] if model is None else ["--model", str(model)]
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, stderr=log, env={**os.environ, "OMP_NUM_THREADS": str(threads)})
+        try:
+            while True:
+                time.sleep(0.1)
+                log.seek(0)
+                text = log.read()
+                if found := re.search(r"running on http://127.0.0.1:(\d+)", text):
+                    break
+                assert process.poll() is None, text
+            yield Client(int(found[1]))
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def prompts(count: int, vocab_size: int) -> list[list[int]]:
+    """Fresh ones each time: nothing is to be found in reused pages."""
+    return [[random.randrange(10, vocab_size) for _ in range(PROMPT_TOKENS)] for _ in range(count)]
