@@ -11,6 +11,7 @@ import torch
 from .checks import FLOATS, check_tensor
 from .choice import choose
 from .reference import cache_write as reference
+from .reference.quantize import GROUP
 
 
 def latent_record_bytes(latent_dim: int, rope_dim: int) -> int:
@@ -54,6 +55,8 @@ def write_latent_cache(
     check_tensor("kv", kv, (None, latent_dim + rope_dim), FLOATS)
     check_tensor("norm_weight", norm_weight, (None,), torch.float32, kv.device)
     _check_rope(cos, sin, kv.shape[0], kv.device)
+    if cache.dtype == torch.uint8 and latent_dim % GROUP:
+        raise ValueError(f"norm_weight has {latent_dim} elements, an FP8 cache wants a multiple of {GROUP}")
     _check_cache(cache, latent_record_bytes(latent_dim, rope_dim), latent_dim + rope_dim, kv.device)
     check_tensor("slots", slots, (kv.shape[0],), torch.int64, kv.device)
     choose("write_latent_cache", kv, backend)(kv, norm_weight, eps, cos, sin, cache, slots)
@@ -86,6 +89,8 @@ def write_index_cache(
     """
     check_tensor("keys", keys, (None, None), FLOATS)
     _check_rope(cos, sin, keys.shape[0], keys.device)
+    if cache.dtype == torch.uint8 and (keys.shape[1] & (keys.shape[1] - 1) or keys.shape[1] > GROUP):
+        raise ValueError(f"keys has {keys.shape[1]} columns, an FP8 cache wants a power of two up to {GROUP}")
     _check_cache(cache, index_record_bytes(keys.shape[1]), keys.shape[1], keys.device)
     check_tensor("slots", slots, (keys.shape[0],), torch.int64, keys.device)
     choose("write_index_cache", keys, backend)(keys, cos, sin, cache, slots, interleaved)

@@ -20,6 +20,14 @@ class Quantized(NamedTuple):
     scales: torch.Tensor  # [..., ceil(D / 128)] fp32
 
 
+class Normed(NamedTuple):
+    """What an RMSNorm leaves: for the residual stream, for those who take rows as they are, for the GEMMs."""
+
+    total: torch.Tensor  # [T, D] what was normed: x, or x + residual
+    rows: torch.Tensor  # [T, D]
+    quantized: Quantized
+
+
 def quantize_blocks(x: torch.Tensor, ue8m0: bool = True, backend: str = "auto") -> Quantized:
     """Quantise activations x [..., D] (fp32 or bf16) in groups of 128 along the last axis."""
     check_tensor("x", x, (None,) * max(x.dim(), 1), FLOATS)
@@ -27,13 +35,23 @@ def quantize_blocks(x: torch.Tensor, ue8m0: bool = True, backend: str = "auto") 
 
 
 def rms_norm_quantize(
-    x: torch.Tensor, weight: torch.Tensor, eps: float, ue8m0: bool = True, backend: str = "auto"
-) -> tuple[torch.Tensor, Quantized]:
-    """RMSNorm of x [T, D] with weight [D] fp32: the normed rows in x's dtype, and the same rows quantised."""
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float,
+    ue8m0: bool = True,
+    residual: torch.Tensor | None = None,
+    backend: str = "auto",
+) -> Normed:
+    """RMSNorm of x [T, D] with weight [D] fp32: the normed rows in x's dtype, and the same rows quantised.
+
+    With `residual` [T, D], of x's dtype, it is the sum of the two, rounded to that dtype, that is normed and returned as `total`.
+    """
     check_tensor("x", x, (None, None), FLOATS)
     check_tensor("weight", weight, (x.shape[1],), torch.float32, x.device)
-    normed, values, scales = choose("rms_norm_quantize", x, backend)(x, weight, eps, ue8m0)
-    return normed, Quantized(values, scales)
+    if residual is not None:
+        check_tensor("residual", residual, tuple(x.shape), x.dtype, x.device)
+    total, rows, values, scales = choose("rms_norm_quantize", x, backend)(x, weight, eps, ue8m0, residual)
+    return Normed(total, rows, Quantized(values, scales))
 
 
 def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True, backend: str = "auto") -> Quantized:

@@ -81,7 +81,7 @@ class MultiHeadLatentAttention(nn.Module):
         cache: LayerCache,
     ) -> torch.Tensor:
         """x [T, hidden] normed, the same as an operand; cos, sin [T, rope/2] -> [T, hidden]."""
-        _, qr = self.q_a_layernorm.with_operand(self.q_a_proj(operand))
+        _, _, qr = self.q_a_layernorm.with_operand(self.q_a_proj(operand))
         q = self.q_b_proj(qr).unflatten(1, (self.heads, -1))
         q_nope, q_rope = q.split((self.nope, self.rope), 2)
         q_rope = rotate_interleaved(q_rope, cos, sin)

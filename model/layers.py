@@ -90,12 +90,16 @@ class RMSNorm(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return rms_norm(x, self.weight, self.eps)
 
-    def with_operand(self, x: torch.Tensor) -> tuple[torch.Tensor, Operand]:
-        """The normed rows [T, D], and the same as the projections take them."""
+    def with_operand(
+        self, x: torch.Tensor, residual: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, Operand]:
+        """x [T, D], plus `residual` if there is one; that sum normed; and the same as the projections take it."""
         if self.compute.quantized:
-            return quantize.rms_norm_quantize(x, self.weight, self.eps, self.compute.ue8m0, self.compute.backend)
-        normed = self(x)
-        return normed, normed
+            ue8m0, backend = self.compute.ue8m0, self.compute.backend
+            return quantize.rms_norm_quantize(x, self.weight, self.eps, ue8m0, residual, backend)
+        total = x if residual is None else x + residual
+        normed = self(total)
+        return total, normed, normed
 
 
 class MLP(nn.Module):

@@ -32,7 +32,10 @@ class Embedding(nn.Module):
 
 
 class Block(nn.Module):
-    """h + attention(norm(h)), then h + mlp(norm(h))."""
+    """h + attention(norm(h)), then h + mlp(norm(h)).
+
+    What a sublayer adds to the residual stream is added by the next norm, in one pass over both.
+    """
 
     def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
         super().__init__()
@@ -48,16 +51,17 @@ class Block(nn.Module):
     def forward(
         self,
         h: torch.Tensor,
+        update: torch.Tensor | None,
         cos: torch.Tensor,
         sin: torch.Tensor,
         metadata: AttentionMetadata,
         cache: LayerCache,
-    ) -> torch.Tensor:
-        """h [T, D] -> [T, D]; writes the new tokens' entries to `cache`."""
-        x, operand = self.input_layernorm.with_operand(h)
-        h = h + self.self_attn(x, operand, cos, sin, metadata, cache)
-        x, operand = self.post_attention_layernorm.with_operand(h)
-        return h + (self.mlp(operand) if isinstance(self.mlp, MLP) else self.mlp(x, operand))
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The stream h [T, D] and what is still to be added to it, twice; writes the new tokens' entries to `cache`."""
+        h, x, operand = self.input_layernorm.with_operand(h, update)
+        update = self.self_attn(x, operand, cos, sin, metadata, cache)
+        h, x, operand = self.post_attention_layernorm.with_operand(h, update)
+        return h, self.mlp(operand) if isinstance(self.mlp, MLP) else self.mlp(x, operand)
 
 
 class Transformer(nn.Module):
@@ -91,6 +95,10 @@ class Transformer(nn.Module):
         """One step: tokens, positions int64 [T] as `metadata` lays them out -> logits fp32 [N, V] of its logit_rows."""
         h = self.embed_tokens(tokens)
         cos, sin = self.rotary(positions)
+        update = None
         for layer, cache in zip(self.layers, caches, strict=True):
-            h = layer(h, cos, sin, metadata, cache)
-        return self.lm_head.logits(self.norm(h[metadata.logit_rows]))
+            h, update = layer(h, update, cos, sin, metadata, cache)
+        rows = h[metadata.logit_rows]
+        if update is not None:
+            rows = rows + update[metadata.logit_rows]
+        return self.lm_head.logits(self.norm(rows))

@@ -52,10 +52,11 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
 
 
 def rms_norm_quantize(
-    x: torch.Tensor, weight: torch.Tensor, eps: float, ue8m0: bool = True
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    normed = rms_norm(x, weight, eps)
-    return normed, *quantize_blocks(normed, ue8m0)
+    x: torch.Tensor, weight: torch.Tensor, eps: float, ue8m0: bool = True, residual: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    total = x if residual is None else x + residual
+    normed = rms_norm(total, weight, eps)
+    return total, normed, *quantize_blocks(normed, ue8m0)
 
 
 def swiglu(gate_up: torch.Tensor) -> torch.Tensor:

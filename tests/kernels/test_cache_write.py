@@ -156,12 +156,79 @@ def test_gather_latents(backend: Backend, powers_of_two: bool, page: int) -> Non
     assert_close(result, expected, Tolerance(0.0 if powers_of_two else 2.01 * 2.0**-8, 0.0))
 
 
+def test_smaller_dims(backend: Backend) -> None:
+    """Other dims than the released model's: records that begin at 4 bytes only, a rope of no whole vector."""
+    generator = torch.Generator().manual_seed(15)
+    kv, weight = torch.randn(3, 262, generator=generator).bfloat16(), torch.rand(256, generator=generator) + 0.5
+    angles = torch.randn(3, 3, generator=generator)
+    cache = caches.poisoned(3, 2, 1, latent_record_bytes(256, 6))
+    slots = torch.tensor([5, 0, 2])
+    backend.run(write_latent_cache, kv, weight, 1e-6, angles.cos(), angles.sin(), cache, slots)
+    got = backend.run(gather_latents, cache, slots, 256, torch.bfloat16)
+    latents = kv[:, :256].double()
+    latents = latents / (latents.square().mean(1, keepdim=True) + 1e-6).sqrt() * weight
+    rope = rotate_interleaved(
+        kv[:, 256:].double().numpy(), angles.cos().double().numpy(), angles.sin().double().numpy()
+    )
+    assert_close(got[:, :256], latents.numpy(), Tolerance(2.0**-4 + 2.0**-7, 2e-5))
+    assert_close(got[:, 256:], rope, Tolerance(2.0**-8, 1e-5))
+    assert (cache.view(-1, 276)[[1, 3, 4]] == caches.POISON).all()
+
+
 @DTYPES
 def test_gather_latents_of_a_plain_cache(backend: Backend, dtype: torch.dtype) -> None:
     cache = torch.full((3, 64, 1, 576), math.nan, dtype=dtype)
     rows = torch.randn(5, 576, generator=torch.Generator().manual_seed(9)).to(dtype)
     cache.view(-1, 576)[SLOTS] = rows
     assert torch.equal(backend.run(gather_latents, cache, torch.tensor(SLOTS), 512, dtype), rows)
+
+
+# one, few, a page, around two of them, a prefill chunk; pages and places in any order, with as many unused beside
+TOKENS = pytest.mark.parametrize("tokens", [1, 3, 64, 127, 128, 4096], ids=lambda tokens: f"{tokens} tokens")
+
+
+def scattered(tokens: int) -> tuple[torch.Tensor, int]:
+    """Slots in no order, and how many pages they are of."""
+    pages = -(-2 * tokens // 64)
+    return torch.randperm(pages * 64, generator=torch.Generator().manual_seed(tokens))[:tokens], pages
+
+
+@TOKENS
+def test_latents_anywhere(backend: Backend, tokens: int) -> None:
+    """Every token reads back as what its own norm and angles say; bytes of other slots stay poison."""
+    generator = torch.Generator().manual_seed(13)
+    kv = torch.randn(tokens, 576, generator=generator).bfloat16()
+    weight = torch.rand(512, generator=generator) + 0.5
+    angles = 20 * torch.randn(tokens, 32, generator=generator)
+    slots, pages = scattered(tokens)
+    cache = caches.poisoned(pages, 64, 1, 656)
+    backend.run(write_latent_cache, kv, weight, 1e-6, angles.cos(), angles.sin(), cache, slots)
+    got = backend.run(gather_latents, cache, slots, 512, torch.float32)
+    exact = exact_rows(kv, weight, 1e-6, angles.cos(), angles.sin())
+    # e4m3 keeps 2^-4 of a value and steps of 2^-10 scales; scales are at most amax / 224; bf16 rounded before
+    assert_close(got[:, :512], exact[:, :512], Tolerance(2.0**-4 + 2.0**-7, 2.0**-10 * np.abs(exact).max() / 224))
+    assert_close(got[:, 512:], exact[:, 512:], Tolerance(2.0**-8, 1e-5))
+    others = torch.ones(pages * 64, dtype=torch.bool).scatter_(0, slots, False)
+    assert (cache.view(-1, 656)[others] == caches.POISON).all()
+
+
+@TOKENS
+def test_index_keys_anywhere(backend: Backend, tokens: int) -> None:
+    generator = torch.Generator().manual_seed(14)
+    keys = torch.randn(tokens, 128, generator=generator).bfloat16()
+    angles = 20 * torch.randn(tokens, 32, generator=generator)
+    slots, pages = scattered(tokens)
+    cache = caches.poisoned(pages, 64, 1, 132)
+    backend.run(write_index_cache, keys, angles.cos(), angles.sin(), cache, slots)
+    values, scales = gather_index_keys(cache, slots)
+    assert scales is not None
+    exact = hadamard(rotated_keys(keys, angles.cos(), angles.sin(), False))
+    # bf16 rounds each of the 64 turned terms and the sum
+    assert_close(values.float() * scales[:, None], exact, Tolerance(2.0**-4 + 2.0**-7, 0.03))
+    others = torch.ones(pages * 64, dtype=torch.bool).scatter_(0, slots, False).view(pages, 64)
+    flat = cache.view(pages, -1)
+    assert (flat[:, :8192].unflatten(1, (64, 128))[others] == caches.POISON).all()
+    assert (flat[:, 8192:].unflatten(1, (64, 4))[others] == caches.POISON).all()
 
 
 def hadamard(x: np.ndarray) -> np.ndarray:
@@ -316,6 +383,16 @@ MISUSE = {
     ),
     "fp16 cache": (latent, {"cache": torch.ones(1, 64, 1, 576).half()}, "cache has dtype torch.float16"),
     "every second page": (latent, {"cache": caches.poisoned(4, 64, 1, 656)[::2]}, "cache has strides .* contiguous"),
+    "FP8 latents of half a group": (
+        latent,
+        {"kv": torch.ones(2, 256), "norm_weight": torch.ones(192)},
+        "norm_weight has 192 elements, an FP8 cache wants a multiple of 128",
+    ),
+    "FP8 keys of two groups": (
+        index,
+        {"keys": torch.ones(2, 256)},
+        "keys has 256 columns, an FP8 cache wants a power of two up to 128",
+    ),
     "cos of one token": (latent, {"cos": torch.ones(1, 32)}, r"cos has shape \[1, 32\], expected \[2, \*\]"),
     "bf16 sin": (latent, {"sin": torch.ones(2, 32).bfloat16()}, "sin has dtype torch.bfloat16"),
     "norm in bf16": (latent, {"norm_weight": torch.ones(512).bfloat16()}, "norm_weight has dtype torch.bfloat16"),

@@ -19,7 +19,8 @@ def seeded(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("width", [1, 2, 64, 128, 256], ids=str)  # trivial; smallest; rope; index head; two groups
+# trivial; smallest; less than a vector; rope; index head; two groups; many
+@pytest.mark.parametrize("width", [1, 2, 8, 64, 128, 256, 2048], ids=str)
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
     # bf16: half a unit in the last place of an fp32 result
@@ -55,6 +56,9 @@ ROTATE = {  # tokens, heads, width, rope dims; released 64 heads of 128 with 64 
     "one": (1, 1, 128, 64),
     "all dims rotate": (2, 3, 128, 128),
     "no token": (0, 4, 128, 64),
+    "tokens that fill no block": (127, 3, 128, 64),
+    "rope of a few dims": (3, 2, 64, 6),
+    "two groups": (3, 2, 256, 64),
 }
 
 
@@ -68,14 +72,15 @@ def test_rotate_quantize(
     angles = 10 * seeded(tokens, rope // 2, seed=4)
     cos, sin = angles.cos(), angles.sin()
     result = backend.run(rotate_quantize, x, cos, sin, interleaved)
-    assert result.values.shape == x.shape and result.scales.shape == (tokens, heads, 1)
+    assert result.values.shape == x.shape and result.scales.shape == (tokens, heads, -(-width // 128))
     if not tokens:
         return
     rotate = rotate_interleaved if interleaved else rotate_half_split
     turned = x.double().numpy()
     turned[..., :rope] = rotate(turned[..., :rope], cos.double().numpy()[:, None], sin.double().numpy()[:, None])
     exact = (turned @ matrix(width) * width**-0.5).reshape(-1, width)
-    got, scales = e4m3.codes_of(result.values).reshape(-1, width), result.scales.numpy().reshape(-1, 1)
+    got = e4m3.codes_of(result.values).reshape(-1, width)
+    scales = result.scales.numpy().reshape(tokens * heads, -1)
     if dtype == torch.float32:
         codes, wanted = e4m3.quantize(exact.astype(np.float32))
         np.testing.assert_array_equal(scales, wanted)
@@ -85,7 +90,19 @@ def test_rotate_quantize(
         return
     # bf16 may round between the steps (2^-8 of each of the 128 terms, so of the row's size); e4m3 keeps 2^-4 of a value
     error = np.abs(e4m3.dequantize(got, scales) - exact)
-    assert (error <= 2.0**-4 * np.abs(exact) + 2.0**-10 * scales + 2.0**-7 * np.abs(exact).max(1, keepdims=True)).all()
+    step = 2.0**-10 * scales.max(1, keepdims=True)
+    assert (error <= 2.0**-4 * np.abs(exact) + step + 2.0**-7 * np.abs(exact).max(1, keepdims=True)).all()
+
+
+def test_heads_of_a_wider_tensor(backend: Backend) -> None:
+    """Queries as a slice of rows that hold more, poisoned beside it: the same bytes as of their copy."""
+    wide = torch.full((4, 5, 200), float("nan"), dtype=torch.bfloat16)
+    wide[:, 1:3, 8:136] = seeded(4, 2, 128, seed=5)
+    angles = seeded(4, 32, seed=6)
+    sliced = backend.run(rotate_quantize, wide[:, 1:3, 8:136], angles.cos(), angles.sin())
+    whole = backend.run(rotate_quantize, wide[:, 1:3, 8:136].contiguous(), angles.cos(), angles.sin())
+    np.testing.assert_array_equal(e4m3.codes_of(sliced.values), e4m3.codes_of(whole.values))
+    assert torch.equal(sliced.scales, whole.scales)
 
 
 MISUSE = {

@@ -1,6 +1,8 @@
 """The FP8 quantiser, bit for bit, against e4m3 arithmetic done by hand."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,6 +112,10 @@ def test_non_finite_input_stays_non_finite(backend: Backend, poison: float, ue8m
     read_back = values.float() * scales.repeat_interleave(128, 1)
     assert not read_back[0, 7].isfinite()
     assert read_back[0, 128:].eq(1).all() and read_back[1].eq(1).all()
+    if math.isinf(poison):  # the others of its group are nothing beside it
+        assert scales[0, 0] == math.inf and values.float()[0, 8:128].eq(0).all()
+    else:  # NaN rounds up to -0: what overflows the exponent
+        assert scales[0, 0] == 0 if ue8m0 else scales[0, 0].isnan()
 
 
 WEIGHTS = {
@@ -163,7 +169,8 @@ def test_rms_norm_quantize(backend: Backend, width: int, dtype: torch.dtype, ulp
     generator = torch.Generator().manual_seed(width)
     x = (torch.randn(5, width, generator=generator) * torch.tensor([1e-4, 1e-2, 1.0, 30.0, 1e3])[:, None]).to(dtype)
     weight = torch.rand(width, generator=generator) + 0.5
-    normed, (values, scales) = backend.run(rms_norm_quantize, x, weight, 1e-6)
+    total, normed, (values, scales) = backend.run(rms_norm_quantize, x, weight, 1e-6)
+    assert torch.equal(total, x)
     wide = x.double()
     expected = wide / (wide.square().mean(1, keepdim=True) + 1e-6).sqrt() * weight.double()
     assert normed.dtype == dtype
@@ -171,6 +178,63 @@ def test_rms_norm_quantize(backend: Backend, width: int, dtype: torch.dtype, ulp
     codes, wanted = e4m3.quantize(normed.float().numpy())  # "the same rows quantised": from the rounded rows
     np.testing.assert_array_equal(scales.numpy(), wanted)
     np.testing.assert_array_equal(e4m3.codes_of(values), codes)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_rms_norm_of_a_sum(backend: Backend, dtype: torch.dtype) -> None:
+    """x + residual rounds once to their dtype; what comes after is the norm of that, bit for bit."""
+    generator = torch.Generator().manual_seed(1)
+    x, residual = (torch.randn(5, 7168, generator=generator).to(dtype) * factor for factor in (1, 100))
+    weight = torch.rand(7168, generator=generator) + 0.5
+    summed = backend.run(rms_norm_quantize, x, weight, 1e-6, residual=residual)
+    assert torch.equal(summed.total, (x.double() + residual.double()).to(dtype))
+    alone = backend.run(rms_norm_quantize, summed.total, weight, 1e-6)
+    assert torch.equal(summed.rows, alone.rows) and torch.equal(summed.quantized.scales, alone.quantized.scales)
+    np.testing.assert_array_equal(e4m3.codes_of(summed.quantized.values), e4m3.codes_of(alone.quantized.values))
+
+
+def test_rms_norm_of_slices(backend: Backend) -> None:
+    """Both addends slices of wider tensors, poisoned beside them, at distances and starts that no vector load allows."""
+    generator = torch.Generator().manual_seed(2)
+    wide = torch.full((2, 3, 1001), math.nan, dtype=torch.bfloat16)
+    wide[..., 3:515] = torch.randn(2, 3, 512, generator=generator)
+    weight = torch.rand(512, generator=generator)
+    sliced = backend.run(rms_norm_quantize, wide[0, :, 3:515], weight, 1e-6, residual=wide[1, :, 3:515])
+    whole = backend.run(
+        rms_norm_quantize, *(wide[0, :, 3:515].clone(), weight, 1e-6), residual=wide[1, :, 3:515].clone()
+    )
+    for mine, theirs in zip((*sliced[:2], *sliced.quantized), (*whole[:2], *whole.quantized), strict=True):
+        assert torch.equal(mine.view(torch.uint8), theirs.view(torch.uint8))
+
+
+# none, one, few, a block of rows, one less, two, a prefill chunk
+@pytest.mark.parametrize("rows", [0, 1, 3, 64, 127, 128, 4096], ids=lambda rows: f"{rows} rows")
+@pytest.mark.parametrize("operation", [quantize_blocks, rms_norm_quantize, swiglu_quantize], ids=lambda f: f.__name__)
+def test_any_number_of_rows(backend: Backend, operation: Callable[..., Any], rows: int) -> None:
+    """First, last and middle row exactly; all others as near as e4m3 comes: half of its 2^-3, and its smallest step."""
+    width = 2048 if rows > 1000 else 7168
+    generator = torch.Generator().manual_seed(rows)
+    x = torch.randn(rows, 2 * width, generator=generator).bfloat16()
+    if operation is swiglu_quantize:
+        result = backend.run(swiglu_quantize, x)
+        exact = (torch.nn.functional.silu(x[:, :width].float()) * x[:, width:].float()).bfloat16().float()
+    elif operation is rms_norm_quantize:
+        normed = backend.run(rms_norm_quantize, x[:, :width], torch.ones(width), 1e-6)
+        result, exact = normed.quantized, normed.rows.float()
+        wanted = x[:, :width] * (x[:, :width].float().square().mean(1, keepdim=True) + 1e-6).rsqrt()
+        torch.testing.assert_close(exact, wanted, rtol=2.0**-8, atol=0)
+    else:
+        result, exact = backend.run(quantize_blocks, x[:, :width]), x[:, :width].float()
+    assert result.values.shape == (rows, width) and result.scales.shape == (rows, width // 128)
+    spread = result.scales.repeat_interleave(128, 1)
+    # The gate's fp32 exponential may differ by a bit, and bf16's rounding with it.
+    slack = 2.0**-8 * exact.abs() if operation is swiglu_quantize else 0.0
+    assert ((result.values.float() * spread - exact).abs() <= 2.0**-4 * exact.abs() + 2.0**-10 * spread + slack).all()
+    for row in {0, rows // 2, rows - 1} if rows else ():
+        codes, scales = e4m3.quantize(exact[row : row + 1].numpy())
+        wrong = e4m3.codes_of(result.values)[row] != codes[0]
+        assert wrong.mean() <= (1e-3 if operation is swiglu_quantize else 0)
+        np.testing.assert_array_equal(result.scales[row].numpy(), scales[0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])

@@ -136,13 +136,17 @@ def execute() -> Run:
     selections: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
     rows_of: list[tuple[int, slice]] = []  # of the step that runs
 
+    def stream(h: torch.Tensor, update: torch.Tensor | None) -> np.ndarray:
+        """What a block takes and gives: the next norm adds the update."""
+        return (h if update is None else h + update).double().numpy()
+
     def keep(name: str, layer: int, values: np.ndarray) -> None:
         for sequence, rows in rows_of:
             parts[name][layer, sequence].append(values[rows])
 
     for i, block in enumerate(model.layers):
-        block.register_forward_hook(lambda m, args, out, i=i: keep("in", i, args[0].double().numpy()))
-        block.register_forward_hook(lambda m, args, out, i=i: keep("out", i, out.double().numpy()))
+        block.register_forward_hook(lambda m, args, out, i=i: keep("in", i, stream(*args[:2])))
+        block.register_forward_hook(lambda m, args, out, i=i: keep("out", i, stream(*out)))
         block.self_attn.register_forward_hook(lambda m, args, out, i=i: keep("a", i, out.double().numpy()))
         block.self_attn.o_proj.register_forward_hook(lambda m, args, out, i=i: keep("o", i, values_of(args[0])))
 

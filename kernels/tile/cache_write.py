@@ -1,0 +1,361 @@
+"""Writing and reading the paged caches. Latents: a warp takes a token, 8 lanes a group. Index keys: 8 lanes take a token.
+
+uint8 caches are seen through a view of each type that a record holds (e4m3, fp32, bf16), all of the same memory.
+"""
+
+from typing import Any
+
+import tilelang.language as T
+import torch
+
+from ..reference import cache_write as reference
+from .factory import tile_kernel
+from .hadamard import ROWS, THREADS, held, load_row, rotate, store_row, transform
+from .lanes import APART, GROUP, LANES, PASSES, PIECE, dtype_name, flat, is_aligned, load, quantize, rounded, store
+
+WARP = 32
+WARPS = 4
+
+
+def is_whole(records: torch.Tensor) -> bool:
+    """Whether every row of bytes begins where eight of them can be stored at once."""
+    return not (records.shape[1] % PIECE or records.data_ptr() % PIECE)
+
+
+def spans(width: int) -> int:
+    """How many times a warp's four groups go into a row."""
+    return -(-width // (WARP // LANES * GROUP))
+
+
+@T.macro
+def column_of(span: Any, piece: Any, lane: Any) -> Any:
+    return (span * (WARP // LANES) + lane // LANES) * GROUP + piece * APART + lane % LANES * PIECE
+
+
+@T.macro
+def norm(
+    values: Any, kv: Any, start: Any, weight: Any, width: int, eps: Any, exists: Any, aligned: bool, lane: Any
+) -> None:
+    """RMSNorm of a warp's row, rounded to its dtype."""
+    unit = PIECE if aligned else 1
+    squares = T.alloc_var("float32")
+    squares = 0.0
+    for piece in T.unroll(2 * spans(width)):
+        column = column_of(piece // 2, piece % 2, lane)
+        load(values, piece * PIECE, kv, start + column // unit, T.if_then_else(exists, width - column, 0), aligned)
+        for i in T.unroll(PIECE):
+            squares = squares + values[piece * PIECE + i] * values[piece * PIECE + i]
+    squares = T.warp_reduce_sum(squares)
+    factor, gains = T.alloc_var("float32"), T.alloc_local((PIECE,), "float32")
+    factor = T.ieee_frcp(T.ieee_fsqrt(T.ieee_fdiv(squares, float(width)) + eps))
+    for piece in T.unroll(2 * spans(width)):
+        column = column_of(piece // 2, piece % 2, lane)
+        load(gains, 0, weight, column // unit, width - column, aligned)
+        for i in T.unroll(PIECE):
+            values[piece * PIECE + i] = values[piece * PIECE + i] * factor * gains[i]
+        rounded(values, piece * PIECE, kv.dtype)
+
+
+@T.macro
+def write_rope(
+    out: Any,
+    slot: Any,
+    first: int,
+    kv: Any,
+    start: Any,
+    cos: Any,
+    sin: Any,
+    token: Any,
+    rope: int,
+    exists: Any,
+    lane: Any,
+) -> None:
+    """Interleaved RoPE of kv[start:start + rope], rounded to its dtype, to columns `first` onwards; as the reference rounds."""
+    half = rope // 2
+    for step in T.unroll(-(-half // WARP)):
+        pair = step * WARP + lane
+        if exists & (pair < half):
+            even, odd = T.cast(kv[start + 2 * pair], "float32"), T.cast(kv[start + 2 * pair + 1], "float32")
+            cosine, sine = cos[token * half + pair], sin[token * half + pair]
+            turned = T.alloc_local((2,), kv.dtype)
+            turned[0] = T.cast(T.ieee_sub(T.ieee_mul(even, cosine), T.ieee_mul(odd, sine)), kv.dtype)
+            turned[1] = T.cast(T.ieee_add(T.ieee_mul(even, sine), T.ieee_mul(odd, cosine)), kv.dtype)
+            for i in T.vectorized(2):
+                out[slot, first + 2 * pair + i] = T.cast(turned[i], out.dtype)
+
+
+@tile_kernel(("bfloat16", 512, 64, True, True), ("float32", 256, 32, False, False), pass_configs=PASSES)
+def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool, whole: bool) -> Any:
+    """Into FP8 records; `pitch` in pieces if `aligned`; records begin at 8 bytes if `whole`, else at 4."""
+    elements, angles = T.dynamic("elements", "int64"), T.dynamic("angles")
+    rows, tokens = T.dynamic("rows"), T.dynamic("tokens")
+    record = width + width // GROUP * 4 + 2 * rope
+
+    @T.prim_func
+    def write_latent_records(
+        kv: T.Tensor((elements,), dtype),
+        weight: T.Tensor((width,), "float32"),
+        cos: T.Tensor((angles,), "float32"),
+        sin: T.Tensor((angles,), "float32"),
+        slots: T.Tensor((rows,), "int64"),
+        codes: T.Tensor((tokens, record), "float8_e4m3fn"),
+        scales: T.Tensor((tokens, record // 4), "float32"),
+        ropes: T.Tensor((tokens, record // 2), "bfloat16"),
+        pitch: T.int32,
+        eps: T.float32,
+    ):
+        with T.Kernel(T.ceildiv(rows, WARPS), threads=WARPS * WARP) as block:
+            tx = T.get_thread_binding()
+            lane = tx % WARP
+            row = block * WARPS + tx // WARP
+            slot = T.alloc_var("int64")
+            slot = 0
+            if row < rows:
+                slot = slots[row]
+            values, scale = T.alloc_local((2 * spans(width) * PIECE,), "float32"), T.alloc_local((1,), "float32")
+            norm(values, kv, row * pitch, weight, width, eps, row < rows, aligned, lane)
+            for span in T.unroll(spans(width)):
+                quantize(values, span * 2 * PIECE, scale, True)
+                if (lane % LANES == 0) & (row < rows) & (column_of(span, 0, lane) < width):
+                    scales[slot, width // 4 + span * (WARP // LANES) + lane // LANES] = scale[0]
+                for piece in T.unroll(2):
+                    column = column_of(span, piece, lane)
+                    if (row < rows) & (column < width):
+                        raw = T.alloc_local((PIECE,), "float8_e4m3fn")
+                        for i in T.vectorized(PIECE):
+                            raw[i] = T.cast(values[(span * 2 + piece) * PIECE + i], "float8_e4m3fn")
+                        if whole:
+                            for i in T.vectorized(PIECE):
+                                codes[slot, column + i] = raw[i]
+                        else:
+                            for part in T.unroll(2):
+                                for i in T.vectorized(4):
+                                    codes[slot, column + part * 4 + i] = raw[part * 4 + i]
+            start = row * pitch * (PIECE if aligned else 1) + width
+            write_rope(ropes, slot, (record - 2 * rope) // 2, kv, start, cos, sin, row, rope, row < rows, lane)
+
+    return write_latent_records
+
+
+@tile_kernel(("bfloat16", "bfloat16", 512, 64, True), ("float32", "float32", 40, 6, False), pass_configs=PASSES)
+def write_latent_rows_kernel(dtype: str, cached: str, width: int, rope: int, aligned: bool) -> Any:
+    """Into plain rows of dtype `cached`; `pitch` in pieces if `aligned`."""
+    elements, results, angles = T.dynamic("elements", "int64"), T.dynamic("results", "int64"), T.dynamic("angles")
+    rows, tokens = T.dynamic("rows"), T.dynamic("tokens")
+    unit = PIECE if aligned else 1
+
+    @T.prim_func
+    def write_latent_rows(
+        kv: T.Tensor((elements,), dtype),
+        weight: T.Tensor((width,), "float32"),
+        cos: T.Tensor((angles,), "float32"),
+        sin: T.Tensor((angles,), "float32"),
+        slots: T.Tensor((rows,), "int64"),
+        cache: T.Tensor((results,), cached),
+        ropes: T.Tensor((tokens, width + rope), cached),
+        pitch: T.int32,
+        eps: T.float32,
+    ):
+        with T.Kernel(T.ceildiv(rows, WARPS), threads=WARPS * WARP) as block:
+            tx = T.get_thread_binding()
+            lane = tx % WARP
+            row = block * WARPS + tx // WARP
+            slot = T.alloc_var("int64")
+            slot = 0
+            if row < rows:
+                slot = slots[row]
+            values = T.alloc_local((2 * spans(width) * PIECE,), "float32")
+            norm(values, kv, row * pitch, weight, width, eps, row < rows, aligned, lane)
+            for piece in T.unroll(2 * spans(width)):
+                column = column_of(piece // 2, piece % 2, lane)
+                valid = T.if_then_else(row < rows, width - column, 0)
+                store(cache, slot * ((width + rope) // unit) + column // unit, values, piece * PIECE, valid, aligned)
+            write_rope(ropes, slot, width, kv, row * pitch * unit + width, cos, sin, row, rope, row < rows, lane)
+
+    return write_latent_rows
+
+
+def write_latent_cache(
+    kv: torch.Tensor,
+    norm_weight: torch.Tensor,
+    eps: float,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    cache: torch.Tensor,
+    slots: torch.Tensor,
+) -> None:
+    if not len(slots):
+        return
+    width, rope = norm_weight.shape[0], 2 * cos.shape[1]
+    rows = cache.view(-1, cache.shape[-1])
+    aligned = is_aligned(kv, width) and norm_weight.data_ptr() % 16 == 0
+    if cache.dtype != torch.uint8:
+        aligned = aligned and is_aligned(rows, width)
+    pitch = kv.stride(0) // (PIECE if aligned else 1)
+    inputs = flat(kv), norm_weight, cos.reshape(-1), sin.reshape(-1), slots
+    if cache.dtype == torch.uint8:
+        views = (rows.view(dtype) for dtype in (torch.float8_e4m3fn, torch.float32, torch.bfloat16))
+        kernel = write_latent_records_kernel(dtype_name(kv.dtype), width, rope, aligned, is_whole(rows))
+        kernel(*inputs, *views, pitch, eps)
+    else:
+        kernel = write_latent_rows_kernel(dtype_name(kv.dtype), dtype_name(cache.dtype), width, rope, aligned)
+        kernel(*inputs, rows.view(-1), rows, pitch, eps)
+
+
+@tile_kernel(("bfloat16", 512, 64, True), ("float32", 256, 32, False), pass_configs=PASSES)
+def gather_latents_kernel(dtype: str, width: int, rope: int, whole: bool) -> Any:
+    """Records of `slots` to rows of `dtype`, a warp each; records begin at 8 bytes if `whole`, else at 4."""
+    rows, tokens = T.dynamic("rows"), T.dynamic("tokens")
+    record = width + width // GROUP * 4 + 2 * rope
+    parts = 1 if whole else 2
+
+    @T.prim_func
+    def gather_latents(
+        codes: T.Tensor((tokens, record), "float8_e4m3fn"),
+        scales: T.Tensor((tokens, record // 4), "float32"),
+        ropes: T.Tensor((tokens, record // 2), "bfloat16"),
+        slots: T.Tensor((rows,), "int64"),
+        out: T.Tensor((rows, width + rope), dtype),
+    ):
+        with T.Kernel(T.ceildiv(rows, WARPS), threads=WARPS * WARP) as block:
+            tx = T.get_thread_binding()
+            lane = tx % WARP
+            row = block * WARPS + tx // WARP
+            slot = T.alloc_var("int64")
+            if row < rows:
+                slot = slots[row]
+                for step in T.unroll(-(-rope // (2 * WARP))):
+                    column = (step * WARP + lane) * 2
+                    if column < rope:
+                        for i in T.vectorized(2):
+                            out[row, width + column + i] = T.cast(
+                                ropes[slot, (record - 2 * rope) // 2 + column + i], dtype
+                            )
+                for piece in T.unroll(2 * spans(width)):
+                    column = column_of(piece // 2, piece % 2, lane)
+                    if column < width:
+                        raw, values = T.alloc_local((PIECE,), "float8_e4m3fn"), T.alloc_local((PIECE,), "float32")
+                        for part in T.unroll(parts):
+                            for i in T.vectorized(PIECE // parts):
+                                raw[part * (PIECE // parts) + i] = codes[slot, column + part * (PIECE // parts) + i]
+                        for i in T.vectorized(PIECE):
+                            values[i] = T.cast(raw[i], "float32")
+                        for i in T.unroll(PIECE):
+                            values[i] = values[i] * scales[slot, width // 4 + column // GROUP]
+                        for i in T.vectorized(PIECE):
+                            out[row, column + i] = T.cast(values[i], dtype)
+
+    return gather_latents
+
+
+def gather_latents(cache: torch.Tensor, slots: torch.Tensor, latent_dim: int, dtype: torch.dtype) -> torch.Tensor:
+    if cache.dtype != torch.uint8:  # rows as they are, which torch copies as fast as anything
+        return reference.gather_latents(cache, slots, latent_dim, dtype)
+    records = cache.view(-1, cache.shape[-1])
+    rope = (records.shape[1] - latent_dim // GROUP * 4 - latent_dim) // 2
+    out = torch.empty(*slots.shape, latent_dim + rope, dtype=dtype, device=cache.device)
+    if slots.numel():
+        views = (records.view(kind) for kind in (torch.float8_e4m3fn, torch.float32, torch.bfloat16))
+        kernel = gather_latents_kernel(dtype_name(dtype), latent_dim, rope, is_whole(records))
+        kernel(*views, slots.reshape(-1), out.view(-1, latent_dim + rope))
+    return out
+
+
+@tile_kernel(("bfloat16", 128, 64, False, 64, True), ("float32", 128, 64, True, 1, False), pass_configs=PASSES)
+def write_index_pages_kernel(dtype: str, width: int, rope: int, interleaved: bool, page: int, aligned: bool) -> Any:
+    """Into FP8 pages: `page` keys, then their scales. `pitch` in pieces, and pages begin at 8 bytes, if `aligned`."""
+    elements, results, angles = T.dynamic("elements", "int64"), T.dynamic("results", "int64"), T.dynamic("angles")
+    rows, pages = T.dynamic("rows"), T.dynamic("pages")
+    size = page * (width + 4)
+
+    @T.prim_func
+    def write_index_pages(
+        keys: T.Tensor((elements,), dtype),
+        cos: T.Tensor((angles,), "float32"),
+        sin: T.Tensor((angles,), "float32"),
+        slots: T.Tensor((rows,), "int64"),
+        codes: T.Tensor((results,), "float8_e4m3fn"),
+        scales: T.Tensor((pages, size // 4), "float32"),
+        pitch: T.int32,
+    ):
+        with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
+            tx = T.get_thread_binding()
+            lane = tx % LANES
+            row = block * ROWS + tx // LANES
+            slot = T.alloc_var("int64")
+            slot = 0
+            if row < rows:
+                slot = slots[row]
+            values, scale = T.alloc_local((held(width),), "float32"), T.alloc_local((1,), "float32")
+            load_row(values, keys, row * pitch, width, row < rows, aligned, lane)
+            rotate(values, keys, row * pitch, cos, sin, row, rope, interleaved, row < rows, aligned, lane)
+            transform(values, width, width**-0.5, dtype, lane)
+            quantize(values, 0, scale, True)
+            number, offset = T.alloc_var("int64"), T.alloc_var("int64")
+            number = T.truncdiv(slot, T.int64(page))
+            offset = slot - number * page
+            if (lane == 0) & (row < rows):
+                scales[number, page * width // 4 + offset] = scale[0]
+            unit = PIECE if aligned else 1
+            start = number * (size // unit) + offset * (width // unit)
+            store_row(codes, start, values, width, row < rows, aligned, lane)
+
+    return write_index_pages
+
+
+@tile_kernel(("bfloat16", "bfloat16", 128, 64, False, True), pass_configs=PASSES)
+def write_index_rows_kernel(dtype: str, cached: str, width: int, rope: int, interleaved: bool, aligned: bool) -> Any:
+    """Into plain rows of dtype `cached`, without the Hadamard rotation; `pitch` in pieces if `aligned`."""
+    elements, results, angles = T.dynamic("elements", "int64"), T.dynamic("results", "int64"), T.dynamic("angles")
+    rows = T.dynamic("rows")
+
+    @T.prim_func
+    def write_index_rows(
+        keys: T.Tensor((elements,), dtype),
+        cos: T.Tensor((angles,), "float32"),
+        sin: T.Tensor((angles,), "float32"),
+        slots: T.Tensor((rows,), "int64"),
+        cache: T.Tensor((results,), cached),
+        pitch: T.int32,
+    ):
+        with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
+            tx = T.get_thread_binding()
+            lane = tx % LANES
+            row = block * ROWS + tx // LANES
+            slot = T.alloc_var("int64")
+            slot = 0
+            if row < rows:
+                slot = slots[row]
+            values = T.alloc_local((held(width),), "float32")
+            load_row(values, keys, row * pitch, width, row < rows, aligned, lane)
+            rotate(values, keys, row * pitch, cos, sin, row, rope, interleaved, row < rows, aligned, lane)
+            store_row(cache, slot * (width // (PIECE if aligned else 1)), values, width, row < rows, aligned, lane)
+
+    return write_index_rows
+
+
+def write_index_cache(
+    keys: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    cache: torch.Tensor,
+    slots: torch.Tensor,
+    interleaved: bool,
+) -> None:
+    if not len(slots):
+        return
+    page, width, rope = cache.shape[1], keys.shape[1], 2 * cos.shape[1]
+    aligned = is_aligned(keys, width)
+    inputs = flat(keys), cos.reshape(-1), sin.reshape(-1), slots
+    if cache.dtype == torch.uint8:
+        pages = cache.view(len(cache), -1)
+        aligned = aligned and is_whole(pages)
+        pitch = keys.stride(0) // (PIECE if aligned else 1)
+        kernel = write_index_pages_kernel(dtype_name(keys.dtype), width, rope, interleaved, page, aligned)
+        kernel(*inputs, pages.view(torch.float8_e4m3fn).view(-1), pages.view(torch.float32), pitch)
+    else:
+        aligned = aligned and cache.data_ptr() % 16 == 0
+        pitch = keys.stride(0) // (PIECE if aligned else 1)
+        names = dtype_name(keys.dtype), dtype_name(cache.dtype)
+        kernel = write_index_rows_kernel(*names, width, rope, interleaved, aligned)
+        kernel(*inputs, cache.view(-1), pitch)
