@@ -64,12 +64,18 @@ OPERATIONS: dict[str, tuple[Body, ...]] = {
     "gather_latents": _bodies("cache_write", Body("tile", "cache_write")),
     "indexer_logits": _bodies("indexer_logits"),
     "paged_indexer_logits": _bodies("indexer_logits"),
-    "select_topk": _bodies("select_topk", Body("cuda", "select_topk")),
-    "select_topk_slots": _bodies("select_topk", Body("cuda", "select_topk")),
-    "sparse_mla_prefill": _bodies("sparse_mla_prefill", Body("cuda", "sparse_mla_prefill", _BF16, _LATENT)),
+    "select_topk": _bodies("select_topk", Body("cuda", "select_topk"), Body("tile", "select_topk")),
+    "select_topk_slots": _bodies("select_topk", Body("cuda", "select_topk"), Body("tile", "select_topk")),
+    "sparse_mla_prefill": _bodies(
+        "sparse_mla_prefill",
+        Body("cuda", "sparse_mla_prefill", _BF16, _LATENT),
+        Body("tile", "sparse_mla_prefill", _BF16, _LATENT),
+    ),
     "sparse_mla_decode": _bodies("sparse_mla_decode", Body("cuda", "sparse_mla_decode", _BF16, _LATENT)),
-    "mha_prefill": _bodies("dense_mla"),
-    "dense_mla_decode": _bodies("dense_mla", Body("cuda", "dense_mla", _16BIT, _LATENT)),
+    "mha_prefill": _bodies("dense_mla", Body("cuda", "mha_prefill", _BF16)),
+    "dense_mla_decode": _bodies(
+        "dense_mla", Body("cuda", "dense_mla", _16BIT, _LATENT), Body("tile", "dense_mla", _16BIT, _LATENT)
+    ),
     "paged_mla_decode_h16": _bodies("dense_mla", Body("cuda", "dense_mla", _BF16)),
 }
 

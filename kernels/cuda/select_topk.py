@@ -20,7 +20,7 @@ def _select(
             f"logits has {logits.shape[1]} columns, the cuda select_topk takes up to {_COLUMNS}; use backend='reference'"
         )
     out = torch.empty(logits.shape[0], k, dtype=torch.int32, device=logits.device)
-    load("select_topk").select_topk(logits, starts, ends, out, block_table, page_size, 0)
+    load("select_topk").select_topk(logits, starts, ends, out, block_table, page_size)
     return out
 
 

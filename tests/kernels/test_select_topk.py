@@ -203,8 +203,8 @@ def test_a_long_row_among_many(backend: Backend) -> None:
 
 
 def sampled(size: int) -> torch.Tensor:
-    """Where the CUDA kernel looks first: one place in each of 2048 or 4096 stretches of a row."""
-    samples = 2048 if size <= 65536 else 4096
+    """Where the compiled kernels look first: one place in each of so many stretches of a row."""
+    samples = max(1024, 1 << (size // 64 - 1).bit_length())
     index = torch.arange(samples)
     jitter = (index * 2654435761 % 2**32) >> 16
     return (index * size) // samples + ((jitter * (size // samples)) >> 16)

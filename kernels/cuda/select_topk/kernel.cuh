@@ -11,22 +11,12 @@
 #pragma once
 
 #include <cooperative_groups.h>
-#include <cuda_runtime.h>
 
-#include <cstdint>
-#include <type_traits>
+#include "radix.cuh"
 
 namespace topk {
 
 namespace cg = cooperative_groups;
-
-constexpr int kDigitBits = 11;
-constexpr int kDigits = 1 << kDigitBits;
-constexpr int kPositionBits = 23;                // 32 of the value and 23 of the position are five digits
-constexpr int kFirstShift = 4 * kDigitBits;      // of the highest digit
-constexpr int kVectors = 4;                      // 16-byte loads that a thread has under way at a time
-constexpr float kLowest = -3.402823466e38f;      // >= this: neither NaN nor -inf
-constexpr unsigned kWarp = 0xffffffffu;
 
 struct Problem {
   const float* logits;
@@ -40,114 +30,6 @@ struct Problem {
   int page_size, page_shift;   // shift: log2 of the size, or -1 if there is none
   int capacity;                // of candidates
 };
-
-struct Found {
-  uint32_t digit;  // of the needed-th best
-  uint32_t above;  // entries of higher digits
-  uint32_t count;  // entries of this digit
-  uint32_t total;
-};
-
-struct Shared {
-  uint32_t histogram[kDigits];
-  uint32_t warp_sums[2][32];
-  Found found;
-  uint32_t candidates;  // in the leader: of the whole cluster
-  uint32_t highest;     // key among the candidates
-  uint32_t base;
-  uint32_t lacking;     // the level and what is above it are fewer than k
-  alignas(16) uint2 entries[];  // [capacity] of a value's bits and its position, then the bitmap
-};
-
-inline size_t shared_bytes(int capacity, int columns) {
-  return sizeof(Shared) + size_t(capacity) * 8 + (size_t(columns) + 31) / 32 * 4;
-}
-
-// Unsigned order of keys is the order of values; both zeros have the key of +0.
-__device__ __forceinline__ uint32_t key_of(float value) {
-  const uint32_t bits = __float_as_uint(value + 0.0f);
-  return bits ^ (static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31) | 0x80000000u);
-}
-__device__ __forceinline__ float value_of(uint32_t key) {
-  return __uint_as_float(key & 0x80000000u ? key ^ 0x80000000u : ~key);
-}
-__device__ __forceinline__ uint64_t rank_of(float value, int position) {
-  return (uint64_t(key_of(value)) << kPositionBits) | uint32_t((1 << kPositionBits) - 1 - position);
-}
-__device__ __forceinline__ uint64_t rank_of(uint2 entry) { return rank_of(__uint_as_float(entry.x), static_cast<int>(entry.y)); }
-
-// Cluster barriers in halves. cooperative_groups would have every thread wait for a GPU-wide memory barrier at each arrival; one
-// warp's announces the whole CTA's writes if they are ordered before it by __syncthreads, and who announces nothing needs none.
-__device__ __forceinline__ void cluster_arrive(bool announce) {
-  if (announce)
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-  else
-    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
-}
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
-__device__ __forceinline__ void cluster_sync() {
-  __syncthreads();
-  cluster_arrive(threadIdx.x < 32);
-  cluster_wait();
-}
-
-struct Scan {
-  uint32_t before, total;
-};
-
-// Sums of the threads before this one, and of all. One barrier: successive calls must alternate between two buffers.
-template <int kThreads>
-__device__ __forceinline__ Scan block_scan(uint32_t value, uint32_t* warp_sums) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  uint32_t sum = value;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const uint32_t other = __shfl_up_sync(kWarp, sum, step);
-    if (lane >= step) sum += other;
-  }
-  if (lane == 31) warp_sums[warp] = sum;
-  __syncthreads();
-  uint32_t warps = lane < kThreads / 32 ? warp_sums[lane] : 0;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const uint32_t other = __shfl_up_sync(kWarp, warps, step);
-    if (lane >= step) warps += other;
-  }
-  const uint32_t earlier = __shfl_sync(kWarp, warps, (warp + 31) % 32);
-  return {sum - value + (warp ? earlier : 0), __shfl_sync(kWarp, warps, 31)};
-}
-
-template <int kThreads>
-__device__ __forceinline__ void clear_histogram(Shared& shared) {
-#pragma unroll
-  for (int i = 0; i < kDigits / kThreads; ++i) shared.histogram[i * kThreads + threadIdx.x] = 0;
-}
-
-// The digit of the needed-th best entry of a complete histogram. If there are fewer entries, only `total` means anything.
-template <int kThreads>
-__device__ __forceinline__ Found find_digit(Shared& shared, uint32_t needed) {
-  constexpr int kMine = kDigits / kThreads;
-  const int first = kDigits - (threadIdx.x + 1) * kMine;  // thread 0 has the highest digits
-  alignas(16) uint32_t counts[kMine];
-  using Vector = std::conditional_t<kMine == 4, uint4, uint2>;
-  static_assert(sizeof(Vector) == sizeof(counts));
-  *reinterpret_cast<Vector*>(counts) = *reinterpret_cast<const Vector*>(shared.histogram + first);
-  uint32_t sum = 0;
-#pragma unroll
-  for (int i = 0; i < kMine; ++i) sum += counts[i];
-  const Scan scan = block_scan<kThreads>(sum, shared.warp_sums[0]);
-  uint32_t above = scan.before;
-  if (above < needed && needed <= above + sum) {
-#pragma unroll
-    for (int i = kMine - 1; i >= 0; --i) {
-      if (above < needed && needed <= above + counts[i]) shared.found = {uint32_t(first + i), above, counts[i], scan.total};
-      above += counts[i];
-    }
-  }
-  if (threadIdx.x == 0 && scan.total < needed) shared.found = {0, 0, 0, scan.total};
-  __syncthreads();
-  return shared.found;
-}
 
 struct Threshold {
   float least;  // candidates are >= this
@@ -163,16 +45,16 @@ __device__ __forceinline__ Threshold sampled_threshold(Shared& shared, const flo
   uint32_t* keys = reinterpret_cast<uint32_t*>(shared.entries);  // candidates come later
   const int samples = 1 << log_samples;
   const uint32_t stretch = uint32_t(length) >> log_samples;
-  for (int base = threadIdx.x; base < samples; base += 4 * kThreads) {
-    float value[4];
+  for (int base = threadIdx.x; base < samples; base += 2 * kThreads) {
+    float value[2];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 2; ++i) {
       const uint32_t sample = base + i * kThreads;
       const uint32_t from = uint64_t(sample) * length >> log_samples, within = ((sample * 2654435761u >> 16) * stretch) >> 16;
       value[i] = sample < samples ? __ldg(row + from + within) : -INFINITY;
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 2; ++i) {
       const uint32_t key = value[i] >= kLowest ? key_of(value[i]) : 0;
       if (base + i * kThreads < samples) keys[base + i * kThreads] = key;
       if (key) atomicAdd(&shared.histogram[key >> 21], 1);
@@ -181,14 +63,19 @@ __device__ __forceinline__ Threshold sampled_threshold(Shared& shared, const flo
   __syncthreads();
   const Found high = find_digit<kThreads>(shared, target);
   if (high.total < target) return {kLowest, false, 0};
+  // A threshold serves if what reaches it will fit, with four deviations to spare.
+  const auto fits = [&](uint32_t reached) {
+    return (float(reached) + 4.0f * float(reached) * rsqrtf(float(reached))) * float(stretch + 1) <= float(capacity);
+  };
+  if (fits(high.above + high.count)) return {value_of(max(high.digit << 21, key_of(kLowest))), false, 0};
   clear_histogram<kThreads>(shared);
   __syncthreads();
   for (int i = threadIdx.x; i < samples; i += kThreads)
     if (keys[i] >> 21 == high.digit) atomicAdd(&shared.histogram[(keys[i] >> 10) % kDigits], 1);
   __syncthreads();
   const Found middle = find_digit<kThreads>(shared, target - high.above);
-  const uint32_t prefix = high.digit << 11 | middle.digit, reached = high.above + middle.above + middle.count;
-  if ((uint64_t(reached) * length >> log_samples) <= capacity) return {value_of(max(prefix << 10, key_of(kLowest))), false, 0};
+  const uint32_t prefix = high.digit << 11 | middle.digit;
+  if (fits(high.above + middle.above + middle.count)) return {value_of(max(prefix << 10, key_of(kLowest))), false, 0};
   clear_histogram<kThreads>(shared);
   __syncthreads();
   for (int i = threadIdx.x; i < samples; i += kThreads)
@@ -199,7 +86,7 @@ __device__ __forceinline__ Threshold sampled_threshold(Shared& shared, const flo
   return {value_of(key + 1), true, value_of(key)};
 }
 
-// Elements of one CTA's part of a row, `count` from `from` on, sixteen a thread at a time, as aligned vectors; outside: -inf.
+// Elements of one CTA's part of a row, `count` from `from` on, as aligned vectors; outside: -inf.
 struct Slice {
   const float* aligned;  // at or below the first element
   int skip, count;       // elements from `aligned` to the first; elements
@@ -222,7 +109,7 @@ struct Slice {
   __device__ __forceinline__ int vectors() const { return (skip + count + 3) / 4; }
 };
 
-template <int kThreads>
+template <int kThreads, int kVectors>
 __device__ __forceinline__ void load_tile(float4 (&tile)[kVectors], const Slice& slice, int tile_index) {
   const int first = tile_index * kVectors * kThreads;
   if (first * 4 >= slice.skip && (first + kVectors * kThreads) * 4 <= slice.skip + slice.count) {
@@ -236,7 +123,7 @@ __device__ __forceinline__ void load_tile(float4 (&tile)[kVectors], const Slice&
 }
 
 // Appends what reaches the threshold to this CTA's candidates. `position` is that of the slice's vector 0.
-template <int kThreads>
+template <int kThreads, int kVectors>
 __device__ __forceinline__ void append(Shared& shared, const float4 (&tile)[kVectors], float threshold, int position, int tile_index,
                                        int capacity) {
   uint32_t passes = 0;
@@ -271,14 +158,26 @@ __device__ __forceinline__ void append(Shared& shared, const float4 (&tile)[kVec
   }
 }
 
-// The smallest of the k best ranks among the leader's candidates, of which there are more than k, all with keys >= lowest.
+// All candidates, in the leader.
+struct Candidates {
+  const uint2* entries;
+  uint32_t own, total, gap;  // gap: entries between its own and those of others
+
+  __device__ __forceinline__ uint2 operator[](uint32_t i) const { return entries[i < own ? i : i + gap]; }
+};
+
+// The highest key among this CTA's candidates, to the leader.
 template <int kThreads>
-__device__ __forceinline__ uint64_t candidate_threshold(Shared& shared, uint32_t count, uint32_t k, uint32_t lowest) {
+__device__ __forceinline__ void raise_highest(const Shared& shared, uint32_t count, uint32_t* leader_highest) {
   uint32_t highest = 0;
   for (uint32_t i = threadIdx.x; i < count; i += kThreads) highest = max(highest, key_of(__uint_as_float(shared.entries[i].x)));
   highest = __reduce_max_sync(kWarp, highest);
-  if (threadIdx.x % 32 == 0) atomicMax(&shared.highest, highest);
-  __syncthreads();
+  if (threadIdx.x % 32 == 0 && highest) atomicMax(leader_highest, highest);
+}
+
+// The smallest of the k best ranks among the leader's candidates, of which there are more than k, all with keys >= lowest.
+template <int kThreads>
+__device__ __forceinline__ uint64_t candidate_threshold(Shared& shared, const Candidates& candidates, uint32_t k, uint32_t lowest) {
   // Digits are taken from ranks above the lowest possible one: all eleven bits of the first then tell candidates apart.
   const uint64_t offset = uint64_t(lowest) << kPositionBits;
   int bits = kPositionBits + 32 - __clz(shared.highest - lowest);
@@ -286,9 +185,10 @@ __device__ __forceinline__ uint64_t candidate_threshold(Shared& shared, uint32_t
   while (true) {
     const int width = min(bits, kDigitBits), shift = bits - width;
     clear_histogram<kThreads>(shared);
+    if (threadIdx.x == 0) shared.few = 0;
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
-      const uint64_t rank = rank_of(shared.entries[i]) - offset;
+    for (uint32_t i = threadIdx.x; i < candidates.total; i += kThreads) {
+      const uint64_t rank = rank_of(candidates[i]) - offset;
       if (rank >> bits == prefix) atomicAdd(&shared.histogram[uint32_t(rank >> shift) & ((1u << width) - 1)], 1);
     }
     __syncthreads();
@@ -297,6 +197,19 @@ __device__ __forceinline__ uint64_t candidate_threshold(Shared& shared, uint32_t
     k -= found.above;
     bits = shift;
     if (found.count == k || bits == 0) return (prefix << shift) + offset;
+    if (found.count > 32) continue;
+    // One warp puts the last few in order.
+    for (uint32_t i = threadIdx.x; i < candidates.total; i += kThreads) {
+      const uint64_t rank = rank_of(candidates[i]) - offset;
+      if (rank >> bits == prefix) shared.packed_sums[0][atomicAdd(&shared.few, 1)] = rank;
+    }
+    __syncthreads();
+    const uint64_t mine = threadIdx.x % 32 < found.count ? shared.packed_sums[0][threadIdx.x % 32] : 0;
+    uint32_t above = 0;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) above += __shfl_sync(kWarp, mine, i) > mine;
+    const uint32_t last = __ballot_sync(kWarp, above == k - 1 && threadIdx.x % 32 < found.count);
+    return __shfl_sync(kWarp, mine, __ffs(last) - 1) + offset;
   }
 }
 
@@ -366,7 +279,7 @@ __device__ __forceinline__ uint32_t keep_first(Shared& shared, uint32_t* bitmap,
   for (int first = 0, turn = 0; first < words; first += kThreads, turn ^= 1) {
     const int index = first + threadIdx.x;
     uint32_t word = index < words ? bitmap[index] : 0;
-    const Scan scan = block_scan<kThreads>(__popc(word), shared.warp_sums[turn]);
+    const Scan<uint32_t> scan = block_scan<kThreads>(uint32_t(__popc(word)), shared.warp_sums[turn]);
     while (word && before + scan.before + __popc(word) > keep) word &= ~(0x80000000u >> __clz(word));
     if (index < words) bitmap[index] = word;
     before += scan.total;
@@ -390,32 +303,44 @@ __device__ __noinline__ bool select_level(Shared& shared, const float* row, int 
   return !cluster.map_shared_rank(&shared, 0)->lacking;
 }
 
-// The bitmap's positions, ascending, then -1.
-template <int kThreads>
+__device__ __forceinline__ int slot_of(const Problem& p, const int32_t* pages, int position) {
+  if (p.page_shift >= 0) return (pages[position >> p.page_shift] << p.page_shift) + (position & (p.page_size - 1));
+  return pages[position / p.page_size] * p.page_size + position % p.page_size;
+}
+
+// The bitmap's positions, ascending, then -1. Neighbouring words are neighbouring threads', so that no thread has many of a run.
+template <int kThreads, int kWords>
 __device__ __forceinline__ void write_chosen(Shared& shared, const Problem& p, const uint32_t* bitmap, int length, int offset, int row) {
+  static_assert(kWords <= 4);  // a thread's counts are summed up in the quarters of one integer
   int32_t* out = p.out + int64_t(row) * p.k;
   const int32_t* pages = p.block_table ? p.block_table + row * p.table_stride : nullptr;
   const int words = (length + 31) / 32;
   uint32_t written = 0;
-  for (int first = 0, turn = 0; first < words; first += kThreads, turn ^= 1) {
-    const int index = first + threadIdx.x;
-    uint32_t word = index < words ? bitmap[index] : 0;
-    const Scan scan = block_scan<kThreads>(__popc(word), shared.warp_sums[turn]);
-    for (uint32_t to = written + scan.before; word; word &= word - 1, ++to) {
-      const int position = index * 32 + __ffs(word) - 1 + offset;
-      if (!pages)
-        out[to] = position;
-      else if (p.page_shift >= 0)
-        out[to] = (pages[position >> p.page_shift] << p.page_shift) + (position & (p.page_size - 1));
-      else
-        out[to] = pages[position / p.page_size] * p.page_size + position % p.page_size;
+  for (int first = 0, turn = 0; first < words; first += kWords * kThreads, turn ^= 1) {
+    uint32_t word[kWords];
+    uint64_t counts = 0;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      const int index = first + i * kThreads + threadIdx.x;
+      word[i] = index < words ? bitmap[index] : 0;
+      counts |= uint64_t(__popc(word[i])) << (16 * i);
     }
-    written += scan.total;
+    const Scan<uint64_t> scan = block_scan<kThreads>(counts, shared.packed_sums[turn]);
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      const int base = (first + i * kThreads + threadIdx.x) * 32 + offset;
+      for (uint32_t to = written + uint32_t(scan.before >> (16 * i)) % 65536; word[i]; word[i] &= word[i] - 1, ++to) {
+        const int position = base + __ffs(word[i]) - 1;
+        out[to] = pages ? slot_of(p, pages, position) : position;
+      }
+      written += uint32_t(scan.total >> (16 * i)) % 65536;
+    }
   }
   for (int to = written + threadIdx.x; to < p.k; to += kThreads) out[to] = -1;
 }
 
-template <int kThreads, int kCtas>
+// kCtas to an SM. Each thread has 2 * kVectors 16-byte loads under way, or kVectors where three CTAs keep the memory busy together.
+template <int kThreads, int kCtas, int kVectors>
 __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __grid_constant__ Problem p) {
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
@@ -434,7 +359,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   const Slice slice(logits + from, to - from);
 
   clear_histogram<kThreads>(shared);
-  if (threadIdx.x == 0) shared.candidates = shared.highest = 0;
+  if (threadIdx.x == 0) shared.candidates = shared.received = shared.highest = 0;
   if (part == 0)
     for (int i = threadIdx.x; i < (length + 31) / 32; i += kThreads) bitmap[i] = 0;
   float4 tile[kVectors];
@@ -444,7 +369,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   Threshold threshold = {kLowest, false, 0};
   if (length > p.capacity) {
     // Of the row's k best, k * samples / length fall into the sample, give or take a root; four of them for safety.
-    const int log_samples = length <= 65536 ? 11 : 12;
+    const int log_samples = min(max(10, 32 - __clz((length - 1) >> kLogStretch)), 13);
     const float expected = __fdividef(float(p.k) * float(1 << log_samples), float(length));
     const uint32_t target = uint32_t(expected + 4.0f * expected * rsqrtf(expected)) + 2;
     threshold = sampled_threshold<kThreads>(shared, logits, length, log_samples, target, p.capacity);
@@ -454,7 +379,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
 
   const int tiles = (slice.vectors() + kVectors * kThreads - 1) / (kVectors * kThreads);
   for (int i = 0; i < tiles; ++i) {
-    if constexpr (kCtas == 1) {
+    if constexpr (kCtas <= 2) {
       float4 next[kVectors];
       if (i + 1 < tiles) load_tile<kThreads>(next, slice, i + 1);
       append<kThreads>(shared, tile, threshold.least, from - slice.skip, i, p.capacity);
@@ -467,37 +392,39 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   }
   __syncthreads();
 
-  uint32_t total = shared.candidates;
+  const uint32_t own = shared.candidates;
+  Shared& leader = *cluster.map_shared_rank(&shared, 0);
+  if (parts > 1) cluster_wait();
+  if (part && threadIdx.x == 0) shared.base = atomicAdd(&leader.received, own);
+  raise_highest<kThreads>(shared, min(own, p.capacity), &leader.highest);
+  __syncthreads();
+  uint32_t total = own;
   if (parts > 1) {
-    cluster_wait();
-    if (part) {
-      Shared& leader = *cluster.map_shared_rank(&shared, 0);
-      if (threadIdx.x == 0) shared.base = atomicAdd(&leader.candidates, total);
-      __syncthreads();
-      const uint32_t base = shared.base;
-      if (base + total <= p.capacity)
-        for (uint32_t i = threadIdx.x; i < total; i += kThreads) leader.entries[base + i] = shared.entries[i];
+    if (part && shared.base + own <= p.capacity) {
+      uint2* to = leader.entries + (p.capacity - shared.base - own);
+      for (uint32_t i = threadIdx.x; i < own; i += kThreads) to[i] = shared.entries[i];
     }
     cluster_sync();
-    total = cluster.map_shared_rank(&shared, 0)->candidates;
+    total = leader.candidates + leader.received;
   }
 
   const uint32_t k = p.k;
-  bool candidates = total <= p.capacity && (total >= k || threshold.least == kLowest);
-  if (!candidates && threshold.level && total < k)
-    candidates = select_level<kThreads>(shared, logits, from, to, length, threshold.below, k - total, bitmap);
-  if (!candidates) {
+  bool known = total <= p.capacity && (total >= k || threshold.least == kLowest);
+  if (!known && threshold.level && total < k && total <= p.capacity)
+    known = select_level<kThreads>(shared, logits, from, to, length, threshold.below, k - total, bitmap);
+  if (!known) {
     select_over_row<kThreads>(shared, logits, from, to, k, bitmap);
   } else if (part == 0) {
-    const uint64_t least = total > k ? candidate_threshold<kThreads>(shared, total, k, key_of(threshold.least)) : 0;
+    const Candidates candidates = {shared.entries, own, total, p.capacity - total};
+    const uint64_t least = total > k ? candidate_threshold<kThreads>(shared, candidates, k, key_of(threshold.least)) : 0;
     for (uint32_t i = threadIdx.x; i < total; i += kThreads) {
-      const uint2 entry = shared.entries[i];
+      const uint2 entry = candidates[i];
       if (rank_of(entry) >= least) atomicOr(&bitmap[entry.y / 32], 1u << entry.y % 32);
     }
     __syncthreads();
   }
   if (part == 0) {
-    write_chosen<kThreads>(shared, p, bitmap, length, first - start, row);
+    write_chosen<kThreads, kCtas == 3 ? 2 : 4>(shared, p, bitmap, length, first - start, row);
     if (parts > 1) {  // others have read this CTA's memory before it ends, whether they wait or are gone
       cluster_arrive(false);
       cluster_wait();

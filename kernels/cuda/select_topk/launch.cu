@@ -9,16 +9,17 @@ using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
 
 constexpr int kLeastPart = 4096;  // elements a CTA, below which another CTA costs more than it saves
+constexpr int kThreads = 512;
 constexpr int kSharedLimit = 227 * 1024;
 
 template <class Kernel>
-void launch(Kernel kernel, const Problem& problem, int rows, int threads, int parts, cudaStream_t stream) {
+void launch(Kernel kernel, const Problem& problem, int rows, int parts, cudaStream_t stream) {
   const size_t bytes = shared_bytes(problem.capacity, problem.columns);
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedLimit), "shared memory");
   if (parts > 8) check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "cluster size");
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(rows * parts);
-  config.blockDim = dim3(threads);
+  config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = bytes;
   config.stream = stream;
   cudaLaunchAttribute attribute[1];
@@ -30,9 +31,9 @@ void launch(Kernel kernel, const Problem& problem, int rows, int threads, int pa
 }
 
 // logits fp32 [T, S], starts and ends int32 [T] -> out int32 [T, K]: positions relative to starts, or slots through
-// block_table int32 [T, pages]. `parts` CTAs a row, 0 for as many as the GPU has room for.
+// block_table int32 [T, pages].
 void select_topk(TensorView logits, TensorView starts, TensorView ends, TensorView out, Optional<TensorView> block_table,
-                 int64_t page_size, int64_t parts) {
+                 int64_t page_size) {
   mla::DeviceGuard guard(logits);
   Problem p = {};
   p.logits = data<float>(logits);
@@ -49,14 +50,20 @@ void select_topk(TensorView logits, TensorView starts, TensorView ends, TensorVi
   p.columns = static_cast<int>(logits.size(1));
   p.k = static_cast<int>(out.size(1));
   const int rows = static_cast<int>(logits.size(0)), multiprocessors = mla::multiprocessors(logits);
-  if (parts == 0)
-    for (parts = 1; parts < 16 && 2 * parts * rows <= multiprocessors && p.columns >= 2 * parts * kLeastPart;) parts *= 2;
+  // Pairs find room wherever SMs are free; larger clusters only in part, since a GPC's SMs are seldom a multiple of them.
+  int parts = 1;
+  while (parts < 16 && p.columns >= 2 * parts * kLeastPart && 2 * parts * rows <= (parts == 1 ? multiprocessors : multiprocessors * 3 / 4))
+    parts *= 2;
   const cudaStream_t stream = mla::stream_of(logits);
   p.capacity = rows * parts <= multiprocessors ? 8192 : 6144;
-  if (rows * parts <= multiprocessors)
-    launch(select_topk_kernel<1024, 1>, p, rows, 1024, static_cast<int>(parts), stream);
+  if (rows * parts <= multiprocessors && p.columns <= parts * kThreads * 16)  // a part is one tile at most
+    launch(select_topk_kernel<kThreads, 1, 4>, p, rows, parts, stream);
+  else if (rows * parts <= multiprocessors)
+    launch(select_topk_kernel<kThreads, 1, 8>, p, rows, parts, stream);
+  else if (p.columns <= 65536)
+    launch(select_topk_kernel<kThreads, 3, 4>, p, rows, parts, stream);
   else
-    launch(select_topk_kernel<512, 3>, p, rows, 512, static_cast<int>(parts), stream);
+    launch(select_topk_kernel<kThreads, 2, 4>, p, rows, parts, stream);
 }
 
 }  // namespace topk

@@ -1,0 +1,343 @@
+"""The top-k selector: a thread block a row, a threshold guessed from a sample, then a radix select among what reaches it.
+
+If the guess was bad, the radix select goes over the row itself. Values and positions are put in one order by one integer, `rank`,
+so that of equal values the lowest position wins without more ado. What is chosen is kept as a bitmap, and written from it in order.
+"""
+
+from typing import Any
+
+import tilelang.language as T
+import torch
+
+from .factory import tile_kernel
+
+THREADS = 512
+WARPS = THREADS // 32
+DIGIT_BITS = 11
+DIGITS = 1 << DIGIT_BITS
+PER_THREAD = DIGITS // THREADS
+POSITION_BITS = 23  # the 32 bits of a value and these are five digits
+ROUNDS = 5
+CAPACITY = 6144  # of candidates
+AT_ONCE = 16  # loads that a thread has under way
+LOWEST = -3.4028234663852886e38  # >= this: neither NaN nor -inf
+COLUMNS = (32768, 262144, 1 << 20)  # sizes of the bitmap
+PASSES = {
+    "tl.disable_thread_storage_sync": True,  # barriers are set here: most are inside of uniform branches
+    "tl.disable_safe_memory_legalize": True,
+}
+
+
+def key_of(value: Any) -> Any:
+    """fp32 -> uint32 in the same order; -0.0, of these bits, has the key of +0.0."""
+    bits = T.reinterpret(value, "uint32")
+    return T.if_then_else(bits > T.uint32(0x80000000), ~bits, bits | T.uint32(0x80000000))
+
+
+def rank_of(value: Any, position: Any) -> Any:
+    """uint64 in the order of values, and of equal ones from the last position to the first."""
+    place = T.cast((1 << POSITION_BITS) - 1 - position, "uint64")
+    return T.shift_left(T.cast(key_of(value), "uint64"), T.uint64(POSITION_BITS)) | place
+
+
+@T.macro
+def scan(value: Any, before: Any, total: Any, sums: Any, tx: Any) -> None:
+    """The sums of `value` [1] over the threads before this one, and over all. Two barriers."""
+    lane = tx % 32
+    other = T.alloc_local((1,), "int32")
+    warps = T.alloc_local((1,), "int32")
+    before[0] = value[0]
+    for step in T.unroll(5):
+        other[0] = T.shfl_up(before[0], 1 << step)
+        if lane >= (1 << step):
+            before[0] += other[0]
+    if lane == 31:
+        sums[tx // 32] = before[0]
+    T.sync_threads()
+    warps[0] = 0
+    if lane < WARPS:
+        warps[0] = sums[lane]
+    for step in T.unroll(5):
+        other[0] = T.shfl_up(warps[0], 1 << step)
+        if lane >= (1 << step):
+            warps[0] += other[0]
+    total[0] = T.shfl_sync(warps[0], 31)
+    other[0] = T.shfl_sync(warps[0], T.max(tx // 32 - 1, 0))
+    before[0] -= value[0]
+    if tx >= 32:
+        before[0] += other[0]
+    T.sync_threads()
+
+
+@T.macro
+def clear(histogram: Any, tx: Any) -> None:
+    for i in T.unroll(PER_THREAD):
+        histogram[i * THREADS + tx] = 0
+
+
+@T.macro
+def find_digit(histogram: Any, found: Any, needed: Any, sums: Any, tx: Any) -> None:
+    """The digit of the needed-th best entry: found becomes that digit, the entries above it, those in it, and all."""
+    mine = T.alloc_local((1,), "int32")
+    above = T.alloc_local((1,), "int32")
+    total = T.alloc_local((1,), "int32")
+    mine[0] = 0
+    for i in T.unroll(PER_THREAD):
+        mine[0] += histogram[DIGITS - 1 - tx * PER_THREAD - i]
+    scan(mine, above, total, sums, tx)
+    for i in T.unroll(PER_THREAD):
+        digit = DIGITS - 1 - tx * PER_THREAD - i
+        if above[0] < needed and needed <= above[0] + histogram[digit]:
+            found[0] = digit
+            found[1] = above[0]
+            found[2] = histogram[digit]
+        above[0] += histogram[digit]
+    if tx == 0:
+        found[3] = total[0]
+    T.sync_threads()
+
+
+@T.macro
+def count_digit(histogram: Any, rank: Any, prefix: Any, shift: Any) -> None:
+    """Counts the digit at `shift` of a rank whose higher digits are `prefix`."""
+    if T.shift_right(rank, shift + T.uint64(DIGIT_BITS)) == prefix:
+        T.atomic_add(histogram[T.cast(T.shift_right(rank, shift), "int32") & (DIGITS - 1)], 1)
+
+
+@tile_kernel((COLUMNS[0], False), (COLUMNS[1], True), pass_configs=PASSES)
+def select_kernel(most_columns: int, paged: bool) -> Any:
+    """Rows of up to `most_columns`; writes slots if `paged`, else positions."""
+    rows, columns, k, pages = T.dynamic("rows, columns, k, pages")
+    pitch, table_pitch = T.dynamic("pitch, table_pitch")
+
+    @T.prim_func
+    def kernel(
+        logits: T.StridedTensor((rows, columns), (pitch, 1), "float32"),
+        starts: T.Tensor((rows,), "int32"),
+        ends: T.Tensor((rows,), "int32"),
+        table: T.StridedTensor((rows, pages), (table_pitch, 1), "int32"),
+        page_size: T.int32,
+        out: T.Tensor((rows, k), "int32"),
+    ):
+        with T.Kernel(rows, threads=THREADS) as row:
+            T.annotate_min_blocks_per_sm(3 if most_columns == COLUMNS[0] else 1)
+            tx = T.get_thread_binding()
+            histogram = T.alloc_shared((DIGITS,), "int32")
+            sums = T.alloc_shared((32,), "int32")
+            found = T.alloc_shared((4,), "int32")
+            candidates = T.alloc_shared((1,), "int32")
+            ranks = T.alloc_shared((CAPACITY,), "uint64")
+            bitmap = T.alloc_shared((most_columns // 32,), "uint32")
+            values = T.alloc_local((AT_ONCE,), "float32")
+            count = T.alloc_local((1,), "int32")
+            before = T.alloc_local((1,), "int32")
+            total = T.alloc_local((1,), "int32")
+            at = T.alloc_local((1,), "int32")
+            key = T.alloc_local((1,), "uint32")
+            rank = T.alloc_local((1,), "uint64")
+            prefix = T.alloc_local((1,), "uint64")
+            threshold = T.alloc_local((1,), "uint64")
+            least = T.alloc_local((1,), "float32")
+            needed = T.alloc_local((1,), "int32")
+            state = T.alloc_local((1,), "int32")
+            word = T.alloc_local((1,), "uint32")
+            written = T.alloc_local((1,), "int32")
+
+            first = T.max(starts[row], 0)
+            length = T.min(ends[row], columns) - first
+            words = T.ceildiv(T.max(length, 0), 32)
+            clear(histogram, tx)
+            for i in T.serial(T.ceildiv(words, THREADS)):
+                if i * THREADS + tx < words:
+                    bitmap[i * THREADS + tx] = T.uint32(0)
+            if tx == 0:
+                candidates[0] = 0
+            T.sync_threads()
+
+            # A threshold that about k values, and four deviations, reach.
+            least[0] = LOWEST
+            if length > CAPACITY:
+                logs = T.min(T.max(10, 32 - T.cast(T.clz(T.cast((length - 1) >> 6, "uint32")), "int32")), 13)
+                samples = 1 << logs
+                expected = T.cast(k, "float32") * T.cast(samples, "float32") / T.cast(length, "float32")
+                needed[0] = T.cast(expected + 4.0 * T.sqrt(expected), "int32") + 2
+                for i in T.serial(T.ceildiv(samples, THREADS)):  # one of each stretch, at changing places in it
+                    sample = T.cast(i * THREADS + tx, "uint64")
+                    start = T.cast(T.shift_right(sample * T.cast(length, "uint64"), T.cast(logs, "uint64")), "int32")
+                    jitter = T.shift_right(T.cast(sample, "uint32") * T.uint32(2654435761), T.uint32(16))
+                    within = T.shift_right(jitter * T.cast(length >> logs, "uint32"), T.uint32(16))
+                    values[0] = logits[row, first + start + T.cast(within, "int32")]
+                    key[0] = T.uint32(0)
+                    if values[0] >= LOWEST:
+                        key[0] = key_of(values[0])
+                        T.atomic_add(histogram[T.cast(key[0] >> T.uint32(21), "int32")], 1)
+                    ranks[i * THREADS + tx] = T.cast(key[0], "uint64")
+                T.sync_threads()
+                find_digit(histogram, found, needed[0], sums, tx)
+                if found[3] >= needed[0]:
+                    needed[0] -= found[1]
+                    prefix[0] = T.cast(found[0], "uint64")
+                    T.sync_threads()
+                    clear(histogram, tx)
+                    T.sync_threads()
+                    for i in T.serial(T.ceildiv(samples, THREADS)):
+                        rank[0] = ranks[i * THREADS + tx]
+                        if T.shift_right(rank[0], T.uint64(21)) == prefix[0]:
+                            digit = T.cast(T.shift_right(rank[0], T.uint64(10)), "int32") & (DIGITS - 1)
+                            T.atomic_add(histogram[digit], 1)
+                    T.sync_threads()
+                    find_digit(histogram, found, needed[0], sums, tx)
+                    key[0] = T.cast(prefix[0], "uint32") << T.uint32(21)
+                    key[0] = T.max(key[0] | (T.cast(found[0], "uint32") << T.uint32(10)), T.uint32(0x00800000))
+                    key[0] = T.if_then_else(key[0] >= T.uint32(0x80000000), key[0] ^ T.uint32(0x80000000), ~key[0])
+                    least[0] = T.reinterpret(key[0], "float32")
+                T.sync_threads()
+
+            # What reaches it, in no order; those that do not fit are counted all the same.
+            for tile in T.serial(T.ceildiv(T.max(length, 0), THREADS * AT_ONCE)):
+                base = tile * (THREADS * AT_ONCE) + tx
+                for i in T.unroll(AT_ONCE):
+                    values[i] = T.float32(LOWEST) * 2
+                    if base + i * THREADS < length:
+                        values[i] = logits[row, first + base + i * THREADS]
+                count[0] = 0
+                for i in T.unroll(AT_ONCE):
+                    if values[i] >= least[0]:
+                        count[0] += 1
+                before[0] = count[0]
+                for step in T.unroll(5):
+                    at[0] = T.shfl_up(before[0], 1 << step)
+                    if tx % 32 >= (1 << step):
+                        before[0] += at[0]
+                at[0] = 0
+                if tx % 32 == 31 and before[0] > 0:
+                    at[0] = T.atomic_add(candidates[0], before[0], return_prev=True)
+                at[0] = T.shfl_sync(at[0], 31)
+                at[0] += before[0] - count[0]
+                if at[0] + count[0] <= CAPACITY:
+                    for i in T.unroll(AT_ONCE):
+                        if values[i] >= least[0]:
+                            ranks[at[0]] = rank_of(values[i], base + i * THREADS)
+                            at[0] += 1
+            T.sync_threads()
+
+            # The rank of the last that is chosen: digit by digit, among the candidates or (state 1) over the row.
+            total[0] = candidates[0]
+            state[0] = T.if_then_else(total[0] > CAPACITY or (total[0] < k and least[0] > LOWEST), 1, 0)
+            threshold[0] = T.uint64(0)
+            if state[0] == 1 or total[0] > k:
+                prefix[0] = T.uint64(0)
+                needed[0] = k
+                for digit_round in T.serial(ROUNDS):
+                    shift = T.cast((ROUNDS - 1 - digit_round) * DIGIT_BITS, "uint64")
+                    if needed[0] > 0:
+                        clear(histogram, tx)
+                        T.sync_threads()
+                        if state[0] == 0:
+                            for i in T.serial(T.ceildiv(total[0], THREADS)):
+                                if i * THREADS + tx < total[0]:
+                                    rank[0] = ranks[i * THREADS + tx]
+                                    count_digit(histogram, rank[0], prefix[0], shift)
+                        else:
+                            for tile in T.serial(T.ceildiv(length, THREADS * AT_ONCE)):
+                                base = tile * (THREADS * AT_ONCE) + tx
+                                for i in T.unroll(AT_ONCE):
+                                    values[i] = T.float32(LOWEST) * 2
+                                    if base + i * THREADS < length:
+                                        values[i] = logits[row, first + base + i * THREADS]
+                                for i in T.unroll(AT_ONCE):
+                                    if values[i] >= LOWEST:
+                                        rank[0] = rank_of(values[i], base + i * THREADS)
+                                        count_digit(histogram, rank[0], prefix[0], shift)
+                        T.sync_threads()
+                        find_digit(histogram, found, needed[0], sums, tx)
+                        if found[3] < needed[0]:  # in the first round: all that there is
+                            needed[0] = 0
+                        else:
+                            prefix[0] = (prefix[0] << T.uint64(DIGIT_BITS)) | T.cast(found[0], "uint64")
+                            threshold[0] = prefix[0] << shift
+                            needed[0] -= found[1]
+                            if found[2] == needed[0]:
+                                needed[0] = 0
+                        T.sync_threads()
+
+            if state[0] == 0:
+                for i in T.serial(T.ceildiv(total[0], THREADS)):
+                    if i * THREADS + tx < total[0]:
+                        rank[0] = ranks[i * THREADS + tx]
+                        if rank[0] >= threshold[0]:
+                            mask = T.uint64((1 << POSITION_BITS) - 1)
+                            place = T.cast(mask - (rank[0] & mask), "int32")
+                            # Adds, since each bit is set once and T.atomic_or knows global memory only.
+                            T.atomic_add(bitmap[place // 32], T.uint32(1) << T.cast(place % 32, "uint32"))
+            else:
+                for tile in T.serial(T.ceildiv(length, THREADS)):
+                    place = tile * THREADS + tx
+                    at[0] = 0
+                    if place < length:
+                        values[0] = logits[row, first + place]
+                        if values[0] >= LOWEST and rank_of(values[0], place) >= threshold[0]:
+                            at[0] = 1
+                    word[0] = T.cast(T.ballot_sync(at[0]), "uint32")
+                    if tx % 32 == 0 and place < length:
+                        bitmap[place // 32] = word[0]
+            T.sync_threads()
+
+            written[0] = 0
+            for i in T.serial(T.ceildiv(words, THREADS)):
+                index = i * THREADS + tx
+                word[0] = T.uint32(0)
+                if index < words:
+                    word[0] = bitmap[index]
+                count[0] = T.cast(T.popcount(word[0]), "int32")
+                scan(count, before, total, sums, tx)
+                before[0] += written[0]
+                while word[0] != T.uint32(0):
+                    position = index * 32 + 31 - T.cast(T.clz(word[0] & (~word[0] + T.uint32(1))), "int32")
+                    at[0] = position + first - starts[row]
+                    if paged:
+                        place, size = T.cast(at[0], "uint32"), T.cast(page_size, "uint32")  # no signed division
+                        at[0] = table[row, T.cast(place // size, "int32")] * page_size + T.cast(place % size, "int32")
+                    out[row, before[0]] = at[0]
+                    before[0] += 1
+                    word[0] = word[0] & (word[0] - T.uint32(1))
+                written[0] += total[0]
+            for i in T.serial(T.ceildiv(k - written[0], THREADS)):
+                if written[0] + i * THREADS + tx < k:
+                    out[row, written[0] + i * THREADS + tx] = -1
+
+    return kernel
+
+
+def _select(
+    logits: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    k: int,
+    block_table: torch.Tensor | None,
+    page_size: int,
+) -> torch.Tensor:
+    columns = logits.shape[1]
+    if columns > COLUMNS[-1]:
+        raise ValueError(
+            f"logits has {columns} columns, the tile select_topk takes up to {COLUMNS[-1]}; use backend='reference'"
+        )
+    out = torch.empty(logits.shape[0], k, dtype=torch.int32, device=logits.device)
+    kernel = select_kernel(next(most for most in COLUMNS if columns <= most), block_table is not None)
+    kernel(logits, starts, ends, starts[:, None] if block_table is None else block_table, page_size, out)
+    return out
+
+
+def select_topk(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int) -> torch.Tensor:
+    return _select(logits, starts, ends, k, None, 1)
+
+
+def select_topk_slots(
+    logits: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    k: int,
+    block_table: torch.Tensor,
+    page_size: int,
+) -> torch.Tensor:
+    return _select(logits, starts, ends, k, block_table, page_size)
