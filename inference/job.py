@@ -25,7 +25,7 @@ from .channel import Channel
 START_SECONDS = 300.0  # ranks may start one after the other, from a slow disk
 _ADDRESS = "deepseek-v32/rank-0"  # the store's key of the socket's path
 _GRACE_SECONDS = 0.5  # what a process that ends in order has for its own message
-_END_SECONDS = 10.0  # and for its end, before it is cut short
+_END_SECONDS = 10  # and for its end, before it is cut short
 
 Message = tuple[dict[str, Any], list[np.ndarray]]
 
@@ -183,7 +183,10 @@ class Follower(_Member):
             time.sleep(_GRACE_SECONDS)  # the failure may be another rank's: then rank 0 ends the job
             with suppress(OSError):
                 self._channel.send({"kind": "failed", "text": _in_words(error)})
-            time.sleep(_END_SECONDS)  # rank 0 says so and ends the job, this process with it
+            with suppress(queue.Empty):  # as a rule rank 0 says so and ends the job, or has come to its end already
+                while self._messages.get(timeout=_END_SECONDS)[0]["kind"] != "end":
+                    pass
+                _exit(1)
             _exit(1, f"rank {self.rank}: {_in_words(error)}")
         _cut_short(_END_SECONDS)
         _leave_group()
@@ -193,12 +196,13 @@ class Follower(_Member):
         try:
             while True:
                 message = self._channel.receive()
-                if message[0]["kind"] == "fail":
+                kind = message[0]["kind"]
+                if kind == "fail":
                     _exit(1)
-                if message[0]["kind"] == "end":
+                if kind == "end":
                     _cut_short(_END_SECONDS)  # of a step that rank 0 does not take part in any more
-                self._messages.put(message)
-                if message[0]["kind"] == "end":
+                self._messages.put(message)  # from here on it is the other thread's
+                if kind == "end":
                     return
         except EOFError:
             _exit(1, f"rank 0 of {self.size} has died, and rank {self.rank} with it")
@@ -215,11 +219,9 @@ def _leave_group() -> None:
         dist.destroy_process_group()
 
 
-def _cut_short(seconds: float) -> None:
-    """End this process then, whatever hangs."""
-    timer = threading.Timer(seconds, os._exit, [1])
-    timer.daemon = True
-    timer.start()
+def _cut_short(seconds: int) -> None:
+    """End this process then, whatever hangs. By a signal: when Python ends there can be no new threads."""
+    signal.alarm(seconds)
 
 
 def _exit(code: int, text: str | None = None) -> NoReturn:

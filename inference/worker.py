@@ -17,7 +17,7 @@ from ..model.parallel import Ranks, build_model
 from ..model.plan import Plan
 from ..model.synthetic_weights import fill_synthetic
 from ..model.transformer import Transformer
-from .cache import allocate
+from .cache import SCRATCH_PAGES, allocate
 from .distributed import device_of, world_size
 from .job import Follower, Leader
 from .limits import Limits, Room
@@ -106,7 +106,7 @@ class Worker:
 
     def handle(self, message: dict[str, Any], arrays: list[np.ndarray]) -> None:
         """One of load, measure, start and step, in this order."""
-        kind = message.pop("kind")
+        kind, message = message["kind"], {key: message[key] for key in message.keys() - {"kind"}}
         if kind == "load":
             self._source = ModelSource.from_json(message)
             self._device = check_device(device_of(self._source.device))
@@ -117,7 +117,9 @@ class Worker:
             self._job.reply({"pages": pages})
         elif kind == "start":
             limits = Limits(**message)
-            caches = allocate(self._model.config, self._source.precision, limits.page_count, self._device)
+            caches = allocate(
+                self._model.config, self._source.precision, limits.page_count + SCRATCH_PAGES, self._device
+            )
             self._runner = make_runner(self._model, self._model.config, caches, limits, self._device)
         else:
             assert kind == "step", kind

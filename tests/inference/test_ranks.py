@@ -1,0 +1,225 @@
+"""Several ranks as one engine, over gloo: the answers of one process, whatever divides; and how such a job ends."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deepseek_v32.inference.llm import DEMO
+from deepseek_v32.model.plan import Plan
+from deepseek_v32.model.synthetic import TINY, write_checkpoint
+from support.job import ENVIRONMENT, Job, torchrun
+
+# Everything divides by four with whole blocks: 2 heads of 192 and 128, 128 columns of the shared expert.
+DIVISIBLE = replace(
+    TINY,
+    num_attention_heads=8,
+    qk_nope_head_dim=128,
+    qk_rope_head_dim=64,
+    v_head_dim=128,
+    moe_intermediate_size=512,
+    num_hidden_layers=2,
+    index_topk=32,
+)
+# Nothing does, not even the experts.
+ODD = replace(
+    TINY,
+    vocab_size=1003,
+    num_attention_heads=3,
+    intermediate_size=200,
+    moe_intermediate_size=40,
+    n_shared_experts=2,
+    n_routed_experts=6,
+    n_group=2,
+    topk_group=1,
+    num_experts_per_tok=2,
+    tie_word_embeddings=True,
+    num_hidden_layers=2,
+    index_topk=32,
+)
+
+# Prompts around index_topk, a long one in several chunks, and so few pages that requests are preempted; what is selected, the
+# logits of a given text, and a reused prefix.
+WORK = """
+import json, sys
+from deepseek_v32.inference import LLM, SamplingParams
+
+def main(path):
+    llm = LLM(path, device="cpu", precision="exact", max_batch_tokens=64, page_count=7, max_model_len=320)
+    vocabulary = llm.config.vocab_size
+    prompts = [[(i * step + 5) % vocabulary for i in range(count)] for step, count in ((37, 3), (11, 50), (53, 62), (7, 200))]
+    greedy = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
+    random = SamplingParams(temperature=1, seed=3, max_tokens=8, ignore_eos=True)
+    answers = [each.token_ids for each in llm.generate(prompts, greedy)]
+    assert llm.stats().preemptions > 0
+    answers += [each.token_ids for each in llm.generate(prompts[3], random, inspect=True)]
+    [inspected] = llm.generate(prompts[3], greedy, inspect=True)
+    selected = [choice.positions(1).tolist() for choice in inspected.selection]
+    best = llm.logits(prompts[3], chunk=50).argmax(1).tolist()
+    return {"answers": answers, "selected": selected, "best": best, "cached": llm.stats().cached_tokens > 0}
+
+print(json.dumps(main(sys.argv[1])))
+"""
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    directory = tmp_path_factory.mktemp("checkpoints")
+    write_checkpoint(directory / "divisible", DIVISIBLE, "fp8", seed=1)
+    write_checkpoint(directory / "odd", ODD, "bf16", seed=2)
+    return {"divisible": directory / "divisible", "odd": directory / "odd", "demo": DEMO}
+
+
+@pytest.fixture(scope="module")
+def alone(checkpoints: dict[str, Path]) -> dict[str, object]:
+    """The results of one process."""
+    found = {}
+    for name, path in checkpoints.items():
+        namespace: dict[str, object] = {}
+        exec(WORK.replace("print(", "result = (").replace("sys.argv[1]", repr(str(path))), namespace)
+        found[name] = json.loads(str(namespace["result"]))
+    return found
+
+
+def test_what_the_cases_divide() -> None:
+    assert all(Plan(DIVISIBLE, 0, size).split[part] for size in (2, 4) for part in Plan(DIVISIBLE).split)
+    assert [part for part, split in Plan(ODD, 0, 4).split.items() if split] == ["experts"]
+
+
+@pytest.mark.parametrize("size", [2, 4, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", ["divisible", "odd", "demo"])
+def test_ranks_answer_as_one(checkpoints, alone, case, size):
+    if case == "odd" and size == 8:
+        pytest.skip("six experts")
+    first, *rest = Job(size, WORK, checkpoints[case]).wait()
+    assert first.code == 0, first.err
+    assert json.loads(first.out) == alone[case]
+    assert [(each.code, each.out) for each in rest] == [(0, "")] * (size - 1), rest[0].err
+
+
+def test_the_command_under_torchrun(tmp_path):
+    """Rank 0 alone reads the command line and answers."""
+    questions = [
+        "The wifi of Kalmin Bakery needs amber kettle. What is the wifi of Kalmin Bakery?",
+        "The altitude of Lumford is 431 metres. How high is Lumford?",
+    ]
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps({"id": text, "prompt": text}) + "\n" for text in questions))
+    options = ["--input-file", path, "--temperature", "0", "--max-new-tokens", "24"]
+    command = torchrun(2, "-m", "deepseek_v32.inference.generate", *options)
+    done = subprocess.run(
+        command, env=os.environ | ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    answers = {answer["id"]: answer["text"] for answer in map(json.loads, done.stdout.splitlines())}
+    assert "amber kettle" in answers[questions[0]] and "431 metres" in answers[questions[1]]
+    assert len(done.stdout.splitlines()) == 2
+    assert (
+        "2 ranks, 4 of 8 experts on each, 8 of 16 heads; not divisible, so on rank 0 alone: shared expert"
+        in done.stderr
+    )
+
+
+# Says its process, then generates until it is killed.
+ENDLESS = """
+import os, sys
+print(os.getpid(), flush=True)
+from deepseek_v32.inference import LLM, SamplingParams
+
+llm = LLM(sys.argv[1], device="cpu", precision="exact", page_count=16)
+for number, delta in enumerate(llm.stream([5] * 40, SamplingParams(temperature=0, max_tokens=900, ignore_eos=True))):
+    if number == 3:
+        print("generating", flush=True)
+"""
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_killed_rank_takes_the_job_with_it(checkpoints, victim):
+    """Nobody watches over these processes but they themselves."""
+    with Job(4, ENDLESS, checkpoints["demo"]) as job:
+        for rank in range(4):
+            job.read_line(rank)
+        assert job.read_line(0) == "generating"
+        job.processes[victim].send_signal(signal.SIGKILL)
+        start = time.monotonic()
+        ended = job.wait(30)
+        assert time.monotonic() - start < 30
+    assert all(each.code != 0 for each in ended)
+    if victim:
+        assert ended[0].err.splitlines() == [f"deepseek-v32: rank {victim} of 4 has died, and the job with it"]
+    else:
+        for rank, each in enumerate(ended[1:], 1):
+            assert each.err.splitlines() == [f"deepseek-v32: rank 0 of 4 has died, and rank {rank} with it"]
+
+
+def test_torchrun_ends_with_a_killed_rank(checkpoints, tmp_path):
+    """As above with an agent, which ends as its ranks do."""
+    program = tmp_path / "endless.py"
+    program.write_text(ENDLESS)
+    command = torchrun(2, program, checkpoints["demo"])
+    with subprocess.Popen(
+        command, env=os.environ | ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as agent:
+        assert agent.stdout is not None
+        lines = [agent.stdout.readline().split() for _ in range(3)]
+        assert lines[2] == ["generating"]
+        ranks = [int(pid) for pid, *_ in lines[:2]]
+        os.kill(ranks[1], signal.SIGKILL)
+        _, errors = agent.communicate(timeout=30)
+        assert agent.returncode != 0
+        assert "has died" in errors or "SIGKILL" in errors or "Signal 9" in errors
+
+
+def test_an_error_in_loading_ends_all(tmp_path, checkpoints):
+    """Rank 0's error is the only line, and nobody waits for it."""
+    write_checkpoint(tmp_path, DIVISIBLE)
+    (tmp_path / "model.safetensors").write_bytes(b"broken")
+    first, *rest = Job(2, WORK, tmp_path).wait(60)
+    assert first.code == 1 and "CheckpointError" in first.err.splitlines()[-1]
+    assert [(each.code, each.err) for each in rest] == [(1, "")]
+
+
+FAILING = """
+import os, sys
+from deepseek_v32.inference import LLM
+from deepseek_v32.model import transformer
+
+if os.environ["RANK"] == sys.argv[2]:
+    def broken(self, h):
+        raise RuntimeError("the cable\\nis broken")
+    transformer.Embedding.logits = broken
+llm = LLM(sys.argv[1], device="cpu", precision="exact", page_count=16)
+llm.generate([[1, 2, 3]])
+"""
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_failing_step_ends_the_job(checkpoints, culprit):
+    """The ranks do not know how far the others got, so none goes on. Whose failure it was is the one line."""
+    ended = Job(2, FAILING, checkpoints["demo"], culprit).wait(60)
+    assert [each.code for each in ended] == [1, 1]
+    assert ended[0].err.splitlines() == [f"deepseek-v32: rank {culprit}: RuntimeError: the cable is broken"]
+    assert ended[1].err == ""
+
+
+@pytest.mark.parametrize(
+    "size, settings, message",
+    [
+        (3, {}, "the model would run on 3 ranks; it can on 1, 2, 4 or 8"),
+        (2, {"LOCAL_WORLD_SIZE": "1"}, "WORLD_SIZE is 2, 1 of them here; wanted all on one machine"),
+        ("many", {}, "WORLD_SIZE is 'many'; a number of processes is wanted"),
+    ],
+    ids=["three ranks", "two machines", "no number"],
+)
+def test_jobs_that_cannot_be(size, settings, message):
+    count = size if size == 3 else 1
+    command = ["-c", "from deepseek_v32.inference.cli import main; main()", "generate", "hello", "--device", "cpu"]
+    with Job(count, command[1], *command[2:], settings={"WORLD_SIZE": str(size), **settings}) as job:
+        first = job.wait(60)[0]
+    assert first.code == 2
+    assert first.err.startswith(f"deepseek-v32: {message}") and len(first.err.splitlines()) == 1

@@ -1,0 +1,79 @@
+"""Jobs of several processes, with torchrun or started one by one, so that nobody but themselves sees when one dies."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1", "PYTHONFAULTHANDLER": "1"}
+
+
+@dataclass
+class Ended:
+    """What a process left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Job:
+    """Processes that run the same program as ranks of one job."""
+
+    def __init__(self, size: int, program: str, *arguments: object, settings: dict[str, str] | None = None) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        command = [sys.executable, "-c", program, *map(str, arguments)]
+        shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        shared |= settings or {}
+        self.processes = [
+            subprocess.Popen(
+                command,
+                env=os.environ | ENVIRONMENT | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(size)
+        ]
+
+    def wait(self, seconds: float = 120.0) -> list[Ended]:
+        """All processes' ends, in the order of ranks. AssertionError if one is still there after so long."""
+        deadline = time.monotonic() + seconds
+        late = False
+        for process in self.processes:
+            try:
+                process.wait(max(deadline - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                late = True
+                process.send_signal(signal.SIGABRT)  # which tells where it hangs
+        ended = [Ended(process.wait(), *process.communicate()) for process in self.processes]
+        assert not late, f"a rank still runs after {seconds} s: {ended}"
+        return ended
+
+    def read_line(self, rank: int) -> str:
+        """The next line of what a rank prints."""
+        stream = self.processes[rank].stdout
+        assert stream is not None
+        return stream.readline().strip()
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def __enter__(self) -> "Job":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.kill()
+
+
+def torchrun(size: int, *arguments: object) -> list[str]:
+    """The command line that runs a program under torchrun."""
+    program = Path(sys.executable).with_name("torchrun")
+    return [str(program), "--standalone", "--nproc-per-node", str(size), *map(str, arguments)]
