@@ -1,8 +1,10 @@
 """The `deepseek-v32` command."""
 
+import importlib.metadata
 import os
 import sys
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
@@ -30,6 +32,21 @@ app.command()(doctor)
 app.command()(bench)
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(f"deepseek-v32 {importlib.metadata.version('deepseek-v32')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
+
 def main() -> None:
     """Run the command line."""
     run(app)
@@ -48,9 +65,18 @@ def run(command: Callable[[], object]) -> None:
         command()
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output has gone, as in `… | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        _reader_has_left()  # typer has made an error of it
+    except BrokenPipeError:
+        _reader_has_left()
     except (ValueError, OSError) as error:
         print(f"deepseek-v32: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(USER_ERROR)
+
+
+def _reader_has_left() -> None:
+    """End without a word when nobody reads our output any more, as in `… | head`; what is still buffered goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answer import parse_assistant
 from .asking import Asking
+from .files import lock
 from .prompt_file import Prompt
 from .terminal import record
 
@@ -26,9 +27,10 @@ class AnswerFile:
     """A JSONL file that grows by whole lines, so that a run that was cut off can be taken up again."""
 
     def __init__(self, path: Path):
-        """Opens the file, made if need be. What a crash left of a last line is cut off."""
+        """Opens the file, made if need be. What a crash left of a last line is cut off. ValueError if another run has it."""
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         self._path = path
+        lock(self._file, path)
         content = b"".join(self._chunks())
         complete = content.rfind(b"\n") + 1
         self.answered: frozenset[str] = frozenset(self._ids(content[:complete]))

@@ -12,12 +12,14 @@ import os
 import secrets
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .files import lock
 from .options import ServingOptions, with_options
 from .serve import default_name
 
@@ -48,11 +50,17 @@ def batch(
 ) -> None:
     """Answer a file of requests in OpenAI's batch format."""
     lines = read_lines(input_file)
-    done = answered(output_file)
-    rest = [line for line in lines if line.custom_id not in done]
-    print(f"{len(rest)} of {len(lines)} requests to answer", file=sys.stderr)
-    if not rest:
-        return
+    with closing(Answers(output_file)) as answers:
+        rest = [line for line in lines if line.custom_id not in answers.done]
+        print(f"{len(rest)} of {len(lines)} requests to answer", file=sys.stderr)
+        failed = run(rest, answers, options, model_name) if rest else 0
+    if failed:
+        print(f"{failed} requests failed; their lines say why", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def run(lines: list[Line], answers: "Answers", options: ServingOptions, model_name: str | None) -> int:
+    """Load the model and answer; how many failed."""
     from ..api.context import ApiContext
     from ..service import Service
 
@@ -60,10 +68,7 @@ def batch(
     # Beyond what runs there is room for the largest request, of 256 prompts.
     with Service(llm, max_queue=256, deadline=NO_DEADLINE) as service:
         context = ApiContext(service, model_name or default_name(options.model))
-        failed = asyncio.run(answer_all(context, rest, output_file, llm.limits.max_sequences))
-    if failed:
-        print(f"{failed} requests failed; their lines say why", file=sys.stderr)
-        raise typer.Exit(1)
+        return asyncio.run(answer_all(context, lines, answers, llm.limits.max_sequences))
 
 
 def read_lines(path: Path) -> list[Line]:
@@ -93,20 +98,36 @@ def _read_line(place: str, text: str) -> Line:
     return Line(value["custom_id"], value["url"], value.get("body"))
 
 
-def answered(path: Path) -> set[str]:
-    """The custom_ids that an output file has answers to. Failures, and a last line without its end, from a run that was killed, are
-    removed: those requests are asked again.
-    """
-    if not path.exists():
-        return set()
-    content = path.read_bytes()
-    records = list(_records(path, content[: content.rfind(b"\n") + 1]))
-    kept = [text for text, _, status in records if status == 200]
-    if b"".join(kept) != content:
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_bytes(b"".join(kept))
-        draft.replace(path)
-    return {custom_id for _, custom_id, status in records if status == 200}
+class Answers:
+    """The output file, which belongs to one run at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens the file, made if need be. Failures, and a last line without its end, from a run that was killed, are removed:
+        those requests are asked again. ValueError for a file that is something else, or that another run has.
+        """
+        self._file = path.open("a+b")
+        lock(self._file, path)
+        self._file.seek(0)
+        content = self._file.read()
+        records = list(_records(path, content[: content.rfind(b"\n") + 1]))
+        self.done = {custom_id for _, custom_id, status in records if status == 200}
+        kept = b"".join(text for text, _, status in records if status == 200)
+        if kept != content:
+            draft = path.with_name(f".{path.name}.{os.getpid()}")
+            cleaned = draft.open("a+b")
+            lock(cleaned, path)
+            cleaned.write(kept)
+            cleaned.flush()
+            draft.replace(path)
+            self._file.close()
+            self._file = cleaned
+
+    def append(self, record: dict[str, Any]) -> None:
+        self._file.write(json.dumps(record).encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def _records(path: Path, content: bytes) -> Iterator[tuple[bytes, str, int]]:
@@ -119,23 +140,21 @@ def _records(path: Path, content: bytes) -> Iterator[tuple[bytes, str, int]]:
             raise ValueError(f"{path}:{number}: this is no line of an earlier run; another output file?") from None
 
 
-async def answer_all(context: "ApiContext", lines: list[Line], path: Path, at_a_time: int) -> int:
+async def answer_all(context: "ApiContext", lines: list[Line], answers: Answers, at_a_time: int) -> int:
     """Append an answer to each request as it ends; how many failed. `at_a_time` requests are open together."""
     places = asyncio.Semaphore(at_a_time)
     failed = 0
-    with path.open("a", encoding="utf-8") as file:
 
-        async def one(line: Line) -> None:
-            nonlocal failed
-            async with places:
-                record = await answer(context, line)
-            failed += record["response"]["status_code"] != 200
-            file.write(json.dumps(record) + "\n")
-            file.flush()
+    async def one(line: Line) -> None:
+        nonlocal failed
+        async with places:
+            record = await answer(context, line)
+        failed += record["response"]["status_code"] != 200
+        answers.append(record)
 
-        async with asyncio.TaskGroup() as group:
-            for line in lines:
-                group.create_task(one(line))
+    async with asyncio.TaskGroup() as group:
+        for line in lines:
+            group.create_task(one(line))
     return failed
 
 

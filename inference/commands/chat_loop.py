@@ -1,11 +1,11 @@
 """The interactive chat of `deepseek-v32 generate`."""
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .files import write_whole
 from .terminal import dim, show_stream, statistics
 
 if TYPE_CHECKING:
@@ -85,10 +85,8 @@ class ChatLoop:
             _note("/save needs a file name.")
             return
         path = Path(name).expanduser()
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            draft.write_text(json.dumps(self._messages, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-            draft.replace(path)
+            write_whole(path, json.dumps(self._messages, ensure_ascii=False, indent=2) + "\n")
         except (OSError, ValueError) as error:
             _note(f"Not saved: {error}")
         else:

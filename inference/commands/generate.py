@@ -11,6 +11,7 @@ from ..answer import parse_assistant
 from .answer_file import answer_file
 from .asking import Asking
 from .chat_loop import ChatLoop
+from .files import check_place
 from .options import ModelOptions, with_options
 from .prompt_file import Prompt, read_prompts
 from .terminal import record, show_stream, statistics, stream
@@ -64,8 +65,10 @@ def generate(
         raise ValueError(f"{' and '.join(sources)} do not go together")
     if output is not None and input_file is None:
         raise ValueError("--output goes with --input-file")
-    if inspect is not None and inspect.suffix not in (".json", ".html"):
-        raise ValueError(f"--inspect {inspect}: a name that ends in .json or .html is wanted")
+    if inspect is not None:
+        if inspect.suffix not in (".json", ".html"):
+            raise ValueError(f"--inspect {inspect}: a name that ends in .json or .html is wanted")
+        check_place("--inspect", inspect)
     chats = interactive or (not sources and sys.stdin.isatty())
     if chats and (as_json or raw):
         raise ValueError(f"{'--json' if as_json else '--raw'} goes with a prompt or --input-file, not with a chat")

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,9 @@ def checkpoint(tmp_path_factory):
 
 def execute(*command, stdin=""):
     """(exit code, standard output, standard error); never a traceback."""
-    done = subprocess.run([*map(str, command)], input=stdin, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [*map(str, command)], input=stdin, capture_output=True, text=True, errors="replace", timeout=120, check=False
+    )
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, done.stderr
 
@@ -57,10 +60,17 @@ def test_the_command_answers_alike_with_the_same_seed(checkpoint):
     assert "exact precision, reference kernels" in first[2]
 
 
-def test_a_reader_that_leaves_is_no_error(checkpoint):
-    generate = [*COMMAND, "generate", "one", "--model", checkpoint, "--max-new-tokens", 8]
-    code, _, err = execute("sh", "-c", f"{' '.join(map(str, generate))} | true")
-    assert code == 0 and "Broken" not in err
+@pytest.mark.parametrize("reader", ["true", "head -c 1"])
+def test_a_reader_that_leaves_is_no_error(checkpoint, reader):
+    generate = [*COMMAND, "generate", "one", "--model", checkpoint, "--max-new-tokens", 64]
+    pipeline = f"({' '.join(map(str, generate))}; echo code $? >&2) | {reader}"
+    code, _, err = execute("sh", "-c", pipeline)
+    assert code == 0 and "code 0" in err and "Broken" not in err and "Exception" not in err
+
+
+def test_the_version():
+    code, out, _ = execute(*COMMAND, "--version")
+    assert (code, out) == (0, f"deepseek-v32 {version('deepseek-v32')}\n")
 
 
 @pytest.mark.parametrize(

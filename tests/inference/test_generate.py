@@ -212,6 +212,14 @@ def test_a_foreign_file_without_a_line_break_is_not_cut(tmp_path):
     assert path.read_text() == "my notes"
 
 
+def test_two_runs_do_not_share_an_output_file(tmp_path):
+    first = AnswerFile(tmp_path / "out.jsonl")
+    with pytest.raises(ValueError, match="another run"):
+        AnswerFile(tmp_path / "out.jsonl")
+    first.close()
+    AnswerFile(tmp_path / "out.jsonl").close()
+
+
 def test_each_answer_is_one_write(tmp_path, monkeypatch):
     writes = []
     answers = AnswerFile(tmp_path / "out.jsonl")
@@ -243,7 +251,8 @@ def test_chat_commands(run, tmp_path):
     )
     assert code == 0
     assert out.count(ANSWER) == 1 and "fix" in out and "/clear" in out
-    assert "/bogus is no command" in err and "Not saved" in err and "tokens/s" in err
+    assert "/bogus is no command" in err and "tokens/s" in err
+    assert f"Not saved: [Errno 2] No such file or directory: '{tmp_path}/a/b'" in err
     assert json.loads(saved.read_text()) == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Hi\nthere"},
@@ -335,6 +344,11 @@ def test_what_dsa_selected_goes_into_a_file(run, tmp_path, capsys):
     assert "".join(token["token"] for token in tokens).startswith(ANSWER)
     assert run("generate", "1+1?", "--inspect", tmp_path / "selected.txt", llm=None)[0] == 2
     assert run("generate", "--interactive", "--inspect", report, llm=None)[0] == 2
+    for place, wanted in ((tmp_path / "nowhere" / "out.html", "no folder"), (tmp_path / "folder.json", "is a folder")):
+        (tmp_path / "folder.json").mkdir(exist_ok=True)
+        assert run("generate", "1+1?", "--inspect", place, llm=None)[0] == 2  # before anything is loaded
+        err = capsys.readouterr().err
+        assert wanted in err and str(place) in err
     assert capsys.readouterr().err.count("\n") == 2
 
 

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference.cli import app
 from deepseek_v32.inference.commands import loading
-from deepseek_v32.inference.commands.batch import answered, read_lines
+from deepseek_v32.inference.commands.batch import Answers, read_lines
 from support.server import stand_in_llm
 
 MESSAGES = [{"role": "user", "content": "Hi\N{LINE SEPARATOR}there"}]
@@ -110,5 +110,17 @@ def test_files_that_are_something_else(tmp_path):
         read_lines(path)
     path.write_text("a letter\n")
     with pytest.raises(ValueError, match="another output file"):
-        answered(path)
+        Answers(path)
     assert path.read_text() == "a letter\n"
+
+
+def test_two_runs_do_not_share_an_output_file(run, tmp_path):
+    result, _ = run(REQUESTS[:3])
+    assert result.exit_code == 1  # so the next one rewrites the file, to ask what failed again
+    held = Answers(tmp_path / "out.jsonl")
+    before = (tmp_path / "out.jsonl").read_bytes()
+    second, _ = run(REQUESTS)
+    assert isinstance(second.exception, ValueError) and "another run" in str(second.exception) and len(run.asked) == 1
+    assert (tmp_path / "out.jsonl").read_bytes() == before
+    held.close()
+    assert set(run(REQUESTS)[1]) == {item["custom_id"] for item in REQUESTS}
