@@ -11,6 +11,8 @@ import torch
 from ..model.config import FP8_BLOCK, ModelConfig, Precision
 from ..model.metadata import PAGE_SIZE, LayerCache
 
+SCRATCH_PAGES = 1  # beyond those that are handed out: where the padding of decode graphs is written
+
 
 def row_layout(config: ModelConfig, precision: Precision) -> tuple[torch.dtype, int, int]:
     """(dtype, elements of a latent row, elements of an index row) of the caches of one layer."""

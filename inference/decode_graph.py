@@ -11,10 +11,40 @@ from functools import partial
 
 import torch
 
+from ..kernels.choice import choose_body
 from ..model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache
+from ..model.transformer import Transformer
 from .scheduler import Batch
 
 _FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times as long
+
+# What a decode step of an fp8 model calls, with the dtype that decides on the body.
+_OPERATIONS = (
+    ("quantize_blocks", torch.bfloat16),
+    ("rms_norm_quantize", torch.bfloat16),
+    ("swiglu_quantize", torch.bfloat16),
+    ("rotate_quantize", torch.bfloat16),
+    ("fp8_gemm", torch.float8_e4m3fn),
+    ("grouped_gemm", torch.float8_e4m3fn),
+    ("write_latent_cache", torch.bfloat16),
+    ("write_index_cache", torch.bfloat16),
+    ("paged_indexer_logits", torch.float8_e4m3fn),
+    ("select_topk", torch.float32),
+    ("sparse_mla_decode", torch.bfloat16),
+)
+
+
+def can_capture(model: Transformer) -> bool:
+    """Whether this model's decode steps run on compiled kernels alone: the reference bodies wait for the GPU in between."""
+    compute, config = model.compute, model.config
+    if compute.device.type != "cuda" or compute.precision != "fp8":
+        return False
+    latent_row = config.kv_lora_rank + config.qk_rope_head_dim
+    widths = {"sparse_mla_decode": latent_row, "write_latent_cache": latent_row}
+    bodies = (
+        choose_body(name, compute.device, dtype, compute.backend, widths.get(name)) for name, dtype in _OPERATIONS
+    )
+    return all(body.backend != "reference" for body in bodies)
 
 
 def batch_buckets(most: int) -> list[int]:

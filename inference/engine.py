@@ -11,6 +11,7 @@ import torch
 
 from ..model.config import ModelConfig
 from ..model.metadata import PAGE_SIZE, LayerCache
+from .cache import SCRATCH_PAGES
 from .inspect import SelectionRecorder
 from .limits import Limits
 from .output import Output
@@ -57,8 +58,11 @@ class Engine:
         tokenizer: Tokenizer | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """`caches` have limits.page_count pages. Both the tokenizer's and the configuration's end tokens end an answer."""
-        assert all(cache.latent.shape[0] == limits.page_count for cache in caches)
+        """`caches` have SCRATCH_PAGES pages beyond limits.page_count.
+
+        Both the tokenizer's and the configuration's end tokens end an answer.
+        """
+        assert all(cache.latent.shape[0] == limits.page_count + SCRATCH_PAGES for cache in caches)
         self.config = config
         self.limits = limits
         self.tokenizer = tokenizer

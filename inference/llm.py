@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..model.config import ModelConfig, Precision
-from .cache import allocate
+from .cache import SCRATCH_PAGES, allocate
 from .distributed import this_job
 from .engine import Engine, EngineStats
 from .fair_lock import FairLock
@@ -123,7 +123,7 @@ class LLM:
         self.limits = limits
         self.precision = precision
         self.device = torch.device(device)
-        caches = allocate(config, precision, limits.page_count, device)
+        caches = allocate(config, precision, limits.page_count + SCRATCH_PAGES, device)
         self.engine = Engine(model, config, caches, limits, tokenizer, device)
         self._lock = FairLock()
         self._inbox: dict[int, deque[Delta]] = {}  # deltas that their request's caller has not taken yet

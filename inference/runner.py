@@ -7,7 +7,8 @@ import torch
 
 from ..model.config import ModelConfig
 from ..model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, SelectionCallback
-from .decode_graph import DecodeGraphs
+from ..model.transformer import Transformer
+from .decode_graph import DecodeGraphs, can_capture
 from .scheduler import Batch
 
 if TYPE_CHECKING:
@@ -89,5 +90,12 @@ class Runner:
 def make_runner(
     model: Model, config: ModelConfig, caches: list[LayerCache], limits: "Limits", device: torch.device | str
 ) -> Runner:
-    """The runner as the engine uses it, on rank 0 and on those that follow it."""
-    return Runner(model, caches, device)
+    """The runner as the engine uses it, on rank 0 and on those that follow it.
+
+    `caches` have SCRATCH_PAGES pages beyond limits.page_count.
+    """
+    device = torch.device(device)
+    if not (isinstance(model, Transformer) and can_capture(model)):
+        return Runner(model, caches, device)
+    sizes = (limits.page_count, limits.max_sequences, limits.max_model_len, config.index_topk)
+    return Runner(model, caches, device, DecodeGraphs(model.forward, caches, *sizes, device))

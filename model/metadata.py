@@ -55,7 +55,9 @@ class AttentionMetadata:
     slots: torch.Tensor  # int64 [T], where the new tokens' cache entries go
     logit_rows: torch.Tensor  # int64 [N], the rows of T whose logits are wanted
     max_context: int  # at least max(context_lengths[:decodes]); a bucket's bound under a CUDA graph
-    decode_plan: object | None = None  # split-KV plan of the decodes: made once a step, for the kernels that use one
+    decode_plan: object | None = (
+        None  # split-KV plan of the decodes; None: the model makes one, once a step, for all its layers
+    )
     # Called once a layer and sequence group with (layer, rows int64 [R] on the CPU, their selection, scores included).
     on_selection: SelectionCallback | None = None
 

@@ -1,9 +1,12 @@
 """DeepSeek-V3.2 on one device: tokens in, logits out."""
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..kernels.sparse_mla_decode import plan_decode
 from .attention import MultiHeadLatentAttention
 from .config import ModelConfig, Precision
 from .layers import MLP, Compute, RMSNorm, parameter
@@ -95,6 +98,7 @@ class Transformer(nn.Module):
         """One step: tokens, positions int64 [T] as `metadata` lays them out -> logits fp32 [N, V] of its logit_rows."""
         h = self.embed_tokens(tokens)
         cos, sin = self.rotary(positions)
+        metadata = self._with_plan(metadata, caches)
         update = None
         for layer, cache in zip(self.layers, caches, strict=True):
             h, update = layer(h, update, cos, sin, metadata, cache)
@@ -102,3 +106,14 @@ class Transformer(nn.Module):
         if update is not None:
             rows = rows + update[metadata.logit_rows]
         return self.lm_head.logits(self.norm(rows))
+
+    def _with_plan(self, metadata: AttentionMetadata, caches: list[LayerCache]) -> AttentionMetadata:
+        """With the split-KV plan of the decodes, which all layers share."""
+        if not metadata.decodes or metadata.decode_plan is not None or caches[0].latent.dtype != torch.uint8:
+            return metadata
+        attention = self.layers[0].self_attn
+        assert isinstance(attention, MultiHeadLatentAttention)
+        selected = min(metadata.max_context, self.config.index_topk)
+        device, backend = self.compute.device, self.compute.backend
+        plan = plan_decode(metadata.decodes, 1, attention.heads, selected, device, backend=backend)
+        return replace(metadata, decode_plan=plan)
