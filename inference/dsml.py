@@ -75,6 +75,13 @@ def tools_pieces(tools: Sequence[Mapping[str, Any]]) -> list[str | Special]:
     return [*control(_TOOLS_BEFORE), schemas, _TOOLS_AFTER]
 
 
+def call_start(name: str | None) -> list[str | Special]:
+    """How an answer begins that must call a function: this one, or the one that the model names next."""
+    # The model's own tokens go on where a token ends: after "invoke" comes ' name', and '="' is one token.
+    start = control(f"{OPEN_CALLS}\n<{DSML}invoke")
+    return ["\n\n", *start] if name is None else ["\n\n", *start, f' name="{name}">\n']
+
+
 def call_pieces(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str | Special]:
     """A block of calls (name, arguments); strings are written as they are, other values as JSON."""
     pieces: list[str | Special] = control(OPEN_CALLS + "\n")

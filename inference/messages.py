@@ -50,12 +50,17 @@ def encode_messages(
     if not normal or normal[-1]["role"] not in (*ASKING, "tool"):
         came = f"it has role {normal[-1]['role']!r}" if normal else "there are no messages"
         raise MessageError(f"messages: the last one must come from the user or a tool, {came}")
-    chat_format = chat_format or ("v3.2" if tokenizer.chat_template is None else "v3.2-exp")
+    chat_format = chat_format or default_format(tokenizer)
     if chat_format == "v3.2":
         return tokenizer.encode_pieces(v32_pieces(normal, thinking, tools))
     if chat_format == "v3.2-exp":
         return tokenizer.encode_pieces(render_template(normal, tokenizer, thinking, tools))
     raise MessageError(f"chat_format: v3.2 or v3.2-exp is wanted, this is {chat_format!r}")
+
+
+def default_format(tokenizer: Tokenizer) -> ChatFormat:
+    """What the checkpoint wants: the format of its chat template, if it has one."""
+    return "v3.2" if tokenizer.chat_template is None else "v3.2-exp"
 
 
 def v32_pieces(messages: Sequence[Message], thinking: bool, tools: Sequence[Mapping[str, Any]] | None = None) -> Pieces:

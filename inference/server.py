@@ -11,6 +11,8 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.routing import BaseRoute, Match
+from starlette.types import Receive, Scope, Send
 
 from .api.chat import chat_router
 from .api.completions import completions_router
@@ -60,9 +62,29 @@ def create_app(
     if chat and importlib.util.find_spec("gradio") is not None:
         from .web import mount_chat
 
+        routes = list(app.routes)
         mount_chat(app, service, path="/", model=model_name)
+        app.router.routes[-1] = BesideApi(app.router.routes[-1], routes)
     app.add_middleware(Guard, hosts=hosts, api_key=api_key, max_body=max_body)
     return app
+
+
+class BesideApi(BaseRoute):
+    """The chat's route, which takes every path, less those of the API: what is wrong there is for the API to say."""
+
+    def __init__(self, chat: BaseRoute, api: Sequence[BaseRoute]) -> None:
+        self._chat = chat
+        self._api = api
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] == "http" and scope["path"].startswith("/v1/"):
+            return Match.NONE, {}
+        if any(route.matches(scope)[0] is Match.PARTIAL for route in self._api):  # another method
+            return Match.NONE, {}
+        return self._chat.matches(scope)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._chat.handle(scope, receive, send)
 
 
 def host_names(address: str, allowed: Sequence[str]) -> list[str]:

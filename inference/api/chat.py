@@ -62,7 +62,7 @@ async def _submit(context: ApiContext, body: ChatRequest) -> list[AsyncStream]:
 
 
 def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:
-    answer = parse_assistant(completion.text, body.thinking)
+    answer = parse_assistant(_start(context, body) + completion.text, body.thinking)
     message: dict[str, Any] = {
         "role": "assistant",
         "content": None if answer.tool_calls and not answer.content else answer.content,
@@ -107,6 +107,7 @@ class _StreamedChoice:
         self._index = index
         self._tokenizer = context.tokenizer if body.logprobs else None
         self._parser = AnswerParser(body.thinking)
+        self._parser.push(_start(context, body))
         self._calls = 0
 
     def opening(self) -> dict[str, Any]:
@@ -154,6 +155,11 @@ class _StreamedChoice:
         self, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, reason: str | None = None
     ) -> dict[str, Any]:
         return {"index": self._index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _start(context: ApiContext, body: ChatRequest) -> str:
+    """What stands before the model's own words: the beginning of a call, if tool_choice wants one."""
+    return "".join(piece if isinstance(piece, str) else piece.text for piece in context.answer_start(body))
 
 
 def _head(context: ApiContext, kind: str) -> dict[str, Any]:

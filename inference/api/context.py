@@ -8,14 +8,15 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
+from ..dsml import call_start
 from ..engine_thread import STOPPED, TIMED_OUT
-from ..messages import ChatFormat, MessageError, encode_messages
+from ..messages import ChatFormat, MessageError, default_format, encode_messages
 from ..params import MAX_SEED, Completion, SamplingParams, TokenLogprob
 from ..service import Busy, Service
 from ..streams import AsyncStream
-from ..tokenizer import Tokenizer
+from ..tokenizer import Special, Tokenizer
 from .errors import ApiError
-from .protocol import ChatMessage, Conversation, Sampling
+from .protocol import ChatMessage, Conversation, NamedTool, Sampling
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,28 @@ class ApiContext:
             raise ApiError(400, str(error)) from None
 
     async def encode_conversation(self, conversation: Conversation) -> list[int]:
-        return await self.encode_messages(conversation.messages, conversation.plain_tools(), conversation.thinking)
+        tokens = await self.encode_messages(conversation.messages, conversation.plain_tools(), conversation.thinking)
+        return tokens + self.tokenizer.encode_pieces(self.answer_start(conversation))
+
+    def answer_start(self, conversation: Conversation) -> list[str | Special]:
+        """What the answer begins with, whatever the model thinks of it: nothing, or a call that tool_choice wants. ApiError."""
+        choice = conversation.tool_choice
+        if choice is None or choice in ("auto", "none"):
+            return []
+        name = choice.function.name if isinstance(choice, NamedTool) else None
+        names = [tool.function.name for tool in conversation.tools or ()]
+        if not names or (name is not None and name not in names):
+            wanted = "a function" if name is None else repr(name)
+            raise ApiError(
+                400, f"tool_choice wants {wanted}; tools has {', '.join(names) or 'none'}"[:500], "tool_choice"
+            )
+        if conversation.thinking:
+            raise ApiError(
+                400, "tool_choice: an answer that begins with a call leaves no room for thinking", "tool_choice"
+            )
+        if (self.chat_format or default_format(self.tokenizer)) != "v3.2":
+            raise ApiError(400, "tool_choice: this model's chat format knows only auto and none", "tool_choice")
+        return call_start(name)
 
     async def encode_messages(
         self, messages: Sequence[ChatMessage], tools: list[dict[str, Any]] | None, thinking: bool

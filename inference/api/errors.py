@@ -102,7 +102,10 @@ def install_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> JSONResponse:
-        return ApiError(error.status_code, str(error.detail), headers=error.headers).response()
+        message = str(error.detail)
+        if error.status_code in (404, 405):  # the router's own words say less
+            message = f"invalid URL: {request.method} {request.url.path[:200]}"
+        return ApiError(error.status_code, message, headers=error.headers).response()
 
     @app.exception_handler(Exception)
     async def on_bug(request: Request, error: Exception) -> JSONResponse:

@@ -15,6 +15,7 @@ MAX_TOKENS = 2**20  # above every context length in sight
 MAX_ID = 2**31 - 1
 MAX_CHARACTERS = 2**23  # the body limit comes first, by default
 MAX_DEPTH = 64  # of nested JSON
+FUNCTION_NAME = r"^[a-zA-Z0-9_.-]{1,64}$"
 
 
 def _whole(value: Any) -> Any:
@@ -99,7 +100,7 @@ class ChatMessage(Strict):
 
 
 class Function(Strict):
-    name: str = Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")
+    name: str = Field(pattern=FUNCTION_NAME)
     description: Text | None = None
     parameters: JsonObject | None = Field(None, description="a JSON schema")
     strict: bool | None = Field(None, description="ignored")
@@ -108,6 +109,17 @@ class Function(Strict):
 class Tool(Strict):
     type: Literal["function"]
     function: Function
+
+
+class FunctionName(Strict):
+    name: str = Field(pattern=FUNCTION_NAME)
+
+
+class NamedTool(Strict):
+    """The function that the answer must call."""
+
+    type: Literal["function"]
+    function: FunctionName
 
 
 class ResponseFormat(Strict):
@@ -126,7 +138,9 @@ class ChatTemplateKwargs(Strict):
 class Conversation(Strict):
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=4096)]
     tools: Annotated[list[Tool], Field(max_length=128)] | None = None
-    tool_choice: Literal["auto", "none"] | None = "auto"
+    tool_choice: Literal["auto", "none", "required"] | NamedTool | None = Field(
+        "auto", description="with required, or a function, the server writes the beginning of the call for the model"
+    )
     chat_template_kwargs: ChatTemplateKwargs | None = None
 
     @property

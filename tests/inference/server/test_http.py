@@ -47,6 +47,17 @@ def test_state(http):
     assert http.get("/ready").json() == {"status": "ready", "running": 0, "waiting": 0, "seconds_since_step": 0.0}
 
 
+@pytest.mark.parametrize("chat", [False, True], ids=["API alone", "beside the chat"])
+def test_paths_and_methods_that_do_not_exist(chat):
+    if chat:
+        pytest.importorskip("gradio")
+    with serving(Service(stand_in_llm()), chat=chat) as server, httpx.Client(base_url=server.url) as http:
+        assert error_of(http.get("/v1/nothing"), 404)["message"] == "invalid URL: GET /v1/nothing"
+        assert error_of(http.post("/v1/models"), 405)["message"] == "invalid URL: POST /v1/models"
+        assert error_of(http.get("/tokenize"), 405)["type"] == "invalid_request_error"
+        assert http.get("/nothing").status_code == 404
+
+
 def test_metrics(http):
     def numbers():
         lines = http.get("/metrics").text.splitlines()

@@ -6,6 +6,7 @@ import json
 import openai
 import pytest
 
+from deepseek_v32.inference.dsml import call_start
 from deepseek_v32.inference.service import Service
 from deepseek_v32.inference.tokenizer import DSML, END_THINK, Special
 from support.server import MODEL, serving, stand_in_llm
@@ -123,6 +124,50 @@ def test_tool_choice_none_hides_the_tools(server, client):
     server.say(["No."], ASK)  # after the prompt without tools
     answer = client.chat.completions.create(model=MODEL, messages=ASK, tools=TOOLS, tool_choice="none", temperature=0)
     assert answer.choices[0].message.content == "No."
+
+
+FORCED = {"required": "required", "named": {"type": "function", "function": {"name": "get_weather"}}}
+
+
+@pytest.mark.parametrize("choice", FORCED.values(), ids=FORCED)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_call_can_be_wanted(server, client, choice, stream):
+    """The model is shown the beginning of its call and only says the rest of it."""
+    start = len(server.llm.tokenizer.encode_pieces(call_start(None if choice == "required" else "get_weather")))
+    prompt = len(server.llm.chat_token_ids(ASK, tools=TOOLS))
+    rest = [' name="get_weather">\n<' if choice == "required" else "<", *CALL[5:]]
+    server.model.say(server.llm.tokenizer.encode_pieces(rest), prompt + start)
+    ask = {"model": MODEL, "messages": ASK, "tools": TOOLS, "tool_choice": choice, "temperature": 0}
+    answer = client.chat.completions.create(**ask, stream=stream)
+    if stream:
+        chunks = list(answer)
+        [call] = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or []]
+        assert joined(chunks, "content") == "" and chunks[-1].choices[0].finish_reason == "tool_calls"
+    else:
+        [call] = answer.choices[0].message.tool_calls
+        assert answer.choices[0].message.content is None and answer.choices[0].finish_reason == "tool_calls"
+        assert answer.usage.prompt_tokens == prompt + start
+    assert call.function.name == "get_weather"
+    assert json.loads(call.function.arguments) == {"city": "Köln", "days": 3}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tool_choice": "required"}, "tools has none"),
+        ({"tool_choice": {"type": "function", "function": {"name": "other"}}, "tools": TOOLS}, "tools has get_weather"),
+        (
+            {"tool_choice": "required", "tools": TOOLS, "extra_body": {"chat_template_kwargs": {"thinking": True}}},
+            "no room for thinking",
+        ),
+        ({"tool_choice": "sometimes", "tools": TOOLS}, "tool_choice"),
+    ],
+    ids=["no tools", "another function", "thinking", "another word"],
+)
+def test_calls_that_cannot_be_wanted(client, options, message):
+    with pytest.raises(openai.BadRequestError, match=message) as error:
+        client.chat.completions.create(model=MODEL, messages=ASK, **options)
+    assert error.value.param.startswith("tool_choice")
 
 
 def test_chat_logprobs(server, client):
