@@ -111,10 +111,13 @@ class MultiHeadLatentAttention(nn.Module):
         """The leading sequences' single tokens -> [B, H, v]."""
         count = metadata.decodes
         all_selected = metadata.max_context <= self.topk
-        selection = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
-        if metadata.on_selection is not None:
-            metadata.on_selection(self.layer, torch.arange(count), selection)
-        slots = positions_to_slots(selection.positions, metadata.block_table[:count], PAGE_SIZE)
+        if all_selected or queries is None or metadata.on_selection is not None:
+            selection = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
+            if metadata.on_selection is not None:
+                metadata.on_selection(self.layer, torch.arange(count), selection)
+            slots = positions_to_slots(selection.positions, metadata.block_table[:count], PAGE_SIZE)
+        else:
+            slots = self.indexer.select_decode_slots(queries, metadata, cache)
         q = self._absorb(q_nope[:count], q_rope[:count])
         latents, _ = sparse_mla_decode(
             q[:, None],

@@ -13,10 +13,10 @@ from ..kernels.cache_write import gather_index_keys, write_index_cache
 from ..kernels.hadamard import rotate_quantize
 from ..kernels.indexer_logits import indexer_logits, paged_indexer_logits
 from ..kernels.reference.rope import rotate_index
-from ..kernels.select_topk import select_topk
+from ..kernels.select_topk import select_topk, select_topk_slots
 from .config import ModelConfig
 from .layers import Compute, Linear, Operand, parameter
-from .metadata import AttentionMetadata, LayerCache, Prefill, Selection
+from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 
 LOGITS_BYTES = 256 << 20  # of [rows, context] fp32 logits held at a time in prefill
 NORM_EPS = 1e-6
@@ -85,21 +85,35 @@ class Indexer(nn.Module):
 
     def select_decodes(self, queries: IndexQueries | None, metadata: AttentionMetadata, cache: LayerCache) -> Selection:
         """What each decoding sequence's token attends to, [B, K]. queries None: every context fits in index_topk."""
-        count = metadata.decodes
-        lengths = metadata.lengths[:count]
+        lengths = metadata.lengths[: metadata.decodes]
         if queries is None:
             positions = torch.arange(metadata.max_context, dtype=torch.int32, device=lengths.device)
             return Selection(torch.where(positions < lengths[:, None], positions, -1))
-        logits = paged_indexer_logits(
+        logits = self._decode_logits(queries, metadata, cache)
+        return self._best(logits, torch.zeros_like(lengths), lengths, metadata.on_selection is not None)
+
+    def select_decode_slots(
+        self, queries: IndexQueries, metadata: AttentionMetadata, cache: LayerCache
+    ) -> torch.Tensor:
+        """The same as cache slots, int32 [B, K], for when nobody asks for positions: they come out of the selector itself."""
+        lengths = metadata.lengths[: metadata.decodes]
+        logits = self._decode_logits(queries, metadata, cache)
+        table = metadata.block_table[: metadata.decodes]
+        starts = torch.zeros_like(lengths)
+        return select_topk_slots(logits, starts, lengths, self.topk, table, PAGE_SIZE, self.compute.backend)
+
+    def _decode_logits(self, queries: IndexQueries, metadata: AttentionMetadata, cache: LayerCache) -> torch.Tensor:
+        """Every decoding sequence's token against its context, fp32 [B, S]."""
+        count = metadata.decodes
+        return paged_indexer_logits(
             queries.q[:count, None],
             cache.index,
             queries.weights[:count, None],
             metadata.block_table[:count],
-            lengths,
+            metadata.lengths[:count],
             metadata.max_context,
             self.compute.backend,
         )
-        return self._best(logits, torch.zeros_like(lengths), lengths, metadata.on_selection is not None)
 
     def select_prefill(
         self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool = False

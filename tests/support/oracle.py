@@ -104,7 +104,7 @@ def random_tokens(length: int, seed: int) -> list[int]:
 def recording_closest_call() -> Iterator[list[float]]:
     """Collects, in a list of one number, the smallest relative margin by which a token or an expert was chosen."""
     closest = [float("inf")]
-    select_topk, forward = indexer.select_topk, moe.Router.forward
+    select_topk, select_topk_slots, forward = indexer.select_topk, indexer.select_topk_slots, moe.Router.forward
 
     def watch(scores: torch.Tensor, kept: int) -> None:
         if 0 < kept < scores.shape[-1]:
@@ -113,10 +113,19 @@ def recording_closest_call() -> Iterator[list[float]]:
             finite = margin[margin.isfinite()]
             closest[0] = min([closest[0], *finite.tolist()])
 
-    def select(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, backend: str) -> torch.Tensor:
+    def watch_rows(logits: torch.Tensor, ends: torch.Tensor, k: int) -> None:
         columns = torch.arange(logits.shape[1])
         watch(logits.masked_fill(columns >= ends[:, None], -torch.inf), k)
-        return select_topk(logits, starts, ends, k, backend)
+
+    def select(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any) -> torch.Tensor:
+        watch_rows(logits, ends, k)
+        return select_topk(logits, starts, ends, k, *rest)
+
+    def select_slots(
+        logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any
+    ) -> torch.Tensor:
+        watch_rows(logits, ends, k)
+        return select_topk_slots(logits, starts, ends, k, *rest)
 
     def route(self: moe.Router, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         config = self.config
@@ -126,7 +135,11 @@ def recording_closest_call() -> Iterator[list[float]]:
         watch(choice, config.num_experts_per_tok)
         return forward(self, x)
 
-    with patch.object(indexer, "select_topk", select), patch.object(moe.Router, "forward", route):
+    with (
+        patch.object(indexer, "select_topk", select),
+        patch.object(indexer, "select_topk_slots", select_slots),
+        patch.object(moe.Router, "forward", route),
+    ):
         yield closest
 
 
