@@ -33,27 +33,30 @@ def column_of(span: Any, piece: Any, lane: Any) -> Any:
 
 
 @T.macro
-def norm(
-    values: Any, kv: Any, start: Any, weight: Any, width: int, eps: Any, exists: Any, aligned: bool, lane: Any
+def load_latent(
+    values: Any, gains: Any, kv: Any, start: Any, weight: Any, width: int, exists: Any, aligned: bool, lane: Any
 ) -> None:
-    """RMSNorm of a warp's row, rounded to its dtype."""
+    """A warp's row and the weight of its norm."""
     unit = PIECE if aligned else 1
-    squares = T.alloc_var("float32")
-    squares = 0.0
     for piece in T.unroll(2 * spans(width)):
         column = column_of(piece // 2, piece % 2, lane)
         load(values, piece * PIECE, kv, start + column // unit, T.if_then_else(exists, width - column, 0), aligned)
-        for i in T.unroll(PIECE):
-            squares = squares + values[piece * PIECE + i] * values[piece * PIECE + i]
+        load(gains, piece * PIECE, weight, column // unit, width - column, aligned)
+
+
+@T.macro
+def norm(values: Any, gains: Any, width: int, eps: Any, dtype: str) -> None:
+    """RMSNorm of a warp's row, rounded to `dtype`."""
+    squares, factor = T.alloc_var("float32"), T.alloc_var("float32")
+    squares = 0.0
+    for i in T.unroll(2 * spans(width) * PIECE):
+        squares = squares + values[i] * values[i]
     squares = T.warp_reduce_sum(squares)
-    factor, gains = T.alloc_var("float32"), T.alloc_local((PIECE,), "float32")
     factor = T.ieee_frcp(T.ieee_fsqrt(T.ieee_fdiv(squares, float(width)) + eps))
+    for i in T.unroll(2 * spans(width) * PIECE):
+        values[i] = values[i] * factor * gains[i]
     for piece in T.unroll(2 * spans(width)):
-        column = column_of(piece // 2, piece % 2, lane)
-        load(gains, 0, weight, column // unit, width - column, aligned)
-        for i in T.unroll(PIECE):
-            values[piece * PIECE + i] = values[piece * PIECE + i] * factor * gains[i]
-        rounded(values, piece * PIECE, kv.dtype)
+        rounded(values, piece * PIECE, dtype)
 
 
 @T.macro
@@ -112,8 +115,12 @@ def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool
             slot = 0
             if row < rows:
                 slot = slots[row]
-            values, scale = T.alloc_local((2 * spans(width) * PIECE,), "float32"), T.alloc_local((1,), "float32")
-            norm(values, kv, row * pitch, weight, width, eps, row < rows, aligned, lane)
+            values, gains = (T.alloc_local((2 * spans(width) * PIECE,), "float32") for _ in range(2))
+            load_latent(values, gains, kv, row * pitch, weight, width, row < rows, aligned, lane)
+            start = row * pitch * (PIECE if aligned else 1) + width
+            write_rope(ropes, slot, (record - 2 * rope) // 2, kv, start, cos, sin, row, rope, row < rows, lane)
+            norm(values, gains, width, eps, dtype)
+            scale = T.alloc_local((1,), "float32")
             for span in T.unroll(spans(width)):
                 quantize(values, span * 2 * PIECE, scale, True)
                 if (lane % LANES == 0) & (row < rows) & (column_of(span, 0, lane) < width):
@@ -131,8 +138,6 @@ def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool
                             for part in T.unroll(2):
                                 for i in T.vectorized(4):
                                     codes[slot, column + part * 4 + i] = raw[part * 4 + i]
-            start = row * pitch * (PIECE if aligned else 1) + width
-            write_rope(ropes, slot, (record - 2 * rope) // 2, kv, start, cos, sin, row, rope, row < rows, lane)
 
     return write_latent_records
 
@@ -164,13 +169,14 @@ def write_latent_rows_kernel(dtype: str, cached: str, width: int, rope: int, ali
             slot = 0
             if row < rows:
                 slot = slots[row]
-            values = T.alloc_local((2 * spans(width) * PIECE,), "float32")
-            norm(values, kv, row * pitch, weight, width, eps, row < rows, aligned, lane)
+            values, gains = (T.alloc_local((2 * spans(width) * PIECE,), "float32") for _ in range(2))
+            load_latent(values, gains, kv, row * pitch, weight, width, row < rows, aligned, lane)
+            write_rope(ropes, slot, width, kv, row * pitch * unit + width, cos, sin, row, rope, row < rows, lane)
+            norm(values, gains, width, eps, dtype)
             for piece in T.unroll(2 * spans(width)):
                 column = column_of(piece // 2, piece % 2, lane)
                 valid = T.if_then_else(row < rows, width - column, 0)
                 store(cache, slot * ((width + rope) // unit) + column // unit, values, piece * PIECE, valid, aligned)
-            write_rope(ropes, slot, width, kv, row * pitch * unit + width, cos, sin, row, rope, row < rows, lane)
 
     return write_latent_rows
 

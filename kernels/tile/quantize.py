@@ -127,21 +127,25 @@ def rms_norm_quantize_kernel(dtype: str, threads: int, parts: int, aligned: bool
         with T.Kernel(rows, threads=threads) as row:
             tx = T.get_thread_binding()
             values = T.alloc_local((parts * 2 * PIECE,), "float32")
+            others = T.alloc_local((parts * 2 * PIECE,), "float32")
             gains = T.alloc_local((parts * 2 * PIECE,), "float32")
-            other = T.alloc_local((PIECE,), "float32")
             squares, factor = T.alloc_var("float32"), T.alloc_var("float32")
-            squares = 0.0
-            for piece in T.unroll(parts * 2):
+            for piece in T.unroll(parts * 2):  # all loads before the first use
                 group = piece // 2 * (threads // LANES) + tx // LANES
                 column = (group * GROUP + piece % 2 * APART + tx % LANES * PIECE) // unit
                 load(values, piece * PIECE, x, row * pitch + column, width - column, aligned)
                 if adds:
-                    load(other, 0, residual, row * residual_pitch + column, width - column, aligned)
+                    load(others, piece * PIECE, residual, row * residual_pitch + column, width - column, aligned)
+                load(gains, piece * PIECE, weight, column, width - column, aligned)
+            squares = 0.0
+            for piece in T.unroll(parts * 2):
+                if adds:
+                    group = piece // 2 * (threads // LANES) + tx // LANES
+                    column = (group * GROUP + piece % 2 * APART + tx % LANES * PIECE) // unit
                     for i in T.unroll(PIECE):
-                        values[piece * PIECE + i] = values[piece * PIECE + i] + other[i]
+                        values[piece * PIECE + i] = values[piece * PIECE + i] + others[piece * PIECE + i]
                     rounded(values, piece * PIECE, dtype)
                     store(total, row * width + column, values, piece * PIECE, width - column, aligned)
-                load(gains, piece * PIECE, weight, column, width - column, aligned)
                 for i in T.unroll(PIECE):
                     squares = squares + values[piece * PIECE + i] * values[piece * PIECE + i]
             squares = T.warp_reduce_sum(squares)
