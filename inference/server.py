@@ -22,6 +22,7 @@ from .api.guard import LOOPBACK, MAX_BODY, Guard
 from .api.health import health_router
 from .api.metrics import Metrics
 from .api.tokens import tokens_router
+from .chat_app.policy import SERVED
 from .messages import ChatFormat
 from .service import Service
 
@@ -62,24 +63,20 @@ def create_app(
     if chat and importlib.util.find_spec("gradio") is not None:
         from .web import mount_chat
 
-        routes = list(app.routes)
         mount_chat(app, service, path="/", model=model_name)
-        app.router.routes[-1] = BesideApi(app.router.routes[-1], routes)
+        app.router.routes[-1] = ChatRoute(app.router.routes[-1])
     app.add_middleware(Guard, hosts=hosts, api_key=api_key, max_body=max_body)
     return app
 
 
-class BesideApi(BaseRoute):
-    """The chat's route, which takes every path, less those of the API: what is wrong there is for the API to say."""
+class ChatRoute(BaseRoute):
+    """The chat's mount, which takes every path, less those that it does not serve: the API says what is wrong with them."""
 
-    def __init__(self, chat: BaseRoute, api: Sequence[BaseRoute]) -> None:
-        self._chat = chat
-        self._api = api
+    def __init__(self, mount: BaseRoute) -> None:
+        self._chat = mount
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if scope["type"] == "http" and scope["path"].startswith("/v1/"):
-            return Match.NONE, {}
-        if any(route.matches(scope)[0] is Match.PARTIAL for route in self._api):  # another method
+        if scope["type"] == "http" and not SERVED.fullmatch(scope["path"]):
             return Match.NONE, {}
         return self._chat.matches(scope)
 

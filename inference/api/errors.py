@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -103,8 +104,11 @@ def install_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> JSONResponse:
         message = str(error.detail)
-        if error.status_code in (404, 405):  # the router's own words say less
-            message = f"invalid URL: {request.method} {request.url.path[:200]}"
+        path = request.url.path[:200]
+        if error.status_code == 404:
+            message = f"there is nothing at {path}; the API is under /v1"
+        elif error.status_code == 405:
+            message = f"{request.method} is not served at {path}"
         return ApiError(error.status_code, message, headers=error.headers).response()
 
     @app.exception_handler(Exception)
@@ -115,10 +119,28 @@ def install_handlers(app: FastAPI) -> None:
 def invalid(errors: Sequence[Mapping[str, Any]]) -> ApiError:
     """The first of pydantic's complaints. What the client sent is not repeated: it may be huge."""
     first = errors[0]
-    path = ".".join(str(part) for part in first["loc"] if part != "body")
     if first["type"] == "json_invalid":
         return ApiError(400, f"the body is not JSON: {first.get('ctx', {}).get('error', 'it cannot be read')}")
-    message = str(first["msg"]).removeprefix("Value error, ")
+    # Where a field may be one of several things there is a complaint for each: the one that got furthest is what was meant.
+    field = _path(first)[:1]
+    furthest = max((error for error in errors if _path(error)[:1] == field), key=_progress)
+    path = ".".join(map(str, _path(furthest)))
+    message = str(furthest["msg"]).removeprefix("Value error, ")
+    if furthest.get("ctx", {}).get("max_length") == 0:
+        message = "this is not served"
     if not path:
         message = f"the body: {message} (a JSON object, with Content-Type application/json)"
     return ApiError(400, f"{path}: {message}" if path else message, param=path or None)
+
+
+def _path(error: Mapping[str, Any]) -> tuple[str | int, ...]:
+    """Fields and places in lists, without "body" and the names that pydantic gives to alternatives."""
+    return tuple(part for part in error["loc"] if isinstance(part, int) or _FIELD.fullmatch(part))
+
+
+def _progress(error: Mapping[str, Any]) -> tuple[bool, int]:
+    """Whether the value had the right type, and how deep the complaint is."""
+    return not error["type"].endswith("_type"), len(_path(error))
+
+
+_FIELD = re.compile(r"(?!(body|str|int|float|bool)$)[a-z0-9_]+")

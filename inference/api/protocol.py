@@ -159,6 +159,9 @@ class ChatRequest(Conversation, Sampling):
     logprobs: bool | None = False
     top_logprobs: Integer | None = Field(None, ge=0, le=20)
     response_format: ResponseFormat | None = None
+    functions: Annotated[list[JsonObject], Field(max_length=0)] | None = Field(
+        None, description="not served: tools are"
+    )
     parallel_tool_calls: bool | None = Field(None, description="ignored")
 
 

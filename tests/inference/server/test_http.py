@@ -52,10 +52,33 @@ def test_paths_and_methods_that_do_not_exist(chat):
     if chat:
         pytest.importorskip("gradio")
     with serving(Service(stand_in_llm()), chat=chat) as server, httpx.Client(base_url=server.url) as http:
-        assert error_of(http.get("/v1/nothing"), 404)["message"] == "invalid URL: GET /v1/nothing"
-        assert error_of(http.post("/v1/models"), 405)["message"] == "invalid URL: POST /v1/models"
+        assert "nothing at /v1/nothing" in error_of(http.get("/v1/nothing"), 404)["message"]
+        assert "under /v1" in error_of(http.post("/chat/completions", json=ASK), 404)["message"]
+        assert error_of(http.post("/v1/models"), 405)["message"] == "POST is not served at /v1/models"
         assert error_of(http.get("/tokenize"), 405)["type"] == "invalid_request_error"
-        assert http.get("/nothing").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "param", "message"),
+    [
+        (
+            CHAT,
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "messages.0.content.0.type",
+            "'text'",
+        ),
+        (CHAT, {"stop": ["a"] * 100}, "stop", "at most 64"),
+        (CHAT, {"stop": ""}, "stop", "at least 1 character"),
+        (CHAT, {"tool_choice": {"function": {"name": "f"}}}, "tool_choice.type", "required"),
+        (CHAT, {"logit_bias": {"5": 1}}, "logit_bias", "not served"),
+        (CHAT, {"functions": [{"name": "f"}]}, "functions", "not served"),
+        (TEXT, {"suffix": "."}, "suffix", "not served"),
+        (TEXT, {"prompt": [1, "a"]}, "prompt.1", "integer"),
+    ],
+)
+def test_complaints_name_the_field_that_is_wrong(http, path, field, param, message):
+    error = error_of(http.post(path, json={**ASK, "prompt": "The", **field}), 400)
+    assert error["param"] == param and error["message"].startswith(param + ": ") and message in error["message"]
 
 
 def test_metrics(http):
