@@ -74,14 +74,16 @@ def dense_mla_decode(
     lse = torch.empty(batch, fresh, heads, dtype=torch.float32, device=q.device)
     if batch == 0:
         return out, lse.transpose(1, 2)
-    parts = _parts(batch * -(-rows // ROWS), block_table.shape[1] * page, q.device)
+    tiles = batch * -(-rows // ROWS)
+    parts = _parts(tiles, block_table.shape[1] * page, q.device)
     dtype = str(q.dtype).removeprefix("torch.")
     kernel = attend(dtype, True, causal and fresh > 1, True, False, parts > 1)
     scores = torch.empty(2, batch * parts, rows, dtype=torch.float32, device=q.device)  # maxima, and their logsumexp
     results = out.view(batch, rows, value_dim)
     if parts > 1:
         results = torch.empty(batch * parts, rows, value_dim, dtype=torch.float32, device=q.device)
-    kernel(queries, keys, block_table, cache_seqlens, scores[0, 0], results, *scores, softmax_scale, parts, page, fresh)
+    lengths, unused = cache_seqlens, scores[0, 0]
+    kernel(queries, keys, block_table, lengths, unused, results, *scores, softmax_scale, parts, page, fresh)
     if parts > 1:
         partial = results.view(batch, parts, rows, value_dim)
         target = out.view(batch, rows, value_dim)

@@ -25,7 +25,8 @@ ROWS = 64  # of queries in one thread block: the M of a WGMMA
 BLOCK = 64  # keys
 LATENT, ROPE = 512, 64
 HALF = LATENT // 2
-GROUP = 128  # threads
+GROUP, WARPS = 128, 4  # threads and warps of a role
+P0, P1, SUMS, STAGED = 3, 4, 5, 6  # named barriers
 LOG2E = 1.4426950408889634
 LAZY = 8.0  # log2 of how far a maximum may run ahead of the reference
 FLOOR = -1e30  # the first reference: finite, so that -inf minus it is not NaN
@@ -92,6 +93,14 @@ def publish_bias(slots: Any, keys: Any, bias: Any, tx: Any) -> None:
     if tx % 8 == 0:
         for r in T.unroll(4):
             bias[r * 16 + tx // 8] = T.if_then_else(slots[r] >= 0, T.float32(0), -T.infinity("float32"))
+
+
+@T.macro
+def release(barrier: Any, tx: Any) -> None:
+    """One arrival a warp: all its lanes are done with what the barrier guards."""
+    T.sync_warp()
+    if tx % 32 == 0:
+        T.mbarrier_arrive(barrier)
 
 
 @T.macro
@@ -248,11 +257,10 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
 
             kl0_full, kr0_full = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
             kl1_full, kr1_full = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
-            kl0_free, kr0_free = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
-            kl1_free, kr1_free = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
-            bias0_full, bias1_full = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
-            p0_full, p1_full = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
-            q_full, sums_full = T.alloc_barrier(2 * GROUP), T.alloc_barrier(2 * GROUP)
+            kl0_free, kr0_free = T.alloc_barrier(WARPS), T.alloc_barrier(WARPS)
+            kl1_free, kr1_free = T.alloc_barrier(WARPS), T.alloc_barrier(WARPS)
+            bias0_full, bias1_full = T.alloc_barrier(WARPS), T.alloc_barrier(WARPS)
+            q_full = T.alloc_barrier(2 * GROUP)
 
             tx = T.get_thread_binding()
             groups = T.ceildiv(rows, ROWS)
@@ -294,29 +302,28 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                     T.wait_wgmma(0)
                     column0 = (begin + i) * (2 * BLOCK)
                     softmax(s0, p0_own, t0, high0, r0, new0, scale2, limits0, column0, causal)
+                    T.reduce_sum(s0, added0, dim=1, clear=True)
                     T.copy(new0, ref0)
                     T.copy(p0_own, kt0)
                     T.fence_proxy_async()
-                    T.mbarrier_arrive(p0_full)
+                    T.named_barrier_arrive(P0, 2 * GROUP)
                     rescale(o0, r0, new0, sums0, factor0, moved0)
-                    T.reduce_sum(s0, added0, dim=1, clear=True)
                     for h in T.Parallel(ROWS):
                         sums0[h] = sums0[h] + added0[h]
                     T.wgmma_gemm(p0_own, kl0, o0)
                     T.wait_wgmma(0)
-                    T.mbarrier_arrive(kl0_free)
-                    T.mbarrier_wait_parity(p1_full, i & 1)
+                    release(kl0_free, tx)
+                    T.sync_threads(P1, 2 * GROUP)
                     T.copy(ref1, new0)
                     rescale(o0, r0, new0, sums0, factor0, moved0)
                     T.mbarrier_wait_parity(kl1_full, i & 1)
                     T.fence_proxy_async()
                     T.wgmma_gemm(p1, kl1, o0)
                     T.wait_wgmma(0)
-                    T.mbarrier_arrive(kl1_free)
+                    release(kl1_free, tx)
                 T.copy(sums0, sum0)
                 T.copy(t0, top0)
-                T.mbarrier_arrive(sums_full)
-                T.mbarrier_wait_parity(sums_full, 0)
+                T.sync_threads(SUMS, 2 * GROUP)
                 for h in T.Parallel(ROWS):
                     sums0[h] = sum0[h] + sum1[h]
                     t0[h] = T.max(t0[h], top1[h])
@@ -326,7 +333,7 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                         lse[target, first + h] = T.if_then_else(
                             sums0[h] > 0, (r0[h] + T.log2(sums0[h])) / LOG2E, -T.infinity("float32")
                         )
-                finish(out, sink, target, first, rows, o0, sums0, r0, factor0, ql, 0, has_sink, partial, 1)
+                finish(out, sink, target, first, rows, o0, sums0, r0, factor0, ql, 0, has_sink, partial, STAGED)
             elif tx < 2 * GROUP:
                 T.set_max_nreg(216, 1)
                 o1 = T.alloc_fragment((ROWS, HALF), "float32")
@@ -349,7 +356,7 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                 T.mbarrier_wait_parity(q_full, 0)
                 for i in T.serial(pairs):
                     start_scores(bias1, bias1_full, i & 1, s1)
-                    T.mbarrier_wait_parity(p0_full, i & 1)
+                    T.sync_threads(P0, 2 * GROUP)
                     T.copy(ref0, new1)
                     rescale(o1, r1, new1, sums1, factor1, moved1)
                     T.mbarrier_wait_parity(kr0_full, i & 1)
@@ -357,29 +364,28 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                     T.wgmma_gemm(kt0, kr0, o1)
                     score_right(qr, qt, kr1, kt1, kr1_full, i & 1, s1)
                     T.wait_wgmma(2)  # all but these scores: the values of the even block
-                    T.mbarrier_arrive(kr0_free)
+                    release(kr0_free, tx)
                     score_left(ql, kl1, kl1_full, i & 1, s1)
                     T.wait_wgmma(0)
                     column1 = (begin + i) * (2 * BLOCK) + BLOCK
                     softmax(s1, p1_own, t1, high1, r1, new1, scale2, limits1, column1, causal)
+                    T.reduce_sum(s1, added1, dim=1, clear=True)
                     T.copy(new1, ref1)
                     T.copy(p1_own, p1)
                     T.fence_proxy_async()
-                    T.mbarrier_arrive(p1_full)
+                    T.named_barrier_arrive(P1, 2 * GROUP)
                     rescale(o1, r1, new1, sums1, factor1, moved1)
-                    T.reduce_sum(s1, added1, dim=1, clear=True)
                     for h in T.Parallel(ROWS):
                         sums1[h] = sums1[h] + added1[h]
                     T.wgmma_gemm(p1_own, kr1, o1)
                     T.wait_wgmma(0)
-                    T.mbarrier_arrive(kr1_free)
+                    release(kr1_free, tx)
                 T.copy(sums1, sum1)
                 T.copy(t1, top1)
-                T.mbarrier_arrive(sums_full)
-                T.mbarrier_wait_parity(sums_full, 0)
+                T.sync_threads(SUMS, 2 * GROUP)
                 for h in T.Parallel(ROWS):
                     sums1[h] = sum0[h] + sum1[h]  # in the order of group 0, so that both divide by the same number
-                finish(out, sink, target, first, rows, o1, sums1, r1, factor1, qr, HALF, has_sink, partial, 2)
+                finish(out, sink, target, first, rows, o1, sums1, r1, factor1, qr, HALF, has_sink, partial, STAGED + 1)
             else:
                 T.set_max_nreg(72, 0)
                 lane = tx - 2 * GROUP
@@ -389,7 +395,7 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                 for i in T.serial(pairs):
                     T.mbarrier_wait_parity(kl0_free, (i & 1) ^ 1)
                     publish_bias(even, keys, bias0, lane)
-                    T.mbarrier_arrive(bias0_full)
+                    release(bias0_full, tx)
                     gather(kv, even, 0, kl0, HALF, lane)
                     T.cp_async_barrier_noinc(kl0_full)
                     T.mbarrier_wait_parity(kr0_free, (i & 1) ^ 1)
@@ -400,7 +406,7 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                     # Group 1 reads the odd bias, so it may be replaced once group 1 has freed its half.
                     T.mbarrier_wait_parity(kr1_free, (i & 1) ^ 1)
                     publish_bias(odd, keys, bias1, lane)
-                    T.mbarrier_arrive(bias1_full)
+                    release(bias1_full, tx)
                     gather(kv, odd, HALF, kr1, HALF, lane)
                     gather(kv, odd, LATENT, kt1, ROPE, lane)
                     T.cp_async_barrier_noinc(kr1_full)

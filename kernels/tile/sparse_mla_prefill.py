@@ -7,8 +7,9 @@ import torch
 
 from ..cache_write import gather_latents
 from .factory import tile_kernel
-from .mla_pipelined import BLOCK, FLOOR, LATENT, LOG2E, ROPE, attend, check_layout
-from .mla_pipelined import ROWS as HEADS
+from .mla_pipelined import BLOCK, FLOOR, LATENT, LOG2E, ROPE, ROWS, attend, check_layout
+
+HEADS = ROWS  # of one thread block
 
 
 @tile_kernel((True, True), pass_configs={"tl.enable_fast_math": True, "tl.disable_safe_memory_legalize": True})
