@@ -11,6 +11,7 @@ import typer
 from .commands.batch import batch
 from .commands.bench import bench
 from .commands.chat import chat
+from .commands.convert import convert
 from .commands.doctor import doctor
 from .commands.generate import generate
 from .commands.serve import serve
@@ -28,6 +29,7 @@ app.command()(generate)
 app.command()(chat)
 app.command()(serve)
 app.command()(batch)
+app.command()(convert)
 app.command()(doctor)
 app.command()(bench)
 

@@ -45,6 +45,7 @@ def convert(source: Path, target: Path, ranks: int, progress: Progress | None = 
     if _is_done(source, target, identity):
         return [target / file_name(rank, ranks) for rank in range(ranks)]
 
+    others = _copy_others(source, target)
     total, done = sum(each.size for of_rank in placements for each in of_rank), 0
 
     def advance(size: int) -> None:
@@ -61,7 +62,7 @@ def convert(source: Path, target: Path, ranks: int, progress: Progress | None = 
             _write_file(path, plan, of_rank, advance)
     if _identity(source, read_headers(source)) != identity["source"]:
         raise CheckpointError(source, f"changed while it was converted; delete {str(target)!r} and start again")
-    _finish(source, target, ranks)
+    _finish(target, ranks, others)
     return [target / file_name(rank, ranks) for rank in range(ranks)]
 
 
@@ -223,13 +224,18 @@ class _Writer:
         self._file.write(data)
 
 
-def _finish(source: Path, target: Path, ranks: int) -> None:
-    """Copy what else belongs to a checkpoint, and let the manifest say that all is there."""
+def _copy_others(source: Path, target: Path) -> dict[str, str]:
+    """Copy what else belongs to a checkpoint; returns the files' hashes."""
     others = {}
     for path in sorted({path for pattern in _COPIED for path in source.glob(pattern)}):
         if path.name not in (INDEX, MANIFEST, STATE):
             shutil.copyfile(path, target / path.name)
             others[path.name] = _hash_file(target / path.name)
+    return others
+
+
+def _finish(target: Path, ranks: int, others: dict[str, str]) -> None:
+    """Let the manifest say that all is there."""
     paths = [target / file_name(rank, ranks) for rank in range(ranks)]
     state = parse_file(target / STATE, "the state of the conversion")
     files = {path.name: parse_file(_hashes(path), "the hashes") for path in paths}

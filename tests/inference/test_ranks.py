@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -75,15 +76,12 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"divisible": directory / "divisible", "odd": directory / "odd", "demo": DEMO}
 
 
-@pytest.fixture(scope="module")
-def alone(checkpoints: dict[str, Path]) -> dict[str, object]:
+@cache
+def alone(path: Path) -> object:
     """The results of one process."""
-    found = {}
-    for name, path in checkpoints.items():
-        namespace: dict[str, object] = {}
-        exec(WORK.replace("print(", "result = (").replace("sys.argv[1]", repr(str(path))), namespace)
-        found[name] = json.loads(str(namespace["result"]))
-    return found
+    namespace: dict[str, object] = {}
+    exec(WORK.replace("print(", "result = (").replace("sys.argv[1]", repr(str(path))), namespace)
+    return json.loads(str(namespace["result"]))
 
 
 def test_what_the_cases_divide() -> None:
@@ -93,12 +91,12 @@ def test_what_the_cases_divide() -> None:
 
 @pytest.mark.parametrize("size", [2, 4, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", ["divisible", "odd", "demo"])
-def test_ranks_answer_as_one(checkpoints, alone, case, size):
+def test_ranks_answer_as_one(checkpoints, case, size):
     if case == "odd" and size == 8:
         pytest.skip("six experts")
     first, *rest = Job(size, WORK, checkpoints[case]).wait()
     assert first.code == 0, first.err
-    assert json.loads(first.out) == alone[case]
+    assert json.loads(first.out) == alone(checkpoints[case])
     assert [(each.code, each.out) for each in rest] == [(0, "")] * (size - 1), rest[0].err
 
 

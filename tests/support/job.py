@@ -1,6 +1,7 @@
 """Jobs of several processes, with torchrun or started one by one, so that nobody but themselves sees when one dies."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -25,8 +26,7 @@ class Job:
     """Processes that run the same program as ranks of one job."""
 
     def __init__(self, size: int, program: str, *arguments: object, settings: dict[str, str] | None = None) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+        port = _free_port()
         command = [sys.executable, "-c", program, *map(str, arguments)]
         shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         shared |= settings or {}
@@ -71,6 +71,17 @@ class Job:
 
     def __exit__(self, *exception: object) -> None:
         self.kill()
+
+
+def _free_port() -> int:
+    """Below those that systems hand out by themselves, so that nobody takes it before rank 0 does."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+            return port
+        except OSError:
+            pass
 
 
 def torchrun(size: int, *arguments: object) -> list[str]:

@@ -1,0 +1,54 @@
+"""`deepseek-v32 convert`, also scripts/convert.py: a Hugging Face checkpoint into one file a rank."""
+
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def convert(
+    save_path: Annotated[Path, typer.Option("--save-path", help="Directory for the converted checkpoint.")],
+    hf_ckpt_path: Annotated[
+        Path | None, typer.Option("--hf-ckpt-path", help="Checkpoint directory in the Hugging Face layout.")
+    ] = None,
+    n_experts: Annotated[
+        int | None, typer.Option("--n-experts", help="Routed experts a layer; checked against config.json.")
+    ] = None,
+    model_parallel: Annotated[
+        int, typer.Option("--model-parallel", help="How many ranks will share the model: 1, 2, 4 or 8.")
+    ] = 1,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read the converted checkpoint again and compare every tensor's hash.")
+    ] = False,
+) -> None:
+    """Write one file of weights for each rank, and a manifest of hashes. Cut off and started again, it goes on."""
+    from ...model import conversion
+    from ...model.config import ModelConfig
+
+    if hf_ckpt_path is None and not verify:
+        raise ValueError("--hf-ckpt-path is wanted, or --verify for a checkpoint that is converted already")
+    if hf_ckpt_path is not None:
+        config = ModelConfig.from_file(hf_ckpt_path)
+        if n_experts not in (None, config.n_routed_experts):
+            raise ValueError(
+                f"--n-experts is {n_experts}; {str(hf_ckpt_path)!r} has {config.n_routed_experts} routed experts a layer"
+            )
+        with _bar("Converting") as progress:
+            files = conversion.convert(hf_ckpt_path, save_path, model_parallel, progress)
+        size = sum(path.stat().st_size for path in files)
+        print(f"{save_path}: {len(files)} files, {size / 1e9:.2f} GB", file=sys.stderr)
+    if verify:
+        with _bar("Verifying") as progress:
+            count = conversion.verify(save_path, progress)
+        print(f"{save_path}: {count} tensors are as they were written", file=sys.stderr)
+
+
+def _bar(description: str) -> Any:
+    """A progress bar, where somebody watches."""
+    from ...model.progress import progress_bar
+
+    nobody: Callable[[int, int], None] | None = None
+    return progress_bar(description) if sys.stderr.isatty() else nullcontext(nobody)
