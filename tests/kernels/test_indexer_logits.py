@@ -1,6 +1,7 @@
 """Lightning indexer scores against equation 1 in float64, from keys laid out by hand."""
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -36,17 +37,22 @@ def make(rng: np.random.Generator, dtype: torch.dtype, *shape: int) -> tuple[tor
     return tensor, tensor.double().numpy()
 
 
-def assert_row(backend: Backend, got: torch.Tensor, expected: tuple[np.ndarray, np.ndarray]) -> None:
-    exact, size = expected
-    error = np.abs(got.double().numpy() - exact)
-    assert (error <= ACCUMULATION.get(backend.name, 2.0**-13) * size + 1e-30).all()
-    assert cosine_distance(got.double().numpy(), exact) <= 5e-6
+def assert_rows(backend: Backend, rows: Iterable[tuple[torch.Tensor, tuple[np.ndarray, np.ndarray]]]) -> None:
+    """Each score within the accumulation's error, and all together within the cosine distance asked for."""
+    got, exact = [], []
+    for found, (expected, size) in rows:
+        got.append(found.double().numpy())
+        exact.append(expected)
+        error = np.abs(got[-1] - expected)
+        assert (error <= ACCUMULATION.get(backend.name, 2.0**-13) * size + 1e-30).all()
+    assert cosine_distance(np.concatenate(got), np.concatenate(exact)) <= 5e-6
 
 
 RANGES = {  # heads, S, [start, end) of each query
     "causal chunk at the start": (16, 5, [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5)]),
     "one query, one key": (16, 1, [(0, 1)]),
     "released 64 heads, a tile and one": (64, 129, [(0, 128), (0, 129)]),
+    "32 heads, more queries than are done at once": (32, 66, [(0, 54 + n) for n in range(13)]),
     "two sequences side by side": (16, 70, [(0, 3), (0, 4), (4, 70), (4, 69)]),
     "empty ranges": (16, 9, [(0, 0), (9, 9), (3, 3), (2, 7)]),
 }
@@ -64,10 +70,14 @@ def test_ragged(backend: Backend, dtype: torch.dtype, heads: int, cached: int, r
     scale = torch.from_numpy(k_scale) if dtype == FP8 else None
     result = backend.run(indexer_logits, q, k, torch.from_numpy(weights), starts, ends, scale)
     assert result.shape == (len(ranges), cached) and result.dtype == torch.float32
-    for row, (start, end) in enumerate(ranges):
-        own_scale = k_scale[start:end] if dtype == FP8 else np.ones(end - start)
-        expected = scores(exact_q[row], exact_k[start:end], weights[row].astype(np.float64), own_scale)
-        assert_row(backend, result[row, start:end], expected)
+    own_scale = k_scale if dtype == FP8 else np.ones(cached)
+    assert_rows(
+        backend,
+        (
+            (result[row, start:end], scores(exact_q[row], exact_k[start:end], weights[row], own_scale[start:end]))
+            for row, (start, end) in enumerate(ranges)
+        ),
+    )
 
 
 @KINDS
@@ -82,9 +92,13 @@ def test_keys_outside_the_range_do_not_leak(backend: Backend, dtype: torch.dtype
     starts, ends = torch.tensor([5, 6], dtype=torch.int32), torch.tensor([70, 69], dtype=torch.int32)
     k_scale = scale if dtype == FP8 else None
     result = backend.run(indexer_logits, q, k, torch.ones(2, 16), starts, ends, k_scale)
-    for row, (start, end) in enumerate([(5, 70), (6, 69)]):
-        expected = scores(exact_q[row], exact_k[start:end], np.ones(16), np.ones(end - start))
-        assert_row(backend, result[row, start:end], expected)
+    assert_rows(
+        backend,
+        (
+            (result[row, start:end], scores(exact_q[row], exact_k[start:end], np.ones(16), np.ones(end - start)))
+            for row, (start, end) in enumerate([(5, 70), (6, 69)])
+        ),
+    )
 
 
 def test_relu_is_inside_the_sum_and_weights_outside(backend: Backend) -> None:
@@ -107,61 +121,105 @@ def test_no_query_and_no_key(backend: Backend) -> None:
     assert backend.run(indexer_logits, torch.ones(2, 4, 128), k[:0], torch.ones(2, 4), zero, zero).shape == (2, 0)
 
 
-PAGED = {  # lengths (new tokens included), new tokens, max_context; pages are taken in a shuffled order
-    "one token": ([1], 1, 1),
-    "a page and one, and its neighbours": ([65, 64, 63], 1, 65),
-    "ragged, bound above every length": ([3, 150, 64], 1, 180),
-    "two new tokens each": ([2, 66, 129], 2, 129),
-    "a sequence of a bucket's padding": ([0, 7], 1, 64),
-    "fewer keys than new tokens": ([1, 0, 5], 3, 64),
+PAGED = {  # heads, lengths (new tokens included), new tokens, max_context; pages are taken in a shuffled order
+    "one token": (16, [1], 1, 1),
+    "a page and one, and its neighbours": (16, [65, 64, 63], 1, 65),
+    "ragged, bound above every length": (32, [3, 150, 64], 1, 180),
+    "two new tokens each": (16, [2, 66, 129], 2, 129),
+    "four new tokens, released 64 heads": (64, [131, 4], 4, 131),
+    "a sequence of a bucket's padding": (64, [0, 7], 1, 64),
+    "fewer keys than new tokens": (16, [1, 0, 5], 3, 64),
+    "more new tokens than are done at once": (64, [70, 5], 5, 70),
+}
+LONG = {  # runs of pages that fill every stage of a pipeline, and end in and beside a block of top-k
+    "about top-k": (64, [2047, 2048, 2049, 1], 1, 2049),
+    "about top-k, two new tokens": (32, [2047, 2048, 2049], 2, 2049),
+    "32K and 128K": (64, [32768, 131072, 65], 1, 131072),
+    "128K, two new tokens": (64, [131072], 2, 131072),
 }
 
 
-@KINDS
-@pytest.mark.parametrize(("lengths", "new", "max_context"), PAGED.values(), ids=PAGED.keys())
-def test_paged(backend: Backend, dtype: torch.dtype, lengths: list[int], new: int, max_context: int) -> None:
+def check_paged(backend: Backend, dtype: torch.dtype, heads: int, lengths: list[int], new: int, columns: int) -> None:
     """Keys come through the block table; every slot that no sequence owns is NaN."""
     rng = np.random.default_rng(2)
-    heads, columns = 16, -(-max_context // 64)
     q, exact_q = make(rng, dtype, len(lengths), new, heads, 128)
     weights = rng.standard_normal((len(lengths), new, heads)).astype(np.float32)
-    free = list(rng.permutation(range(1, 1 + sum(-(-length // 64) for length in lengths))))
-    pages = 1 + len(free)
-    cache = (
-        caches.poisoned(pages, 64, 1, 132) if dtype == FP8 else torch.full((pages, 64, 1, 128), math.nan, dtype=dtype)
-    )
-    table = torch.zeros(len(lengths), columns, dtype=torch.int32)  # unused columns name page 0, all poison
+    owned = [-(-length // 64) for length in lengths]
+    free = rng.permutation(np.arange(1, 1 + sum(owned)))
+    table = torch.zeros(len(lengths), -(-columns // 64), dtype=torch.int32)  # unused columns name page 0, all poison
+    if dtype == FP8:
+        cache = caches.poisoned(1 + sum(owned), 64, 1, 132)
+    else:
+        cache = torch.full((1 + sum(owned), 64, 1, 128), math.nan, dtype=dtype)
     contexts, context_scales = [], []
     for b, length in enumerate(lengths):
+        pages, free = free[: owned[b]], free[owned[b] :]
+        table[b, : owned[b]] = torch.from_numpy(pages)
         keys, exact = make(rng, dtype, length, 128)
-        scale = (2.0 ** rng.integers(-6, 3, length)).astype(np.float32)
-        for position in range(length):
-            if position % 64 == 0:
-                table[b, position // 64] = int(free.pop())
-            slot = int(table[b, position // 64]) * 64 + position % 64
-            if dtype == FP8:
-                caches.put_index_key(cache, slot, e4m3.codes_of(keys)[position], float(scale[position]))
-            else:
-                cache.view(-1, 128)[slot] = keys[position]
+        scale = (2.0 ** rng.integers(-6, 3, length)).astype(np.float32) if dtype == FP8 else np.ones(length)
+        if dtype == FP8:
+            caches.put_index_keys(cache, pages, e4m3.codes_of(keys), scale)
+        else:
+            slots = np.arange(length)
+            cache.view(-1, 128)[torch.from_numpy(pages[slots // 64] * 64 + slots % 64)] = keys
         contexts.append(exact)
-        context_scales.append(scale if dtype == FP8 else np.ones(length))
-    result = backend.run(
-        paged_indexer_logits,
-        q,
-        cache,
-        torch.from_numpy(weights),
-        table,
-        torch.tensor(lengths, dtype=torch.int32),
-        max_context,
+        context_scales.append(scale)
+    of_length = torch.tensor(lengths, dtype=torch.int32)
+    result = backend.run(paged_indexer_logits, q, cache, torch.from_numpy(weights), table, of_length, columns)
+    assert result.shape == (len(lengths) * new, columns) and result.dtype == torch.float32
+    valid = {(b, i): max(length - new + i + 1, 0) for b, length in enumerate(lengths) for i in range(new)}
+    assert_rows(
+        backend,
+        (
+            (result[b * new + i, :n], scores(exact_q[b, i], contexts[b][:n], weights[b, i], context_scales[b][:n]))
+            for (b, i), n in valid.items()
+        ),
     )
-    assert result.shape == (len(lengths) * new, max_context) and result.dtype == torch.float32
-    for b, length in enumerate(lengths):
-        for i in range(new):
-            valid = max(length - new + i + 1, 0)
-            expected = scores(
-                exact_q[b, i], contexts[b][:valid], weights[b, i].astype(np.float64), context_scales[b][:valid]
-            )
-            assert_row(backend, result[b * new + i, :valid], expected)
+
+
+@KINDS
+@pytest.mark.parametrize(("heads", "lengths", "new", "columns"), PAGED.values(), ids=PAGED.keys())
+def test_paged(backend: Backend, dtype: torch.dtype, heads: int, lengths: list[int], new: int, columns: int) -> None:
+    check_paged(backend, dtype, heads, lengths, new, columns)
+
+
+@pytest.mark.parametrize(("heads", "lengths", "new", "columns"), LONG.values(), ids=LONG.keys())
+def test_long_contexts(backend: Backend, heads: int, lengths: list[int], new: int, columns: int) -> None:
+    if backend.name == "reference" and max(lengths) > 4096:
+        pytest.skip("these lengths are about the compiled kernels' pipelines")
+    check_paged(backend, FP8, heads, lengths, new, columns)
+
+
+@pytest.mark.parametrize(("rows", "cached"), [(70, 4133), (5, 131072)], ids=["every key range", "128K keys"])
+def test_long_prefill(backend: Backend, rows: int, cached: int) -> None:
+    """Ranges that start and end anywhere, so that queries which share a tile of keys differ in what they see of it."""
+    if backend.name == "reference" and cached > 8192:
+        pytest.skip("these lengths are about the compiled kernels' pipelines")
+    rng = np.random.default_rng(3)
+    q, exact_q = make(rng, FP8, rows, 64, 128)
+    k, exact_k = make(rng, FP8, cached, 128)
+    k_scale = rng.uniform(0.01, 1, cached).astype(np.float32)
+    weights = rng.standard_normal((rows, 64)).astype(np.float32)
+    starts = np.sort(rng.integers(0, cached // 2, rows)).astype(np.int32)
+    ends = np.minimum(starts + rng.integers(0, cached, rows), cached).astype(np.int32)
+    given = (torch.from_numpy(argument) for argument in (weights, starts, ends, k_scale))
+    result = backend.run(indexer_logits, q, k, *given)
+    assert_rows(
+        backend,
+        (
+            (result[row, start:end], scores(exact_q[row], exact_k[start:end], weights[row], k_scale[start:end]))
+            for row, (start, end) in enumerate(zip(starts, ends, strict=True))
+        ),
+    )
+
+
+def test_the_same_bits_every_time(backend: Backend) -> None:
+    rng = np.random.default_rng(4)
+    q, k = make(rng, FP8, 9, 64, 128)[0], make(rng, FP8, 700, 128)[0]
+    bounds = torch.zeros(9, dtype=torch.int32), torch.arange(692, 701, dtype=torch.int32)
+    first, second = (backend.run(indexer_logits, q, k, torch.ones(9, 64), *bounds, torch.ones(700)) for _ in range(2))
+    for row, end in enumerate(bounds[1].tolist()):
+        assert torch.equal(first[row, :end], second[row, :end])
 
 
 def call(dtype: torch.dtype = torch.float32, **changes: torch.Tensor | None) -> torch.Tensor:

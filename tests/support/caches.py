@@ -44,6 +44,15 @@ def put_index_key(cache: torch.Tensor, slot: int, codes: np.ndarray, scale: floa
     put(cache, scale_offset(slot), struct.pack("<f", scale))
 
 
+def put_index_keys(cache: torch.Tensor, pages: np.ndarray, codes: np.ndarray, scales: np.ndarray) -> None:
+    """A whole sequence: codes [S, 128] and scales [S] into its pages, in order. What they do not fill is left as it is."""
+    page = cache.view(-1, INDEX_PAGE).numpy()
+    for first in range(0, len(codes), PAGE):
+        target, count = page[pages[first // PAGE]], min(PAGE, len(codes) - first)
+        target[: count * KEY] = codes[first : first + count].reshape(-1)
+        target[PAGE * KEY : PAGE * KEY + 4 * count] = scales[first : first + count].astype("<f4").view(np.uint8)
+
+
 def put_latent(cache: torch.Tensor, slot: int, codes: np.ndarray, scales: np.ndarray, rope: np.ndarray) -> None:
     """`cache` [P, page, 1, 656] of any page size: records follow each other."""
     put(cache, slot * LATENT_RECORD, latent_record(codes, scales, rope))

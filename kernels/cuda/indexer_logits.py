@@ -1,0 +1,54 @@
+"""Lightning indexer scores on Hopper, in FP8: ragged prefill, and paged decode over the 132-byte cache."""
+
+import torch
+
+from ..build import load
+from .split_plan import check_vectors
+
+HEADS = 64  # at most, of one launch: what a query's heads are padded to is 16, 32 or 64
+LINE = 32  # floats of an L2 line: rows of the result start on one
+
+
+def _logits(rows: int, columns: int, device: torch.device) -> torch.Tensor:
+    padded = -(-columns // LINE) * LINE
+    return torch.empty(rows, padded, dtype=torch.float32, device=device)[:, :columns]
+
+
+def indexer_logits(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    weights: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    k_scale: torch.Tensor,
+) -> torch.Tensor:
+    if q.shape[1] > HEADS:
+        first = indexer_logits(q[:, :HEADS], k, weights[:, :HEADS], starts, ends, k_scale)
+        return first.add_(indexer_logits(q[:, HEADS:], k, weights[:, HEADS:], starts, ends, k_scale))
+    check_vectors(q=q, k=k)
+    if k_scale.data_ptr() % 16:
+        k_scale = k_scale.clone()  # a slice: the copy engine starts at multiples of 16 bytes
+    out = _logits(q.shape[0], k.shape[0], q.device)
+    load("lightning_indexer").indexer_logits(
+        q.view(torch.uint8), k.view(torch.uint8), weights, starts, ends, k_scale, out
+    )
+    return out
+
+
+def paged_indexer_logits(
+    q: torch.Tensor,
+    cache: torch.Tensor,
+    weights: torch.Tensor,
+    block_table: torch.Tensor,
+    lengths: torch.Tensor,
+    max_context: int,
+) -> torch.Tensor:
+    if q.shape[2] > HEADS:
+        first = paged_indexer_logits(q[:, :, :HEADS], cache, weights[:, :, :HEADS], block_table, lengths, max_context)
+        rest = paged_indexer_logits(q[:, :, HEADS:], cache, weights[:, :, HEADS:], block_table, lengths, max_context)
+        return first.add_(rest)
+    queries, pages = q.flatten(0, 1), cache.view(cache.shape[0], -1)
+    check_vectors(q=queries, cache=pages)
+    out = _logits(queries.shape[0], max_context, q.device)
+    load("lightning_indexer").paged_indexer_logits(queries.view(torch.uint8), pages, weights, block_table, lengths, out)
+    return out

@@ -1,0 +1,143 @@
+#include "../common/launch.cuh"
+#include "paged.cuh"
+#include "prefill.cuh"
+
+namespace indexer {
+
+using mla::check;
+using mla::data;
+using mla::DeviceGuard;
+using mla::stream_of;
+using mla::TensorView;
+
+namespace {
+
+CUtensorMap encode(CUtensorMapDataType type, int dims, const void* start, const cuuint64_t* sizes, const cuuint64_t* strides,
+                   const cuuint32_t* box, CUtensorMapSwizzle swizzle) {
+  using Encode = CUresult(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
+                          const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
+                          CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+  static Encode* const driver = [] {  // found at run time, so that the library needs no libcuda to link
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult status;
+    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &status),
+          "cuTensorMapEncodeTiled");
+    return reinterpret_cast<Encode*>(found);
+  }();
+  const cuuint32_t steps[] = {1, 1, 1};
+  CUtensorMap map;
+  const CUresult result =
+      driver(&map, type, dims, const_cast<void*>(start), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS)
+    TVM_FFI_THROW(RuntimeError) << "tensor map in " << dims << " dimensions: driver error " << static_cast<int>(result);
+  return map;
+}
+
+// Boxes [box_blocks, box_rows, 128] of bytes [blocks, rows, 128], under the 128-byte swizzle; zeros outside.
+CUtensorMap map_of(const void* start, int64_t rows, int64_t row_stride, int64_t blocks, int64_t block_stride, int box_rows,
+                   int box_blocks) {
+  const cuuint64_t sizes[] = {kWidth, static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(blocks)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_stride), static_cast<cuuint64_t>(block_stride)};
+  const cuuint32_t box[] = {kWidth, static_cast<cuuint32_t>(box_rows), static_cast<cuuint32_t>(box_blocks)};
+  return encode(CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, start, sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+// `box` of `count` floats; zeros outside.
+CUtensorMap map_of_line(const void* start, int64_t count, int box) {
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(count)}, strides[] = {static_cast<cuuint64_t>(count) * 4};  // not read
+  const cuuint32_t boxes[] = {static_cast<cuuint32_t>(box)};
+  return encode(CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 1, start, sizes, strides, boxes, CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+
+template <class Kernel, class Problem, class... Maps>
+void start(Kernel kernel, int threads, size_t bytes, const TensorView& on, const Problem& p, const Maps&... maps) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)), "shared memory");
+  kernel<<<mla::multiprocessors(on), threads, bytes, stream_of(on)>>>(p, maps...);
+  check(cudaGetLastError(), "launch");
+}
+
+template <int kHeads>
+void run_prefill(const Prefill& p, const TensorView& q, const TensorView& k, const TensorView& k_scale) {
+  const CUtensorMap queries =
+      map_of(data<void>(q), p.heads, q.stride(1), p.rows, q.stride(0), kHeads, kGroups * kColumns / kHeads);
+  const CUtensorMap keys = map_of(data<void>(k), p.keys, k.stride(0), 1, p.keys * k.stride(0), kTile, 1);
+  const CUtensorMap scales = map_of_line(data<void>(k_scale), p.keys, kTile);
+  start(indexer_logits_kernel<kHeads>, kPrefillThreads, sizeof(PrefillMemory), q, p, queries, keys, scales);
+}
+
+template <int kHeads, int kFresh>
+void run_paged(const Paged& p, const TensorView& q, const TensorView& cache) {
+  using Shape = PagedShape<kHeads, kFresh>;
+  const int64_t rows = q.size(0);
+  const CUtensorMap queries = map_of(data<void>(q), p.heads, q.stride(1), rows, q.stride(0), kHeads, kFresh);
+  const CUtensorMap pages = map_of(data<void>(cache), kPageLines, kWidth, cache.size(0), cache.stride(0), kPageLines, 1);
+  start(paged_indexer_logits_kernel<kHeads, kFresh>, Shape::kThreads, sizeof(typename Shape::Memory), q, p, queries, pages);
+}
+
+template <int kHeads>
+void run_paged(const Paged& p, const TensorView& q, const TensorView& cache) {
+  if (p.fresh == 1)
+    run_paged<kHeads, 1>(p, q, cache);
+  else if (p.fresh == 2)
+    run_paged<kHeads, 2>(p, q, cache);
+  else
+    run_paged<kHeads, 4>(p, q, cache);
+}
+
+// The kernels' head counts: 16, 32 and 64.
+template <class F>
+void with_heads(int heads, F f) {
+  if (heads <= 16)
+    f(std::integral_constant<int, 16>());
+  else if (heads <= 32)
+    f(std::integral_constant<int, 32>());
+  else
+    f(std::integral_constant<int, 64>());
+}
+
+}  // namespace
+
+// Bytes: q [T, H <= 64, 128], k [S, 128]; weights fp32 [T, H], starts and ends int32 [T], k_scale fp32 [S], out fp32 [T, S].
+void indexer_logits(TensorView q, TensorView k, TensorView weights, TensorView starts, TensorView ends, TensorView k_scale,
+                    TensorView out) {
+  DeviceGuard guard(q);
+  Prefill p = {};
+  p.weights = data<float>(weights);
+  p.weight_stride = weights.stride(0);
+  p.starts = data<int32_t>(starts);
+  p.ends = data<int32_t>(ends);
+  p.out = data<float>(out);
+  p.out_stride = out.stride(0);
+  p.rows = static_cast<int>(q.size(0));
+  p.heads = static_cast<int>(q.size(1));
+  p.keys = static_cast<int>(k.size(0));
+  with_heads(p.heads, [&](auto heads) { run_prefill<decltype(heads)::value>(p, q, k, k_scale); });
+}
+
+// Bytes: q [B * s_q, H <= 64, 128], cache [P, 64 * 132]; weights fp32 [B, s_q, H], block_table int32 [B, pages], lengths int32 [B],
+// out fp32 [B * s_q, max_context].
+void paged_indexer_logits(TensorView q, TensorView cache, TensorView weights, TensorView block_table, TensorView lengths,
+                          TensorView out) {
+  DeviceGuard guard(q);
+  Paged p = {};
+  p.weights = data<float>(weights);
+  p.weight_stride = weights.stride(0);
+  p.weight_row_stride = weights.stride(1);
+  p.table = data<int32_t>(block_table);
+  p.table_stride = block_table.stride(0);
+  p.columns = static_cast<int>(block_table.size(1));
+  p.lengths = data<int32_t>(lengths);
+  p.out = data<float>(out);
+  p.out_stride = out.stride(0);
+  p.max_context = static_cast<int>(out.size(1));
+  p.sequences = static_cast<int>(weights.size(0));
+  p.fresh = static_cast<int>(weights.size(1));
+  p.heads = static_cast<int>(q.size(1));
+  with_heads(p.heads, [&](auto heads) { run_paged<decltype(heads)::value>(p, q, cache); });
+}
+
+}  // namespace indexer
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_logits, indexer::indexer_logits);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(paged_indexer_logits, indexer::paged_indexer_logits);

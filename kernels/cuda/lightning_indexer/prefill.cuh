@@ -1,0 +1,242 @@
+// Ragged prefill: every CTA takes an equal share of all (block of queries, tile of keys) pairs, in order, and works through it with
+// three math warpgroups, which have their own queries and share the keys, and two warps that copy.
+#pragma once
+
+#include <climits>
+
+#include "scores.cuh"
+
+namespace indexer {
+
+struct Prefill {
+  const float* weights;  // [rows, heads]
+  int64_t weight_stride;
+  const int32_t *starts, *ends;  // [rows]
+  float* out;                    // [rows, keys]
+  int64_t out_stride;
+  int rows, keys, heads;
+};
+
+constexpr int kTile = 128;     // keys of a stage
+constexpr int kColumns = 128;  // (query, head) pairs of a warpgroup
+constexpr int kGroups = 3;     // math warpgroups
+constexpr int kPrefillStages = 7;
+constexpr int kPrefillThreads = (kGroups + 1) * kWarpgroup;
+
+struct PrefillMemory {
+  alignas(1024) uint8_t queries[2][kGroups][kColumns * kWidth];  // of two runs, for each warpgroup
+  alignas(1024) uint8_t keys[kPrefillStages][kTile * kWidth];
+  alignas(128) float scales[kPrefillStages][kTile];
+  alignas(16) float weights[2][kGroups][kColumns];
+  uint64_t full[kPrefillStages], empty[kPrefillStages], queries_full[2], queries_empty[2];
+  Run run[2];
+  int sums[kPrefillThreads];
+  Run share;  // item: the first block; begin: its units that others do; end: how many units
+};
+static_assert(sizeof(PrefillMemory) <= 227 * 1024);
+
+// Where a query's keys start and end; nowhere for rows that do not exist.
+__device__ __forceinline__ int2 keys_of(const Prefill& p, int row) {
+  const int at = min(row, p.rows - 1);
+  const int start = max(__ldg(p.starts + at), 0), end = min(__ldg(p.ends + at), p.keys);
+  return row < p.rows && start < end ? make_int2(start, end) : make_int2(INT_MAX, 0);
+}
+// The tiles [x, y) that hold keys [low, high).
+__device__ __forceinline__ int2 tiles_of(int low, int high) {
+  return low < high ? make_int2(low / kTile, (high + kTile - 1) / kTile) : make_int2(0, 0);
+}
+// What a block of queries counts for when work is shared out: its tiles, and one for fetching the queries, without which CTAs
+// whose blocks have few keys would be the last to finish.
+__device__ __forceinline__ int units_of(int2 tiles) { return tiles.x < tiles.y ? tiles.y - tiles.x + 1 : 0; }
+
+// This CTA's share of the units of all blocks, into s.share.
+template <int kQueries>
+__device__ void find_share(const Prefill& p, PrefillMemory& s) {
+  const int64_t blocks = (p.rows + kQueries - 1) / kQueries;
+  auto begin_of = [&](int segment) { return static_cast<int>(blocks * segment / kPrefillThreads); };
+  auto count = [&](int block) {
+    int low = INT_MAX, high = 0;
+#pragma unroll
+    for (int i = 0; i < kQueries; ++i) {
+      const int2 keys = keys_of(p, block * kQueries + i);
+      low = min(low, keys.x);
+      high = max(high, keys.y);
+    }
+    return units_of(tiles_of(low, high));
+  };
+  int sum = 0;
+  for (int block = begin_of(threadIdx.x); block < begin_of(threadIdx.x + 1); ++block) sum += count(block);
+  s.sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    constexpr int kEach = kPrefillThreads / 32;
+    const int lane = threadIdx.x;
+    int mine = 0;
+    for (int i = 0; i < kEach; ++i) mine += s.sums[lane * kEach + i];
+    int through = mine;
+    for (int step = 1; step < 32; step *= 2) {
+      const int other = __shfl_up_sync(~0u, through, step);
+      if (lane >= step) through += other;
+    }
+    const int64_t total = __shfl_sync(~0u, through, 31);
+    const int first = static_cast<int>(total * blockIdx.x / gridDim.x);
+    const int last = static_cast<int>(total * (blockIdx.x + 1) / gridDim.x);
+    if (lane == 0) s.share.end = last - first;
+    if (first < last && through - mine <= first && first < through) {
+      int before = through - mine, segment = lane * kEach;
+      while (before + s.sums[segment] <= first) before += s.sums[segment++];
+      int block = begin_of(segment);
+      for (int units; before + (units = count(block)) <= first; ++block) before += units;
+      s.share.item = block;
+      s.share.begin = first - before;
+    }
+  }
+  __syncthreads();
+}
+
+// The share as one run of tiles after another, each of one block of queries. Whole warps call this.
+template <int kQueries>
+struct PrefillRuns {
+  const Prefill& p;
+  int skip, left;  // units
+  Run run;
+
+  __device__ __forceinline__ PrefillRuns(const Prefill& problem, const PrefillMemory& s)
+      : p(problem), skip(s.share.begin), left(s.share.end) {
+    run.item = s.share.item - 1;
+  }
+  __device__ __forceinline__ bool next() {
+    while (left > 0) {
+      const int lane = threadIdx.x & 31;
+      ++run.item;
+      const int2 keys = keys_of(p, lane < kQueries ? run.item * kQueries + lane : p.rows);
+      const int2 tiles = tiles_of(__reduce_min_sync(~0u, keys.x), __reduce_max_sync(~0u, keys.y));
+      const int through = min(units_of(tiles), skip + left);
+      run.begin = tiles.x + max(skip - 1, 0);  // unit 0 is no tile
+      run.end = tiles.x + max(through - 1, 0);
+      left -= through - skip;
+      skip = 0;
+      if (run.begin < run.end) return true;
+    }
+    return false;
+  }
+};
+
+template <int kHeads>
+__device__ void copy_keys(const Prefill& p, const CUtensorMap& key_map, const CUtensorMap& scale_map, PrefillMemory& s) {
+  Ring<kPrefillStages> ring;
+  for (PrefillRuns<kGroups * kColumns / kHeads> runs(p, s); runs.next();)
+    for (int tile = runs.run.begin; tile < runs.run.end; ++tile, ring.advance())
+      if ((threadIdx.x & 31) == 0) {
+        uint64_t* full = &s.full[ring.stage];
+        wait(&s.empty[ring.stage], ring.parity ^ 1);
+        arrive_expect(full, sizeof(s.keys[0]) + sizeof(s.scales[0]));
+        copy_box(s.keys[ring.stage], key_map, 0, tile * kTile, 0, full);
+        copy_line(s.scales[ring.stage], scale_map, tile * kTile, full);
+      }
+}
+
+template <int kHeads>
+__device__ void copy_queries(const Prefill& p, const CUtensorMap& query_map, PrefillMemory& s) {
+  constexpr int kQueries = kGroups * kColumns / kHeads;
+  const int lane = threadIdx.x & 31;
+  Ring<2> ring;
+  PrefillRuns<kQueries> runs(p, s);
+  for (bool more = true; more; ring.advance()) {
+    more = runs.next();
+    wait(&s.queries_empty[ring.stage], ring.parity ^ 1);
+    uint64_t* full = &s.queries_full[ring.stage];
+    if (more) {
+      const int first = runs.run.item * kQueries;
+      if (lane == 0) {
+        s.run[ring.stage] = runs.run;
+        arrive_expect(full, sizeof(s.queries[0]));
+        copy_box(s.queries[ring.stage], query_map, 0, 0, first, full);
+      }
+      copy_weights<kHeads, kQueries>(s.weights[ring.stage][0], p.weights + first * p.weight_stride, p.weight_stride, p.rows - first,
+                                     p.heads);
+      if (lane != 0) arrive(full);
+    } else {
+      if (lane == 0) s.run[ring.stage].begin = -1;
+      arrive(full);
+    }
+  }
+}
+
+template <int kHeads>
+__device__ void prefill_math(const Prefill& p, PrefillMemory& s) {
+  constexpr int kOwn = kColumns / kHeads;  // queries of this warpgroup
+  using All = Sums<kHeads, kColumns>;
+  const int group = threadIdx.x / kWarpgroup, lane = threadIdx.x & 31;
+  float d[kColumns / 2], weights[kColumns / 4];
+  Ring<kPrefillStages> ring;
+  for (Ring<2> queries;; queries.advance()) {
+    wait(&s.queries_full[queries.stage], queries.parity);
+    const Run run = s.run[queries.stage];
+    if (run.begin < 0) break;
+    load_weights<kColumns>(weights, s.weights[queries.stage][group]);
+    const uint32_t q = shared_address(s.queries[queries.stage][group]);
+    const int row = (run.item * kGroups + group) * kOwn + All::query();
+    float* out = p.out + row * p.out_stride + All::key();
+    for (int tile = run.begin; tile < run.end; ++tile, ring.advance()) {
+      wait(&s.full[ring.stage], ring.parity);
+#pragma unroll
+      for (int half = 0; half < kTile / kKeys; ++half) {
+        multiply<kColumns>(d, shared_address(s.keys[ring.stage]) + half * kKeys * kWidth, q);
+        const int key = tile * kTile + half * kKeys;
+        float scale[All::kHeldKeys];
+#pragma unroll
+        for (int i = 0; i < All::kHeldKeys; ++i) scale[i] = s.scales[ring.stage][half * kKeys + All::key() + 8 * i];
+        mma_wait<0>();
+        hold(d);
+        All sums;
+        sums.add_up(d, weights);
+#pragma unroll
+        for (int v = 0; v < All::kHeld; ++v) {
+          const int column = key + 8 * (v & 1);
+          if (row + v / 2 < p.rows && column + All::key() < p.keys)
+            __stcs(out + v / 2 * p.out_stride + column, sums.value[v] * scale[v & 1]);
+        }
+      }
+      __syncwarp();
+      if (lane == 0) arrive(&s.empty[ring.stage]);
+    }
+    __syncwarp();
+    if (lane == 0) arrive(&s.queries_empty[queries.stage]);
+  }
+}
+
+// kHeads is what a query's heads are padded to.
+template <int kHeads>
+__global__ void __launch_bounds__(kPrefillThreads, 1)
+    indexer_logits_kernel(const __grid_constant__ Prefill p, const __grid_constant__ CUtensorMap query_map,
+                          const __grid_constant__ CUtensorMap key_map, const __grid_constant__ CUtensorMap scale_map) {
+  extern __shared__ __align__(1024) uint8_t memory[];
+  PrefillMemory& s = *reinterpret_cast<PrefillMemory*>(memory);
+  if (threadIdx.x == 0) {
+    prefetch_map(query_map);
+    prefetch_map(key_map);
+    prefetch_map(scale_map);
+    for (int i = 0; i < kPrefillStages; ++i) {
+      barrier_init(shared_address(&s.full[i]), 1);
+      barrier_init(shared_address(&s.empty[i]), 4 * kGroups);  // math warps
+    }
+    for (int i = 0; i < 2; ++i) {
+      barrier_init(shared_address(&s.queries_full[i]), 32);
+      barrier_init(shared_address(&s.queries_empty[i]), 4 * kGroups);
+    }
+    barrier_init_fence();
+  }
+  find_share<kGroups * kColumns / kHeads>(p, s);
+  if (threadIdx.x >= kGroups * kWarpgroup) {
+    shrink_registers<32>();
+    const int warp = threadIdx.x / 32 % 4;
+    if (warp == 0) copy_keys<kHeads>(p, key_map, scale_map, s);
+    if (warp == 1) copy_queries<kHeads>(p, query_map, s);
+  } else {
+    grow_registers<160>();
+    prefill_math<kHeads>(p, s);
+  }
+}
+
+}  // namespace indexer

@@ -1,0 +1,196 @@
+// What prefill and paged decode share: 64 keys times the heads of a few queries by FP8 warpgroup MMA, and the weighted sum over
+// heads.
+//
+// Keys are the M of the MMA, (query, head) pairs its N: a thread holds two keys and, of every query, a quarter of the heads, so the
+// sum over heads stays in registers until the four threads of a quad add theirs up.
+#pragma once
+
+#include <cuda.h>
+
+#include "../common/ptx.cuh"
+
+namespace indexer {
+
+using mla::barrier_init;
+using mla::barrier_init_fence;
+using mla::grow_registers;
+using mla::hold;
+using mla::mma_wait;
+using mla::shared_address;
+using mla::shrink_registers;
+
+constexpr int kWidth = 128;  // dims, one byte each: a row is one line of the 128-byte swizzle
+constexpr int kKeys = 64;    // of one MMA
+constexpr int kWarpgroup = 128;
+
+// Acquires for this CTA only: at cluster scope every wait would invalidate the L1 cache.
+__device__ __forceinline__ void wait(const uint64_t* barrier, uint32_t parity) {
+  const uint32_t address = shared_address(barrier);
+  uint32_t done;
+  do {
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+        : "=r"(done)
+        : "r"(address), "r"(parity)
+        : "memory");
+  } while (!done);
+}
+
+__device__ __forceinline__ void arrive(uint64_t* barrier) { mla::barrier_arrive(shared_address(barrier)); }
+__device__ __forceinline__ void arrive_expect(uint64_t* barrier, uint32_t bytes) {
+  mla::barrier_arrive_expect(shared_address(barrier), bytes);
+}
+__device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+__device__ __forceinline__ void copy_box(void* destination, const CUtensorMap& map, int x, int y, int z, const uint64_t* barrier) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
+                   shared_address(destination)),
+               "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
+               : "memory");
+}
+__device__ __forceinline__ void copy_line(void* destination, const CUtensorMap& map, int x, const uint64_t* barrier) {
+  asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2}], [%3];" ::"r"(
+                   shared_address(destination)),
+               "l"(&map), "r"(x), "r"(shared_address(barrier))
+               : "memory");
+}
+// What the copying warps tell the math warpgroups beside each buffer of queries: whose they are, and the tiles (or pages)
+// [begin, end) of keys that they meet. There are no more if begin is negative.
+struct Run {
+  int item, begin, end;
+};
+
+// A position in a ring of shared-memory buffers and the parity of its barriers' phase.
+template <int kStages>
+struct Ring {
+  int stage = 0;
+  uint32_t parity = 0;
+  __device__ __forceinline__ void advance(int by = 1) {
+    stage += by;
+    if (stage >= kStages) {
+      stage -= kStages;
+      parity ^= 1;
+    }
+  }
+};
+
+// ---- 64 keys x kColumns (query, head) pairs ----
+
+template <int kColumns>
+struct Multiply;
+template <>
+struct Multiply<16> : cute::SM90::GMMA::MMA_64x16x32_F32E4M3E4M3_SS_TN<> {};
+template <>
+struct Multiply<32> : cute::SM90::GMMA::MMA_64x32x32_F32E4M3E4M3_SS_TN<> {};
+template <>
+struct Multiply<64> : cute::SM90::GMMA::MMA_64x64x32_F32E4M3E4M3_SS_TN<> {};
+template <>
+struct Multiply<128> : cute::SM90::GMMA::MMA_64x128x32_F32E4M3E4M3_SS_TN<> {};
+template <>
+struct Multiply<256> : cute::SM90::GMMA::MMA_64x256x32_F32E4M3E4M3_SS_TN<> {};
+
+template <int kColumns, size_t... I>
+__device__ __forceinline__ void multiply_step(float (&d)[kColumns / 2], uint64_t keys, uint64_t queries, bool accumulate,
+                                              std::index_sequence<I...>) {
+  using Scale = cute::SM90::GMMA::ScaleOut;
+  Multiply<kColumns>::fma(keys, queries, d[I]..., accumulate ? Scale::One : Scale::Zero);
+}
+
+// Starts d = keys * queries^T from tiles of 128-byte rows; committed as one group.
+template <int kColumns>
+__device__ __forceinline__ void multiply(float (&d)[kColumns / 2], uint32_t keys, uint32_t queries) {
+  const mla::Tile a = mla::Tile::rows(keys), b = mla::Tile::rows(queries);
+  mla::mma_begin();
+#pragma unroll
+  for (int k = 0; k < kWidth / 32; ++k)
+    multiply_step<kColumns>(d, a.at(32 * k), b.at(32 * k), k > 0, std::make_index_sequence<kColumns / 2>());
+  mla::mma_commit();
+}
+
+// ---- the weighted sum over heads ----
+
+// Weights of kQueries queries x heads into shared memory by a warp: zeros for heads and queries that do not exist.
+template <int kHeads, int kQueries>
+__device__ __forceinline__ void copy_weights(float* to, const float* from, int64_t stride, int queries, int heads) {
+#pragma unroll
+  for (int i = threadIdx.x & 31; i < kHeads * kQueries; i += 32) {
+    const int query = i / kHeads, head = i % kHeads;
+    to[i] = query < queries && head < heads ? __ldg(from + query * stride + head) : 0.0f;
+  }
+}
+
+// A thread's columns are 8 j + 2 (lane mod 4) + c; their weights come at 2 j + c.
+template <int kColumns>
+__device__ __forceinline__ void load_weights(float (&w)[kColumns / 4], const float* from) {
+#pragma unroll
+  for (int j = 0; j < kColumns / 8; ++j) {
+    const float2 pair = *reinterpret_cast<const float2*>(from + 8 * j + 2 * (threadIdx.x & 3));
+    w[2 * j] = pair.x;
+    w[2 * j + 1] = pair.y;
+  }
+}
+
+// Sums of kColumns / kHeads queries x 2 keys, spread over the quad: a thread ends up with kHeld of them. Its value v is of query
+// query() + v / 2 and of key key() + 8 (v mod 2) of the 64.
+template <int kHeads, int kColumns>
+struct Sums {
+  static constexpr int kAll = 2 * (kColumns / kHeads);
+  static constexpr int kHeld = kAll >= 4 ? kAll / 4 : 1;
+  static constexpr int kHeldKeys = kHeld == 1 ? 1 : 2;
+  float value[kAll];  // counted query by query
+
+  static __device__ __forceinline__ int first() {
+    const int lane = threadIdx.x & 3;
+    return kAll >= 4 ? lane * kHeld : lane >> 1;
+  }
+  static __device__ __forceinline__ int query() { return first() / 2; }
+  static __device__ __forceinline__ int key() {
+    return 16 * (threadIdx.x / 32 % 4) + threadIdx.x % 32 / 4 + 8 * (first() & 1);
+  }
+  // Two sums are held by two threads each.
+  static __device__ __forceinline__ bool writes() { return kAll >= 4 || (threadIdx.x & 1) == 0; }
+
+  __device__ __forceinline__ void add_up(const float (&d)[kColumns / 2], const float (&w)[kColumns / 4]) {
+    // Additions depend on each other: eight chains of them keep a scheduler busy.
+    constexpr int kChains = kAll >= 8 ? 1 : 8 / kAll;
+    float part[kChains][kAll];
+#pragma unroll
+    for (int i = 0; i < kHeads / 4; ++i)
+#pragma unroll
+      for (int n = 0; n < kAll; ++n) {
+        const int group = n / 2 * (kHeads / 8) + i / 2;
+        const float x = fmaxf(d[4 * group + 2 * (n & 1) + (i & 1)], 0.0f), weight = w[2 * group + (i & 1)];
+        part[i % kChains][n] = i < kChains ? x * weight : fmaf(x, weight, part[i % kChains][n]);
+      }
+#pragma unroll
+    for (int n = 0; n < kAll; ++n) {
+      value[n] = part[0][n];
+#pragma unroll
+      for (int chain = 1; chain < kChains; ++chain) value[n] += part[chain][n];
+    }
+    exchange<kAll, 2>();
+  }
+
+ private:
+  template <int kLeft, int kMask>
+  __device__ __forceinline__ void exchange() {
+    if constexpr (kMask > 0) {
+      if constexpr (kLeft > 1) {  // each of two threads keeps half of the numbers
+        const bool upper = threadIdx.x & kMask;
+#pragma unroll
+        for (int n = 0; n < kLeft / 2; ++n) {
+          const float mine = upper ? value[n + kLeft / 2] : value[n], other = upper ? value[n] : value[n + kLeft / 2];
+          value[n] = mine + __shfl_xor_sync(~0u, other, kMask);
+        }
+        exchange<kLeft / 2, kMask / 2>();
+      } else {
+        value[0] += __shfl_xor_sync(~0u, value[0], kMask);
+        exchange<1, kMask / 2>();
+      }
+    }
+  }
+};
+
+}  // namespace indexer
