@@ -19,7 +19,9 @@ BACKENDS = get_args(Backend)
 
 _16BIT = frozenset({torch.bfloat16, torch.float16})
 _BF16 = frozenset({torch.bfloat16})
+_FP8 = frozenset({torch.float8_e4m3fn})
 _LATENT = 576  # the released model's latent and rope dims, which the attention kernels are written for
+_INDEX = 128  # dims of its index keys
 
 
 @dataclass(frozen=True)
@@ -57,13 +59,23 @@ OPERATIONS: dict[str, tuple[Body, ...]] = {
     "swiglu_quantize": _bodies("quantize", Body("tile", "quantize")),
     "hadamard_transform": _bodies("hadamard", Body("tile", "hadamard")),
     "rotate_quantize": _bodies("hadamard", Body("tile", "hadamard")),
-    "fp8_gemm": _bodies("fp8_gemm"),
-    "grouped_gemm": _bodies("grouped_gemm"),
+    "fp8_gemm": _bodies("fp8_gemm", Body("cuda", "fp8_gemm"), Body("tile", "fp8_gemm")),
+    "grouped_gemm": _bodies(
+        "grouped_gemm", Body("cuda", "grouped_gemm", _FP8), Body("tile", "grouped_gemm", _FP8 | _BF16)
+    ),
     "write_latent_cache": _bodies("cache_write", Body("tile", "cache_write")),
     "write_index_cache": _bodies("cache_write", Body("tile", "cache_write")),
     "gather_latents": _bodies("cache_write", Body("tile", "cache_write")),
-    "indexer_logits": _bodies("indexer_logits"),
-    "paged_indexer_logits": _bodies("indexer_logits"),
+    "indexer_logits": _bodies(
+        "indexer_logits",
+        Body("cuda", "indexer_logits", _FP8, _INDEX),
+        Body("tile", "indexer_logits", _FP8 | _BF16, _INDEX),
+    ),
+    "paged_indexer_logits": _bodies(
+        "indexer_logits",
+        Body("cuda", "indexer_logits", _FP8, _INDEX),
+        Body("tile", "indexer_logits", _FP8 | _BF16, _INDEX),
+    ),
     "select_topk": _bodies("select_topk", Body("cuda", "select_topk"), Body("tile", "select_topk")),
     "select_topk_slots": _bodies("select_topk", Body("cuda", "select_topk"), Body("tile", "select_topk")),
     "sparse_mla_prefill": _bodies(

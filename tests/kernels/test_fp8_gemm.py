@@ -1,15 +1,19 @@
 """The block-scaled FP8 product against a float64 sum over the dequantised operands."""
 
 import math
+from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm
-from deepseek_v32.kernels.quantize import Quantized
+from deepseek_v32.kernels.quantize import Quantized, quantize_blocks
 from support import e4m3
 from support.backends import Backend
+from support.compare import cosine_distance
+
+FP8 = torch.float8_e4m3fn
 
 CASES = {  # M, N, K
     "one row": (1, 128, 128),
@@ -20,6 +24,15 @@ CASES = {  # M, N, K
     "narrower than a slice": (4, 64, 32),
     "long K": (2, 128, 7168),
 }
+
+# Tensor cores cut every product of a step to about 14 bits of the largest; everything else accumulates in fp32.
+ACCUMULATION = {"reference": 2.0**-20, "tile": 2.0**-11, "cuda": 2.0**-11}
+
+PROJECTIONS = (  # N, K of the released model, then those that an 8-way split adds
+    *((2112, 7168), (1536, 7168), (576, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048)),
+    *((8192, 1536), (128, 7168), (36864, 7168), (7168, 18432)),
+    *((3072, 1536), (4096, 512), (4608, 7168), (7168, 2304)),
+)
 
 
 def random_operands(m: int, n: int, k: int, seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -49,9 +62,44 @@ def test_product(backend: Backend, m: int, n: int, k: int, dtype: torch.dtype, r
     result = backend.run(fp8_gemm, quantized, e4m3.as_fp8(b), torch.from_numpy(b_scale), dtype)
     expected, size = exact_product(a, a_scale, b, b_scale)
     assert result.dtype == dtype and result.shape == (m, n)
-    # tensor cores keep at least 14 bits of a slice's partial sums; everything else accumulates in fp32
-    accumulation = 2.0**-20 if backend.name == "reference" else 2.0**-13
-    assert (np.abs(result.double().numpy() - expected) <= rounding * np.abs(expected) + accumulation * size).all()
+    assert (
+        np.abs(result.double().numpy() - expected) <= rounding * np.abs(expected) + ACCUMULATION[backend.name] * size
+    ).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["tile", "cuda"])
+@pytest.mark.parametrize(("n", "k"), PROJECTIONS)
+def test_projections_of_the_model(name: Literal["tile", "cuda"], n: int, k: int) -> None:
+    """Against an fp32 product on the GPU of the dequantised operands, and the same bits when run again."""
+    generator = torch.Generator("cuda").manual_seed(0)
+
+    def operand(rows: int, block: int) -> tuple[Quantized, torch.Tensor]:
+        values = (torch.randn(rows, k, device="cuda", generator=generator) * 32).to(FP8)
+        scales = 10 ** torch.empty(-(-rows // block), k // 128, device="cuda").uniform_(-2, 2, generator=generator)
+        return Quantized(values, scales), values.float() * scales.repeat_interleave(block, 0)[:rows].repeat_interleave(
+            128, 1
+        )
+
+    weight, right = operand(n, 128)
+    for m in (0, 1, 3, 64, 127, 128, 4096):
+        a, left = operand(m, 1)
+        result = fp8_gemm(a, *weight, torch.float32, name)
+        expected, size = left @ right.T, left.abs() @ right.abs().T
+        assert ((result - expected).abs() <= 2.0**-20 * size + ACCUMULATION[name] * size).all(), f"M={m}"
+        assert torch.equal(result, fp8_gemm(a, *weight, torch.float32, name)), f"M={m} twice"
+        rounded = fp8_gemm(a, *weight, backend=name)
+        assert torch.equal(rounded, result.bfloat16()), f"M={m} in bf16"
+
+
+def test_product_of_quantized_operands_is_close_to_the_exact_one(backend: Backend) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, w = torch.randn(70, 512, generator=generator), torch.randn(256, 512, generator=generator)
+    scale = w.unflatten(0, (-1, 128)).unflatten(2, (-1, 128)).abs().amax((1, 3)) / 448
+    codes = (w / scale.repeat_interleave(128, 0).repeat_interleave(128, 1)).to(FP8)
+    result = backend.run(fp8_gemm, quantize_blocks(x), codes, scale, torch.float32)
+    # e4m3 rounds to 3 bits: 2.6 % of a value, root mean square, on both sides
+    assert cosine_distance(result.double().numpy(), (x.double() @ w.double().T).numpy()) < 1e-3
 
 
 def test_scales_apply_to_their_own_slice_and_block(backend: Backend) -> None:
@@ -105,7 +153,6 @@ def call(**changes: torch.Tensor) -> torch.Tensor:
     return fp8_gemm(Quantized(given["values"], given["scales"]), given["weight"], given["weight_scale"])
 
 
-FP8 = torch.float8_e4m3fn
 MISUSE = {
     "bf16 activations": ({"values": torch.ones(2, 256)}, r"a\.values has dtype torch\.float32, expected .*e4m3fn"),
     "three axes": ({"values": torch.ones(1, 2, 256).to(FP8)}, r"a\.values has shape \[1, 2, 256\]"),

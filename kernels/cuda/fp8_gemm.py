@@ -1,0 +1,43 @@
+"""Block-scaled FP8 products on Hopper: which kernel and tile serves how many rows."""
+
+import torch
+
+from ..build import load
+from ..padding import aligned_rows
+
+MANY = 0  # the kernel for many tokens; other tiles are those of the kernel for few
+
+
+def token_tile(rows: int, columns: int) -> int:
+    """The tile for a product of so many rows and weight rows."""
+    if rows <= 64:
+        return max(8, 1 << (rows - 1).bit_length())
+    if -(-rows // 128) * -(-columns // 128) > 66:
+        return MANY
+    return 64 if rows <= 128 else 128  # half of an H100 and less: the kernel for few cuts K, too
+
+
+def multiply(
+    a: torch.Tensor,
+    a_scale: torch.Tensor,
+    b: torch.Tensor,
+    b_scale: torch.Tensor,
+    offsets: torch.Tensor | None,
+    out_dtype: torch.dtype,
+    tile: int,
+    splits: int = 0,
+) -> torch.Tensor:
+    """a [M, K] times b [E, N, K] -> out [M, N]; `splits` parts of K, or as many as fill the GPU."""
+    out = torch.empty(a.shape[0], b.shape[1], dtype=out_dtype, device=a.device)
+    a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))
+    scales = None
+    if tile == MANY:  # a tile's scales of a slice in one piece, as the TMA copies them
+        scales = torch.empty(a_scale.shape[1], -(-a.shape[0] // 4) * 4, dtype=torch.float32, device=a.device)
+    load("fp8_gemm").fp8_gemm(a, a_scale, b, b_scale, offsets, out, scales, tile, splits)
+    return out
+
+
+def fp8_gemm(
+    a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, out_dtype: torch.dtype
+) -> torch.Tensor:
+    return multiply(a, a_scale, b[None], b_scale[None], None, out_dtype, token_tile(a.shape[0], b.shape[0]))

@@ -1,0 +1,157 @@
+#include <cudaTypedefs.h>
+
+#include "../common/launch.cuh"
+#include "few_tokens.cuh"
+#include "many_tokens.cuh"
+
+namespace gemm {
+
+using mla::check;
+using mla::data;
+using mla::DeviceGuard;
+using mla::stream_of;
+using tvm::ffi::Optional;
+using tvm::ffi::TensorView;
+
+namespace {
+
+// The driver's encoder, fetched at run time so that the library needs no libcuda to link.
+PFN_cuTensorMapEncodeTiled_v12000 encoder() {
+  static const auto found = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result), "driver");
+    if (result != cudaDriverEntryPointSuccess) TVM_FFI_THROW(RuntimeError) << "the driver has no cuTensorMapEncodeTiled";
+    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
+  }();
+  return found;
+}
+
+// Bytes [experts, rows, k] under the 128-byte swizzle, in boxes of 128 columns; what lies outside reads as zero.
+CUtensorMap map_of(const TensorView& tensor, int box_rows) {
+  const int rank = tensor.ndim();
+  CUtensorMap map;
+  cuuint64_t sizes[3], strides[2];
+  for (int i = 0; i < rank; ++i) sizes[i] = static_cast<cuuint64_t>(tensor.size(rank - 1 - i));
+  for (int i = 0; i + 1 < rank; ++i) strides[i] = static_cast<cuuint64_t>(tensor.stride(rank - 2 - i));
+  const cuuint32_t box[3] = {kSlice, static_cast<cuuint32_t>(box_rows), 1}, steps[3] = {1, 1, 1};
+  const CUresult code =
+      encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, rank, data<void>(tensor), sizes, strides, box, steps,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "tensor map: CUDA driver error " << int(code);
+  return map;
+}
+
+// Transposed scales [slices, pitch], of which the first `rows` of each line count, in boxes of a tile's tokens and the three before at most.
+CUtensorMap scale_map_of(const TensorView& scales, int rows) {
+  CUtensorMap map;
+  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(scales.size(0))};
+  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(scales.size(1)) * 4};
+  const cuuint32_t box[2] = {kScaleBox, 1}, steps[2] = {1, 1};
+  const CUresult code = encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, data<void>(scales), sizes, strides, box, steps,
+                                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "tensor map: CUDA driver error " << int(code);
+  return map;
+}
+
+Product product_of(const TensorView& a, const TensorView& a_scale, const TensorView& b, const TensorView& b_scale,
+                   const Optional<TensorView>& offsets, const TensorView& out) {
+  Product p = {};
+  p.a_scale = data<float>(a_scale);
+  p.a_scale_stride = a_scale.stride(0);
+  p.b_scale = data<float>(b_scale);
+  p.b_scale_expert_stride = b_scale.stride(0);
+  p.b_scale_stride = b_scale.stride(1);
+  p.offsets = data<int32_t>(offsets);
+  p.out = data<void>(out);
+  p.rows = static_cast<int>(a.size(0));
+  p.n = static_cast<int>(b.size(1));
+  p.slices = static_cast<int>((a.size(1) + kSlice - 1) / kSlice);
+  p.experts = static_cast<int>(b.size(0));
+  return p;
+}
+
+template <class... Arguments>
+void launch(void (*kernel)(Arguments...), dim3 grid, int cluster, int threads, int shared_bytes, cudaStream_t stream,
+            Arguments... arguments) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), "shared memory");
+  cudaLaunchAttribute attributes[2];
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  check(cudaLaunchKernelEx(&config, kernel, arguments...), "launch");
+}
+
+// Parts of K. Few tiles are cut until they give work to a third of the GPU; long ones further, as far as all parts run at once.
+int choose_splits(int64_t grid, int slices, int64_t places) {
+  if (grid > places) return slices >= 32 ? 2 : 1;  // smaller pieces for the last wave
+  int splits = 1;
+  while (splits < 8 && grid * splits * 2 <= places && slices >= (grid * splits < places / 5 ? 8 : 33) * splits) splits *= 2;
+  return splits;
+}
+
+template <int kTokens, class Out>
+void run_few(const TensorView& a, const TensorView& b, const Product& p, int splits, cudaStream_t stream) {
+  using Config = FewTokens<kTokens>;
+  const int tiles = (p.n + kWeights - 1) / kWeights;
+  const int slots = p.offsets == nullptr ? (p.rows + kTokens - 1) / kTokens : p.rows / kTokens + p.experts;
+  const int64_t grid = int64_t(tiles) * slots, places = int64_t(mla::multiprocessors(a)) * 2;
+  if (splits == 0) splits = choose_splits(grid, p.slices, places);
+  const bool alone = grid * splits <= places / 2;  // one CTA on a multiprocessor may have all of its shared memory
+  const int shared = (Config::kCtas == 1 || alone ? 227 : 113) * 1024;
+  const int stages = Config::stages(p.slices, splits, shared);
+  if (stages < 2) TVM_FFI_THROW(ValueError) << "K is " << p.slices * kSlice << ", too wide for the scales in shared memory";
+  launch(few_tokens_kernel<kTokens, Out>, dim3(tiles * splits, slots), splits, Config::kThreads, shared, stream,
+         map_of(a, kTokens), map_of(b, kWeights), p, splits, stages);
+}
+
+template <class Out>
+void run_many(const TensorView& a, const TensorView& b, const TensorView& scales, const Product& p, cudaStream_t stream) {
+  const int pitch = static_cast<int>(scales.size(1));
+  launch(transpose_scales_kernel, dim3((p.rows + 31) / 32, (p.slices + 31) / 32), 1, 256, 0, stream, p.a_scale, p.a_scale_stride,
+         p.rows, p.slices, data<float>(scales), pitch);
+  launch(many_tokens_kernel<Out>, dim3(mla::multiprocessors(a) / 2 * 2), 2, ManyTokens::kThreads,
+         static_cast<int>(sizeof(ManyTokens)), stream, map_of(a, kTile / 2), map_of(b, kWeights), scale_map_of(scales, p.rows), p);
+}
+
+template <class Out>
+void run(const TensorView& a, const TensorView& b, const Optional<TensorView>& scales, const Product& p, int tokens,
+         int splits, cudaStream_t stream) {
+  switch (tokens) {
+    case 8: return run_few<8, Out>(a, b, p, splits, stream);
+    case 16: return run_few<16, Out>(a, b, p, splits, stream);
+    case 32: return run_few<32, Out>(a, b, p, splits, stream);
+    case 64: return run_few<64, Out>(a, b, p, splits, stream);
+    case 128: return run_few<128, Out>(a, b, p, splits, stream);
+  }
+  run_many<Out>(a, b, scales.value(), p, stream);
+}
+
+}  // namespace
+
+// a [M, K] and b [E, N, K] e4m3 with rows on 16-byte boundaries; a_scale [M, slices], b_scale [E, ceil(N / 128), slices] fp32;
+// offsets int32 [E + 1], or none where E is 1; out [M, N] bf16 or fp32, contiguous. tokens: the tile of the kernel for few tokens (8
+// to 128), or 0 for the one for many. splits: parts of K, a power of two up to 8, or 0 for a choice by the grid.
+void fp8_gemm(TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, Optional<TensorView> offsets, TensorView out,
+              Optional<TensorView> scales, int64_t tokens, int64_t splits) {
+  DeviceGuard guard(a);
+  const Product p = product_of(a, a_scale, b, b_scale, offsets, out);
+  if (out.dtype().code == kDLBfloat)
+    run<__nv_bfloat16>(a, b, scales, p, static_cast<int>(tokens), static_cast<int>(splits), stream_of(a));
+  else
+    run<float>(a, b, scales, p, static_cast<int>(tokens), static_cast<int>(splits), stream_of(a));
+}
+
+}  // namespace gemm
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(fp8_gemm, gemm::fp8_gemm);

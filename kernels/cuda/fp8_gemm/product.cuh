@@ -1,0 +1,113 @@
+// Block-scaled FP8 products: what both kernels share. out [rows, n] = a [rows, k] times b[expert] [n, k] transposed, where a has a
+// scale for each row and slice of 128 of k, and b one for each 128 x 128 block.
+#pragma once
+
+#include <cuda.h>
+
+#include "../common/ptx.cuh"
+
+namespace gemm {
+
+using mla::barrier_arrive;
+using mla::barrier_arrive_expect;
+using mla::barrier_arrive_remote;
+using mla::barrier_init;
+using mla::barrier_init_fence;
+using mla::barrier_wait;
+using mla::cluster_rank;
+using mla::cluster_sync;
+using mla::mma_begin;
+using mla::mma_commit;
+using mla::mma_wait;
+using mla::named_sync;
+using mla::peer_address;
+using mla::shared_address;
+
+constexpr int kSlice = 128;                      // of k, for which scales hold: one 128-byte row of a swizzled tile
+constexpr int kWeights = 128;                    // rows of b in a tile, which share a scale
+constexpr int kWeightBytes = kWeights * kSlice;  // 16 KB
+constexpr int kMaxExperts = 1024;
+
+struct Product {
+  const float* a_scale;  // [rows, slices]
+  const float* b_scale;  // [experts, ceil(n / 128), slices]
+  const int32_t* offsets;  // [experts + 1]; null: one weight for all rows
+  void* out;
+  int64_t a_scale_stride;  // between rows
+  int64_t b_scale_stride, b_scale_expert_stride;
+  int rows, n, slices, experts;
+};
+
+// ---- copies by the TMA ----
+
+__device__ __forceinline__ void copy_2d(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int column, int row) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+                   destination),
+               "l"(map), "r"(barrier), "r"(column), "r"(row)
+               : "memory");
+}
+// To the same place in both CTAs of a pair, and to their barriers.
+__device__ __forceinline__ void copy_2d_to_pair(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int column, int row) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5}], [%2], "
+      "%3;" ::"r"(destination),
+      "l"(map), "r"(barrier), "h"(uint16_t(3)), "r"(column), "r"(row)
+      : "memory");
+}
+__device__ __forceinline__ void copy_3d(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int column, int row,
+                                        int expert) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
+                   destination),
+               "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(expert)
+               : "memory");
+}
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// ---- programmatic launch: the next kernel may start while this one runs, and waits for its end before it reads or writes ----
+
+__device__ __forceinline__ void let_next_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// ---- FP8 warpgroup MMA: 64 x kN, both operands in shared memory ----
+
+template <int kN>
+struct Atom;
+#define GEMM_ATOM(N)                                                       \
+  template <>                                                              \
+  struct Atom<N> {                                                         \
+    using Type = cute::SM90::GMMA::MMA_64x##N##x32_F32E4M3E4M3_SS_TN<>;    \
+  };
+GEMM_ATOM(8)
+GEMM_ATOM(16)
+GEMM_ATOM(32)
+GEMM_ATOM(64)
+GEMM_ATOM(128)
+#undef GEMM_ATOM
+
+template <int kN, size_t... I>
+__device__ __forceinline__ void mma_step(float (&d)[kN / 2], uint64_t a, uint64_t b, bool accumulate, std::index_sequence<I...>) {
+  using cute::SM90::GMMA::ScaleOut;
+  Atom<kN>::Type::fma(a, b, d[I]..., accumulate ? ScaleOut::One : ScaleOut::Zero);
+}
+
+// d = the product of one slice: 64 rows of a times kN rows of b.
+template <int kN>
+__device__ __forceinline__ void multiply_slice(float (&d)[kN / 2], uint32_t a, uint32_t b) {
+  const mla::Tile left = mla::Tile::rows(a), right = mla::Tile::rows(b);
+  mma_begin();
+#pragma unroll
+  for (int k = 0; k < 4; ++k) mma_step<kN>(d, left.at(32 * k), right.at(32 * k), k > 0, std::make_index_sequence<kN / 2>());
+  mma_commit();
+}
+
+template <class Out>
+__device__ __forceinline__ Out round_to(float x) {
+  if constexpr (std::is_same_v<Out, float>)
+    return x;
+  else
+    return __float2bfloat16_rn(x);
+}
+
+}  // namespace gemm

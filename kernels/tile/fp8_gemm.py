@@ -1,0 +1,167 @@
+"""Block-scaled FP8 products in TileLang: fp32 sums of 128-wide slices of K, each scaled as it is added.
+
+Two kernels. `tokens_by_weights` has 128 tokens as the M of an MMA, for many rows. `weights_by_tokens` swaps the operands, so that
+few tokens fill an MMA's N instead of wasting its M, and may cut K into splits, whose partial sums `add_splits` adds in order. Both
+also serve experts, whose tiles a plan lists (grouped_gemm.py); without experts the plan is not read.
+"""
+
+from typing import Any
+
+import tilelang.language as T
+import torch
+
+from ..padding import aligned_rows
+from .factory import tile_kernel
+
+FP8 = "float8_e4m3fn"
+SLICE = 128  # of K, for which scales hold
+TILE = 128  # rows of weight in a tile: one scale for them all
+STAGE_BYTES = 200 * 1024  # of the 227 KB of shared memory
+MULTIPROCESSORS = 132  # of an H100 and H200; what K is split for
+
+
+@tile_kernel((4096, 7168, 0, "bfloat16"), (4096, 7168, 32, "bfloat16"), (130, 200, 3, "float32"))
+def tokens_by_weights(n: int, k: int, experts: int, out_dtype: str) -> Any:
+    """a [rows, k] times b[expert] [n, k] transposed -> out [rows, n]; tiles of 128 tokens."""
+    slices = -(-k // SLICE)
+    rows, slots = T.dynamic("rows"), T.dynamic("slots")
+
+    @T.prim_func
+    def kernel(
+        a: T.Tensor((rows, k), FP8),
+        a_scale: T.Tensor((rows, slices), "float32"),
+        b: T.Tensor((max(experts, 1), n, k), FP8),
+        b_scale: T.Tensor((max(experts, 1), -(-n // TILE), slices), "float32"),
+        plan: T.Tensor((slots, 3), "int32"),
+        out: T.Tensor((rows, n), out_dtype),
+    ):
+        with T.Kernel(T.ceildiv(n, TILE), slots, threads=256) as (tile, slot):
+            a_tile = T.alloc_shared((128, SLICE), FP8)
+            b_tile = T.alloc_shared((TILE, SLICE), FP8)
+            scale = T.alloc_fragment((128,), "float32")
+            part = T.alloc_fragment((128, TILE), "float32")
+            total = T.alloc_fragment((128, TILE), "float32")
+            expert = plan[slot, 0] if experts else 0
+            first = plan[slot, 1] if experts else slot * 128
+            last = plan[slot, 2] if experts else rows
+            if first < last:
+                T.clear(total)
+                for i in T.Pipelined(slices, num_stages=6):
+                    T.copy(a[first : first + 128, i * SLICE : (i + 1) * SLICE], a_tile)
+                    T.copy(b[expert, tile * TILE : (tile + 1) * TILE, i * SLICE : (i + 1) * SLICE], b_tile)
+                    for t in T.Parallel(128):
+                        scale[t] = (
+                            T.if_then_else(first + t < last, a_scale[first + t, i], 0.0) * b_scale[expert, tile, i]
+                        )
+                    T.gemm(a_tile, b_tile, part, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
+                    for t, w in T.Parallel(128, TILE):
+                        total[t, w] += part[t, w] * scale[t]
+                for t, w in T.Parallel(128, TILE):
+                    if first + t < last and tile * TILE + w < n:
+                        out[first + t, tile * TILE + w] = total[t, w]
+
+    return kernel
+
+
+@tile_kernel((4096, 7168, 0, 16, 4, "float32"), (4096, 7168, 32, 16, 1, "bfloat16"), (4096, 7168, 0, 64, 4, "float32"))
+def weights_by_tokens(n: int, k: int, experts: int, tokens: int, splits: int, out_dtype: str) -> Any:
+    """The same with operands swapped, tiles of `tokens` tokens -> out [splits, rows, n], one sum for each part of K."""
+    slices = -(-k // SLICE)
+    part_slices = -(-slices // splits)
+    stages = min(
+        part_slices, STAGE_BYTES // ((TILE + tokens) * SLICE)
+    )  # one thread block has a multiprocessor to itself
+    rows, slots = T.dynamic("rows"), T.dynamic("slots")
+
+    @T.prim_func
+    def kernel(
+        a: T.Tensor((rows, k), FP8),
+        a_scale: T.Tensor((rows, slices), "float32"),
+        b: T.Tensor((max(experts, 1), n, k), FP8),
+        b_scale: T.Tensor((max(experts, 1), -(-n // TILE), slices), "float32"),
+        plan: T.Tensor((slots, 3), "int32"),
+        out: T.Tensor((splits, rows, n), out_dtype),
+    ):
+        with T.Kernel(T.ceildiv(n, TILE), slots, splits, threads=256) as (tile, slot, split):
+            a_tile = T.alloc_shared((tokens, SLICE), FP8)
+            b_tile = T.alloc_shared((TILE, SLICE), FP8)
+            scale = T.alloc_fragment((tokens,), "float32")
+            part = T.alloc_fragment((TILE, tokens), "float32")
+            total = T.alloc_fragment((TILE, tokens), "float32")
+            expert = plan[slot, 0] if experts else 0
+            first = plan[slot, 1] if experts else slot * tokens
+            last = plan[slot, 2] if experts else rows
+            if first < last:
+                T.clear(total)
+                for step in T.Pipelined(part_slices, num_stages=stages):
+                    i = split * part_slices + step  # past the end, zeros are loaded
+                    T.copy(a[first : first + tokens, i * SLICE : (i + 1) * SLICE], a_tile)
+                    T.copy(b[expert, tile * TILE : (tile + 1) * TILE, i * SLICE : (i + 1) * SLICE], b_tile)
+                    for t in T.Parallel(tokens):
+                        inside = first + t < last and i < slices
+                        scale[t] = T.if_then_else(inside, a_scale[first + t, i] * b_scale[expert, tile, i], 0.0)
+                    T.gemm(b_tile, a_tile, part, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
+                    for w, t in T.Parallel(TILE, tokens):
+                        total[w, t] += part[w, t] * scale[t]
+                for w, t in T.Parallel(TILE, tokens):
+                    if first + t < last and tile * TILE + w < n:
+                        out[split, first + t, tile * TILE + w] = total[w, t]
+
+    return kernel
+
+
+@tile_kernel((4096, 4, "bfloat16"))
+def add_splits(n: int, splits: int, out_dtype: str) -> Any:
+    """parts fp32 [splits, rows, n] -> out [rows, n]: their sum, always in the same order."""
+    rows = T.dynamic("rows")
+
+    @T.prim_func
+    def kernel(parts: T.Tensor((splits, rows, n), "float32"), out: T.Tensor((rows, n), out_dtype)):
+        with T.Kernel(T.ceildiv(n, 512), rows, threads=128) as (column, row):
+            total = T.alloc_fragment((512,), "float32")
+            T.clear(total)
+            for split in T.unroll(splits):
+                for i in T.Parallel(512):
+                    total[i] += parts[split, row, column * 512 + i]
+            for i in T.Parallel(512):
+                if column * 512 + i < n:
+                    out[row, column * 512 + i] = total[i]
+
+    return kernel
+
+
+def token_tile(rows: int) -> int:
+    """Tokens in a tile of `weights_by_tokens`, for so many rows (of an expert)."""
+    return 16 if rows <= 16 else 32 if rows <= 32 else 64
+
+
+def split_count(tiles: int, slices: int) -> int:
+    """Parts of K, so that about every multiprocessor has one of `tiles` x parts to do, each of four slices and more."""
+    splits = 1
+    while splits < 8 and tiles * splits * 2 <= MULTIPROCESSORS and slices >= 8 * splits:
+        splits *= 2
+    return splits
+
+
+def fp8_gemm(
+    a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, out_dtype: torch.dtype
+) -> torch.Tensor:
+    a, b = aligned_rows(a).contiguous(), aligned_rows(b).contiguous()
+    (rows, k), n = a.shape, b.shape[0]
+    dtype = str(out_dtype).removeprefix("torch.")
+    out = torch.empty(rows, n, dtype=out_dtype, device=a.device)
+    operands = a, a_scale.contiguous(), b[None], b_scale.contiguous()[None]
+    tokens = 128 if rows > 128 else token_tile(rows)
+    slots = -(-rows // tokens)
+    no_plan = torch.empty(slots, 3, dtype=torch.int32, device=a.device)
+    if rows > 128:
+        tokens_by_weights(n, k, 0, dtype)(*operands, no_plan, out)
+        return out
+    splits = split_count(-(-n // TILE) * slots, a_scale.shape[1])
+    if splits == 1:
+        weights_by_tokens(n, k, 0, tokens, 1, dtype)(*operands, no_plan, out[None])
+        return out
+    parts = torch.empty(splits, rows, n, dtype=torch.float32, device=a.device)
+    weights_by_tokens(n, k, 0, tokens, splits, "float32")(*operands, no_plan, parts)
+    add_splits(n, splits, dtype)(parts, out)
+    return out
