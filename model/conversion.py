@@ -8,23 +8,16 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from functools import partial
-from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import torch
-
-from .checkpoint import Placement, Progress, keep, match
+from .checkpoint import Progress, match
 from .config import ModelConfig, shown
-from .converted import FORMAT, MANIFEST, STATE, Stack, check_file, file_name, read_manifest, stacks
-from .plan import Cut, Plan
-from .reading import DTYPES, Rows, read_ahead
+from .converted import FORMAT, MANIFEST, STATE, check_file, file_name, read_manifest
+from .plan import Plan
+from .rank_file import write_rank_file
 from .shards import INDEX, CheckpointError, StoredTensor, parse_file, read_headers
-from .weight_map import scale_parameter
 
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _BAND = 2**22  # bytes read at a time
 _COPIED = ("*.json", "*.jinja", "*.model", "*.txt")  # configuration, tokenizer, chat template
 
@@ -59,7 +52,11 @@ def convert(source: Path, target: Path, ranks: int, progress: Progress | None = 
         if path.exists() and path.stat().st_size == parse_file(_hashes(path), "the hashes").get("size"):
             advance(sum(each.size for each in of_rank))
         else:
-            _write_file(path, plan, of_rank, advance)
+            growing = path.with_name(path.name + ".partial")
+            entry = write_rank_file(growing, plan, of_rank, advance)
+            _write_json(_hashes(path), entry)  # before the file has its name: who finds that may rely on these
+            os.replace(growing, path)
+            _sync(target)
     if _identity(source, read_headers(source)) != identity["source"]:
         raise CheckpointError(source, f"changed while it was converted; delete {str(target)!r} and start again")
     _finish(target, ranks, others)
@@ -141,87 +138,6 @@ def _identity(source: Path, stored: dict[str, StoredTensor]) -> dict[str, Any]:
         "tensors": hashlib.sha256(json.dumps(layout).encode()).hexdigest(),
         "files": files,
     }
-
-
-def _write_file(path: Path, plan: Plan, placements: list[Placement], advance: Callable[[int], None]) -> None:
-    """One rank's file, and the hashes of its tensors beside it."""
-    by_place = {
-        (each.share.piece.parameter, each.share.piece.expert, each.share.piece.row): each for each in placements
-    }
-    writers: list[_Writer] = []
-    for stack in stacks(plan):
-        parts = [by_place[share.piece.parameter, share.piece.expert, share.piece.row] for share in stack.shares]
-        writers += _writers(stack, parts)
-    header, offset = {}, 0
-    for writer in writers:
-        header[writer.name] = {
-            "dtype": writer.dtype,
-            "shape": writer.shape,
-            "data_offsets": [offset, offset + writer.size],
-        }
-        offset += writer.size
-    encoded = json.dumps({"__metadata__": {"format": "pt"}, **header}, separators=(",", ":")).encode()
-    encoded += b" " * (-len(encoded) % 8)
-    growing = path.with_name(path.name + ".partial")
-    with growing.open("wb") as file:
-        file.write(len(encoded).to_bytes(8, "little") + encoded)
-        for size in read_ahead(rows for writer in writers for rows in writer.work(file)):
-            advance(size)
-        file.flush()
-        os.fsync(file.fileno())
-        entry = {"size": file.tell(), "tensors": {writer.name: writer.digest.hexdigest() for writer in writers}}
-    _write_json(_hashes(path), entry)  # before the file has its name: who finds that may rely on these
-    os.replace(growing, path)
-    _sync(path.parent)
-
-
-def _writers(stack: Stack, parts: list[Placement]) -> Iterator["_Writer"]:
-    """Of a parameter, and of its scales if it has any."""
-    dtypes = {part.weight.dtype for part in parts}
-    if len(dtypes) > 1:
-        odd = next(part.weight for part in parts if part.weight.dtype != parts[0].weight.dtype)
-        raise CheckpointError(
-            odd.file, f"holds {odd.dtype} where the rest of {stack.name} is {parts[0].weight.dtype}; wanted one dtype"
-        )
-    yield _Writer(stack.name, stack.shape(), parts, False)
-    if parts[0].scale is not None:
-        yield _Writer(scale_parameter(stack.name), stack.shape(True), parts, True)
-
-
-class _Writer:
-    """One tensor of a rank's file, written from its first byte to its last."""
-
-    def __init__(self, name: str, shape: tuple[int, ...], parts: list[Placement], scales: bool) -> None:
-        self.name, self.shape = name, shape
-        self._parts, self._scales = parts, scales
-        self.dtype = "F32" if scales else parts[0].weight.dtype
-        self.size = prod(shape) * DTYPES[self.dtype].itemsize
-        self.digest = hashlib.sha256()
-        self._file: BinaryIO | None = None
-
-    def work(self, file: BinaryIO) -> Iterator[Rows]:
-        """What to read, in order."""
-        self._file = file
-        for part in self._parts:
-            cut = part.share.cut
-            if self._scales:
-                assert part.scale is not None
-                stored, cut = part.scale, cut and cut.in_blocks()
-            else:
-                stored = part.weight
-            first, last = (0, stored.shape[0]) if cut is None or cut.dim else (cut.start, cut.stop)
-            columns = cut if cut is not None and cut.dim else None
-            step = max(_BAND * stored.shape[0] // max(stored.size, 1), 1)
-            for start in range(first, last, step):
-                yield Rows(stored, start, min(start + step, last), partial(self._write, columns))
-
-    def _write(self, columns: Cut | None, rows: torch.Tensor) -> None:
-        assert self._file is not None
-        if columns is not None:
-            rows = keep(rows, columns)
-        data = rows.contiguous().view(torch.uint8).numpy().reshape(-1).data
-        self.digest.update(data)
-        self._file.write(data)
 
 
 def _copy_others(source: Path, target: Path) -> dict[str, str]:

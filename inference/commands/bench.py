@@ -23,10 +23,15 @@ def bench(
     batch: Annotated[list[int], typer.Option("--batch", min=1, help="Prompts at a time.")] = [1, 8],  # noqa: B006
     new_tokens: Annotated[int, typer.Option("--new-tokens", min=2, help="Tokens of each answer.")] = 32,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Runs of each; the median counts.")] = 3,
+    synthetic: Annotated[
+        bool,
+        typer.Option("--synthetic", help="Random weights; of --model the configuration alone, or the released one."),
+    ] = False,
+    layers: Annotated[int | None, typer.Option("--layers", min=1, help="So many layers, with --synthetic.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The JSON line alone.")] = False,
 ) -> None:
     """Measure prefill and decode on random tokens; ends in one JSON line."""
-    llm = options.load(reuse_pages=False)
+    llm = options.load(reuse_pages=False, synthetic=synthetic, layers=layers)
     rows = []
     for length in prompt_tokens:
         for count in batch:
@@ -37,11 +42,8 @@ def bench(
             )
     if not as_json:
         show(rows)
-    print(
-        json.dumps(
-            {"model": str(options.model or "demo"), "machine": loading.summary(llm, options.backend), "results": rows}
-        )
-    )
+    name = f"synthetic, {llm.config.num_hidden_layers} layers" if synthetic else str(options.model or "demo")
+    print(json.dumps({"model": name, "machine": loading.summary(llm, options.backend), "results": rows}))
 
 
 def measure(llm: "LLM", length: int, count: int, new_tokens: int, seed: int) -> dict[str, float]:

@@ -64,17 +64,21 @@ def load_llm(
     config: Path | None = None,
     overrides: Sequence[str] | None = None,
     needs_text: bool = False,
+    synthetic: bool = False,
+    layers: int | None = None,
     **limits: Any,
 ) -> "LLM":
     """The model that the options ask for; says on standard error what was chosen. ValueError for what cannot be.
 
-    limits: those of `LLM`.
+    synthetic: random weights, of a model with so many `layers`; without `model` it is the released one. limits: those of `LLM`.
     """
-    path = demo_path() if model is None else model
-    if not path.is_dir():
+    if layers is not None and not synthetic:
+        raise ValueError(f"--layers {layers} goes with --synthetic: a checkpoint has the layers that it has")
+    path = model if model is not None or synthetic else demo_path()
+    if path is not None and not path.is_dir() and not (synthetic and path.is_file()):
         raise ValueError(f"--model {str(path)!r}: no such directory")
     # Before the weights, which may take minutes.
-    if Tokenizer.from_directory(path) is None and needs_text:
+    if needs_text and (path is None or Tokenizer.from_directory(path) is None):
         raise ValueError(
             f"--model {str(path)!r} has no tokenizer.json: only token ids can be given to it, in a JSONL file"
         )
@@ -84,13 +88,14 @@ def load_llm(
     from ..llm import LLM
 
     options: dict[str, Any] = {"device": device, "precision": precision, "backend": backend, **limits}
-    options["config_overrides"] = read_overrides(config, overrides) or None
+    changes = read_overrides(config, overrides) | ({} if layers is None else {"num_hidden_layers": layers})
+    options |= {"config_overrides": changes or None, "synthetic": synthetic}
     if sys.stderr.isatty():
         with progress_bar() as progress:
             llm = LLM(path, **options, progress=progress)
     else:
         llm = LLM(path, **options)
-    print(f"{path}: {summary(llm, backend)}", file=sys.stderr)
+    print(f"{'synthetic weights' if synthetic else path}: {summary(llm, backend)}", file=sys.stderr)
     if (size := world_size()) > 1:
         print(Plan(llm.config, 0, size).describe(), file=sys.stderr)
     return llm

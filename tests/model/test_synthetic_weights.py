@@ -1,0 +1,85 @@
+"""Weights from a configuration alone: the right shapes and spread, the same for every number of ranks, ready to run."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.kernels.quantize import dequantize_weight
+from deepseek_v32.model.parallel import Ranks, build_model
+from deepseek_v32.model.plan import Plan
+from deepseek_v32.model.synthetic import TINY
+from deepseek_v32.model.synthetic_weights import fill_synthetic
+
+# Tables of several bands, of which ranks share some in the middle of a band.
+CONFIG = replace(
+    TINY, vocab_size=1300, intermediate_size=1536, num_attention_heads=8, qk_nope_head_dim=96, v_head_dim=128
+)
+
+
+def filled(precision: str, rank: int = 0, size: int = 1, seed: int = 0) -> dict[str, torch.Tensor]:
+    model = build_model(CONFIG, precision, "reference", "cpu", Ranks(rank, size))
+    for parameter in model.parameters():
+        parameter.view(torch.uint8).fill_(0xFF)  # NaN in every dtype: what stays is seen
+    fill_synthetic(model, Plan(CONFIG, rank, size), seed)
+    return dict(model.named_parameters())
+
+
+def test_the_spread_of_the_weights():
+    """One over the inputs; projections into the residual stream, less by the layers. In fp8 up to its rounding."""
+    exact, fp8 = filled("exact"), filled("fp8")
+    assert all(tensor.isfinite().all() for tensor in exact.values())
+    for name in (
+        "layers.0.mlp.gate_up_proj.weight",
+        "layers.1.self_attn.q_b_proj.weight",
+        "layers.1.mlp.experts.gate_up_proj",
+    ):
+        tensor = exact[name]
+        assert tensor.std().item() == pytest.approx(tensor.shape[-1] ** -0.5, rel=0.02)
+        weight, scale = fp8[name].flatten(0, -2), fp8[name + "_scale_inv"].flatten(0, -2)
+        back = dequantize_weight(weight, scale)
+        assert (back - tensor.flatten(0, -2)).abs().max() < 0.1 * tensor.abs().max()
+    down = exact["layers.0.mlp.down_proj.weight"]
+    assert down.std().item() == pytest.approx((2 * CONFIG.num_hidden_layers * down.shape[1]) ** -0.5, rel=0.02)
+    assert exact["norm.weight"].mean().item() == pytest.approx(1, abs=0.05)
+    assert not exact["layers.1.mlp.gate.e_score_correction_bias"].any()
+
+
+def test_the_seed_decides():
+    first, again, other = filled("exact"), filled("exact"), filled("exact", seed=1)
+    name = "layers.1.self_attn.o_proj.weight"
+    assert torch.equal(first[name], again[name])
+    assert not torch.isclose(first[name], other[name]).all(1).any()
+
+
+@pytest.mark.parametrize("precision", ["exact", "fp8"])
+def test_ranks_hold_the_model_of_one(precision):
+    whole, parts = filled(precision), [filled(precision, rank, 2) for rank in range(2)]
+    dims = {"embed_tokens.weight": 0, "layers.1.self_attn.o_proj.weight": 1, "layers.0.mlp.down_proj.weight": 1}
+    dims |= {"layers.1.mlp.experts.down_proj": 0, "layers.1.self_attn.kv_b_proj.weight": 0}
+    for name, dim in dims.items():
+        joined = torch.cat([part[name].view(torch.uint8) for part in parts], dim)
+        assert torch.equal(joined, whole[name].view(torch.uint8)), name
+    for name in ("layers.1.self_attn.indexer.wq_b.weight", "layers.1.mlp.gate.weight", "norm.weight"):
+        assert all(torch.equal(part[name].view(torch.uint8), whole[name].view(torch.uint8)) for part in parts)
+
+
+@pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
+def test_a_model_of_a_configuration_answers(precision, tmp_path):
+    config = replace(CONFIG, num_hidden_layers=2)
+    llm = LLM(config.to_dict(), synthetic=True, device="cpu", precision=precision, page_count=8)
+    [answer] = llm.generate([list(range(100))], SamplingParams(temperature=0, max_tokens=4, ignore_eos=True))
+    assert len(answer.token_ids) == 4 and answer.error is None
+    logits = llm.logits(list(range(100)))
+    assert 0.2 < logits.std() < 5  # neither dead nor exploding
+
+
+def test_layers_replace_the_configurations():
+    llm = LLM(CONFIG.to_dict(), synthetic=True, device="cpu", page_count=4, config_overrides={"num_hidden_layers": 1})
+    assert len(llm.model.layers) == 1
+
+
+def test_a_configuration_has_no_weights():
+    with pytest.raises(ValueError, match="a configuration alone has no weights; synthetic=True makes some"):
+        LLM(CONFIG.to_dict(), device="cpu")
