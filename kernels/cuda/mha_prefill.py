@@ -1,7 +1,6 @@
 """Multi-head prefill on GPUs through cuDNN's fused attention, as torch ships it: the one backend that is fast with 192/128 dims."""
 
 import warnings
-from functools import cache
 
 import torch
 
@@ -14,7 +13,8 @@ def mha_prefill(
     earlier = k.shape[0] - q.shape[0]
     heads_first = [x.transpose(0, 1)[None] for x in (q, k, v)]
     if not _cudnn_takes(*heads_first):
-        _warn(str(q.device), q.shape[2], v.shape[2])
+        shapes = f"{list(q.shape)}, {list(k.shape)} and {list(v.shape)}"
+        warnings.warn(f"cuDNN refuses attention over {shapes}: mha_prefill runs its reference", stacklevel=3)
         return reference(q, k, v, softmax_scale, mask)
     q, k, v = heads_first
     if mask is not None:
@@ -44,10 +44,3 @@ def _attend(
 def _cudnn_takes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
     parameters = torch.backends.cuda.SDPAParams(q, k, v, None, 0.0, False, False)
     return torch.backends.cuda.can_use_cudnn_attention(parameters)
-
-
-@cache
-def _warn(device: str, width: int, value: int) -> None:
-    warnings.warn(
-        f"cuDNN refuses attention with {width}/{value} dims on {device}: mha_prefill runs its reference", stacklevel=3
-    )

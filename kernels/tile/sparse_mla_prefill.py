@@ -142,14 +142,24 @@ def sparse_mla_prefill(
     attn_sink: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     check_layout(value_dim, q=q, kv=kv)
-    if kv.dtype == torch.uint8:
-        # Every row once, not every selected row: a chunk of queries selects most of them many times.
-        slots = torch.arange(kv.shape[0] * kv.shape[1], device=q.device)
-        kv = gather_latents(kv, slots, value_dim, q.dtype)[:, None]
-    results, lengths, sink = _prepare(q, indices[:, 0], topk_length, attn_sink)
+    rows, columns = (kv[:, 0], indices[:, 0]) if kv.dtype != torch.uint8 else _dequantized(kv, indices[:, 0])
+    results, lengths, sink = _prepare(q, columns, topk_length, attn_sink)
     compiled = attend("bfloat16", False, False, topk_length is not None, attn_sink is not None, False)
-    compiled(q, kv[:, 0], indices[:, 0], lengths, sink, *results, softmax_scale, 1, 1, 1)
+    compiled(q, rows, columns, lengths, sink, *results, softmax_scale, 1, 1, 1)
     return results
+
+
+def _dequantized(cache: torch.Tensor, indices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """bf16 rows of a paged FP8 cache and indices into them: of every slot, or of every index where those are fewer."""
+    capacity = cache.shape[0] * cache.shape[1]
+    if capacity <= indices.numel():
+        slots = torch.arange(capacity, device=cache.device)
+    else:
+        exists = (indices >= 0) & (indices < capacity)
+        slots = torch.where(exists, indices, 0).flatten().long()
+        numbers = torch.arange(indices.numel(), dtype=torch.int32, device=cache.device).view_as(indices)
+        indices = torch.where(exists, numbers, -1)
+    return gather_latents(cache, slots, LATENT, torch.bfloat16), indices
 
 
 def _prepare(
