@@ -68,6 +68,8 @@ class Leader(_Member):
             self._replies[rank] = queue.SimpleQueue()
             threading.Thread(target=self._listen, args=(rank, channel), daemon=True).start()
         atexit.register(self.end)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # in order: the others are told
 
     def tell(self, kind: str, values: dict[str, Any] | None = None, arrays: Sequence[np.ndarray] = ()) -> None:
         """Send a message to every other rank."""
@@ -88,7 +90,8 @@ class Leader(_Member):
             yield
         except BaseException as error:
             time.sleep(2 * _GRACE_SECONDS)  # the failure may be another rank's: then its message is the better one
-            self.die("interrupted" if isinstance(error, KeyboardInterrupt) else f"rank 0: {_in_words(error)}")
+            interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
+            self.die("interrupted" if interrupted else f"rank 0: {_in_words(error)}")
 
     def die(self, text: str) -> NoReturn:
         """End the job with a line on standard error."""
@@ -160,7 +163,9 @@ class Follower(_Member):
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.reply({"rank": rank})
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # rank 0 decides what an interrupt ends
+            # torchrun hands these to all ranks; what they end, and after which last answers, rank 0 decides.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         threading.Thread(target=self._listen, daemon=True).start()
 
     def reply(self, values: dict[str, Any]) -> None:

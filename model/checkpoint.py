@@ -1,7 +1,8 @@
 """Stored tensors into the model's parameters, one band of rows at a time: from Hugging Face safetensors, or converted ones.
 
 Everything that headers can tell is checked before any data is read, and before the model is allocated. A rank of several
-reads what it keeps; of a tensor that it shares by columns it reads the rows whole, which is quicker than to pick from them.
+reads what it keeps, but rows always whole: of the released model on eight ranks 87 GiB each, of which 80 are kept. Converted
+files hold what a rank keeps and nothing else.
 """
 
 from collections.abc import Callable, Iterator, Mapping

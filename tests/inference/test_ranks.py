@@ -5,16 +5,18 @@ import os
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import httpx
 import pytest
 
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.plan import Plan
 from deepseek_v32.model.synthetic import TINY, write_checkpoint
-from support.job import ENVIRONMENT, Job, torchrun
+from support.job import ENVIRONMENT, Job, free_port, torchrun
 
 # Everything divides by four with whole blocks: 2 heads of 192 and 128, 128 columns of the shared expert.
 DIVISIBLE = replace(
@@ -221,3 +223,31 @@ def test_jobs_that_cannot_be(size, settings, message):
         first = job.wait(60)[0]
     assert first.code == 2
     assert first.err.startswith(f"deepseek-v32: {message}") and len(first.err.splitlines()) == 1
+
+
+def test_a_server_is_ended_in_order(checkpoints):
+    """Termination of all ranks, as by torchrun: rank 0 answers what is open, then all end without a complaint."""
+    port = free_port()
+    options = ["serve", "--model", str(checkpoints["demo"]), "--port", str(port), "--no-chat", "--device", "cpu"]
+    options += ["--model-name", "shared"]
+    with Job(2, "from deepseek_v32.inference.cli import main; main()", *options) as job:
+        address = f"http://127.0.0.1:{port}"
+        while not _is_ready(address):
+            time.sleep(0.2)
+        body = {"model": "shared", "prompt": "The altitude of", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
+        with ThreadPoolExecutor() as pool:
+            answer = pool.submit(httpx.post, f"{address}/v1/completions", json=body, timeout=60)
+            time.sleep(1)
+            for process in reversed(job.processes):
+                process.send_signal(signal.SIGTERM)
+            ended = job.wait(60)
+            assert answer.result().status_code == 200
+    assert [each.code for each in ended] == [143, 0]
+    assert "deepseek-v32:" not in ended[0].err + ended[1].err
+
+
+def _is_ready(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/ready").status_code == 200
+    except httpx.TransportError:
+        return False

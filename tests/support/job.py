@@ -26,7 +26,7 @@ class Job:
     """Processes that run the same program as ranks of one job."""
 
     def __init__(self, size: int, program: str, *arguments: object, settings: dict[str, str] | None = None) -> None:
-        port = _free_port()
+        port = free_port()
         command = [sys.executable, "-c", program, *map(str, arguments)]
         shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         shared |= settings or {}
@@ -73,7 +73,7 @@ class Job:
         self.kill()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Below those that systems hand out by themselves, so that nobody takes it before rank 0 does."""
     while True:
         port = random.randrange(20_000, 32_000)
