@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 import torch
 
-from deepseek_v32.kernels.choice import BACKENDS, OPERATIONS, choose, choose_body, describe
+from deepseek_v32.kernels.choice import BACKENDS, OPERATIONS, Body, choose, choose_body, describe
 from deepseek_v32.kernels.quantize import quantize_blocks
 from deepseek_v32.kernels.select_topk import select_topk
 
@@ -45,6 +45,14 @@ def test_the_operation_itself_refuses() -> None:
     bounds = torch.zeros(1, dtype=torch.int32), torch.ones(1, dtype=torch.int32)
     with pytest.raises(ValueError, match=r"select_topk has no cuda implementation for torch\.float32 on cpu"):
         select_topk(torch.ones(1, 1), *bounds, 1, backend="cuda")
+
+
+def test_auto_tries_the_backend_that_a_case_prefers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Body, "refusal", lambda *_: None)
+    arguments = ("sparse_mla_prefill", torch.device("meta"), torch.bfloat16)
+    assert [choose_body(*arguments, "auto", 576, first).backend for first in ("cuda", "tile")] == ["cuda", "tile"]
+    assert choose_body(*arguments, "reference", 576, "cuda").backend == "reference"
+    choose_body.cache_clear()
 
 
 def test_reference_is_last_so_that_auto_prefers_compiled_kernels() -> None:
