@@ -27,8 +27,10 @@ Progress = Callable[[int, int], None]  # (bytes read, bytes in all)
 
 _FLOATS = ("BF16", "F32")
 
-# Elements converted at a time, 2 MiB in fp32: small beside any real tensor, large enough for sequential reads.
+# Elements converted at a time, 2 MiB in fp32: small beside any real tensor, large enough for sequential reads. Those that need
+# no conversion go by larger bands.
 _BAND = 2**19
+_PLAIN_BAND = 2**22
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,8 @@ class _Filling:
         # Straight to its place, where nothing has to be converted or left out.
         plain = target.dtype == DTYPES[weight.dtype] and target.shape[1:] == weight.shape[1:]
         direct = plain and target.device.type == "cpu" and target.is_contiguous()
-        step = max(FP8_BLOCK, _BAND // max(prod(weight.shape[1:]), 1) // FP8_BLOCK * FP8_BLOCK)
+        elements = _PLAIN_BAND if plain else _BAND
+        step = max(FP8_BLOCK, elements // max(prod(weight.shape[1:]), 1) // FP8_BLOCK * FP8_BLOCK)
         first, last = self._placement.rows
         for start in range(first, last, step):
             stop = min(start + step, last)

@@ -16,7 +16,7 @@ from typing import Any
 
 from .config import shown
 from .plan import Plan, Share
-from .shards import CheckpointError, StoredTensor, parse_file, read_header
+from .shards import INDEX, SINGLE, CheckpointError, StoredTensor, parse_file, read_header
 from .weight_map import scale_parameter
 
 MANIFEST = "manifest.json"
@@ -67,6 +67,8 @@ def file_name(rank: int, size: int) -> str:
 
 def is_converted(directory: Path) -> bool:
     """Whether this is a converted checkpoint. CheckpointError for one whose conversion has not come to its end."""
+    if (directory / INDEX).exists() or (directory / SINGLE).exists():
+        return False
     if (directory / MANIFEST).exists():
         return True
     if (directory / STATE).exists():
