@@ -69,4 +69,5 @@ def _fastest(q: torch.Tensor, kv: torch.Tensor) -> str:
     if kv.dtype != torch.uint8:
         return "tile"
     tokens, heads, _ = q.shape
-    return "tile" if heads >= 64 and kv.shape[0] * kv.shape[1] <= 4 * tokens * heads else "cuda"
+    converts = heads >= 64 and kv.shape[0] * kv.shape[1] <= 4 * tokens * heads and kv.is_contiguous()
+    return "tile" if converts else "cuda"

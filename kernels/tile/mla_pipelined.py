@@ -253,7 +253,7 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
             bias0, bias1 = T.alloc_shared((BLOCK,), "float32"), T.alloc_shared((BLOCK,), "float32")
             ref0, ref1 = T.alloc_shared((ROWS,), "float32"), T.alloc_shared((ROWS,), "float32")
             sum0, sum1 = T.alloc_shared((ROWS,), "float32"), T.alloc_shared((ROWS,), "float32")
-            top0, top1 = T.alloc_shared((ROWS,), "float32"), T.alloc_shared((ROWS,), "float32")
+            top1 = T.alloc_shared((ROWS,), "float32")
 
             kl0_full, kr0_full = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
             kl1_full, kr1_full = T.alloc_barrier(GROUP), T.alloc_barrier(GROUP)
@@ -322,7 +322,6 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                     T.wait_wgmma(0)
                     release(kl1_free, tx)
                 T.copy(sums0, sum0)
-                T.copy(t0, top0)
                 T.sync_threads(SUMS, 2 * GROUP)
                 for h in T.Parallel(ROWS):
                     sums0[h] = sum0[h] + sum1[h]
@@ -428,6 +427,7 @@ def check_layout(value_dim: int, **tensors: torch.Tensor) -> None:
             f"value_dim is {value_dim} of {width} dims, expected {LATENT} of {LATENT + ROPE} for backend 'tile'"
         )
     for name, tensor in tensors.items():
-        strides = [stride * tensor.element_size() for stride in tensor.stride()[:-1]]
+        sizes = list(zip(tensor.shape, tensor.stride(), strict=True))[:-1]
+        strides = [stride * tensor.element_size() for size, stride in sizes if size > 1]
         if tensor.data_ptr() % 16 or any(stride % 16 for stride in strides):
             raise ValueError(f"{name} has strides of {strides} bytes, expected multiples of 16; call .contiguous()")

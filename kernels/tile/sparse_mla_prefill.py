@@ -151,6 +151,8 @@ def sparse_mla_prefill(
 
 def _dequantized(cache: torch.Tensor, indices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """bf16 rows of a paged FP8 cache and indices into them: of every slot, or of every index where those are fewer."""
+    if not cache.is_contiguous():
+        raise ValueError(f"kv has strides {cache.stride()}, expected a contiguous cache for backend 'tile'")
     capacity = cache.shape[0] * cache.shape[1]
     if capacity <= indices.numel():
         slots = torch.arange(capacity, device=cache.device)
