@@ -72,7 +72,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                     )
                     text = gr.Textbox(
                         lines=1, max_lines=8, placeholder="Ask something, or drop a text file",
-                        show_label=False, container=False, autofocus=True, elem_id="dsa-text",
+                        show_label=False, container=False, elem_id="dsa-text",
                     )  # fmt: skip
                     with gr.Row(elem_id="dsa-actions"):
                         thinking = gr.Checkbox(False, label="Think first", elem_id="dsa-thinking", container=False)

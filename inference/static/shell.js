@@ -68,8 +68,12 @@ function startNew() {
   show(value);
   drawList();
   closeDrawers();
-  const text = document.querySelector("#dsa-text textarea");
-  if (text && innerWidth > 800) text.focus();
+  focusText();
+}
+
+// On a phone this would open the keyboard.
+function focusText() {
+  if (innerWidth > 800) document.querySelector("#dsa-text textarea")?.focus();
 }
 
 function drawList() {
@@ -162,3 +166,4 @@ if (kept) trigger("restore", { conversation: kept });
 else startNew();
 drawList();
 document.body.classList.add("dsa-ready");
+focusText();

@@ -34,6 +34,15 @@ def test_fits(open_tab: Any, scripted: Any, name: str, inspecting: bool) -> None
         )
 
 
+@pytest.mark.parametrize("name", SIZES)
+def test_one_can_type_at_once_where_there_is_a_keyboard(open_tab: Any, name: str) -> None:
+    """On a phone the focus would open its keyboard over the page."""
+    width, height = SIZES[name]
+    tab = open_tab(viewport={"width": width, "height": height})
+    focused = tab.page.evaluate("document.activeElement === document.querySelector('#dsa-text textarea')")
+    assert focused == (width > 800)
+
+
 def test_phone_opens_and_closes_its_drawer(open_tab: Any) -> None:
     tab = open_tab(viewport={"width": 390, "height": 844})
     assert tab.page.locator("#dsa-side").bounding_box()["x"] < -200
