@@ -37,26 +37,32 @@ struct Threshold {
   float below;
 };
 
-// A threshold that about `target` of 1 << log_samples samples reach; kLowest if there are not so many. The samples are spread over the
-// row: one from each of as many equal stretches, at a place within it that changes from stretch to stretch, against periodic rows.
-template <int kThreads>
-__device__ __forceinline__ Threshold sampled_threshold(Shared& shared, const float* row, int length, int log_samples, uint32_t target,
-                                                       int capacity) {
+// Samples are spread over the row: one from each of 1 << log_samples equal stretches, at a place within it that changes from stretch to
+// stretch, against periodic rows. Those from `first` on; -inf where there are no more.
+template <int kThreads, int kSamples>
+__device__ __forceinline__ void load_samples(float (&values)[kSamples], const float* row, int length, int log_samples, int first) {
+  const uint32_t stretch = uint32_t(length) >> log_samples;
+#pragma unroll
+  for (int i = 0; i < kSamples; ++i) {
+    const uint32_t sample = first + i * kThreads + threadIdx.x;
+    const uint32_t from = uint64_t(sample) * length >> log_samples, within = ((sample * 2654435761u >> 16) * stretch) >> 16;
+    values[i] = sample >> log_samples ? -INFINITY : __ldg(row + from + within);
+  }
+}
+
+// A threshold that about `target` samples reach; kLowest if there are not so many. `values` are the first samples.
+template <int kThreads, int kSamples>
+__device__ __forceinline__ Threshold sampled_threshold(Shared& shared, float (&values)[kSamples], const float* row, int length,
+                                                       int log_samples, uint32_t target, int capacity) {
   uint32_t* keys = reinterpret_cast<uint32_t*>(shared.entries);  // candidates come later
   const int samples = 1 << log_samples;
-  const uint32_t stretch = uint32_t(length) >> log_samples;
-  for (int base = threadIdx.x; base < samples; base += 2 * kThreads) {
-    float value[2];
+  for (int first = 0; first < samples; first += kSamples * kThreads) {
+    if (first) load_samples<kThreads>(values, row, length, log_samples, first);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const uint32_t sample = base + i * kThreads;
-      const uint32_t from = uint64_t(sample) * length >> log_samples, within = ((sample * 2654435761u >> 16) * stretch) >> 16;
-      value[i] = sample < samples ? __ldg(row + from + within) : -INFINITY;
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const uint32_t key = value[i] >= kLowest ? key_of(value[i]) : 0;
-      if (base + i * kThreads < samples) keys[base + i * kThreads] = key;
+    for (int i = 0; i < kSamples; ++i) {
+      const int sample = first + i * kThreads + threadIdx.x;
+      const uint32_t key = values[i] >= kLowest ? key_of(values[i]) : 0;
+      if (sample < samples) keys[sample] = key;
       if (key) atomicAdd(&shared.histogram[key >> 21], 1);
     }
   }
@@ -65,7 +71,7 @@ __device__ __forceinline__ Threshold sampled_threshold(Shared& shared, const flo
   if (high.total < target) return {kLowest, false, 0};
   // A threshold serves if what reaches it will fit, with four deviations to spare.
   const auto fits = [&](uint32_t reached) {
-    return (float(reached) + 4.0f * float(reached) * rsqrtf(float(reached))) * float(stretch + 1) <= float(capacity);
+    return (float(reached) + 4.0f * float(reached) * rsqrtf(float(reached))) * float((length >> log_samples) + 1) <= float(capacity);
   };
   if (fits(high.above + high.count)) return {value_of(max(high.digit << 21, key_of(kLowest))), false, 0};
   clear_histogram<kThreads>(shared);
@@ -166,51 +172,72 @@ struct Candidates {
   __device__ __forceinline__ uint2 operator[](uint32_t i) const { return entries[i < own ? i : i + gap]; }
 };
 
-// The highest key among this CTA's candidates, to the leader.
+// Turns the values of this CTA's candidates into keys, and tells the leader the highest.
 template <int kThreads>
-__device__ __forceinline__ void raise_highest(const Shared& shared, uint32_t count, uint32_t* leader_highest) {
+__device__ __forceinline__ void settle(Shared& shared, uint32_t count, uint32_t* leader_highest) {
   uint32_t highest = 0;
-  for (uint32_t i = threadIdx.x; i < count; i += kThreads) highest = max(highest, key_of(__uint_as_float(shared.entries[i].x)));
+  for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
+    const uint32_t key = key_of(__uint_as_float(shared.entries[i].x));
+    shared.entries[i].x = key;
+    highest = max(highest, key);
+  }
   highest = __reduce_max_sync(kWarp, highest);
   if (threadIdx.x % 32 == 0 && highest) atomicMax(leader_highest, highest);
 }
 
-// The smallest of the k best ranks among the leader's candidates, of which there are more than k, all with keys >= lowest.
+__device__ __forceinline__ void set_bit(uint32_t* bitmap, uint32_t position) { atomicOr(&bitmap[position / 32], 1u << position % 32); }
+
+// The smallest of the k best ranks among the candidates, of which there are more than k, digit by digit.
 template <int kThreads>
-__device__ __forceinline__ uint64_t candidate_threshold(Shared& shared, const Candidates& candidates, uint32_t k, uint32_t lowest) {
-  // Digits are taken from ranks above the lowest possible one: all eleven bits of the first then tell candidates apart.
-  const uint64_t offset = uint64_t(lowest) << kPositionBits;
-  int bits = kPositionBits + 32 - __clz(shared.highest - lowest);
+__device__ __noinline__ uint64_t last_rank(Shared& shared, const Candidates& candidates, uint32_t k) {
   uint64_t prefix = 0;
-  while (true) {
-    const int width = min(bits, kDigitBits), shift = bits - width;
+  for (int shift = kFirstShift;; shift -= kDigitBits) {
     clear_histogram<kThreads>(shared);
-    if (threadIdx.x == 0) shared.few = 0;
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < candidates.total; i += kThreads) {
-      const uint64_t rank = rank_of(candidates[i]) - offset;
-      if (rank >> bits == prefix) atomicAdd(&shared.histogram[uint32_t(rank >> shift) & ((1u << width) - 1)], 1);
+      const uint64_t rank = rank_of(candidates[i]);
+      if (rank >> (shift + kDigitBits) == prefix) atomicAdd(&shared.histogram[uint32_t(rank >> shift) % kDigits], 1);
     }
     __syncthreads();
     const Found found = find_digit<kThreads>(shared, k);
-    prefix = prefix << width | found.digit;
+    prefix = prefix << kDigitBits | found.digit;
     k -= found.above;
-    bits = shift;
-    if (found.count == k || bits == 0) return (prefix << shift) + offset;
-    if (found.count > 32) continue;
-    // One warp puts the last few in order.
-    for (uint32_t i = threadIdx.x; i < candidates.total; i += kThreads) {
-      const uint64_t rank = rank_of(candidates[i]) - offset;
-      if (rank >> bits == prefix) shared.packed_sums[0][atomicAdd(&shared.few, 1)] = rank;
-    }
-    __syncthreads();
-    const uint64_t mine = threadIdx.x % 32 < found.count ? shared.packed_sums[0][threadIdx.x % 32] : 0;
-    uint32_t above = 0;
-#pragma unroll
-    for (int i = 0; i < 32; ++i) above += __shfl_sync(kWarp, mine, i) > mine;
-    const uint32_t last = __ballot_sync(kWarp, above == k - 1 && threadIdx.x % 32 < found.count);
-    return __shfl_sync(kWarp, mine, __ffs(last) - 1) + offset;
+    if (found.count == k) return prefix << shift;  // at the last digit at the latest, since no two ranks are equal
   }
+}
+
+// Marks the k best candidates, all of which have keys >= lowest. A histogram of what keys exceed `lowest` by tells most apart; the few
+// that share the digit of the last chosen are compared with each other.
+template <int kThreads>
+__device__ __forceinline__ void mark_best(Shared& shared, const Candidates& candidates, uint32_t k, uint32_t lowest, uint32_t* bitmap) {
+  const int shift = max(0, 32 - kDigitBits - __clz(shared.highest - lowest));
+  for (uint32_t i = threadIdx.x; i < candidates.total; i += kThreads)
+    atomicAdd(&shared.histogram[(candidates[i].x - lowest) >> shift], 1);
+  __syncthreads();
+  const Found found = find_digit<kThreads>(shared, k);
+  const uint32_t needed = k - found.above;
+  if (found.count != needed && found.count > kFew) {
+    const uint64_t least = last_rank<kThreads>(shared, candidates, k);
+    for (uint32_t i = threadIdx.x; i < candidates.total; i += kThreads)
+      if (rank_of(candidates[i]) >= least) set_bit(bitmap, candidates[i].y);
+    return;
+  }
+  const uint32_t enough = found.digit + (found.count != needed);
+  for (uint32_t i = threadIdx.x; i < candidates.total; i += kThreads) {
+    const uint2 entry = candidates[i];
+    const uint32_t digit = (entry.x - lowest) >> shift;
+    if (digit >= enough)
+      set_bit(bitmap, entry.y);
+    else if (digit == found.digit)
+      shared.few[atomicAdd(&shared.few_count, 1)] = rank_of(entry);
+  }
+  if (found.count == needed) return;
+  __syncthreads();
+  if (threadIdx.x >= found.count) return;
+  const uint64_t mine = shared.few[threadIdx.x];
+  uint32_t above = 0;
+  for (uint32_t i = 0; i < found.count; ++i) above += shared.few[i] > mine;
+  if (above < needed) set_bit(bitmap, position_of(mine));
 }
 
 // Calls visit(value, position) for the positions of a part, warps together for 32 that share a word of the bitmap; beyond: -inf.
@@ -279,7 +306,7 @@ __device__ __forceinline__ uint32_t keep_first(Shared& shared, uint32_t* bitmap,
   for (int first = 0, turn = 0; first < words; first += kThreads, turn ^= 1) {
     const int index = first + threadIdx.x;
     uint32_t word = index < words ? bitmap[index] : 0;
-    const Scan<uint32_t> scan = block_scan<kThreads>(uint32_t(__popc(word)), shared.warp_sums[turn]);
+    const Scan scan = block_scan<kThreads>(__popc(word), shared.warp_sums[turn]);
     while (word && before + scan.before + __popc(word) > keep) word &= ~(0x80000000u >> __clz(word));
     if (index < words) bitmap[index] = word;
     before += scan.total;
@@ -308,38 +335,60 @@ __device__ __forceinline__ int slot_of(const Problem& p, const int32_t* pages, i
   return pages[position / p.page_size] * p.page_size + position % p.page_size;
 }
 
-// The bitmap's positions, ascending, then -1. Neighbouring words are neighbouring threads', so that no thread has many of a run.
-template <int kThreads, int kWords>
-__device__ __forceinline__ void write_chosen(Shared& shared, const Problem& p, const uint32_t* bitmap, int length, int offset, int row) {
-  static_assert(kWords <= 4);  // a thread's counts are summed up in the quarters of one integer
-  int32_t* out = p.out + int64_t(row) * p.k;
+__device__ __forceinline__ void write(const Problem& p, int row, uint32_t to, int position) {
   const int32_t* pages = p.block_table ? p.block_table + row * p.table_stride : nullptr;
-  const int words = (length + 31) / 32;
-  uint32_t written = 0;
-  for (int first = 0, turn = 0; first < words; first += kWords * kThreads, turn ^= 1) {
-    uint32_t word[kWords];
-    uint64_t counts = 0;
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      const int index = first + i * kThreads + threadIdx.x;
-      word[i] = index < words ? bitmap[index] : 0;
-      counts |= uint64_t(__popc(word[i])) << (16 * i);
-    }
-    const Scan<uint64_t> scan = block_scan<kThreads>(counts, shared.packed_sums[turn]);
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      const int base = (first + i * kThreads + threadIdx.x) * 32 + offset;
-      for (uint32_t to = written + uint32_t(scan.before >> (16 * i)) % 65536; word[i]; word[i] &= word[i] - 1, ++to) {
-        const int position = base + __ffs(word[i]) - 1;
-        out[to] = pages ? slot_of(p, pages, position) : position;
-      }
-      written += uint32_t(scan.total >> (16 * i)) % 65536;
-    }
-  }
-  for (int to = written + threadIdx.x; to < p.k; to += kThreads) out[to] = -1;
+  p.out[int64_t(row) * p.k + to] = pages ? slot_of(p, pages, position) : position;
 }
 
-// kCtas to an SM. Each thread has 2 * kVectors 16-byte loads under way, or kVectors where three CTAs keep the memory busy together.
+// Positions plus `offset`, ascending, of the candidates that the bitmap holds: each finds its place by the bits before its own. How many.
+template <int kThreads>
+__device__ __forceinline__ uint32_t write_candidates(Shared& shared, const Problem& p, const Candidates& candidates, const uint32_t* bitmap,
+                                                     int length, int offset, int row) {
+  const uint64_t* groups = reinterpret_cast<const uint64_t*>(bitmap);
+  uint16_t* before = reinterpret_cast<uint16_t*>(shared.histogram);  // of each group
+  const int count = (length + 63) / 64, mine = (count + kThreads - 1) / kThreads, first = threadIdx.x * mine;
+  uint32_t sum = 0;
+  for (int i = first; i < min(first + mine, count); ++i) sum += __popcll(groups[i]);
+  const Scan scan = block_scan<kThreads>(sum, shared.warp_sums[0]);
+  sum = scan.before;
+  for (int i = first; i < min(first + mine, count); ++i) {
+    before[i] = static_cast<uint16_t>(sum);
+    sum += __popcll(groups[i]);
+  }
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < candidates.total; i += kThreads) {
+    const uint32_t position = candidates[i].y;
+    const uint64_t group = groups[position / 64], bit = uint64_t(1) << position % 64;
+    if (!(group & bit)) continue;
+    const uint32_t to = before[position / 64] + __popcll(group & (bit - 1));
+    if (p.k <= kStaged)  // whole lines leave together
+      shared.chosen[to] = int(position) + offset;
+    else
+      write(p, row, to, int(position) + offset);
+  }
+  if (p.k <= kStaged) {
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < scan.total; i += kThreads) write(p, row, i, shared.chosen[i]);
+  }
+  return scan.total;
+}
+
+// The same of all that the bitmap holds. Neighbouring words are neighbouring threads', so that no thread has many of a run.
+template <int kThreads>
+__device__ __noinline__ uint32_t write_bitmap(Shared& shared, const Problem& p, const uint32_t* bitmap, int length, int offset, int row) {
+  uint32_t written = 0;
+  for (int first = 0, turn = 0; first < length; first += 32 * kThreads, turn ^= 1) {
+    const int base = first + 32 * threadIdx.x;
+    uint32_t word = base < length ? bitmap[base / 32] : 0;
+    const Scan scan = block_scan<kThreads>(__popc(word), shared.warp_sums[turn]);
+    for (uint32_t to = written + scan.before; word; word &= word - 1, ++to) write(p, row, to, base + __ffs(word) - 1 + offset);
+    written += scan.total;
+  }
+  return written;
+}
+
+// kCtas to an SM. Each thread has 2 * kVectors 16-byte loads under way. More CTAs and more shared memory for each would leave too little
+// L1 cache, through which loads go that are under way: three CTAs of 62 KB took 313 us where two take 276, of 71 KB even 379.
 template <int kThreads, int kCtas, int kVectors>
 __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __grid_constant__ Problem p) {
   extern __shared__ __align__(16) unsigned char memory[];
@@ -358,37 +407,36 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   const int share = (length + parts * 32 - 1) / (parts * 32) * 32, from = min(part * share, length), to = min(from + share, length);
   const Slice slice(logits + from, to - from);
 
-  clear_histogram<kThreads>(shared);
-  if (threadIdx.x == 0) shared.candidates = shared.received = shared.highest = 0;
-  if (part == 0)
-    for (int i = threadIdx.x; i < (length + 31) / 32; i += kThreads) bitmap[i] = 0;
+  // Loads are on their way while shared memory is cleared; those of the tile while the threshold is found.
+  const bool sampled = length > p.capacity;
+  const int log_samples = min(max(10, 32 - __clz((length - 1) >> kLogStretch)), 13);
+  float samples[4];
+  if (sampled) load_samples<kThreads>(samples, logits, length, log_samples, 0);
   float4 tile[kVectors];
-  load_tile<kThreads>(tile, slice, 0);  // on its way while the threshold is found
+  load_tile<kThreads>(tile, slice, 0);
+  clear_histogram<kThreads>(shared);
+  if (threadIdx.x == 0) shared.candidates = shared.received = shared.highest = shared.few_count = 0;
+  if (part == 0)
+    for (int i = threadIdx.x; i < (length + 63) / 64 * 2; i += kThreads) bitmap[i] = 0;
   __syncthreads();
 
   Threshold threshold = {kLowest, false, 0};
-  if (length > p.capacity) {
+  if (sampled) {
     // Of the row's k best, k * samples / length fall into the sample, give or take a root; four of them for safety.
-    const int log_samples = min(max(10, 32 - __clz((length - 1) >> kLogStretch)), 13);
     const float expected = __fdividef(float(p.k) * float(1 << log_samples), float(length));
     const uint32_t target = uint32_t(expected + 4.0f * expected * rsqrtf(expected)) + 2;
-    threshold = sampled_threshold<kThreads>(shared, logits, length, log_samples, target, p.capacity);
+    threshold = sampled_threshold<kThreads>(shared, samples, logits, length, log_samples, target, p.capacity);
     __syncthreads();  // the sample's keys lie where candidates go
   }
   if (parts > 1) cluster_arrive(part == 0 && threadIdx.x < 32);  // from here on others may send the leader their candidates
 
   const int tiles = (slice.vectors() + kVectors * kThreads - 1) / (kVectors * kThreads);
   for (int i = 0; i < tiles; ++i) {
-    if constexpr (kCtas <= 2) {
-      float4 next[kVectors];
-      if (i + 1 < tiles) load_tile<kThreads>(next, slice, i + 1);
-      append<kThreads>(shared, tile, threshold.least, from - slice.skip, i, p.capacity);
+    float4 next[kVectors];
+    if (i + 1 < tiles) load_tile<kThreads>(next, slice, i + 1);
+    append<kThreads>(shared, tile, threshold.least, from - slice.skip, i, p.capacity);
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) tile[v] = next[v];
-    } else {  // other CTAs of the SM read meanwhile
-      append<kThreads>(shared, tile, threshold.least, from - slice.skip, i, p.capacity);
-      if (i + 1 < tiles) load_tile<kThreads>(tile, slice, i + 1);
-    }
+    for (int v = 0; v < kVectors; ++v) tile[v] = next[v];
   }
   __syncthreads();
 
@@ -396,7 +444,8 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   Shared& leader = *cluster.map_shared_rank(&shared, 0);
   if (parts > 1) cluster_wait();
   if (part && threadIdx.x == 0) shared.base = atomicAdd(&leader.received, own);
-  raise_highest<kThreads>(shared, min(own, p.capacity), &leader.highest);
+  clear_histogram<kThreads>(shared);
+  settle<kThreads>(shared, min(own, p.capacity), &leader.highest);
   __syncthreads();
   uint32_t total = own;
   if (parts > 1) {
@@ -409,26 +458,26 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   }
 
   const uint32_t k = p.k;
-  bool known = total <= p.capacity && (total >= k || threshold.least == kLowest);
-  if (!known && threshold.level && total < k && total <= p.capacity)
-    known = select_level<kThreads>(shared, logits, from, to, length, threshold.below, k - total, bitmap);
-  if (!known) {
-    select_over_row<kThreads>(shared, logits, from, to, k, bitmap);
-  } else if (part == 0) {
-    const Candidates candidates = {shared.entries, own, total, p.capacity - total};
-    const uint64_t least = total > k ? candidate_threshold<kThreads>(shared, candidates, k, key_of(threshold.least)) : 0;
-    for (uint32_t i = threadIdx.x; i < total; i += kThreads) {
-      const uint2 entry = candidates[i];
-      if (rank_of(entry) >= least) atomicOr(&bitmap[entry.y / 32], 1u << entry.y % 32);
-    }
+  const bool fit = total <= p.capacity, fast = fit && (total >= k || threshold.least == kLowest);
+  const bool level = !fast && fit && threshold.level &&
+                     select_level<kThreads>(shared, logits, from, to, length, threshold.below, k - total, bitmap);
+  if (!fast && !level) select_over_row<kThreads>(shared, logits, from, to, k, bitmap);
+  if (part) return;
+  const Candidates candidates = {shared.entries, own, total, p.capacity - total};
+  if (fast && total > k) {
+    mark_best<kThreads>(shared, candidates, k, key_of(threshold.least), bitmap);
+    __syncthreads();
+  } else if (fast || level) {
+    for (uint32_t i = threadIdx.x; i < total; i += kThreads) set_bit(bitmap, candidates[i].y);
     __syncthreads();
   }
-  if (part == 0) {
-    write_chosen<kThreads, kCtas == 3 ? 2 : 4>(shared, p, bitmap, length, first - start, row);
-    if (parts > 1) {  // others have read this CTA's memory before it ends, whether they wait or are gone
-      cluster_arrive(false);
-      cluster_wait();
-    }
+  const bool direct = fast && length <= kMostGroups * 64 && k < 65536;
+  const uint32_t written = direct ? write_candidates<kThreads>(shared, p, candidates, bitmap, length, first - start, row)
+                                  : write_bitmap<kThreads>(shared, p, bitmap, length, first - start, row);
+  for (uint32_t i = written + threadIdx.x; i < k; i += kThreads) p.out[int64_t(row) * k + i] = -1;
+  if (parts > 1) {  // others have read this CTA's memory before it ends, whether they wait or are gone
+    cluster_arrive(false);
+    cluster_wait();
   }
 }
 

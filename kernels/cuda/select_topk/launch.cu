@@ -60,8 +60,6 @@ void select_topk(TensorView logits, TensorView starts, TensorView ends, TensorVi
     launch(select_topk_kernel<kThreads, 1, 4>, p, rows, parts, stream);
   else if (rows * parts <= multiprocessors)
     launch(select_topk_kernel<kThreads, 1, 8>, p, rows, parts, stream);
-  else if (p.columns <= 65536)
-    launch(select_topk_kernel<kThreads, 3, 4>, p, rows, parts, stream);
   else
     launch(select_topk_kernel<kThreads, 2, 4>, p, rows, parts, stream);
 }

@@ -13,6 +13,9 @@ constexpr int kPositionBits = 23;                // 32 of the value and 23 of th
 constexpr int kFirstShift = 4 * kDigitBits;      // of the highest digit
 constexpr float kLowest = -3.402823466e38f;      // >= this: neither NaN nor -inf
 constexpr int kLogStretch = 6;                   // one sample in 64 values, but a thousand at least
+constexpr int kFew = 64;
+constexpr int kStaged = 2048;                    // positions that are written through shared memory, the released model's k
+constexpr int kMostGroups = 2 * kDigits;         // of 64 columns, whose 16-bit counts find room in a histogram
 constexpr unsigned kWarp = 0xffffffffu;
 
 struct Found {
@@ -24,20 +27,21 @@ struct Found {
 
 struct Shared {
   uint32_t histogram[kDigits];
-  uint64_t packed_sums[2][32];
+  uint64_t few[kFew];   // ranks that the last choice is among
   uint32_t warp_sums[2][32];
+  int32_t chosen[kStaged];  // on their way out
   Found found;
   uint32_t candidates;  // of this CTA, from the first entry on
   uint32_t received;    // in the leader: those of the other CTAs, from the last entry down
   uint32_t highest;     // key among all candidates
-  uint32_t few;         // candidates that the last choice is among
+  uint32_t few_count;
   uint32_t base;
   uint32_t lacking;     // the level and what is above it are fewer than k
-  alignas(16) uint2 entries[];  // [capacity] of a value's bits and its position, then the bitmap
+  alignas(16) uint2 entries[];  // [capacity] of a value's bits, later its key, and its position; then the bitmap
 };
 
 inline size_t shared_bytes(int capacity, int columns) {
-  return sizeof(Shared) + size_t(capacity) * 8 + (size_t(columns) + 31) / 32 * 4;
+  return sizeof(Shared) + size_t(capacity) * 8 + (size_t(columns) + 63) / 64 * 8;
 }
 
 // Unsigned order of keys is the order of values; both zeros have the key of +0.
@@ -51,7 +55,12 @@ __device__ __forceinline__ float value_of(uint32_t key) {
 __device__ __forceinline__ uint64_t rank_of(float value, int position) {
   return (uint64_t(key_of(value)) << kPositionBits) | uint32_t((1 << kPositionBits) - 1 - position);
 }
-__device__ __forceinline__ uint64_t rank_of(uint2 entry) { return rank_of(__uint_as_float(entry.x), static_cast<int>(entry.y)); }
+__device__ __forceinline__ uint64_t rank_of(uint2 entry) {  // of a key and a position
+  return (uint64_t(entry.x) << kPositionBits) | ((1u << kPositionBits) - 1 - entry.y);
+}
+__device__ __forceinline__ uint32_t position_of(uint64_t rank) {
+  return (1u << kPositionBits) - 1 - (uint32_t(rank) & ((1u << kPositionBits) - 1));
+}
 
 // Cluster barriers in halves. cooperative_groups would have every thread wait for a GPU-wide memory barrier at each arrival; one
 // warp's announces the whole CTA's writes if they are ordered before it by __syncthreads, and who announces nothing needs none.
@@ -68,30 +77,29 @@ __device__ __forceinline__ void cluster_sync() {
   cluster_wait();
 }
 
-template <class T>
 struct Scan {
-  T before, total;
+  uint32_t before, total;
 };
 
 // Sums of the threads before this one, and of all. One barrier: successive calls must alternate between two buffers of 32.
-template <int kThreads, class T>
-__device__ __forceinline__ Scan<T> block_scan(T value, T* warp_sums) {
+template <int kThreads>
+__device__ __forceinline__ Scan block_scan(uint32_t value, uint32_t* warp_sums) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  T sum = value;
+  uint32_t sum = value;
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) {
-    const T other = __shfl_up_sync(kWarp, sum, step);
+    const uint32_t other = __shfl_up_sync(kWarp, sum, step);
     if (lane >= step) sum += other;
   }
   if (lane == 31) warp_sums[warp] = sum;
   __syncthreads();
-  T warps = lane < kThreads / 32 ? warp_sums[lane] : 0;
+  uint32_t warps = lane < kThreads / 32 ? warp_sums[lane] : 0;
 #pragma unroll
   for (int step = 1; step < kThreads / 32; step *= 2) {
-    const T other = __shfl_up_sync(kWarp, warps, step);
+    const uint32_t other = __shfl_up_sync(kWarp, warps, step);
     if (lane >= step) warps += other;
   }
-  const T earlier = __shfl_sync(kWarp, warps, (warp + 31) % 32);
+  const uint32_t earlier = __shfl_sync(kWarp, warps, (warp + 31) % 32);
   return {sum - value + (warp ? earlier : 0), __shfl_sync(kWarp, warps, kThreads / 32 - 1)};
 }
 
@@ -112,7 +120,7 @@ __device__ __forceinline__ Found find_digit(Shared& shared, uint32_t needed) {
   uint32_t sum = 0;
 #pragma unroll
   for (int i = 0; i < kMine; ++i) sum += counts[i];
-  const Scan<uint32_t> scan = block_scan<kThreads>(sum, shared.warp_sums[0]);
+  const Scan scan = block_scan<kThreads>(sum, shared.warp_sums[0]);
   uint32_t above = scan.before;
   if (above < needed && needed <= above + sum) {
 #pragma unroll
