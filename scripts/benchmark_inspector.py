@@ -1,0 +1,92 @@
+"""What the inspector costs while an answer is written: decoding with and without a recording of what DSA selects.
+
+Usage: python scripts/benchmark_inspector.py [--model DIRECTORY] [--device cpu] [--context 1024 4096 16384] [--tokens 128]
+Prints a table and ends in one JSON line. Rounds with and without take turns; each round with it is compared with the mean of the
+two beside it, and the median of these ratios counts. The recording is the one that the chat keeps, scores included.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.inspect_report import Recording
+
+
+def rate(llm: LLM, prompt: list[int], tokens: int, inspect: bool) -> float:
+    """Tokens a second of one answer after its first token."""
+    recording = Recording(llm, prompt) if inspect else None
+    times = []
+    for delta in llm.stream(prompt, SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True), inspect):
+        if recording is not None and delta.selection is not None:
+            recording.add(delta.token_ids[0], delta.selection)
+        times.append(time.perf_counter())
+    assert recording is None or recording.count == tokens
+    return (tokens - 1) / (times[-1] - times[0])
+
+
+def measure(llm: LLM, context: int, tokens: int, rounds: int) -> dict[str, float]:
+    """Medians of both rates, and the share of speed that the recording costs, with its middle half."""
+    prompt = [random.randrange(10, llm.config.vocab_size) for _ in range(context)]
+    closed, opened = [], []
+    for _ in range(rounds + 1):  # the first of each warms up, and reads the prompt into the cache
+        closed.append(rate(llm, prompt, tokens, inspect=False))
+        opened.append(rate(llm, prompt, tokens, inspect=True))
+    closed.append(rate(llm, prompt, tokens, inspect=False))
+    ratios = [2 * rate / (before + after) for rate, before, after in zip(opened, closed, closed[1:], strict=False)][1:]
+    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if rounds > 1 else ratios * 3
+    return {
+        "context": context,
+        "closed": statistics.median(closed[1:]),
+        "open": statistics.median(opened[1:]),
+        "cost": 1 - middle,
+        "cost_q1": 1 - high,
+        "cost_q3": 1 - low,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, help="checkpoint directory; the demo without it")
+    parser.add_argument("--device", default=None, help="cpu or cuda; cuda where there is one")
+    parser.add_argument("--precision", default=None, choices=("exact", "bf16", "fp8"))
+    parser.add_argument("--context", type=int, nargs="+", default=[1024, 4096, 16384], help="tokens of the prompt")
+    parser.add_argument("--tokens", type=int, default=128, help="of each answer")
+    parser.add_argument("--rounds", type=int, default=9, help="of both, in turn; the median counts")
+    arguments = parser.parse_args()
+
+    llm = LLM(arguments.model, device=arguments.device, precision=arguments.precision)
+    where = f"{os.cpu_count()} cores, {platform.machine()}, {torch.get_num_threads()} threads"
+    if llm.device.type == "cuda":
+        where = torch.cuda.get_device_name(llm.device)
+    machine = f"{where}, torch {torch.__version__}"
+    rows = [measure(llm, context, arguments.tokens, arguments.rounds) for context in arguments.context]
+
+    console = Console()
+    console.print(f"{machine}; {arguments.model or 'demo'}, {llm.precision}, index_topk {llm.config.index_topk}")
+    table = Table("context", "closed", "open", "cost", "middle half", title="tokens a second")
+    for row in rows:
+        table.add_row(
+            f"{row['context']:,}",
+            f"{row['closed']:.1f}",
+            f"{row['open']:.1f}",
+            f"{row['cost']:.1%}",
+            f"{row['cost_q1']:.1%} to {row['cost_q3']:.1%}",
+        )
+    console.print(table)
+    results: list[dict[str, Any]] = [{name: round(value, 4) for name, value in row.items()} for row in rows]
+    print(json.dumps({"machine": machine, "model": str(arguments.model or "demo"), "results": results}))
+
+
+if __name__ == "__main__":
+    main()
