@@ -15,6 +15,13 @@ import numpy as np
 _SIZES = struct.Struct("<QQ")  # bytes of the object, bytes of all arrays
 
 
+def pack(message: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> bytes:
+    """A message as it is sent."""
+    head = json.dumps(message | {"arrays": [[array.dtype.str, array.shape] for array in arrays]}).encode()
+    body = b"".join(array.tobytes() for array in arrays)
+    return _SIZES.pack(len(head), len(body)) + head + body
+
+
 class Channel:
     """One end. Any thread may send; one receives."""
 
@@ -24,11 +31,12 @@ class Channel:
 
     def send(self, message: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> None:
         """OSError if there is nobody at the other end."""
-        described = message | {"arrays": [[array.dtype.str, array.shape] for array in arrays]}
-        head = json.dumps(described).encode()
-        body = b"".join(array.tobytes() for array in arrays)
+        self.send_packed(pack(message, arrays))
+
+    def send_packed(self, data: bytes) -> None:
+        """A message of `pack`, which may go to several."""
         with self._sending:
-            self._socket.sendall(_SIZES.pack(len(head), len(body)) + head + body)
+            self._socket.sendall(data)
 
     def receive(self) -> tuple[dict[str, Any], list[np.ndarray]]:
         """The next message, waited for. EOFError if the other end is gone."""

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
 from ..model.parallel import Ranks
-from .channel import Channel
+from .channel import Channel, pack
 
 START_SECONDS = 300.0  # ranks may start one after the other, from a slow disk
 _ADDRESS = "deepseek-v32/rank-0"  # the store's key of the socket's path
@@ -73,9 +73,10 @@ class Leader(_Member):
 
     def tell(self, kind: str, values: dict[str, Any] | None = None, arrays: Sequence[np.ndarray] = ()) -> None:
         """Send a message to every other rank."""
+        data = pack({"kind": kind, **(values or {})}, arrays)
         for rank, channel in self._channels.items():
             try:
-                channel.send({"kind": kind, **(values or {})}, arrays)
+                channel.send_packed(data)
             except OSError:
                 self._lost(rank)
 

@@ -1,11 +1,14 @@
 """Weights from a configuration alone: the right shapes and spread, the same for every number of ranks, ready to run."""
 
+import json
 from dataclasses import replace
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.cli import app
 from deepseek_v32.kernels.quantize import dequantize_weight
 from deepseek_v32.model.parallel import Ranks, build_model
 from deepseek_v32.model.plan import Plan
@@ -83,3 +86,27 @@ def test_layers_replace_the_configurations():
 def test_a_configuration_has_no_weights():
     with pytest.raises(ValueError, match="a configuration alone has no weights; synthetic=True makes some"):
         LLM(CONFIG.to_dict(), device="cpu")
+
+
+def test_the_command(tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(CONFIG.to_dict()))
+    arguments = [
+        "--prompt-tokens",
+        "16",
+        "--batch",
+        "1",
+        "--new-tokens",
+        "2",
+        "--repeats",
+        "1",
+        "--json",
+        "--device",
+        "cpu",
+    ]
+    command = ["bench", "--model", str(config), "--layers", "1", *arguments]
+    result = CliRunner().invoke(app, [*command, "--synthetic"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["model"] == "synthetic, 1 layers"
+    refused = CliRunner().invoke(app, command)
+    assert "--layers 1 goes with --synthetic" in str(refused.exception)

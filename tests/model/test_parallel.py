@@ -1,0 +1,92 @@
+"""A model shared by ranks against the whole one, over random configurations; every rank computes the same bits."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+from deepseek_v32.model.config import ModelConfig
+from deepseek_v32.model.plan import Plan
+from deepseek_v32.model.synthetic import TINY, write_checkpoint
+from support.job import Job
+
+COMPARE = """
+import json, sys
+from pathlib import Path
+import torch
+import torch.distributed as dist
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.model.checkpoint import load_model
+from deepseek_v32.model.parallel import Ranks
+
+dist.init_process_group("gloo")
+ranks = Ranks(dist.get_rank(), dist.get_world_size())
+results = []
+for path in sorted(Path(sys.argv[1]).iterdir()):
+    shared = load_model(path, "exact", ranks=ranks)
+    config = shared.config
+    token_ids = [i * 7919 % config.vocab_size for i in range(100)]
+    llm = LLM.from_model(shared, config, page_count=8)
+    logits = llm.logits(token_ids, chunk=64)
+    digests = [None] * ranks.size
+    dist.all_gather_object(digests, logits.view(torch.int32).long().sum().item())
+    greedy = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
+    answer = llm.generate([token_ids[:70]], greedy)[0].token_ids
+    if ranks.rank == 0:
+        whole = LLM.from_model(load_model(path, "exact"), config, page_count=8)
+        wanted = whole.logits(token_ids, chunk=64)
+        error = ((logits - wanted).norm(dim=1) / wanted.norm(dim=1)).max().item()
+        same = answer == whole.generate([token_ids[:70]], greedy)[0].token_ids
+        results.append([error, same, len(set(digests)) == 1])
+    dist.barrier()
+print(json.dumps(results))
+dist.destroy_process_group()
+"""
+
+
+def random_config(seed: int) -> ModelConfig:
+    """Sides that divide into blocks and sides that do not, in any mixture. Eight experts at least."""
+    draw = random.Random(seed)
+    groups = draw.choice((1, 2, 4))
+    return replace(
+        TINY,
+        vocab_size=draw.choice((512, 515)),
+        hidden_size=draw.choice((128, 136)),
+        intermediate_size=draw.choice((512, 200)),
+        moe_intermediate_size=draw.choice((512, 128, 20)),
+        num_hidden_layers=2,
+        first_k_dense_replace=draw.choice((0, 1, 2)),
+        num_attention_heads=draw.choice((4, 8, 3)),
+        q_lora_rank=draw.choice((128, 72)),
+        qk_nope_head_dim=draw.choice((128, 64, 20)),
+        qk_rope_head_dim=64,
+        v_head_dim=draw.choice((128, 48)),
+        n_routed_experts=groups * draw.choice((8, 9)),
+        n_shared_experts=draw.choice((0, 1, 2)),
+        n_group=groups,
+        topk_group=draw.randint(1, groups),
+        num_experts_per_tok=draw.randint(1, 6),
+        index_topk=draw.choice((16, 64)),
+        tie_word_embeddings=draw.random() < 0.3,
+    )
+
+
+SEEDS = range(6)
+
+
+def test_the_configurations_divide_in_different_ways():
+    splits = [tuple(Plan(random_config(seed), 0, 4).split.values()) for seed in SEEDS]
+    assert len(set(splits)) > 4
+    assert all(any(split[part] for split in splits) and not all(split[part] for split in splits) for part in range(4))
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_ranks_compute_what_one_does(tmp_path, size):
+    for seed in SEEDS:
+        write_checkpoint(tmp_path / str(seed), random_config(seed), ("fp8", "bf16", "fp32")[seed % 3], seed)
+    first, *rest = Job(size, COMPARE, tmp_path).wait()
+    assert first.code == 0, first.err
+    assert [each.code for each in rest] == [0] * (size - 1)
+    for seed, (error, same_tokens, same_bits) in zip(SEEDS, json.loads(first.out), strict=True):
+        assert same_bits and same_tokens and error < 1e-4, (seed, error, same_tokens, same_bits)
