@@ -8,7 +8,8 @@ from ..build import load
 from .sparse_mla_prefill import sparse_mla_prefill
 from .split_plan import SplitPlan, check_vectors, check_widths, empty_plan
 
-FEW_HEADS = 32  # kFewHeads of sparse_decode/launch.cu: up to here CTAs of 16 heads, two on a multiprocessor
+OVERHEAD = 5  # what starting and ending a query costs, in blocks of 64 keys
+FEW_HEADS = 32  # kFewHeads of sparse_decode/launch.cu: up to here CTAs of 16 heads
 
 
 def plan_decode(
@@ -16,10 +17,12 @@ def plan_decode(
 ) -> SplitPlan:
     """The split of `batch` sequences of `s_q` new tokens, each with `topk` keys, or the first topk_length [batch] of them."""
     if heads <= FEW_HEADS:
-        plan = empty_plan(batch * s_q, heads, device, 16, 2)
+        # Two such CTAs fit on a multiprocessor; where one does a whole query, one with all the memory and no parts to merge is faster.
+        processors: int = torch.cuda.get_device_properties(device).multi_processor_count
+        plan = empty_plan(batch * s_q, heads, device, 16, 1 if batch * s_q <= processors else 2)
     else:  # over 64 heads, CTAs come in pairs
         plan = empty_plan(batch * s_q, heads, device, 64 if heads <= 64 else 128, 1)
-    load("sparse_decode").sparse_decode_plan(plan.parts, plan.split_offset, topk_length, topk, s_q)
+    load("sparse_decode").sparse_decode_plan(plan.parts, plan.split_offset, topk_length, topk, s_q, OVERHEAD)
     return plan
 
 

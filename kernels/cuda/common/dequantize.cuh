@@ -1,8 +1,11 @@
-// The producer of FP8 keys: 656-byte records become bf16 in the swizzled tiles. In a pair, each CTA converts half of a block and
-// pushes it to the other.
+// The producer of FP8 keys: 656-byte records become bf16 in the swizzled tiles. In a pair, each CTA converts half of a block and stores
+// it in both.
 //
 // e4m3 to bf16 is a shift of exponent and mantissa into place, which divides by 2^120, and one bf16x2 multiplication by the scale times
 // 2^120: exact for power-of-two scales, subnormals included. Other scales, and those of 2^8 and more, go through fp32.
+//
+// A warp has 4 KB under way while it converts the 4 KB before. More would not help: ptxas lets all loads of the loop share one scoreboard,
+// and waiting for one is waiting for all. So a batch is waited for as a whole, and only then is the next one issued (see `arrived`).
 #pragma once
 
 #include "gather.cuh"
@@ -12,7 +15,7 @@ namespace mla {
 template <class C>
 struct Dequantize {
   static_assert(C::kStorage == Storage::kFp8 && C::kLookup == Lookup::kIndices);
-  static constexpr int kMathRegisters = 208, kProducerRegisters = 88;
+  static constexpr int kMathRegisters = 192, kProducerRegisters = 120;
   static constexpr int kWarpRows = C::kLocalRows / 4;  // rows of a block that a warp converts
   static constexpr int kParts = kWarpRows / 8;         // eight rows at a time
   static constexpr uint32_t kInvalid = ~0u;
@@ -21,102 +24,164 @@ struct Dequantize {
     return {{4, 4 + 128}, 4, 128};  // rope arrives by asynchronous copies of all threads
   }
 
-  // 8 rows x 256 bytes in the registers of a warp: a lane holds 16 bytes of rows 2 i + ((lane >> 2) & 1), so that its two 16-byte
-  // stores meet no bank conflict.
+  // 4 KB in the registers of a warp: of a pair, all of 8 rows, alone, a half of 16 rows; eight rows of a half in either part. A lane
+  // holds 16 bytes of rows 2 i + ((lane >> 2) & 1), so that its two 16-byte stores meet no bank conflict.
   struct Raw {
-    uint4 bytes[4];
-    float scale[4];
+    uint4 bytes[2][4];
+  };
+  // Scales of a block's rows: a lane has that of row 8 part + lane / 4 and group lane % 4.
+  struct Scales {
+    float value[kParts];
   };
 
   static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, int cluster, int clusters, int rank) {
-    const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
-    uint32_t phase = 0, q_phase = 0;
+    Dequantize me{p, s, rank};
+    uint32_t q_phase = 0;
     for (Items<C::kLookup> item(p, cluster, clusters); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
-      uint32_t units, next = look_up(p, item, item.begin, rank, warp, lane);
-      uint32_t sixteen = look_up_sixteen(p, item, item.begin, warp, lane);
-      Raw a, b;
-      load(p, a, next, 0, 0);
+      me.start(item);
       barrier_wait(shared_address(&s.q_empty), q_phase ^ 1);
       q_phase ^= 1;
-      load_queries<C, 4>(p, s, item.query, (item.group * (C::kPair ? 2 : 1) + rank) * kRows, warp);
-      for (int block = item.begin; block < item.end; ++block) {
-        const int buffer = (block - item.begin) & 1;
-        const uint32_t parity = (phase >> buffer & 1) ^ 1;
-        phase ^= 1u << buffer;
-        units = next;
-        // Masks and rope of rows 16 warp ... + 15, whoever converts them.
-        const uint32_t these = C::kPair ? sixteen : units;
-        const uint32_t flags = __ballot_sync(~0u, these != kInvalid);
-        if (block + 1 < item.end) {
-          next = look_up(p, item, block + 1, rank, warp, lane);
-          if constexpr (C::kPair) sixteen = look_up_sixteen(p, item, block + 1, warp, lane);
-        }
-        const uint32_t tiles = shared_address(s.k[buffer]) + (rank * C::kLocalRows + warp * kWarpRows) * 128;
-        const uint32_t rope = shared_address(s.k[buffer]) + 8 * kTile + warp * 16 * 128;
-        if constexpr (kParts == 1) {
-          load(p, b, units, 0, 1);
-          barrier_wait(shared_address(&s.empty[buffer][0]), parity);
-          convert(a, tiles, 0);
-          announce(s, buffer, 0, tiles, rank);
-          if (block + 1 < item.end) load(p, a, next, 0, 0);
-          barrier_wait(shared_address(&s.empty[buffer][1]), parity);
-          copy_rope(p, rope, these);
-          barrier_arrive_after_copies(shared_address(&s.full[buffer][1]));
-          convert(b, tiles, 1);
-        } else {
-          load(p, b, units, 1, 0);
-          barrier_wait(shared_address(&s.empty[buffer][0]), parity);
-          convert(a, tiles, 0);
-          load(p, a, units, 0, 1);
-          convert(b, tiles + 1024, 0);
-          announce(s, buffer, 0, tiles, rank);
-          load(p, b, units, 1, 1);
-          barrier_wait(shared_address(&s.empty[buffer][1]), parity);
-          copy_rope(p, rope, these);
-          barrier_arrive_after_copies(shared_address(&s.full[buffer][1]));
-          convert(a, tiles, 1);
-          if (block + 1 < item.end) load(p, a, next, 0, 0);
-          convert(b, tiles + 1024, 1);
-        }
-        if (lane == 0) {
-          reinterpret_cast<volatile uint16_t*>(&s.mask[buffer])[warp] = static_cast<uint16_t>(flags);
-          barrier_arrive(shared_address(&s.mask_full[buffer]));
-        }
-        announce(s, buffer, 1, tiles, rank);
+      load_queries<C, 4>(p, s, item.query, (item.group * (C::kPair ? 2 : 1) + rank) * kRows, me.warp_);
+      for (int block = item.begin; block < item.end; block += 2) {
+        me.template fill<0>(item, block);
+        if (block + 1 < item.end) me.template fill<1>(item, block + 1);
       }
     }
   }
 
  private:
-  // Where this lane's row (lane modulo the rows of the warp) starts, in units of 16 bytes.
-  static __device__ __forceinline__ uint32_t look_up(const Problem& p, const Items<C::kLookup>& item, int block, int rank, int warp,
-                                                     int lane) {
-    const int column = block * kBlock + rank * C::kLocalRows + warp * kWarpRows + lane % kWarpRows;
-    const int slot = p.keys.template slot<C::kLookup>(item.query, column, item.keys);
-    return slot < 0 ? kInvalid : static_cast<uint32_t>(p.keys.offset(slot) >> 4);
+  const Problem& p;
+  SharedMemory& s;
+  int rank_;
+  int lane_, warp_;
+  uint32_t phase_ = 0;
+  Raw raw_[2];        // of even and odd blocks, or of left and right halves
+  Scales scales_[2];  // of even and odd blocks
+  uint32_t units_;    // of the present block's row
+
+  __device__ __forceinline__ Dequantize(const Problem& problem, SharedMemory& shared, int rank)
+      : p(problem), s(shared), rank_(rank), lane_(threadIdx.x & 31), warp_((threadIdx.x >> 5) & 3) {}
+
+  // The column of this lane's row (lane modulo the rows of the warp), and of row 16 warp + lane modulo 16 of the whole block, for rope.
+  __device__ __forceinline__ int column_of(int block) const {
+    return block * kBlock + rank_ * C::kLocalRows + warp_ * kWarpRows + lane_ % kWarpRows;
+  }
+  __device__ __forceinline__ int rope_column_of(int block) const { return block * kBlock + warp_ * 16 + (lane_ & 15); }
+
+  // Indices come by asynchronous copies, too: a register would have to be waited for, and with it, as scoreboards are few, the records
+  // loaded since. Lanes 0-15 copy those of rows of `block`, lanes 16-31 of rope rows of `rope_block`.
+  __device__ __forceinline__ void copy_indices(const Items<C::kLookup>& item, int block, int rope_block) const {
+    const bool rope = lane_ >= 16;
+    const int of = rope ? rope_block : block, column = rope ? rope_column_of(of) : column_of(of);
+    const bool inside = of < item.end && column < item.keys;
+    if (inside)
+      copy4(shared_address(&s.indices[warp_][lane_]), p.keys.table + item.query * p.keys.table_stride + column);
+    else
+      *const_cast<volatile int32_t*>(&s.indices[warp_][lane_]) = -1;
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
+  // Where the record starts, in units of 16 bytes.
+  __device__ __forceinline__ uint32_t units_of(int index) const {
+    return p.keys.valid(index) ? static_cast<uint32_t>(p.keys.offset(index) >> 4) : kInvalid;
   }
 
-  // Row 16 warp + lane modulo 16 of the whole block.
-  static __device__ __forceinline__ uint32_t look_up_sixteen(const Problem& p, const Items<C::kLookup>& item, int block, int warp,
-                                                             int lane) {
-    if constexpr (!C::kPair) return kInvalid;
-    const int slot = p.keys.template slot<C::kLookup>(item.query, block * kBlock + warp * 16 + (lane & 15), item.keys);
-    return slot < 0 ? kInvalid : static_cast<uint32_t>(p.keys.offset(slot) >> 4);
+  __device__ __forceinline__ void start(const Items<C::kLookup>& item) {
+    copy_indices(item, item.begin + 1, item.begin);
+    units_ = units_of(p.keys.fetch(item.query, column_of(item.begin), item.keys));
+    load(raw_[0], units_, 0);
+    load(scales_[0], units_);
   }
 
-  static __device__ __forceinline__ void load(const Problem& p, Raw& raw, uint32_t units, int part, int half) {
-    const int lane = threadIdx.x & 31, piece = (lane & 3) | (lane >> 3) << 2;
+  // Zero, once all of `raw` is there: what is added to it waits.
+  static __device__ __forceinline__ uint32_t arrived(const Raw& raw) {
+    uint32_t any = 0;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t start = __shfl_sync(~0u, units, part * 8 + 2 * i + ((lane >> 2) & 1));
-      raw.bytes[i] = make_uint4(0, 0, 0, 0);
-      raw.scale[i] = 0.0f;
-      if (start != kInvalid) {
-        const uint8_t* record = p.keys.latent + (uint64_t(start) << 4);
-        raw.bytes[i] = load_once(record + half * 256 + piece * 16);
-        raw.scale[i] = __ldg(reinterpret_cast<const float*>(record + kValueWidth) + half * 2 + (piece >> 3));
+    for (int part = 0; part < 2; ++part)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        any |= raw.bytes[part][i].x | raw.bytes[part][i].y | raw.bytes[part][i].z | raw.bytes[part][i].w;
+    return any & opaque(0);
+  }
+
+  // One block into its buffer, while the next one is loaded.
+  template <int kBuffer>
+  __device__ __forceinline__ void fill(const Items<C::kLookup>& item, int block) {
+    const uint32_t parity = (phase_ >> kBuffer & 1) ^ 1;
+    phase_ ^= 1u << kBuffer;
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    __syncwarp();
+    const volatile int32_t* indices = s.indices[warp_];
+    uint32_t next = units_of(indices[lane_ % kWarpRows]);
+    const uint32_t rope_units = units_of(indices[16 + (lane_ & 15)]);
+    __syncwarp();
+    copy_indices(item, block + 2, block + 1);
+    const uint32_t flags = __ballot_sync(~0u, rope_units != kInvalid);
+    const uint32_t tiles = shared_address(s.k[kBuffer]) + (rank_ * C::kLocalRows + warp_ * kWarpRows) * 128;
+    const Scales& scales = scales_[kBuffer];
+    if constexpr (C::kPair) {
+      next += arrived(raw_[kBuffer]);
+      load(raw_[kBuffer ^ 1], next, 0);
+      load(scales_[kBuffer ^ 1], next);
+    } else {
+      load(raw_[1], units_ + arrived(raw_[0]), 1);
+    }
+    bool simple = true;  // powers of two, below the 2^8 that would overflow when multiplied by 2^120
+#pragma unroll
+    for (int part = 0; part < kParts; ++part)
+      simple &= (__float_as_uint(scales.value[part]) & 0x7fffffu) == 0 && scales.value[part] < 256.0f;
+    simple = __all_sync(~0u, simple);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (!C::kPair && half == 1) {
+        next += arrived(raw_[1]);
+        load(raw_[0], next, 0);
+        load(scales_[kBuffer ^ 1], next);
       }
+      barrier_wait(shared_address(&s.empty[kBuffer][half]), parity);
+      if (half == 1) {
+        copy_rope(shared_address(s.k[kBuffer]) + 8 * kTile + warp_ * 16 * 128, rope_units);
+        barrier_arrive_after_copies(shared_address(&s.full[kBuffer][1]));
+      }
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        const auto& bytes = C::kPair ? raw_[kBuffer].bytes[half] : raw_[half].bytes[part];
+        if (simple)
+          convert<true>(bytes, scales.value[part], kBuffer, tiles + part * 1024, half);
+        else
+          convert<false>(bytes, scales.value[part], kBuffer, tiles + part * 1024, half);
+      }
+      if (half == 1 && lane_ == 0) {
+        reinterpret_cast<volatile uint16_t*>(&s.mask[kBuffer])[warp_] = static_cast<uint16_t>(flags);
+        barrier_arrive(shared_address(&s.mask_full[kBuffer]));
+      }
+      announce(kBuffer, half);
+    }
+    units_ = next;
+  }
+
+  // Both halves of eight rows, or one half of sixteen.
+  __device__ __forceinline__ void load(Raw& raw, uint32_t units, int half) const {
+    const int piece = (lane_ & 3) | (lane_ >> 3) << 2;
+#pragma unroll
+    for (int part = 0; part < 2; ++part)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = 2 * i + ((lane_ >> 2) & 1) + (C::kPair ? 0 : 8 * part);
+        const uint32_t start = __shfl_sync(~0u, units, row);
+        uint4& bytes = raw.bytes[part][i];
+        bytes = make_uint4(0, 0, 0, 0);
+        if (start != kInvalid)
+          bytes = load_once(p.keys.latent + (uint64_t(start) << 4) + (C::kPair ? part : half) * 256 + piece * 16);
+      }
+  }
+  __device__ __forceinline__ void load(Scales& scales, uint32_t units) const {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      const uint32_t start = __shfl_sync(~0u, units, part * 8 + lane_ / 4);
+      scales.value[part] = 0.0f;
+      if (start != kInvalid)
+        scales.value[part] = __ldg(reinterpret_cast<const float*>(p.keys.latent + (uint64_t(start) << 4) + kValueWidth) + (lane_ & 3));
     }
   }
 
@@ -136,67 +201,59 @@ struct Dequantize {
     return pack<__nv_bfloat16>(__uint_as_float(exact << 16) * scale, __uint_as_float(exact & 0xffff0000u) * scale);
   }
 
+  // Eight rows of a half; `tiles` is where they start in the buffer.
   template <bool kSimple>
-  static __device__ __forceinline__ void convert_as(const Raw& raw, uint32_t tiles, int half) {
-    const int lane = threadIdx.x & 31, piece = (lane & 3) | (lane >> 3) << 2, odd = (lane >> 2) & 1;
+  __device__ __forceinline__ void convert(const uint4 (&bytes)[4], float scale, int buffer, uint32_t tiles, int half) const {
+    const int piece = (lane_ & 3) | (lane_ >> 3) << 2, odd = (lane_ >> 2) & 1;
+    const uint32_t factor = pack<__nv_bfloat16>(scale * 0x1p120f, scale * 0x1p120f);
+    // Line 2 i + odd, chunks 2 a and 2 a + 1 where a = piece & 3, under the swizzle.
+    const uint32_t root = opaque(tiles + (half * kLeftTiles + (piece >> 2)) * kTile + odd * 144 + (piece & 3) * 32);
+    const uint32_t far = C::kPair ? opaque(peer_address(root, rank_ ^ 1) - root) : 0;
+    const uint32_t barrier = C::kPair ? peer_address(shared_address(&s.full[buffer][half]), rank_ ^ 1) : 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int line = 2 * i + odd;
-      const uint32_t words[4] = {raw.bytes[i].x, raw.bytes[i].y, raw.bytes[i].z, raw.bytes[i].w};
-      const float factor = raw.scale[i] * 0x1p120f;
-      const uint32_t scale = pack<__nv_bfloat16>(factor, factor);
+      const int holder = (2 * i + odd) * 4 + half * 2 + (piece >> 3);
+      const uint32_t words[4] = {bytes[i].x, bytes[i].y, bytes[i].z, bytes[i].w};
+      const uint32_t both = __shfl_sync(~0u, kSimple ? factor : __float_as_uint(scale), holder);
       uint32_t v[8];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const uint32_t low = place(words[j], 0x1404), high = place(words[j], 0x3424);
-        v[2 * j] = kSimple ? multiply(low, scale) : scale_in_fp32(low, raw.scale[i]);
-        v[2 * j + 1] = kSimple ? multiply(high, scale) : scale_in_fp32(high, raw.scale[i]);
+        v[2 * j] = kSimple ? multiply(low, both) : scale_in_fp32(low, __uint_as_float(both));
+        v[2 * j + 1] = kSimple ? multiply(high, both) : scale_in_fp32(high, __uint_as_float(both));
       }
-      const uint32_t target = tiles + (half * kLeftTiles + (piece >> 2)) * kTile + line * 128;
-      const int chunk = 2 * (piece & 3);
-      store_shared16(target + ((chunk ^ line) << 4), v[0], v[1], v[2], v[3]);
-      store_shared16(target + (((chunk + 1) ^ line) << 4), v[4], v[5], v[6], v[7]);
+      const uint32_t first = (root ^ 32 * i) + 256 * i, second = first ^ 16;
+      store_shared16(first, v[0], v[1], v[2], v[3]);
+      store_shared16(second, v[4], v[5], v[6], v[7]);
+      if constexpr (C::kPair) {
+        store_peer16(first + far, v[0], v[1], v[2], v[3], barrier);
+        store_peer16(second + far, v[4], v[5], v[6], v[7], barrier);
+      }
     }
   }
-  static __device__ __forceinline__ void convert(const Raw& raw, uint32_t tiles, int half) {
-    bool simple = true;  // powers of two, below the 2^8 that would overflow when multiplied by 2^120
-#pragma unroll
-    for (int i = 0; i < 4; ++i) simple &= (__float_as_uint(raw.scale[i]) & 0x7fffffu) == 0 && raw.scale[i] < 256.0f;
-    if (__all_sync(~0u, simple))
-      convert_as<true>(raw, tiles, half);
-    else
-      convert_as<false>(raw, tiles, half);
-  }
-
-  static __device__ __forceinline__ void copy_rope(const Problem& p, uint32_t tile, uint32_t units) {
-    const int lane = threadIdx.x & 31;
+  __device__ __forceinline__ void copy_rope(uint32_t tile, uint32_t units) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int line = 4 * i + (lane >> 3);
+      const int line = 4 * i + (lane_ >> 3);
       const uint32_t start = __shfl_sync(~0u, units, line);
       const bool valid = start != kInvalid;
-      copy16<kEvictLast>(opaque(tile + line * 128 + (((lane & 7) ^ (line & 7)) << 4)),
-                         p.keys.latent + (valid ? uint64_t(start) << 4 : 0) + kValueWidth + 16 + (lane & 7) * 16, valid ? 16 : 0);
+      copy16<kEvictLast>(opaque(tile + line * 128 + (((lane_ & 7) ^ (line & 7)) << 4)),
+                         p.keys.latent + (valid ? uint64_t(start) << 4 : 0) + kValueWidth + 16 + (lane_ & 7) * 16, valid ? 16 : 0);
     }
   }
 
-  // This warp's rows of a half are complete.
-  static __device__ __forceinline__ void announce(SharedMemory& s, int buffer, int half, uint32_t tiles, int rank) {
-    const int lane = threadIdx.x & 31;
+  // This warp's rows of a half are complete here, and as many are on their way from the peer. The math groups fence after their waits: a
+  // fence here would wait for this warp's next loads, too.
+  __device__ __forceinline__ void announce(int buffer, int half) const {
     const uint32_t full = shared_address(&s.full[buffer][half]);
-    // Alone, the math groups' fences after their waits suffice: one here would wait for this warp's next loads, too.
-    if constexpr (C::kPair) fence_async_proxy();
     __syncwarp();
-    if constexpr (C::kPair) {
-      if (lane == 0) barrier_arrive_expect(full, 4 * kWarpRows * 128);
-      if (lane < 4) {
-        const uint32_t from = tiles + (half * kLeftTiles + lane) * kTile;
-        push_to_peer(peer_address(from, rank ^ 1), from, kWarpRows * 128, peer_address(full, rank ^ 1));
-      }
-      __syncwarp();
-    } else {
-      if (lane == 0) barrier_arrive(full);
+    if (lane_ == 0) {
+      if constexpr (C::kPair)
+        barrier_arrive_expect(full, 4 * kWarpRows * 128);
+      else
+        barrier_arrive(full);
     }
+    __syncwarp();
   }
 };
 

@@ -87,11 +87,11 @@ void launch_combine(Kernel kernel, const Problem& problem, int64_t ctas, int thr
 
 template <class Element>
 void combine(const Problem& p, cudaStream_t stream) {
-  const int64_t rows = int64_t(p.queries) * p.rows;
-  if (rows <= 2048)
-    launch_combine(flash_fwd_mla_combine_kernel<Element, 4>, p, rows, 512, stream);
+  if (p.part_count >= 4 * p.queries)  // four splits a query, or more
+    launch_combine(flash_fwd_mla_combine_kernel<Element>, p, int64_t(p.queries) * p.rows, 128 * kLanes, stream);
   else
-    launch_combine(flash_fwd_mla_combine_kernel<Element, 1>, p, rows, 128, stream);
+    launch_combine(flash_fwd_mla_combine_rows_kernel<Element>, p, int64_t(p.queries) * ((p.rows + kCombineRows - 1) / kCombineRows), 512,
+                   stream);
 }
 
 }  // namespace mla

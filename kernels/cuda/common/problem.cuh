@@ -44,13 +44,18 @@ struct Keys {
     else
       return lengths[query + 1] - lengths[query];
   }
+  // kIndices: what the table holds, or -1 past the end, and whether that is a slot.
+  __device__ __forceinline__ int fetch(int query, int column, int count) const {
+    return column < count ? __ldg(table + query * table_stride + column) : -1;
+  }
+  __device__ __forceinline__ bool valid(int index) const { return index >= 0 && index < slots; }
   // The slot of one column, or -1. `count` is count(query).
   template <Lookup kLookup>
   __device__ __forceinline__ int slot(int query, int column, int count) const {
     if (column >= count) return -1;
     if constexpr (kLookup == Lookup::kIndices) {
-      const int index = __ldg(table + query * table_stride + column);
-      return index >= 0 && index < slots ? index : -1;
+      const int index = fetch(query, column, count);
+      return valid(index) ? index : -1;
     } else if constexpr (kLookup == Lookup::kPages) {
       return __ldg(table + query * table_stride + column / page_size) * page_size + column % page_size;
     } else {

@@ -75,10 +75,10 @@ __device__ __forceinline__ uint32_t peer_address(uint32_t local, uint32_t rank) 
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(rank));
   return remote;
 }
-// Shared memory of this CTA to shared memory of the peer; completes `bytes` on the peer's barrier.
-__device__ __forceinline__ void push_to_peer(uint32_t remote, uint32_t local, uint32_t bytes, uint32_t remote_barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(remote),
-               "r"(local), "r"(bytes), "r"(remote_barrier)
+// 16 bytes to shared memory of the peer, completing on the peer's barrier.
+__device__ __forceinline__ void store_peer16(uint32_t remote, uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t remote_barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(remote), "r"(a),
+               "r"(b), "r"(c), "r"(d), "r"(remote_barrier)
                : "memory");
 }
 
@@ -101,6 +101,9 @@ __device__ __forceinline__ void copy16(uint32_t destination, const void* source,
     asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2, %3;" ::"r"(destination), "l"(source),
                  "r"(bytes), "l"(kPolicy)
                  : "memory");
+}
+__device__ __forceinline__ void copy4(uint32_t destination, const void* source) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(destination), "l"(source) : "memory");
 }
 // One row, a multiple of 16 bytes, whose bytes complete on the barrier.
 __device__ __forceinline__ void copy_bulk(uint32_t destination, const void* source, uint32_t bytes, uint32_t barrier) {

@@ -12,8 +12,8 @@
 // The reference that exponents are taken from moves only when a row's maximum exceeds it by more than 2^8: after the first blocks,
 // accumulators are hardly ever rescaled. A third warpgroup brings the keys (gather.cuh, dequantize.cuh).
 //
-// With kPair two CTAs of a cluster hold two halves of a query's rows: each converts half of the keys of every block and pushes them to the
-// other. The rope tile is not pushed: P of even blocks overwrites it while a push might still be reading.
+// With kPair two CTAs of a cluster hold two halves of a query's rows: each converts half of the keys of every block and stores them in both.
+// Rope is fetched by both, because P of even blocks overwrites that tile in each at its own time.
 #pragma once
 
 #include "problem.cuh"
@@ -35,12 +35,13 @@ struct SharedMemory {
   float reference[2][kRows];
   float sum[2][kRows];
   float top[2][kRows];
+  int32_t indices[4][32];  // of the FP8 producer's warps
   uint64_t mask[2];
   uint64_t full[2][2], empty[2][2];  // [block parity][left, right]
   uint64_t mask_full[2];
   uint64_t q_full, q_empty;
 };
-static_assert(sizeof(SharedMemory) <= 232448 - 1024);
+static_assert(sizeof(SharedMemory) <= 232448);
 
 // What the producer of a storage needs from its barriers.
 struct Arrivals {

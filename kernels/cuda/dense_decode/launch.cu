@@ -3,18 +3,18 @@
 
 namespace mla {
 
-// The plan of a step: parts [parts, 8] and split offsets [B + 1], int32, from context lengths [B] or from kv_indptr [B + 1].
-void dense_decode_plan(TensorView parts, TensorView split_offset, TensorView lengths) {
+// The plan of a step: parts [parts, 8] and split offsets [B + 1], int32, from context lengths [B] or from kv_indptr [B + 1]; `overhead` as in split.cuh.
+void dense_decode_plan(TensorView parts, TensorView split_offset, TensorView lengths, int64_t overhead) {
   DeviceGuard guard(parts);
   Keys keys = {};
   keys.lengths = data<int32_t>(lengths);
   const int queries = static_cast<int>(split_offset.size(0)) - 1;
   const int part_count = static_cast<int>(parts.size(0));
   if (lengths.size(0) == queries)
-    plan_kernel<Lookup::kPages><<<1, 32, 0, stream_of(parts)>>>(keys, queries, part_count, data<Part>(parts),
+    plan_kernel<Lookup::kPages><<<1, 32, 0, stream_of(parts)>>>(keys, queries, static_cast<int>(overhead), part_count, data<Part>(parts),
                                                                 data<int32_t>(split_offset));
   else
-    plan_kernel<Lookup::kList><<<1, 32, 0, stream_of(parts)>>>(keys, queries, part_count, data<Part>(parts),
+    plan_kernel<Lookup::kList><<<1, 32, 0, stream_of(parts)>>>(keys, queries, static_cast<int>(overhead), part_count, data<Part>(parts),
                                                                data<int32_t>(split_offset));
   check(cudaGetLastError(), "plan");
 }

@@ -1,7 +1,7 @@
 // FP8 sparse attention for few heads (16 of a query at a time), where bringing and converting keys is the work and a 64-row MMA would
 // compute zeros. Sixteen heads are the M of mma.sync; records stay FP8 in shared memory, and become fp16 in registers, as fragments.
 //
-//   producers (2 warps)   one bulk copy a record, into blocks of 64 records, two blocks deep
+//   producers (2 warps)   one bulk copy a record, into blocks of 64 records, two to four blocks deep
 //   math (4 warps)        warp w scores all 64 keys over the 128 latent dims of scale group w and 16 rope dims; partial scores are added
 //                         in shared memory; warp w does the softmax of heads 4 w ... 4 w + 3; then adds P V for the dims of group w
 //
@@ -17,22 +17,22 @@ namespace mla {
 
 constexpr int kFewRows = 16;
 constexpr int kFewMath = 128, kFewThreads = 192;
-constexpr int kFewStages = 2;
 constexpr int kPitch = 672;       // of a record: 32 bytes past a multiple of 128, so that neighbours meet in no bank
 constexpr int kScorePitch = 72;   // floats: eight banks further each row
 constexpr int kProbabilityPitch = 144;  // bytes
 
+template <int kStages>
 struct FewMemory {
-  uint8_t records[kFewStages][kBlock * kPitch];
+  uint8_t records[kStages][kBlock * kPitch];
   float scores[4][kFewRows * kScorePitch];
   uint8_t probabilities[kFewRows * kProbabilityPitch];
   float largest[4][kFewRows];  // of |q|, by warp
   float factor[kFewRows];      // what a new block does to accumulated rows
   float inverse[kFewRows];     // what ends them
-  uint32_t mask[kFewStages][2];
-  uint64_t full[kFewStages], empty[kFewStages];
+  uint32_t mask[kStages][2];
+  uint64_t full[kStages], empty[kStages];
 };
-static_assert(2 * (sizeof(FewMemory) + 1024) <= 233472, "two CTAs fit on a multiprocessor");
+static_assert(2 * (sizeof(FewMemory<2>) + 1024) <= 233472 && sizeof(FewMemory<4>) <= 232448, "two CTAs, or one, on a multiprocessor");
 
 // Where the record of a block's column lies: rows of the columns 2 t + b for fixed b, and those of fixed t, both fall into different banks.
 __device__ __forceinline__ int record_of(int column) {
@@ -83,7 +83,8 @@ __device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-__device__ __forceinline__ void few_producer(const Problem& p, FewMemory& s) {
+template <int kStages>
+__device__ __forceinline__ void few_producer(const Problem& p, FewMemory<kStages>& s) {
   const int lane = threadIdx.x & 31, half = (threadIdx.x - kFewMath) / 32;
   const uint32_t target = shared_address(s.records[0]) + record_of(32 * half + lane) * kPitch;
   uint32_t fills = 0;
@@ -94,14 +95,14 @@ __device__ __forceinline__ void few_producer(const Problem& p, FewMemory& s) {
     };
     int mine = look_up(item.begin, half), theirs = look_up(item.begin, half ^ 1);
     for (int block = item.begin; block < item.end; ++block, ++fills) {
-      const int stage = fills % kFewStages, slot = mine;
+      const int stage = fills % kStages, slot = mine;
       const uint32_t flags = __ballot_sync(~0u, slot >= 0), other = __ballot_sync(~0u, theirs >= 0);
       if (block + 1 < item.end) {
         mine = look_up(block + 1, half);
         theirs = look_up(block + 1, half ^ 1);
       }
       const uint32_t full = shared_address(&s.full[stage]), record = target + stage * kBlock * kPitch;
-      barrier_wait(shared_address(&s.empty[stage]), (fills / kFewStages & 1) ^ 1);
+      barrier_wait(shared_address(&s.empty[stage]), (fills / kStages & 1) ^ 1);
       fence_async_proxy();  // zeros of an earlier round
       if (slot < 0 && (flags | other) != 0) {
 #pragma unroll 1
@@ -124,7 +125,8 @@ struct FewQueries {
   float unit;  // of head 4 warp + lane / 8: what scores of its scaled row have to be multiplied by, softmax scale and log2 e included
 };
 
-__device__ __forceinline__ void load_few_queries(const Problem& p, FewMemory& s, const Items<Lookup::kIndices>& item,
+template <int kStages>
+__device__ __forceinline__ void load_few_queries(const Problem& p, FewMemory<kStages>& s, const Items<Lookup::kIndices>& item,
                                                  FewQueries& q) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane >> 2, t = lane & 3;
   uint4 raw[2][2][2];
@@ -185,7 +187,8 @@ __device__ __forceinline__ void load_few_queries(const Problem& p, FewMemory& s,
   }
 }
 
-__device__ __forceinline__ void few_math(const Problem& p, FewMemory& s) {
+template <int kStages>
+__device__ __forceinline__ void few_math(const Problem& p, FewMemory<kStages>& s) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane >> 2, t = lane & 3;
   const uint32_t records = shared_address(s.records[0]);
   const uint32_t key = records + record_of(g) * kPitch;  // this lane's column of every eight
@@ -205,8 +208,8 @@ __device__ __forceinline__ void few_math(const Problem& p, FewMemory& s) {
     float reference = kFloor, sum = 0.0f, top = -INFINITY;  // of `head`; sum of this lane's columns
     float unit = 1.0f;                                      // accumulated values are in units of this, a power of two
     for (int block = item.begin; block < item.end; ++block, ++fills) {
-      const int stage = fills % kFewStages;
-      barrier_wait(shared_address(&s.full[stage]), fills / kFewStages & 1);
+      const int stage = fills % kStages;
+      barrier_wait(shared_address(&s.full[stage]), fills / kStages & 1);
       const uint32_t low_mask = *reinterpret_cast<volatile uint32_t*>(&s.mask[stage][0]);
       const uint32_t high_mask = *reinterpret_cast<volatile uint32_t*>(&s.mask[stage][1]);
       if ((low_mask | high_mask) == 0) {
@@ -392,13 +395,14 @@ __device__ __forceinline__ void few_math(const Problem& p, FewMemory& s) {
   }
 }
 
+template <int kStages>
 __global__ void __launch_bounds__(kFewThreads, 2)
     flash_fwd_splitkv_mla_fp8_sparse_few_heads_kernel(const __grid_constant__ Problem problem) {
   extern __shared__ __align__(1024) uint8_t memory[];
-  FewMemory& s = *reinterpret_cast<FewMemory*>(memory);
+  FewMemory<kStages>& s = *reinterpret_cast<FewMemory<kStages>*>(memory);
   if (problem.parts != nullptr) asm volatile("griddepcontrol.launch_dependents;");
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kFewStages; ++i) {
+    for (int i = 0; i < kStages; ++i) {
       barrier_init(shared_address(&s.full[i]), 2);
       barrier_init(shared_address(&s.empty[i]), 4);
     }

@@ -6,16 +6,16 @@ namespace mla {
 
 constexpr int kFewHeads = 32;  // up to here, CTAs of 16 heads are faster than one of 64
 
-// The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32, for `width` columns a query.
+// The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32, for `width` columns a query; `overhead` is a query's, in blocks of 64.
 void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<TensorView> topk_length, int64_t width,
-                        int64_t lengths_divisor) {
+                        int64_t lengths_divisor, int64_t overhead) {
   DeviceGuard guard(parts);
   Keys keys = {};
   keys.lengths = data<int32_t>(topk_length);
   keys.lengths_divisor = static_cast<int>(lengths_divisor);
   keys.width = static_cast<int>(width);
   plan_kernel<Lookup::kIndices><<<1, 32, 0, stream_of(parts)>>>(keys, static_cast<int>(split_offset.size(0)) - 1,
-                                                                static_cast<int>(parts.size(0)), data<Part>(parts),
+                                                                static_cast<int>(overhead), static_cast<int>(parts.size(0)), data<Part>(parts),
                                                                 data<int32_t>(split_offset));
   check(cudaGetLastError(), "plan");
 }
@@ -68,8 +68,10 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
     p.partial_lse = data<float>(partial_lse);
     ctas = p.part_count * ctas_each;
   }
-  if (few)
-    launch(flash_fwd_splitkv_mla_fp8_sparse_few_heads_kernel, p, ctas, false, kFewThreads, sizeof(FewMemory), stream);
+  if (few && ctas <= multiprocessors(q))
+    launch(flash_fwd_splitkv_mla_fp8_sparse_few_heads_kernel<4>, p, ctas, false, kFewThreads, sizeof(FewMemory<4>), stream);
+  else if (few)
+    launch(flash_fwd_splitkv_mla_fp8_sparse_few_heads_kernel<2>, p, ctas, false, kFewThreads, sizeof(FewMemory<2>), stream);
   else if (pair)
     launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<true>, p, ctas, true, kThreads, sizeof(SharedMemory), stream);
   else
