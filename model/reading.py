@@ -50,12 +50,6 @@ def read_ahead(work: Iterator[Rows]) -> Iterator[int]:
             pool.shutdown(cancel_futures=True)
 
 
-def read_rows(tensor: StoredTensor) -> torch.Tensor:
-    """A whole tensor, at once."""
-    rows = Rows(tensor, 0, tensor.shape[0], lambda rows: None)
-    return _read(rows, _room(rows))
-
-
 def _finish(rows: Rows, read: "Future[torch.Tensor]") -> int:
     rows.use(read.result())
     return rows.size
