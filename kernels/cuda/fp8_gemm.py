@@ -1,6 +1,7 @@
 """Block-scaled FP8 products on Hopper: which kernel and tile serves how many rows."""
 
 import torch
+from torch.nn.functional import ScalingType, scaled_mm
 
 from ..build import load
 from ..padding import aligned_rows
@@ -37,7 +38,38 @@ def multiply(
     return out
 
 
+def library_serves(rows: int, columns: int, width: int, out_dtype: torch.dtype) -> bool:
+    """Whether cuBLASLt takes this product and was measured to be faster: up to 20 % with 4096 rows, no more with 2048.
+
+    It refuses row counts and widths that leave the scales' rows off 16 bytes, and some narrow products besides.
+    """
+    fits = rows % 16 == 0 and columns % 16 == 0 and width % 512 == 0
+    return fits and rows > 2048 and columns >= 512 and width > 512 and out_dtype == torch.bfloat16
+
+
+def library_multiply(
+    a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, out_dtype: torch.dtype
+) -> torch.Tensor:
+    """The same product by cuBLASLt, which wants the scales of a in columns: a copy of them."""
+    return scaled_mm(
+        aligned_rows(a),
+        aligned_rows(b).T,
+        a_scale.T.contiguous().T,
+        ScalingType.BlockWise1x128,
+        b_scale.contiguous().T,
+        ScalingType.BlockWise128x128,
+        output_dtype=out_dtype,
+    )
+
+
 def fp8_gemm(
     a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, out_dtype: torch.dtype
 ) -> torch.Tensor:
-    return multiply(a, a_scale, b[None], b_scale[None], None, out_dtype, token_tile(a.shape[0], b.shape[0]))
+    (rows, width), columns = a.shape, b.shape[0]
+    if library_serves(rows, columns, width, out_dtype):
+        try:
+            return library_multiply(a, a_scale, b, b_scale, out_dtype)
+        except RuntimeError as error:  # it has no kernel for some shapes, and no way to ask
+            if "CUBLAS_STATUS_NOT_SUPPORTED" not in str(error):
+                raise
+    return multiply(a, a_scale, b[None], b_scale[None], None, out_dtype, token_tile(rows, columns))

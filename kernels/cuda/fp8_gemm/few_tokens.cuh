@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(FewTokens<kTokens>::kThreads, FewTokens<kToken
   const Group group = find_group<kTokens>(p, blockIdx.y);
   if (group.first >= group.last) return;  // the same for the whole cluster
   const int begin = p.slices * rank / splits, count = p.slices * (rank + 1) / splits - begin;
-  // Each tile starts at another slice: if all read the same tokens at once, they would wait for the same lines of L2.
+  // Each tile starts at another slice, so that not all ask L2 for the same tokens at once.
   const int shift = count > 0 ? tile % count : 0;
 
   if (warp == 8) {
