@@ -11,26 +11,26 @@ from functools import partial
 
 import torch
 
-from ..kernels.choice import choose_body
+from ..kernels.choice import choose_body, leading_dtype
 from ..model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache
 from ..model.transformer import Transformer
 from .scheduler import Batch
 
 _FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times as long
 
-# What a decode step of an fp8 model calls, with the dtype that decides on the body.
+# What a decode step of an fp8 model calls.
 _OPERATIONS = (
-    ("quantize_blocks", torch.bfloat16),
-    ("rms_norm_quantize", torch.bfloat16),
-    ("swiglu_quantize", torch.bfloat16),
-    ("rotate_quantize", torch.bfloat16),
-    ("fp8_gemm", torch.float8_e4m3fn),
-    ("grouped_gemm", torch.float8_e4m3fn),
-    ("write_latent_cache", torch.bfloat16),
-    ("write_index_cache", torch.bfloat16),
-    ("paged_indexer_logits", torch.float8_e4m3fn),
-    ("select_topk", torch.float32),
-    ("sparse_mla_decode", torch.bfloat16),
+    "quantize_blocks",
+    "rms_norm_quantize",
+    "swiglu_quantize",
+    "rotate_quantize",
+    "fp8_gemm",
+    "grouped_gemm",
+    "write_latent_cache",
+    "write_index_cache",
+    "paged_indexer_logits",
+    "select_topk_slots",
+    "sparse_mla_decode",
 )
 
 
@@ -39,12 +39,13 @@ def can_capture(model: Transformer) -> bool:
     compute, config = model.compute, model.config
     if compute.device.type != "cuda" or compute.precision != "fp8":
         return False
-    latent_row = config.kv_lora_rank + config.qk_rope_head_dim
-    widths = {"sparse_mla_decode": latent_row, "write_latent_cache": latent_row}
-    bodies = (
-        choose_body(name, compute.device, dtype, compute.backend, widths.get(name)) for name, dtype in _OPERATIONS
+    latent = config.kv_lora_rank + config.qk_rope_head_dim
+    widths = {"sparse_mla_decode": latent, "write_latent_cache": latent, "paged_indexer_logits": config.index_head_dim}
+    chosen = (
+        choose_body(name, compute.device, leading_dtype(name, "fp8"), compute.backend, widths.get(name))
+        for name in _OPERATIONS
     )
-    return all(body.backend != "reference" for body in bodies)
+    return all(body.backend != "reference" for body in chosen)
 
 
 def batch_buckets(most: int) -> list[int]:

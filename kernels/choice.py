@@ -92,6 +92,15 @@ OPERATIONS: dict[str, tuple[Body, ...]] = {
 }
 
 
+def leading_dtype(operation: str, precision: str) -> torch.dtype:
+    """What a model's leading tensor of an operation is, in exact, bf16 or fp8 precision."""
+    if precision == "exact" or operation.startswith("select_topk"):
+        return torch.float32
+    if precision == "fp8" and (operation.endswith("gemm") or operation.endswith("indexer_logits")):
+        return torch.float8_e4m3fn
+    return torch.bfloat16
+
+
 @cache
 def choose_body(
     operation: str,
@@ -154,10 +163,11 @@ class Choice:
     refusals: tuple[str, ...]
 
 
-def describe(device: torch.device, backend: str = "auto", dtype: torch.dtype = torch.bfloat16) -> list[Choice]:
-    """What would run for every operation on this device."""
+def describe(device: torch.device, backend: str = "auto", precision: str = "fp8") -> list[Choice]:
+    """What would run for every operation of a model in this precision on this device."""
     lines = []
     for operation, bodies in OPERATIONS.items():
+        dtype = leading_dtype(operation, precision)
         usable = [body for body in bodies if body.refusal(device, dtype) is None]
         wanted = [body.backend for body in usable if backend in ("auto", body.backend)]
         lines.append(

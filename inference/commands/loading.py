@@ -112,14 +112,11 @@ def demo_path() -> Path:
 
 def summary(llm: "LLM", backend: str) -> str:
     """What was resolved, in one line."""
-    import torch
-
     from ...kernels import device as hardware
     from ...kernels.choice import describe
 
-    dtype = torch.float32 if llm.precision == "exact" else torch.bfloat16
     bodies: dict[str, list[str]] = {}
-    for choice in describe(llm.device, backend, dtype):
+    for choice in describe(llm.device, backend, llm.precision):
         bodies.setdefault(choice.chosen, []).append(choice.operation)
     most = max(bodies, key=lambda body: len(bodies[body]))
     rest = "".join(f", {body} for {' '.join(names)}" for body, names in bodies.items() if body != most)
