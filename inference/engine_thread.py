@@ -19,7 +19,7 @@ TIMED_OUT = "the request's time is over"
 STOPPED = "the server has stopped"
 STEP_FAILED = "the step that computed this answer failed"
 
-LONGEST_PAUSE = 0.2  # seconds between two deliveries; five a second still look like writing
+LONGEST_PAUSE = 0.15  # seconds between two deliveries; seven a second still look like writing
 
 
 class Observer(Protocol):

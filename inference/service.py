@@ -27,9 +27,9 @@ from .params import SamplingParams, TokenLogprob
 from .scoring import ScoreJob
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
-# What a reader costs the engine each time that it is woken is about 0.05 ms, so this is a bound of 2 %. A few readers get every
-# token by itself, many get a few tokens at a time.
-DELIVERY_SECONDS = 0.003
+# Waking a reader costs about 0.05 ms of the interpreter's lock, so this bounds the readers' share of it to 1 %, up to 25 of them. A
+# single reader gets every token by itself, many get a few tokens at a time.
+DELIVERY_SECONDS = 0.006
 
 
 class Busy(Exception):
@@ -70,7 +70,7 @@ class Service:
         observer: Observer | None = None,
     ) -> None:
         """max_queue: requests that may be open beyond the max_sequences that run at a time. deadline: seconds that a request
-        may take, waiting included. delivery: seconds for each open request, 0.2 at most in all; Deltas that come within them
+        may take, waiting included. delivery: seconds for each open request, 0.15 at most in all; Deltas that come within them
         reach their stream together, all but a request's first and last. observer: see Observer. ValueError for a value out of
         range.
         """
