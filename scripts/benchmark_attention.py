@@ -13,6 +13,7 @@ from functools import partial
 
 import torch
 
+from deepseek_v32.kernels.build import load
 from deepseek_v32.kernels.cuda import dense_mla, sparse_mla_decode
 from deepseek_v32.kernels.dense_mla import dense_mla_decode, paged_mla_decode_h16
 from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode as sparse_decode
@@ -139,7 +140,25 @@ def dense_decode_cases() -> Iterator[Case]:
         )
 
 
-GROUPS = {"prefill": prefill_cases, "sparse": sparse_decode_cases, "dense": dense_decode_cases}
+def gather_cases() -> Iterator[Case]:
+    """The ceiling of sparse kernels: rows gathered into shared memory and left there, as many as prefill of 4096 queries reads."""
+    count = 4096 * 2048
+    for width in (RECORD, 1152):
+        for cached in (8192, 32768, 131072):
+            rows = torch.zeros(cached, width, dtype=torch.uint8, device="cuda")
+            indices = torch.randint(0, cached, (count,), device="cuda", dtype=torch.int32)
+            for name, bulk in (("bulk copies", True), ("16-byte copies", False)):
+                yield case(
+                    f"gather, {name}, {count} rows of {width} B, {cached} rows",
+                    partial(load("gather_rate").gather_rate, rows, indices, bulk, 4, 2 if width == RECORD else 1),
+                    0.0,
+                    count * width,
+                    10,
+                    False,
+                )
+
+
+GROUPS = {"gather": gather_cases, "prefill": prefill_cases, "sparse": sparse_decode_cases, "dense": dense_decode_cases}
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ def plan_decode(
 ) -> SplitPlan:
     """The split of `batch` sequences of `s_q` new tokens, each with `topk` keys, or the first topk_length [batch] of them."""
     if heads <= FEW_HEADS:
-        # Two such CTAs fit on a multiprocessor; where one does a whole query, one with all the memory and no parts to merge is faster.
+        # Two such CTAs fit on a multiprocessor. For few queries, one with all the memory and fewer parts to merge is faster.
         processors: int = torch.cuda.get_device_properties(device).multi_processor_count
         plan = empty_plan(batch * s_q, heads, device, 16, 1 if batch * s_q <= processors else 2)
     else:  # over 64 heads, CTAs come in pairs

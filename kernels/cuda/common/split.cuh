@@ -8,8 +8,8 @@ namespace mla {
 
 constexpr int kStaged = 8192;  // block counts that the planner keeps in shared memory
 
-// `overhead` is what starting and ending a query costs, in blocks of keys. How many parts of `payload` the queries fill in order. A query without keys still costs its overhead, because some part must write its
-// empty result.
+// How many parts of `payload` the queries fill in order. `overhead` is what starting and ending a query costs, in blocks of keys; a query
+// without keys still costs it, because some part must write its empty result.
 template <class Blocks>
 __device__ int parts_needed(Blocks blocks_of, int queries, int overhead, int payload) {
   int parts = 1, room = payload;

@@ -3,7 +3,8 @@
 
 namespace mla {
 
-// The plan of a step: parts [parts, 8] and split offsets [B + 1], int32, from context lengths [B] or from kv_indptr [B + 1]; `overhead` as in split.cuh.
+// The plan of a step: parts [parts, 8] and split offsets [B + 1], int32, from context lengths [B] or from kv_indptr [B + 1]. `overhead` is
+// what starting and ending a query costs, in blocks of 64 keys.
 void dense_decode_plan(TensorView parts, TensorView split_offset, TensorView lengths, int64_t overhead) {
   DeviceGuard guard(parts);
   Keys keys = {};
