@@ -1,6 +1,5 @@
 """LLM: prompts in, completions out. What users and the other front ends call."""
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +11,13 @@ from ..model.config import ModelConfig, Precision
 from .cache import SCRATCH_PAGES, allocate
 from .distributed import this_job
 from .engine import Engine, EngineStats
-from .fair_lock import FairLock
 from .job import Follower
 from .limits import Limits
 from .messages import encode_messages, parse_assistant
 from .params import Completion, Delta, Request, SamplingParams
 from .runner import Model
 from .tokenizer import Tokenizer
+from .turns import Turns
 
 DEMO = Path(__file__).resolve().parent.parent / "model" / "demo"
 
@@ -125,8 +124,7 @@ class LLM:
         self.device = torch.device(device)
         caches = allocate(config, precision, limits.page_count + SCRATCH_PAGES, device)
         self.engine = Engine(model, config, caches, limits, tokenizer, device)
-        self._lock = FairLock()
-        self._inbox: dict[int, deque[Delta]] = {}  # deltas that their request's caller has not taken yet
+        self._turns = Turns(self.engine)
 
     def generate(
         self,
@@ -164,7 +162,7 @@ class LLM:
 
         ValueError at the call, before the first Delta, as in `generate`.
         """
-        return self._deltas([self.engine.make_request(self._token_ids(prompt), params, inspect)])
+        return self._turns.deltas([self.engine.make_request(self._token_ids(prompt), params, inspect)])
 
     def chat(
         self,
@@ -188,11 +186,11 @@ class LLM:
 
     def logits(self, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
         """fp32 [T, vocab] on the CPU: the logits after every token (teacher forcing), `chunk` tokens a step."""
-        with self._lock:
+        with self._turns.lock:
             return self.engine.logits(token_ids, chunk)
 
     def stats(self) -> EngineStats:
-        with self._lock:
+        with self._turns.lock:
             return self.engine.stats()
 
     def _token_ids(self, prompt: Prompt) -> Sequence[int]:
@@ -211,53 +209,9 @@ class LLM:
 
     def _completions(self, requests: list[Request]) -> Iterator[tuple[int, Completion]]:
         index = {request.id: i for i, request in enumerate(requests)}
-        for delta in self._deltas(requests):
+        for delta in self._turns.deltas(requests):
             if delta.completion is not None:
                 yield index[delta.request_id], delta.completion
-
-    def _deltas(self, requests: list[Request]) -> Iterator[Delta]:
-        """Queue the requests and drive the engine until the last of them has finished."""
-        open_ids = {request.id for request in requests}
-        try:
-            with self._lock:
-                for request in requests:
-                    self._inbox[request.id] = deque()
-                    self.engine.queue(request)
-            while open_ids:
-                with self._lock:
-                    if not any(self._inbox[id] for id in open_ids):
-                        self._distribute(self.engine.step())
-                    deltas = [delta for id in sorted(open_ids) for delta in self._take(id)]
-                for delta in deltas:
-                    if delta.finish_reason is not None:
-                        open_ids.discard(delta.request_id)
-                        del self._inbox[delta.request_id]
-                    yield delta
-        finally:
-            self._cancel(open_ids)
-
-    def _distribute(self, deltas: list[Delta]) -> None:
-        for delta in deltas:
-            if delta.request_id in self._inbox:
-                self._inbox[delta.request_id].append(delta)
-
-    def _take(self, request_id: int) -> list[Delta]:
-        inbox = self._inbox[request_id]
-        deltas = list(inbox)
-        inbox.clear()
-        return deltas
-
-    def _cancel(self, request_ids: set[int]) -> None:
-        for id in request_ids:
-            self._inbox.pop(id, None)
-            self.engine.abort(id)
-        # If a step runs now, the thread that runs it applies the cancellation at its next one. Waiting here could wait for
-        # ourselves: Python may close a forgotten iterator in the middle of a step.
-        if request_ids and self._lock.acquire(blocking=False):
-            try:
-                self._distribute(self.engine.apply_aborts())
-            finally:
-                self._lock.release()
 
 
 def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
