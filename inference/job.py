@@ -25,7 +25,7 @@ from .channel import Channel, pack
 START_SECONDS = 300.0  # ranks may start one after the other, from a slow disk
 _ADDRESS = "deepseek-v32/rank-0"  # the store's key of the socket's path
 _GRACE_SECONDS = 0.5  # what a process that ends in order has for its own message
-_END_SECONDS = 10  # and for its end, before it is cut short
+_END_SECONDS = 20  # and for its end, before it is cut short
 
 Message = tuple[dict[str, Any], list[np.ndarray]]
 
