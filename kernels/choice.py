@@ -80,8 +80,8 @@ OPERATIONS: dict[str, tuple[Body, ...]] = {
     "select_topk_slots": _bodies("select_topk", Body("cuda", "select_topk"), Body("tile", "select_topk")),
     "sparse_mla_prefill": _bodies(
         "sparse_mla_prefill",
-        Body("tile", "sparse_mla_prefill", _BF16, _LATENT),
         Body("cuda", "sparse_mla_prefill", _BF16, _LATENT),
+        Body("tile", "sparse_mla_prefill", _BF16, _LATENT),
     ),
     "sparse_mla_decode": _bodies("sparse_mla_decode", Body("cuda", "sparse_mla_decode", _BF16, _LATENT)),
     "mha_prefill": _bodies("dense_mla", Body("cuda", "mha_prefill", _BF16)),

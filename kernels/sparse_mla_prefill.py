@@ -63,9 +63,9 @@ def sparse_mla_prefill(
 def _fastest(q: torch.Tensor, kv: torch.Tensor) -> str:
     """The backend that is ahead over these keys on an H100 (kernels/README.md).
 
-    Over bf16 rows the two are level at 8K keys, and the CUDA body ahead beyond. The tile body turns an FP8 cache to bf16 rows first,
-    about 0.65 ns a slot, and gains 4 ns a query and head by it; with few heads the CUDA body, which converts keys as it goes, waits
-    for memory rather than for that.
+    Over bf16 rows the two are level at 8K keys, and the CUDA body is ahead beyond. The tile body turns an FP8 cache to bf16 rows
+    first, about 0.65 ns a slot, and gains 4 ns a query and head by it; with few heads the CUDA body, which converts keys as it
+    goes, waits for memory rather than for that.
     """
     tokens, heads, _ = q.shape
     converts = heads >= 64 and kv.shape[0] * kv.shape[1] <= 4 * tokens * heads and kv.is_contiguous()
