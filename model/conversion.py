@@ -11,9 +11,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from .checkpoint import Progress, match
+from .checkpoint import Progress
 from .config import ModelConfig, shown
 from .converted import FORMAT, MANIFEST, STATE, check_file, file_name, read_manifest
+from .placement import match
 from .plan import Plan
 from .rank_file import write_rank_file
 from .shards import INDEX, CheckpointError, StoredTensor, parse_file, read_headers

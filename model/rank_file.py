@@ -11,8 +11,9 @@ from typing import Any, BinaryIO
 
 import torch
 
-from .checkpoint import Placement, keep
+from .checkpoint import keep
 from .converted import Stack, stacks
+from .placement import Placement
 from .plan import Cut, Plan
 from .reading import DTYPES, Rows, read_ahead
 from .shards import CheckpointError

@@ -9,8 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from deepseek_v32.model.checkpoint import load_model, load_weights, match
+from deepseek_v32.model.checkpoint import load_model, load_weights
 from deepseek_v32.model.config import ModelConfig
+from deepseek_v32.model.placement import match
 from deepseek_v32.model.plan import Plan
 from deepseek_v32.model.progress import progress_bar
 from deepseek_v32.model.shards import read_headers
