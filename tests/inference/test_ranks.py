@@ -128,7 +128,7 @@ def test_the_command_under_torchrun(tmp_path):
 # Says its process, then generates until it is killed.
 ENDLESS = """
 import os, sys
-print(os.getpid(), flush=True)
+os.write(1, f"{os.getpid()}\\n".encode())  # in one piece: several ranks may share the pipe
 from deepseek_v32.inference import LLM, SamplingParams
 
 llm = LLM(sys.argv[1], device="cpu", precision="exact", page_count=16)
