@@ -7,12 +7,13 @@ own tensors first; the kernels read lengths on the device, so the graph stays va
 
 from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
 
 from ..kernels.choice import choose_body, leading_dtype
-from ..model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache
+from ..model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Selection, SelectionCallback
 from ..model.transformer import Transformer
 from .scheduler import Batch
 
@@ -148,24 +149,41 @@ class DecodeGraphs:
         self.device = device
         self.batches = batch_buckets(max_sequences)
         self.contexts = context_buckets(topk, max_model_len)
-        self._captured: dict[tuple[int, int], tuple[DecodeInputs, Callable[[], torch.Tensor]]] = {}
+        # By bucket of batch and context, and whether somebody asks what is selected.
+        self._captured: dict[
+            tuple[int, int, bool], tuple[DecodeInputs, Callable[[], torch.Tensor], dict[int, Selection]]
+        ] = {}
         # Graphs run one at a time, and so share their memory.
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
-    def run(self, batch: Batch) -> torch.Tensor:
+    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
         """fp32 [B, vocab] logits of a step of decodes, valid until the next step."""
         size, longest = len(batch.requests), max(batch.starts) + 1
-        bucket = (self.batches[bisect_left(self.batches, size)], self.contexts[bisect_left(self.contexts, longest)])
+        bucket = (
+            self.batches[bisect_left(self.batches, size)],
+            self.contexts[bisect_left(self.contexts, longest)],
+            on_selection is not None,
+        )
         if bucket not in self._captured:
-            inputs = DecodeInputs(*bucket, self.scratch_page, self.device)
-            step = partial(self._step, inputs)
-            self._captured[bucket] = (inputs, step if self._pool is None else self._capture(step))
-        inputs, replay = self._captured[bucket]
+            inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.device)
+            selections: dict[int, Selection] = {}
+            step = partial(self._step, inputs, selections if on_selection is not None else None)
+            self._captured[bucket] = (inputs, step if self._pool is None else self._capture(step), selections)
+        inputs, replay, selections = self._captured[bucket]
         inputs.fill(batch)
-        return replay()[:size]
+        logits = replay()[:size]
+        if on_selection is not None:
+            rows = torch.arange(size)
+            for layer, (positions, scores) in selections.items():
+                on_selection(layer, rows, Selection(positions[:size], None if scores is None else scores[:size]))
+        return logits
 
-    def _step(self, inputs: DecodeInputs) -> torch.Tensor:
-        return self.forward(*inputs.read(), self.caches)
+    def _step(self, inputs: DecodeInputs, selections: dict[int, Selection] | None) -> torch.Tensor:
+        """One forward pass; `selections` gets what each layer selected, in tensors that every replay writes anew."""
+        tokens, positions, metadata = inputs.read()
+        if selections is not None:
+            metadata = replace(metadata, on_selection=lambda layer, _, selection: selections.update({layer: selection}))
+        return self.forward(tokens, positions, metadata, self.caches)
 
     def _capture(self, step: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
         side, current = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
@@ -174,7 +192,8 @@ class DecodeGraphs:
             step()
         current.wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        # Other threads may call CUDA meanwhile, as the one that watches over NCCL's collectives does.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             logits = step()
 
         def replay() -> torch.Tensor:

@@ -47,8 +47,8 @@ class Runner:
     @torch.inference_mode()
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
         """fp32 [N, vocab]: logits of the last ``wanted[i]`` new tokens of each entry, in the batch's order."""
-        if self.graphs is not None and on_selection is None and all(batch.wanted) and max(batch.counts) == 1:
-            return self.graphs.run(batch)
+        if self.graphs is not None and all(batch.wanted) and max(batch.counts) == 1:
+            return self.graphs.run(batch, on_selection)
         tokens, positions, metadata = self.prepare(batch, on_selection)
         return self.model.forward(tokens, positions, metadata, self.caches)
 

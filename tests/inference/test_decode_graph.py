@@ -51,7 +51,19 @@ def test_buckets_give_the_same_answers(checkpoint: Path, preempt: bool) -> None:
         assert [c.token_ids for c in llm.generate(PROMPTS[-count:], GREEDY)] == expected[-count:]
     assert llm.generate(PROMPTS[0], GREEDY)[0].token_ids == expected[0]  # short: nothing to select
     graphs = llm.engine.runner.graphs
-    assert graphs is not None and {context for _, context in graphs._captured} == {64, 256}
+    assert graphs is not None and {context for _, context, _ in graphs._captured} == {64, 256}
+
+
+def test_buckets_report_the_same_selections(checkpoint: Path) -> None:
+    expected, found = (load(checkpoint, buckets).generate(PROMPTS, GREEDY, inspect=True) for buckets in (False, True))
+    for one, other in zip(expected, found, strict=True):
+        assert one.token_ids == other.token_ids and one.selection and other.selection
+        for a, b in zip(one.selection, other.selection, strict=True):
+            for layer in range(2):
+                assert a.positions(layer).tolist() == b.positions(layer).tolist()
+                assert (layer in a.scores) == (layer in b.scores)
+                if layer in a.scores:
+                    assert torch.allclose(torch.tensor(a.scores[layer]), torch.tensor(b.scores[layer]), atol=1e-5)
 
 
 def test_the_scratch_page_is_never_handed_out(checkpoint: Path) -> None:

@@ -64,6 +64,18 @@ def test_graphs_change_no_token(llm: LLM) -> None:
     )  # a bound on the context (a bucket's) may change how keys are split, so sums may round apart
 
 
+def test_an_open_inspector_sees_what_graphs_select(llm: LLM) -> None:
+    prompts, _ = questions(llm, 4)
+    for completion, prompt in zip(llm.generate(prompts, GREEDY, inspect=True), prompts, strict=True):
+        assert completion.selection is not None and len(completion.selection) == len(completion.token_ids)
+        for selection in completion.selection:
+            for layer in range(llm.config.num_hidden_layers):
+                positions = selection.positions(layer)
+                assert len(set(positions.tolist())) == min(selection.position + 1, llm.config.index_topk)
+                assert positions.min() >= 0 and positions.max() <= selection.position
+        assert completion.selection[0].position == len(prompt) - 1
+
+
 @pytest.mark.parametrize("backend", ["auto", "reference"])
 def test_backends_remember(backend: str) -> None:
     llm = LLM(DEMO, device="cuda", precision="fp8", backend=backend, page_count=PAGES)
