@@ -39,19 +39,20 @@ def sample(logits: torch.Tensor, requests: Sequence[Request]) -> list[Sample]:
     """
     if not requests:
         return []
-    usable = logits.amax(-1).isfinite().tolist()  # the maximum of a row that holds a NaN is NaN
+    finite = logits.amax(-1).isfinite()  # the maximum of a row that holds a NaN is NaN
     logprobs = _logprobs(logits, requests)
     scores = penalise(logits, requests)
     tokens = scores.argmax(-1)  # the lowest id among equals
-    random = [row for row, request in enumerate(requests) if usable[row] and not request.params.greedy]
+    random = [row for row, request in enumerate(requests) if not request.params.greedy]
     if random:
         rows = torch.tensor(random, device=logits.device)
         chosen = [requests[row] for row in random]
         kept = filter_scores(scores[rows], [request.params for request in chosen])
         draws = [uniform(request.seed, request.output_count) for request in chosen]
         tokens[rows] = draw(kept, torch.tensor(draws, dtype=torch.float64, device=logits.device))
+    usable, drawn = torch.stack((finite.long(), tokens)).tolist()  # as a rule the only wait for the device
     samples = []
-    for row, (token, request) in enumerate(zip(tokens.tolist(), requests, strict=True)):
+    for row, (token, request) in enumerate(zip(drawn, requests, strict=True)):
         if not usable[row]:
             position = len(request.tokens)
             samples.append(Sample(error=f"the model's logits for position {position} are not finite numbers"))
