@@ -39,8 +39,9 @@ class Body:
             return None
         if not hardware.is_hopper(device):
             return f"{self.backend} needs a Hopper GPU (sm_90), this is {hardware.describe(device)}"
-        if self.backend == "tile" and find_spec("tilelang") is None:
-            return "tile needs tilelang: pip install 'deepseek-v32[kernels]'"
+        package = {"tile": "tilelang", "cuda": "tvm_ffi"}[self.backend]
+        if find_spec(package) is None:
+            return f"{self.backend} needs {package}: pip install 'deepseek-v32[kernels]'"
         if self.dtypes is not None and dtype not in self.dtypes:
             return f"{self.backend} takes {sorted(map(str, self.dtypes))}, not {dtype}"
         if None not in (self.width, width) and width != self.width:

@@ -6,6 +6,7 @@ from importlib import import_module
 import pytest
 import torch
 
+from deepseek_v32.kernels import choice
 from deepseek_v32.kernels.choice import BACKENDS, OPERATIONS, Body, choose, choose_body, describe
 from deepseek_v32.kernels.quantize import quantize_blocks
 from deepseek_v32.kernels.select_topk import select_topk
@@ -53,6 +54,16 @@ def test_auto_tries_the_backend_that_a_case_prefers(monkeypatch: pytest.MonkeyPa
     assert [choose_body(*arguments, "auto", 576, first).backend for first in ("cuda", "tile")] == ["cuda", "tile"]
     assert choose_body(*arguments, "reference", 576, "cuda").backend == "reference"
     choose_body.cache_clear()
+
+
+@pytest.mark.parametrize(("backend", "package"), [("tile", "tilelang"), ("cuda", "tvm_ffi")])
+def test_a_hopper_gpu_without_the_packages_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, backend: str, package: str
+) -> None:
+    monkeypatch.setattr(choice.hardware, "is_hopper", lambda device: True)
+    monkeypatch.setattr(choice, "find_spec", lambda name: None)
+    message = Body(backend, "any").refusal(CPU, torch.bfloat16)
+    assert message == f"{backend} needs {package}: pip install 'deepseek-v32[kernels]'"
 
 
 def test_reference_is_last_so_that_auto_prefers_compiled_kernels() -> None:
