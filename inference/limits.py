@@ -29,6 +29,7 @@ class Limits:
     max_sequences: int  # requests running at a time
     page_count: int  # pages of 64 tokens
     reuse_pages: bool  # answer from the cache what earlier prompts share
+    decode_graphs: bool = True  # run decode steps as CUDA graphs, where that is possible
 
     @classmethod
     def resolve(
@@ -43,6 +44,7 @@ class Limits:
         page_count: int | None = None,
         memory_fraction: float | None = None,
         reuse_pages: bool = True,
+        decode_graphs: bool = True,
         count_pages: Callable[[Room], int] | None = None,
     ) -> "Limits":
         """None stands for the default. ValueError names the argument, what came and the limit.
@@ -81,4 +83,5 @@ class Limits:
             max_sequences=max_sequences,
             page_count=page_count,
             reuse_pages=reuse_pages,
+            decode_graphs=decode_graphs,
         )

@@ -43,6 +43,7 @@ class LLM:
         page_count: int | None = None,
         memory_fraction: float | None = None,
         reuse_pages: bool = True,
+        decode_graphs: bool = True,
         config_overrides: dict[str, Any] | None = None,
         synthetic: bool = False,
         progress: Callable[..., Any] | None = None,
@@ -85,6 +86,7 @@ class LLM:
             page_count=page_count,
             memory_fraction=memory_fraction,
             reuse_pages=reuse_pages,
+            decode_graphs=decode_graphs,
             count_pages=lambda room: lead_counting(job, room, model, source.precision),
         )
         self._set_up(model, model.config, tokenizer, limits, source.precision, device)

@@ -7,7 +7,6 @@ import torch
 
 from ..model.config import ModelConfig
 from ..model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, SelectionCallback
-from ..model.transformer import Transformer
 from .decode_graph import DecodeGraphs, can_capture
 from .scheduler import Batch
 
@@ -95,7 +94,7 @@ def make_runner(
     `caches` have SCRATCH_PAGES pages beyond limits.page_count.
     """
     device = torch.device(device)
-    if not (isinstance(model, Transformer) and can_capture(model)):
+    if not (limits.decode_graphs and can_capture(model)):
         return Runner(model, caches, device)
     sizes = (limits.page_count, limits.max_sequences, limits.max_model_len, config.index_topk)
     return Runner(model, caches, device, DecodeGraphs(model.forward, caches, *sizes, device))

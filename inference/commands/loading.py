@@ -114,13 +114,15 @@ def summary(llm: "LLM", backend: str) -> str:
     """What was resolved, in one line."""
     from ...kernels import device as hardware
     from ...kernels.choice import describe
+    from ..decode_graph import can_capture
 
     bodies: dict[str, list[str]] = {}
     for choice in describe(llm.device, backend, llm.precision):
         bodies.setdefault(choice.chosen, []).append(choice.operation)
     most = max(bodies, key=lambda body: len(bodies[body]))
     rest = "".join(f", {body} for {' '.join(names)}" for body, names in bodies.items() if body != most)
+    graphs = ", decoding as CUDA graphs" if llm.limits.decode_graphs and can_capture(llm.model) else ""
     return (
-        f"{hardware.describe(llm.device)}, {llm.precision} precision, {most} kernels{rest}, "
+        f"{hardware.describe(llm.device)}, {llm.precision} precision, {most} kernels{rest}{graphs}, "
         f"context of {llm.limits.max_model_len:,} tokens"
     )

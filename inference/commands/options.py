@@ -50,6 +50,9 @@ class ModelOptions:
         typer.Option("--precision", help="exact (fp32) on a CPU; on a GPU as the checkpoint is stored: fp8 or bf16."),
     ] = None
     backend: BackendOption = "auto"
+    decode_graphs: Annotated[
+        bool, typer.Option("--decode-graphs/--no-decode-graphs", help="Decode as CUDA graphs, on a GPU in fp8.")
+    ] = True
 
     def load(self, *, needs_text: bool = False, **limits: Any) -> "LLM":
         """The model; `limits` are those of `LLM`. ValueError for what cannot be."""
@@ -61,6 +64,7 @@ class ModelOptions:
             config=self.config,
             overrides=self.config_override,
             needs_text=needs_text,
+            decode_graphs=self.decode_graphs,
             **limits,
         )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference import LLM, SamplingParams, runner
 from deepseek_v32.inference.cache import allocate
 from deepseek_v32.inference.decode_graph import DecodeGraphs, batch_buckets, context_buckets
 from deepseek_v32.inference.runner import Runner
@@ -64,6 +64,17 @@ def test_buckets_report_the_same_selections(checkpoint: Path) -> None:
                 assert (layer in a.scores) == (layer in b.scores)
                 if layer in a.scores:
                     assert torch.allclose(torch.tensor(a.scores[layer]), torch.tensor(b.scores[layer]), atol=1e-5)
+
+
+def test_the_engine_uses_them_where_it_can(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = load(checkpoint, False).generate(PROMPTS, GREEDY)
+    monkeypatch.setattr(runner, "can_capture", lambda model: True)
+    llm = LLM(checkpoint, device="cpu", page_count=PAGES)
+    assert [c.token_ids for c in llm.generate(PROMPTS, GREEDY)] == [c.token_ids for c in expected]
+    assert isinstance(llm.engine.runner, Runner) and llm.engine.runner.graphs is not None
+    assert llm.engine.runner.graphs._captured
+    llm = LLM(checkpoint, device="cpu", page_count=PAGES, decode_graphs=False)
+    assert isinstance(llm.engine.runner, Runner) and llm.engine.runner.graphs is None
 
 
 def test_the_scratch_page_is_never_handed_out(checkpoint: Path) -> None:
