@@ -6,10 +6,12 @@ from functools import partial
 import torch
 
 from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
+from deepseek_v32.kernels.select_topk import select_topk
+from deepseek_v32.model.indexer import LOGITS_BYTES
 
 from .harness import Case
 
-HEADS, WIDTH, PAGE = 64, 128, 64
+HEADS, WIDTH, PAGE, TOPK = 64, 128, 64, 2048
 RECORD = WIDTH + 4
 FLOPS = 2 * HEADS * WIDTH  # of a query and a key
 FP8 = torch.float8_e4m3fn
@@ -26,6 +28,25 @@ def _prefill(queries: int, context: int, device: torch.device) -> Callable[[int]
     ends = torch.arange(context - queries + 1, context + 1, dtype=torch.int32, device=device)
     run = partial(indexer_logits, q, k, weights, torch.zeros_like(ends), ends, scales)
     return lambda _: run()
+
+
+def _select(queries: int, context: int, device: torch.device) -> Callable[[int], object]:
+    """Scores and selector in turn, as the model's prefill runs them: so many rows at a time as its bound on logits allows."""
+    q, k = _fp8(queries, HEADS, WIDTH, device=device), _fp8(context, WIDTH, device=device)
+    weights, scales = torch.randn(queries, HEADS, device=device), torch.rand(context, device=device)
+    ends = torch.arange(context - queries + 1, context + 1, dtype=torch.int32, device=device)
+    starts = torch.zeros_like(ends)
+    step = LOGITS_BYTES // (4 * context)
+
+    def run(_: int) -> object:
+        parts = []
+        for first in range(0, queries, step):
+            rows = slice(first, first + step)
+            logits = indexer_logits(q[rows], k, weights[rows], starts[rows], ends[rows], scales)
+            parts.append(select_topk(logits, starts[rows], ends[rows], TOPK))
+        return parts
+
+    return run
 
 
 def _paged(batch: int, context: int, new: int, device: torch.device) -> Callable[[int], object]:
@@ -60,6 +81,17 @@ def cases(device: torch.device) -> Iterator[Case]:
             *required.get((queries, context), none),
             unit="TFLOPS",
         )
+    queries, context = 4096, 131072
+    pairs = queries * context - queries * (queries - 1) // 2
+    yield Case(
+        f"indexer and top-k {queries}x{context}",
+        _select(queries, context, device),
+        1,
+        queries * HEADS * (WIDTH + 4) + context * RECORD + 8 * pairs + 4 * queries * TOPK,
+        pairs * FLOPS,
+        "both",
+        "both / 1.2",
+    )
     # The keys of one sequence of 128K fit in L2, and stay there from run to run, as they would not in a model.
     limits = {(1, 131072, 1): ("12", "6.4"), (64, 131072, 1): ("470", "386"), (64, 131072, 2): ("480", "403")}
     for batch, context in ((1, 131072), (16, 32768), (64, 32768), (64, 131072), (128, 8192)):
