@@ -143,9 +143,8 @@ class EngineThread:
             log.exception("the engine failed")
             self._fail_all(STEP_FAILED)
         else:
-            self.stats = (
-                self._engine.stats()
-            )  # before the callers: who has read the end of an answer sees its pages free
+            # Before the callers are told: who has read the end of an answer sees its pages free.
+            self.stats = self._engine.stats()
             self._hand_out(deltas)
         self._last_step = time.monotonic()
 

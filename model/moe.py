@@ -48,9 +48,8 @@ class Experts(nn.Module):
     def __init__(self, config: ModelConfig, compute: Compute) -> None:
         super().__init__()
         self.compute = compute
-        self.total = (
-            config.n_routed_experts
-        )  # of which a rank may hold some: the rest's pairs then come last, with weight 0
+        # A rank may hold some of them: the pairs of the others' then come last, with weight 0.
+        self.total = config.n_routed_experts
         count, hidden, inner = config.n_routed_experts, config.hidden_size, config.moe_intermediate_size
         dtype = torch.float8_e4m3fn if compute.quantized else compute.dtype
         self.gate_up_proj = parameter(count, 2 * inner, hidden, dtype=dtype, device=compute.device)

@@ -115,7 +115,7 @@ class Answers:
         if kept != content:
             draft = path.with_name(f".{path.name}.{os.getpid()}")
             cleaned = draft.open("a+b")
-            lock(cleaned, path)
+            lock(cleaned, draft)
             cleaned.write(kept)
             cleaned.flush()
             draft.replace(path)

@@ -9,12 +9,15 @@ def lock(file: Any, path: Path) -> None:
     """Keep other runs from an open file until it is closed. ValueError if one of them has it; `path` is its name."""
     import fcntl
 
+    taken = ValueError(f"{path}: another run is writing to it; wait for its end, or name another file")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise ValueError(f"{path}: another run is writing to it; wait for its end, or name another file") from None
+        raise taken from None
     except OSError:
         return  # some network file systems have no locks
+    if not os.path.samestat(os.stat(file if isinstance(file, int) else file.fileno()), os.stat(path)):
+        raise taken  # and has put another file in its place since this one was opened
 
 
 def write_whole(path: Path, text: str) -> None:

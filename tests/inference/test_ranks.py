@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -65,9 +66,8 @@ def main(path):
     selected = [choice.positions(1).tolist() for choice in inspected.selection]
     best = llm.logits(prompts[3], chunk=50).argmax(1).tolist()
     return {"answers": answers, "selected": selected, "best": best, "cached": llm.stats().cached_tokens > 0}
-
-print(json.dumps(main(sys.argv[1])))
 """
+PROGRAM = WORK + "print(json.dumps(main(sys.argv[1])))"
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +81,9 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @cache
 def alone(path: Path) -> object:
     """The results of one process."""
-    namespace: dict[str, object] = {}
-    exec(WORK.replace("print(", "result = (").replace("sys.argv[1]", repr(str(path))), namespace)
-    return json.loads(str(namespace["result"]))
+    namespace: dict[str, Any] = {}
+    exec(WORK, namespace)
+    return json.loads(json.dumps(namespace["main"](path)))
 
 
 def test_what_the_cases_divide() -> None:
@@ -96,7 +96,7 @@ def test_what_the_cases_divide() -> None:
 def test_ranks_answer_as_one(checkpoints, case, size):
     if case == "odd" and size == 8:
         pytest.skip("six experts")
-    first, *rest = Job(size, WORK, checkpoints[case]).wait()
+    first, *rest = Job(size, PROGRAM, checkpoints[case]).wait()
     assert first.code == 0, first.err
     assert json.loads(first.out) == alone(checkpoints[case])
     assert [(each.code, each.out) for each in rest] == [(0, "")] * (size - 1), rest[0].err
@@ -179,7 +179,7 @@ def test_an_error_in_loading_ends_all(tmp_path, checkpoints):
     """Rank 0's error is the only line, and nobody waits for it."""
     write_checkpoint(tmp_path, DIVISIBLE)
     (tmp_path / "model.safetensors").write_bytes(b"broken")
-    first, *rest = Job(2, WORK, tmp_path).wait(60)
+    first, *rest = Job(2, PROGRAM, tmp_path).wait(60)
     assert first.code == 1 and "CheckpointError" in first.err.splitlines()[-1]
     assert [(each.code, each.err) for each in rest] == [(1, "")]
 

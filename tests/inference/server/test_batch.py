@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deepseek_v32.inference.cli import app
-from deepseek_v32.inference.commands import loading
+from deepseek_v32.inference.commands import batch, loading
 from deepseek_v32.inference.commands.batch import Answers, read_lines
 from support.server import stand_in_llm
 
@@ -124,3 +124,19 @@ def test_two_runs_do_not_share_an_output_file(run, tmp_path):
     assert (tmp_path / "out.jsonl").read_bytes() == before
     held.close()
     assert set(run(REQUESTS)[1]) == {item["custom_id"] for item in REQUESTS}
+
+
+def test_a_run_that_opened_the_file_before_another_replaced_it_leaves_it_alone(tmp_path, monkeypatch):
+    path = tmp_path / "out.jsonl"
+    path.write_text("")
+    real = batch.lock
+
+    def lock(file, name):
+        if name == path:
+            (tmp_path / "new").write_text("")
+            (tmp_path / "new").replace(path)  # what another run does when it asks failed requests again
+        real(file, name)
+
+    monkeypatch.setattr(batch, "lock", lock)
+    with pytest.raises(ValueError, match="another run"):
+        Answers(path)
