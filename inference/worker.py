@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..kernels.choice import check_backend
+from ..kernels.choice import check_backend, preferred
 from ..kernels.device import check_device
 from ..model.checkpoint import Progress, load_checkpoint
 from ..model.config import ModelConfig, Precision
@@ -74,11 +74,12 @@ class ModelSource:
         """The model, or this rank's share, on `device`. ValueError if it does not fit, or is not whole."""
         size = ranks.size if ranks else 1
         check_fits(self.config, self.precision, device, size)
+        backend = preferred(self.backend)
         if self.directory is not None:
-            arguments = (self.directory, self.config, self.precision, self.backend, device)
+            arguments = (self.directory, self.config, self.precision, backend, device)
             return load_checkpoint(*arguments, progress, ranks)
         self.config.check_precision(self.precision)
-        model = build_model(self.config, self.precision, self.backend, device, ranks)
+        model = build_model(self.config, self.precision, backend, device, ranks)
         fill_synthetic(model, Plan(self.config, ranks.rank, ranks.size) if ranks else Plan(self.config), self.seed)
         return model
 

@@ -4,7 +4,7 @@ A body of operation ``f`` lives in ``kernels/<backend>/<module>.py`` under the s
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,6 +16,9 @@ from . import device as hardware
 
 Backend = Literal["auto", "reference", "tile", "cuda"]
 BACKENDS = get_args(Backend)
+_FIRST = (
+    "-first"  # "cuda-first": as auto, but CUDA is tried before the others; what a whole model's backend "cuda" means
+)
 
 _16BIT = frozenset({torch.bfloat16, torch.float16})
 _BF16 = frozenset({torch.bfloat16})
@@ -115,8 +118,9 @@ def choose_body(
 
     `first`: the backend that auto tries before the others, for cases in which it was measured to be the fastest.
     """
-    if backend not in BACKENDS:
-        raise ValueError(f"backend is {backend!r}, expected one of {', '.join(BACKENDS)}")
+    if backend.endswith(_FIRST):
+        backend, first = "auto", backend.removesuffix(_FIRST)
+    _check_name(backend)
     bodies = [body for body in OPERATIONS[operation] if backend in ("auto", body.backend)]
     reasons = []
     for body in sorted(bodies, key=lambda body: body.backend != first):
@@ -142,16 +146,24 @@ def choose(operation: str, tensor: torch.Tensor, backend: str, first: str | None
     return _load(operation, choose_body(operation, tensor.device, tensor.dtype, backend, width, first))
 
 
+def preferred(backend: str) -> str:
+    """What a model passes to its operations for its own backend: a compiled one serves where it has a body, as auto elsewhere."""
+    return backend + _FIRST if backend in ("tile", "cuda") else backend
+
+
 def check_backend(backend: str, device: str) -> None:
-    """ValueError if a model cannot run on `backend` alone, because it lacks an operation here."""
+    """ValueError if nothing of `backend` can run on this device."""
+    _check_name(backend)
+    if all(line.chosen == "none" for line in describe(torch.device(device), backend)):
+        raise ValueError(
+            f"backend is {backend!r}, which needs a Hopper GPU (sm_90) and the packages of 'deepseek-v32[kernels]'; this is "
+            f"{hardware.describe(torch.device(device))}; auto takes the best there is"
+        )
+
+
+def _check_name(backend: str) -> None:
     if backend not in BACKENDS:
         raise ValueError(f"backend is {backend!r}, expected one of {', '.join(BACKENDS)}")
-    lacking = [choice.operation for choice in describe(torch.device(device), backend) if choice.chosen == "none"]
-    if lacking:
-        raise ValueError(
-            f"backend is {backend!r}, which has no {lacking[0]} on {device}, nor {len(lacking) - 1} more of a model's operations; "
-            "auto takes the best there is for each"
-        )
 
 
 @dataclass(frozen=True)
@@ -165,18 +177,14 @@ class Choice:
 
 
 def describe(device: torch.device, backend: str = "auto", precision: str = "fp8") -> list[Choice]:
-    """What would run for every operation of a model in this precision on this device."""
+    """What would run for every operation of a model in this precision on this device; "none" if `backend` cannot run here."""
     lines = []
     for operation, bodies in OPERATIONS.items():
         dtype = leading_dtype(operation, precision)
-        usable = [body for body in bodies if body.refusal(device, dtype) is None]
-        wanted = [body.backend for body in usable if backend in ("auto", body.backend)]
-        lines.append(
-            Choice(
-                operation,
-                wanted[0] if wanted else "none",
-                tuple(body.backend for body in usable),
-                tuple(reason for body in bodies if (reason := body.refusal(device, dtype)) is not None),
-            )
-        )
+        usable = [body.backend for body in bodies if body.refusal(device, dtype) is None]
+        wanted = [name for name in usable if name == backend] or usable
+        refusals = tuple(reason for body in bodies if (reason := body.refusal(device, dtype)) is not None)
+        lines.append(Choice(operation, wanted[0], tuple(usable), refusals))
+    if backend in ("tile", "cuda") and all(line.chosen != backend for line in lines):
+        return [replace(line, chosen="none") for line in lines]
     return lines

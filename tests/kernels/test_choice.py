@@ -7,7 +7,16 @@ import pytest
 import torch
 
 from deepseek_v32.kernels import choice
-from deepseek_v32.kernels.choice import BACKENDS, OPERATIONS, Body, choose, choose_body, describe
+from deepseek_v32.kernels.choice import (
+    BACKENDS,
+    OPERATIONS,
+    Body,
+    check_backend,
+    choose,
+    choose_body,
+    describe,
+    preferred,
+)
 from deepseek_v32.kernels.quantize import quantize_blocks
 from deepseek_v32.kernels.select_topk import select_topk
 
@@ -54,6 +63,31 @@ def test_auto_tries_the_backend_that_a_case_prefers(monkeypatch: pytest.MonkeyPa
     assert [choose_body(*arguments, "auto", 576, first).backend for first in ("cuda", "tile")] == ["cuda", "tile"]
     assert choose_body(*arguments, "reference", 576, "cuda").backend == "reference"
     choose_body.cache_clear()
+
+
+def test_a_model_s_backend_serves_where_it_has_a_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Body, "refusal", lambda *_: None)
+    found = {
+        backend: {
+            operation: choose_body(operation, torch.device("meta"), torch.bfloat16, preferred(backend), 576).backend
+            for operation in OPERATIONS
+        }
+        for backend in BACKENDS
+    }
+    choose_body.cache_clear()
+    assert set(found["reference"].values()) == {"reference"}
+    for backend in ("tile", "cuda"):
+        assert found[backend] == {line.operation: line.chosen for line in describe(torch.device("meta"), backend)}
+        for operation, bodies in OPERATIONS.items():
+            has = backend in [body.backend for body in bodies]
+            assert found[backend][operation] == (backend if has else found["auto"][operation])
+
+
+def test_a_model_s_backend_that_cannot_run_here_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"backend is 'cuda', which needs a Hopper GPU .* this is cpu"):
+        check_backend("cuda", "cpu")
+    for backend in ("auto", "reference"):
+        check_backend(backend, "cpu")
 
 
 @pytest.mark.parametrize(("backend", "package"), [("tile", "tilelang"), ("cuda", "tvm_ffi")])
