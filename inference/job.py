@@ -1,6 +1,7 @@
 """Rank 0 and those that follow it: messages between them, and how they end together."""
 
 import atexit
+import gc
 import os
 import queue
 import signal
@@ -9,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
-from ..model.parallel import Ranks
+from ..model.parallel import Ranks, shared_memory
 from .channel import Channel, pack
 
 START_SECONDS = 300.0  # ranks may start one after the other, from a slow disk
@@ -36,10 +37,11 @@ class _Member:
     def __init__(self, store: Any, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
         self._store = store  # the process that serves it keeps it
+        self._ranks: Ranks | None = None
 
     def ranks(self, device: str) -> Ranks:
-        """Make the group of collectives: NCCL on GPUs, gloo on CPUs."""
-        if not dist.is_initialized():
+        """The group of collectives, made at the first call: NCCL on GPUs, gloo on CPUs."""
+        if self._ranks is None:
             where = torch.device(device)
             on_gpu = where.type == "cuda"
             if on_gpu:
@@ -51,7 +53,8 @@ class _Member:
                 world_size=self.size,
                 device_id=where if on_gpu else None,
             )
-        return Ranks(self.rank, self.size)
+            self._ranks = Ranks(self.rank, self.size, shared_memory(where, self.size))
+        return self._ranks
 
 
 class Leader(_Member):
@@ -60,6 +63,7 @@ class Leader(_Member):
     def __init__(self, store: Any, size: int) -> None:
         super().__init__(store, 0, size)
         self.leads = False  # a model
+        self.before_end: list[Callable[[], None]] = []  # called at an end in order, while the group is still there
         self._ending = False
         self._channels: dict[int, Channel] = {}
         self._replies: dict[int, queue.SimpleQueue[Message]] = {}
@@ -111,6 +115,8 @@ class Leader(_Member):
         for channel in self._channels.values():
             with suppress(OSError):
                 channel.send({"kind": "end"})
+        for release in self.before_end:
+            release()
         _leave_group()
 
     def _accept(self) -> None:
@@ -195,6 +201,7 @@ class Follower(_Member):
                 _exit(1)
             _exit(1, f"rank {self.rank}: {_in_words(error)}")
         _cut_short(_END_SECONDS)
+        del worker
         _leave_group()
         sys.exit(0)
 
@@ -221,7 +228,9 @@ def _in_words(error: BaseException) -> str:
 
 
 def _leave_group() -> None:
+    """Leave the collectives in order. CUDA graphs that hold some must be gone: NCCL would wait for that for ever."""
     if dist.is_initialized():
+        gc.collect()
         dist.destroy_process_group()
 
 

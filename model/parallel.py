@@ -4,11 +4,13 @@ The model is written for one device. `share_out` takes it on the meta device, al
 puts collectives where the shares meet: behind attention, behind the MLP, around the vocabulary, and over the indexer's rows.
 
 Every rank computes the same hidden states, bit for bit: replicated parts run the same kernels on the same inputs, and an
-all-reduce, by gloo or NCCL, hands every rank the same sums (each element is added up in one place, or everywhere in one order).
+all-reduce, by gloo, NCCL or shared memory, hands every rank the same sums (each element is added up in one place, or everywhere in
+one order).
 So all ranks select the same tokens in decoding, where each runs the whole indexer. In prefill each scores its share of the rows
 and the selections are gathered. The data never decides a shape, so not even a broken model can leave a rank waiting.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -30,23 +32,66 @@ from .transformer import Block, Embedding, Transformer
 # Its name from torch 2.13 on; the old one warns there.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
+SHARED_BYTES = 1 << 20  # sums of up to so many bytes go through memory that the GPUs share
+_VECTOR = 16  # bytes that its kernel moves at a time
+
+log = logging.getLogger(__name__)
+
 
 class Ranks:
-    """This process's place among those of a job, and what they compute together, over torch.distributed's default group."""
+    """This process's place among those of a job, and what they compute together, over torch.distributed's default group.
 
-    def __init__(self, rank: int, size: int) -> None:
+    shared: uint8 memory of this rank that the kernels of all others can read, from `shared_memory`.
+    """
+
+    def __init__(self, rank: int, size: int, shared: torch.Tensor | None = None) -> None:
         self.rank, self.size = rank, size
+        self._shared = shared
 
     def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
-        """The sum of every rank's x, in place."""
+        """The sum of every rank's x, which may be overwritten."""
+        shared = self._shared
+        if shared is not None and x.nbytes <= shared.nbytes and x.nbytes % _VECTOR == 0 and x.is_contiguous():
+            # One kernel: each rank puts x where the others see it, then adds all of them up by itself, in the order of ranks.
+            place = shared[: x.nbytes].view(x.dtype).view(x.shape)
+            total: torch.Tensor = torch.ops.symm_mem.one_shot_all_reduce_copy(
+                place, x, "sum", dist.group.WORLD.group_name
+            )
+            return total
         dist.all_reduce(x)
         return x
+
+    def broadcast(self, x: torch.Tensor) -> None:
+        """Rank 0's x, in place."""
+        dist.broadcast(x, 0)
 
     def all_gather(self, x: torch.Tensor) -> torch.Tensor:
         """Every rank's x [...], in the order of ranks: [size, ...]."""
         gathered = x.new_empty(self.size, *x.shape)
         _all_gather(gathered.view(-1, *x.shape[1:]), x.contiguous())
         return gathered
+
+
+def shared_memory(device: torch.device, size: int) -> torch.Tensor | None:
+    """Memory for `Ranks`, if all the GPUs of this machine's job reach each other's; else None. All ranks call it together.
+
+    A decode step adds up two small tensors a layer. NCCL takes several steps for each, this a single one.
+    """
+    if device.type != "cuda" or size == 1:
+        return None
+    buffer = None
+    try:
+        from torch.distributed import _symmetric_memory as symmetric
+
+        if all(torch.cuda.can_device_access_peer(device, other) for other in range(size) if other != device.index):
+            buffer = symmetric.empty(SHARED_BYTES, dtype=torch.uint8, device=device)
+            symmetric.rendezvous(buffer, dist.group.WORLD)
+    except (ImportError, AttributeError, RuntimeError) as error:  # torch's interface to it is not public yet
+        log.warning("no memory shared between GPUs: %s", " ".join(str(error).split())[:200])
+        buffer = None
+    agreed = torch.tensor(int(buffer is not None), device=device)
+    dist.all_reduce(agreed, dist.ReduceOp.MIN)
+    return buffer if agreed.item() else None
 
 
 def build_model(
