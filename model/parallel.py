@@ -54,22 +54,22 @@ class Ranks:
         if shared is not None and x.nbytes <= shared.nbytes and x.nbytes % _VECTOR == 0 and x.is_contiguous():
             # One kernel: each rank puts x where the others see it, then adds all of them up by itself, in the order of ranks.
             place = shared[: x.nbytes].view(x.dtype).view(x.shape)
-            total: torch.Tensor = torch.ops.symm_mem.one_shot_all_reduce_copy(
-                place, x, "sum", dist.group.WORLD.group_name
-            )
+            total: torch.Tensor = torch.ops.symm_mem.one_shot_all_reduce_copy(place, x, "sum", _group().group_name)
             return total
         dist.all_reduce(x)
         return x
-
-    def broadcast(self, x: torch.Tensor) -> None:
-        """Rank 0's x, in place."""
-        dist.broadcast(x, 0)
 
     def all_gather(self, x: torch.Tensor) -> torch.Tensor:
         """Every rank's x [...], in the order of ranks: [size, ...]."""
         gathered = x.new_empty(self.size, *x.shape)
         _all_gather(gathered.view(-1, *x.shape[1:]), x.contiguous())
         return gathered
+
+
+def _group() -> dist.ProcessGroup:
+    group = dist.group.WORLD
+    assert group is not None
+    return group
 
 
 def shared_memory(device: torch.device, size: int) -> torch.Tensor | None:
@@ -85,7 +85,7 @@ def shared_memory(device: torch.device, size: int) -> torch.Tensor | None:
 
         if all(torch.cuda.can_device_access_peer(device, other) for other in range(size) if other != device.index):
             buffer = symmetric.empty(SHARED_BYTES, dtype=torch.uint8, device=device)
-            symmetric.rendezvous(buffer, dist.group.WORLD)
+            symmetric.rendezvous(buffer, _group())
     except (ImportError, AttributeError, RuntimeError) as error:  # torch's interface to it is not public yet
         log.warning("no memory shared between GPUs: %s", " ".join(str(error).split())[:200])
         buffer = None

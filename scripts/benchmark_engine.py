@@ -26,7 +26,7 @@ from deepseek_v32.inference.decode_graph import DecodeGraphs
 from deepseek_v32.inference.params import Request, SamplingParams
 from deepseek_v32.inference.runner import Runner
 from deepseek_v32.inference.scheduler import Batch
-from deepseek_v32.kernels.cache_write import write_index_cache, write_latent_cache
+from deepseek_v32.inference.synthetic_cache import fill_synthetic_caches
 from deepseek_v32.kernels.choice import describe
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import PAGE_SIZE, LayerCache
@@ -38,22 +38,6 @@ from deepseek_v32.model.transformer import Transformer
 BANDWIDTH, FLOPS = 3.02e12, 800e12
 PAGES = 16384  # 1M tokens: their index keys alone are 138 MB a layer, more than L2 holds
 CHUNK = 4096
-
-
-def fill_caches(caches: list[LayerCache], device: torch.device) -> None:
-    """Random latents and index keys in every page."""
-    rows = 65536
-    weight = torch.ones(512, device=device)
-    cos, sin = torch.ones(rows, 32, device=device), torch.zeros(rows, 32, device=device)
-    for cache in caches:
-        slots = cache.latent.shape[0] * PAGE_SIZE
-        for first in range(0, slots, rows):
-            some = torch.arange(first, min(first + rows, slots), device=device)
-            count = len(some)
-            latent = torch.randn(count, 576, device=device, dtype=torch.bfloat16)
-            write_latent_cache(latent, weight, 1e-6, cos[:count], sin[:count], cache.latent, some)
-            keys = torch.randn(count, 128, device=device, dtype=torch.bfloat16)
-            write_index_cache(keys, cos[:count], sin[:count], cache.index, some)
 
 
 def request(id: int, start: int, count: int, generator: torch.Generator) -> Request:
@@ -207,7 +191,7 @@ def main() -> None:
     model = build_model(config, "fp8", "auto", device)
     fill_synthetic(model, Plan(config))
     caches = allocate(config, "fp8", PAGES + 1, device)
-    fill_caches(caches, device)
+    fill_synthetic_caches(config, caches)
     torch.cuda.synchronize()
     print(
         f"weights and caches made in {time.perf_counter() - started:.0f} s, {torch.cuda.memory_allocated() / 2**30:.1f} GiB"

@@ -1,0 +1,171 @@
+"""Several GPUs as one engine, over NCCL: one GPU's answers, what their collectives compute, and how such a job ends."""
+
+import json
+import signal
+import time
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from deepseek_v32.kernels.device import is_hopper
+from support.job import Job
+
+COUNT = torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        COUNT < 2 or not is_hopper(torch.device("cuda", 0)), reason="needs several Hopper GPUs on one machine"
+    ),
+]
+SIZES = [pytest.param(size, marks=pytest.mark.skipif(size > COUNT, reason=f"needs {size} GPUs")) for size in (2, 4, 8)]
+
+# Questions about something told in a conversation of 100 to 16K tokens; index_topk is 128.
+WORK = """
+import json, sys
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.model.demo.conversations import write
+
+def main(precision):
+    llm = LLM(device="cuda", precision=precision, page_count=4096, max_sequences=16)
+    prompts, answers = [], []
+    for i in range(16):
+        length = (300, 3000, 12_000, 45_000)[i % 4]
+        talk = write(f"gpu {i}", length=length, split="test", wording="train", density=0.7, not_told=0.0)
+        number = max(n for n, turn in enumerate(talk.turns) if turn.kind == "told")
+        prompts.append(llm.chat_token_ids(talk.messages(until=number)))
+        answers.append(talk.turns[number].assistant)
+    greedy = SamplingParams(temperature=0, max_tokens=40)
+    if precision == "exact":
+        said = [llm.generate(prompt, greedy)[0] for prompt in prompts]
+    else:
+        said = llm.generate(prompts, greedy)
+    right = sum(each.text.strip() == answer.strip() for each, answer in zip(said, answers))
+    runner = getattr(llm.engine.runner, "_runner", llm.engine.runner)
+    return {
+        "tokens": [each.token_ids for each in said],
+        "right": right,
+        "graphs": len(runner.graphs._captured) if runner.graphs else 0,
+    }
+"""
+PROGRAM = WORK + "print(json.dumps(main(sys.argv[1])))"
+
+
+@cache
+def alone(precision: str) -> Any:
+    """One GPU's answers, in a process of its own."""
+    [one] = Job(1, PROGRAM, precision).wait(240)
+    assert one.code == 0, one.err
+    return json.loads(one.out.splitlines()[-1])
+
+
+def answers(size: int, precision: str) -> Any:
+    """Those of several; all ranks end in order."""
+    first, *rest = Job(size, PROGRAM, precision).wait(240)
+    assert first.code == 0, first.err
+    assert [each.code for each in rest] == [0] * (size - 1), rest[0].err
+    return json.loads(first.out.splitlines()[-1])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_exact_precision_answers_as_one_gpu_does(size: int) -> None:
+    assert answers(size, "exact")["tokens"] == alone("exact")["tokens"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_decode_graphs_with_collectives_in_them_remember(size: int) -> None:
+    """The demo has 8, 4 and 2 heads on a rank: fewer than the sixteen of the kernels' tiles."""
+    said = answers(size, "fp8")
+    assert said["graphs"] > 0
+    assert said["right"] >= 15
+
+
+COLLECTIVES = """
+import json, os
+import torch
+import torch.distributed as dist
+from deepseek_v32.inference.distributed import this_job
+
+job = this_job()
+device = torch.device("cuda", job.rank)
+ranks = job.ranks(str(device))
+errors, same = [], []
+for dtype in (torch.bfloat16, torch.float32):
+    for count in (8, 7168, 7169, 16 * 7168, 1 << 19, 1 << 20):
+        generator = torch.Generator(device).manual_seed(job.rank)
+        x = torch.randn(3, count, device=device, generator=generator).to(dtype)
+        wanted = ranks.all_gather(x).double().sum(0)
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            ranks.all_reduce(x[0].clone())
+        torch.cuda.synchronize()
+        graph, given = torch.cuda.CUDAGraph(), torch.empty_like(x[0])
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            total = ranks.all_reduce(given.clone())
+        for row in range(3):  # one replay behind the other
+            given.copy_(x[row])
+            graph.replay()
+            result = total.clone()
+            error = (result.double() - wanted[row]).norm() / wanted[row].norm()
+            everyone = ranks.all_gather(result.view(torch.uint8))
+            errors.append([str(dtype), count, error.item()])
+            same.append(bool((everyone == everyone[0]).all()))
+        del graph
+torch.cuda.synchronize()
+dist.destroy_process_group()
+if job.rank == 0:
+    print(json.dumps({"errors": errors, "same": all(same), "shared": ranks._shared is not None}))
+"""
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_rank_computes_the_same_sums(size: int) -> None:
+    """In graphs, small and large, through shared memory where there is some, whole vectors or not."""
+    first, *_ = Job(size, COLLECTIVES).wait(120)
+    assert first.code == 0, first.err
+    result = json.loads(first.out.splitlines()[-1])
+    print("memory shared between GPUs:", result["shared"])
+    assert result["same"]
+    for dtype, count, error in result["errors"]:
+        assert error < (1e-2 if "bfloat16" in dtype else 1e-6), (dtype, count, error)
+
+
+# Says its process, then decodes until it is killed.
+ENDLESS = """
+import os
+os.write(1, f"{os.getpid()}\\n".encode())
+from deepseek_v32.inference import LLM, SamplingParams
+
+llm = LLM(device="cuda", precision="fp8", page_count=64, max_sequences=4)
+params = SamplingParams(temperature=0, max_tokens=2000, ignore_eos=True)
+while True:
+    for number, delta in enumerate(llm.stream([5] * 40, params)):
+        if number == 20:
+            print("generating", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("size", "victim"), [(2, 0), (2, 1), (4, 3)])
+def test_a_killed_rank_takes_the_job_with_it(size: int, victim: int) -> None:
+    """In the middle of a graph's step: the others wait for it on the device, in a collective, when it dies."""
+    if size > COUNT:
+        pytest.skip(f"needs {size} GPUs")
+    with Job(size, ENDLESS) as job:
+        for rank in range(size):
+            job.read_line(rank)
+        assert job.read_line(0) == "generating"
+        time.sleep(1)
+        job.processes[victim].send_signal(signal.SIGSTOP)
+        time.sleep(1)  # they come to the collective that it does not join
+        start = time.monotonic()
+        job.processes[victim].send_signal(signal.SIGKILL)
+        ended = job.wait(30)
+        print(f"ended after {time.monotonic() - start:.1f} s")
+    assert all(each.code != 0 for each in ended)
+    if victim:
+        assert f"deepseek-v32: rank {victim} of {size} has died, and the job with it" in ended[0].err.splitlines()
+    else:
+        for rank, each in enumerate(ended[1:], 1):
+            assert f"deepseek-v32: rank 0 of {size} has died, and rank {rank} with it" in each.err.splitlines()
