@@ -2,7 +2,8 @@
 
 A step of B decodes runs in the smallest bucket that holds it. Rows past B are padding: one token each, in a scratch page that
 belongs to no request. What changes from step to step (tokens, positions, slots, lengths, block table) is copied into the graph's
-own tensors first; the kernels read lengths on the device, so the graph stays valid while they grow.
+own tensors first; the kernels read lengths on the device, so the graph stays valid while they grow. Tokens that the step before
+has just drawn are taken from where it left them on the device, so that nobody has to wait for them.
 """
 
 from bisect import bisect_left
@@ -67,14 +68,18 @@ def context_buckets(topk: int, longest: int) -> list[int]:
 
 
 class DecodeInputs:
-    """What a step of at most `batch` decodes with contexts of at most `context` tokens reads, in tensors that stay in place."""
+    """What a step of at most `batch` decodes with contexts of at most `context` tokens reads, in tensors that stay in place.
 
-    def __init__(self, batch: int, context: int, scratch_page: int, device: torch.device) -> None:
-        self.batch, self.context, self.scratch_page = batch, context, scratch_page
-        pages = -(-context // PAGE_SIZE)
-        # On the host, pinned so that copying does not wait: int64 tokens, positions, slots; int32 lengths, block table.
+    `drawn`: int64, what the step before has drawn.
+    """
+
+    def __init__(self, batch: int, context: int, scratch_page: int, drawn: torch.Tensor) -> None:
+        self.batch, self.context, self.scratch_page, self.drawn = batch, context, scratch_page, drawn
+        device, pages = drawn.device, -(-context // PAGE_SIZE)
+        # On the host, pinned so that copying does not wait: int64 tokens, positions, slots, rows of `drawn` (-1: the token is
+        # given); int32 lengths, block table.
         on_gpu = device.type == "cuda"
-        host_wide = torch.empty(3, batch, dtype=torch.int64, pin_memory=on_gpu)
+        host_wide = torch.empty(4, batch, dtype=torch.int64, pin_memory=on_gpu)
         host_narrow = torch.empty(batch * (1 + pages), dtype=torch.int32, pin_memory=on_gpu)
         self._host = (host_wide, host_narrow)
         self._device = (torch.empty_like(host_wide, device=device), torch.empty_like(host_narrow, device=device))
@@ -99,10 +104,14 @@ class DecodeInputs:
                 self._table[row, done:count] = request.pages[done:count]
                 self._held[row] = (request.pages, count)
             slot = request.pages[count - 1] * PAGE_SIZE + start % PAGE_SIZE
-            self._wide[:, row] = request.tokens[start], start, slot
+            self._wide[1:3, row] = start, slot
+            if batch.drawn:
+                self._wide[0, row], self._wide[3, row] = 0, batch.drawn[row]
+            else:
+                self._wide[0, row], self._wide[3, row] = request.tokens[start], -1
             self._lengths[row] = start + 1
         for row in range(len(batch.requests), self._used):
-            self._wide[:, row] = 0, 0, self.scratch_page * PAGE_SIZE + row % PAGE_SIZE
+            self._wide[:, row] = 0, 0, self.scratch_page * PAGE_SIZE + row % PAGE_SIZE, -1
             self._lengths[row] = 1
             self._table[row, 0] = self.scratch_page
             self._held[row] = None
@@ -114,7 +123,8 @@ class DecodeInputs:
 
     def read(self) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
         """(tokens, positions, metadata) as the model takes them. Lengths on the host are the bucket's bound."""
-        wide, narrow = self._device
+        (given, positions, slots, rows), narrow = self._device[0].unbind(), self._device[1]
+        tokens = torch.where(rows < 0, given, self.drawn[rows.clamp(min=0)])
         lengths = narrow[: self.batch]
         metadata = AttentionMetadata(
             query_lengths=(1,) * self.batch,
@@ -122,11 +132,11 @@ class DecodeInputs:
             decodes=self.batch,
             block_table=narrow[self.batch :].view(self.batch, -1),
             lengths=lengths,
-            slots=wide[2],
+            slots=slots,
             logit_rows=torch.arange(self.batch, device=lengths.device),
             max_context=self.context,
         )
-        return wide[0], wide[1], metadata
+        return tokens, positions, metadata
 
 
 class DecodeGraphs:
@@ -151,6 +161,7 @@ class DecodeGraphs:
         self.device = device
         self.batches = batch_buckets(max_sequences)
         self.contexts = context_buckets(topk, max_model_len)
+        self.drawn = torch.zeros(max_sequences, dtype=torch.int64, device=device)
         # By bucket of batch and context, and whether somebody asks what is selected.
         self._captured: dict[
             tuple[int, int, bool], tuple[DecodeInputs, Callable[[], torch.Tensor], dict[int, Selection]]
@@ -167,7 +178,7 @@ class DecodeGraphs:
             on_selection is not None,
         )
         if bucket not in self._captured:
-            inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.device)
+            inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.drawn)
             selections: dict[int, Selection] = {}
             step = partial(self._step, inputs, selections if on_selection is not None else None)
             self._captured[bucket] = (inputs, step if self._pool is None else self._capture(step), selections)

@@ -18,7 +18,7 @@ from .output import Output
 from .pages import PagePool
 from .params import Delta, FinishReason, Request, SamplingParams, check_token_ids
 from .runner import Model, Steps, make_runner
-from .sampler import Sample, sample
+from .sampler import Draws, Sample, draw_tokens
 from .scheduler import Batch, Scheduler
 from .tokenizer import Tokenizer
 
@@ -43,8 +43,21 @@ class EngineStats:
     pages_cached: int = 0
 
 
+@dataclass
+class _Flight:
+    """A step under way: started, its draws not read."""
+
+    batch: Batch
+    recorder: SelectionRecorder
+    draws: Draws | None = None
+    error: Exception | None = None  # it could not be started
+
+
 class Engine:
     """Continuous batching around one model.
+
+    Where decode steps are graphs, the next one is scheduled and started before what this one draws has been read: the device passes
+    tokens on to itself, and goes on while the host turns them into text.
 
     One thread at a time may call it, except ``abort``, which any thread may call at any time.
     """
@@ -71,13 +84,15 @@ class Engine:
         self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences)
         self.runner: Steps = make_runner(model, config, caches, limits, device)
         self._outputs: dict[int, Output] = {}
+        self._flight: _Flight | None = None  # started ahead
+        self._settled: list[Delta] = []  # what a step added that was finished between two calls of `step`
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._ids = itertools.count()
         self._stats = EngineStats()
 
     @property
     def has_work(self) -> bool:
-        return bool(self._outputs)
+        return bool(self._outputs or self._settled)
 
     def make_request(
         self, prompt: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
@@ -120,17 +135,25 @@ class Engine:
 
     def step(self) -> list[Delta]:
         """Advance every running request: schedule, run, postprocess. Returns what the step added, request by request."""
-        aborted = self.apply_aborts()
-        batch = self.scheduler.schedule()
-        if not batch.requests:
-            return aborted
-        recorder = SelectionRecorder(batch)
-        try:
-            samples = self._run(batch, recorder)
-        except Exception as error:  # whatever the model raised ends this step's requests, not the engine
-            log.exception("a step failed")
-            return aborted + self._fail(batch, error)
-        return aborted + self._postprocess(batch, samples, recorder)
+        deltas, self._settled = self._settled, []
+        deltas += self.apply_aborts()
+        flight, self._flight = self._flight, None
+        if flight is None:
+            batch = self.scheduler.schedule()
+            if not batch.requests:
+                return deltas
+            flight = self._start(batch)
+        following = self.scheduler.schedule_after(flight.batch) if self.runner.overlaps and flight.draws else None
+        ahead = self._start(following) if following else None
+        deltas += self._finish(flight)
+        self._flight = ahead if self._outputs else None  # nobody waits for it: all have ended
+        return deltas
+
+    def settle(self) -> None:
+        """Finish the step under way, for who needs the caches between two steps; the next `step` returns what it added."""
+        flight, self._flight = self._flight, None
+        if flight is not None:
+            self._settled += self._finish(flight)
 
     def apply_aborts(self) -> list[Delta]:
         """Carry out the cancellations asked for; their pages are free afterwards."""
@@ -167,6 +190,7 @@ class Engine:
             raise ValueError(f"chunk is {chunk}; at least 1 is wanted")
         if len(ids) > self.limits.max_model_len:
             raise ValueError(f"token_ids has {len(ids)} tokens; the context holds {self.limits.max_model_len}")
+        self.settle()
         request = Request(next(self._ids), ids, SamplingParams(), max_tokens=0, seed=0)
         request.pages = self.scheduler.take_pages(self.pool.pages_for(len(ids)))
         out = torch.empty(len(ids), self.config.vocab_size)
@@ -180,9 +204,28 @@ class Engine:
             self.pool.release(request.pages)
         return out
 
-    def _run(self, batch: Batch, recorder: SelectionRecorder) -> list[Sample]:
-        logits = self.runner.run(batch, recorder.callback)
-        return sample(logits, batch.sampling)
+    def _start(self, batch: Batch) -> _Flight:
+        flight = _Flight(batch, SelectionRecorder(batch))
+        try:
+            logits = self.runner.run(batch, flight.recorder.callback)
+            flight.draws = draw_tokens(logits, batch.sampling)
+            if self.runner.overlaps:
+                self.runner.keep(flight.draws.tokens)
+        except Exception as error:
+            flight.error = error
+        else:
+            self.scheduler.start(batch)
+        return flight
+
+    def _finish(self, flight: _Flight) -> list[Delta]:
+        try:
+            if flight.draws is None:
+                raise flight.error or AssertionError("a step without draws")
+            samples = flight.draws.read()
+        except Exception as error:  # whatever the model raised ends this step's requests, not the engine
+            log.exception("a step failed")
+            return self._fail(flight.batch, error)
+        return self._postprocess(flight.batch, samples, flight.recorder)
 
     def _postprocess(self, batch: Batch, samples: list[Sample], recorder: SelectionRecorder) -> list[Delta]:
         self.scheduler.commit(batch)
@@ -190,7 +233,9 @@ class Engine:
         self._stats.computed_tokens += batch.tokens
         deltas = []
         for request, drawn in zip(batch.sampling, samples, strict=True):
-            output = self._outputs[request.id]
+            output = self._outputs.get(request.id)
+            if output is None:  # it ended while this step was under way
+                continue
             delta = output.push(drawn, recorder.of(request))
             self._stats.generated_tokens += len(delta.token_ids)
             if delta.finish_reason is not None:
@@ -200,7 +245,8 @@ class Engine:
 
     def _fail(self, batch: Batch, error: Exception) -> list[Delta]:
         message = f"{type(error).__name__}: {error}".splitlines()[0]
-        return [self._end(self._outputs[request.id], "error", message) for request in batch.requests]
+        outputs = [self._outputs[request.id] for request in batch.requests if request.id in self._outputs]
+        return [self._end(output, "error", message) for output in outputs]
 
     def _end(self, output: Output, reason: FinishReason, error: str | None = None) -> Delta:
         delta = output.finish(reason, error)

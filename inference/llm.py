@@ -15,7 +15,7 @@ from .job import Follower
 from .limits import Limits
 from .messages import encode_messages, parse_assistant
 from .params import Completion, Delta, Request, SamplingParams
-from .runner import Model
+from .runner import Model, Runner
 from .tokenizer import Tokenizer
 from .turns import Turns
 
@@ -91,7 +91,9 @@ class LLM:
         )
         self._set_up(model, model.config, tokenizer, limits, source.precision, device)
         if job is not None:
-            self.engine.runner = LeadingRunner(job, limits, self.engine.runner)
+            runner = self.engine.runner
+            assert isinstance(runner, Runner)
+            self.engine.runner = LeadingRunner(job, limits, runner)
 
     @classmethod
     def from_model(

@@ -19,7 +19,7 @@ class BatchEncoder:
         ] = {}  # whose pages, and how many of them; least recently used first
 
     def encode(self, batch: Batch) -> list[np.ndarray]:
-        """[5, B] ids, starts, counts, wanted, first new page; then all new tokens; all new pages with their counts; forgotten."""
+        """[5, B] ids, starts, counts, wanted, first new page; all new tokens; all new pages with their counts; forgotten; drawn."""
         fields, tokens, pages, page_counts = [], [], [], []
         for request, start, count, wanted in zip(batch.requests, batch.starts, batch.counts, batch.wanted, strict=True):
             held, known = self._sent.pop(request.id, (None, 0))
@@ -27,14 +27,15 @@ class BatchEncoder:
                 known = 0
             self._sent[request.id] = (request.pages, len(request.pages))
             fields.append((request.id, start, count, wanted, known))
-            tokens += request.tokens[start : start + count]
+            tokens += [0] if batch.drawn else request.tokens[start : start + count]
             pages += request.pages[known:]
             page_counts.append(len(request.pages) - known)
         forgotten = list(self._sent)[: max(len(self._sent) - max(_KEPT, len(fields)), 0)]
         for id in forgotten:
             del self._sent[id]
         columns = np.array(fields, dtype=np.int64).T
-        return [columns, *(np.array(values, dtype=np.int64) for values in (tokens, pages, page_counts, forgotten))]
+        rest = (tokens, pages, page_counts, forgotten, batch.drawn)
+        return [columns, *(np.array(values, dtype=np.int64) for values in rest)]
 
 
 class BatchDecoder:
@@ -45,7 +46,8 @@ class BatchDecoder:
 
     def decode(self, arrays: Sequence[np.ndarray], decodes: int) -> Batch:
         """The batch, of requests that have what a step needs: the tokens in it and all their pages."""
-        (ids, starts, counts, wanted, known), tokens, pages, page_counts, forgotten = (each.tolist() for each in arrays)
+        columns, tokens, pages, page_counts, forgotten, drawn = (each.tolist() for each in arrays)
+        ids, starts, counts, wanted, known = columns
         requests, token, page = [], 0, 0
         for id, start, count, first, fresh in zip(ids, starts, counts, known, page_counts, strict=True):
             request = self._requests.get(id)
@@ -63,4 +65,4 @@ class BatchDecoder:
             requests.append(request)
         for id in forgotten:
             del self._requests[id]
-        return Batch(tuple(requests), tuple(starts), tuple(counts), decodes, tuple(wanted))
+        return Batch(tuple(requests), tuple(starts), tuple(counts), decodes, tuple(wanted), tuple(drawn))

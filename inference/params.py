@@ -96,6 +96,7 @@ class Request:
     inspect: bool = False  # record what DSA selects
     # Tokens so far, the prompt's first. Appended by the engine after each step that samples one.
     tokens: list[int] = field(default_factory=list)
+    pending: int = 0  # tokens drawn for it, by steps under way, that are not known here yet
     # The scheduler's. Empty and zero while waiting.
     pages: list[int] = field(default_factory=list)
     computed: int = 0  # leading tokens whose cache entries are written
@@ -109,7 +110,7 @@ class Request:
     @property
     def remaining(self) -> int:
         """Tokens that still have to go through the model before the next one can be sampled."""
-        return len(self.tokens) - self.computed
+        return len(self.tokens) + self.pending - self.computed
 
     @property
     def output_count(self) -> int:

@@ -25,7 +25,14 @@ class Model(Protocol):
 class Steps(Protocol):
     """What the engine needs of a runner."""
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether a step of decodes may take the tokens that the one before has drawn from the device (Batch.drawn)."""
+
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor: ...
+
+    def keep(self, tokens: torch.Tensor) -> None:
+        """What the latest step has drawn, int64 on the device, for the next; only if it overlaps."""
 
 
 class Runner:
@@ -43,11 +50,25 @@ class Runner:
         self.device = torch.device(device)
         self.graphs = graphs
 
+    @property
+    def overlaps(self) -> bool:
+        return self.graphs is not None
+
+    @property
+    def drawn(self) -> torch.Tensor:
+        """int64 [max_sequences]: what `keep` was given."""
+        assert self.graphs is not None
+        return self.graphs.drawn
+
+    def keep(self, tokens: torch.Tensor) -> None:
+        self.drawn[: len(tokens)] = tokens
+
     @torch.inference_mode()
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
         """fp32 [N, vocab]: logits of the last ``wanted[i]`` new tokens of each entry, in the batch's order."""
         if self.graphs is not None and all(batch.wanted) and max(batch.counts) == 1:
             return self.graphs.run(batch, on_selection)
+        assert not batch.drawn
         tokens, positions, metadata = self.prepare(batch, on_selection)
         return self.model.forward(tokens, positions, metadata, self.caches)
 

@@ -1,7 +1,7 @@
 """Which requests take part in the next step, with how many tokens: queues → Batch. Knows no tensors."""
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .pages import PagePool
 from .params import Request
@@ -19,6 +19,8 @@ class Batch:
     counts: tuple[int, ...]  # how many new tokens
     decodes: int  # how many leading entries have exactly one
     wanted: tuple[int, ...]  # of how many of the last new tokens logits are wanted: 0 inside a prompt, else 1
+    # Entry i's token is not known here: it is what the step before drew for row drawn[i] of its logits. Empty: all are known.
+    drawn: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, entries: list[tuple[Request, int]]) -> "Batch":
@@ -97,15 +99,43 @@ class Scheduler:
         assert entries or not self.has_work, "the scheduler is stuck"
         return Batch.of(entries)
 
-    def commit(self, batch: Batch) -> None:
-        """After the step has run: its tokens are cached, and the pages they filled are offered for reuse."""
-        size = self.pool.page_size
-        for request, count in zip(batch.requests, batch.counts, strict=True):
+    def schedule_after(self, batch: Batch) -> Batch | None:
+        """What follows a step under way, of which nobody knows yet what it draws: a decode of all that go on.
+
+        None if the next step is another, or depends on those draws: then it is for `schedule`, after `commit`. A request that turns
+        out to have ended takes part in one step too many, whose result nobody reads.
+        """
+        if self.waiting and len(self.running) < self.max_sequences:
+            return None
+        going = [each for each in self.running if each.output_count + each.pending < each.max_tokens]
+        if not going or any(each.remaining != 1 or not each.pending or each.params.penalised for each in going):
+            return None
+        grown = [each for each in going if self.pool.pages_for(len(each.tokens) + each.pending) > len(each.pages)]
+        if len(grown) > self.pool.available:
+            return None
+        for request in grown:
+            request.pages += self.pool.allocate(1)
+        rows = {request: row for row, request in enumerate(batch.sampling)}
+        return replace(Batch.of([(each, 1) for each in going]), drawn=tuple(rows[each] for each in going))
+
+    def start(self, batch: Batch) -> None:
+        """The step is under way: what follows it finds its tokens cached."""
+        for request, count, wanted in zip(batch.requests, batch.counts, batch.wanted, strict=True):
             request.computed += count
-            for page in range(request.registered, request.computed // size):
+            request.pending += wanted
+
+    def commit(self, batch: Batch) -> None:
+        """The step has run: the pages that its tokens filled are offered for reuse, and what it drew is known."""
+        size = self.pool.page_size
+        for request, start, count, wanted in zip(batch.requests, batch.starts, batch.counts, batch.wanted, strict=True):
+            request.pending -= wanted
+            if not request.pages:  # it has ended meanwhile
+                continue
+            full = (start + count) // size
+            for page in range(request.registered, full):
                 tokens = request.tokens[page * size : (page + 1) * size]
                 request.chain = self.pool.register(request.pages[page], request.chain, tokens)
-            request.registered = request.computed // size
+            request.registered = full
 
     def remove(self, request: Request, discard: bool = False) -> bool:
         """Take a finished or cancelled request out and free its pages; False if it is not here (any more).

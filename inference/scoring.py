@@ -48,6 +48,7 @@ def score(engine: Engine, request: Request, top: int, deadline: float = float("i
     tokens = request.tokens
     chunk = max(min(CHUNK_BYTES // (4 * engine.config.vocab_size), engine.limits.max_batch_tokens), 1)
     scores: list[TokenLogprob] = []
+    engine.settle()
     request.pages = engine.scheduler.take_pages(engine.pool.pages_for(len(tokens)))
     try:
         for start in range(0, len(tokens) - 1, chunk):

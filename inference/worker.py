@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
 from ..kernels.choice import check_backend, preferred
 from ..kernels.device import check_device
 from ..model.checkpoint import Progress, load_checkpoint
 from ..model.config import ModelConfig, Precision
-from ..model.metadata import Selection, SelectionCallback
+from ..model.metadata import LayerCache, Selection, SelectionCallback
 from ..model.parallel import Ranks, build_model
 from ..model.plan import Plan
 from ..model.synthetic_weights import fill_synthetic
@@ -23,8 +24,9 @@ from .job import Follower, Leader
 from .limits import Limits, Room
 from .memory import check_fits, measure_step, pages_in_memory
 from .mirror import BatchDecoder, BatchEncoder
-from .runner import Steps, make_runner
+from .runner import Runner, make_runner
 from .scheduler import Batch
+from .synthetic_cache import fill_synthetic_caches
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,10 @@ class Worker:
         self._source: ModelSource
         self._device: str
         self._model: Transformer
-        self._runner: Steps
+        self._runner: Runner
 
     def handle(self, message: dict[str, Any], arrays: list[np.ndarray]) -> None:
-        """One of load, measure, start and step, in this order."""
+        """One of load, measure, start, fill and step, in this order."""
         kind, message = message["kind"], {key: message[key] for key in message.keys() - {"kind"}}
         if kind == "load":
             self._source = ModelSource.from_json(message)
@@ -122,26 +124,47 @@ class Worker:
                 self._model.config, self._source.precision, limits.page_count + SCRATCH_PAGES, self._device
             )
             self._runner = make_runner(self._model, self._model.config, caches, limits, self._device)
+        elif kind == "fill":
+            fill_synthetic_caches(self._model.config, self._runner.caches, self._model.compute.backend)
         else:
             assert kind == "step", kind
             batch = self._batches.decode(arrays, message["decodes"])
+            _share_draws(batch, self._runner)
             self._runner.run(batch, _unheard if message["inspect"] else None)
 
 
 class LeadingRunner:
     """Rank 0's runner: tells the others of each step before it runs it."""
 
-    def __init__(self, job: Leader, limits: Limits, runner: Steps) -> None:
+    def __init__(self, job: Leader, limits: Limits, runner: Runner) -> None:
         self._job, self._runner = job, runner
+        job.before_end.append(self._close)
         job.tell("start", asdict(limits))
         self._batches = BatchEncoder()
+
+    @property
+    def overlaps(self) -> bool:
+        return self._runner.overlaps
+
+    @property
+    def caches(self) -> list[LayerCache]:
+        return self._runner.caches
+
+    def keep(self, tokens: torch.Tensor) -> None:
+        """As `Runner.keep`; the others get it with the step that needs it."""
+        self._runner.keep(tokens)
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
         """As `Runner.run`. A step that fails ends the job: nobody knows how far the others got."""
         with self._job.together():
             header = {"decodes": batch.decodes, "inspect": on_selection is not None}
             self._job.tell("step", header, self._batches.encode(batch))
+            _share_draws(batch, self._runner)
             return self._runner.run(batch, on_selection)
+
+    def _close(self) -> None:
+        """Let go of the decode graphs, which hold the ranks' collectives."""
+        del self._runner
 
 
 def lead_loading(job: Leader | None, source: ModelSource, progress: Progress | None = None) -> Transformer:
@@ -157,6 +180,13 @@ def lead_loading(job: Leader | None, source: ModelSource, progress: Progress | N
     model = source.load(device, job.ranks(device), progress)
     job.ask()
     return model
+
+
+def lead_filling(job: Leader | None, runner: Runner | LeadingRunner, model: Transformer) -> None:
+    """Fill all ranks' caches as long prompts would, with random entries: to measure decoding."""
+    if job is not None:
+        job.tell("fill")
+    fill_synthetic_caches(model.config, runner.caches, model.compute.backend)
 
 
 def lead_counting(job: Leader | None, room: Room, model: Transformer, precision: Precision) -> int:
@@ -175,6 +205,12 @@ def count_pages(room: Room, model: Transformer, precision: Precision, device: st
     config = model.config
     step = measure_step(model, config, precision, device, room.max_batch_tokens, room.max_sequences, room.max_model_len)
     return pages_in_memory(config, precision, device, room.max_model_len, room.memory_fraction, step, ranks)
+
+
+def _share_draws(batch: Batch, runner: Runner) -> None:
+    """Rank 0 draws: where a step takes tokens from the device, it takes them from rank 0's."""
+    if batch.drawn:
+        dist.broadcast(runner.drawn, 0)
 
 
 def _unheard(layer: int, rows: torch.Tensor, selection: Selection) -> None:

@@ -20,7 +20,7 @@ Backend = Literal["auto", "reference", "tile", "cuda"]
 
 DeviceOption = Annotated[str | None, typer.Option("--device", help="cpu or cuda; cuda where there is one.")]
 BackendOption = Annotated[
-    Backend, typer.Option("--backend", help="Which kernels; auto takes the fastest that run here, tile or cuda those where they exist.")
+    Backend, typer.Option("--backend", help="Which kernels: the fastest here, or one kind wherever it exists.")
 ]
 
 

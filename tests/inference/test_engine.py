@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference import LLM, SamplingParams, engine
 from deepseek_v32.inference.params import Delta
 from support.fake_model import (
     EOS,
@@ -14,6 +14,7 @@ from support.fake_model import (
     VOCAB,
     ByteTokenizer,
     FakeModel,
+    OverlappingRunner,
     ScriptedModel,
     fake_config,
     fake_llm,
@@ -24,6 +25,15 @@ from support.preemption import preempt_every_other_step
 PROMPTS = [[1, 2, 3], list(range(70)), [7] * 130, list(b"hello"), list(range(70)), [9]]
 COUNT = 80
 GREEDY = SamplingParams(temperature=0, max_tokens=COUNT)
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["", "ahead"])
+def ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether steps of decodes are started before what the step before drew is read."""
+    if request.param:
+        runner = lambda model, config, caches, limits, device: OverlappingRunner(model, caches, device)  # noqa: E731
+        monkeypatch.setattr(engine, "make_runner", runner)
+    return request.param
 
 
 def expected(prompts: list[list[int]] = PROMPTS, count: int = COUNT) -> list[list[int]]:
@@ -50,7 +60,7 @@ def test_greedy_tokens_survive_forced_preemption_every_other_step(reuse: bool) -
     llm = fake_llm(reuse_pages=reuse)
     forced = preempt_every_other_step(llm)
     assert tokens_of(llm, PROMPTS) == expected()
-    assert llm.stats().preemptions == sum(forced) >= COUNT // 2 - 1
+    assert llm.stats().preemptions == sum(forced) >= COUNT // 3 - 1
 
 
 def test_greedy_tokens_survive_a_lack_of_pages() -> None:
@@ -106,6 +116,37 @@ def test_a_step_that_raises_fails_its_requests_and_leaves_the_engine_usable(capl
     assert llm.stats().pages_used == 0 and llm.stats().finished["error"] == 2
     assert tokens_of(llm, PROMPTS) == expected()
     assert "a step failed" in caplog.text
+
+
+def test_a_decode_that_raises_ahead_fails_its_requests_after_what_they_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "make_runner", lambda model, config, caches, *_: OverlappingRunner(model, caches))
+    llm = fake_llm()
+    steps = 0
+
+    def fail() -> None:
+        nonlocal steps
+        steps += 1
+        if steps == 5:
+            raise RuntimeError("the fifth step")
+
+    llm.model.before_step = fail
+    one, two = llm.generate(PROMPTS[:2], GREEDY)
+    assert one.error == two.error == "RuntimeError: the fifth step"
+    assert [one.token_ids, two.token_ids] == [tokens[:4] for tokens in expected(PROMPTS[:2])]
+    assert llm.stats().pages_used == llm.stats().pages_cached == 0
+    assert tokens_of(llm, PROMPTS) == expected()
+
+
+def test_steps_start_before_the_draws_of_the_last_are_read(ahead: bool) -> None:
+    llm, before = fake_llm(), OverlappingRunner.ahead
+    assert tokens_of(llm, PROMPTS) == expected()
+    started = OverlappingRunner.ahead - before
+    assert started >= COUNT - 2 if ahead else started == 0
+    # The end of an answer shows only when its token is read: at most one step more for each.
+    assert llm.stats().generated_tokens == sum(map(len, expected()))
+    computed = sum(len(prompt) + len(answer) - 1 for prompt, answer in zip(PROMPTS, expected(), strict=True))
+    cached = llm.stats().cached_tokens
+    assert computed <= llm.stats().computed_tokens + cached <= computed + (len(PROMPTS) if ahead else 0)
 
 
 def test_aborted_requests_free_their_pages_between_steps() -> None:

@@ -11,6 +11,9 @@ from deepseek_v32.inference.scheduler import Batch, Scheduler
 
 SIZE = 4  # tokens a page
 
+Writes = list[list[tuple[int, int, int]]]  # of each entry: positions, pages and places in them
+Flight = tuple[Batch, Writes]
+
 
 def next_token(tokens: list[int]) -> int:
     """The model: depends on all the tokens and their places; three tokens, so that prompts and answers often agree."""
@@ -33,6 +36,7 @@ class World:
         self.memory = [[(-1, -1)] * SIZE for _ in range(page_count)]
         self.requests: list[Request] = []
         self.added = 0
+        self.flight: Flight | None = None  # started ahead
 
     def add(self, prompt: list[int], max_tokens: int) -> Request:
         request = Request(self.added, tuple(prompt), SamplingParams(), max_tokens, seed=0)
@@ -41,26 +45,49 @@ class World:
         self.scheduler.add(request)
         return request
 
-    def step(self, fails: bool = False) -> Batch:
-        batch = self.scheduler.schedule()
-        self.check_batch(batch)
+    def step(self, fails: bool = False, ahead: bool = False) -> Batch:
+        """As the engine's: `ahead` starts what follows before it looks at what this step draws."""
         if fails:
-            for request in batch.requests:
+            self.settle()
+        flight, self.flight = self.flight or self.start(self.scheduler.schedule()), None
+        if fails:
+            for request in flight[0].requests:
                 self.end(request, discard=True)
-            return batch
+            return flight[0]
+        following = self.scheduler.schedule_after(flight[0]) if ahead else None
+        started = self.start(following) if following else None
+        self.finish(*flight)
+        self.flight = started if self.requests else None
+        return flight[0]
+
+    def settle(self) -> None:
+        flight, self.flight = self.flight, None
+        if flight:
+            self.finish(*flight)
+
+    def start(self, batch: Batch) -> Flight:
+        """The slots that a step writes are settled here, whoever holds them when it comes to its end."""
+        self.check_batch(batch)
+        writes = []
         for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
-            for position in range(start, start + count):
-                self.memory[request.pages[position // SIZE]][position % SIZE] = (request.tokens[position], position)
-        for request in batch.sampling:
+            writes.append([(p, request.pages[p // SIZE], p % SIZE) for p in range(start, start + count)])
+        self.scheduler.start(batch)
+        return batch, writes
+
+    def finish(self, batch: Batch, writes: Writes) -> None:
+        for request, slots in zip(batch.requests, writes, strict=True):
+            for position, page, offset in slots:
+                self.memory[page][offset] = (request.tokens[position], position)
+        going = [request for request in batch.sampling if request in self.requests]
+        for request in going:
             context = [self.memory[request.pages[i // SIZE]][i % SIZE] for i in range(len(request.tokens))]
             assert context == [(token, i) for i, token in enumerate(request.tokens)], "the context is not its own"
         self.scheduler.commit(batch)
-        for request in batch.sampling:
+        for request in going:
             request.tokens.append(next_token(request.tokens))
             if request.output_count == request.max_tokens:
                 assert request.tokens == answer(request)
                 self.end(request)
-        return batch
 
     def end(self, request: Request, discard: bool = False) -> None:
         assert self.scheduler.remove(request, discard)
@@ -70,7 +97,7 @@ class World:
     def check_batch(self, batch: Batch) -> None:
         assert len(set(batch.requests)) == len(batch.requests) <= self.scheduler.max_sequences
         assert batch.tokens <= self.scheduler.max_batch_tokens
-        assert bool(batch.requests) == bool(self.requests)
+        assert bool(batch.requests) == bool(self.requests) or batch.drawn
         assert [count == 1 for count in batch.counts] == [i < batch.decodes for i in range(len(batch.counts))]
         for request, start, count, wanted in zip(batch.requests, batch.starts, batch.counts, batch.wanted, strict=True):
             assert start == request.computed and 1 <= count <= request.remaining
@@ -85,19 +112,24 @@ class World:
         assert all(not r.pages and r.computed == r.registered == r.chain == 0 for r in self.scheduler.waiting)
         assert len(self.scheduler.running) + len(self.scheduler.waiting) == len(self.requests)
 
-    def drain(self, forced_preemption: bool = False) -> int:
+    def drain(self, forced_preemption: bool = False, ahead: bool = False) -> int:
         """Run to the end; the bound on the steps catches requests that starve one another."""
         steps = 0
         work = sum(len(request.prompt) + request.max_tokens for request in self.requests)
         while self.requests:
-            if forced_preemption and steps % 2 and self.scheduler.running:
-                self.scheduler.preempt_latest()
-            self.step()
+            if forced_preemption and steps % 2:
+                self.preempt()
+            self.step(ahead=ahead)
             self.check()
             steps += 1
             assert steps <= 20 * work + 10, "no progress"
         assert self.pool.used == 0
         return steps
+
+    def preempt(self) -> None:
+        self.settle()
+        if self.scheduler.running:
+            self.scheduler.preempt_latest()
 
 
 class SchedulerMachine(RuleBasedStateMachine):
@@ -120,15 +152,16 @@ class SchedulerMachine(RuleBasedStateMachine):
                 world.add([(i * i + value % 3) % 3 for i in range(length)], 1 + value % (room - length))
             elif operation == 2 and world.requests:
                 world.end(world.requests[value % len(world.requests)])  # cancelled
-            elif operation == 3 and world.scheduler.running:
-                world.scheduler.preempt_latest()
+            elif operation == 3:
+                world.preempt()
             elif operation == 4 and world.requests:
                 world.step(fails=True)
             elif operation == 5:
+                world.settle()
                 pages = world.scheduler.take_pages(1 + value % world.pool.page_count)
                 world.pool.release(pages)
             else:
-                world.step()
+                world.step(ahead=operation < 11)
             assert world.pool.free + world.pool.used + world.pool.cached == world.pool.page_count
             world.check()
             type(self).operations += 1
@@ -157,14 +190,17 @@ SCHEDULES = [
 
 
 @pytest.mark.parametrize("reuse", [True, False], ids=["reuse", "no-reuse"])
+@pytest.mark.parametrize("ahead", [False, True], ids=["", "ahead"])
 @pytest.mark.parametrize("tokens,sequences,forced", SCHEDULES)
-def test_answers_do_not_depend_on_the_schedule(tokens: int, sequences: int, forced: bool, reuse: bool) -> None:
+def test_answers_do_not_depend_on_the_schedule(
+    tokens: int, sequences: int, forced: bool, reuse: bool, ahead: bool
+) -> None:
     if forced and not reuse:
         tokens = 64
     world = World(8, tokens, sequences, reuse)
     for prompt in PROMPTS:
         world.add(prompt, max_tokens=32 - len(prompt))
-    world.drain(forced)  # every step compares with the answer
+    world.drain(forced, ahead)  # every step compares with the answer
 
 
 def test_decodes_go_first_and_a_prompt_takes_what_is_left() -> None:
@@ -200,6 +236,40 @@ def test_the_latest_request_gives_up_its_pages_and_its_answer_so_far_is_recomput
         world.step()
     batch = world.step()
     assert batch.requests == (second,) and batch.counts == (9,) and batch.wanted == (1,)
+
+
+def test_what_follows_a_step_of_decodes_is_scheduled_before_its_draws_are_known() -> None:
+    world = World(16, max_batch_tokens=64, max_sequences=2, reuse=False)
+    first, second = world.add([0] * 3, 2), world.add([1] * 3, 9)
+    assert world.step(ahead=True).requests == (first, second)
+    assert world.flight is not None and world.flight[0].drawn == (0, 1) and world.flight[0].starts == (3, 3)
+    world.step(ahead=True)  # the first has its two tokens: what follows goes on without it, on a new page
+    assert world.flight is not None and world.flight[0].requests == (second,) and world.flight[0].drawn == (1,)
+    assert len(second.pages) == 2 and second.pending == 1
+    waiting = world.add([2], 9)
+    world.step(ahead=True)
+    assert world.flight is None  # somebody can be admitted
+    assert world.step(ahead=True).requests == (second, waiting)
+
+
+def test_what_must_wait_for_draws_waits() -> None:
+    full = World(2, max_batch_tokens=64, max_sequences=2, reuse=False)
+    for _ in range(2):
+        full.add([0] * 3, 3)
+    full.step(ahead=True)
+    assert full.flight is not None  # a fourth token each
+    full.step(ahead=True)
+    assert full.flight is None  # a fifth: no pages, so one has to give way
+    prompt = World(16, max_batch_tokens=4, max_sequences=2)
+    prompt.add([0] * 6, 3)
+    prompt.step(ahead=True)
+    assert prompt.flight is None  # the rest of the prompt
+    penalised = World(16, max_batch_tokens=4, max_sequences=2)
+    request = Request(0, (1, 2), SamplingParams(presence_penalty=1), 5, seed=0)
+    penalised.requests.append(request)
+    penalised.scheduler.add(request)
+    penalised.step(ahead=True)
+    assert penalised.flight is None  # its penalties depend on the draws
 
 
 def test_a_reused_prefix_leaves_at_least_one_token_to_compute() -> None:

@@ -1,13 +1,23 @@
 """Stand-ins for the model: their next token depends on every cache entry of the context, so any paging mistake shows."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from deepseek_v32.inference import LLM
+from deepseek_v32.inference.runner import Runner
+from deepseek_v32.inference.scheduler import Batch
 from deepseek_v32.model.config import ModelConfig
-from deepseek_v32.model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Selection, context_slots
+from deepseek_v32.model.metadata import (
+    PAGE_SIZE,
+    AttentionMetadata,
+    LayerCache,
+    Selection,
+    SelectionCallback,
+    context_slots,
+)
 
 BYTES = 256  # ids below are bytes
 EOS = 256
@@ -141,6 +151,26 @@ def fake_llm(model: object | None = None, poison: bool = True, **options: object
             cache.latent.fill_(torch.nan)
             cache.index.fill_(torch.nan)
     return llm
+
+
+class OverlappingRunner(Runner):
+    """On any model: takes the tokens that the step before has drawn from where `keep` left them, as decode graphs do."""
+
+    overlaps = True
+    ahead = 0  # steps started so, by all of them
+
+    def keep(self, tokens: torch.Tensor) -> None:
+        self._kept = tokens.tolist()
+
+    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
+        OverlappingRunner.ahead += bool(batch.drawn)
+        for request, row in zip(batch.requests, batch.drawn, strict=False):
+            request.tokens.append(self._kept[row])
+        try:
+            return super().run(replace(batch, drawn=()), on_selection)
+        finally:
+            for request in batch.requests[: len(batch.drawn)]:
+                request.tokens.pop()
 
 
 def reference_tokens(prompt: list[int], count: int) -> list[int]:
