@@ -30,13 +30,15 @@ from deepseek_v32.model.demo.conversations import write
 
 def main(precision):
     llm = LLM(device="cuda", precision=precision, page_count=4096, max_sequences=16)
-    prompts, answers = [], []
-    for i in range(16):
-        length = (300, 3000, 12_000, 45_000)[i % 4]
-        talk = write(f"gpu {i}", length=length, split="test", wording="train", density=0.7, not_told=0.0)
-        number = max(n for n, turn in enumerate(talk.turns) if turn.kind == "told")
-        prompts.append(llm.chat_token_ids(talk.messages(until=number)))
-        answers.append(talk.turns[number].assistant)
+    prompts, answers, seed = [], [], 0
+    while len(prompts) < 16:
+        length = (400, 3000, 12_000, 45_000)[len(prompts) % 4]
+        talk = write(f"gpu {seed}", length=length, split="test", wording="train", density=0.7, not_told=0.0)
+        seed += 1
+        told = [n for n, turn in enumerate(talk.turns) if turn.kind == "told"]
+        if told:  # a short talk may hold filler alone
+            prompts.append(llm.chat_token_ids(talk.messages(until=told[-1])))
+            answers.append(talk.turns[told[-1]].assistant)
     greedy = SamplingParams(temperature=0, max_tokens=40)
     if precision == "exact":
         said = [llm.generate(prompt, greedy)[0] for prompt in prompts]
