@@ -2,6 +2,8 @@
 
     python scripts/evaluate.py --out build/evaluation                    # 500 conversations a cell; minutes on a GPU
     python scripts/evaluate.py --out build/evaluation --conversations 8  # a look, on a CPU
+    python scripts/evaluate.py --out build/tile --backend tile --cells 1K 4K 16K --tokens 300000  # one backend, in less time
+    python -m evaluation.compare build/exact build/tile  # in scripts/: several such reports side by side
 
 Every conversation is of the test split: names and values that training never drew. Answers are teacher-forced: a question
 counts if every token of its value is the likeliest one. `new` cells also use clause templates that training never saw.
@@ -13,6 +15,7 @@ import json
 import os
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from evaluation.cells import CELLS, Variant, answers_of, open_engine  # type: ignore[import-not-found]
@@ -29,8 +32,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, help="checkpoint folder; the shipped one if not given")
     parser.add_argument("--device", default=None)
     parser.add_argument("--backend", default="auto")
+    parser.add_argument("--precision", choices=("exact", "bf16", "fp8"), help="instead of the cells' own")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--conversations", type=int, default=500)
+    parser.add_argument("--conversations", type=int, default=500, help="of each cell")
+    parser.add_argument("--tokens", type=int, help="of each cell: fewer conversations of the long ones")
     parser.add_argument(
         "--cells", nargs="+", default=list(CELLS), choices=list(CELLS), metavar="CELL", help=", ".join(CELLS)
     )
@@ -103,9 +108,13 @@ def main() -> None:
     args = parse()
     args.out.mkdir(parents=True, exist_ok=True)
     folder = args.model or DEMO
-    wanted = {name: CELLS[name] for name in args.cells}
+    own = {} if args.precision is None else {"precision": args.precision}
+    wanted = {name: replace(CELLS[name], **own) for name in args.cells}
     sets = {(v.length, v.wording) for v in wanted.values()}
-    cells = {key: Cell(key[0], args.conversations, "test", key[1], seed=args.seed) for key in sorted(sets)}
+    cells = {
+        key: Cell(key[0], args.tokens // key[0] if args.tokens else args.conversations, "test", key[1], seed=args.seed)
+        for key in sorted(sets)
+    }
     made: dict = {}
     for cell in cells.values():  # one conversation a batch
         made |= conversations(folder / "tokenizer.json", [cell], args.workers, tokens=cell.length)
@@ -123,6 +132,7 @@ def main() -> None:
         report = {
             "device": str(engine.device),
             "model": str(args.model or "shipped"),
+            "backend": args.backend,
             "seed": args.seed,
             "cells": results,
         }

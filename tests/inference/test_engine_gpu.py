@@ -1,5 +1,6 @@
 """The engine on a Hopper GPU: compiled kernels, decode graphs, and the CPU's answers in exact precision."""
 
+import itertools
 import random
 import time
 
@@ -20,18 +21,33 @@ pytestmark = [
 
 GREEDY = SamplingParams(temperature=0, max_tokens=40)
 PAGES = 4096
-LENGTHS = (300, 3000, 12_000, 45_000)  # characters: about 100, 1K, 4K and 16K tokens; index_topk is 128
+LENGTHS = (400, 3000, 12_000, 45_000)  # characters: about 150, 1K, 4K and 15K tokens; index_topk is 128
 
 
 def questions(llm: LLM, count: int) -> tuple[list[list[int]], list[str]]:
     """Prompts that end in a question about something told in them, and the right answers."""
-    prompts, answers = [], []
-    for i in range(count):
-        talk = write(f"gpu {i}", length=LENGTHS[i % 4], split="test", wording="train", density=0.7, not_told=0.0)
-        number = max(n for n, turn in enumerate(talk.turns) if turn.kind == "told")
+    prompts: list[list[int]] = []
+    answers: list[str] = []
+    for seed in itertools.count():
+        length = LENGTHS[len(prompts) % len(LENGTHS)]
+        talk = write(f"gpu {seed}", length=length, split="test", wording="train", density=0.7, not_told=0.0)
+        number = max((n for n, turn in enumerate(talk.turns) if turn.kind == "told"), default=None)
+        if number is None:  # a short talk may hold filler alone
+            continue
         prompts.append(llm.chat_token_ids(talk.messages(until=number)))
         answers.append(talk.turns[number].assistant)
-    return prompts, answers
+        if len(prompts) == count:
+            return prompts, answers
+    raise AssertionError
+
+
+def count_right(llm: LLM, count: int) -> int:
+    """How many of so many questions are answered with the whole sentence that the talk holds; the checkpoint's own rate is
+    98.6 % and more (model/demo/README.md)."""
+    prompts, answers = questions(llm, count)
+    assert max(map(len, prompts)) > 50 * llm.config.index_topk and len(set(answers)) > count / 2
+    said = llm.generate(prompts, GREEDY)
+    return sum(c.text.strip() == a.strip() for c, a in zip(said, answers, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -40,24 +56,18 @@ def llm() -> LLM:
 
 
 def test_decode_runs_as_graphs_and_remembers(llm: LLM) -> None:
-    graphs = llm.engine.runner.graphs
-    assert graphs is not None
-    prompts, answers = questions(llm, 64)
-    said = llm.generate(prompts, GREEDY)
-    assert graphs._captured
-    assert sum(c.text.strip() == a.strip() for c, a in zip(said, answers, strict=True)) >= 60
+    assert llm.engine.runner.graphs is not None
+    assert count_right(llm, 64) >= 60
 
 
 def test_graphs_change_no_token(llm: LLM) -> None:
     """The same steps with and without graphs, alone in the batch, where both run the same kernels on the same shapes."""
     prompts, _ = questions(llm, 8)
     params = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
+    without = LLM(DEMO, device="cuda", precision="fp8", page_count=PAGES, max_sequences=64, decode_graphs=False)
+    assert without.engine.runner.graphs is None
     captured = [llm.generate(prompt, params)[0].token_ids for prompt in prompts]
-    graphs, llm.engine.runner.graphs = llm.engine.runner.graphs, None
-    try:
-        eager = [llm.generate(prompt, params)[0].token_ids for prompt in prompts]
-    finally:
-        llm.engine.runner.graphs = graphs
+    eager = [without.generate(prompt, params)[0].token_ids for prompt in prompts]
     same = sum(a == b for one, other in zip(captured, eager, strict=True) for a, b in zip(one, other, strict=True))
     assert (
         same >= 0.95 * 8 * 40
@@ -76,43 +86,58 @@ def test_an_open_inspector_sees_what_graphs_select(llm: LLM) -> None:
         assert completion.selection[0].position == len(prompt) - 1
 
 
-@pytest.mark.parametrize("backend", ["auto", "reference"])
+@pytest.mark.parametrize("backend", ["cuda", "tile", "reference"])
 def test_backends_remember(backend: str) -> None:
-    llm = LLM(DEMO, device="cuda", precision="fp8", backend=backend, page_count=PAGES)
-    prompts, answers = questions(llm, 16)
-    said = llm.generate(prompts, GREEDY)
-    assert sum(c.text.strip() == a.strip() for c, a in zip(said, answers, strict=True)) >= 15
+    assert count_right(LLM(DEMO, device="cuda", precision="fp8", backend=backend, page_count=PAGES), 16) >= 15
+
+
+@pytest.mark.parametrize("precision", ["bf16", "exact"])
+def test_other_precisions_remember(precision: str) -> None:
+    assert count_right(LLM(DEMO, device="cuda", precision=precision, page_count=PAGES), 16) >= 15
 
 
 def test_exact_precision_answers_as_the_cpu_does() -> None:
+    """Greedy and sampled; and logits closer than TF32 could bring them (1e-3)."""
     on_gpu = LLM(DEMO, device="cuda", precision="exact", page_count=PAGES)
     on_cpu = LLM(DEMO, device="cpu", precision="exact", page_count=PAGES)
-    prompts, _ = questions(on_gpu, 12)
-    for prompt in prompts:
-        assert on_gpu.generate(prompt, GREEDY)[0].token_ids == on_cpu.generate(prompt, GREEDY)[0].token_ids
+    prompts, _ = questions(on_gpu, 8)
+    for seed, prompt in enumerate(prompts):
+        for params in (GREEDY, SamplingParams(temperature=1, top_p=0.95, seed=seed, max_tokens=20)):
+            assert on_gpu.generate(prompt, params)[0].token_ids == on_cpu.generate(prompt, params)[0].token_ids
+    ids = prompts[1]
+    there, here = on_gpu.logits(ids), on_cpu.logits(ids)
+    apart = (there - here).norm(dim=-1) / here.norm(dim=-1)
+    assert apart.median() < 1e-5  # the median: a tie of two indexer scores may select another token somewhere
 
 
 def test_thirty_seconds_of_mixed_requests_leak_nothing(llm: LLM) -> None:
+    """Cancelled before they start, while they are read and while they answer; more waiting than may run."""
     chance = random.Random(0)
     prompts, _ = questions(llm, 16)
     engine = llm.engine
     llm.generate(prompts, GREEDY)
-    memory, finished = 0, 0
+    running: list[int] = []
+    reasons: dict[str, int] = {}
+    memory = 0
     end = time.monotonic() + 30
-    while time.monotonic() < end:
-        for _ in range(chance.randint(0, 3)):
+    while engine.has_work or time.monotonic() < end:
+        while time.monotonic() < end and len(running) < 100:
             prompt = chance.choice(prompts)[: chance.randint(2, 6000)]
             params = SamplingParams(
                 temperature=chance.choice([0, 1]), max_tokens=chance.randint(1, 60), ignore_eos=True
             )
-            request = engine.add_request(prompt, params)
-            if chance.random() < 0.2:
-                engine.abort(request.id)
-        finished += sum(delta.finish_reason is not None for delta in engine.step())
-        if finished > 100 and not memory:
+            running.append(engine.add_request(prompt, params).id)
+            if chance.random() < 0.1:
+                engine.abort(running[-1])
+        if running and chance.random() < 0.1:
+            engine.abort(chance.choice(running))
+        for delta in engine.step():
+            if delta.finish_reason is not None:
+                reasons[delta.finish_reason] = reasons.get(delta.finish_reason, 0) + 1
+                running.remove(delta.request_id)
+        if sum(reasons.values()) > 100 and not memory:
             memory = torch.cuda.memory_allocated()
-    while engine.has_work:
-        engine.step()
     engine.pool.check()
-    assert engine.pool.used == 0 and finished > 200
+    assert engine.pool.used == 0 and not running
+    assert reasons["length"] > 200 and reasons["abort"] > 20 and set(reasons) == {"length", "abort"}, reasons
     assert torch.cuda.memory_allocated() <= memory + 64 * 2**20  # graphs of buckets met later

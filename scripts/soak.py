@@ -1,0 +1,156 @@
+"""Thousands of mixed requests through one engine, many of them cancelled: does it lose pages or grow?
+
+    python scripts/soak.py --precision fp8                    # 2,000 requests; a minute on a GPU
+    python scripts/soak.py --requests 100 --longest 500       # a look, on a CPU
+
+Prompts of 2 tokens to --longest, lengths spread evenly in their logarithm, half of them with a beginning in common; greedy and
+sampled; stop tokens, penalties, logprobs, the inspector's recording. One in six is cancelled: at once, while it waits or is
+read, or after some of its tokens. More wait than may run, and pages are few, so that answers are preempted. Ends in a table and one line of
+JSON; exit status 1 if a page is lost, a request without an end, or memory grows between a quarter of the requests and all.
+"""
+
+import argparse
+import json
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from deepseek_v32.inference import LLM, SamplingParams
+
+IN_FLIGHT = 120  # requests running or waiting
+GROWTH = {"allocated": 64, "rss": 256}  # MiB that late graphs and the host's allocator may add
+
+
+class Mix:
+    """Draws requests."""
+
+    def __init__(self, llm: LLM, longest: int, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.vocabulary, self.longest = llm.config.vocab_size, longest
+        self.documents = [self._tokens(longest) for _ in range(6)]
+
+    def _tokens(self, count: int) -> list[int]:
+        return [self.chance.randrange(10, self.vocabulary) for _ in range(count)]
+
+    def prompt(self) -> list[int]:
+        length = round(2 * (self.longest / 2) ** self.chance.random())
+        if self.chance.random() < 0.5:
+            return self._tokens(length)
+        return self.chance.choice(self.documents)[: max(length - 1, 1)] + self._tokens(1)
+
+    def params(self) -> SamplingParams:
+        chance = self.chance
+        options: dict[str, Any] = {"max_tokens": chance.randint(1, 80), "ignore_eos": chance.random() < 0.5}
+        options["temperature"] = chance.choice([0, 0.7, 1.0])
+        if chance.random() < 0.2:
+            options |= {"top_p": 0.9, "top_k": chance.choice([0, 5, 40]), "seed": chance.getrandbits(64)}
+        if chance.random() < 0.1:
+            options |= {"repetition_penalty": 1.2, "presence_penalty": 0.5}
+        if chance.random() < 0.1:
+            options["logprobs"] = chance.randint(0, 5)
+        if chance.random() < 0.1:
+            options["stop_token_ids"] = tuple(self._tokens(40))
+        return SamplingParams(**options)
+
+    def patience(self) -> int | None:
+        """After how many steps a request is cancelled; None: never."""
+        return self.chance.choice([0, 1, 3, 10, 40]) if self.chance.random() < 1 / 6 else None
+
+
+def memory(llm: LLM) -> dict[str, float]:
+    """MiB, of the GPU and of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    now = {"rss": pages * 4096 / 2**20}
+    if llm.device.type == "cuda":
+        now |= {
+            "allocated": torch.cuda.memory_allocated(llm.device) / 2**20,
+            "reserved": torch.cuda.memory_reserved(llm.device) / 2**20,
+        }
+    return {name: round(value, 1) for name, value in sorted(now.items())}
+
+
+def soak(llm: LLM, count: int, longest: int, seed: int) -> dict[str, Any]:
+    mix, engine = Mix(llm, longest, seed), llm.engine
+    patience: dict[int, int | None] = {}  # of requests without an end yet
+    reasons: Counter[str] = Counter()
+    marks: dict[int, dict[str, float]] = {}
+    added, cancelled, began = 0, 0, time.time()
+    while engine.has_work or added < count:
+        while added < count and len(patience) < IN_FLIGHT:
+            request = engine.add_request(mix.prompt(), mix.params(), inspect=mix.chance.random() < 0.02)
+            patience[request.id] = mix.patience()
+            added += 1
+        for id, left in patience.items():
+            if left is not None:
+                if left == 0:
+                    engine.abort(id)
+                    cancelled += 1
+                patience[id] = left - 1 if left else None
+        for delta in engine.step():
+            if delta.finish_reason is None:
+                continue
+            del patience[delta.request_id]
+            reasons[delta.finish_reason] += 1
+            if sum(reasons.values()) in (count // 4, count // 2, count):
+                marks[sum(reasons.values())] = memory(llm)
+    engine.pool.check()
+    stats = llm.stats()
+    return {
+        "requests": added, "cancelled": cancelled, "finished": dict(reasons), "without_end": len(patience),
+        "steps": stats.steps, "computed_tokens": stats.computed_tokens, "generated_tokens": stats.generated_tokens,
+        "preemptions": stats.preemptions, "pages": engine.pool.page_count, "pages_used": stats.pages_used, "mib_at": marks,
+        "seconds": round(time.time() - began, 1),
+    }  # fmt: skip
+
+
+def complaints(result: dict[str, Any]) -> list[str]:
+    found = []
+    if result["pages_used"]:
+        found.append(f"{result['pages_used']} pages are still used")
+    if result["without_end"] or result["finished"].get("error"):
+        found.append(f"{result['without_end']} requests without an end, {result['finished'].get('error', 0)} failed")
+    first, last = (result["mib_at"][at] for at in (min(result["mib_at"]), max(result["mib_at"])))
+    for name, most in GROWTH.items():
+        if name in first and last[name] - first[name] > most:
+            found.append(f"{name} memory grew from {first[name]} to {last[name]} MiB; {most} are allowed")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, help="checkpoint directory; the demo without it")
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--precision", default=None, choices=("exact", "bf16", "fp8"))
+    parser.add_argument("--backend", default="auto")
+    parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--longest", type=int, default=16384, help="tokens of a prompt")
+    parser.add_argument("--pages", type=int, default=1024, help="of 64 tokens")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    llm = LLM(
+        arguments.model, device=arguments.device, precision=arguments.precision, backend=arguments.backend,
+        page_count=arguments.pages, max_sequences=64,
+    )  # fmt: skip
+    result = soak(llm, arguments.requests, arguments.longest, arguments.seed)
+    where = torch.cuda.get_device_name(llm.device) if llm.device.type == "cuda" else "CPU"
+    result |= {
+        "machine": f"{where}, torch {torch.__version__}",
+        "precision": llm.precision,
+        "backend": arguments.backend,
+    }
+    for name, value in result.items():
+        if name != "mib_at":
+            print(f"{name:18} {value}")
+    for at, values in result["mib_at"].items():
+        print(f"{'MiB at ' + str(at):18} " + ", ".join(f"{name} {value:,.1f}" for name, value in values.items()))
+    found = complaints(result)
+    print(json.dumps(result | {"complaints": found}))
+    raise SystemExit("; ".join(found) or None)
+
+
+if __name__ == "__main__":
+    main()
