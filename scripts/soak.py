@@ -5,8 +5,8 @@
 
 Prompts of 2 tokens to --longest, lengths spread evenly in their logarithm, half of them with a beginning in common; greedy and
 sampled; stop tokens, penalties, logprobs, the inspector's recording. One in six is cancelled: at once, while it waits or is
-read, or after some of its tokens. More wait than may run, and pages are few, so that answers are preempted. Ends in a table and one line of
-JSON; exit status 1 if a page is lost, a request without an end, or memory grows between a quarter of the requests and all.
+read, or after some of its tokens. More wait than may run, and pages are few, so that answers are preempted. Ends in a table and
+one line of JSON; exit status 1 if a page is lost, a request has no end, or memory grows between a quarter of the requests and all.
 """
 
 import argparse
