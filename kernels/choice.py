@@ -64,9 +64,18 @@ OPERATIONS: dict[str, tuple[Body, ...]] = {
     "hadamard_transform": _bodies("hadamard", Body("tile", "hadamard")),
     "rotate_quantize": _bodies("hadamard", Body("tile", "hadamard")),
     "fp8_gemm": _bodies("fp8_gemm", Body("cuda", "fp8_gemm"), Body("tile", "fp8_gemm")),
+    "fp8_gemms": _bodies("fp8_gemm", Body("cuda", "fp8_gemm"), Body("tile", "fp8_gemm")),
+    "fp32_linear": _bodies("small_rows", Body("cuda", "small_rows")),
+    "layer_norm": _bodies("small_rows", Body("cuda", "small_rows")),
+    "route": _bodies("routing", Body("cuda", "routing")),
+    "group_by_expert": _bodies("routing", Body("cuda", "routing")),
     "grouped_gemm": _bodies(
         "grouped_gemm", Body("cuda", "grouped_gemm", _FP8), Body("tile", "grouped_gemm", _FP8 | _BF16)
     ),
+    "grouped_gemm_beside": _bodies("grouped_gemm", Body("cuda", "grouped_gemm"), Body("tile", "grouped_gemm")),
+    "combine_experts": _bodies("routing", Body("cuda", "routing")),
+    "absorb_queries": _bodies("expansion", Body("cuda", "expansion", _BF16)),
+    "expand_quantize": _bodies("expansion", Body("cuda", "expansion", _BF16)),
     "write_latent_cache": _bodies("cache_write", Body("tile", "cache_write")),
     "write_index_cache": _bodies("cache_write", Body("tile", "cache_write")),
     "gather_latents": _bodies("cache_write", Body("tile", "cache_write")),
@@ -98,9 +107,9 @@ OPERATIONS: dict[str, tuple[Body, ...]] = {
 
 def leading_dtype(operation: str, precision: str) -> torch.dtype:
     """What a model's leading tensor of an operation is, in exact, bf16 or fp8 precision."""
-    if precision == "exact" or operation.startswith("select_topk"):
+    if precision == "exact" or operation.startswith("select_topk") or operation == "route":
         return torch.float32
-    if precision == "fp8" and (operation.endswith("gemm") or operation.endswith("indexer_logits")):
+    if precision == "fp8" and ("_gemm" in operation or operation.endswith("indexer_logits")):
         return torch.float8_e4m3fn
     return torch.bfloat16
 

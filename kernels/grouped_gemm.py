@@ -1,29 +1,10 @@
 """Matrix products of rows sorted by expert, each with its expert's weight."""
 
-from typing import NamedTuple
-
 import torch
 
 from .checks import FLOATS, check_tensor
 from .choice import choose
 from .quantize import Quantized
-
-
-class ExpertGroups(NamedTuple):
-    """Where each (token, choice) pair stands once sorted by expert. Made on the device, without host synchronisation."""
-
-    order: torch.Tensor  # int64 [T * k]: sorted row r is pair order[r], token order[r] // k
-    offsets: torch.Tensor  # int32 [E + 1]: expert e owns sorted rows offsets[e] to offsets[e + 1]
-
-
-def group_by_expert(experts: torch.Tensor, count: int) -> ExpertGroups:
-    """Sort the pairs of `experts` (int [T, k]) by expert; stable, so deterministic.
-
-    Values are below `count`, or equal to it for the experts of other ranks: those pairs come last, past offsets[count].
-    """
-    sorted_experts, order = experts.flatten().sort(stable=True)
-    edges = torch.arange(count + 1, device=experts.device, dtype=sorted_experts.dtype)
-    return ExpertGroups(order, torch.searchsorted(sorted_experts, edges).int())
 
 
 def grouped_gemm(
@@ -33,27 +14,79 @@ def grouped_gemm(
     weight_scale: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
     backend: str = "auto",
+    sources: torch.Tensor | None = None,
+    expected: int | None = None,
 ) -> torch.Tensor:
     """Row r of a [M, K] times weight[e] [N, K] transposed, e the expert whose offsets enclose r -> [M, N].
 
     Plain (a and weight [E, N, K] of one dtype) or FP8 (a Quantized; weight e4m3 with weight_scale fp32 [E, N/128, K/128],
     rounded up). offsets int32 [E + 1] on the device, from 0 to at most M; rows past offsets[E] are left as they come.
+    With `sources` int32 [M], row r is row sources[r] of a, which may have any number of rows. `expected`: about how many of the M
+    rows belong to these experts, if not all do; it changes how fast the result comes, not what it is.
     """
     values, scales = a if isinstance(a, Quantized) else (a, None)
+    _check(values, scales, weight, offsets, weight_scale, sources)
+    rows = values.shape[0] if sources is None else sources.shape[0]
+    dtype = out_dtype or (torch.bfloat16 if scales is not None else values.dtype)
+    if rows == 0:
+        return values.new_empty(0, weight.shape[1], dtype=dtype)
+    body = choose("grouped_gemm", values, backend)
+    likely = rows if expected is None else max(1, min(expected, rows))
+    result: torch.Tensor = body(values, weight, offsets, scales, weight_scale, dtype, sources, likely)
+    return result
+
+
+def grouped_gemm_beside(
+    a: Quantized,
+    weight: torch.Tensor,
+    offsets: torch.Tensor,
+    weight_scale: torch.Tensor,
+    dense: Quantized,
+    dense_weight: Quantized,
+    out_dtype: torch.dtype = torch.bfloat16,
+    backend: str = "auto",
+    sources: torch.Tensor | None = None,
+    expected: int | None = None,
+) -> torch.Tensor:
+    """The routed experts' products and the shared expert's, [T + M, N]: first dense [T, K] times dense_weight [N, K], then
+    the rows of grouped_gemm.
+    """
+    _check(a.values, a.scales, weight, offsets, weight_scale, sources)
+    count, width = weight.shape[1:]
+    blocks = -(-width // 128)
+    device = a.values.device
+    check_tensor("dense.values", dense.values, (None, width), a.values.dtype, device)
+    check_tensor("dense.scales", dense.scales, (dense.values.shape[0], blocks), torch.float32, device)
+    check_tensor("dense_weight.values", dense_weight.values, (count, width), a.values.dtype, device)
+    check_tensor("dense_weight.scales", dense_weight.scales, (-(-count // 128), blocks), torch.float32, device)
+    rows = a.values.shape[0] if sources is None else sources.shape[0]
+    if rows == 0 or dense.values.shape[0] == 0:
+        raise ValueError(f"{rows} rows and {dense.values.shape[0]} dense ones, expected at least one of each")
+    body = choose("grouped_gemm_beside", a.values, backend)
+    likely = rows if expected is None else max(1, min(expected, rows))
+    result: torch.Tensor = body(*a, weight, weight_scale, offsets, dense, dense_weight, out_dtype, sources, likely)
+    return result
+
+
+def _check(
+    values: torch.Tensor,
+    scales: torch.Tensor | None,
+    weight: torch.Tensor,
+    offsets: torch.Tensor,
+    weight_scale: torch.Tensor | None,
+    sources: torch.Tensor | None,
+) -> None:
     device = values.device
     check_tensor("a", values, (None, None), FLOATS if scales is None else torch.float8_e4m3fn)
     check_tensor("weight", weight, (None, None, values.shape[1]), values.dtype, device)
     check_tensor("offsets", offsets, (weight.shape[0] + 1,), torch.int32, device)
+    if sources is not None:
+        check_tensor("sources", sources, (None,), torch.int32, device)
+    if scales is None:
+        return
+    if weight_scale is None:
+        raise ValueError("weight_scale is None, expected the block scales of an FP8 weight")
     blocks = -(-values.shape[1] // 128)
-    if scales is not None:
-        if weight_scale is None:
-            raise ValueError("weight_scale is None, expected the block scales of an FP8 weight")
-        check_tensor("a.scales", scales, (values.shape[0], blocks), torch.float32, device)
-        shape = (weight.shape[0], -(-weight.shape[1] // 128), blocks)
-        check_tensor("weight_scale", weight_scale, shape, torch.float32, device)
-    dtype = out_dtype or (torch.bfloat16 if scales is not None else values.dtype)
-    if values.shape[0] == 0:
-        return values.new_empty(0, weight.shape[1], dtype=dtype)
-    body = choose("grouped_gemm", values, backend)
-    result: torch.Tensor = body(values, weight, offsets, scales, weight_scale, dtype)
-    return result
+    check_tensor("a.scales", scales, (values.shape[0], blocks), torch.float32, device)
+    shape = (weight.shape[0], -(-weight.shape[1] // 128), blocks)
+    check_tensor("weight_scale", weight_scale, shape, torch.float32, device)

@@ -1,10 +1,19 @@
 """The Hadamard rotation that spreads outliers over a head before the indexer's FP8 quantisation."""
 
+from typing import NamedTuple
+
 import torch
 
 from .checks import FLOATS, check_tensor
 from .choice import choose
-from .quantize import Quantized
+
+
+class Rotated(NamedTuple):
+    """Rotated heads in FP8."""
+
+    values: torch.Tensor  # [T, H, D] float8_e4m3fn
+    scales: torch.Tensor  # fp32 [T, H, ceil(D / 128)]
+    weights: torch.Tensor | None  # fp32 [T, H]: those given, times the scales
 
 
 def _check_width(x: torch.Tensor) -> None:
@@ -28,14 +37,20 @@ def rotate_quantize(
     interleaved: bool = False,
     ue8m0: bool = True,
     backend: str = "auto",
-) -> Quantized:
+    weights: torch.Tensor | None = None,
+) -> Rotated:
     """RoPE on the first dims of each head, Hadamard with scale D^-0.5, FP8: the indexer's queries.
 
     x [T, H, D] fp32 or bf16, D a power of two; cos, sin [T, R/2] fp32 -> values [T, H, D], scales [T, H, ceil(D / 128)].
-    RoPE is half-split (pairs i, i + R/2) unless `interleaved`.
+    RoPE is half-split (pairs i, i + R/2) unless `interleaved`. weights fp32 [T, H], of heads of one group (D up to 128), come back
+    times the scales.
     """
     check_tensor("x", x, (None, None, None), FLOATS)
     _check_width(x)
     check_tensor("cos", cos, (x.shape[0], None), torch.float32, x.device)
     check_tensor("sin", sin, tuple(cos.shape), torch.float32, x.device)
-    return Quantized(*choose("rotate_quantize", x, backend)(x, cos, sin, interleaved, ue8m0))
+    if weights is not None:
+        check_tensor("weights", weights, tuple(x.shape[:2]), torch.float32, x.device)
+        if x.shape[2] > 128:
+            raise ValueError(f"x has {x.shape[2]} columns, with weights up to 128: heads of one scale")
+    return Rotated(*choose("rotate_quantize", x, backend)(x, cos, sin, interleaved, ue8m0, weights))

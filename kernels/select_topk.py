@@ -7,9 +7,10 @@ from .choice import choose
 from .reference.select_topk import positions_to_slots as positions_to_slots
 
 
-def _check(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int) -> None:
+def _check(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int) -> None:
     check_tensor("logits", logits, (None, None), torch.float32)
-    check_tensor("starts", starts, (logits.shape[0],), torch.int32, logits.device)
+    if starts is not None:
+        check_tensor("starts", starts, (logits.shape[0],), torch.int32, logits.device)
     check_tensor("ends", ends, (logits.shape[0],), torch.int32, logits.device)
     if k < 1:
         raise ValueError(f"k is {k}, expected at least 1")
@@ -20,12 +21,12 @@ def _nothing(logits: torch.Tensor, k: int) -> torch.Tensor:
 
 
 def select_topk(
-    logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, backend: str = "auto"
+    logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int, backend: str = "auto"
 ) -> torch.Tensor:
     """The k largest of logits[i, starts[i]:ends[i]] -> int32 [T, k], positions relative to starts[i], in no promised order.
 
     Exact in fp32 order; of equal values (-0.0 equals +0.0) the lowest position wins; -inf and NaN are never chosen; a row with
-    fewer candidates is filled up with -1 at its end. logits fp32 [T, S]; starts, ends int32 [T].
+    fewer candidates is filled up with -1 at its end. logits fp32 [T, S]; starts, ends int32 [T]; starts None: all zero.
     """
     _check(logits, starts, ends, k)
     if logits.numel() == 0:
@@ -36,7 +37,7 @@ def select_topk(
 
 def select_topk_slots(
     logits: torch.Tensor,
-    starts: torch.Tensor,
+    starts: torch.Tensor | None,
     ends: torch.Tensor,
     k: int,
     block_table: torch.Tensor,

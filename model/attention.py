@@ -12,13 +12,14 @@ from torch import nn
 from ..kernels.cache_write import gather_latents, write_latent_cache
 from ..kernels.choice import choose_body
 from ..kernels.dense_mla import mha_prefill
+from ..kernels.expansion import absorb_queries, expand_quantize, expand_values
 from ..kernels.reference.rope import rotate_interleaved
 from ..kernels.select_topk import positions_to_slots
 from ..kernels.sparse_mla_decode import sparse_mla_decode
 from ..kernels.sparse_mla_prefill import sparse_mla_prefill
 from .config import ModelConfig
 from .indexer import Indexer, IndexQueries
-from .layers import Compute, Linear, Operand, RMSNorm, parameter
+from .layers import Compute, Linear, Operand, RMSNorm, parameter, projections
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 
 LATENT_NORM_EPS = 1e-6  # of the compressed queries and keys, whatever rms_norm_eps says of the residual stream
@@ -81,34 +82,42 @@ class MultiHeadLatentAttention(nn.Module):
         cache: LayerCache,
     ) -> torch.Tensor:
         """x [T, hidden] normed, the same as an operand; cos, sin [T, rope/2] -> [T, hidden]."""
-        _, _, qr = self.q_a_layernorm.with_operand(self.q_a_proj(operand))
-        q = self.q_b_proj(qr).unflatten(1, (self.heads, -1))
-        q_nope, q_rope = q.split((self.nope, self.rope), 2)
-        q_rope = rotate_interleaved(q_rope, cos, sin)
-
-        kv = self.kv_a_proj_with_mqa(operand)
-        norm = self.kv_a_layernorm
+        indexer, norm = self.indexer, self.kv_a_layernorm
+        compressed, kv, keys = projections(operand, self.q_a_proj, self.kv_a_proj_with_mqa, indexer.wk)
         write_latent_cache(kv, norm.weight, norm.eps, cos, sin, cache.latent, metadata.slots, self.compute.backend)
-        self.indexer.write_keys(operand, cos, sin, metadata, cache)
+        indexer.write_keys(keys, cos, sin, metadata, cache)
+        _, _, qr = self.q_a_layernorm.with_operand(compressed)
         longest = max((metadata.max_context, *metadata.context_lengths[metadata.decodes :]))
-        queries = self.indexer.queries(x, qr, cos, sin) if longest > self.topk else None
+        queries = None
+        if longest > self.topk:
+            q, index_q = projections(qr, self.q_b_proj, indexer.wq_b)
+            queries = indexer.queries(x, index_q, cos, sin)
+        else:
+            q = self.q_b_proj(qr)
+        q = q.unflatten(1, (self.heads, -1))
+        _, wv = self.kv_b_proj.halves()
 
+        if metadata.decodes == q.shape[0] and self.compute.quantized:
+            latents = self._decode(q, cos, sin, queries, metadata, cache)
+            return self.o_proj(expand_quantize(latents, wv, self.compute.ue8m0, self.compute.backend))
         out = q.new_empty(q.shape[0], self.heads, self.value)
         if metadata.decodes:
-            out[: metadata.decodes] = self._decode(q_nope, q_rope, queries, metadata, cache)
+            out[: metadata.decodes] = expand_values(self._decode(q, cos, sin, queries, metadata, cache), wv)
         for prefill in metadata.prefills():
-            out[prefill.rows] = self._prefill(q_nope, q_rope, queries, prefill, metadata, cache)
+            rows = prefill.rows
+            out[rows] = self._prefill(q[rows], cos[rows], sin[rows], queries, prefill, metadata, cache)
         return self.o_proj(self.compute.operand(out.flatten(1)))
 
     def _decode(
         self,
-        q_nope: torch.Tensor,
-        q_rope: torch.Tensor,
+        q: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
         queries: IndexQueries | None,
         metadata: AttentionMetadata,
         cache: LayerCache,
     ) -> torch.Tensor:
-        """The leading sequences' single tokens -> [B, H, v]."""
+        """The leading sequences' single tokens -> attended latents [B, H, L]."""
         count = metadata.decodes
         all_selected = metadata.max_context <= self.topk
         if all_selected or queries is None or metadata.on_selection is not None:
@@ -118,7 +127,7 @@ class MultiHeadLatentAttention(nn.Module):
             slots = positions_to_slots(selection.positions, metadata.block_table[:count], PAGE_SIZE)
         else:
             slots = self.indexer.select_decode_slots(queries, metadata, cache)
-        q = self._absorb(q_nope[:count], q_rope[:count])
+        q = self._absorb(q[:count], cos[:count], sin[:count])
         latents, _ = sparse_mla_decode(
             q[:, None],
             cache.latent,
@@ -128,66 +137,61 @@ class MultiHeadLatentAttention(nn.Module):
             plan=metadata.decode_plan,
             backend=self.compute.backend,
         )
-        return self._values(latents[:, 0])
+        return latents[:, 0]
 
     def _prefill(
         self,
-        q_nope: torch.Tensor,
-        q_rope: torch.Tensor,
+        q: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
         queries: IndexQueries | None,
         prefill: Prefill,
         metadata: AttentionMetadata,
         cache: LayerCache,
     ) -> torch.Tensor:
         """One sequence's prompt chunk -> [t, H, v]. Keys are read back from the cache, in its precision."""
-        q_nope, q_rope = q_nope[prefill.rows], q_rope[prefill.rows]
         if queries is None or prefill.length <= self.topk:
             if metadata.on_selection is not None:
                 self._report(metadata, prefill, Selection(_causal_positions(prefill, cache.latent.device)))
-            return self._mha(q_nope, q_rope, prefill, cache, None)
+            return self._mha(q, cos, sin, prefill, cache, None)
         selection = self.indexer.select_prefill(queries, prefill, cache, metadata.on_selection is not None)
         positions = selection.positions
         if metadata.on_selection is not None:
             self._report(metadata, prefill, selection)
-        if self._masked_mha_is_cheaper(prefill, q_nope):
-            return self._mha(q_nope, q_rope, prefill, cache, _selection_mask(positions, prefill.length))
+        if self._masked_mha_is_cheaper(prefill, q):
+            return self._mha(q, cos, sin, prefill, cache, _selection_mask(positions, prefill.length))
         slots = torch.where(positions < 0, -1, prefill.context_slots[positions.clamp_min(0).long()]).int()
-        q = self._absorb(q_nope, q_rope)
+        q = self._absorb(q, cos, sin)
         quantized = cache.latent.dtype == torch.uint8
         kv = cache.latent if quantized else cache.latent.view(-1, 1, cache.latent.shape[-1])
         latents, _, _ = sparse_mla_prefill(
             q, kv, slots[:, None], self.softmax_scale, self.latent_dim, backend=self.compute.backend
         )
-        return self._values(latents)
+        _, wv = self.kv_b_proj.halves()
+        return expand_values(latents, wv)
 
     def _mha(
         self,
-        q_nope: torch.Tensor,
-        q_rope: torch.Tensor,
+        q: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
         prefill: Prefill,
         cache: LayerCache,
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
         """Multi-head form over the whole context: causal, or over `mask` [t, S]."""
-        context = gather_latents(
-            cache.latent, prefill.context_slots, self.latent_dim, q_nope.dtype, self.compute.backend
-        )
+        context = gather_latents(cache.latent, prefill.context_slots, self.latent_dim, q.dtype, self.compute.backend)
         latent, k_rope = context.split((self.latent_dim, self.rope), 1)
         k_nope, v = self.kv_b_proj(latent)
-        q = torch.cat((q_nope, q_rope), 2)
+        q_nope, q_rope = q.split((self.nope, self.rope), 2)
+        q = torch.cat((q_nope, rotate_interleaved(q_rope, cos, sin)), 2)
         k = torch.cat((k_nope, k_rope[:, None].expand(-1, self.heads, -1)), 2)
         return mha_prefill(q, k, v, self.softmax_scale, mask, self.compute.backend)
 
-    def _absorb(self, q_nope: torch.Tensor, q_rope: torch.Tensor) -> torch.Tensor:
-        """Queries against latents: [q_nope @ Wk | q_rope], [T, H, L + rope]."""
+    def _absorb(self, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """Queries against latents: [q_nope @ Wk | q_rope turned], [T, H, L + rope]."""
         wk, _ = self.kv_b_proj.halves()
-        latent_q = torch.bmm(q_nope.transpose(0, 1), wk).transpose(0, 1)
-        return torch.cat((latent_q, q_rope), 2)
-
-    def _values(self, latents: torch.Tensor) -> torch.Tensor:
-        """Attended latents [T, H, L] -> each head's values [T, H, v]."""
-        _, wv = self.kv_b_proj.halves()
-        return torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2)).transpose(0, 1)
+        return absorb_queries(q, cos, sin, wk, self.compute.backend)
 
     def _masked_mha_is_cheaper(self, prefill: Prefill, q: torch.Tensor) -> bool:
         """Without a compiled sparse kernel, masking a dense product beats gathering keys up to a few times index_topk."""

@@ -6,7 +6,6 @@ Source: DeepSeek-V3.2 paper, section 2.1. Its RoPE is half-split and sits first 
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from ..kernels.cache_write import gather_index_keys, write_index_cache
@@ -14,8 +13,9 @@ from ..kernels.hadamard import rotate_quantize
 from ..kernels.indexer_logits import indexer_logits, paged_indexer_logits
 from ..kernels.reference.rope import rotate_index
 from ..kernels.select_topk import select_topk, select_topk_slots
+from ..kernels.small_rows import fp32_linear, layer_norm
 from .config import ModelConfig
-from .layers import Compute, Linear, Operand, parameter
+from .layers import Compute, Linear, parameter
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 
 LOGITS_BYTES = 256 << 20  # of [rows, context] fp32 logits held at a time in prefill
@@ -27,11 +27,12 @@ class LayerNorm(nn.Module):
 
     def __init__(self, width: int, compute: Compute) -> None:
         super().__init__()
+        self.compute = compute
         self.weight = parameter(width, dtype=torch.float32, device=compute.device)
         self.bias = parameter(width, dtype=torch.float32, device=compute.device)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.layer_norm(x.float(), (x.shape[-1],), self.weight, self.bias, NORM_EPS).to(x.dtype)
+        return layer_norm(x, self.weight, self.bias, NORM_EPS, self.compute.backend)
 
 
 class Fp32Linear(nn.Module):
@@ -39,10 +40,12 @@ class Fp32Linear(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, compute: Compute) -> None:
         super().__init__()
+        self.compute = compute
         self.weight = parameter(outputs, inputs, dtype=torch.float32, device=compute.device)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(x.float(), self.weight)
+    def forward(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+        """x [T, inputs] -> fp32 [T, outputs], times scale."""
+        return fp32_linear(x, self.weight, scale, self.compute.backend)
 
 
 class IndexQueries(NamedTuple):
@@ -67,21 +70,22 @@ class Indexer(nn.Module):
         self.weights_proj = Fp32Linear(config.hidden_size, self.heads, compute)
 
     def write_keys(
-        self, x: Operand, cos: torch.Tensor, sin: torch.Tensor, metadata: AttentionMetadata, cache: LayerCache
+        self, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, metadata: AttentionMetadata, cache: LayerCache
     ) -> None:
-        """Cache the new tokens' index keys. Owed even when nothing is selected yet: later tokens will score them."""
-        keys = self.k_norm(self.wk(x))
+        """Cache the new tokens' index keys, wk's results. Owed even when nothing is selected yet: later tokens will score them."""
+        keys = self.k_norm(keys)
         write_index_cache(keys, cos, sin, cache.index, metadata.slots, self.interleaved, self.compute.backend)
 
-    def queries(self, x: torch.Tensor, qr: Operand, cos: torch.Tensor, sin: torch.Tensor) -> IndexQueries:
-        """x [T, hidden], qr [T, q_lora_rank] (MLA's compressed query, normed)."""
-        q = self.wq_b(qr).unflatten(1, (self.heads, self.head_dim))
-        weights = self.weights_proj(x) * (self.heads**-0.5 * self.head_dim**-0.5)
+    def queries(self, x: torch.Tensor, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> IndexQueries:
+        """x [T, hidden]; q [T, H_i * D], wq_b's results for MLA's compressed query, normed."""
+        q = q.unflatten(1, (self.heads, self.head_dim))
+        weights = self.weights_proj(x, self.heads**-0.5 * self.head_dim**-0.5)
         if not self.compute.quantized:
             # The Hadamard rotation changes no dot product, so precisions that do not quantise skip it.
             return IndexQueries(rotate_index(q, cos, sin, self.interleaved), weights)
-        values, scales = rotate_quantize(q, cos, sin, self.interleaved, self.compute.ue8m0, self.compute.backend)
-        return IndexQueries(values, weights * scales[:, :, 0])
+        rotated = rotate_quantize(q, cos, sin, self.interleaved, self.compute.ue8m0, self.compute.backend, weights)
+        assert rotated.weights is not None
+        return IndexQueries(rotated.values, rotated.weights)
 
     def select_decodes(self, queries: IndexQueries | None, metadata: AttentionMetadata, cache: LayerCache) -> Selection:
         """What each decoding sequence's token attends to, [B, K]. queries None: every context fits in index_topk."""
@@ -90,7 +94,7 @@ class Indexer(nn.Module):
             positions = torch.arange(metadata.max_context, dtype=torch.int32, device=lengths.device)
             return Selection(torch.where(positions < lengths[:, None], positions, -1))
         logits = self._decode_logits(queries, metadata, cache)
-        return self._best(logits, torch.zeros_like(lengths), lengths, metadata.on_selection is not None)
+        return self._best(logits, None, lengths, metadata.on_selection is not None)
 
     def select_decode_slots(
         self, queries: IndexQueries, metadata: AttentionMetadata, cache: LayerCache
@@ -99,8 +103,7 @@ class Indexer(nn.Module):
         lengths = metadata.lengths[: metadata.decodes]
         logits = self._decode_logits(queries, metadata, cache)
         table = metadata.block_table[: metadata.decodes]
-        starts = torch.zeros_like(lengths)
-        return select_topk_slots(logits, starts, lengths, self.topk, table, PAGE_SIZE, self.compute.backend)
+        return select_topk_slots(logits, None, lengths, self.topk, table, PAGE_SIZE, self.compute.backend)
 
     def _decode_logits(self, queries: IndexQueries, metadata: AttentionMetadata, cache: LayerCache) -> torch.Tensor:
         """Every decoding sequence's token against its context, fp32 [B, S]."""
@@ -135,6 +138,8 @@ class Indexer(nn.Module):
         scores = [part.scores for part in parts if part.scores is not None]
         return Selection(positions, torch.cat(scores) if scores else None)
 
-    def _best(self, logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, with_scores: bool) -> Selection:
+    def _best(
+        self, logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, with_scores: bool
+    ) -> Selection:
         positions = select_topk(logits, starts, ends, self.topk, self.compute.backend)
         return Selection(positions, logits.gather(1, positions.clamp_min(0).long()) if with_scores else None)

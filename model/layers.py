@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ..kernels import quantize
-from ..kernels.fp8_gemm import fp8_gemm
+from ..kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from ..kernels.quantize import Quantized
 from ..kernels.reference.quantize import rms_norm, swiglu
 from .config import FP8_BLOCK, Precision, blocks
@@ -76,6 +76,15 @@ class Linear(nn.Module):
 
     def _gemm(self, x: Quantized, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         return fp8_gemm(x, weight, scale, self.compute.dtype, self.compute.backend)
+
+
+def projections(x: Operand, *linears: Linear) -> list[torch.Tensor]:
+    """Several projections of the same rows x [T, inputs]: [T, outputs] each. Few rows in FP8 take one launch for all."""
+    if not isinstance(x, Quantized) or any(linear.parts > 1 for linear in linears):
+        return [linear(x) for linear in linears]
+    compute = linears[0].compute
+    weights = [Quantized(linear.weight, linear.weight_scale_inv) for linear in linears]
+    return fp8_gemms(x, weights, compute.dtype, compute.backend)
 
 
 class RMSNorm(nn.Module):

@@ -4,11 +4,12 @@ Source: DeepSeek-V3 report (arXiv 2412.19437), section 2.1.2.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
-from ..kernels.grouped_gemm import group_by_expert, grouped_gemm
+from ..kernels.grouped_gemm import grouped_gemm, grouped_gemm_beside
 from ..kernels.quantize import Quantized
+from ..kernels.routing import combine_experts, group_by_expert, route
+from ..kernels.small_rows import fp32_linear
 from .config import FP8_BLOCK, ModelConfig, blocks
 from .layers import MLP, Compute, Operand, gated, parameter
 
@@ -18,38 +19,34 @@ class Router(nn.Module):
 
     def __init__(self, config: ModelConfig, compute: Compute) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.compute = config, compute
         experts = config.n_routed_experts
         self.weight = parameter(experts, config.hidden_size, dtype=torch.float32, device=compute.device)
         self.e_score_correction_bias = parameter(experts, dtype=torch.float32, device=compute.device)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """x [T, D] -> experts int64 [T, k], weights fp32 [T, k]."""
-        config = self.config
-        scores = F.linear(x.float(), self.weight).sigmoid()
-        # The bias balances the load: it decides who is chosen, and has no part in the weights.
-        choice = scores + self.e_score_correction_bias
-        if config.n_group > 1:
-            by_group = choice.unflatten(1, (config.n_group, -1))
-            group_scores = by_group.topk(min(2, by_group.shape[2]), dim=2).values.sum(2)
-            kept = group_scores.topk(config.topk_group, dim=1).indices
-            dropped = torch.ones_like(group_scores, dtype=torch.bool).scatter_(1, kept, False)
-            choice = by_group.masked_fill(dropped[:, :, None], float("-inf")).flatten(1)
-        experts = choice.topk(config.num_experts_per_tok, dim=1).indices
-        weights = scores.gather(1, experts)
-        if config.norm_topk_prob:
-            weights = weights / (weights.sum(1, keepdim=True) + 1e-20)
-        return experts, weights * config.routed_scaling_factor
+        config, backend = self.config, self.compute.backend
+        return route(
+            fp32_linear(x, self.weight, backend=backend),
+            self.e_score_correction_bias,
+            config.num_experts_per_tok,
+            config.n_group,
+            config.topk_group,
+            config.norm_topk_prob,
+            config.routed_scaling_factor,
+            backend,
+        )
 
 
 class Experts(nn.Module):
-    """All routed experts' weights, stacked for the grouped GEMM: gate rows first, then up."""
+    """The routed experts' weights, stacked for the grouped GEMM: gate rows first, then up."""
 
     def __init__(self, config: ModelConfig, compute: Compute) -> None:
         super().__init__()
         self.compute = compute
-        # A rank may hold some of them: the pairs of the others' then come last, with weight 0.
         self.total = config.n_routed_experts
+        self.first = 0  # a rank may hold only some of them, from this number on
         count, hidden, inner = config.n_routed_experts, config.hidden_size, config.moe_intermediate_size
         dtype = torch.float8_e4m3fn if compute.quantized else compute.dtype
         self.gate_up_proj = parameter(count, 2 * inner, hidden, dtype=dtype, device=compute.device)
@@ -62,29 +59,79 @@ class Experts(nn.Module):
                 count, blocks(hidden), blocks(inner), dtype=torch.float32, device=compute.device
             )
 
-    def forward(self, x: Operand, experts: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """x [T, D], experts int64 [T, k], weights fp32 [T, k] -> fp32 [T, D], the weighted sum in fp32."""
-        tokens, chosen = experts.shape
-        groups = group_by_expert(experts, self.gate_up_proj.shape[0])
-        rows = groups.order // chosen
-        sorted_x = Quantized(x.values[rows], x.scales[rows]) if isinstance(x, Quantized) else x[rows]
-        inner = gated(self._gate_up(sorted_x, groups.offsets), self.compute)
-        scale = self.down_proj_scale_inv if self.compute.quantized else None
-        out = grouped_gemm(inner, self.down_proj, groups.offsets, scale, self.compute.dtype, self.compute.backend)
-        pairs = torch.empty_like(out)
-        pairs[groups.order] = out
-        if self.gate_up_proj.shape[0] < self.total:  # rows past the last expert's were not computed
-            pairs.masked_fill_(weights.view(-1, 1) == 0, 0)
-        return torch.bmm(weights[:, None], pairs.view(tokens, chosen, -1).float())[:, 0]
+    def forward(self, x: Operand, experts: torch.Tensor, weights: torch.Tensor, shared: MLP | None) -> torch.Tensor:
+        """x [T, D], experts int64 [T, k], weights fp32 [T, k] -> [T, D]: the weighted sum, and the shared expert's, in fp32."""
+        compute = self.compute
+        count = self.gate_up_proj.shape[0]
+        groups = group_by_expert(experts, count, self.first, compute.backend)
+        likely = -(-experts.numel() * count // self.total)
+        dense: torch.Tensor | None
+        if isinstance(x, Quantized) and self._goes_with(shared) and len(experts):
+            assert shared is not None
+            rows = self._with_shared(x, groups.offsets, groups.tokens, likely, shared)
+            own, dense = rows[len(experts) :], rows[: len(experts)]
+        else:
+            own = self._down(
+                gated(self._gate_up(x, groups.offsets, groups.tokens, likely), compute), groups.offsets, likely
+            )
+            dense = None if shared is None else shared(x)
+        return combine_experts(own, groups, weights, dense, compute.backend)
 
-    def _gate_up(self, x: Operand, offsets: torch.Tensor) -> torch.Tensor:
+    def _goes_with(self, shared: MLP | None) -> bool:
+        """Whether the shared expert is one more of the same shape, so that its products can go with the routed experts'."""
+        if shared is None or self.gate_up_proj.shape[1] // 2 % FP8_BLOCK:
+            return False
+        shape = tuple(shared.gate_up_proj.weight.shape), tuple(shared.down_proj.weight.shape)
+        return shape == (tuple(self.gate_up_proj.shape[1:]), tuple(self.down_proj.shape[1:]))
+
+    def _with_shared(
+        self, x: Quantized, offsets: torch.Tensor, tokens: torch.Tensor, likely: int, shared: MLP
+    ) -> torch.Tensor:
+        """The shared expert's results for x [T, D], then the sorted rows': [T + T * k, D]."""
+        compute, first = self.compute, x.values.shape[0]
+        gate_up, down = shared.gate_up_proj, shared.down_proj
+        rows = grouped_gemm_beside(
+            x,
+            self.gate_up_proj,
+            offsets,
+            self.gate_up_proj_scale_inv,
+            x,
+            Quantized(gate_up.weight, gate_up.weight_scale_inv),
+            compute.dtype,
+            compute.backend,
+            tokens,
+            likely,
+        )
+        inner = gated(rows, compute)
+        assert isinstance(inner, Quantized)
+        return grouped_gemm_beside(
+            Quantized(inner.values[first:], inner.scales[first:]),
+            self.down_proj,
+            offsets,
+            self.down_proj_scale_inv,
+            Quantized(inner.values[:first], inner.scales[:first]),
+            Quantized(down.weight, down.weight_scale_inv),
+            compute.dtype,
+            compute.backend,
+            None,
+            likely,
+        )
+
+    def _gate_up(self, x: Operand, offsets: torch.Tensor, tokens: torch.Tensor, likely: int) -> torch.Tensor:
+        """The sorted rows' gates and ups; row r is of token tokens[r]."""
         dtype, backend = self.compute.dtype, self.compute.backend
         if not self.compute.quantized:
-            return grouped_gemm(x, self.gate_up_proj, offsets, None, dtype, backend)
+            return grouped_gemm(x, self.gate_up_proj, offsets, None, dtype, backend, tokens, likely)
         if self.gate_up_proj.shape[1] // 2 % FP8_BLOCK == 0:
-            return grouped_gemm(x, self.gate_up_proj, offsets, self.gate_up_proj_scale_inv, dtype, backend)
+            scale = self.gate_up_proj_scale_inv
+            return grouped_gemm(x, self.gate_up_proj, offsets, scale, dtype, backend, tokens, likely)
         pairs = zip(self.gate_up_proj.chunk(2, 1), self.gate_up_proj_scale_inv.chunk(2, 1), strict=True)
-        return torch.cat([grouped_gemm(x, w, offsets, s, dtype, backend) for w, s in pairs], 1)
+        return torch.cat([grouped_gemm(x, w, offsets, s, dtype, backend, tokens, likely) for w, s in pairs], 1)
+
+    def _down(self, inner: Operand, offsets: torch.Tensor, likely: int) -> torch.Tensor:
+        scale = self.down_proj_scale_inv if self.compute.quantized else None
+        dtype, backend = self.compute.dtype, self.compute.backend
+        return grouped_gemm(inner, self.down_proj, offsets, scale, dtype, backend, None, likely)
 
 
 class MixtureOfExperts(nn.Module):
@@ -101,7 +148,4 @@ class MixtureOfExperts(nn.Module):
 
     def forward(self, x: torch.Tensor, operand: Operand) -> torch.Tensor:
         """x [T, D] and the same as an operand -> [T, D] in x's dtype."""
-        routed = self.experts(operand, *self.gate(x))
-        if self.shared_experts is not None:
-            routed += self.shared_experts(operand).float()
-        return routed.to(x.dtype)
+        return self.experts(operand, *self.gate(x), self.shared_experts)

@@ -32,7 +32,7 @@ from .transformer import Block, Embedding, Transformer
 # Its name from torch 2.13 on; the old one warns there.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
-SHARED_BYTES = 1 << 20  # sums of up to so many bytes go through memory that the GPUs share
+SHARED_BYTES = 2 << 20  # sums of up to so many bytes go through memory that the GPUs share: what 128 tokens need
 _VECTOR = 16  # bytes that its kernel moves at a time
 
 log = logging.getLogger(__name__)
@@ -159,21 +159,12 @@ def _join(block: Block, plan: Plan, ranks: Ranks) -> None:
         if split["dense MLPs"]:
             block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
         return
-    block.mlp.experts.register_forward_pre_hook(partial(_own_experts, plan.experts))
+    block.mlp.experts.first = plan.experts.start
     block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
 
 
 def _sum_outputs(ranks: Ranks, module: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
     return ranks.all_reduce(output)
-
-
-def _own_experts(
-    own: range, module: nn.Module, inputs: tuple[Any, torch.Tensor, torch.Tensor]
-) -> tuple[Any, torch.Tensor, torch.Tensor]:
-    """Experts by their number on this rank; those of other ranks get the number past the last, and weight 0."""
-    x, experts, weights = inputs
-    foreign = (experts < own.start) | (experts >= own.stop)
-    return x, torch.where(foreign, len(own), experts - own.start), weights.masked_fill(foreign, 0)
 
 
 def _select_share(

@@ -1,5 +1,7 @@
 """Block-scaled FP8 products on Hopper: which kernel and tile serves how many rows."""
 
+from collections.abc import Sequence
+
 import torch
 from torch.nn.functional import ScalingType, scaled_mm
 
@@ -7,6 +9,7 @@ from ..build import load
 from ..padding import aligned_rows
 
 MANY = 0  # the kernel for many tokens; other tiles are those of the kernel for few
+TOGETHER = 64  # rows up to which several weights share a launch: one tile of tokens
 
 
 def token_tile(rows: int, columns: int) -> int:
@@ -27,15 +30,40 @@ def multiply(
     out_dtype: torch.dtype,
     tile: int,
     splits: int = 0,
+    sources: torch.Tensor | None = None,
+    likely: int = 0,
 ) -> torch.Tensor:
-    """a [M, K] times b [E, N, K] -> out [M, N]; `splits` parts of K, or as many as fill the GPU."""
-    out = torch.empty(a.shape[0], b.shape[1], dtype=out_dtype, device=a.device)
-    a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))
-    scales = None
-    if tile == MANY:  # a tile's scales of a slice in one piece, as the TMA copies them
-        scales = torch.empty(a_scale.shape[1], -(-a.shape[0] // 4) * 4, dtype=torch.float32, device=a.device)
-    load("fp8_gemm").fp8_gemm(a, a_scale, b, b_scale, offsets, out, scales, tile, splits)
+    """a [M, K] times b [E, N, K] -> out [M, N], as `multiply_into` writes it."""
+    rows = a.shape[0] if sources is None else sources.shape[0]
+    out = torch.empty(rows, b.shape[1], dtype=out_dtype, device=a.device)
+    multiply_into(out, a, a_scale, b, b_scale, offsets, tile, splits, sources, likely)
     return out
+
+
+def multiply_into(
+    out: torch.Tensor,
+    a: torch.Tensor,
+    a_scale: torch.Tensor,
+    b: torch.Tensor,
+    b_scale: torch.Tensor,
+    offsets: torch.Tensor | None,
+    tile: int,
+    splits: int = 0,
+    sources: torch.Tensor | None = None,
+    likely: int = 0,
+) -> None:
+    """a [M, K] times b [E, N, K] into out [M, N]; `splits` parts of K, or as many as fill the GPU.
+
+    `sources` int32 [M]: row r is of row sources[r] of a, with tiles of up to 32 tokens. `likely`: how many of the token tiles that
+    there may be are not empty; 0: all.
+    """
+    a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))
+    library = load("fp8_gemm")
+    if tile == MANY:  # a tile's scales of a slice in one piece, as the TMA copies them
+        scales = torch.empty(a_scale.shape[1], -(-out.shape[0] // 4) * 4, dtype=torch.float32, device=a.device)
+        library.many_tokens(a, a_scale, b, b_scale, offsets, out, scales)
+    else:
+        library.few_tokens(tile, splits, a, a_scale, b, b_scale, offsets, sources, out, likely)
 
 
 def library_serves(rows: int, columns: int, width: int, out_dtype: torch.dtype) -> bool:
@@ -73,3 +101,20 @@ def fp8_gemm(
             if "CUBLAS_STATUS_NOT_SUPPORTED" not in str(error):
                 raise
     return multiply(a, a_scale, b[None], b_scale[None], None, out_dtype, token_tile(rows, columns))
+
+
+def fp8_gemms(
+    a: torch.Tensor, a_scale: torch.Tensor, weights: Sequence[tuple[torch.Tensor, torch.Tensor]], out_dtype: torch.dtype
+) -> list[torch.Tensor]:
+    rows = a.shape[0]
+    if rows > TOGETHER or len(weights) not in (2, 3):
+        return [fp8_gemm(a, a_scale, weight, scale, out_dtype) for weight, scale in weights]
+    a = aligned_rows(a).view(torch.uint8)
+    outs = [torch.empty(rows, weight.shape[0], dtype=out_dtype, device=a.device) for weight, _ in weights]
+    operands: list[torch.Tensor] = []
+    for (weight, scale), out in zip(weights, outs, strict=True):
+        operands += (aligned_rows(weight).view(torch.uint8)[None], scale[None], out)
+    library = load("fp8_gemm")
+    launch = library.few_tokens_2 if len(weights) == 2 else library.few_tokens_3
+    launch(token_tile(rows, 0), a, a_scale, *operands)
+    return outs

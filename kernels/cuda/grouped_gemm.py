@@ -2,7 +2,13 @@
 
 import torch
 
-from .fp8_gemm import MANY, multiply
+from ..build import load
+from ..padding import aligned_rows
+from .fp8_gemm import MANY, multiply, multiply_into
+from .fp8_gemm import token_tile as dense_tile
+
+GATHERED = 32  # the largest tile whose rows the kernel gathers by itself, a copy each
+TOGETHER = 16  # tokens up to which the shared expert's product goes with those of the routed ones: two tiles
 
 
 def token_tile(rows: int, experts: int) -> int:
@@ -10,7 +16,7 @@ def token_tile(rows: int, experts: int) -> int:
     average = -(-rows // experts)
     if average > 32:
         return MANY
-    return max(16, 1 << (2 * average - 1).bit_length())
+    return max(8, 1 << (2 * average - 1).bit_length())
 
 
 def grouped_gemm(
@@ -20,6 +26,45 @@ def grouped_gemm(
     a_scale: torch.Tensor | None,
     b_scale: torch.Tensor | None,
     out_dtype: torch.dtype,
+    sources: torch.Tensor | None,
+    expected: int,
 ) -> torch.Tensor:
     assert a_scale is not None and b_scale is not None, "the FP8 dtype of a promises scales"
-    return multiply(a, a_scale, b, b_scale, offsets, out_dtype, token_tile(a.shape[0], b.shape[0]))
+    tile = token_tile(expected, b.shape[0])
+    if sources is not None and not 0 < tile <= GATHERED:
+        a, a_scale, sources = a[sources], a_scale[sources], None
+    return multiply(a, a_scale, b, b_scale, offsets, out_dtype, tile, 0, sources, expected)
+
+
+def grouped_gemm_beside(
+    a: torch.Tensor,
+    a_scale: torch.Tensor,
+    b: torch.Tensor,
+    b_scale: torch.Tensor,
+    offsets: torch.Tensor,
+    dense: tuple[torch.Tensor, torch.Tensor],
+    dense_weight: tuple[torch.Tensor, torch.Tensor],
+    out_dtype: torch.dtype,
+    sources: torch.Tensor | None,
+    expected: int,
+) -> torch.Tensor:
+    """One launch for both where few tokens leave a dense product too small to fill the GPU; else one after the other."""
+    (values, scales), (weight, weight_scale) = dense, dense_weight
+    first = values.shape[0]
+    rows = a.shape[0] if sources is None else sources.shape[0]
+    out = torch.empty(first + rows, b.shape[1], dtype=out_dtype, device=a.device)
+    tile = token_tile(expected, b.shape[0])
+    if first > TOGETHER or tile == MANY:
+        multiply_into(
+            out[:first], values, scales, weight[None], weight_scale[None], None, dense_tile(first, b.shape[1])
+        )
+        if sources is not None and not 0 < tile <= GATHERED:
+            a, a_scale, sources = a[sources], a_scale[sources], None
+        multiply_into(out[first:], a, a_scale, b, b_scale, offsets, tile, 0, sources, expected)
+        return out
+    if sources is not None and tile > GATHERED:
+        a, a_scale, sources = a[sources], a_scale[sources], None
+    a, b, values, weight = (aligned_rows(x).view(torch.uint8) for x in (a, b, values, weight))
+    product = values, scales, weight[None], weight_scale[None], out[:first]
+    load("fp8_gemm").few_tokens_beside(tile, *product, a, a_scale, b, b_scale, offsets, sources, out[first:], expected)
+    return out

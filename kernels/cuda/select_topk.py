@@ -9,7 +9,7 @@ _COLUMNS = 1 << 20  # of a row, whose bitmap is kept in shared memory
 
 def _select(
     logits: torch.Tensor,
-    starts: torch.Tensor,
+    starts: torch.Tensor | None,
     ends: torch.Tensor,
     k: int,
     block_table: torch.Tensor | None = None,
@@ -24,13 +24,13 @@ def _select(
     return out
 
 
-def select_topk(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int) -> torch.Tensor:
+def select_topk(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int) -> torch.Tensor:
     return _select(logits, starts, ends, k)
 
 
 def select_topk_slots(
     logits: torch.Tensor,
-    starts: torch.Tensor,
+    starts: torch.Tensor | None,
     ends: torch.Tensor,
     k: int,
     block_table: torch.Tensor,

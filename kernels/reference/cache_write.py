@@ -66,7 +66,7 @@ def write_index_cache(
     if cache.dtype != torch.uint8:
         cache.view(-1, cache.shape[-1])[slots] = rotate_index(keys, cos, sin, interleaved).to(cache.dtype)
         return
-    values, scales = rotate_quantize(keys, cos, sin, interleaved, True)
+    values, scales, _ = rotate_quantize(keys, cos, sin, interleaved, True, None)
     page, offset = slots // cache.shape[1], slots % cache.shape[1]
     page_keys, page_scales = _split_pages(cache)
     page_keys[page, offset] = _bytes(values)

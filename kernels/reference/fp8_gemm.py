@@ -1,5 +1,7 @@
 """Block-scaled FP8 matrix product in plain PyTorch."""
 
+from collections.abc import Sequence
+
 import torch
 
 from .quantize import GROUP
@@ -16,3 +18,9 @@ def fp8_gemm(
         spread = b_scale[:, block].repeat_interleave(GROUP)[:columns]
         total.addcmul_(partial, a_scale[:, block, None] * spread)
     return total.to(out_dtype)
+
+
+def fp8_gemms(
+    a: torch.Tensor, a_scale: torch.Tensor, weights: Sequence[tuple[torch.Tensor, torch.Tensor]], out_dtype: torch.dtype
+) -> list[torch.Tensor]:
+    return [fp8_gemm(a, a_scale, weight, scale, out_dtype) for weight, scale in weights]

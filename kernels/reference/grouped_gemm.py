@@ -14,7 +14,11 @@ def grouped_gemm(
     a_scale: torch.Tensor | None,
     b_scale: torch.Tensor | None,
     out_dtype: torch.dtype,
+    sources: torch.Tensor | None,
+    expected: int,
 ) -> torch.Tensor:
+    if sources is not None:
+        a, a_scale = a[sources], None if a_scale is None else a_scale[sources]
     out = torch.empty(a.shape[0], b.shape[1], dtype=out_dtype, device=a.device)
     bounds = offsets.tolist()
     for expert, (start, end) in enumerate(pairwise(bounds)):
@@ -27,3 +31,19 @@ def grouped_gemm(
         else:
             out[start:end] = fp8_gemm(a[start:end], a_scale[start:end], b[expert], b_scale[expert], out_dtype)
     return out
+
+
+def grouped_gemm_beside(
+    a: torch.Tensor,
+    a_scale: torch.Tensor,
+    b: torch.Tensor,
+    b_scale: torch.Tensor,
+    offsets: torch.Tensor,
+    dense: tuple[torch.Tensor, torch.Tensor],
+    dense_weight: tuple[torch.Tensor, torch.Tensor],
+    out_dtype: torch.dtype,
+    sources: torch.Tensor | None,
+    expected: int,
+) -> torch.Tensor:
+    shared = fp8_gemm(*dense, *dense_weight, out_dtype)
+    return torch.cat((shared, grouped_gemm(a, b, offsets, a_scale, b_scale, out_dtype, sources, expected)))

@@ -3,7 +3,8 @@
 import torch
 
 
-def select_topk(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int) -> torch.Tensor:
+def select_topk(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int) -> torch.Tensor:
+    starts = torch.zeros_like(ends) if starts is None else starts
     rows, columns = logits.shape
     positions = torch.arange(columns, device=logits.device)
     eligible = (positions >= starts[:, None]) & (positions < ends[:, None]) & (logits > float("-inf"))  # false for NaN
@@ -33,7 +34,7 @@ def positions_to_slots(positions: torch.Tensor, block_table: torch.Tensor, page_
 
 def select_topk_slots(
     logits: torch.Tensor,
-    starts: torch.Tensor,
+    starts: torch.Tensor | None,
     ends: torch.Tensor,
     k: int,
     block_table: torch.Tensor,

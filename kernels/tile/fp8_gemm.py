@@ -5,6 +5,7 @@ few tokens fill an MMA's N instead of wasting its M, and may cut K into splits, 
 also serve experts, whose tiles a plan lists (grouped_gemm.py); without experts the plan is not read.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import tilelang.language as T
@@ -165,3 +166,9 @@ def fp8_gemm(
     weights_by_tokens(n, k, 0, tokens, splits, "float32")(*operands, no_plan, parts)
     add_splits(n, splits, dtype)(parts, out)
     return out
+
+
+def fp8_gemms(
+    a: torch.Tensor, a_scale: torch.Tensor, weights: Sequence[tuple[torch.Tensor, torch.Tensor]], out_dtype: torch.dtype
+) -> list[torch.Tensor]:
+    return [fp8_gemm(a, a_scale, weight, scale, out_dtype) for weight, scale in weights]

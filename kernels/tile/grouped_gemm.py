@@ -7,7 +7,7 @@ import torch
 
 from ..padding import aligned_rows
 from .factory import tile_kernel
-from .fp8_gemm import TILE, token_tile, tokens_by_weights, weights_by_tokens
+from .fp8_gemm import TILE, fp8_gemm, token_tile, tokens_by_weights, weights_by_tokens
 
 TOKENS = 128  # in a tile of bf16_tokens_by_weights
 
@@ -82,13 +82,17 @@ def grouped_gemm(
     a_scale: torch.Tensor | None,
     b_scale: torch.Tensor | None,
     out_dtype: torch.dtype,
+    sources: torch.Tensor | None,
+    expected: int,
 ) -> torch.Tensor:
+    if sources is not None:
+        a, a_scale = a[sources], None if a_scale is None else a_scale[sources]
     a, b = aligned_rows(a).contiguous(), aligned_rows(b).contiguous()
     (rows, k), (experts, n) = a.shape, b.shape[:2]
     dtype = str(out_dtype).removeprefix("torch.")
     out = torch.empty(rows, n, dtype=out_dtype, device=a.device)
-    few = a_scale is not None and rows <= 32 * experts  # on average; an expert may have more tiles than one
-    tokens = token_tile(2 * rows // experts) if few else TOKENS
+    few = a_scale is not None and expected <= 32 * experts  # on average; an expert may have more tiles than one
+    tokens = token_tile(2 * expected // experts) if few else TOKENS
     plan = torch.empty(rows // tokens + experts, 3, dtype=torch.int32, device=a.device)
     plan_tiles(experts, tokens)(offsets, plan)
     if a_scale is None or b_scale is None:
@@ -99,3 +103,19 @@ def grouped_gemm(
     else:
         tokens_by_weights(n, k, experts, dtype)(a, a_scale.contiguous(), b, b_scale.contiguous(), plan, out)
     return out
+
+
+def grouped_gemm_beside(
+    a: torch.Tensor,
+    a_scale: torch.Tensor,
+    b: torch.Tensor,
+    b_scale: torch.Tensor,
+    offsets: torch.Tensor,
+    dense: tuple[torch.Tensor, torch.Tensor],
+    dense_weight: tuple[torch.Tensor, torch.Tensor],
+    out_dtype: torch.dtype,
+    sources: torch.Tensor | None,
+    expected: int,
+) -> torch.Tensor:
+    shared = fp8_gemm(*dense, *dense_weight, out_dtype)
+    return torch.cat((shared, grouped_gemm(a, b, offsets, a_scale, b_scale, out_dtype, sources, expected)))

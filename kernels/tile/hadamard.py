@@ -161,15 +161,20 @@ def hadamard_transform(x: torch.Tensor, scale: float) -> torch.Tensor:
 
 
 @tile_kernel(
-    ("bfloat16", 128, 64, False, True, True),
-    ("bfloat16", 128, 64, True, True, True),
-    ("float32", 128, 64, False, True, False),
+    ("bfloat16", 128, 64, False, True, True, True),
+    ("bfloat16", 128, 64, True, True, True, False),
+    ("float32", 128, 64, False, True, False, False),
     pass_configs=PASSES,
 )
-def rotate_quantize_kernel(dtype: str, width: int, rope: int, interleaved: bool, aligned: bool, ue8m0: bool) -> Any:
-    """x [rows, width] of `heads` rows a token, with `pitch` in pieces if `aligned`, to codes [rows, width] and scales."""
+def rotate_quantize_kernel(
+    dtype: str, width: int, rope: int, interleaved: bool, aligned: bool, ue8m0: bool, weighs: bool
+) -> Any:
+    """x [rows, width] of `heads` rows a token, with `pitch` in pieces if `aligned`, to codes [rows, width] and scales.
+
+    If it `weighs`, weights [rows] times the scale of each row's first group become `weighted`; else neither is touched.
+    """
     elements, results, angles = T.dynamic("elements", "int64"), T.dynamic("results", "int64"), T.dynamic("angles")
-    rows = T.dynamic("rows")
+    rows, weighed = T.dynamic("rows"), T.dynamic("weighed")
     groups = -(-width // GROUP)
 
     @T.prim_func
@@ -179,6 +184,8 @@ def rotate_quantize_kernel(dtype: str, width: int, rope: int, interleaved: bool,
         sin: T.Tensor((angles,), "float32"),
         codes: T.Tensor((results,), "float8_e4m3fn"),
         scales: T.Tensor((rows, groups), "float32"),
+        weights: T.Tensor((weighed,), "float32"),
+        weighted: T.Tensor((weighed,), "float32"),
         heads: T.int32,
         pitch: T.int32,
     ):
@@ -196,28 +203,39 @@ def rotate_quantize_kernel(dtype: str, width: int, rope: int, interleaved: bool,
                 quantize(values, group * 2 * PIECE, scale, ue8m0)
                 if (lane == 0) & (row < rows):
                     scales[row, group] = scale[0]
+                    if weighs and group == 0:
+                        weighted[row] = weights[row] * scale[0]
             store_row(codes, row * (width // (PIECE if aligned else 1)), values, width, row < rows, aligned, lane)
 
     return rotate_quantize
 
 
 def rotate_quantize(
-    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool, ue8m0: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+    x: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    interleaved: bool,
+    ue8m0: bool,
+    weights: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     heads, width = x.shape[1:]
     values = torch.empty(x.shape, dtype=torch.float8_e4m3fn, device=x.device)
     scales = torch.empty(*x.shape[:2], -(-width // GROUP), dtype=torch.float32, device=x.device)
+    weighted = None if weights is None else torch.empty(x.shape[:2], dtype=torch.float32, device=x.device)
     if x.numel():
         rows = x.reshape(-1, width)
         aligned = is_aligned(rows, width)
-        kernel = rotate_quantize_kernel(dtype_name(x.dtype), width, 2 * cos.shape[1], interleaved, aligned, ue8m0)
+        rope, weighs = 2 * cos.shape[1], weights is not None
+        kernel = rotate_quantize_kernel(dtype_name(x.dtype), width, rope, interleaved, aligned, ue8m0, weighs)
         kernel(
             flat(rows),
             cos.reshape(-1),
             sin.reshape(-1),
             values.view(-1),
             scales.view(-1, scales.shape[2]),
+            scales.view(-1) if weights is None else weights.reshape(-1),
+            scales.view(-1) if weighted is None else weighted.view(-1),
             heads,
             rows.stride(0) // (PIECE if aligned else 1),
         )
-    return values, scales
+    return values, scales, weighted

@@ -311,7 +311,7 @@ def select_kernel(most_columns: int, paged: bool) -> Any:
 
 def _select(
     logits: torch.Tensor,
-    starts: torch.Tensor,
+    starts: torch.Tensor | None,
     ends: torch.Tensor,
     k: int,
     block_table: torch.Tensor | None,
@@ -324,17 +324,18 @@ def _select(
         )
     out = torch.empty(logits.shape[0], k, dtype=torch.int32, device=logits.device)
     kernel = select_kernel(next(most for most in COLUMNS if columns <= most), block_table is not None)
+    starts = torch.zeros_like(ends) if starts is None else starts
     kernel(logits, starts, ends, starts[:, None] if block_table is None else block_table, page_size, out)
     return out
 
 
-def select_topk(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int) -> torch.Tensor:
+def select_topk(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int) -> torch.Tensor:
     return _select(logits, starts, ends, k, None, 1)
 
 
 def select_topk_slots(
     logits: torch.Tensor,
-    starts: torch.Tensor,
+    starts: torch.Tensor | None,
     ends: torch.Tensor,
     k: int,
     block_table: torch.Tensor,

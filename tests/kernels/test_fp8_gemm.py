@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from deepseek_v32.kernels.fp8_gemm import fp8_gemm
+from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from deepseek_v32.kernels.quantize import Quantized, quantize_blocks
 from support import e4m3
 from support.backends import Backend
@@ -114,6 +114,25 @@ def test_scales_apply_to_their_own_slice_and_block(backend: Backend) -> None:
         for column in (0, 127, 128):
             weight = b_scale[column // 128]
             assert result[row, column] == 128 * a_scale[row, 0] * weight[0] + 72 * a_scale[row, 1] * weight[1]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 64, 65], ids=str)
+@pytest.mark.parametrize("columns", [(1536, 576, 128), (24576, 8192), (130, 1, 128), (64,)], ids=str)
+def test_several_weights_at_once(backend: Backend, rows: int, columns: tuple[int, ...]) -> None:
+    """The same sums as one weight at a time, within what another split of K changes in fp32."""
+    generator = torch.Generator().manual_seed(rows)
+    k = 384 if columns[0] < 10000 else 256
+
+    def operand(count: int, block: int) -> Quantized:
+        codes = (torch.randn(count, k, generator=generator) * 32).to(FP8)
+        return Quantized(codes, torch.rand(-(-count // block), k // 128, generator=generator) + 0.5)
+
+    a, weights = operand(rows, 1), [operand(count, 128) for count in columns]
+    results = backend.run(fp8_gemms, a, weights, torch.float32)
+    assert [result.shape for result in results] == [(rows, count) for count in columns]
+    for result, weight in zip(results, weights, strict=True):
+        single = backend.run(fp8_gemm, a, *weight, torch.float32)
+        torch.testing.assert_close(result, single, rtol=1e-5, atol=1e-5 * 32 * 32 * k)
 
 
 def test_default_output_is_bf16_and_no_row_is_no_row(backend: Backend) -> None:

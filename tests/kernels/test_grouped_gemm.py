@@ -7,24 +7,13 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from deepseek_v32.kernels.grouped_gemm import group_by_expert, grouped_gemm
+from deepseek_v32.kernels.fp8_gemm import fp8_gemm
+from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_beside
 from deepseek_v32.kernels.quantize import Quantized
+from deepseek_v32.kernels.routing import group_by_expert
 from support import e4m3
 from support.backends import Backend
-
-
-@given(data=st.data(), tokens=st.integers(0, 12), choices=st.integers(1, 4), count=st.integers(1, 9))
-@settings(max_examples=60, deadline=None)
-def test_group_by_expert(data: st.DataObject, tokens: int, choices: int, count: int) -> None:
-    pairs = data.draw(st.lists(st.integers(0, count - 1), min_size=tokens * choices, max_size=tokens * choices))
-    order, offsets = group_by_expert(torch.tensor(pairs, dtype=torch.int64).reshape(tokens, choices), count)
-    assert order.dtype == torch.int64 and offsets.dtype == torch.int32
-    assert order.tolist() == sorted(range(len(pairs)), key=lambda pair: pairs[pair])  # python's sort is stable
-    assert offsets.tolist() == [sum(expert < e for expert in pairs) for e in range(count + 1)]
-
 
 FP8 = torch.float8_e4m3fn
 
@@ -143,6 +132,58 @@ def test_experts_of_the_model(name: Literal["tile", "cuda"], n: int, k: int) -> 
         first = result.clone()
         graph.replay()
         assert torch.equal(result, first), f"{label} twice"
+
+
+SHARES = {  # tokens, choices of each, experts here, of all, N, K: from one token to many; a rank of eight; ragged K
+    "one token": (1, 8, 16, 16, 256, 512),
+    "one token, a rank's share": (1, 8, 8, 64, 256, 512),
+    "three tokens": (3, 8, 16, 16, 128, 256),
+    "sixteen, a rank's share": (16, 8, 8, 64, 136, 200),
+    "seventeen": (17, 4, 8, 8, 128, 128),
+    "tiles of 64": (64, 8, 16, 16, 128, 128),
+    "tiles of 128": (300, 4, 16, 16, 128, 128),
+}
+
+
+@pytest.mark.parametrize(("tokens", "chosen", "count", "total", "n", "k"), SHARES.values(), ids=SHARES.keys())
+def test_rows_are_gathered_and_the_shared_expert_goes_along(
+    backend: Backend, tokens: int, chosen: int, count: int, total: int, n: int, k: int
+) -> None:
+    """Against the products of the rows taken one by one; experts that nobody chose hold NaN, as do rows of other ranks' experts."""
+    generator = torch.Generator().manual_seed(tokens)
+    experts = torch.rand(tokens, total, generator=generator).argsort(1)[:, :chosen].contiguous()
+    groups = group_by_expert(experts, count, 0)
+    blocks = -(-k // 128)
+    x = Quantized(
+        (torch.randn(tokens, k, generator=generator) * 32).to(FP8),
+        torch.rand(tokens, blocks, generator=generator) + 0.5,
+    )
+    weight = (torch.randn(count, n, k, generator=generator) * 32).to(FP8)
+    weight_scale = torch.rand(count, -(-n // 128), blocks, generator=generator) + 0.5
+    for expert in range(count):
+        if groups.offsets[expert] == groups.offsets[expert + 1]:
+            weight_scale[expert] = math.nan
+    dense = Quantized(
+        (torch.randn(n, k, generator=generator) * 32).to(FP8),
+        torch.rand(-(-n // 128), blocks, generator=generator) + 0.5,
+    )
+    here = int(groups.offsets[-1])
+    expected = tokens * chosen * count // total
+    operands = weight, groups.offsets, weight_scale
+    alone = backend.run(grouped_gemm, x, *operands, torch.float32, sources=groups.tokens, expected=expected)
+    both = backend.run(
+        grouped_gemm_beside, x, *operands, x, dense, torch.float32, sources=groups.tokens, expected=expected
+    )
+    taken = Quantized(x.values[groups.tokens], x.scales[groups.tokens])
+    sorted_rows = backend.run(grouped_gemm_beside, taken, *operands, x, dense, torch.float32)
+    wanted = grouped_gemm(taken, *operands, torch.float32, "reference")[:here]
+    shared = fp8_gemm(x, *dense, torch.float32, "reference")
+    bound = 2.0**-11 * k * 2**11  # of a sum's size: codes of 25 in magnitude on average, products of scales around one
+    for result in (alone, both[tokens:], sorted_rows[tokens:]):
+        assert result.shape == (tokens * chosen, n)
+        assert ((result[:here] - wanted).abs() <= bound).all()
+    for result in (both, sorted_rows):
+        assert ((result[:tokens] - shared).abs() <= bound).all()
 
 
 def test_unused_experts_are_not_read(backend: Backend) -> None:

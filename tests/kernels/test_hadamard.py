@@ -94,6 +94,15 @@ def test_rotate_quantize(
     assert (error <= 2.0**-4 * np.abs(exact) + step + 2.0**-7 * np.abs(exact).max(1, keepdims=True)).all()
 
 
+@pytest.mark.parametrize("tokens", [0, 1, 3, 64], ids=str)
+def test_weights_come_back_times_the_scales(backend: Backend, tokens: int) -> None:
+    x, angles, weights = seeded(tokens, 64, 128, seed=7), seeded(tokens, 32, seed=8), seeded(tokens, 64, seed=9)
+    result = backend.run(rotate_quantize, x.bfloat16(), angles.cos(), angles.sin(), weights=weights)
+    assert torch.equal(result.weights, weights * result.scales[:, :, 0])
+    plain = backend.run(rotate_quantize, x.bfloat16(), angles.cos(), angles.sin())
+    assert plain.weights is None and torch.equal(plain.scales, result.scales)
+
+
 def test_heads_of_a_wider_tensor(backend: Backend) -> None:
     """Queries as a slice of rows that hold more, poisoned beside it: the same bytes as of their copy."""
     wide = torch.full((4, 5, 200), float("nan"), dtype=torch.bfloat16)

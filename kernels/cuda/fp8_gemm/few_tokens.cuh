@@ -22,24 +22,59 @@ struct FewTokens {
   }
 };
 
+// Up to three products in one launch, all of one token tile and one number of parts of K: projections of the same rows, or the routed
+// experts beside the shared one. A cluster works on one of them.
+constexpr int kMaxJobs = 3;
+struct Job {
+  CUtensorMap a_map, b_map;  // boxes of kTokens rows of a, or of one where they are gathered; of 128 rows of b
+  Product product;
+  int tiles;        // of 128 rows of b
+  int clusters;     // tiles x slots of token tiles; the last slots may be empty
+};
+struct Jobs {
+  Job job[kMaxJobs];
+};
+
 struct Group {
   int expert, first, last;  // tokens first to last of the tile; empty if there is no such tile
 };
 
-// Expert e has slots from offsets[e] / kTokens + e on: at least as many as it has tiles, and found without a prefix sum.
+// The slot-th tile of tokens, experts in order, of those that have any. Each lane counts the tiles of its share of the experts.
 template <int kTokens>
 __device__ __forceinline__ Group find_group(const Product& p, int slot) {
   if (p.offsets == nullptr) return {0, slot * kTokens, min(p.rows, (slot + 1) * kTokens)};
-  const int lane = threadIdx.x % 32;
-  int expert = -1;
-#pragma unroll 4
-  for (int e = lane; e - lane < p.experts; e += 32) {
-    const bool before = e < p.experts && __ldg(p.offsets + e) / kTokens + e <= slot;
-    expert += __popc(__ballot_sync(~0u, before));
+  const int lane = threadIdx.x % 32, share = (p.experts + 31) / 32, begin = min(lane * share, p.experts);
+  const int end = min(begin + share, p.experts);
+  int own = 0, bound = p.offsets[begin];
+#pragma unroll 8
+  for (int e = begin; e < end; ++e) {
+    const int next = p.offsets[e + 1];
+    own += (next - bound + kTokens - 1) / kTokens;
+    bound = next;
   }
-  const int start = p.offsets[expert];
-  const int first = start + (slot - start / kTokens - expert) * kTokens;
-  return {expert, first, min(p.offsets[expert + 1], first + kTokens)};
+  int before = own;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int other = __shfl_up_sync(~0u, before, step);
+    if (lane >= step) before += other;
+  }
+  before -= own;
+  Group found = {0, 0, 0};
+  const unsigned holder = __ballot_sync(~0u, slot >= before && slot < before + own);
+  if (holder == 0) return found;
+  if (holder >> lane & 1) {
+    int left = slot - before;
+    for (int e = begin; e < end; ++e) {
+      const int first = p.offsets[e], last = p.offsets[e + 1], tiles = (last - first + kTokens - 1) / kTokens;
+      if (left < tiles) {
+        found = {e, first + left * kTokens, min(last, first + (left + 1) * kTokens)};
+        break;
+      }
+      left -= tiles;
+    }
+  }
+  const int from = __ffs(holder) - 1;
+  return {__shfl_sync(~0u, found.expert, from), __shfl_sync(~0u, found.first, from), __shfl_sync(~0u, found.last, from)};
 }
 
 // Four neighbouring results, of which `left` are inside the matrix.
@@ -59,8 +94,7 @@ __device__ __forceinline__ void store_row(Out* out, const float4& x, int left) {
 
 template <int kTokens, class Out>
 __global__ void __launch_bounds__(FewTokens<kTokens>::kThreads, FewTokens<kTokens>::kCtas)
-    few_tokens_kernel(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
-                      const __grid_constant__ Product p, int splits, int stages) {
+    few_tokens_kernel(const __grid_constant__ Jobs jobs, int splits, int stages) {
   using Config = FewTokens<kTokens>;
   extern __shared__ __align__(1024) uint8_t shared[];
   const uint32_t tiles = shared_address(shared);
@@ -68,11 +102,22 @@ __global__ void __launch_bounds__(FewTokens<kTokens>::kThreads, FewTokens<kToken
   uint64_t* empty = full + Config::kMaxStages;
   float* scales = reinterpret_cast<float*>(empty + Config::kMaxStages);  // [slices of this part][kTokens]
 
-  const int rank = cluster_rank(), tile = blockIdx.x / splits;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int rank = cluster_rank(), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int cluster = blockIdx.x / splits, number = 0;
+  while (number + 1 < kMaxJobs && cluster >= jobs.job[number].clusters) cluster -= jobs.job[number++].clusters;
+  const Job& job = jobs.job[number];
+  const Product& p = job.product;
+  const int slot = cluster / job.tiles, tile = cluster - slot * job.tiles;
+  const int begin = p.slices * rank / splits, count = p.slices * (rank + 1) / splits - begin;
+  // Each tile starts at another slice, so that not all ask L2 for the same tokens at once.
+  const int shift = count > 0 ? tile % count : 0;
+  const auto column_of = [&](int i) { return (begin + (i + shift < count ? i + shift : i + shift - count)) * kSlice; };
+  const bool plain = p.offsets == nullptr && p.sources == nullptr;
+  const int early = plain ? min(stages, count) : 0;  // slices whose weights are asked for before the previous kernel has ended
+
   if (threadIdx.x == 0) {
-    prefetch_map(&a_map);
-    prefetch_map(&b_map);
+    prefetch_map(&job.a_map);
+    prefetch_map(&job.b_map);
     for (int s = 0; s < stages; ++s) {
       barrier_init(shared_address(&full[s]), 1);
       barrier_init(shared_address(&empty[s]), 8);
@@ -80,26 +125,42 @@ __global__ void __launch_bounds__(FewTokens<kTokens>::kThreads, FewTokens<kToken
     barrier_init_fence();
   }
   __syncthreads();
+  if (warp == 8 && lane == 0) {
+    for (int i = 0; i < early; ++i) {
+      const uint32_t barrier = shared_address(&full[i]);
+      barrier_arrive_expect(barrier, Config::kStageBytes);
+      copy_3d(tiles + i * Config::kStageBytes, &job.b_map, barrier, column_of(i), tile * kWeights, 0);
+    }
+  }
+  __syncwarp();
   wait_for_previous();
 
-  const Group group = find_group<kTokens>(p, blockIdx.y);
-  if (group.first >= group.last) return;  // the same for the whole cluster
-  const int begin = p.slices * rank / splits, count = p.slices * (rank + 1) / splits - begin;
-  // Each tile starts at another slice, so that not all ask L2 for the same tokens at once.
-  const int shift = count > 0 ? tile % count : 0;
+  const Group group = find_group<kTokens>(p, slot);
+  if (group.first >= group.last) return;  // the same for the whole cluster, and never where copies are under way
 
   if (warp == 8) {
-    if (lane == 0) {
-      int stage = 0, phase = 0;
-      for (int i = 0; i < count; ++i) {
-        const int column = (begin + (i + shift < count ? i + shift : i + shift - count)) * kSlice;
-        const uint32_t buffer = tiles + stage * Config::kStageBytes, barrier = shared_address(&full[stage]);
-        barrier_wait(shared_address(&empty[stage]), phase ^ 1);
-        barrier_arrive_expect(barrier, Config::kStageBytes);
-        copy_3d(buffer, &b_map, barrier, column, tile * kWeights, group.expert);
-        copy_2d(buffer + kWeightBytes, &a_map, barrier, column, group.first);
-        if (++stage == stages) stage = 0, phase ^= 1;
+    const int tokens = group.last - group.first;
+    int source = 0;
+    if (p.sources != nullptr && lane < tokens) source = p.sources[group.first + lane];
+    int stage = 0, phase = 0;
+    for (int i = 0; i < count; ++i) {
+      const int column = column_of(i);
+      const uint32_t buffer = tiles + stage * Config::kStageBytes, barrier = shared_address(&full[stage]);
+      if (lane == 0) {
+        if (i >= early) {
+          barrier_wait(shared_address(&empty[stage]), phase ^ 1);
+          barrier_arrive_expect(barrier, p.sources == nullptr ? Config::kStageBytes : kWeightBytes + tokens * kSlice);
+          copy_3d(buffer, &job.b_map, barrier, column, tile * kWeights, group.expert);
+        }
+        if (p.sources == nullptr) copy_2d(buffer + kWeightBytes, &job.a_map, barrier, column, group.first);
       }
+      if constexpr (kTokens <= 32) {
+        if (p.sources != nullptr) {  // the rows of the tile past its tokens stay what they are: each is a column of the result
+          __syncwarp();
+          if (lane < tokens) copy_2d(buffer + kWeightBytes + lane * kSlice, &job.a_map, barrier, column, source);
+        }
+      }
+      if (++stage == stages) stage = 0, phase ^= 1;
     }
     __syncwarp();
     if (splits > 1) {
@@ -114,7 +175,8 @@ __global__ void __launch_bounds__(FewTokens<kTokens>::kThreads, FewTokens<kToken
   {
     const int token = threadIdx.x / kLanes;
     const bool inside = group.first + token < group.last;
-    const float* a_scale = p.a_scale + (group.first + (inside ? token : 0)) * p.a_scale_stride + begin;
+    const int row = group.first + (inside ? token : 0);
+    const float* a_scale = p.a_scale + (p.sources == nullptr ? row : p.sources[row]) * p.a_scale_stride + begin;
     const float* b_scale = p.b_scale + group.expert * p.b_scale_expert_stride + tile * p.b_scale_stride + begin;
 #pragma unroll 8
     for (int i = threadIdx.x % kLanes; i < count; i += kLanes)
@@ -131,6 +193,7 @@ __global__ void __launch_bounds__(FewTokens<kTokens>::kThreads, FewTokens<kToken
     barrier_wait(shared_address(&full[stage]), phase);
     multiply_slice<kTokens>(part, buffer + warp / 4 * (kWeightBytes / 2), buffer + kWeightBytes);
     mma_wait<0>();
+    mla::hold(part);
     if (lane == 0) barrier_arrive(shared_address(&empty[stage]));
     const float* scale = scales + (i + shift < count ? i + shift : i + shift - count) * kTokens + lane % 4 * 2;
 #pragma unroll

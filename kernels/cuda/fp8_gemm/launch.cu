@@ -1,5 +1,7 @@
 #include <cudaTypedefs.h>
 
+#include <initializer_list>
+
 #include "../common/launch.cuh"
 #include "few_tokens.cuh"
 #include "many_tokens.cuh"
@@ -57,7 +59,7 @@ CUtensorMap scale_map_of(const TensorView& scales, int rows) {
 }
 
 Product product_of(const TensorView& a, const TensorView& a_scale, const TensorView& b, const TensorView& b_scale,
-                   const Optional<TensorView>& offsets, const TensorView& out) {
+                   const Optional<TensorView>& offsets, const Optional<TensorView>& sources, const TensorView& out) {
   Product p = {};
   p.a_scale = data<float>(a_scale);
   p.a_scale_stride = a_scale.stride(0);
@@ -65,8 +67,9 @@ Product product_of(const TensorView& a, const TensorView& a_scale, const TensorV
   p.b_scale_expert_stride = b_scale.stride(0);
   p.b_scale_stride = b_scale.stride(1);
   p.offsets = data<int32_t>(offsets);
+  p.sources = data<int32_t>(sources);
   p.out = data<void>(out);
-  p.rows = static_cast<int>(a.size(0));
+  p.rows = static_cast<int>(out.size(0));
   p.n = static_cast<int>(b.size(1));
   p.slices = static_cast<int>((a.size(1) + kSlice - 1) / kSlice);
   p.experts = static_cast<int>(b.size(0));
@@ -100,19 +103,65 @@ int choose_splits(int64_t grid, int slices, int64_t places) {
   return splits;
 }
 
+// One product of a launch of the kernel for few tokens. `likely` tiles of tokens will have any: experts may have none.
+struct Given {
+  const TensorView &a, &a_scale, &b, &b_scale;
+  const Optional<TensorView>&offsets, &sources;
+  const TensorView& out;
+  int64_t likely;
+};
+
 template <int kTokens, class Out>
-void run_few(const TensorView& a, const TensorView& b, const Product& p, int splits, cudaStream_t stream) {
+void run_few(std::initializer_list<Given> given, int splits, cudaStream_t stream) {
   using Config = FewTokens<kTokens>;
-  const int tiles = (p.n + kWeights - 1) / kWeights;
-  const int slots = p.offsets == nullptr ? (p.rows + kTokens - 1) / kTokens : p.rows / kTokens + p.experts;
-  const int64_t grid = int64_t(tiles) * slots, places = int64_t(mla::multiprocessors(a)) * 2;
-  if (splits == 0) splits = choose_splits(grid, p.slices, places);
-  const bool alone = grid * splits <= places / 2;  // one CTA on a multiprocessor may have all of its shared memory
+  Jobs jobs = {};
+  int64_t clusters = 0, likely = 0;
+  int slices = 0, number = 0;
+  for (const Given& each : given) {
+    Job& job = jobs.job[number++];
+    job.product = product_of(each.a, each.a_scale, each.b, each.b_scale, each.offsets, each.sources, each.out);
+    const Product& p = job.product;
+    const bool gathers = p.sources != nullptr;
+    if (gathers && kTokens > 32) TVM_FFI_THROW(ValueError) << "rows are gathered in tiles of up to 32 tokens, not " << kTokens;
+    job.a_map = map_of(each.a, gathers ? 1 : kTokens);
+    job.b_map = map_of(each.b, kWeights);
+    job.tiles = (p.n + kWeights - 1) / kWeights;
+    // As many tiles of tokens as there can be: each expert that has any row may have one that is not full.
+    const int slots = p.offsets == nullptr ? (p.rows + kTokens - 1) / kTokens : std::min(p.rows, p.rows / kTokens + p.experts);
+    job.clusters = job.tiles * slots;
+    clusters += job.clusters;
+    likely += job.tiles * (each.likely > 0 ? std::min<int64_t>(each.likely, slots) : slots);
+    slices = std::max(slices, p.slices);
+  }
+  const int64_t places = int64_t(mla::multiprocessors(given.begin()->a)) * 2;
+  if (splits == 0) splits = choose_splits(likely, slices, places);
+  const bool alone = likely * splits <= places / 2;  // one CTA on a multiprocessor may have all of its shared memory
   const int shared = (Config::kCtas == 1 || alone ? 227 : 113) * 1024;
-  const int stages = Config::stages(p.slices, splits, shared);
-  if (stages < 2) TVM_FFI_THROW(ValueError) << "K is " << p.slices * kSlice << ", too wide for the scales in shared memory";
-  launch(few_tokens_kernel<kTokens, Out>, dim3(tiles * splits, slots), splits, Config::kThreads, shared, stream,
-         map_of(a, kTokens), map_of(b, kWeights), p, splits, stages);
+  const int stages = Config::stages(slices, splits, shared);
+  if (stages < 2) TVM_FFI_THROW(ValueError) << "K is " << slices * kSlice << ", too wide for the scales in shared memory";
+  launch(few_tokens_kernel<kTokens, Out>, dim3(static_cast<unsigned>(clusters * splits)), splits, Config::kThreads, shared, stream, jobs,
+         splits, stages);
+}
+
+template <class Out>
+void run_few(int tokens, std::initializer_list<Given> given, int splits, cudaStream_t stream) {
+  switch (tokens) {
+    case 8: return run_few<8, Out>(given, splits, stream);
+    case 16: return run_few<16, Out>(given, splits, stream);
+    case 32: return run_few<32, Out>(given, splits, stream);
+    case 64: return run_few<64, Out>(given, splits, stream);
+    case 128: return run_few<128, Out>(given, splits, stream);
+  }
+  TVM_FFI_THROW(ValueError) << "a tile of " << tokens << " tokens; there are 8, 16, 32, 64 and 128";
+}
+
+void run_few(int64_t tokens, std::initializer_list<Given> given, int64_t splits) {
+  const TensorView &out = given.begin()->out;
+  DeviceGuard guard(out);
+  if (out.dtype().code == kDLBfloat)
+    run_few<__nv_bfloat16>(static_cast<int>(tokens), given, static_cast<int>(splits), stream_of(out));
+  else
+    run_few<float>(static_cast<int>(tokens), given, static_cast<int>(splits), stream_of(out));
 }
 
 template <class Out>
@@ -124,34 +173,60 @@ void run_many(const TensorView& a, const TensorView& b, const TensorView& scales
          static_cast<int>(sizeof(ManyTokens)), stream, map_of(a, kTile / 2), map_of(b, kWeights), scale_map_of(scales, p.rows), p);
 }
 
-template <class Out>
-void run(const TensorView& a, const TensorView& b, const Optional<TensorView>& scales, const Product& p, int tokens,
-         int splits, cudaStream_t stream) {
-  switch (tokens) {
-    case 8: return run_few<8, Out>(a, b, p, splits, stream);
-    case 16: return run_few<16, Out>(a, b, p, splits, stream);
-    case 32: return run_few<32, Out>(a, b, p, splits, stream);
-    case 64: return run_few<64, Out>(a, b, p, splits, stream);
-    case 128: return run_few<128, Out>(a, b, p, splits, stream);
-  }
-  run_many<Out>(a, b, scales.value(), p, stream);
-}
-
 }  // namespace
 
-// a [M, K] and b [E, N, K] e4m3 with rows on 16-byte boundaries; a_scale [M, slices], b_scale [E, ceil(N / 128), slices] fp32;
-// offsets int32 [E + 1], or none where E is 1; out [M, N] bf16 or fp32, contiguous. tokens: the tile of the kernel for few tokens (8
-// to 128), or 0 for the one for many. splits: parts of K, a power of two up to 8, or 0 for a choice by the grid.
-void fp8_gemm(TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, Optional<TensorView> offsets, TensorView out,
-              Optional<TensorView> scales, int64_t tokens, int64_t splits) {
+// Everywhere: a [rows, K] and b [E, N, K] e4m3 with rows on 16-byte boundaries; a_scale [rows, slices], b_scale [E, ceil(N / 128), slices]
+// fp32; offsets int32 [E + 1], or none where E is 1; out [M, N] bf16 or fp32, contiguous.
+
+// The kernel for many tokens; `scales` fp32 [slices, M rounded up to 4] is room for the transposed scales of a.
+void many_tokens(TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, Optional<TensorView> offsets, TensorView out,
+                 TensorView scales) {
   DeviceGuard guard(a);
-  const Product p = product_of(a, a_scale, b, b_scale, offsets, out);
+  const Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), out);
   if (out.dtype().code == kDLBfloat)
-    run<__nv_bfloat16>(a, b, scales, p, static_cast<int>(tokens), static_cast<int>(splits), stream_of(a));
+    run_many<__nv_bfloat16>(a, b, scales, p, stream_of(a));
   else
-    run<float>(a, b, scales, p, static_cast<int>(tokens), static_cast<int>(splits), stream_of(a));
+    run_many<float>(a, b, scales, p, stream_of(a));
+}
+
+// The kernel for few: `tokens` a tile (8 to 128). splits: parts of K, a power of two up to 8, or 0 for a choice by the grid. sources:
+// int32 [M], the row of a that each row of out is of, or none. likely: how many tiles of tokens will have any, or 0 for all.
+void few_tokens(int64_t tokens, int64_t splits, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
+                Optional<TensorView> offsets, Optional<TensorView> sources, TensorView out, int64_t likely) {
+  run_few(tokens, {{a, a_scale, b, b_scale, offsets, sources, out, likely}}, splits);
+}
+
+// Two and three weights [1, N, K] for the same rows.
+void few_tokens_2(int64_t tokens, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out, TensorView b2,
+                  TensorView b2_scale, TensorView out2) {
+  const Optional<TensorView> none;
+  run_few(tokens, {{a, a_scale, b, b_scale, none, none, out, 0}, {a, a_scale, b2, b2_scale, none, none, out2, 0}}, 0);
+}
+void few_tokens_3(int64_t tokens, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out, TensorView b2,
+                  TensorView b2_scale, TensorView out2, TensorView b3, TensorView b3_scale, TensorView out3) {
+  const Optional<TensorView> none;
+  run_few(tokens,
+          {{a, a_scale, b, b_scale, none, none, out, 0},
+           {a, a_scale, b2, b2_scale, none, none, out2, 0},
+           {a, a_scale, b3, b3_scale, none, none, out3, 0}},
+          0);
+}
+
+// A dense product beside the experts': the shared expert's.
+void few_tokens_beside(int64_t tokens, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out,
+                       TensorView rows, TensorView rows_scale, TensorView experts, TensorView experts_scale, TensorView offsets,
+                       Optional<TensorView> sources, TensorView rows_out, int64_t likely) {
+  const Optional<TensorView> none;
+  run_few(tokens,
+          {{a, a_scale, b, b_scale, none, none, out, 0},
+           {rows, rows_scale, experts, experts_scale, offsets, sources, rows_out, likely}},
+          0);
 }
 
 }  // namespace gemm
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(fp8_gemm, gemm::fp8_gemm);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(many_tokens, gemm::many_tokens);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(few_tokens, gemm::few_tokens);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(few_tokens_2, gemm::few_tokens_2);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(few_tokens_3, gemm::few_tokens_3);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(few_tokens_beside, gemm::few_tokens_beside);

@@ -124,7 +124,9 @@ __global__ void __launch_bounds__(ManyTokens::kThreads, 1)
         own[1] = s.scales[stage][first % 4 + row + lane / 4 + 8];
         if (++stage == kStages) stage = 0, phase ^= 1;
       };
-      const auto add_slice = [&](const float(&d)[kWeights / 2], const float(&own)[2], int i) {
+      const auto add_slice = [&](float(&d)[kWeights / 2], const float(&own)[2], int i) {
+        mla::hold(d);
+        __syncwarp();  // every lane has read its scales, which lie in the stage, too
         if (lane < 2) barrier_arrive_remote(release_to + release * 8);
         if (++release == kStages) release = 0;
         const float s0 = own[0] * next_b, s1 = own[1] * next_b;

@@ -26,12 +26,12 @@ using mla::shared_address;
 constexpr int kSlice = 128;                      // of k, for which scales hold: one 128-byte row of a swizzled tile
 constexpr int kWeights = 128;                    // rows of b in a tile, which share a scale
 constexpr int kWeightBytes = kWeights * kSlice;  // 16 KB
-constexpr int kMaxExperts = 1024;
 
 struct Product {
-  const float* a_scale;  // [rows, slices]
+  const float* a_scale;  // [rows of a, slices]
   const float* b_scale;  // [experts, ceil(n / 128), slices]
   const int32_t* offsets;  // [experts + 1]; null: one weight for all rows
+  const int32_t* sources;  // [rows]: the row of a that each row is; null: the row of the same number
   void* out;
   int64_t a_scale_stride;  // between rows
   int64_t b_scale_stride, b_scale_expert_stride;

@@ -21,7 +21,7 @@ namespace cg = cooperative_groups;
 struct Problem {
   const float* logits;
   int64_t row_stride;
-  const int32_t* starts;
+  const int32_t* starts;  // null: all zero
   const int32_t* ends;
   const int32_t* block_table;  // or null: write positions
   int64_t table_stride;
@@ -397,7 +397,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   const cg::cluster_group cluster = cg::this_cluster();
   const int parts = cluster.num_blocks(), part = cluster.block_rank();
   const int row = blockIdx.x / parts;
-  const int start = p.starts[row], first = max(start, 0), length = min(p.ends[row], p.columns) - first;
+  const int start = p.starts == nullptr ? 0 : p.starts[row], first = max(start, 0), length = min(p.ends[row], p.columns) - first;
   if (length <= 0) {
     for (int to = part * kThreads + threadIdx.x; to < p.k; to += parts * kThreads) p.out[int64_t(row) * p.k + to] = -1;
     return;

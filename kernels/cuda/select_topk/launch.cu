@@ -30,9 +30,9 @@ void launch(Kernel kernel, const Problem& problem, int rows, int parts, cudaStre
   check(cudaLaunchKernelEx(&config, kernel, problem), "select_topk");
 }
 
-// logits fp32 [T, S], starts and ends int32 [T] -> out int32 [T, K]: positions relative to starts, or slots through
+// logits fp32 [T, S], starts (none: zeros) and ends int32 [T] -> out int32 [T, K]: positions relative to starts, or slots through
 // block_table int32 [T, pages].
-void select_topk(TensorView logits, TensorView starts, TensorView ends, TensorView out, Optional<TensorView> block_table,
+void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends, TensorView out, Optional<TensorView> block_table,
                  int64_t page_size) {
   mla::DeviceGuard guard(logits);
   Problem p = {};

@@ -1,0 +1,114 @@
+// A projection with fp32 weights for few tokens, a CTA for each row of the weight; and LayerNorm of narrow rows, a warp each.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include "../common/programmatic.cuh"
+
+namespace small_rows {
+
+constexpr int kThreads = 256, kWarps = kThreads / 32;
+constexpr int kHeld = 8;                          // float4s of weights that a thread asks for before the previous kernel has ended
+constexpr int kWidth = kThreads * 4 * kHeld;      // dims that a CTA can so hold
+constexpr int kNormWarps = 4, kNormHeld = 8;      // rows of a CTA; elements of a lane
+constexpr unsigned kAll = ~0u;
+
+__device__ __forceinline__ float4 load4(const float* x) { return *reinterpret_cast<const float4*>(x); }
+__device__ __forceinline__ float4 load4(const __nv_bfloat16* x) {
+  const uint2 v = *reinterpret_cast<const uint2*>(x);
+  return {__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xFFFF0000u), __uint_as_float(v.y << 16),
+          __uint_as_float(v.y & 0xFFFF0000u)};
+}
+__device__ __forceinline__ float sum_of_warp(float x) {
+#pragma unroll
+  for (int level = 16; level > 0; level /= 2) x += __shfl_xor_sync(kAll, x, level);
+  return x;
+}
+
+struct Linear {
+  const void* x;        // [tokens, width]
+  const float* weight;  // [rows, width]
+  float* out;           // [tokens, rows]
+  int64_t stride;       // between rows of x
+  int tokens, rows, width;
+  float scale;
+};
+
+template <class Element, int kTokens>
+__global__ void __launch_bounds__(kThreads) fp32_linear_kernel(Linear p) {
+  __shared__ float sums[kWarps][kTokens];
+  mla::let_next_start();
+  const int row = blockIdx.x, first = blockIdx.y * kTokens, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  float4 held[kHeld];
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int column = (i * kThreads + threadIdx.x) * 4;
+    held[i] = column < p.width ? load4(p.weight + int64_t(row) * p.width + column) : float4{};
+  }
+  mla::wait_for_previous();
+  float total[kTokens] = {};
+  const Element* x = static_cast<const Element*>(p.x) + first * p.stride;
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int column = (i * kThreads + threadIdx.x) * 4;
+    if (column < p.width) {
+#pragma unroll
+      for (int t = 0; t < kTokens; ++t) {
+        if (first + t < p.tokens) {
+          const float4 v = load4(x + t * p.stride + column);
+          total[t] = fmaf(v.x, held[i].x, fmaf(v.y, held[i].y, fmaf(v.z, held[i].z, fmaf(v.w, held[i].w, total[t]))));
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int t = 0; t < kTokens; ++t) {
+    total[t] = sum_of_warp(total[t]);
+    if (lane == 0) sums[warp][t] = total[t];
+  }
+  __syncthreads();
+  if (threadIdx.x < kTokens && first + threadIdx.x < p.tokens) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) sum += sums[w][threadIdx.x];
+    p.out[int64_t(first + threadIdx.x) * p.rows + row] = sum * p.scale;
+  }
+}
+
+struct Norm {
+  const void* x;  // [tokens, width]
+  const float *weight, *bias;
+  void* out;  // [tokens, width]
+  int64_t stride;
+  int tokens, width;
+  float eps;
+};
+
+template <class Element>
+__global__ void __launch_bounds__(kNormWarps * 32) layer_norm_kernel(Norm p) {
+  mla::let_next_start();
+  const int lane = threadIdx.x % 32, token = blockIdx.x * kNormWarps + threadIdx.x / 32;
+  mla::wait_for_previous();
+  if (token >= p.tokens) return;
+  const Element* x = static_cast<const Element*>(p.x) + token * p.stride;
+  float values[kNormHeld], sum = 0.0f, squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kNormHeld; ++i) {
+    values[i] = lane + 32 * i < p.width ? static_cast<float>(x[lane + 32 * i]) : 0.0f;
+    sum += values[i];
+  }
+  const float mean = sum_of_warp(sum) / p.width;
+#pragma unroll
+  for (int i = 0; i < kNormHeld; ++i)
+    if (lane + 32 * i < p.width) squares += (values[i] - mean) * (values[i] - mean);
+  const float factor = 1.0f / sqrtf(sum_of_warp(squares) / p.width + p.eps);
+#pragma unroll
+  for (int i = 0; i < kNormHeld; ++i) {
+    const int column = lane + 32 * i;
+    if (column < p.width)
+      static_cast<Element*>(p.out)[int64_t(token) * p.width + column] =
+          Element((values[i] - mean) * factor * p.weight[column] + p.bias[column]);
+  }
+}
+
+}  // namespace small_rows

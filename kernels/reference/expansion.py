@@ -1,0 +1,17 @@
+"""Folding queries into the latent space, and unfolding what was attended to, in plain PyTorch."""
+
+import torch
+
+from .quantize import quantize_blocks
+from .rope import rotate_interleaved
+
+
+def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
+    nope, rope = q.split((wk.shape[1], 2 * cos.shape[1]), 2)
+    latent = torch.bmm(nope.transpose(0, 1), wk).transpose(0, 1)
+    return torch.cat((latent, rotate_interleaved(rope, cos, sin)), 2)
+
+
+def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    values = torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2)).transpose(0, 1)
+    return quantize_blocks(values.flatten(1), ue8m0)

@@ -1,0 +1,13 @@
+"""Small fp32 computations in plain PyTorch."""
+
+import torch
+import torch.nn.functional as F
+
+
+def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
+    product = F.linear(x.float(), weight)
+    return product if scale == 1.0 else product * scale
+
+
+def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
+    return F.layer_norm(x.float(), (x.shape[-1],), weight, bias, eps).to(x.dtype)
