@@ -168,6 +168,8 @@ class DecodeGraphs:
         ] = {}
         # Graphs run one at a time, and so share their memory.
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+        # One for all first runs: cuBLAS keeps 32 MiB for each stream that it has met.
+        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
         """fp32 [B, vocab] logits of a step of decodes, valid until the next step."""
@@ -199,7 +201,8 @@ class DecodeGraphs:
         return self.forward(tokens, positions, metadata, self.caches)
 
     def _capture(self, step: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
-        side, current = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
+        side, current = self._side, torch.cuda.current_stream(self.device)
+        assert side is not None
         side.wait_stream(current)
         with torch.cuda.stream(side):  # kernels are compiled, and libraries set up, outside the capture
             step()
