@@ -1,31 +1,29 @@
 """One rank's share of a model, and what ranks compute together.
 
 The model is written for one device. `share_out` takes it on the meta device, allocates what the plan leaves to this rank, and
-puts collectives where the shares meet: behind attention, behind the MLP, around the vocabulary, and over the indexer's rows.
+puts collectives where the shares meet: behind attention, behind the MLP, around the vocabulary, and over the tokens of prompts.
 
 Every rank computes the same hidden states, bit for bit: replicated parts run the same kernels on the same inputs, and an
 all-reduce, by gloo, NCCL or shared memory, hands every rank the same sums (each element is added up in one place, or everywhere in
 one order).
-So all ranks select the same tokens in decoding, where each runs the whole indexer. In prefill each scores its share of the rows
-and the selections are gathered. The data never decides a shape, so not even a broken model can leave a rank waiting.
+So all ranks select the same tokens in decoding, where each runs the whole indexer; in prefill each selects for its share of the
+tokens (prefill_shares.py). The data never decides a shape, so not even a broken model can leave a rank waiting.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import nn
 
 from .config import ModelConfig, Precision
 from .layers import MLP, Compute, parameter
-from .metadata import LayerCache, Prefill, Selection
 from .moe import MixtureOfExperts
 from .plan import Plan
+from .prefill_shares import join_prefill
 from .rope import RotaryEmbedding
 from .transformer import Block, Embedding, Transformer
 
@@ -58,6 +56,12 @@ class Ranks:
             return total
         dist.all_reduce(x)
         return x
+
+    def all_to_all(self, x: torch.Tensor) -> torch.Tensor:
+        """x [size, ...], whose part r is for rank r -> what every rank had for this one, in the order of ranks."""
+        received = torch.empty_like(x, memory_format=torch.contiguous_format)
+        dist.all_to_all_single(received, x.contiguous())
+        return received
 
     def all_gather(self, x: torch.Tensor) -> torch.Tensor:
         """Every rank's x [...], in the order of ranks: [size, ...]."""
@@ -147,10 +151,9 @@ def _allocate(plan: Plan, name: str, whole: torch.Tensor, device: torch.device) 
 
 
 def _join(block: Block, plan: Plan, ranks: Ranks) -> None:
-    """Where a layer's ranks meet: behind attention, behind the MLP, and over the indexer's rows."""
+    """Where a layer's ranks meet: behind attention, behind the MLP, and over the tokens of prompt chunks."""
     attention, split = block.self_attn, plan.split
-    indexer = attention.indexer
-    indexer.select_prefill = partial(_select_share, indexer.select_prefill, ranks)  # type: ignore[method-assign]
+    join_prefill(attention, ranks, split["heads"])
     if split["heads"]:
         attention.heads //= plan.size
         attention.kv_b_proj.heads //= plan.size
@@ -165,37 +168,6 @@ def _join(block: Block, plan: Plan, ranks: Ranks) -> None:
 
 def _sum_outputs(ranks: Ranks, module: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
     return ranks.all_reduce(output)
-
-
-def _select_share(
-    select: Callable[..., Selection],
-    ranks: Ranks,
-    queries: Any,
-    prefill: Prefill,
-    cache: LayerCache,
-    with_scores: bool = False,
-) -> Selection:
-    """`Indexer.select_prefill` with the chunk's rows dealt out, and every rank's selection gathered."""
-    count = prefill.length - prefill.start
-    share = -(-count // ranks.size)
-    first, last = (min(share * rank, count) for rank in (ranks.rank, ranks.rank + 1))
-    # Some rows of a chunk are a chunk whose context ends earlier. A rank without any of its own repeats the last one.
-    begin = min(first, count - 1)
-    end = max(last, begin + 1)
-    own = Prefill(
-        slice(prefill.rows.start + begin, prefill.rows.start + end),
-        prefill.start + begin,
-        prefill.start + end,
-        prefill.context_slots[: prefill.start + end],
-    )
-    selection = select(queries, own, cache, with_scores)
-
-    def gather(part: torch.Tensor) -> torch.Tensor:
-        padded = F.pad(part, (0, 0, 0, share - part.shape[0]))
-        return ranks.all_gather(padded).flatten(0, 1)[:count]
-
-    scores = None if selection.scores is None else gather(selection.scores)
-    return Selection(gather(selection.positions), scores)
 
 
 class SplitEmbedding(Embedding):

@@ -17,18 +17,29 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.model import attention
 from deepseek_v32.model.checkpoint import load_model
 from deepseek_v32.model.parallel import Ranks
 
+class Counting(Ranks):
+    exchanges = 0
+    def all_to_all(self, x):
+        Counting.exchanges += 1
+        return super().all_to_all(x)
+
+if sys.argv[2] == "gathered":  # as on GPUs; plain PyTorch prefers a mask for contexts as short as these
+    attention.REFERENCE_GATHER_COST = -1e9
 dist.init_process_group("gloo")
-ranks = Ranks(dist.get_rank(), dist.get_world_size())
+ranks = Counting(dist.get_rank(), dist.get_world_size())
 results = []
 for path in sorted(Path(sys.argv[1]).iterdir()):
     shared = load_model(path, "exact", ranks=ranks)
     config = shared.config
     token_ids = [i * 7919 % config.vocab_size for i in range(100)]
     llm = LLM.from_model(shared, config, page_count=8)
+    before = Counting.exchanges
     logits = llm.logits(token_ids, chunk=64)
+    exchanges = Counting.exchanges - before
     digests = [None] * ranks.size
     dist.all_gather_object(digests, logits.view(torch.int32).long().sum().item())
     greedy = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
@@ -38,7 +49,7 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
         wanted = whole.logits(token_ids, chunk=64)
         error = ((logits - wanted).norm(dim=1) / wanted.norm(dim=1)).max().item()
         same = answer == whole.generate([token_ids[:70]], greedy)[0].token_ids
-        results.append([error, same, len(set(digests)) == 1])
+        results.append([error, same, len(set(digests)) == 1, exchanges])
     dist.barrier()
 print(json.dumps(results))
 dist.destroy_process_group()
@@ -82,11 +93,17 @@ def test_the_configurations_divide_in_different_ways():
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_ranks_compute_what_one_does(tmp_path, size):
+@pytest.mark.parametrize("way", ["masked", "gathered"])
+def test_ranks_compute_what_one_does(tmp_path, size, way):
+    """Keys of prompts masked in a dense product, or gathered, for which ranks exchange heads for tokens where heads are split."""
     for seed in SEEDS:
         write_checkpoint(tmp_path / str(seed), random_config(seed), ("fp8", "bf16", "fp32")[seed % 3], seed)
-    first, *rest = Job(size, COMPARE, tmp_path).wait()
+    first, *rest = Job(size, COMPARE, tmp_path, way).wait()
     assert first.code == 0, first.err
     assert [each.code for each in rest] == [0] * (size - 1)
-    for seed, (error, same_tokens, same_bits) in zip(SEEDS, json.loads(first.out), strict=True):
+    for seed, (error, same_tokens, same_bits, exchanges) in zip(SEEDS, json.loads(first.out), strict=True):
         assert same_bits and same_tokens and error < 1e-4, (seed, error, same_tokens, same_bits)
+        config = random_config(seed)
+        # Of chunks of 64 and 36 tokens with 16 on a rank, those whose context exceeds index_topk; out and back, in each layer.
+        chunks = sum(-(-count // size) >= 16 and length > config.index_topk for count, length in ((64, 64), (36, 100)))
+        assert exchanges == (2 * 2 * chunks if way == "gathered" and Plan(config, 0, size).split["heads"] else 0)

@@ -1,0 +1,68 @@
+"""How ranks share the sparse attention of a prompt chunk.
+
+Heads are split, but selecting is for whole tokens, and a kernel that attends with a few heads of many tokens gathers as many keys
+as one with all heads. So a chunk's tokens are dealt out: each rank selects for its own, gets the other ranks' heads of their
+queries in exchange for its heads of all other queries, attends with all heads, and hands the results back.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+
+from .metadata import LayerCache, Prefill, Selection
+
+if TYPE_CHECKING:
+    from .attention import MultiHeadLatentAttention
+    from .parallel import Ranks
+
+_FEW_HEADS = 64  # with so many on a rank its kernels compute as well as with all of them
+_LEAST_ROWS = 16  # of a rank, below which exchanging takes longer than it saves
+
+
+def join_prefill(attention: "MultiHeadLatentAttention", ranks: "Ranks", splits_heads: bool) -> None:
+    """Let the ranks of a layer share their prompt chunks."""
+    indexer = attention.indexer
+    select, attend = indexer.select_prefill, attention.attend_best
+
+    def select_share(queries: Any, prefill: Prefill, cache: LayerCache, with_scores: bool = False) -> Selection:
+        """As `Indexer.select_prefill`: every rank's part, gathered."""
+        own, share = _own_rows(prefill, ranks)
+        count = prefill.length - prefill.start
+        selection = select(queries, own, cache, with_scores)
+
+        def gather(part: torch.Tensor) -> torch.Tensor:
+            return ranks.all_gather(F.pad(part, (0, 0, 0, share - part.shape[0]))).flatten(0, 1)[:count]
+
+        scores = None if selection.scores is None else gather(selection.scores)
+        return Selection(gather(selection.positions), scores)
+
+    def attend_share(q: torch.Tensor, queries: Any, prefill: Prefill, cache: LayerCache) -> torch.Tensor:
+        """As `MultiHeadLatentAttention.attend_best`: own heads of all tokens, by way of all heads of own tokens."""
+        own, share = _own_rows(prefill, ranks)
+        count = q.shape[0]
+        if attention.heads >= _FEW_HEADS or share < _LEAST_ROWS:
+            return attend(q, queries, prefill, cache)
+        q = ranks.all_to_all(F.pad(q, (0, 0, 0, 0, 0, share * ranks.size - count)).unflatten(0, (ranks.size, share)))
+        rows = own.length - own.start
+        q = q.transpose(0, 1).flatten(1, 2)[:rows]  # heads in the order of ranks
+        latents = attention.attend_selected(q, select(queries, own, cache).positions, own, cache)
+        latents = F.pad(latents, (0, 0, 0, 0, 0, share - rows)).unflatten(1, (ranks.size, -1)).transpose(0, 1)
+        return ranks.all_to_all(latents).flatten(0, 1)[:count]
+
+    indexer.select_prefill = select_share  # type: ignore[method-assign]
+    if splits_heads:
+        attention.attend_best = attend_share  # type: ignore[method-assign]
+
+
+def _own_rows(prefill: Prefill, ranks: "Ranks") -> tuple[Prefill, int]:
+    """The part of a chunk that is this rank's, as a chunk whose context ends earlier; and how many rows a rank has at most."""
+    count = prefill.length - prefill.start
+    share = -(-count // ranks.size)
+    first, last = (min(share * rank, count) for rank in (ranks.rank, ranks.rank + 1))
+    # A rank without any of its own repeats the last one.
+    begin = min(first, count - 1)
+    end = max(last, begin + 1)
+    rows = slice(prefill.rows.start + begin, prefill.rows.start + end)
+    end += prefill.start
+    return Prefill(rows, prefill.start + begin, end, prefill.context_slots[:end]), share
