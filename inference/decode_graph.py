@@ -171,6 +171,11 @@ class DecodeGraphs:
         # One for all first runs: cuBLAS keeps 32 MiB for each stream that it has met.
         self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
 
+    @property
+    def captured(self) -> int:
+        """How many graphs there are by now."""
+        return len(self._captured)
+
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
         """fp32 [B, vocab] logits of a step of decodes, valid until the next step."""
         size, longest = len(batch.requests), max(batch.starts) + 1

@@ -62,7 +62,7 @@ class Mix:
 
 
 def memory(llm: LLM) -> dict[str, float]:
-    """MiB, of the GPU and of this process."""
+    """MiB of the GPU and of this process, and how many decode graphs there are: each takes some of both."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     now = {"rss": pages * 4096 / 2**20}
     if llm.device.type == "cuda":
@@ -70,6 +70,9 @@ def memory(llm: LLM) -> dict[str, float]:
             "allocated": torch.cuda.memory_allocated(llm.device) / 2**20,
             "reserved": torch.cuda.memory_reserved(llm.device) / 2**20,
         }
+    graphs = getattr(llm.engine.runner, "graphs", None)
+    if graphs is not None:
+        now["graphs"] = graphs.captured
     return {name: round(value, 1) for name, value in sorted(now.items())}
 
 
@@ -95,7 +98,7 @@ def soak(llm: LLM, count: int, longest: int, seed: int) -> dict[str, Any]:
                 continue
             del patience[delta.request_id]
             reasons[delta.finish_reason] += 1
-            if sum(reasons.values()) in (count // 4, count // 2, count):
+            if sum(reasons.values()) in (count // 4, count // 2, 3 * count // 4, count):
                 marks[sum(reasons.values())] = memory(llm)
     engine.pool.check()
     stats = llm.stats()
