@@ -1,0 +1,36 @@
+"""A prompt's sparse attention over the FP8 cache: converted key by key, or the whole context once."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from deepseek_v32.inference import LLM
+from deepseek_v32.model import attention
+from deepseek_v32.model.parallel import build_model
+from deepseek_v32.model.plan import Plan
+from deepseek_v32.model.synthetic import TINY
+from deepseek_v32.model.synthetic_weights import fill_synthetic
+
+
+def test_both_ways_read_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Codes times scales that are powers of two are exact in bf16. Pages are in no order: a second request frees early ones."""
+    config = replace(TINY, num_hidden_layers=2, index_topk=32, weight_block=(128, 128))
+    model = build_model(config, "fp8", "auto", "cpu")
+    fill_synthetic(model, Plan(config))
+    monkeypatch.setattr(attention, "REFERENCE_GATHER_COST", -1e9)  # never masked
+    calls = []
+    gather = attention.gather_latents
+    monkeypatch.setattr(attention, "gather_latents", lambda *a: calls.append(a) or gather(*a))  # type: ignore[func-returns-value]
+    prompt = [i * 7919 % config.vocab_size for i in range(300)]
+    results = []
+    for heads in (1, 10**9):
+        monkeypatch.setattr(attention, "MANY_HEADS", heads)
+        llm = LLM.from_model(model, config, precision="fp8", page_count=12)
+        llm.engine.pool.release(llm.engine.pool.allocate(5)[::2])
+        results.append(llm.logits(prompt, chunk=70))
+        if heads == 1:
+            assert len(calls) == 2 * 5  # layers, chunks
+            calls.clear()
+    assert not calls
+    assert torch.equal(*results)
