@@ -15,22 +15,18 @@ from ..kernels.dense_mla import mha_prefill
 from ..kernels.expansion import absorb_queries, expand_quantize, expand_values
 from ..kernels.reference.rope import rotate_interleaved
 from ..kernels.select_topk import positions_to_slots
-from ..kernels.small_rows import prefetch
 from ..kernels.sparse_mla_decode import sparse_mla_decode
 from ..kernels.sparse_mla_prefill import sparse_mla_prefill
-from .branch import Branch
 from .config import ModelConfig
 from .indexer import Indexer, IndexQueries
 from .layers import Compute, Linear, Operand, RMSNorm, parameter, projections
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 
-# Few tokens leave the memory idle while they are scored and attended to: the start of the next large weight comes into L2 then.
-PREFETCH_TOKENS, PREFETCH_BYTES = 4, 24 << 20
-
 LATENT_NORM_EPS = 1e-6  # of the compressed queries and keys, whatever rms_norm_eps says of the residual stream
 
 # Gathering one selected key costs plain PyTorch as much as this many multiply-adds (1.4 us a key against 70 G/s on two cores).
 REFERENCE_GATHER_COST = 100_000
+
 
 # Over bf16 rows, kernels with many heads need not convert each key again for each query: 0.25 us a query with 128 heads, for which
 # a chunk's context is converted at 0.5 ns a token.
@@ -91,32 +87,27 @@ class MultiHeadLatentAttention(nn.Module):
         cache: LayerCache,
     ) -> torch.Tensor:
         """x [T, hidden] normed, the same as an operand; cos, sin [T, rope/2] -> [T, hidden]."""
-        indexer, norm, branch = self.indexer, self.kv_a_layernorm, Branch(x.device)
-        longest = max((metadata.max_context, *metadata.context_lengths[metadata.decodes :]))
-        selects = longest > self.topk
+        indexer, norm = self.indexer, self.kv_a_layernorm
         compressed, kv, keys = projections(operand, self.q_a_proj, self.kv_a_proj_with_mqa, indexer.wk)
-        with branch.fork():
-            head_weights = indexer.head_weights(x) if selects else None
-            write_latent_cache(kv, norm.weight, norm.eps, cos, sin, cache.latent, metadata.slots, self.compute.backend)
-            indexer.write_keys(keys, cos, sin, metadata, cache)
+        write_latent_cache(kv, norm.weight, norm.eps, cos, sin, cache.latent, metadata.slots, self.compute.backend)
+        indexer.write_keys(keys, cos, sin, metadata, cache)
         _, _, qr = self.q_a_layernorm.with_operand(compressed)
+        longest = max((metadata.max_context, *metadata.context_lengths[metadata.decodes :]))
         queries = None
-        if head_weights is not None:
+        if longest > self.topk:
             q, index_q = projections(qr, self.q_b_proj, indexer.wq_b)
-            branch.join()
-            queries = indexer.queries(head_weights, index_q, cos, sin)
+            queries = indexer.queries(x, index_q, cos, sin)
         else:
             q = self.q_b_proj(qr)
-            branch.join()
         q = q.unflatten(1, (self.heads, -1))
         _, wv = self.kv_b_proj.halves()
 
         if metadata.decodes == q.shape[0] and self.compute.quantized:
-            latents = self._decode(q, cos, sin, queries, metadata, cache, branch)
+            latents = self._decode(q, cos, sin, queries, metadata, cache)
             return self.o_proj(expand_quantize(latents, wv, self.compute.ue8m0, self.compute.backend))
         out = q.new_empty(q.shape[0], self.heads, self.value)
         if metadata.decodes:
-            out[: metadata.decodes] = expand_values(self._decode(q, cos, sin, queries, metadata, cache, branch), wv)
+            out[: metadata.decodes] = expand_values(self._decode(q, cos, sin, queries, metadata, cache), wv)
         for prefill in metadata.prefills():
             rows = prefill.rows
             out[rows] = self._prefill(q[rows], cos[rows], sin[rows], queries, prefill, metadata, cache)
@@ -130,14 +121,9 @@ class MultiHeadLatentAttention(nn.Module):
         queries: IndexQueries | None,
         metadata: AttentionMetadata,
         cache: LayerCache,
-        branch: Branch,
     ) -> torch.Tensor:
         """The leading sequences' single tokens -> attended latents [B, H, L]."""
         count = metadata.decodes
-        with branch.fork():
-            absorbed = self._absorb(q[:count], cos[:count], sin[:count])
-            if count <= PREFETCH_TOKENS:
-                prefetch(self.o_proj.weight, PREFETCH_BYTES, self.compute.backend)
         all_selected = metadata.max_context <= self.topk
         if all_selected or queries is None or metadata.on_selection is not None:
             selection = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
@@ -146,9 +132,9 @@ class MultiHeadLatentAttention(nn.Module):
             slots = positions_to_slots(selection.positions, metadata.block_table[:count], PAGE_SIZE)
         else:
             slots = self.indexer.select_decode_slots(queries, metadata, cache)
-        branch.join()
+        q = self._absorb(q[:count], cos[:count], sin[:count])
         latents, _ = sparse_mla_decode(
-            absorbed[:, None],
+            q[:, None],
             cache.latent,
             slots[:, None],
             self.softmax_scale,
