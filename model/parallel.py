@@ -23,7 +23,7 @@ from .config import ModelConfig, Precision
 from .layers import MLP, Compute, parameter
 from .moe import MixtureOfExperts
 from .plan import Plan
-from .prefill_shares import join_prefill
+from .prefill_shares import join_prefill, share_rows
 from .rope import RotaryEmbedding
 from .transformer import Block, Embedding, Transformer
 
@@ -162,6 +162,7 @@ def _join(block: Block, plan: Plan, ranks: Ranks) -> None:
         if split["dense MLPs"]:
             block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
         return
+    share_rows(block.mlp.gate, ranks)
     block.mlp.experts.first = plan.experts.start
     block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
 
