@@ -46,15 +46,19 @@ def route(
     return result
 
 
-def group_by_expert(experts: torch.Tensor, count: int, first: int = 0, backend: str = "auto") -> ExpertGroups:
+def group_by_expert(
+    experts: torch.Tensor, count: int, first: int = 0, step: int = 1, backend: str = "auto"
+) -> ExpertGroups:
     """Sort the pairs of `experts` (int64 [T, k]) by expert, those of one expert in their order.
 
-    `count` experts from number `first` on are here; pairs of others come last, past offsets[count].
+    `count` experts are here, every `step`-th from number `first` on; pairs of others come last, past offsets[count].
     """
     check_tensor("experts", experts, (None, None), torch.int64)
     if count < 1:
         raise ValueError(f"count is {count}, expected at least 1")
-    return ExpertGroups(*choose("group_by_expert", experts, backend)(experts, count, first))
+    if step < 1:
+        raise ValueError(f"step is {step}, expected at least 1")
+    return ExpertGroups(*choose("group_by_expert", experts, backend)(experts, count, first, step))
 
 
 def combine_experts(

@@ -21,7 +21,7 @@ from .weight_map import scale_parameter
 
 MANIFEST = "manifest.json"
 STATE = "conversion.json"  # of which checkpoint the files here are, until all are there
-FORMAT = "deepseek-v32 converted checkpoint, version 1"
+FORMAT = "deepseek-v32 converted checkpoint, version 2"  # 1 dealt experts out in blocks
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Experts(nn.Module):
         super().__init__()
         self.compute = compute
         self.total = config.n_routed_experts
-        self.first = 0  # a rank may hold only some of them, from this number on
+        self.first, self.step = 0, 1  # a rank may hold only some: every step-th from number first on
         count, hidden, inner = config.n_routed_experts, config.hidden_size, config.moe_intermediate_size
         dtype = torch.float8_e4m3fn if compute.quantized else compute.dtype
         self.gate_up_proj = parameter(count, 2 * inner, hidden, dtype=dtype, device=compute.device)
@@ -63,7 +63,7 @@ class Experts(nn.Module):
         """x [T, D], experts int64 [T, k], weights fp32 [T, k] -> [T, D]: the weighted sum, and the shared expert's, in fp32."""
         compute = self.compute
         count = self.gate_up_proj.shape[0]
-        groups = group_by_expert(experts, count, self.first, compute.backend)
+        groups = group_by_expert(experts, count, self.first, self.step, compute.backend)
         likely = -(-experts.numel() * count // self.total)
         dense: torch.Tensor | None
         if isinstance(x, Quantized) and self._goes_with(shared) and len(experts):

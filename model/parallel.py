@@ -163,7 +163,7 @@ def _join(block: Block, plan: Plan, ranks: Ranks) -> None:
             block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
         return
     share_rows(block.mlp.gate, ranks)
-    block.mlp.experts.first = plan.experts.start
+    block.mlp.experts.first, block.mlp.experts.step = plan.experts.start, plan.experts.step
     block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
 
 

@@ -89,9 +89,11 @@ class Plan:
 
     @property
     def experts(self) -> range:
-        """This rank's routed experts."""
-        count = self.config.n_routed_experts
-        return range(self.rank * count // self.size, (self.rank + 1) * count // self.size)
+        """This rank's routed experts, one of every `size`.
+
+        A token's experts are of a few groups of neighbours: dealt out in blocks, they would be on a few ranks.
+        """
+        return range(self.rank, self.config.n_routed_experts, self.size)
 
     def describe(self) -> str:
         """What is split and what is not, in one line."""
@@ -112,7 +114,7 @@ class Plan:
         if part is None or not self.split[part] or self.size == 1:
             return None
         if part == "experts":
-            return Cut(0, self.experts.start, self.experts.stop)
+            return Cut(0, 0, len(self.experts))  # of the stacked ones; each expert is kept whole, or not at all
         share = shape[dim] // self.size
         return Cut(dim, share * self.rank, share * (self.rank + 1))
 
@@ -131,7 +133,7 @@ class Plan:
         if piece.expert is not None:
             if piece.expert not in self.experts:
                 return None
-            return Share(replace(piece, expert=piece.expert - self.experts.start))
+            return Share(replace(piece, expert=self.experts.index(piece.expert)))
         cut = self.cut(piece.parameter, piece.shape)
         if cut is None:
             return Share(piece)

@@ -21,13 +21,15 @@ def route(
     return experts, weights
 
 
-def group_by_expert(experts: torch.Tensor, count: int, first: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def group_by_expert(
+    experts: torch.Tensor, count: int, first: int, step: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     if count > EXPERTS or not experts.numel() or not experts.is_contiguous():
-        return reference.group_by_expert(experts, count, first)
+        return reference.group_by_expert(experts, count, first, step)
     tokens = torch.empty(experts.numel(), dtype=torch.int32, device=experts.device)
     places = torch.empty(experts.shape, dtype=torch.int32, device=experts.device)
     offsets = torch.empty(count + 1, dtype=torch.int32, device=experts.device)
-    load("routing").group_by_expert(experts, tokens, places, offsets, first)
+    load("routing").group_by_expert(experts, tokens, places, offsets, first, step)
     return tokens, places, offsets
 
 

@@ -27,9 +27,11 @@ def route(
     return experts, weights * scale
 
 
-def group_by_expert(experts: torch.Tensor, count: int, first: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def group_by_expert(
+    experts: torch.Tensor, count: int, first: int, step: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     local = experts.flatten() - first
-    local = torch.where((local < 0) | (local >= count), count, local)
+    local = torch.where((local < 0) | (local % step != 0) | (local >= count * step), count, local // step)
     sorted_experts, order = local.sort(stable=True)
     edges = torch.arange(count + 1, device=experts.device, dtype=sorted_experts.dtype)
     offsets = torch.searchsorted(sorted_experts, edges).int()

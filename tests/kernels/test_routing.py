@@ -76,28 +76,36 @@ def test_a_dropped_group_stays_below_negative_biases(backend: Backend) -> None:
     assert picked.tolist() == [[8, 9, 10]] * 2
 
 
-GROUPS = {  # tokens, chosen, experts in all, first here, experts here
-    "one token": (1, 8, 256, 0, 256),
-    "three tokens": (3, 8, 256, 0, 256),
-    "a batch": (64, 8, 256, 0, 256),
-    "a chunk": (4096, 8, 256, 0, 256),
-    "a rank's share": (64, 8, 256, 96, 32),
-    "a rank that gets nothing": (3, 2, 64, 1000, 8),
-    "one choice": (130, 1, 3, 0, 3),
-    "one expert": (33, 1, 1, 0, 1),
-    "most experts": (77, 9, 1023, 0, 1023),
+GROUPS = {  # tokens, chosen, experts in all, first here, experts here, one of every so many
+    "one token": (1, 8, 256, 0, 256, 1),
+    "three tokens": (3, 8, 256, 0, 256, 1),
+    "a batch": (64, 8, 256, 0, 256, 1),
+    "a chunk": (4096, 8, 256, 0, 256, 1),
+    "a rank's share": (64, 8, 256, 3, 32, 8),
+    "the same, of a chunk": (4096, 8, 256, 7, 32, 8),
+    "ranks that do not divide the experts": (50, 4, 6, 1, 2, 4),
+    "neighbours": (64, 8, 256, 96, 32, 1),
+    "a rank that gets nothing": (3, 2, 64, 1000, 8, 1),
+    "one choice": (130, 1, 3, 0, 3, 1),
+    "one expert": (33, 1, 1, 0, 1, 1),
+    "most experts": (77, 9, 1023, 0, 1023, 1),
 }
 
 
-@pytest.mark.parametrize(("tokens", "chosen", "total", "first", "count"), GROUPS.values(), ids=GROUPS.keys())
-def test_group_by_expert(backend: Backend, tokens: int, chosen: int, total: int, first: int, count: int) -> None:
+@pytest.mark.parametrize(("tokens", "chosen", "total", "first", "count", "step"), GROUPS.values(), ids=GROUPS.keys())
+def test_group_by_expert(
+    backend: Backend, tokens: int, chosen: int, total: int, first: int, count: int, step: int
+) -> None:
     experts = torch.randint(total, (tokens, chosen), generator=torch.Generator().manual_seed(tokens))
-    check_groups(backend.run(group_by_expert, experts, count, first), experts, count, first)
+    check_groups(
+        backend.run(group_by_expert, experts, count, first, step), experts, range(first, first + count * step, step)
+    )
 
 
-def check_groups(groups: ExpertGroups, experts: torch.Tensor, count: int, first: int) -> None:
+def check_groups(groups: ExpertGroups, experts: torch.Tensor, here: range) -> None:
+    count = len(here)
     assert all(part.dtype == torch.int32 for part in groups)
-    pairs = [e - first if 0 <= e - first < count else count for e in experts.flatten().tolist()]
+    pairs = [here.index(e) if e in here else count for e in experts.flatten().tolist()]
     order = sorted(range(len(pairs)), key=lambda pair: pairs[pair])  # python's sort is stable
     chosen = max(experts.shape[1], 1)
     assert groups.tokens.tolist() == [pair // chosen for pair in order]
@@ -110,10 +118,10 @@ def check_groups(groups: ExpertGroups, experts: torch.Tensor, count: int, first:
 @given(data=st.data(), tokens=st.integers(0, 12), chosen=st.integers(1, 4), count=st.integers(1, 9))
 @settings(max_examples=60, deadline=None)
 def test_any_pairs(data: st.DataObject, tokens: int, chosen: int, count: int) -> None:
-    first = data.draw(st.integers(0, 5))
+    first, step = data.draw(st.integers(0, 5)), data.draw(st.integers(1, 3))
     pairs = data.draw(st.lists(st.integers(0, count + 5), min_size=tokens * chosen, max_size=tokens * chosen))
     experts = torch.tensor(pairs, dtype=torch.int64).reshape(tokens, chosen)
-    check_groups(group_by_expert(experts, count, first), experts, count, first)
+    check_groups(group_by_expert(experts, count, first, step), experts, range(first, first + count * step, step))
 
 
 COMBINED = {  # tokens, chosen, width: released; not whole vectors; one; nothing

@@ -73,7 +73,7 @@ def test_the_shares_make_up_the_whole(tmp_path, size, precision):
         held = [part[name] for part in parts]
         module = next((each for each in CUT if f"{each}." in f"{name}."), None)
         if ".experts." in name:
-            found = torch.cat([each.view(torch.uint8) for each in held])
+            found = torch.stack([each.view(torch.uint8) for each in held], 1).flatten(0, 1)  # dealt out one by one
         elif "gate_up_proj" in name:
             halves = [each.view(torch.uint8).chunk(2) for each in held]
             found = torch.cat([half[side] for side in (0, 1) for half in halves])

@@ -112,6 +112,7 @@ struct Grouping {
   int32_t *tokens, *places;  // [pairs]
   int32_t* offsets;        // [count + 1]
   int64_t first;
+  uint32_t step;  // every so many experts, one is here
   int pairs, chosen, count;
   int warps;  // that count and place; the others only add up
 };
@@ -130,8 +131,10 @@ __global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
   const int begin = warp * part, end = min(begin + part, p.pairs);
   const auto bucket_of = [&](int pair) {  // those past the end meet nobody
     if (pair >= end) return -1 - lane;
-    const int64_t local = p.experts[pair] - p.first;
-    return local < 0 || local >= p.count ? p.count : static_cast<int>(local);
+    const int64_t past = p.experts[pair] - p.first;
+    if (past < 0 || past >= int64_t(p.count) * p.step) return p.count;
+    const uint32_t local = static_cast<uint32_t>(past) / p.step;
+    return local * p.step == past ? static_cast<int>(local) : p.count;
   };
   int32_t* own = counts + warp * buckets;
   if (warp < p.warps) {

@@ -37,7 +37,7 @@ void route(TensorView logits, TensorView bias, TensorView experts, TensorView we
 }
 
 // experts int64 [T, k] -> tokens int32 [T k], places int32 [T, k], offsets int32 [E + 1], E up to 1023.
-void group_by_expert(TensorView experts, TensorView tokens, TensorView places, TensorView offsets, int64_t first) {
+void group_by_expert(TensorView experts, TensorView tokens, TensorView places, TensorView offsets, int64_t first, int64_t step) {
   DeviceGuard guard(experts);
   Grouping p = {};
   p.experts = data<int64_t>(experts);
@@ -48,6 +48,7 @@ void group_by_expert(TensorView experts, TensorView tokens, TensorView places, T
   p.chosen = static_cast<int>(experts.size(1));
   p.count = static_cast<int>(offsets.size(0)) - 1;
   p.first = first;
+  p.step = static_cast<uint32_t>(step);
   p.warps = std::min(32, std::max(1, (p.pairs + 31) / 32));
   const int threads = std::max(p.warps, (p.count + 1 + 31) / 32) * 32;
   launch_early(group_kernel, dim3(1), threads, p.warps * (p.count + 1) * 4, stream_of(experts), p);
