@@ -11,12 +11,16 @@ holds, over the time taken.
 import argparse
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).parent))  # which PYTHONSAFEPATH leaves out
+
 from kernel_benchmarks.harness import Case, copy_rate, measure  # type: ignore[import-not-found]
 
 FOLDER = Path(__file__).parent / "kernel_benchmarks"

@@ -6,6 +6,7 @@ from ..build import load
 from ..padding import ROW_BYTES
 from ..quantize import quantize_blocks
 from ..reference import expansion as reference
+from .fp8_gemm import weights_settled
 
 FEW = 16  # tokens up to which reading the weights is all that counts
 _ROWS, _LATENT, _COLUMNS = (
@@ -31,7 +32,7 @@ def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: to
     if not out.numel():
         return out
     few = tokens <= FEW
-    load("expansion").absorb_queries(q, cos.contiguous(), sin.contiguous(), wk, out, few)
+    load("expansion").absorb_queries(q, cos.contiguous(), sin.contiguous(), wk, out, few, weights_settled(wk))
     if not few:
         torch.bmm(q[..., :nope].transpose(0, 1), wk, out=out[..., :latent].transpose(0, 1))
     return out
@@ -46,5 +47,5 @@ def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tup
         return quantize_blocks(values.flatten(1), ue8m0)
     codes = torch.empty(tokens, heads * rows, dtype=torch.float8_e4m3fn, device=latents.device)
     scales = torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)
-    load("expansion").expand_quantize(latents, wv, codes.view(torch.uint8), scales, ue8m0)
+    load("expansion").expand_quantize(latents, wv, codes.view(torch.uint8), scales, ue8m0, weights_settled(wv))
     return codes, scales

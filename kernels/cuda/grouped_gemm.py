@@ -4,7 +4,7 @@ import torch
 
 from ..build import load
 from ..padding import aligned_rows
-from .fp8_gemm import MANY, multiply, multiply_into
+from .fp8_gemm import MANY, multiply, multiply_into, weights_settled
 from .fp8_gemm import token_tile as dense_tile
 
 GATHERED = 32  # the largest tile whose rows the kernel gathers by itself, a copy each
@@ -64,7 +64,10 @@ def grouped_gemm_beside(
         return out
     if sources is not None and tile > GATHERED:
         a, a_scale, sources = a[sources], a_scale[sources], None
+    settled = weights_settled(weight)
     a, b, values, weight = (aligned_rows(x).view(torch.uint8) for x in (a, b, values, weight))
     product = values, scales, weight[None], weight_scale[None], out[:first]
-    load("fp8_gemm").few_tokens_beside(tile, *product, a, a_scale, b, b_scale, offsets, sources, out[first:], expected)
+    load("fp8_gemm").few_tokens_beside(
+        tile, settled, *product, a, a_scale, b, b_scale, offsets, sources, out[first:], expected
+    )
     return out

@@ -4,6 +4,7 @@ import torch
 
 from ..build import load
 from ..reference import small_rows as reference
+from .fp8_gemm import weights_settled
 
 FEW = 32  # tokens up to which reading the weight is what counts; cuBLAS takes more
 _LINEAR, _NORM = 8192, 256  # columns at most
@@ -16,7 +17,7 @@ def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Te
         return reference.fp32_linear(x, weight, scale)
     out = torch.empty(tokens, weight.shape[0], dtype=torch.float32, device=x.device)
     if out.numel():
-        load("small_rows").fp32_linear(x, weight, out, scale)
+        load("small_rows").fp32_linear(x, weight, out, scale, weights_settled(weight))
     return out
 
 

@@ -109,6 +109,8 @@ def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool
     ):
         with T.Kernel(T.ceildiv(rows, WARPS), threads=WARPS * WARP) as block:
             tx = T.get_thread_binding()
+            T.pdl_trigger()
+            T.pdl_sync()
             lane = tx % WARP
             row = block * WARPS + tx // WARP
             slot = T.alloc_var("int64")
@@ -163,6 +165,8 @@ def write_latent_rows_kernel(dtype: str, cached: str, width: int, rope: int, ali
     ):
         with T.Kernel(T.ceildiv(rows, WARPS), threads=WARPS * WARP) as block:
             tx = T.get_thread_binding()
+            T.pdl_trigger()
+            T.pdl_sync()
             lane = tx % WARP
             row = block * WARPS + tx // WARP
             slot = T.alloc_var("int64")
@@ -225,6 +229,8 @@ def gather_latents_kernel(dtype: str, width: int, rope: int, whole: bool) -> Any
     ):
         with T.Kernel(T.ceildiv(rows, WARPS), threads=WARPS * WARP) as block:
             tx = T.get_thread_binding()
+            T.pdl_trigger()
+            T.pdl_sync()
             lane = tx % WARP
             row = block * WARPS + tx // WARP
             slot = T.alloc_var("int64")
@@ -286,6 +292,8 @@ def write_index_pages_kernel(dtype: str, width: int, rope: int, interleaved: boo
     ):
         with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
             tx = T.get_thread_binding()
+            T.pdl_trigger()
+            T.pdl_sync()
             lane = tx % LANES
             row = block * ROWS + tx // LANES
             slot = T.alloc_var("int64")
@@ -326,6 +334,8 @@ def write_index_rows_kernel(dtype: str, cached: str, width: int, rope: int, inte
     ):
         with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
             tx = T.get_thread_binding()
+            T.pdl_trigger()
+            T.pdl_sync()
             lane = tx % LANES
             row = block * ROWS + tx // LANES
             slot = T.alloc_var("int64")

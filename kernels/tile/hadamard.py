@@ -139,6 +139,8 @@ def hadamard_kernel(dtype: str, width: int, aligned: bool) -> Any:
     ):
         with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
             tx = T.get_thread_binding()
+            T.pdl_trigger()
+            T.pdl_sync()
             lane = tx % LANES
             row = block * ROWS + tx // LANES
             values = T.alloc_local((held(width),), "float32")
@@ -191,6 +193,8 @@ def rotate_quantize_kernel(
     ):
         with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
             tx = T.get_thread_binding()
+            T.pdl_trigger()
+            T.pdl_sync()
             lane = tx % LANES
             row = block * ROWS + tx // LANES
             token = T.alloc_var("int32")

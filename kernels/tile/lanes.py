@@ -3,6 +3,9 @@
 So eight bf16 of each lane are one 16-byte load, and those of 8 lanes a whole 128-byte line. Tensors come flat, with the distance
 of their rows (`pitch`). An `aligned` kernel takes distances in pieces, so that TileLang sees that its vectors are whole; for any
 other shape elements are taken one by one, guarded by how many of them are `valid`.
+
+All are launched programmatically: they let the next kernel start (`T.pdl_trigger`), and wait for the end of the one before
+(`T.pdl_sync`) before they touch what it touches.
 """
 
 from typing import Any

@@ -49,6 +49,8 @@ def quantize_groups_kernel(dtype: str, aligned: bool, ue8m0: bool, gated: bool) 
     ):
         with T.Kernel(T.ceildiv(rows * groups, THREADS // LANES), threads=THREADS) as block:
             tx = T.get_thread_binding()
+            T.pdl_trigger()
+            T.pdl_sync()
             row, group = T.alloc_var("int32"), T.alloc_var("int32")
             row = T.truncdiv(block * (THREADS // LANES) + tx // LANES, groups)
             group = block * (THREADS // LANES) + tx // LANES - row * groups
@@ -130,6 +132,8 @@ def rms_norm_quantize_kernel(dtype: str, threads: int, parts: int, aligned: bool
             others = T.alloc_local((parts * 2 * PIECE,), "float32")
             gains = T.alloc_local((parts * 2 * PIECE,), "float32")
             squares, factor = T.alloc_var("float32"), T.alloc_var("float32")
+            T.pdl_trigger()
+            T.pdl_sync()
             for piece in T.unroll(parts * 2):  # all loads before the first use
                 group = piece // 2 * (threads // LANES) + tx // LANES
                 column = (group * GROUP + piece % 2 * APART + tx % LANES * PIECE) // unit

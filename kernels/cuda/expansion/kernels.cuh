@@ -40,6 +40,7 @@ struct Queries {
   __nv_bfloat16* out;       // [tokens, heads, latent + rope]
   int64_t q_token, q_head, wk_head;  // distances
   int tokens, heads, rope, latent;
+  bool settled;  // wk
 };
 
 // Interleaved pairs of one token's head. Products and their sum are rounded one by one, as in the reference.
@@ -72,6 +73,7 @@ __global__ void __launch_bounds__(kThreads) absorb_queries_kernel(Queries p) {
   const int head = blockIdx.y, first = blockIdx.z * kTokens, column = blockIdx.x * kColumns;
   const int piece = threadIdx.x % 16, row = threadIdx.x / 16, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const __nv_bfloat16* weights = p.wk + head * p.wk_head + int64_t(row) * p.latent + column + piece * 8;
+  if (!p.settled) mla::wait_for_previous();
   uint4 held[kNope / 16];
 #pragma unroll
   for (int i = 0; i < kNope / 16; ++i) held[i] = load_weights(weights + int64_t(16 * i) * p.latent);
@@ -127,6 +129,7 @@ struct Values {
   float* scales;                 // [tokens, heads]
   int64_t token, head, wv_head;  // distances
   int tokens, heads;
+  bool settled;  // wv
 };
 
 // kCount sums over all lanes; lane l gets that of number l / (32 / kCount). Half of them change sides at each step.
@@ -158,6 +161,7 @@ __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
   mla::let_next_start();
   const int head = blockIdx.x, first = blockIdx.y * kTokens, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const __nv_bfloat16* weights = p.wv + head * p.wv_head + int64_t(warp * 16) * kLatent + lane * 8;
+  if (!p.settled) mla::wait_for_previous();
   uint4 held[kRows][2];
 #pragma unroll
   for (int r = 0; r < kRows; ++r)

@@ -10,7 +10,7 @@ using tvm::ffi::TensorView;
 
 // q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]: all of it, or only the R turned
 // dims. L a multiple of 128; q's heads on 4-byte and wk's rows on 16-byte boundaries.
-void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all) {
+void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool settled) {
   DeviceGuard guard(q);
   Queries p = {};
   p.q = data<__nv_bfloat16>(q);
@@ -25,6 +25,7 @@ void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk,
   p.heads = static_cast<int>(q.size(1));
   p.rope = static_cast<int>(2 * cos.size(1));
   p.latent = static_cast<int>(wk.size(2));
+  p.settled = settled;
   const cudaStream_t stream = stream_of(q);
   if (!all) {
     const int64_t pairs = int64_t(p.tokens) * p.heads * (p.rope / 2);
@@ -37,7 +38,7 @@ void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk,
 }
 
 // latents bf16 [T, H, 512], wv bf16 [H, 128, 512], rows on 16-byte boundaries -> values e4m3 (as bytes) [T, H * 128], scales fp32 [T, H].
-void expand_quantize(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0) {
+void expand_quantize(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool settled) {
   DeviceGuard guard(latents);
   Values p = {};
   p.latents = data<__nv_bfloat16>(latents);
@@ -49,6 +50,7 @@ void expand_quantize(TensorView latents, TensorView wv, TensorView values, Tenso
   p.wv_head = wv.stride(0);
   p.tokens = static_cast<int>(latents.size(0));
   p.heads = static_cast<int>(latents.size(1));
+  p.settled = settled;
   const int tokens = p.tokens == 1 ? 1 : 4;
   const dim3 grid(p.heads, (p.tokens + tokens - 1) / tokens);
   const auto kernel = tokens == 1 ? (ue8m0 ? expand_quantize_kernel<1, true> : expand_quantize_kernel<1, false>)

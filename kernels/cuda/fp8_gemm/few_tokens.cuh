@@ -94,7 +94,7 @@ __device__ __forceinline__ void store_row(Out* out, const float4& x, int left) {
 
 template <int kTokens, class Out>
 __global__ void __launch_bounds__(FewTokens<kTokens>::kThreads, FewTokens<kTokens>::kCtas)
-    few_tokens_kernel(const __grid_constant__ Jobs jobs, int splits, int stages) {
+    few_tokens_kernel(const __grid_constant__ Jobs jobs, int splits, int stages, bool settled) {
   using Config = FewTokens<kTokens>;
   extern __shared__ __align__(1024) uint8_t shared[];
   const uint32_t tiles = shared_address(shared);
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(FewTokens<kTokens>::kThreads, FewTokens<kToken
   // Each tile starts at another slice, so that not all ask L2 for the same tokens at once.
   const int shift = count > 0 ? tile % count : 0;
   const auto column_of = [&](int i) { return (begin + (i + shift < count ? i + shift : i + shift - count)) * kSlice; };
-  const bool plain = p.offsets == nullptr && p.sources == nullptr;
+  const bool plain = settled && p.offsets == nullptr && p.sources == nullptr;
   const int early = plain ? min(stages, count) : 0;  // slices whose weights are asked for before the previous kernel has ended
 
   if (threadIdx.x == 0) {

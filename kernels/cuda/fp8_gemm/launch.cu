@@ -98,6 +98,7 @@ void launch(void (*kernel)(Arguments...), dim3 grid, int cluster, int threads, i
 // Parts of K. Few tiles are cut until they give work to a third of the GPU; long ones further, as far as all parts run at once.
 int choose_splits(int64_t grid, int slices, int64_t places) {
   if (grid > places) return slices >= 32 ? 2 : 1;  // smaller pieces for the last wave
+  if (grid >= 16 && grid * 3 <= places / 2 && slices >= 24) return 3;  // each alone on a multiprocessor; four leave none free
   int splits = 1;
   while (splits < 8 && grid * splits * 2 <= places && slices >= (grid * splits < places / 5 ? 8 : 33) * splits) splits *= 2;
   return splits;
@@ -112,10 +113,11 @@ struct Given {
 };
 
 template <int kTokens, class Out>
-void run_few(std::initializer_list<Given> given, int splits, cudaStream_t stream) {
+void run_few(std::initializer_list<Given> given, int splits, bool settled, cudaStream_t stream) {
   using Config = FewTokens<kTokens>;
   Jobs jobs = {};
   int64_t clusters = 0, likely = 0;
+  bool grouped = false;
   int slices = 0, number = 0;
   for (const Given& each : given) {
     Job& job = jobs.job[number++];
@@ -132,36 +134,38 @@ void run_few(std::initializer_list<Given> given, int splits, cudaStream_t stream
     clusters += job.clusters;
     likely += job.tiles * (each.likely > 0 ? std::min<int64_t>(each.likely, slots) : slots);
     slices = std::max(slices, p.slices);
+    grouped |= p.offsets != nullptr;
   }
   const int64_t places = int64_t(mla::multiprocessors(given.begin()->a)) * 2;
   if (splits == 0) splits = choose_splits(likely, slices, places);
-  const bool alone = likely * splits <= places / 2;  // one CTA on a multiprocessor may have all of its shared memory
+  // One CTA on a multiprocessor may have all of its shared memory; how many experts' there are is not known.
+  const bool alone = !grouped && likely * splits <= places / 2;
   const int shared = (Config::kCtas == 1 || alone ? 227 : 113) * 1024;
   const int stages = Config::stages(slices, splits, shared);
   if (stages < 2) TVM_FFI_THROW(ValueError) << "K is " << slices * kSlice << ", too wide for the scales in shared memory";
   launch(few_tokens_kernel<kTokens, Out>, dim3(static_cast<unsigned>(clusters * splits)), splits, Config::kThreads, shared, stream, jobs,
-         splits, stages);
+         splits, stages, settled);
 }
 
 template <class Out>
-void run_few(int tokens, std::initializer_list<Given> given, int splits, cudaStream_t stream) {
+void run_few(int tokens, std::initializer_list<Given> given, int splits, bool settled, cudaStream_t stream) {
   switch (tokens) {
-    case 8: return run_few<8, Out>(given, splits, stream);
-    case 16: return run_few<16, Out>(given, splits, stream);
-    case 32: return run_few<32, Out>(given, splits, stream);
-    case 64: return run_few<64, Out>(given, splits, stream);
-    case 128: return run_few<128, Out>(given, splits, stream);
+    case 8: return run_few<8, Out>(given, splits, settled, stream);
+    case 16: return run_few<16, Out>(given, splits, settled, stream);
+    case 32: return run_few<32, Out>(given, splits, settled, stream);
+    case 64: return run_few<64, Out>(given, splits, settled, stream);
+    case 128: return run_few<128, Out>(given, splits, settled, stream);
   }
   TVM_FFI_THROW(ValueError) << "a tile of " << tokens << " tokens; there are 8, 16, 32, 64 and 128";
 }
 
-void run_few(int64_t tokens, std::initializer_list<Given> given, int64_t splits) {
+void run_few(int64_t tokens, std::initializer_list<Given> given, int64_t splits, bool settled) {
   const TensorView &out = given.begin()->out;
   DeviceGuard guard(out);
   if (out.dtype().code == kDLBfloat)
-    run_few<__nv_bfloat16>(static_cast<int>(tokens), given, static_cast<int>(splits), stream_of(out));
+    run_few<__nv_bfloat16>(static_cast<int>(tokens), given, static_cast<int>(splits), settled, stream_of(out));
   else
-    run_few<float>(static_cast<int>(tokens), given, static_cast<int>(splits), stream_of(out));
+    run_few<float>(static_cast<int>(tokens), given, static_cast<int>(splits), settled, stream_of(out));
 }
 
 template <class Out>
@@ -189,38 +193,39 @@ void many_tokens(TensorView a, TensorView a_scale, TensorView b, TensorView b_sc
     run_many<float>(a, b, scales, p, stream_of(a));
 }
 
-// The kernel for few: `tokens` a tile (8 to 128). splits: parts of K, a power of two up to 8, or 0 for a choice by the grid. sources:
-// int32 [M], the row of a that each row of out is of, or none. likely: how many tiles of tokens will have any, or 0 for all.
-void few_tokens(int64_t tokens, int64_t splits, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
+// The kernel for few: `tokens` a tile (8 to 128). splits: parts of K, up to 8, or 0 for a choice by the grid. sources:
+// int32 [M], the row of a that each row of out is of, or none. likely: how many tiles of tokens will have any, or 0 for all. settled:
+// b is not the work of the kernel right before.
+void few_tokens(int64_t tokens, int64_t splits, bool settled, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
                 Optional<TensorView> offsets, Optional<TensorView> sources, TensorView out, int64_t likely) {
-  run_few(tokens, {{a, a_scale, b, b_scale, offsets, sources, out, likely}}, splits);
+  run_few(tokens, {{a, a_scale, b, b_scale, offsets, sources, out, likely}}, splits, settled);
 }
 
 // Two and three weights [1, N, K] for the same rows.
-void few_tokens_2(int64_t tokens, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out, TensorView b2,
+void few_tokens_2(int64_t tokens, bool settled, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out, TensorView b2,
                   TensorView b2_scale, TensorView out2) {
   const Optional<TensorView> none;
-  run_few(tokens, {{a, a_scale, b, b_scale, none, none, out, 0}, {a, a_scale, b2, b2_scale, none, none, out2, 0}}, 0);
+  run_few(tokens, {{a, a_scale, b, b_scale, none, none, out, 0}, {a, a_scale, b2, b2_scale, none, none, out2, 0}}, 0, settled);
 }
-void few_tokens_3(int64_t tokens, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out, TensorView b2,
+void few_tokens_3(int64_t tokens, bool settled, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out, TensorView b2,
                   TensorView b2_scale, TensorView out2, TensorView b3, TensorView b3_scale, TensorView out3) {
   const Optional<TensorView> none;
   run_few(tokens,
           {{a, a_scale, b, b_scale, none, none, out, 0},
            {a, a_scale, b2, b2_scale, none, none, out2, 0},
            {a, a_scale, b3, b3_scale, none, none, out3, 0}},
-          0);
+          0, settled);
 }
 
 // A dense product beside the experts': the shared expert's.
-void few_tokens_beside(int64_t tokens, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out,
+void few_tokens_beside(int64_t tokens, bool settled, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out,
                        TensorView rows, TensorView rows_scale, TensorView experts, TensorView experts_scale, TensorView offsets,
                        Optional<TensorView> sources, TensorView rows_out, int64_t likely) {
   const Optional<TensorView> none;
   run_few(tokens,
           {{a, a_scale, b, b_scale, none, none, out, 0},
            {rows, rows_scale, experts, experts_scale, offsets, sources, rows_out, likely}},
-          0);
+          0, settled);
 }
 
 }  // namespace gemm

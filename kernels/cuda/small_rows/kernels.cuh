@@ -32,46 +32,75 @@ struct Linear {
   int64_t stride;       // between rows of x
   int tokens, rows, width;
   float scale;
+  bool settled;  // the weight
 };
 
-template <class Element, int kTokens>
-__global__ void __launch_bounds__(kThreads) fp32_linear_kernel(Linear p) {
-  __shared__ float sums[kWarps][kTokens];
-  mla::let_next_start();
-  const int row = blockIdx.x, first = blockIdx.y * kTokens, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  float4 held[kHeld];
+// kCount sums over all lanes, a power of two; lane l gets that of number l / (32 / kCount). Half of them change sides at each step.
+template <int kCount>
+__device__ __forceinline__ float sums_of_warp(float (&x)[kCount], int lane) {
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) {
-    const int column = (i * kThreads + threadIdx.x) * 4;
-    held[i] = column < p.width ? load4(p.weight + int64_t(row) * p.width + column) : float4{};
+  for (int step = 0; step < 5; ++step) {
+    const int level = 16 >> step, half = kCount >> (step + 1);
+    if (half == 0) {
+      x[0] += __shfl_xor_sync(kAll, x[0], level);
+      continue;
+    }
+    const bool upper = lane & level;
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) {
+      if (i >= half) break;
+      const float away = upper ? x[i] : x[i + half], kept = upper ? x[i + half] : x[i];
+      x[i] = kept + __shfl_xor_sync(kAll, away, level);
+    }
   }
-  mla::wait_for_previous();
-  float total[kTokens] = {};
-  const Element* x = static_cast<const Element*>(p.x) + first * p.stride;
+  return x[0];
+}
+
+// A CTA holds kRows rows of the weight in registers and meets all tokens with them, kTokens at a time.
+template <class Element, int kTokens, int kRows>
+__global__ void __launch_bounds__(kThreads) fp32_linear_kernel(Linear p) {
+  constexpr int kSums = kTokens * kRows;
+  __shared__ float sums[2][kWarps][kSums];
+  mla::let_next_start();
+  const int row = blockIdx.x * kRows, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (!p.settled) mla::wait_for_previous();
+  float4 held[kRows][kHeld];
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) {
-    const int column = (i * kThreads + threadIdx.x) * 4;
-    if (column < p.width) {
+  for (int r = 0; r < kRows; ++r)
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      const int column = (i * kThreads + threadIdx.x) * 4;
+      held[r][i] = column < p.width && row + r < p.rows ? load4(p.weight + int64_t(row + r) * p.width + column) : float4{};
+    }
+  mla::wait_for_previous();
+  int side = 0;
+  for (int first = 0; first < p.tokens; first += kTokens, side ^= 1) {
+    float total[kSums] = {};
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      if (i * kThreads * 4 >= p.width) break;  // the same for all threads
+      // What lies past a row or past the last token is read from where there is something, and not counted.
+      const int column = min((i * kThreads + static_cast<int>(threadIdx.x)) * 4, p.width - 4);
 #pragma unroll
       for (int t = 0; t < kTokens; ++t) {
-        if (first + t < p.tokens) {
-          const float4 v = load4(x + t * p.stride + column);
-          total[t] = fmaf(v.x, held[i].x, fmaf(v.y, held[i].y, fmaf(v.z, held[i].z, fmaf(v.w, held[i].w, total[t]))));
+        const float4 v = load4(static_cast<const Element*>(p.x) + min(first + t, p.tokens - 1) * p.stride + column);
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          const float4 w = held[r][i];
+          total[t * kRows + r] = fmaf(v.x, w.x, fmaf(v.y, w.y, fmaf(v.z, w.z, fmaf(v.w, w.w, total[t * kRows + r]))));
         }
       }
     }
-  }
+    const float sum = sums_of_warp(total, lane);
+    if (lane % (32 / kSums) == 0) sums[side][warp][lane / (32 / kSums)] = sum;
+    __syncthreads();
+    if (threadIdx.x < kSums) {
+      const int token = first + threadIdx.x / kRows, r = row + threadIdx.x % kRows;
+      float whole = 0.0f;
 #pragma unroll
-  for (int t = 0; t < kTokens; ++t) {
-    total[t] = sum_of_warp(total[t]);
-    if (lane == 0) sums[warp][t] = total[t];
-  }
-  __syncthreads();
-  if (threadIdx.x < kTokens && first + threadIdx.x < p.tokens) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) sum += sums[w][threadIdx.x];
-    p.out[int64_t(first + threadIdx.x) * p.rows + row] = sum * p.scale;
+      for (int w = 0; w < kWarps; ++w) whole += sums[side][w][threadIdx.x];
+      if (token < p.tokens && r < p.rows) p.out[int64_t(token) * p.rows + r] = whole * p.scale;
+    }
   }
 }
 

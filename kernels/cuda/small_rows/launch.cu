@@ -10,14 +10,16 @@ using tvm::ffi::TensorView;
 
 template <class Element>
 void run_linear(const Linear& p, cudaStream_t stream) {
-  const int tokens = p.tokens == 1 ? 1 : p.tokens <= 4 ? 4 : 8;
-  const auto kernel = tokens == 1 ? fp32_linear_kernel<Element, 1>
-                      : tokens == 4 ? fp32_linear_kernel<Element, 4> : fp32_linear_kernel<Element, 8>;
-  launch_early(kernel, dim3(p.rows, (p.tokens + tokens - 1) / tokens), kThreads, 0, stream, p);
+  if (p.tokens == 1)
+    launch_early(fp32_linear_kernel<Element, 1, 1>, dim3(p.rows), kThreads, 0, stream, p);
+  else if (p.rows < 256)  // fewer rows than would give every multiprocessor two
+    launch_early(fp32_linear_kernel<Element, 4, 1>, dim3(p.rows), kThreads, 0, stream, p);
+  else
+    launch_early(fp32_linear_kernel<Element, 4, 2>, dim3((p.rows + 1) / 2), kThreads, 0, stream, p);
 }
 
 // x bf16 or fp32 [T, D], weight fp32 [N, D] -> out fp32 [T, N]. D a multiple of 4 up to 8192, rows on 16-byte boundaries (x bf16: 8).
-void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale) {
+void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale, bool settled) {
   DeviceGuard guard(x);
   Linear p = {};
   p.x = data<void>(x);
@@ -28,6 +30,7 @@ void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale) 
   p.rows = static_cast<int>(weight.size(0));
   p.width = static_cast<int>(x.size(1));
   p.scale = static_cast<float>(scale);
+  p.settled = settled;
   if (x.dtype().code == kDLBfloat)
     run_linear<__nv_bfloat16>(p, stream_of(x));
   else

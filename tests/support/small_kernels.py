@@ -1,0 +1,88 @@
+"""One small call of every CUDA kernel but attention's, for compute-sanitizer to watch: run as a program."""
+
+import torch
+
+from deepseek_v32.kernels.expansion import absorb_queries, expand_quantize
+from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
+from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_beside
+from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
+from deepseek_v32.kernels.quantize import Quantized
+from deepseek_v32.kernels.routing import combine_experts, group_by_expert, route
+from deepseek_v32.kernels.select_topk import select_topk, select_topk_slots
+from deepseek_v32.kernels.small_rows import fp32_linear, layer_norm
+
+FP8 = torch.float8_e4m3fn
+
+
+def operand(rows: int, width: int, block: int = 1) -> Quantized:
+    codes = (torch.randn(rows, width, device="cuda") * 32).to(FP8)
+    return Quantized(codes, torch.rand(-(-rows // block), -(-width // 128), device="cuda") + 0.5)
+
+
+def products() -> list[torch.Tensor]:
+    weight = operand(640, 384, 128)
+    results = [fp8_gemm(operand(rows, 384), *weight, backend="cuda") for rows in (1, 16, 64, 130, 1030)]
+    for rows in (1, 33):
+        results += fp8_gemms(operand(rows, 384), [weight, operand(130, 384, 128), operand(1, 384, 128)], backend="cuda")
+    codes = (torch.randn(8, 256, 384, device="cuda") * 32).to(FP8)
+    scale = torch.rand(8, 2, 3, device="cuda") + 0.5
+    for tokens in (1, 5, 200):
+        x, shared = operand(tokens, 384), operand(256, 384, 128)
+        experts = torch.rand(tokens, 8, device="cuda").argsort(1)[:, :2].contiguous()
+        groups = group_by_expert(experts, 8, backend="cuda")
+        arguments = x, codes, groups.offsets, scale
+        results.append(grouped_gemm(*arguments, backend="cuda", sources=groups.tokens))
+        both = grouped_gemm_beside(*arguments, x, shared, backend="cuda", sources=groups.tokens)
+        weights = torch.rand(tokens, 2, device="cuda")
+        results.append(combine_experts(both[tokens:], groups, weights, both[:tokens], backend="cuda"))
+    return results
+
+
+def small() -> list[torch.Tensor]:
+    results = []
+    for tokens in (1, 3, 17):
+        q = torch.randn(tokens, 4, 192, device="cuda").bfloat16()
+        angles = torch.randn(tokens, 32, device="cuda")
+        both = torch.randn(4, 256, 512, device="cuda").bfloat16()
+        results.append(absorb_queries(q, angles.cos(), angles.sin(), both[:, :128], backend="cuda"))
+        latents = torch.randn(tokens, 4, 512, device="cuda").bfloat16()
+        results.append(expand_quantize(latents, both[:, 128:], backend="cuda").scales)
+        x, weight = torch.randn(tokens, 7168, device="cuda").bfloat16(), torch.randn(257, 7168, device="cuda")
+        results += [
+            fp32_linear(x, weight, backend="cuda"),
+            fp32_linear(x[:, :260], weight[:5, :260].contiguous(), backend="cuda"),
+        ]
+        ones = torch.ones(100, device="cuda")
+        results.append(layer_norm(x[:, :100], ones, ones, 1e-6, backend="cuda"))
+        results.append(
+            route(torch.randn(tokens, 60, device="cuda"), torch.zeros(60, device="cuda"), 4, 5, 2, backend="cuda")[1]
+        )
+    return results
+
+
+def scores() -> list[torch.Tensor]:
+    q, k = ((torch.randn(*shape, device="cuda") * 100).to(FP8) for shape in ((7, 64, 128), (300, 128)))
+    weights, scales = torch.randn(7, 64, device="cuda"), torch.rand(300, device="cuda")
+    ends = torch.arange(294, 301, dtype=torch.int32, device="cuda")
+    logits = indexer_logits(q, k, weights, torch.zeros_like(ends), ends, scales, backend="cuda")
+    cache = torch.randint(0, 0x38, (6, 64, 1, 132), dtype=torch.uint8, device="cuda")
+    table = torch.arange(6, dtype=torch.int32, device="cuda").view(2, 3)
+    lengths = torch.tensor([130, 64], dtype=torch.int32, device="cuda")
+    paged = paged_indexer_logits(q[:2, None], cache, weights[:2, None], table, lengths, 192, backend="cuda")
+    results = [select_topk(logits, None, ends, 64, backend="cuda")]
+    results.append(select_topk_slots(paged, None, lengths, 64, table, 64, backend="cuda"))
+    long = torch.randn(2, 40_000, device="cuda")
+    return [
+        *results,
+        select_topk(long, None, torch.full((2,), 40_000, dtype=torch.int32, device="cuda"), 2048, backend="cuda"),
+    ]
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    assert all(result.isfinite().all() for result in (*products(), *small()))
+    assert all(result.min() >= -1 for result in scores())
+
+
+if __name__ == "__main__":
+    main()
