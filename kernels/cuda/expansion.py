@@ -8,7 +8,7 @@ from ..quantize import quantize_blocks
 from ..reference import expansion as reference
 from .fp8_gemm import weights_settled
 
-FEW = 16  # tokens up to which reading the weights is all that counts
+FEW = 4  # tokens up to which reading the weights is all that counts: one tile of the kernels
 _ROWS, _LATENT, _COLUMNS = (
     128,
     512,
