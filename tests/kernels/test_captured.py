@@ -1,0 +1,80 @@
+"""A chain of kernels in a CUDA graph, where each may start before the one before it has ended: the same bits as one by one."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from deepseek_v32.kernels.expansion import absorb_queries, expand_quantize
+from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
+from deepseek_v32.kernels.grouped_gemm import grouped_gemm_beside
+from deepseek_v32.kernels.quantize import Quantized, quantize_weight, rms_norm_quantize, swiglu_quantize
+from deepseek_v32.kernels.routing import combine_experts, group_by_expert, route
+from deepseek_v32.kernels.small_rows import fp32_linear
+
+HIDDEN, INNER, EXPERTS, HEADS, LATENT, LOW = 1024, 256, 32, 16, 512, 512
+
+
+def layer(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What a decode step does around attention, with small weights: projections, absorbed products, experts."""
+    generator = torch.Generator(device).manual_seed(0)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, device=device, generator=generator) * shape[-1] ** -0.5
+
+    def weight(rows: int, columns: int) -> Quantized:
+        return quantize_weight(random(rows, columns))
+
+    def experts(rows: int, columns: int) -> Quantized:
+        parts = [weight(rows, columns) for _ in range(EXPERTS)]
+        scales = torch.stack([part.scales for part in parts])
+        return Quantized(
+            torch.stack([part.values.view(torch.uint8) for part in parts]).view(torch.float8_e4m3fn), scales
+        )
+
+    down_q, narrow, up_q, index_q = weight(LOW, HIDDEN), weight(576, HIDDEN), weight(HEADS * 192, LOW), weight(512, LOW)
+    both, out_proj = random(HEADS, 256, LATENT).bfloat16(), weight(HIDDEN, HEADS * 128)
+    gate, bias = random(EXPERTS, HIDDEN), torch.zeros(EXPERTS, device=device)
+    gate_up, down = experts(2 * INNER, HIDDEN), experts(HIDDEN, INNER)
+    shared_up, shared_down = weight(2 * INNER, HIDDEN), weight(HIDDEN, INNER)
+    ones, low_ones = torch.ones(HIDDEN, device=device), torch.ones(LOW, device=device)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        count = x.shape[0]
+        angles = torch.ones(count, 32, device=device)
+        total, _, operand = rms_norm_quantize(x, ones, 1e-6)
+        low, _ = fp8_gemms(operand, [down_q, narrow])
+        q, _ = fp8_gemms(rms_norm_quantize(low, low_ones, 1e-6).quantized, [up_q, index_q])
+        latents = absorb_queries(q.unflatten(1, (HEADS, 192)), angles, angles, both[:, :128])[..., :LATENT].contiguous()
+        update = fp8_gemm(expand_quantize(latents, both[:, 128:]), *out_proj)
+        total, rows, operand = rms_norm_quantize(total, ones, 1e-6, residual=update)
+        chosen, weights = route(fp32_linear(rows, gate), bias, 8, 8, 4)
+        groups = group_by_expert(chosen, EXPERTS)
+        arguments = {"sources": groups.tokens, "expected": count * 8}
+        made = grouped_gemm_beside(
+            operand, gate_up.values, groups.offsets, gate_up.scales, operand, shared_up, **arguments
+        )
+        inner = swiglu_quantize(made)
+        own, beside = (Quantized(inner.values[part], inner.scales[part]) for part in (slice(count, None), slice(count)))
+        made = grouped_gemm_beside(own, down.values, groups.offsets, down.scales, beside, shared_down)
+        return total + combine_experts(made[count:], groups, weights, made[:count])
+
+    return forward
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("count", [1, 3, 8, 64], ids=str)
+def test_a_captured_chain_gives_the_same_bits(count: int) -> None:
+    device = torch.device("cuda", torch.cuda.current_device())
+    forward = layer(device)
+    x = torch.empty(count, HIDDEN, device=device, dtype=torch.bfloat16)
+    inputs = [torch.randn(count, HIDDEN, device=device).bfloat16() for _ in range(6)]
+    wanted = [forward(forward(each)) for each in inputs]
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = forward(forward(x))  # twice: the second begins while the first drains
+    for each, expected in zip(inputs, wanted, strict=True):
+        x.copy_(each)
+        graph.replay()
+        assert expected.isfinite().all() and torch.equal(result, expected)
