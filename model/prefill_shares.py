@@ -42,11 +42,11 @@ def join_prefill(attention: "MultiHeadLatentAttention", ranks: "Ranks", splits_h
         count = q.shape[0]
         if attention.heads >= _FEW_HEADS or share < _LEAST_ROWS:
             return attend(q, queries, prefill, cache)
-        q = ranks.all_to_all(F.pad(q, (0, 0, 0, 0, 0, share * ranks.size - count)).unflatten(0, (ranks.size, share)))
+        q = ranks.all_to_all(_padded(q, share * ranks.size).unflatten(0, (ranks.size, share)))
         rows = own.length - own.start
         q = q.transpose(0, 1).flatten(1, 2)[:rows]  # heads in the order of ranks
         latents = attention.attend_selected(q, select(queries, own, cache).positions, own, cache)
-        latents = F.pad(latents, (0, 0, 0, 0, 0, share - rows)).unflatten(1, (ranks.size, -1)).transpose(0, 1)
+        latents = _padded(latents, share).unflatten(1, (ranks.size, -1)).transpose(0, 1)
         return ranks.all_to_all(latents).flatten(0, 1)[:count]
 
     share_rows(indexer.weights_proj, ranks)
@@ -75,7 +75,12 @@ def share_rows(module: nn.Module, ranks: "Ranks") -> None:
 
 def _gather(ranks: "Ranks", part: torch.Tensor, share: int, count: int) -> torch.Tensor:
     """All ranks' rows of [count, ...], of which each has up to `share`."""
-    return ranks.all_gather(F.pad(part, (0, 0, 0, share - part.shape[0]))).flatten(0, 1)[:count]
+    return ranks.all_gather(_padded(part, share)).flatten(0, 1)[:count]
+
+
+def _padded(x: torch.Tensor, rows: int) -> torch.Tensor:
+    """x [n, ...] with rows of zeros behind, up to so many; F.pad copies what needs none."""
+    return x if x.shape[0] == rows else F.pad(x, (0, 0) * (x.dim() - 1) + (0, rows - x.shape[0]))
 
 
 def _own_rows(prefill: Prefill, ranks: "Ranks") -> tuple[Prefill, int]:
