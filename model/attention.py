@@ -28,8 +28,8 @@ LATENT_NORM_EPS = 1e-6  # of the compressed queries and keys, whatever rms_norm_
 REFERENCE_GATHER_COST = 100_000
 
 
-# Over bf16 rows, kernels with many heads need not convert each key again for each query: 0.25 us a query with 128 heads, for which
-# a chunk's context is converted at 0.5 ns a token.
+# Over bf16 rows, kernels with many heads need not convert each key again for each query. With 128 heads that saves about 0.3 us a
+# query (kernels/README.md), for which the chunk's context is converted once, at about 1 ns a token.
 MANY_HEADS, CONTEXT_A_QUERY = 64, 256
 
 
