@@ -3,23 +3,23 @@
 import torch
 
 from ..build import load
-from .split_plan import SplitPlan, check_vectors, check_widths, empty_plan
+from .split_plan import SplitPlan, check_vectors, check_widths, costs, empty_plan
 
-OVERHEAD = 5  # what starting and ending a query costs, in blocks of 64 keys
 ROWS_PER_CTA = 64  # kRows of common/problem.cuh
 
 
 def plan_dense(cache_seqlens: torch.Tensor, s_q: int, heads: int) -> SplitPlan:
     """The split of whole contexts, cache_seqlens int32 [B]; or of kv_indptr int32 [B + 1] lists, see plan_lists."""
-    plan = empty_plan(cache_seqlens.shape[0], s_q * heads, cache_seqlens.device, ROWS_PER_CTA, 1)
-    load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, cache_seqlens, OVERHEAD)
+    rows = s_q * heads
+    plan = empty_plan(cache_seqlens.shape[0], rows, cache_seqlens.device, -(-rows // ROWS_PER_CTA))
+    load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, cache_seqlens, *costs(rows))
     return plan
 
 
 def plan_lists(kv_indptr: torch.Tensor, heads: int) -> SplitPlan:
     """The split of contexts given by their bounds, kv_indptr int32 [B + 1]."""
-    plan = empty_plan(kv_indptr.shape[0] - 1, heads, kv_indptr.device, ROWS_PER_CTA, 1)
-    load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, kv_indptr, OVERHEAD)
+    plan = empty_plan(kv_indptr.shape[0] - 1, heads, kv_indptr.device, -(-heads // ROWS_PER_CTA))
+    load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, kv_indptr, *costs(heads))
     return plan
 
 

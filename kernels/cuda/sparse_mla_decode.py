@@ -6,9 +6,8 @@ import torch
 
 from ..build import load
 from .sparse_mla_prefill import sparse_mla_prefill
-from .split_plan import SplitPlan, check_vectors, check_widths, empty_plan
+from .split_plan import SplitPlan, check_vectors, check_widths, costs, empty_plan
 
-OVERHEAD = 5  # what starting and ending a query costs, in blocks of 64 keys
 FEW_HEADS = 32  # kFewHeads of sparse_decode/launch.cu: up to here CTAs of 16 heads
 
 
@@ -19,10 +18,10 @@ def plan_decode(
     if heads <= FEW_HEADS:
         # Two such CTAs fit on a multiprocessor. For few queries, one with all the memory and fewer parts to merge is faster.
         processors: int = torch.cuda.get_device_properties(device).multi_processor_count
-        plan = empty_plan(batch * s_q, heads, device, 16, 1 if batch * s_q <= processors else 2)
+        plan = empty_plan(batch * s_q, heads, device, -(-heads // 16), 1 if batch * s_q <= processors else 2)
     else:  # over 64 heads, CTAs come in pairs
-        plan = empty_plan(batch * s_q, heads, device, 64 if heads <= 64 else 128, 1)
-    load("sparse_decode").sparse_decode_plan(plan.parts, plan.split_offset, topk_length, topk, s_q, OVERHEAD)
+        plan = empty_plan(batch * s_q, heads, device, 1 if heads <= 64 else 2 * -(-heads // 128))
+    load("sparse_decode").sparse_decode_plan(plan.parts, plan.split_offset, topk_length, topk, s_q, *costs(heads))
     return plan
 
 

@@ -1,11 +1,12 @@
-// The producer of FP8 keys: 656-byte records become bf16 in the swizzled tiles. In a pair, each CTA converts half of a block and stores
-// it in both.
+// The producer of FP8 keys: 656-byte records become bf16 in the swizzled tiles. In a pair, each CTA converts half of a block into its own
+// tiles, and bulk copies take it from there to the peer's.
 //
 // e4m3 to bf16 is a shift of exponent and mantissa into place, which divides by 2^120, and one bf16x2 multiplication by the scale times
 // 2^120: exact for power-of-two scales, subnormals included. Other scales, and those of 2^8 and more, go through fp32.
 //
 // A warp has 4 KB under way while it converts the 4 KB before. More would not help: ptxas lets all loads of the loop share one scoreboard,
-// and waiting for one is waiting for all. So a batch is waited for as a whole, and only then is the next one issued (see `arrived`).
+// and waiting for one is waiting for all. So a batch is waited for as a whole, and only then is the next one issued (see `arrived`). A
+// register spilled in the loop would come back over the same scoreboard and undo it: look for LDL in the disassembly after a change here.
 #pragma once
 
 #include "gather.cuh"
@@ -40,9 +41,11 @@ struct Dequantize {
     for (Items<C::kLookup> item(p, cluster, clusters); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
       me.start(item);
-      barrier_wait(shared_address(&s.q_empty), q_phase ^ 1);
-      q_phase ^= 1;
-      load_queries<C, 4>(p, s, item.query, (item.group * (C::kPair ? 2 : 1) + rank) * kRows, me.warp_);
+      // The first item's queries are loaded by a math group.
+      if (q_phase++ > 0) {
+        barrier_wait(shared_address(&s.q_empty), q_phase & 1);
+        load_queries<C>(p, s, item.query, (item.group * (C::kPair ? 2 : 1) + rank) * kRows, me.warp_);
+      }
       for (int block = item.begin; block < item.end; block += 2) {
         me.template fill<0>(item, block);
         if (block + 1 < item.end) me.template fill<1>(item, block + 1);
@@ -93,15 +96,14 @@ struct Dequantize {
     load(scales_[0], units_);
   }
 
-  // Zero, once all of `raw` is there: what is added to it waits.
-  static __device__ __forceinline__ uint32_t arrived(const Raw& raw) {
+  // Zero, once all of `raw`, and so all loaded before it, is there: what it is added to waits. A zero that ptxas can see would be folded.
+  __device__ __forceinline__ uint32_t arrived(const Raw& raw) const {
     uint32_t any = 0;
 #pragma unroll
     for (int part = 0; part < 2; ++part)
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        any |= raw.bytes[part][i].x | raw.bytes[part][i].y | raw.bytes[part][i].z | raw.bytes[part][i].w;
-    return any & opaque(0);
+      for (int i = 0; i < 4; ++i) any |= raw.bytes[part][i].x;
+    return any & p.keys.zero;
   }
 
   // One block into its buffer, while the next one is loaded.
@@ -116,7 +118,6 @@ struct Dequantize {
     const uint32_t rope_units = units_of(indices[16 + (lane_ & 15)]);
     __syncwarp();
     copy_indices(item, block + 2, block + 1);
-    const uint32_t flags = __ballot_sync(~0u, rope_units != kInvalid);
     const uint32_t tiles = shared_address(s.k[kBuffer]) + (rank_ * C::kLocalRows + warp_ * kWarpRows) * 128;
     const Scales& scales = scales_[kBuffer];
     if constexpr (C::kPair) {
@@ -131,6 +132,8 @@ struct Dequantize {
     for (int part = 0; part < kParts; ++part)
       simple &= (__float_as_uint(scales.value[part]) & 0x7fffffu) == 0 && scales.value[part] < 256.0f;
     simple = __all_sync(~0u, simple);
+    // Alone, a register is short: both parts' factors share one, and other scales are loaded again.
+    const uint32_t factors = pack<__nv_bfloat16>(scales.value[0] * 0x1p120f, scales.value[kParts - 1] * 0x1p120f);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (!C::kPair && half == 1) {
@@ -146,11 +149,18 @@ struct Dequantize {
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
         const auto& bytes = C::kPair ? raw_[kBuffer].bytes[half] : raw_[half].bytes[part];
-        if (simple)
-          convert<true>(bytes, scales.value[part], kBuffer, tiles + part * 1024, half);
-        else
-          convert<false>(bytes, scales.value[part], kBuffer, tiles + part * 1024, half);
+        if (simple) {
+          convert<true>(bytes, factors, part, tiles + part * 1024, half);
+        } else {
+          float scale = scales.value[part];
+          if (kParts > 1) {
+            const uint32_t start = __shfl_sync(~0u, units_, part * 8 + lane_ / 4);
+            scale = start == kInvalid ? 0.0f : scale_at(start);
+          }
+          convert<false>(bytes, __float_as_uint(scale), 0, tiles + part * 1024, half);
+        }
       }
+      const uint32_t flags = __ballot_sync(~0u, rope_units != kInvalid);
       if (half == 1 && lane_ == 0) {
         reinterpret_cast<volatile uint16_t*>(&s.mask[kBuffer])[warp_] = static_cast<uint16_t>(flags);
         barrier_arrive(shared_address(&s.mask_full[kBuffer]));
@@ -180,9 +190,12 @@ struct Dequantize {
     for (int part = 0; part < kParts; ++part) {
       const uint32_t start = __shfl_sync(~0u, units, part * 8 + lane_ / 4);
       scales.value[part] = 0.0f;
-      if (start != kInvalid)
-        scales.value[part] = __ldg(reinterpret_cast<const float*>(p.keys.latent + (uint64_t(start) << 4) + kValueWidth) + (lane_ & 3));
+      if (start != kInvalid) scales.value[part] = scale_at(start);
     }
+  }
+  // Of group lane % 4 of the record that starts there.
+  __device__ __forceinline__ float scale_at(uint32_t start) const {
+    return __ldg(reinterpret_cast<const float*>(p.keys.latent + (uint64_t(start) << 4) + kValueWidth) + (lane_ & 3));
   }
 
   static __device__ __forceinline__ uint32_t multiply(uint32_t a, uint32_t b) {
@@ -201,20 +214,18 @@ struct Dequantize {
     return pack<__nv_bfloat16>(__uint_as_float(exact << 16) * scale, __uint_as_float(exact & 0xffff0000u) * scale);
   }
 
-  // Eight rows of a half; `tiles` is where they start in the buffer.
+  // Eight rows of a half; `tiles` is where they start in the buffer. `scale` is fp32, or bf16 times 2^120: `part` says which of two.
   template <bool kSimple>
-  __device__ __forceinline__ void convert(const uint4 (&bytes)[4], float scale, int buffer, uint32_t tiles, int half) const {
-    const int piece = (lane_ & 3) | (lane_ >> 3) << 2, odd = (lane_ >> 2) & 1;
-    const uint32_t factor = pack<__nv_bfloat16>(scale * 0x1p120f, scale * 0x1p120f);
+  __device__ __forceinline__ void convert(const uint4 (&bytes)[4], uint32_t scale, int part, uint32_t tiles, int half) const {
+    const int lane = C::kPair ? lane_ : opaque(lane_), piece = (lane & 3) | (lane >> 3) << 2, odd = (lane >> 2) & 1;
     // Line 2 i + odd, chunks 2 a and 2 a + 1 where a = piece & 3, under the swizzle.
     const uint32_t root = opaque(tiles + (half * kLeftTiles + (piece >> 2)) * kTile + odd * 144 + (piece & 3) * 32);
-    const uint32_t far = C::kPair ? opaque(peer_address(root, rank_ ^ 1) - root) : 0;
-    const uint32_t barrier = C::kPair ? peer_address(shared_address(&s.full[buffer][half]), rank_ ^ 1) : 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int holder = (2 * i + odd) * 4 + half * 2 + (piece >> 3);
       const uint32_t words[4] = {bytes[i].x, bytes[i].y, bytes[i].z, bytes[i].w};
-      const uint32_t both = __shfl_sync(~0u, kSimple ? factor : __float_as_uint(scale), holder);
+      uint32_t both = __shfl_sync(~0u, scale, holder);
+      if (kSimple && kParts == 2) both = __byte_perm(both, 0, part == 0 ? 0x1010 : 0x3232);
       uint32_t v[8];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
@@ -225,10 +236,6 @@ struct Dequantize {
       const uint32_t first = (root ^ 32 * i) + 256 * i, second = first ^ 16;
       store_shared16(first, v[0], v[1], v[2], v[3]);
       store_shared16(second, v[4], v[5], v[6], v[7]);
-      if constexpr (C::kPair) {
-        store_peer16(first + far, v[0], v[1], v[2], v[3], barrier);
-        store_peer16(second + far, v[4], v[5], v[6], v[7], barrier);
-      }
     }
   }
   __device__ __forceinline__ void copy_rope(uint32_t tile, uint32_t units) const {
@@ -242,16 +249,23 @@ struct Dequantize {
     }
   }
 
-  // This warp's rows of a half are complete here, and as many are on their way from the peer. The math groups fence after their waits: a
-  // fence here would wait for this warp's next loads, too.
+  // This warp's rows of a half are complete here; in a pair they are sent to the peer, and as many are on their way from it. The copy reads
+  // them as the asynchronous proxy, which takes a fence first; alone, the math groups' fences after their waits will do.
   __device__ __forceinline__ void announce(int buffer, int half) const {
     const uint32_t full = shared_address(&s.full[buffer][half]);
-    __syncwarp();
-    if (lane_ == 0) {
-      if constexpr (C::kPair)
-        barrier_arrive_expect(full, 4 * kWarpRows * 128);
-      else
-        barrier_arrive(full);
+    if constexpr (C::kPair) {
+      constexpr uint32_t kBytes = kWarpRows * 128;  // of a tile
+      fence_async_proxy();
+      __syncwarp();
+      if (lane_ < kLeftTiles) {
+        const uint32_t from = shared_address(s.k[buffer]) + (rank_ * C::kLocalRows + warp_ * kWarpRows) * 128 +
+                              (half * kLeftTiles + lane_) * kTile;
+        copy_bulk_peer(peer_address(from, rank_ ^ 1), from, kBytes, peer_address(full, rank_ ^ 1));
+      }
+      if (lane_ == 0) barrier_arrive_expect(full, kLeftTiles * kBytes);
+    } else {
+      __syncwarp();
+      if (lane_ == 0) barrier_arrive(full);
     }
     __syncwarp();
   }

@@ -5,27 +5,6 @@
 
 namespace mla {
 
-// Rows of q into shared memory by `kWarps` warps; zeros beyond the last row.
-template <class C, int kWarps>
-__device__ __forceinline__ void load_queries(const Problem& p, SharedMemory& s, int query, int first_row, int warp) {
-  using Element = typename C::Element;
-  const int lane = threadIdx.x & 31, chunk = lane & 7;
-  for (int r = warp * 4 + lane / 8; r < kRows; r += 4 * kWarps) {
-    const int row = first_row + r;
-    const bool valid = row < p.rows;
-    const int fresh = valid ? row / p.heads : 0, head = valid ? row - fresh * p.heads : 0;
-    const Element* latent = static_cast<const Element*>(p.q) + query * p.q_stride + fresh * p.q_new_stride +
-                            head * p.q_head_stride + chunk * 8;
-    const Element* rope = static_cast<const Element*>(p.q_rope) + query * p.q_rope_stride + fresh * p.q_new_stride +
-                          head * p.q_rope_head_stride + chunk * 8;
-    const uint32_t target = opaque(shared_address(s.q) + r * 128 + ((chunk ^ (r & 7)) << 4));
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile)
-      copy16<kEvictFirst>(target + tile * kTile, tile < 8 ? latent + tile * 64 : rope, valid ? 16 : 0);
-  }
-  barrier_arrive_after_copies(shared_address(&s.q_full));
-}
-
 template <class C>
 struct Gather {
   static_assert(!C::kPair);
@@ -34,7 +13,7 @@ struct Gather {
   static constexpr bool kMasks = C::kLookup == Lookup::kIndices;
   // Selected keys are shared between queries. Contexts have no policy: with one, ptxas 13.0 assembles an LDGSTS of this loop that the
   // GPU calls illegal ([R + UR] beside a cache policy); tests/kernels/test_attention_cuda.py looks for that form.
-  static constexpr uint64_t kPolicy = kMasks ? kEvictLast : 0;
+  static constexpr uint64_t kPolicy = kMasks ? kEvictNormal : 0;
 
   static __device__ __forceinline__ Arrivals arrivals() { return {{128, 128}, 1, 128}; }
 
@@ -46,9 +25,11 @@ struct Gather {
       if (item.begin >= item.end) continue;
       int next[kPerThread], flags[2];
       look_up(p, item, item.begin, line, next, flags);
-      barrier_wait(shared_address(&s.q_empty), q_phase ^ 1);
-      q_phase ^= 1;
-      load_queries<C, 4>(p, s, item.query, item.group * kRows, warp);
+      // The first item's queries are loaded by a math group.
+      if (q_phase++ > 0) {
+        barrier_wait(shared_address(&s.q_empty), q_phase & 1);
+        load_queries<C>(p, s, item.query, item.group * kRows, warp);
+      }
       for (int block = item.begin; block < item.end; block += 2) {
         fill(p, s, item, block, 0, phase[0], line, chunk, swizzled, next, flags);
         if (block + 1 < item.end) fill(p, s, item, block + 1, 1, phase[1], line, chunk, swizzled, next, flags);

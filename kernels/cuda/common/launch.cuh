@@ -53,6 +53,7 @@ class DeviceGuard {
   int before_ = 0;
 };
 
+// With parts, the kernel may start while the one before it drains, and waits on the device for its end before it reads the plan.
 template <class Kernel>
 void launch(Kernel kernel, const Problem& problem, int ctas, bool pair, int threads, size_t shared_bytes, cudaStream_t stream) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
@@ -62,11 +63,13 @@ void launch(Kernel kernel, const Problem& problem, int ctas, bool pair, int thre
   config.blockDim = dim3(threads);
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  cudaLaunchAttribute attribute[1];
+  cudaLaunchAttribute attribute[2];
   attribute[0].id = cudaLaunchAttributeClusterDimension;
   attribute[0].val.clusterDim = {pair ? 2u : 1u, 1, 1};
+  attribute[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute[1].val.programmaticStreamSerializationAllowed = 1;
   config.attrs = attribute;
-  config.numAttrs = 1;
+  config.numAttrs = problem.parts != nullptr ? 2 : 1;
   check(cudaLaunchKernelEx(&config, kernel, problem), "launch");
 }
 
@@ -85,13 +88,24 @@ void launch_combine(Kernel kernel, const Problem& problem, int64_t ctas, int thr
   check(cudaLaunchKernelEx(&config, kernel, problem), "combine");
 }
 
+template <class Element, int kQuarters, int kTurns, int kAtOnce, int kCtas>
+void combine_rows(const Problem& p, cudaStream_t stream) {
+  launch_combine(flash_fwd_mla_combine_kernel<Element, kQuarters, kTurns, kAtOnce, kCtas>, p,
+                 int64_t(p.queries) * p.rows * (4 / kQuarters), 32 * kQuarters * kTurns, stream);
+}
+
+// `most_splits`: what is known of the largest number of splits of a query.
 template <class Element>
-void combine(const Problem& p, cudaStream_t stream) {
-  if (p.part_count >= 4 * p.queries)  // four splits a query, or more
-    launch_combine(flash_fwd_mla_combine_kernel<Element>, p, int64_t(p.queries) * p.rows, 128 * kLanes, stream);
+void combine(const Problem& p, int most_splits, cudaStream_t stream) {
+  const int64_t rows = int64_t(p.queries) * p.rows;
+  if (p.part_count < 2 * p.queries)  // most queries are whole
+    launch_combine(flash_fwd_mla_combine_whole_kernel<Element>, p, p.queries * ((p.rows + kCombineRows - 1) / kCombineRows), 512, stream);
+  else if (rows >= 512)
+    combine_rows<Element, 4, 1, 4, 10>(p, stream);
+  else if (rows > 32 || most_splits < 64)
+    combine_rows<Element, 4, 4, 4, 2>(p, stream);
   else
-    launch_combine(flash_fwd_mla_combine_rows_kernel<Element>, p, int64_t(p.queries) * ((p.rows + kCombineRows - 1) / kCombineRows), 512,
-                   stream);
+    combine_rows<Element, 1, 16, 8, 1>(p, stream);
 }
 
 }  // namespace mla

@@ -34,6 +34,7 @@ struct Keys {
   int64_t row_bytes, rope_row_bytes, page_bytes;
   int page_size;
   bool linear;             // rows are row_bytes apart across pages, too
+  uint32_t zero;           // 0, which the compiler does not know
 
   template <Lookup kLookup>
   __device__ __forceinline__ int count(int query) const {
@@ -97,6 +98,10 @@ struct Problem {
   float* partial_out;           // [splits, rows, 512]
   float* partial_lse;           // [splits, rows], base 2
 };
+
+// Partial results lie as threads of an MMA hold them, so that each stores 16 bytes: of every 16 columns, those at 4 t ... 4 t + 3 are
+// columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9. This is the first of the four at `stored`, a multiple of four.
+__device__ __forceinline__ int partial_column(int stored) { return (stored & ~15) + (stored >> 1 & 6); }
 
 // One CTA's next piece of work: blocks [begin, end) of the keys of `query`.
 template <Lookup kLookup>

@@ -75,12 +75,6 @@ __device__ __forceinline__ uint32_t peer_address(uint32_t local, uint32_t rank) 
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(rank));
   return remote;
 }
-// 16 bytes to shared memory of the peer, completing on the peer's barrier.
-__device__ __forceinline__ void store_peer16(uint32_t remote, uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t remote_barrier) {
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(remote), "r"(a),
-               "r"(b), "r"(c), "r"(d), "r"(remote_barrier)
-               : "memory");
-}
 
 // ---- asynchronous copies ----
 
@@ -91,14 +85,14 @@ __device__ __forceinline__ uint32_t opaque(uint32_t word) {
 }
 
 // What createpolicy returns for policies of whole accesses.
-constexpr uint64_t kEvictFirst = 0x12F0000000000000, kEvictLast = 0x14F0000000000000;
+constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12F0000000000000, kEvictLast = 0x14F0000000000000;
 // 16 bytes; zeros are written where `bytes` is 0. Policy 0 is none.
 template <uint64_t kPolicy>
 __device__ __forceinline__ void copy16(uint32_t destination, const void* source, uint32_t bytes) {
   if constexpr (kPolicy == 0)
     asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes) : "memory");
   else
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2, %3;" ::"r"(destination), "l"(source),
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(destination), "l"(source),
                  "r"(bytes), "l"(kPolicy)
                  : "memory");
 }
@@ -109,6 +103,12 @@ __device__ __forceinline__ void copy4(uint32_t destination, const void* source) 
 __device__ __forceinline__ void copy_bulk(uint32_t destination, const void* source, uint32_t bytes, uint32_t barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(destination),
                "l"(source), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+// From this CTA's shared memory to a peer's, completing on the peer's barrier.
+__device__ __forceinline__ void copy_bulk_peer(uint32_t remote, uint32_t source, uint32_t bytes, uint32_t remote_barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(remote), "r"(source),
+               "r"(bytes), "r"(remote_barrier)
                : "memory");
 }
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -12,7 +12,8 @@
 // The reference that exponents are taken from moves only when a row's maximum exceeds it by more than 2^8: after the first blocks,
 // accumulators are hardly ever rescaled. A third warpgroup brings the keys (gather.cuh, dequantize.cuh).
 //
-// With kPair two CTAs of a cluster hold two halves of a query's rows: each converts half of the keys of every block and stores them in both.
+// With kPair two CTAs of a cluster hold two halves of a query's rows: each converts half of the keys of every block and copies them to the
+// other.
 // Rope is fetched by both, because P of even blocks overwrites that tile in each at its own time.
 #pragma once
 
@@ -56,6 +57,27 @@ struct Config {
   static constexpr bool kPair = kPair_;
   static constexpr int kLocalRows = kPair ? kBlock / 2 : kBlock;  // rows of a block that this CTA brings
 };
+
+// Rows of q into shared memory by four warps; zeros beyond the last row.
+template <class C>
+__device__ __forceinline__ void load_queries(const Problem& p, SharedMemory& s, int query, int first_row, int warp) {
+  using Element = typename C::Element;
+  const int lane = threadIdx.x & 31, chunk = lane & 7;
+  for (int r = warp * 4 + lane / 8; r < kRows; r += 16) {
+    const int row = first_row + r;
+    const bool valid = row < p.rows;
+    const int fresh = valid ? row / p.heads : 0, head = valid ? row - fresh * p.heads : 0;
+    const Element* latent = static_cast<const Element*>(p.q) + query * p.q_stride + fresh * p.q_new_stride +
+                            head * p.q_head_stride + chunk * 8;
+    const Element* rope = static_cast<const Element*>(p.q_rope) + query * p.q_rope_stride + fresh * p.q_new_stride +
+                          head * p.q_rope_head_stride + chunk * 8;
+    const uint32_t target = opaque(shared_address(s.q) + r * 128 + ((chunk ^ (r & 7)) << 4));
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile)
+      copy16<kEvictFirst>(target + tile * kTile, tile < 8 ? latent + tile * 64 : rope, valid ? 16 : 0);
+  }
+  barrier_arrive_after_copies(shared_address(&s.q_full));
+}
 
 struct RowState {
   float reference[2], sum[2], top[2];  // of this thread's two rows; `top` is the true maximum of the raw scores
@@ -286,11 +308,11 @@ __device__ __forceinline__ void finish(const Problem& p, SharedMemory& s, const 
       }
     } else if (write) {
       const int64_t at = int64_t(item.split) * p.rows + r;
-      float* target = p.partial_out + at * kValueWidth + kGroup * 256 + 2 * (lane & 3);
+      float* target = p.partial_out + at * kValueWidth + kGroup * 256 + 4 * (lane & 3);
 #pragma unroll
-      for (int i = 0; i < 32; ++i)
-        *reinterpret_cast<float2*>(target + 8 * i) =
-            make_float2(o[4 * i + 2 * half] * factor, o[4 * i + 2 * half + 1] * factor);
+      for (int i = 0; i < 16; ++i)  // in the order of partial_column
+        *reinterpret_cast<float4*>(target + 16 * i) = make_float4(o[8 * i + 2 * half] * factor, o[8 * i + 2 * half + 1] * factor,
+                                                                  o[8 * i + 2 * half + 4] * factor, o[8 * i + 2 * half + 5] * factor);
       if (kGroup == 0 && (lane & 3) == 0) p.partial_lse[at] = lse;
     }
   }
@@ -330,8 +352,15 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
   const uint32_t v0 = shared_address(s.k[0]) + kGroup * kLeftTiles * kTile;
   const uint32_t v1 = shared_address(s.k[1]) + kGroup * kLeftTiles * kTile;
   uint32_t phase0 = 0, phase1 = 0, q_phase = 0;
+  bool started = false;
 
   for (Items<C::kLookup> item(p, cluster, clusters); item.more(); item.next()) {
+    const int first_row = (item.group * (C::kPair ? 2 : 1) + rank) * kRows;
+    // Queries come ahead of time from the producer; the first ones from here, while it brings the first keys.
+    if (kGroup == 1 && !started && item.begin < item.end) {
+      load_queries<C>(p, s, item.query, first_row, (threadIdx.x >> 5) & 3);
+      started = true;
+    }
     float o[128], scores[32];
     uint32_t packed[16];
     RowState row;
@@ -343,7 +372,6 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
       row.sum[half] = 0.0f;
       row.top[half] = -INFINITY;
     }
-    const int first_row = (item.group * (C::kPair ? 2 : 1) + rank) * kRows;
     int limit[2] = {item.keys, item.keys};
     if (C::kLookup != Lookup::kIndices && p.causal)
 #pragma unroll
@@ -468,8 +496,9 @@ __device__ __forceinline__ void attend(const Problem& p) {
   extern __shared__ __align__(1024) uint8_t memory[];
   SharedMemory& s = *reinterpret_cast<SharedMemory*>(memory);
   static_assert(2 * Producer::kMathRegisters + Producer::kProducerRegisters == 3 * 168, "what 384 threads start with");
-  if (p.parts != nullptr) asm volatile("griddepcontrol.launch_dependents;");
   initialise<C>(s, Producer::arrivals());
+  // First the plan is waited for, then the merging kernel is let in: it counts on the plan, too.
+  if (p.parts != nullptr) asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
   constexpr int kCtas = C::kPair ? 2 : 1;
   const int rank = C::kPair ? cluster_rank() : 0;
   const int cluster = blockIdx.x / kCtas, clusters = gridDim.x / kCtas;
@@ -485,7 +514,10 @@ __device__ __forceinline__ void attend(const Problem& p) {
     Producer::run(p, s, cluster, clusters, rank);
   }
   // No CTA leaves while its peer may still push into it or read from it.
-  if constexpr (C::kPair) cluster_sync();
+  if constexpr (C::kPair) {
+    __syncwarp();
+    cluster_sync();
+  }
 }
 
 }  // namespace mla

@@ -5,17 +5,18 @@ namespace mla {
 
 // The plan of a step: parts [parts, 8] and split offsets [B + 1], int32, from context lengths [B] or from kv_indptr [B + 1]. `overhead` is
 // what starting and ending a query costs, in blocks of 64 keys.
-void dense_decode_plan(TensorView parts, TensorView split_offset, TensorView lengths, int64_t overhead) {
+void dense_decode_plan(TensorView parts, TensorView split_offset, TensorView lengths, int64_t overhead, int64_t slot, int64_t merge) {
+  const Costs costs{int(overhead), int(slot), int(merge)};
   DeviceGuard guard(parts);
   Keys keys = {};
   keys.lengths = data<int32_t>(lengths);
   const int queries = static_cast<int>(split_offset.size(0)) - 1;
   const int part_count = static_cast<int>(parts.size(0));
   if (lengths.size(0) == queries)
-    plan_kernel<Lookup::kPages><<<1, 32, 0, stream_of(parts)>>>(keys, queries, static_cast<int>(overhead), part_count, data<Part>(parts),
+    plan_kernel<Lookup::kPages><<<1, 32, 0, stream_of(parts)>>>(keys, queries, costs, part_count, data<Part>(parts),
                                                                 data<int32_t>(split_offset));
   else
-    plan_kernel<Lookup::kList><<<1, 32, 0, stream_of(parts)>>>(keys, queries, static_cast<int>(overhead), part_count, data<Part>(parts),
+    plan_kernel<Lookup::kList><<<1, 32, 0, stream_of(parts)>>>(keys, queries, costs, part_count, data<Part>(parts),
                                                                data<int32_t>(split_offset));
   check(cudaGetLastError(), "plan");
 }
@@ -41,7 +42,7 @@ Problem problem_of(const TensorView& parts, const TensorView& split_offset, cons
 template <class Element>
 void run_dense(const Problem& p, cudaStream_t stream) {
   launch(flash_fwd_splitkv_mla_kernel<Element>, p, p.part_count * p.groups, false, kThreads, sizeof(SharedMemory), stream);
-  combine<Element>(p, stream);
+  combine<Element>(p, p.part_count / p.queries, stream);
 }
 
 }  // namespace
@@ -102,7 +103,7 @@ void list_decode(TensorView q_nope, TensorView q_pe, TensorView ckv, TensorView 
   p.keys.rope_row_bytes = kpe.stride(0) * 2;
   p.keys.linear = true;
   launch(flash_fwd_splitkv_mla_list_kernel, p, p.part_count, false, kThreads, sizeof(SharedMemory), stream_of(q_nope));
-  combine<__nv_bfloat16>(p, stream_of(q_nope));
+  combine<__nv_bfloat16>(p, p.part_count / p.queries, stream_of(q_nope));
 }
 
 }  // namespace mla

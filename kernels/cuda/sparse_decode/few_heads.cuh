@@ -387,8 +387,8 @@ __device__ __forceinline__ void few_math(const Problem& p, FewMemory<kStages>& s
               reinterpret_cast<float4*>(p.partial_out + (int64_t(item.split) * p.rows + r) * kValueWidth + column + 16 * k);
 #pragma unroll
           for (int j = 0; j < 4; ++j)
-            target[j] = make_float4(o[4 * j][2 * i + k] * factor, o[4 * j + 1][2 * i + k] * factor,
-                                    o[4 * j + 2][2 * i + k] * factor, o[4 * j + 3][2 * i + k] * factor);
+            target[j] = make_float4(o[2 * j][2 * i + k] * factor, o[2 * j + 1][2 * i + k] * factor,  // in the order of partial_column
+                                    o[2 * j + 8][2 * i + k] * factor, o[2 * j + 9][2 * i + k] * factor);
         }
       }
     }
@@ -400,7 +400,6 @@ __global__ void __launch_bounds__(kFewThreads, 2)
     flash_fwd_splitkv_mla_fp8_sparse_few_heads_kernel(const __grid_constant__ Problem problem) {
   extern __shared__ __align__(1024) uint8_t memory[];
   FewMemory<kStages>& s = *reinterpret_cast<FewMemory<kStages>*>(memory);
-  if (problem.parts != nullptr) asm volatile("griddepcontrol.launch_dependents;");
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
       barrier_init(shared_address(&s.full[i]), 2);
@@ -409,6 +408,7 @@ __global__ void __launch_bounds__(kFewThreads, 2)
     barrier_init_fence();
   }
   __syncthreads();
+  if (problem.parts != nullptr) asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
   if (threadIdx.x < kFewMath)
     few_math(problem, s);
   else

@@ -9,14 +9,14 @@ constexpr int kFewHeads = 32;  // up to here, CTAs of 16 heads are faster than o
 // The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32, for `width` columns a query. `overhead` is what starting and
 // ending a query costs, in blocks of 64 keys.
 void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<TensorView> topk_length, int64_t width,
-                        int64_t lengths_divisor, int64_t overhead) {
+                        int64_t lengths_divisor, int64_t overhead, int64_t slot, int64_t merge) {
   DeviceGuard guard(parts);
   Keys keys = {};
   keys.lengths = data<int32_t>(topk_length);
   keys.lengths_divisor = static_cast<int>(lengths_divisor);
   keys.width = static_cast<int>(width);
   plan_kernel<Lookup::kIndices><<<1, 32, 0, stream_of(parts)>>>(keys, static_cast<int>(split_offset.size(0)) - 1,
-                                                                static_cast<int>(overhead), static_cast<int>(parts.size(0)),
+                                                                Costs{int(overhead), int(slot), int(merge)}, static_cast<int>(parts.size(0)),
                                                                 data<Part>(parts), data<int32_t>(split_offset));
   check(cudaGetLastError(), "plan");
 }
@@ -30,7 +30,8 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
   DeviceGuard guard(q);
   Problem p = {};
   const int heads = static_cast<int>(q.size(1));
-  const bool few = heads <= kFewHeads, pair = heads > kRows;
+  // Alone, a query is faster without exchanges.
+  const bool few = heads <= kFewHeads, pair = heads > kRows && q.size(0) > 1;
   // dequantize.cuh counts a record's place in units of 16 bytes, in 32 bits.
   if (!few && ((cache.size(0) - 1) * cache.stride(0) + cache.size(1) * cache.stride(1)) >> 36 != 0)
     TVM_FFI_THROW(ValueError) << "cache reaches over " << cache.size(0) << " pages of stride " << cache.stride(0)
@@ -82,7 +83,7 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
   else
     launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
   if (parts.has_value()) {
-    combine<__nv_bfloat16>(p, stream);
+    combine<__nv_bfloat16>(p, std::min(p.part_count / p.queries, (p.keys.width + kBlock - 1) / kBlock), stream);
   }
 }
 

@@ -1,0 +1,41 @@
+"""Split-KV plans, which are made on the device."""
+
+import pytest
+import torch
+
+from deepseek_v32.kernels.device import is_hopper
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("batch", "new", "heads", "columns"),
+    [(1, 1, 128, 2048), (16, 1, 128, 2048), (128, 2, 128, 2048), (3, 1, 192, 128), (7, 3, 64, 1984), (100, 1, 16, 640)],
+)
+@pytest.mark.parametrize("lengths", ["equal", "ragged", "empty"])
+def test_plans_cover_every_block_once(batch: int, new: int, heads: int, columns: int, lengths: str) -> None:
+    """The parts of a plan, walked as the kernels walk them: every block of every query once, splits numbered without gaps."""
+    from deepseek_v32.kernels.cuda.sparse_mla_decode import plan_decode
+
+    device = torch.device("cuda", 0)
+    if not torch.cuda.is_available() or not is_hopper(device):
+        pytest.skip("no Hopper GPU")
+    generator = torch.Generator(device).manual_seed(batch)
+    counts = torch.full((batch,), columns, dtype=torch.int32, device=device)
+    if lengths != "equal":
+        counts = torch.randint(0, columns + 1, (batch,), generator=generator, device=device).int()
+    if lengths == "empty":
+        counts.zero_()
+    plan = plan_decode(batch, new, heads, columns, device, counts)
+    blocks = [-(-count // 64) for count in counts.tolist() for _ in range(new)]
+    pieces: list[list[tuple[int, int, int]]] = [[] for _ in blocks]
+    for first, first_block, last, end_block, split, *_ in plan.parts.tolist():
+        for query in range(first, last + 1):
+            begin = first_block if query == first else 0
+            end = min(blocks[query], end_block) if query == last else blocks[query]
+            pieces[query].append((split if query == first else 0, begin, end))
+    offsets = plan.split_offset.tolist()
+    for query, found in enumerate(pieces):
+        found.sort()
+        assert [split for split, _, _ in found] == list(range(offsets[query + 1] - offsets[query]))
+        assert [begin for _, begin, _ in found] == [0, *(end for _, _, end in found[:-1])]
+        assert found[-1][2] == blocks[query]
