@@ -24,7 +24,7 @@ from .job import Follower, Leader
 from .limits import Limits, Room
 from .memory import check_fits, measure_step, pages_in_memory
 from .mirror import BatchDecoder, BatchEncoder
-from .runner import Runner, make_runner
+from .runner import Model, Runner, Steps, make_runner
 from .scheduler import Batch
 from .synthetic_cache import fill_synthetic_caches
 
@@ -182,8 +182,10 @@ def lead_loading(job: Leader | None, source: ModelSource, progress: Progress | N
     return model
 
 
-def lead_filling(job: Leader | None, runner: Runner | LeadingRunner, model: Transformer) -> None:
+def lead_filling(job: Leader | Follower | None, runner: Steps, model: Model) -> None:
     """Fill all ranks' caches as long prompts would, with random entries: to measure decoding."""
+    assert not isinstance(job, Follower) and isinstance(runner, Runner | LeadingRunner)
+    assert isinstance(model, Transformer)
     if job is not None:
         job.tell("fill")
     fill_synthetic_caches(model.config, runner.caches, model.compute.backend)

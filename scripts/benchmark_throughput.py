@@ -12,51 +12,38 @@ from its arrival to its first token on the host, every token computed. With fewe
 take is said beside, by layers: an extrapolation, not a measurement.
 
 `--kernels N` also lists where one step's time goes on rank 0, by the profiler. What a collective's kernels take includes waiting
-for the slowest rank; `--collectives` times them alone, in a graph, to tell the two apart.
+for the slowest rank (benchmark_collectives.py times them alone), and kernels launched early overlap those before them.
 """
 
 import argparse
 import json
 import random
-import statistics
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.distributed import this_job, world_size
-from deepseek_v32.inference.job import Follower
 from deepseek_v32.inference.pages import ROOT
-from deepseek_v32.inference.runner import Runner
-from deepseek_v32.inference.worker import LeadingRunner, lead_filling
+from deepseek_v32.inference.worker import lead_filling
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import PAGE_SIZE
-from deepseek_v32.model.transformer import Transformer
 
 WARM_UP = 6  # steps before the clock starts: the first ones capture graphs
 COMMUNICATION = ("nccl", "one_shot_all_reduce", "two_shot_all_reduce")  # in the names of kernels
 PROFILED = 4  # decode steps
 
 
-@dataclass(frozen=True)
-class Decode:
+class Decode(NamedTuple):
     """`batch` sequences whose contexts end at `context` tokens."""
 
     batch: int
     context: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Decode":
-        batch, _, context = text.partition("x")
-        if not (batch.isdecimal() and context.isdecimal()):
-            raise argparse.ArgumentTypeError(f"{text!r}: BATCHxCONTEXT is wanted, as 8x4096")
-        return cls(int(batch), int(context))
 
 
 DECODES = [Decode(batch, 4096) for batch in (1, 8, 64, 128)] + [Decode(batch, 32768) for batch in (1, 8, 32)]
@@ -89,17 +76,14 @@ class Bench:
             self.step()
         for _ in range(WARM_UP - 2):
             self.step()
-        seconds = []
+        before = time.perf_counter()
         for _ in range(self.steps):
-            before = time.perf_counter()
             assert self.step() == case.batch, "a step that was not all decodes"
-            seconds.append(time.perf_counter() - before)
+        seconds = time.perf_counter() - before
         result: dict[str, Any] = {
-            "batch": case.batch,
-            "context": case.context,
-            "step_ms": 1e3 * sum(seconds) / len(seconds),
-            "median_ms": 1e3 * statistics.median(seconds),
-            "tokens_per_second": case.batch * len(seconds) / sum(seconds),
+            **case._asdict(),
+            "step_ms": 1e3 * seconds / self.steps,
+            "tokens_per_second": case.batch * self.steps / seconds,
         }
         if kernels:
             result["profile"] = self.profile(lambda: [self.step() for _ in range(PROFILED)], PROFILED, kernels)
@@ -116,12 +100,8 @@ class Bench:
 
         before = time.perf_counter()
         answer()
-        seconds = time.perf_counter() - before
-        result: dict[str, Any] = {
-            "prompt": length,
-            "time_to_first_token": seconds,
-            "tokens_per_second": length / seconds,
-        }
+        took = time.perf_counter() - before
+        result: dict[str, Any] = {"prompt": length, "time_to_first_token": took, "tokens_per_second": length / took}
         if kernels:
             result["profile"] = self.profile(answer, 1, kernels)
         self.engine.pool.clear()
@@ -175,39 +155,6 @@ class Bench:
         }
 
 
-def time_collectives(ranks: Any, widths: dict[str, int], device: torch.device) -> None:
-    """Microseconds of an all-reduce alone: by NCCL, and as the model does it; on every rank, printed on rank 0."""
-    import torch.distributed as dist
-
-    if ranks.rank == 0:
-        print(f"{'all-reduce of one':20} {'bytes':>9} {'NCCL':>8} {'as used':>8}  microseconds, 64 in a graph")
-    for name, width in widths.items():
-        x = torch.randn(width, device=device).bfloat16()
-        times = []
-        for operation in (dist.all_reduce, ranks.all_reduce):
-            for _ in range(3):
-                operation(x.clone())
-            torch.cuda.synchronize(device)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                for _ in range(64):
-                    operation(x)
-            rounds = []
-            for _ in range(9):
-                dist.barrier()
-                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                start.record()
-                graph.replay()
-                end.record()
-                torch.cuda.synchronize(device)
-                rounds.append(start.elapsed_time(end) * 1e3 / 64)
-            times.append(statistics.median(rounds))
-            del graph
-        if ranks.rank == 0:
-            print(f"{name:20} {2 * width:9} {times[0]:8.1f} {times[1]:8.1f}", flush=True)
-    dist.destroy_process_group()
-
-
 def show(profiled: dict[str, Any]) -> None:
     if not profiled:
         return
@@ -219,18 +166,16 @@ def show(profiled: dict[str, Any]) -> None:
         print(f"    {took:9.3f} ms {number:7.1f} x {name}")
 
 
-def machine(llm: LLM, ranks: int, whole: int) -> dict[str, Any]:
-    described: dict[str, Any] = {"device": "cpu"}
+def describe(llm: LLM, whole: int) -> dict[str, Any]:
+    machine: dict[str, Any] = {"device": "cpu"}
     if llm.device.type == "cuda":
         query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0"]
         driver = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
         nccl = ".".join(map(str, torch.cuda.nccl.version()))
-        described = {"device": torch.cuda.get_device_name(llm.device), "driver": driver, "nccl": nccl}
-    return described | {
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "date": time.strftime("%Y-%m-%d"),
-        "ranks": ranks,
+        machine = {"device": torch.cuda.get_device_name(llm.device), "driver": driver, "nccl": nccl}
+    return machine | {
+        **{"torch": torch.__version__, "cuda": torch.version.cuda, "date": time.strftime("%Y-%m-%d")},
+        "ranks": world_size(),
         "layers": llm.config.num_hidden_layers,
         "of_layers": whole,
         "precision": llm.precision,
@@ -239,15 +184,21 @@ def machine(llm: LLM, ranks: int, whole: int) -> dict[str, Any]:
     }
 
 
+def decode_case(text: str) -> Decode:
+    batch, _, context = text.partition("x")
+    if not (batch.isdecimal() and context.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r}: BATCHxCONTEXT is wanted, as 8x4096")
+    return Decode(int(batch), int(context))
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="a config.json; the released model's without it")
     parser.add_argument("--layers", type=int, help="so many of the model's layers; all without it")
-    parser.add_argument("--decode", type=Decode.parse, nargs="*", default=DECODES, metavar="BATCHxCONTEXT")
+    parser.add_argument("--decode", type=decode_case, nargs="*", default=DECODES, metavar="BATCHxCONTEXT")
     parser.add_argument("--prefill", type=int, nargs="*", default=PREFILLS, metavar="TOKENS", help="prompt lengths")
     parser.add_argument("--steps", type=int, default=24, help="decode steps that are timed")
     parser.add_argument("--kernels", type=int, default=0, metavar="N", help="profile, and list the N longest kernels")
-    parser.add_argument("--collectives", action="store_true", help="only time all-reduces, under torchrun")
     parser.add_argument("--device", help="cpu or cuda; cuda where there is one")
     parser.add_argument("--precision", default="fp8")
     parser.add_argument("--page-count", type=int, help="pages of cache; what fits without it")
@@ -258,16 +209,6 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse()
-    if arguments.collectives:
-        job = this_job()
-        if job is None:
-            raise SystemExit("--collectives needs several ranks: start with torchrun")
-        device = torch.device("cuda", job.rank)
-        width = ModelConfig().hidden_size
-        time_collectives(
-            job.ranks(str(device)), {f"{rows} x {width}": rows * width for rows in (1, 8, 64, 128)}, device
-        )
-        return
     config = ModelConfig() if arguments.model is None else ModelConfig.from_file(arguments.model)
     longest = max([case.context for case in arguments.decode] + [length + 1 for length in arguments.prefill])
     started = time.perf_counter()
@@ -283,12 +224,8 @@ def main() -> None:
         page_count=arguments.page_count,
         memory_fraction=arguments.memory_fraction,
     )  # the other ranks stay in there
-    job, runner, model = this_job(), llm.engine.runner, llm.model
-    assert (
-        not isinstance(job, Follower) and isinstance(runner, Runner | LeadingRunner) and isinstance(model, Transformer)
-    )
-    lead_filling(job, runner, model)
-    here = machine(llm, world_size(), config.num_hidden_layers)
+    lead_filling(this_job(), llm.engine.runner, llm.model)
+    here = describe(llm, config.num_hidden_layers)
     print(", ".join(f"{key} {value}" for key, value in here.items()))
     on_gpu = llm.device.type == "cuda"
     taken = f", {torch.cuda.memory_allocated(llm.device) / 2**30:.1f} GiB on rank 0" if on_gpu else ""

@@ -1,0 +1,72 @@
+"""Time one sum over all GPUs of a job, as a decode step has two of in each layer: a table, then one line of JSON.
+
+    PYTHONSAFEPATH=1 torchrun --standalone --nproc-per-node 8 scripts/benchmark_collectives.py
+
+Tensors are [tokens, 7168] in bf16; 64 sums stand in a CUDA graph and no rank is late, so this is what a sum takes by itself. `used`
+is how the model sums (model/parallel.py): through memory that the GPUs share, where they do and the tensor is small enough.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+from deepseek_v32.inference.distributed import this_job
+from deepseek_v32.model.config import ModelConfig
+
+IN_GRAPH = 64
+
+
+def microseconds(operation: Callable[[torch.Tensor], object], x: torch.Tensor, repeats: int) -> float:
+    """Median of one operation on x, in a graph of many; all ranks at the same time."""
+    for _ in range(3):
+        operation(x.clone())
+    torch.cuda.synchronize(x.device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        for _ in range(IN_GRAPH):
+            operation(x)
+    rounds = []
+    for _ in range(repeats):
+        dist.barrier()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize(x.device)
+        rounds.append(start.elapsed_time(end) * 1e3 / IN_GRAPH)
+    return statistics.median(rounds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, nargs="*", default=[1, 8, 64, 128])
+    parser.add_argument("--repeats", type=int, default=9)
+    arguments = parser.parse_args()
+    job = this_job()
+    if job is None or torch.cuda.device_count() < job.size:
+        raise SystemExit("several ranks with a GPU each are wanted: start with torchrun")
+    device = torch.device("cuda", job.rank)
+    ranks = job.ranks(str(device))
+    if ranks.rank == 0:
+        print(f"{'tokens':>8} {'bytes':>10} {'NCCL':>8} {'used':>8}   microseconds of a sum on {job.size} GPUs")
+    results = []
+    for tokens in arguments.tokens:
+        x = torch.randn(tokens, ModelConfig().hidden_size, device=device).bfloat16()
+        nccl, used = (microseconds(sum_up, x, arguments.repeats) for sum_up in (dist.all_reduce, ranks.all_reduce))
+        results.append({"tokens": tokens, "bytes": x.nbytes, "nccl_us": round(nccl, 1), "used_us": round(used, 1)})
+        if ranks.rank == 0:
+            print(f"{tokens:8} {x.nbytes:10} {nccl:8.1f} {used:8.1f}", flush=True)
+    if ranks.rank == 0:
+        versions = {"torch": torch.__version__, "nccl": ".".join(map(str, torch.cuda.nccl.version()))}
+        here = {"device": torch.cuda.get_device_name(device), **versions, "date": time.strftime("%Y-%m-%d")}
+        print(json.dumps({**here, "ranks": job.size, "results": results}))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
