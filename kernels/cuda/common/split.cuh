@@ -1,8 +1,8 @@
 // Split-KV: the plan of a step, and the kernel that merges partial results.
 #pragma once
 
-#include "ptx.cuh"
 #include "problem.cuh"
+#include "ptx.cuh"
 
 namespace mla {
 
@@ -46,9 +46,9 @@ struct Costs {
 
 // Cuts the blocks of all queries into parts, of which the longest and the merging of what was cut cost little. One warp.
 //
-// Queries of one length are given to parts whole, or are cut into equal pieces, unless cuts anywhere should cost less. Else parts of a payload are
-// filled in order: each lane tries another payload, and the cheapest that fits is taken (cutting wastes less than 2 * overhead + 1 a part, so
-// one of 32 fits); then all lanes write it, the same walk again.
+// Queries of one length are given to parts whole, or are cut into equal pieces, unless cuts anywhere should cost less. Else parts of a
+// payload are filled in order: each lane tries another payload, and the cheapest that fits is taken (cutting wastes less than
+// 2 * overhead + 1 a part, so one of 32 fits); then all lanes write it, the same walk again.
 template <Lookup kLookup>
 __global__ void plan_kernel(Keys keys, int queries, Costs costs, int part_count, Part* parts, int32_t* split_offset) {
   asm volatile("griddepcontrol.launch_dependents;");
@@ -82,7 +82,8 @@ __global__ void plan_kernel(Keys keys, int queries, Costs costs, int part_count,
         const int first = pieces > 1 ? i / pieces : i * whole, piece = pieces > 1 ? i % pieces : 0;
         Part part = {queries, 0, queries - 1, 0, 0, 0, 0, 0};
         if (first < queries)
-          part = {first, piece * size, min(first + whole, queries) - 1, piece + 1 < pieces ? (piece + 1) * size : kToTheEnd, piece, 0, 0, 0};
+          part = {first, piece * size, min(first + whole, queries) - 1, piece + 1 < pieces ? (piece + 1) * size : kToTheEnd,
+                  piece, 0,            0,                                0};
         parts[i] = part;
       }
       for (int q = lane; q <= queries; q += 32) split_offset[q] = q * pieces;
@@ -163,7 +164,8 @@ template <class Element, int kQuarters, int kTurns, int kAtOnce, int kCtas>
 __global__ void __launch_bounds__(32 * kQuarters * kTurns, kCtas) flash_fwd_mla_combine_kernel(const __grid_constant__ Problem p) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
   const int64_t at = blockIdx.x / (4 / kQuarters);
-  const int quarter = blockIdx.x % (4 / kQuarters) * kQuarters + warp % kQuarters, column = quarter * 128 + lane * 4, turn = warp / kQuarters;
+  const int quarter = blockIdx.x % (4 / kQuarters) * kQuarters + warp % kQuarters, turn = warp / kQuarters;
+  const int column = quarter * 128 + lane * 4;
   const int query = static_cast<int>(at / p.rows), r = static_cast<int>(at - int64_t(query) * p.rows);
   const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;  // of the plan, which is older than the parts
   asm volatile("griddepcontrol.wait;" ::: "memory");

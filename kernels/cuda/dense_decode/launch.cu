@@ -3,8 +3,8 @@
 
 namespace mla {
 
-// The plan of a step: parts [parts, 8] and split offsets [B + 1], int32, from context lengths [B] or from kv_indptr [B + 1]. `overhead` is
-// what starting and ending a query costs, in blocks of 64 keys.
+// The plan of a step: parts [parts, 8] and split offsets [B + 1], int32, from context lengths [B] or from kv_indptr [B + 1]. `overhead`,
+// `slot` and `merge` are those of struct Costs.
 void dense_decode_plan(TensorView parts, TensorView split_offset, TensorView lengths, int64_t overhead, int64_t slot, int64_t merge) {
   const Costs costs{int(overhead), int(slot), int(merge)};
   DeviceGuard guard(parts);

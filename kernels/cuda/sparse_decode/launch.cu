@@ -6,8 +6,8 @@ namespace mla {
 
 constexpr int kFewHeads = 32;  // up to here, CTAs of 16 heads are faster than one of 64
 
-// The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32, for `width` columns a query. `overhead` is what starting and
-// ending a query costs, in blocks of 64 keys.
+// The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32, for `width` columns a query. `overhead`, `slot` and
+// `merge` are those of struct Costs.
 void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<TensorView> topk_length, int64_t width,
                         int64_t lengths_divisor, int64_t overhead, int64_t slot, int64_t merge) {
   DeviceGuard guard(parts);
@@ -15,9 +15,10 @@ void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<Tens
   keys.lengths = data<int32_t>(topk_length);
   keys.lengths_divisor = static_cast<int>(lengths_divisor);
   keys.width = static_cast<int>(width);
-  plan_kernel<Lookup::kIndices><<<1, 32, 0, stream_of(parts)>>>(keys, static_cast<int>(split_offset.size(0)) - 1,
-                                                                Costs{int(overhead), int(slot), int(merge)}, static_cast<int>(parts.size(0)),
-                                                                data<Part>(parts), data<int32_t>(split_offset));
+  const Costs costs{int(overhead), int(slot), int(merge)};
+  plan_kernel<Lookup::kIndices><<<1, 32, 0, stream_of(parts)>>>(keys, static_cast<int>(split_offset.size(0)) - 1, costs,
+                                                                static_cast<int>(parts.size(0)), data<Part>(parts),
+                                                                data<int32_t>(split_offset));
   check(cudaGetLastError(), "plan");
 }
 
