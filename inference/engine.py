@@ -211,6 +211,7 @@ class Engine:
             flight.draws = draw_tokens(logits, batch.sampling)
             if self.runner.overlaps:
                 self.runner.keep(flight.draws.tokens)
+            flight.recorder.fetch()
         except Exception as error:
             flight.error = error
         else:

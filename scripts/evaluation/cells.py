@@ -72,7 +72,7 @@ class Watch:
             del indexer.select_prefill  # the class's own method shows again
 
     def _between(self, layer: int, indexer: Any, select: Callable) -> Callable:
-        def select_prefill(queries: Any, prefill: Any, cache: Any, with_scores: bool) -> Selection:
+        def select_prefill(queries: Any, prefill: Any, cache: Any, with_scores: bool = False) -> Selection:
             if self.window:
                 ends = torch.arange(prefill.start, prefill.length, dtype=torch.int32, device=queries.q.device)
                 positions = ends[:, None] - torch.arange(indexer.topk, dtype=torch.int32, device=ends.device)
