@@ -59,10 +59,10 @@ class SelectionRecorder:
         whole = torch.cat([tensor for _, _, tensors in self._found for tensor in tensors])
         copied = None
         if whole.is_cuda:
-            host = torch.empty_like(whole, device="cpu", pin_memory=True)
+            host = torch.empty(whole.shape, dtype=whole.dtype, pin_memory=True)
             host.copy_(whole, non_blocking=True)
             copied = torch.cuda.Event()
-            copied.record()
+            copied.record(torch.cuda.current_stream(whole.device))
             whole = host
         self._fetched = whole, copied
 
