@@ -18,7 +18,7 @@ from .output import Output
 from .pages import PagePool
 from .params import Delta, FinishReason, Request, SamplingParams, check_token_ids
 from .runner import Model, Steps, make_runner
-from .sampler import Draws, Sample, draw_tokens
+from .sampler import Draws, Sample, draw_tokens, waits
 from .scheduler import Batch, Scheduler
 from .tokenizer import Tokenizer
 
@@ -45,10 +45,11 @@ class EngineStats:
 
 @dataclass
 class _Flight:
-    """A step under way: started, its draws not read."""
+    """A step under way."""
 
     batch: Batch
     recorder: SelectionRecorder
+    logits: torch.Tensor | None = None  # valid until another step starts
     draws: Draws | None = None
     error: Exception | None = None  # it could not be started
 
@@ -143,8 +144,11 @@ class Engine:
             if not batch.requests:
                 return deltas
             flight = self._start(batch)
+        self._draw(flight)
         following = self.scheduler.schedule_after(flight.batch) if self.runner.overlaps and flight.draws else None
         ahead = self._start(following) if following else None
+        if ahead and not any(waits(request.params) for request in ahead.batch.sampling):
+            self._draw(ahead)
         deltas += self._finish(flight)
         self._flight = ahead if self._outputs else None  # nobody waits for it: all have ended
         return deltas
@@ -207,10 +211,7 @@ class Engine:
     def _start(self, batch: Batch) -> _Flight:
         flight = _Flight(batch, SelectionRecorder(batch))
         try:
-            logits = self.runner.run(batch, flight.recorder.callback)
-            flight.draws = draw_tokens(logits, batch.sampling)
-            if self.runner.overlaps:
-                self.runner.keep(flight.draws.tokens)
+            flight.logits = self.runner.run(batch, flight.recorder.callback)
             flight.recorder.fetch()
         except Exception as error:
             flight.error = error
@@ -218,8 +219,20 @@ class Engine:
             self.scheduler.start(batch)
         return flight
 
+    def _draw(self, flight: _Flight) -> None:
+        """Draw its tokens, if that is still to do; what waits for the device, or counts earlier tokens, does it here."""
+        if flight.draws is not None or flight.logits is None:
+            return
+        try:
+            flight.draws = draw_tokens(flight.logits, flight.batch.sampling)
+            if self.runner.overlaps:
+                self.runner.keep(flight.draws.tokens)
+        except Exception as error:
+            flight.error = error
+
     def _finish(self, flight: _Flight) -> list[Delta]:
         try:
+            self._draw(flight)
             if flight.draws is None:
                 raise flight.error or AssertionError("a step without draws")
             samples = flight.draws.read()

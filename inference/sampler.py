@@ -69,9 +69,14 @@ def sample(logits: torch.Tensor, requests: Sequence[Request]) -> list[Sample]:
     return draw_tokens(logits, requests).read()
 
 
+def waits(params: SamplingParams) -> bool:
+    """Whether drawing waits for the device: penalties count what was drawn before, and top_p may need a second look."""
+    return params.penalised or params.top_p < 1
+
+
 @torch.inference_mode()
 def draw_tokens(logits: torch.Tensor, requests: Sequence[Request]) -> Draws:
-    """As `sample`, on a GPU without waiting; but penalties wait for it, and so does top_p, which may need a second look."""
+    """As `sample`, on a GPU without waiting, unless one of them `waits`. What is drawn is each request's last pending token."""
     if not requests:
         return Draws((), logits.new_empty(0, dtype=torch.int64), torch.empty(2, 0), {}, None)
     finite = logits.amax(-1).isfinite()  # the maximum of a row that holds a NaN is NaN
@@ -84,7 +89,7 @@ def draw_tokens(logits: torch.Tensor, requests: Sequence[Request]) -> Draws:
         chosen = [requests[row] for row in random]
         where = _on(logits.device, random)
         kept = filter_scores(scores[where], [request.params for request in chosen])
-        uniforms = [uniform(request.seed, request.output_count + request.pending) for request in chosen]
+        uniforms = [uniform(request.seed, request.output_count + max(request.pending - 1, 0)) for request in chosen]
         drawn = draw(kept, _on(logits.device, uniforms, torch.float64))
         tokens[where] = drawn.clamp(
             max=logits.shape[-1] - 1

@@ -102,13 +102,13 @@ class Scheduler:
     def schedule_after(self, batch: Batch) -> Batch | None:
         """What follows a step under way, of which nobody knows yet what it draws: a decode of all that go on.
 
-        None if the next step is another, or depends on those draws: then it is for `schedule`, after `commit`. A request that turns
-        out to have ended takes part in one step too many, whose result nobody reads.
+        None if the next step is another: then it is for `schedule`, after `commit`. A request that turns out to have ended takes
+        part in one step too many, whose result nobody reads.
         """
         if self.waiting and len(self.running) < self.max_sequences:
             return None
         going = [each for each in self.running if each.output_count + each.pending < each.max_tokens]
-        if not going or any(each.remaining != 1 or not each.pending or each.params.penalised for each in going):
+        if not going or any(each.remaining != 1 or not each.pending for each in going):
             return None
         grown = [each for each in going if self.pool.pages_for(len(each.tokens) + each.pending) > len(each.pages)]
         if len(grown) > self.pool.available:

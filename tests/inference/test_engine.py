@@ -7,6 +7,7 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams, engine
 from deepseek_v32.inference.params import Delta
+from deepseek_v32.inference.runner import Runner
 from support.fake_model import (
     EOS,
     NAN,
@@ -147,6 +148,27 @@ def test_steps_start_before_the_draws_of_the_last_are_read(ahead: bool) -> None:
     computed = sum(len(prompt) + len(answer) - 1 for prompt, answer in zip(PROMPTS, expected(), strict=True))
     cached = llm.stats().cached_tokens
     assert computed <= llm.stats().computed_tokens + cached <= computed + (len(PROMPTS) if ahead else 0)
+
+
+def test_draws_of_all_kinds_are_those_of_one_step_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Penalties count the tokens that steps under way have drawn, randomness their places; they end anywhere."""
+    kinds = [
+        dict(temperature=0, frequency_penalty=2, repetition_penalty=3),
+        dict(temperature=3, seed=1, presence_penalty=2),
+        dict(temperature=3, seed=2, top_p=0.9, logprobs=2),
+        dict(temperature=3, seed=3, top_k=20, min_p=0.001),
+        dict(temperature=0, logprobs=1),
+        dict(temperature=1, seed=4),
+    ]
+    for several in (kinds, kinds[:1], kinds[2:3], kinds[3:]):
+        params = [SamplingParams(max_tokens=20 + 7 * i, **kind) for i, kind in enumerate(several)]
+        found = []
+        for make in (OverlappingRunner, Runner):
+            monkeypatch.setattr(engine, "make_runner", lambda model, _, caches, *__, make=make: make(model, caches))
+            found.append(fake_llm().generate(PROMPTS[: len(params)], params))
+        assert [c.token_ids for c in found[0]] == [c.token_ids for c in found[1]]
+        assert [c.logprobs for c in found[0]] == [c.logprobs for c in found[1]]
+        assert all(c.error is None for c in found[0])
 
 
 def test_aborted_requests_free_their_pages_between_steps() -> None:

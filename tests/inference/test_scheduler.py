@@ -264,12 +264,6 @@ def test_what_must_wait_for_draws_waits() -> None:
     prompt.add([0] * 6, 3)
     prompt.step(ahead=True)
     assert prompt.flight is None  # the rest of the prompt
-    penalised = World(16, max_batch_tokens=4, max_sequences=2)
-    request = Request(0, (1, 2), SamplingParams(presence_penalty=1), 5, seed=0)
-    penalised.requests.append(request)
-    penalised.scheduler.add(request)
-    penalised.step(ahead=True)
-    assert penalised.flight is None  # its penalties depend on the draws
 
 
 def test_a_reused_prefix_leaves_at_least_one_token_to_compute() -> None:
