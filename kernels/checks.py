@@ -25,4 +25,10 @@ def check_tensor(
         raise ValueError(f"{name} has stride {tensor.stride(-1)} in its last dimension, expected 1; call .contiguous()")
 
 
+def check_dtype(name: str, dtype: torch.dtype, allowed: Sequence[torch.dtype]) -> None:
+    """A dtype that is an argument itself: what a result is wanted in. Kernels store without converting to any other."""
+    if dtype not in allowed:
+        raise ValueError(f"{name} is {dtype}, expected {' or '.join(str(d) for d in allowed)}")
+
+
 FLOATS = (torch.float32, torch.bfloat16)

@@ -16,9 +16,8 @@ from . import device as hardware
 
 Backend = Literal["auto", "reference", "tile", "cuda"]
 BACKENDS = get_args(Backend)
-_FIRST = (
-    "-first"  # "cuda-first": as auto, but CUDA is tried before the others; what a whole model's backend "cuda" means
-)
+# "cuda-first": as auto, but CUDA is tried before the others; what a whole model's backend "cuda" means.
+_FIRST = "-first"
 
 _16BIT = frozenset({torch.bfloat16, torch.float16})
 _BF16 = frozenset({torch.bfloat16})
@@ -127,9 +126,9 @@ def choose_body(
 
     `first`: the backend that auto tries before the others, for cases in which it was measured to be the fastest.
     """
+    _check_name(backend.removesuffix(_FIRST))
     if backend.endswith(_FIRST):
         backend, first = "auto", backend.removesuffix(_FIRST)
-    _check_name(backend)
     bodies = [body for body in OPERATIONS[operation] if backend in ("auto", body.backend)]
     reasons = []
     for body in sorted(bodies, key=lambda body: body.backend != first):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from .checks import check_tensor
+from .checks import FLOATS, check_dtype, check_tensor
 from .choice import choose
 from .quantize import Quantized
 
@@ -21,8 +21,10 @@ def fp8_gemm(
     out = sum over 128-wide slices of K of (a_slice @ weight_slice^T) * (activation scale * weight scale).
     a: values e4m3 [M, K], scales fp32 [M, ceil(K / 128)]; weight e4m3 [N, K], weight_scale fp32 [ceil(N / 128), ceil(K / 128)].
     """
-    rows = _check(a, weight, weight_scale)
+    _check(a, weight, weight_scale)
+    check_dtype("out_dtype", out_dtype, FLOATS)
     values, scales = a
+    rows = values.shape[0]
     if rows == 0:
         return values.new_empty(0, weight.shape[0], dtype=out_dtype)
     result: torch.Tensor = choose("fp8_gemm", values, backend)(values, scales, weight, weight_scale, out_dtype)
@@ -34,15 +36,17 @@ def fp8_gemms(
 ) -> list[torch.Tensor]:
     """The products of a [M, K] with each of several weights (values [N, K] and block scales), as by fp8_gemm: [M, N] each."""
     for weight in weights:
-        rows = _check(a, *weight)
+        _check(a, *weight)
+    check_dtype("out_dtype", out_dtype, FLOATS)
     values, scales = a
+    rows = values.shape[0]
     if rows == 0:
         return [values.new_empty(0, weight.values.shape[0], dtype=out_dtype) for weight in weights]
     result: list[torch.Tensor] = choose("fp8_gemms", values, backend)(values, scales, weights, out_dtype)
     return result
 
 
-def _check(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor) -> int:
+def _check(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor) -> None:
     values, scales = a
     check_tensor("a.values", values, (None, None), torch.float8_e4m3fn)
     rows, width = values.shape
@@ -50,4 +54,3 @@ def _check(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor) -> in
     check_tensor("a.scales", scales, (rows, blocks), torch.float32, values.device)
     check_tensor("weight", weight, (None, width), torch.float8_e4m3fn, values.device)
     check_tensor("weight_scale", weight_scale, (-(-weight.shape[0] // 128), blocks), torch.float32, values.device)
-    return rows

@@ -2,7 +2,7 @@
 
 import torch
 
-from .checks import FLOATS, check_tensor
+from .checks import FLOATS, check_dtype, check_tensor
 from .choice import choose
 from .quantize import Quantized
 
@@ -28,6 +28,7 @@ def grouped_gemm(
     _check(values, scales, weight, offsets, weight_scale, sources)
     rows = values.shape[0] if sources is None else sources.shape[0]
     dtype = out_dtype or (torch.bfloat16 if scales is not None else values.dtype)
+    check_dtype("out_dtype", dtype, FLOATS)
     if rows == 0:
         return values.new_empty(0, weight.shape[1], dtype=dtype)
     body = choose("grouped_gemm", values, backend)
@@ -52,6 +53,7 @@ def grouped_gemm_beside(
     the rows of grouped_gemm.
     """
     _check(a.values, a.scales, weight, offsets, weight_scale, sources)
+    check_dtype("out_dtype", out_dtype, FLOATS)
     count, width = weight.shape[1:]
     blocks = -(-width // 128)
     device = a.values.device

@@ -73,6 +73,8 @@ def combine_experts(
     rows [T * k, D] sorted by expert, of which those past the last expert's are not read and count as zero; weights fp32 [T, k];
     shared [T, D] of rows' dtype, or None.
     """
+    check_tensor("groups.places", groups.places, (None, None), torch.int32, rows.device)
+    check_tensor("groups.offsets", groups.offsets, (None,), torch.int32, rows.device)
     tokens, chosen = groups.places.shape
     check_tensor("rows", rows, (tokens * chosen, None), FLOATS)
     check_tensor("weights", weights, (tokens, chosen), torch.float32, rows.device)

@@ -43,5 +43,5 @@ def combine_experts(
 ) -> torch.Tensor:
     out = torch.empty(places.shape[0], rows.shape[1], dtype=rows.dtype, device=rows.device)
     if out.numel():
-        load("routing").combine_experts(rows, places, offsets, weights.contiguous(), shared, out)
+        load("routing").combine_experts(rows, places.contiguous(), offsets, weights.contiguous(), shared, out)
     return out

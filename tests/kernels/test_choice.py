@@ -44,9 +44,10 @@ def test_compiled_kernels_refuse_a_cpu(operation: str, backend: str) -> None:
     assert (f"{backend} needs a Hopper GPU" if exists else "it has ") in message
 
 
-@pytest.mark.parametrize("backend", ["triton", "", "CUDA", "Reference"])
+@pytest.mark.parametrize("backend", ["triton", "", "CUDA", "Reference", "triton-first"])
 def test_unknown_backend(backend: str) -> None:
-    message = re.escape(f"backend is {backend!r}, expected one of auto, reference, tile, cuda")
+    name = backend.removesuffix("-first")
+    message = re.escape(f"backend is {name!r}, expected one of auto, reference, tile, cuda")
     with pytest.raises(ValueError, match=message):
         quantize_blocks(torch.ones(1, 128), backend=backend)
 

@@ -163,7 +163,7 @@ def test_strided_rows_and_rerun(backend: Backend) -> None:
     assert torch.equal(strided, packed)
 
 
-def call(**changes: torch.Tensor) -> torch.Tensor:
+def call(out_dtype: torch.dtype = torch.bfloat16, **changes: torch.Tensor) -> torch.Tensor:
     a, a_scale, b, b_scale = (torch.from_numpy(x) for x in random_operands(2, 130, 256))
     given = {
         "values": a.view(torch.float8_e4m3fn),
@@ -171,7 +171,8 @@ def call(**changes: torch.Tensor) -> torch.Tensor:
         "weight": b.view(torch.float8_e4m3fn),
         "weight_scale": b_scale,
     } | changes
-    return fp8_gemm(Quantized(given["values"], given["scales"]), given["weight"], given["weight_scale"])
+    a = Quantized(given["values"], given["scales"])
+    return fp8_gemm(a, given["weight"], given["weight_scale"], out_dtype)
 
 
 MISUSE = {
@@ -193,3 +194,17 @@ MISUSE = {
 def test_misuse_names_the_argument(changes: dict[str, torch.Tensor], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(**changes)
+
+
+def test_results_are_bf16_or_fp32() -> None:
+    """The kernels store one or the other: four bytes an element into fp16's two would reach past its end."""
+    message = r"out_dtype is torch\.float16, expected torch\.float32 or torch\.bfloat16"
+    with pytest.raises(ValueError, match=message):
+        call(torch.float16)
+    a, b = (Quantized(torch.ones(1, 128).to(FP8), torch.ones(1, 1)) for _ in range(2))
+    with pytest.raises(ValueError, match=message):
+        fp8_gemms(a, [b], torch.float16)
+
+
+def test_no_weight_has_no_product() -> None:
+    assert fp8_gemms(Quantized(torch.ones(1, 128).to(FP8), torch.ones(1, 1)), []) == []

@@ -158,6 +158,7 @@ def test_combine(backend: Backend, tokens: int, chosen: int, width: int, dtype: 
     assert ((result.double() - wanted).abs() <= rounding * wanted.abs() + 1e-5).all()
 
 
+PAIRS = torch.zeros(2, 2, dtype=torch.int32)
 MISUSE = {
     "groups that do not divide": (lambda: route(torch.zeros(1, 10), torch.zeros(10), 2, 3), "groups is 3, which does"),
     "more groups kept than there are": (lambda: route(torch.zeros(1, 4), torch.zeros(4), 2, 2, 3), "kept_groups is 3"),
@@ -168,6 +169,16 @@ MISUSE = {
     "a row too few": (
         lambda: combine_experts(torch.ones(3, 8), group_by_expert(torch.zeros(2, 2).long(), 1), torch.ones(2, 2)),
         r"rows has shape \[3, 8\], expected \[4, \*\]",
+    ),
+    "places in a row": (
+        lambda: combine_experts(torch.ones(4, 8), ExpertGroups(*[torch.zeros(4).int()] * 3), torch.ones(2, 2)),
+        r"groups\.places has shape \[4\], expected \[\*, \*\]",
+    ),
+    "int64 offsets": (
+        lambda: combine_experts(
+            torch.ones(4, 8), ExpertGroups(PAIRS.view(-1), PAIRS, torch.zeros(2).long()), torch.ones(2, 2)
+        ),
+        r"groups\.offsets has dtype torch\.int64, expected torch\.int32",
     ),
 }
 
