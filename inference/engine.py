@@ -51,7 +51,7 @@ class _Flight:
     recorder: SelectionRecorder
     logits: torch.Tensor | None = None  # valid until another step starts
     draws: Draws | None = None
-    error: Exception | None = None  # it could not be started
+    error: Exception | None = None  # what stopped it, for good: drawing again would count penalties twice
 
 
 class Engine:
@@ -85,15 +85,15 @@ class Engine:
         self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences)
         self.runner: Steps = make_runner(model, config, caches, limits, device)
         self._outputs: dict[int, Output] = {}
-        self._flight: _Flight | None = None  # started ahead
-        self._settled: list[Delta] = []  # what a step added that was finished between two calls of `step`
+        self._flights: deque[_Flight] = deque()  # oldest first; between steps at most one, started ahead
+        self._added: list[Delta] = []  # what `step` is to return, or the next one if Ctrl-C cuts it short
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._ids = itertools.count()
         self._stats = EngineStats()
 
     @property
     def has_work(self) -> bool:
-        return bool(self._outputs or self._settled)
+        return bool(self._outputs or self._added)
 
     def make_request(
         self, prompt: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
@@ -136,28 +136,22 @@ class Engine:
 
     def step(self) -> list[Delta]:
         """Advance every running request: schedule, run, postprocess. Returns what the step added, request by request."""
-        deltas, self._settled = self._settled, []
-        deltas += self.apply_aborts()
-        flight, self._flight = self._flight, None
-        if flight is None:
-            batch = self.scheduler.schedule()
-            if not batch.requests:
-                return deltas
-            flight = self._start(batch)
-        self._draw(flight)
-        following = self.scheduler.schedule_after(flight.batch) if self.runner.overlaps and flight.draws else None
-        ahead = self._start(following) if following else None
-        if ahead and not any(waits(request.params) for request in ahead.batch.sampling):
-            self._draw(ahead)
-        deltas += self._finish(flight)
-        self._flight = ahead if self._outputs else None  # nobody waits for it: all have ended
+        self._added += self.apply_aborts()
+        if not self._flights and (batch := self.scheduler.schedule()).requests:
+            self._start(batch)
+        if self._flights:
+            self._draw(self._flights[0])
+            self._start_ahead()
+            self._finish()
+        if not self._outputs:
+            self._flights.clear()  # nobody waits for it: all have ended
+        deltas, self._added = self._added, []
         return deltas
 
     def settle(self) -> None:
         """Finish the step under way, for who needs the caches between two steps; the next `step` returns what it added."""
-        flight, self._flight = self._flight, None
-        if flight is not None:
-            self._settled += self._finish(flight)
+        while self._flights:
+            self._finish()
 
     def apply_aborts(self) -> list[Delta]:
         """Carry out the cancellations asked for; their pages are free afterwards."""
@@ -217,12 +211,25 @@ class Engine:
             flight.error = error
         else:
             self.scheduler.start(batch)
+        self._flights.append(flight)
         return flight
+
+    def _start_ahead(self) -> None:
+        """Start what follows the step under way, if that does not depend on what it draws."""
+        flight = self._flights[0]
+        if not self.runner.overlaps or flight.error is not None or len(self._flights) > 1:
+            return
+        following = self.scheduler.schedule_after(flight.batch)
+        if following is not None:
+            ahead = self._start(following)
+            if not any(waits(request.params) for request in following.sampling):
+                self._draw(ahead)
 
     def _draw(self, flight: _Flight) -> None:
         """Draw its tokens, if that is still to do; what waits for the device, or counts earlier tokens, does it here."""
-        if flight.draws is not None or flight.logits is None:
+        if flight.draws is not None or flight.error is not None:
             return
+        assert flight.logits is not None
         try:
             flight.draws = draw_tokens(flight.logits, flight.batch.sampling)
             if self.runner.overlaps:
@@ -230,16 +237,22 @@ class Engine:
         except Exception as error:
             flight.error = error
 
-    def _finish(self, flight: _Flight) -> list[Delta]:
+    def _finish(self) -> None:
+        """Read what the oldest step under way has drawn."""
+        flight = self._flights[0]
+        self._draw(flight)
         try:
-            self._draw(flight)
-            if flight.draws is None:
-                raise flight.error or AssertionError("a step without draws")
+            if flight.error is not None:
+                raise flight.error
+            assert flight.draws is not None
             samples = flight.draws.read()
         except Exception as error:  # whatever the model raised ends this step's requests, not the engine
             log.exception("a step failed")
-            return self._fail(flight.batch, error)
-        return self._postprocess(flight.batch, samples, flight.recorder)
+            self._flights.popleft()
+            self._added += self._fail(flight.batch, error)
+        else:
+            self._flights.popleft()
+            self._added += self._postprocess(flight.batch, samples, flight.recorder)
 
     def _postprocess(self, batch: Batch, samples: list[Sample], recorder: SelectionRecorder) -> list[Delta]:
         self.scheduler.commit(batch)

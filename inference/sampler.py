@@ -99,7 +99,7 @@ def draw_tokens(logits: torch.Tensor, requests: Sequence[Request]) -> Draws:
     arrived = None
     if logits.device.type == "cuda":
         arrived = torch.cuda.Event()
-        arrived.record()
+        arrived.record(torch.cuda.current_stream(logits.device))  # this thread's device may be another
     return Draws(requests, tokens, result, best, arrived)
 
 

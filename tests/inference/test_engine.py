@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams, engine
+from deepseek_v32.inference.inspect import SelectionRecorder
 from deepseek_v32.inference.params import Delta
 from deepseek_v32.inference.runner import Runner
+from deepseek_v32.inference.sampler import Draws
 from support.fake_model import (
     EOS,
     NAN,
@@ -136,6 +138,55 @@ def test_a_decode_that_raises_ahead_fails_its_requests_after_what_they_had(monke
     assert [one.token_ids, two.token_ids] == [tokens[:4] for tokens in expected(PROMPTS[:2])]
     assert llm.stats().pages_used == llm.stats().pages_cached == 0
     assert tokens_of(llm, PROMPTS) == expected()
+
+
+@pytest.mark.parametrize("where", [(SelectionRecorder, "fetch"), (engine, "draw_tokens"), (OverlappingRunner, "keep")])
+def test_whatever_fails_in_a_step_fails_its_requests(
+    where: tuple[object, str], ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, after it has done its work: trying it again could count penalties twice."""
+    params = SamplingParams(temperature=0, max_tokens=20, frequency_penalty=2)
+    whole = [completion.token_ids for completion in fake_llm().generate(PROMPTS[:2], params)]
+    work, calls = getattr(*where), 0
+
+    def fail(*arguments: object) -> object:
+        nonlocal calls
+        calls += 1
+        result = work(*arguments)
+        if calls == 5:
+            raise RuntimeError("no memory")
+        return result
+
+    monkeypatch.setattr(*where, fail)
+    llm = fake_llm()
+    for completion, tokens in zip(llm.generate(PROMPTS[:2], params), whole, strict=True):
+        if calls >= 5:
+            assert completion.error == "RuntimeError: no memory" and completion.token_ids == tokens[:4]
+    assert (calls >= 5) == (ahead or where[1] != "keep")
+    assert [completion.token_ids for completion in llm.generate(PROMPTS[:2], params)] == whole
+
+
+@pytest.mark.parametrize("where", [(FakeModel, "forward"), (Draws, "read")])
+def test_a_step_cut_short_by_ctrl_c_is_gone_on_with(where: tuple[object, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the answer that drove the engine; the others', of this caller or of other threads, lose nothing."""
+    llm, work, calls = fake_llm(), getattr(*where), 0
+
+    def interrupt(*arguments: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 9:
+            raise KeyboardInterrupt
+        return work(*arguments)
+
+    monkeypatch.setattr(*where, interrupt)
+    streams = [llm.stream(prompt, GREEDY) for prompt in PROMPTS[:2]]
+    got = [next(stream).token_ids for stream in streams]
+    with pytest.raises(KeyboardInterrupt):
+        for _ in streams[0]:
+            pass
+    got += [delta.token_ids for delta in streams[1]]
+    assert [token for ids in got[1:] for token in ids] == expected()[1]
+    assert llm.stats().pages_used == 0
 
 
 def test_steps_start_before_the_draws_of_the_last_are_read(ahead: bool) -> None:

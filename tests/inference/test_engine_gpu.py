@@ -96,6 +96,13 @@ def test_other_precisions_remember(precision: str) -> None:
     assert count_right(LLM(DEMO, device="cuda", precision=precision, page_count=PAGES), 16) >= 15
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_tokens_are_read_once_they_are_drawn_on_whichever_gpu() -> None:
+    """Another one than the thread's own, as with --device cuda:1; nothing else waits for the draws."""
+    assert torch.cuda.current_device() == 0
+    assert count_right(LLM(DEMO, device="cuda:1", precision="exact", page_count=PAGES), 16) >= 15
+
+
 def test_exact_precision_answers_as_the_cpu_does() -> None:
     """Greedy and sampled; and logits closer than TF32 could bring them (1e-3)."""
     on_gpu = LLM(DEMO, device="cuda", precision="exact", page_count=PAGES)
