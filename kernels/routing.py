@@ -30,6 +30,7 @@ def route(
 
     s = sigmoid(logits). Of `groups` equal groups of neighbouring experts, those `kept_groups` are kept whose two largest s + bias
     have the largest sum; of their experts, the k largest s + bias. Of equal ones the lowest number wins, NaN is the largest.
+    On a GPU bias, a parameter, is read early: it must not be the work of the kernel launched right before.
     weight = scale * s, divided by (the sum of the k + 1e-20) if `normalise`. Source: DeepSeek-V3 report, section 2.1.2.
     """
     check_tensor("logits", logits, (None, None), torch.float32)

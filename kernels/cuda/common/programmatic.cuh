@@ -1,6 +1,7 @@
 // Kernels that may start while the one before them drains, and let the next one start likewise. Each has to wait for the end of the
 // one before at least once, before it reads or writes what that one wrote or reads: then whatever was launched earlier has ended, too.
 // Weights may be read before, if they are `settled`: the kernel right before has not written them, as in a captured step of a model.
+// The router's bias is read so in every case: no kernel right before may have written it.
 #pragma once
 
 #include "launch.cuh"

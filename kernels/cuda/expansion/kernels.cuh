@@ -1,10 +1,12 @@
-// kv_b_proj's two halves for few tokens. Both are bound by reading its weights once: each thread asks for a piece of its own before the
-// previous kernel has ended, and multiplies it with every token in fp32. Many tokens are left to a library's matrix product.
+// kv_b_proj's two halves for few tokens. Both are bound by reading its weights once: each thread asks for a piece of its own and
+// multiplies it with every token in fp32. It asks before the previous kernel has ended, where the compiler lets it: nvcc 13.0 moves
+// the loads of expand_quantize_kernel behind the wait. Many tokens are left to a library's matrix product.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
 
+#include "../common/lane_sums.cuh"
 #include "../common/programmatic.cuh"
 
 namespace expansion {
@@ -132,27 +134,6 @@ struct Values {
   bool settled;  // wv
 };
 
-// kCount sums over all lanes; lane l gets that of number l / (32 / kCount). Half of them change sides at each step.
-template <int kCount>
-__device__ __forceinline__ float sum_over_lanes(float (&x)[kCount], int lane) {
-#pragma unroll
-  for (int step = 0; step < 5; ++step) {
-    const int level = 16 >> step, half = kCount >> (step + 1);
-    if (half == 0) {
-      x[0] += __shfl_xor_sync(kAll, x[0], level);
-      continue;
-    }
-    const bool upper = lane & level;
-#pragma unroll
-    for (int i = 0; i < kCount / 2; ++i) {
-      if (i >= half) break;
-      const float away = upper ? x[i] : x[i + half], kept = upper ? x[i + half] : x[i];
-      x[i] = kept + __shfl_xor_sync(kAll, away, level);
-    }
-  }
-  return x[0];
-}
-
 // A CTA: one head's 128 values, a group of the quantiser, of kTokens tokens; 512 latent dims. A warp has 16 rows of wv, eight at a time.
 template <int kTokens, bool kUe8m0>
 __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
@@ -196,7 +177,7 @@ __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
       }
     }
     constexpr int kLanes = 32 / (kRows * kTokens);  // that end up with the same sum
-    const float sum = sum_over_lanes(sums, lane);
+    const float sum = mla::sums_over_lanes(sums, lane);
     const int which = lane / kLanes;
     if (lane % kLanes == 0)
       results[which % kTokens][warp * 16 + batch * kRows + which / kTokens] = __bfloat162float(__float2bfloat16_rn(sum));

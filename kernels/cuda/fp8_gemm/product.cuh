@@ -4,7 +4,7 @@
 
 #include <cuda.h>
 
-#include "../common/ptx.cuh"
+#include "../common/programmatic.cuh"
 
 namespace gemm {
 
@@ -16,12 +16,14 @@ using mla::barrier_init_fence;
 using mla::barrier_wait;
 using mla::cluster_rank;
 using mla::cluster_sync;
+using mla::let_next_start;
 using mla::mma_begin;
 using mla::mma_commit;
 using mla::mma_wait;
 using mla::named_sync;
 using mla::peer_address;
 using mla::shared_address;
+using mla::wait_for_previous;
 
 constexpr int kSlice = 128;                      // of k, for which scales hold: one 128-byte row of a swizzled tile
 constexpr int kWeights = 128;                    // rows of b in a tile, which share a scale
@@ -64,11 +66,6 @@ __device__ __forceinline__ void copy_3d(uint32_t destination, const CUtensorMap*
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-
-// ---- programmatic launch: the next kernel may start while this one runs, and waits for its end before it reads or writes ----
-
-__device__ __forceinline__ void let_next_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-__device__ __forceinline__ void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 // ---- FP8 warpgroup MMA: 64 x kN, both operands in shared memory ----
 

@@ -3,6 +3,7 @@
 
 #include <cuda_bf16.h>
 
+#include "../common/lane_sums.cuh"
 #include "../common/programmatic.cuh"
 
 namespace small_rows {
@@ -34,27 +35,6 @@ struct Linear {
   float scale;
   bool settled;  // the weight
 };
-
-// kCount sums over all lanes, a power of two; lane l gets that of number l / (32 / kCount). Half of them change sides at each step.
-template <int kCount>
-__device__ __forceinline__ float sums_of_warp(float (&x)[kCount], int lane) {
-#pragma unroll
-  for (int step = 0; step < 5; ++step) {
-    const int level = 16 >> step, half = kCount >> (step + 1);
-    if (half == 0) {
-      x[0] += __shfl_xor_sync(kAll, x[0], level);
-      continue;
-    }
-    const bool upper = lane & level;
-#pragma unroll
-    for (int i = 0; i < kCount / 2; ++i) {
-      if (i >= half) break;
-      const float away = upper ? x[i] : x[i + half], kept = upper ? x[i + half] : x[i];
-      x[i] = kept + __shfl_xor_sync(kAll, away, level);
-    }
-  }
-  return x[0];
-}
 
 // A CTA holds kRows rows of the weight in registers and meets all tokens with them, kTokens at a time.
 template <class Element, int kTokens, int kRows>
@@ -91,7 +71,7 @@ __global__ void __launch_bounds__(kThreads) fp32_linear_kernel(Linear p) {
         }
       }
     }
-    const float sum = sums_of_warp(total, lane);
+    const float sum = mla::sums_over_lanes(total, lane);
     if (lane % (32 / kSums) == 0) sums[side][warp][lane / (32 / kSums)] = sum;
     __syncthreads();
     if (threadIdx.x < kSums) {

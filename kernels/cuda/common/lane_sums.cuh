@@ -1,0 +1,27 @@
+// Several sums over the lanes of a warp at once, with fewer shuffles than one after the other.
+#pragma once
+
+namespace mla {
+
+// kCount sums over all lanes, a power of two; lane l gets that of number l / (32 / kCount). Half of them change sides at each step.
+template <int kCount>
+__device__ __forceinline__ float sums_over_lanes(float (&x)[kCount], int lane) {
+#pragma unroll
+  for (int step = 0; step < 5; ++step) {
+    const int level = 16 >> step, half = kCount >> (step + 1);
+    if (half == 0) {
+      x[0] += __shfl_xor_sync(~0u, x[0], level);
+      continue;
+    }
+    const bool upper = lane & level;
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) {
+      if (i >= half) break;
+      const float away = upper ? x[i] : x[i + half], kept = upper ? x[i + half] : x[i];
+      x[i] = kept + __shfl_xor_sync(~0u, away, level);
+    }
+  }
+  return x[0];
+}
+
+}  // namespace mla
