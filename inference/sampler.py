@@ -71,7 +71,7 @@ def sample(logits: torch.Tensor, requests: Sequence[Request]) -> list[Sample]:
 
 def waits(params: SamplingParams) -> bool:
     """Whether drawing waits for the device: penalties count what was drawn before, and top_p may need a second look."""
-    return params.penalised or params.top_p < 1
+    return params.penalised or (params.top_p < 1 and not params.greedy)
 
 
 @torch.inference_mode()

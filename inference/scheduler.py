@@ -156,6 +156,7 @@ class Scheduler:
     def preempt_latest(self) -> Request:
         """Send the latest admitted request back to the head of the queue; its pages are free or cached now."""
         request = self.running.pop()
+        assert not request.pending, "a step that draws for it is under way"
         self._release(request)
         self.waiting.appendleft(request)
         self.preemptions += 1

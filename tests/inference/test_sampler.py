@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepseek_v32.inference.params import Request, SamplingParams
-from deepseek_v32.inference.sampler import Sample, draw, filter_scores, penalise, sample, uniform
+from deepseek_v32.inference.sampler import Sample, draw, filter_scores, penalise, sample, uniform, waits
 
 VOCAB = 12
 LOGITS = [2.0, -1.0, 0.5, 3.0, 0.0, 1.5, 1.5, -4.0, 2.5, 0.25, -0.5, 1.0]
@@ -249,3 +249,10 @@ def test_a_row_of_bad_logits_fails_alone(row: list[float], temperature: float) -
 
 def test_no_requests_no_samples() -> None:
     assert sample(torch.empty(0, VOCAB), []) == []
+
+
+def test_only_penalties_and_a_top_p_that_is_drawn_from_wait() -> None:
+    free = [{}, {"temperature": 0}, {"temperature": 0, "top_p": 0.95}, {"top_k": 5, "min_p": 0.1, "logprobs": 3}]
+    bound = [{"top_p": 0.95}, {"temperature": 0, "presence_penalty": 1}, {"repetition_penalty": 1.1}]
+    assert not any(waits(SamplingParams(**each)) for each in free)
+    assert all(waits(SamplingParams(**each)) for each in bound)
