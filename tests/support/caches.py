@@ -12,6 +12,18 @@ LATENT_RECORD = 656  # 512 e4m3, 4 fp32 scales, 64 bf16
 INDEX_PAGE = 8448  # 64 keys of 128 bytes, then 64 fp32 scales
 POISON = 0xFF  # NaN as e4m3, as fp32 and as bf16
 
+# first and last of the first page, first of the second, one inside the last, not in order
+SLOTS = [64, 0, 63, 191, 130]
+ONE_SLOT = [127]
+# tokens written at once: one, few, a page, around two of them, a prefill chunk
+COUNTS = [1, 3, 64, 127, 128, 4096]
+
+
+def scattered(tokens: int) -> tuple[torch.Tensor, int]:
+    """Slots of pages and places in any order, with as many unused beside, and how many pages they are of."""
+    pages = -(-2 * tokens // PAGE)
+    return torch.randperm(pages * PAGE, generator=torch.Generator().manual_seed(tokens))[:tokens], pages
+
 
 def poisoned(*shape: int) -> torch.Tensor:
     return torch.full(shape, POISON, dtype=torch.uint8)
