@@ -99,7 +99,7 @@ class Request:
     pending: int = 0  # tokens drawn for it, by steps under way, that are not known here yet
     # The scheduler's. Empty and zero while waiting.
     pages: list[int] = field(default_factory=list)
-    computed: int = 0  # leading tokens whose cache entries are written
+    computed: int = 0  # leading tokens whose cache entries are written, by steps under way at the latest
     registered: int = 0  # leading pages that are offered for reuse
     chain: int = 0  # the pool's name for the contents of those pages
     cached_tokens: int | None = None  # tokens found in reused pages at first admission; None before it
