@@ -1,6 +1,6 @@
 """The attention kernels for Hopper: compiled on any machine that has nvcc, run over wide grids where there is such a GPU.
 
-The operations' own tests run on them, too (test_sparse_mla, test_dense_mla); here are sizes that take a GPU to check.
+The operations' own tests run on them, too (test_sparse_mla*, test_dense_mla); here are sizes that take a GPU to check.
 """
 
 import math

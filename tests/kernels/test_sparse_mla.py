@@ -1,4 +1,4 @@
-"""Sparse attention, prefill and decode, against a float64 softmax over the rows that the indices name."""
+"""Sparse attention of prefill, against a float64 softmax over the rows that the indices name."""
 
 import math
 from importlib.util import find_spec
@@ -7,42 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode
 from deepseek_v32.kernels.sparse_mla_prefill import pad_topk, sparse_mla_prefill
 from support import caches
 from support.attention import attend
 from support.backends import Backend
 from support.compare import BF16_OUT, FP32_OUT, LSE, LSE_FP8, Tolerance, assert_close
+from support.sparse import KEY_SIZE, SCALE, SMALL, int32, out_tolerance, pick, queries
 
-SCALE = 0.1352337788608801  # the released model's
 INT_MIN = -(2**31)
-# bf16 outputs are held to the public tests' tolerance, whose absolute part belongs to keys of a tenth of unit size
-KEY_SIZE = {torch.float32: 1.0, torch.bfloat16: 0.1}
-SMALL = 2.0**-5  # the same for FP8 records, exactly: their rows are up to four times unit size
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-
-
-def out_tolerance(dtype: torch.dtype) -> Tolerance:
-    return FP32_OUT if dtype == torch.float32 else BF16_OUT
-
-
-def int32(values: object) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.int32)
-
-
-def queries(rng: np.random.Generator, dtype: torch.dtype, *shape: int) -> tuple[torch.Tensor, np.ndarray]:
-    q = torch.from_numpy(rng.standard_normal((*shape, 576))).to(dtype)
-    return q, q.double().numpy()
-
-
-def pick(rng: np.random.Generator, usable: np.ndarray, columns: int, invalid: list[int]) -> list[int]:
-    """`columns` indices: distinct usable rows, with invalid ones sprinkled in."""
-    row = rng.permutation(usable)[:columns].tolist()
-    row += [-1] * (columns - len(row))
-    for column in range(0, columns, 3):
-        if invalid:
-            row[column] = int(rng.choice(invalid))
-    return row
 
 
 PREFILL = {  # T, H, S, K, invalid indices sprinkled in
@@ -236,164 +209,8 @@ def test_other_dims(backend: Backend) -> None:
         assert_close(lse[t], expected[2], LSE)
 
 
-DECODE = {  # B, s_q, H, page size, pages, K
-    "one of everything, page size 1": (1, 1, 1, 1, 1, 1),
-    "page size 2": (2, 1, 16, 2, 40, 64),
-    "released page size, 128 heads": (2, 1, 128, 64, 4, 128),
-    "page size 69, two tokens": (3, 2, 16, 69, 3, 64),
-    "K of a tile and one": (1, 2, 64, 64, 3, 65),
-}
-
-
-@pytest.mark.parametrize("kind", ["ue8m0 scales", "plain amax/448 scales", "bf16 cache", "fp32 cache"])
-@pytest.mark.parametrize("options", ["", "topk_length", "attn_sink", "both"])
-@pytest.mark.parametrize(("batch", "new", "heads", "page", "pages", "columns"), DECODE.values(), ids=DECODE.keys())
-def test_decode(
-    backend: Backend, batch: int, new: int, heads: int, page: int, pages: int, columns: int, options: str, kind: str
-) -> None:
-    """Slots that are not selected are NaN throughout: values, scales and rope."""
-    rng = np.random.default_rng(6)
-    dtype = torch.float32 if kind == "fp32 cache" else torch.bfloat16
-    total = pages * page
-    q, exact_q = queries(rng, dtype, batch, new, heads)
-    usable = rng.permutation(total)[: max(1, total // 2)]
-    if kind.endswith("scales"):
-        codes, scales, rope, held = caches.random_latents(rng, len(usable), kind.startswith("ue8m0"))
-        scales, rope, held = scales * SMALL, rope * SMALL, held * SMALL
-        cache = caches.poisoned(pages, page, 1, 656)
-        for i, slot in enumerate(usable):
-            caches.put_latent(cache, int(slot), codes[i], scales[i], rope[i])
-    else:
-        cache = torch.full((pages, page, 1, 576), math.nan, dtype=dtype)
-        values = torch.from_numpy(rng.standard_normal((len(usable), 576)) * KEY_SIZE[dtype]).to(dtype)
-        cache.view(-1, 576)[usable] = values
-        held = values.double().numpy()
-    row_of = {int(slot): i for i, slot in enumerate(usable)}
-    rows = [[pick(rng, usable, columns, [-1] if columns > 1 else []) for _ in range(new)] for _ in range(batch)]
-    rows[-1][-1] = [-1] * columns if batch > 1 else rows[-1][-1]  # a row with nothing
-    lengths = rng.integers(0, columns + 1, batch).tolist() if options in ("topk_length", "both") else None
-    sink = rng.standard_normal(heads) * 3 if options in ("attn_sink", "both") else None
-    if sink is not None and heads > 2:
-        sink[:2] = math.inf, -math.inf
-    out, lse = backend.run(
-        sparse_mla_decode,
-        q,
-        cache,
-        int32(rows),
-        SCALE,
-        topk_length=None if lengths is None else int32(lengths),
-        attn_sink=None if sink is None else torch.from_numpy(sink).float(),
-    )
-    assert out.dtype == dtype and out.shape == (batch, new, heads, 512)
-    assert lse.dtype == torch.float32 and lse.shape == (batch, heads, new)
-    sink = None if sink is None else sink.astype(np.float32).astype(np.float64)
-    # a reader may round a plain scale, or the latent, to bf16: 2^-9 of every key
-    lse_tolerance = Tolerance(2e-3, 2e-3) if kind.startswith("plain") else LSE_FP8
-    for b in range(batch):
-        for i in range(new):
-            counted = rows[b][i] if lengths is None else rows[b][i][: lengths[b]]
-            keys = held[[row_of[slot] for slot in counted if slot >= 0]]
-            expected = attend(exact_q[b, i], keys, SCALE, 512, sink)
-            assert_close(out[b, i], expected[0], out_tolerance(dtype), "out")
-            assert_close(lse[b, :, i], expected[2], lse_tolerance, "lse")
-
-
-def test_decode_is_the_same_twice(backend: Backend) -> None:
-    rng = np.random.default_rng(7)
-    codes, scales, rope, _ = caches.random_latents(rng, 64)
-    cache = caches.poisoned(1, 64, 1, 656)
-    for slot in range(64):
-        caches.put_latent(cache, slot, codes[slot], scales[slot], rope[slot])
-    q, _ = queries(rng, torch.bfloat16, 2, 1, 16)
-    indices = int32([[list(range(64))], [list(range(63, -1, -1))]])
-    first, second = (backend.run(sparse_mla_decode, q, cache, indices, SCALE) for _ in range(2))
-    assert torch.equal(first[0], second[0]) and torch.equal(first[1], second[1])
-
-
-@pytest.mark.parametrize(
-    ("batch", "pages", "columns"), [(0, 2, 64), (2, 0, 64), (2, 2, 0)], ids=["no query", "no page", "no column"]
-)
-def test_decode_of_nothing(backend: Backend, batch: int, pages: int, columns: int) -> None:
-    out, lse = backend.run(
-        sparse_mla_decode,
-        torch.ones(batch, 1, 4, 576),
-        caches.poisoned(pages, 64, 1, 656),
-        torch.full((batch, 1, columns), -1, dtype=torch.int32),
-        SCALE,
-    )
-    assert out.shape == (batch, 1, 4, 512) and out.eq(0).all()
-    assert lse.shape == (batch, 4, 1) and lse.eq(-math.inf).all()
-
-
 def test_pad_topk() -> None:
     indices = int32([[5, 3, -1]])
     assert pad_topk(indices, 4).tolist() == [[5, 3, -1, -1]]
     assert pad_topk(indices, 3) is indices
     assert pad_topk(indices[:, :0], 64).shape == (1, 0)
-
-
-def prefill(**changes: torch.Tensor) -> object:
-    given = {
-        "q": torch.ones(2, 4, 576),
-        "kv": torch.ones(5, 1, 576),
-        "indices": torch.zeros(2, 1, 8, dtype=torch.int32),
-    } | changes
-    return sparse_mla_prefill(softmax_scale=SCALE, **given)  # type: ignore[arg-type]
-
-
-def decode(**changes: torch.Tensor) -> object:
-    given = {
-        "q": torch.ones(2, 1, 4, 576),
-        "cache": caches.poisoned(1, 64, 1, 656),
-        "indices": torch.zeros(2, 1, 8, dtype=torch.int32),
-    } | changes
-    return sparse_mla_decode(softmax_scale=SCALE, **given)  # type: ignore[arg-type]
-
-
-MISUSE = {
-    "prefill: q of one token": (prefill, {"q": torch.ones(4, 576)}, r"q has shape \[4, 576\], expected \[\*, \*, \*\]"),
-    "prefill: q in half": (prefill, {"q": torch.ones(2, 4, 576).half()}, "q has dtype torch.float16"),
-    "prefill: kv without its head": (prefill, {"kv": torch.ones(5, 576)}, r"kv has shape \[5, 576\]"),
-    "prefill: kv of another dtype": (prefill, {"kv": torch.ones(5, 1, 576).bfloat16()}, "kv has dtype torch.bfloat16"),
-    "prefill: kv of 512": (prefill, {"kv": torch.ones(5, 1, 512)}, r"expected \[\*, 1, 576\]"),
-    "prefill: byte cache of another record": (
-        prefill,
-        {"kv": caches.poisoned(1, 64, 1, 640)},
-        r"kv has shape \[1, 64, 1, 640\], expected \[\*, \*, 1, 656\]",
-    ),
-    "prefill: int64 indices": (
-        prefill,
-        {"indices": torch.zeros(2, 1, 8, dtype=torch.int64)},
-        "indices has dtype torch.int64, expected torch.int32",
-    ),
-    "prefill: a topk_length too few": (
-        prefill,
-        {"topk_length": torch.zeros(1, dtype=torch.int32)},
-        r"topk_length has shape \[1\], expected \[2\]",
-    ),
-    "prefill: bf16 sink": (prefill, {"attn_sink": torch.ones(4).bfloat16()}, "attn_sink has dtype torch.bfloat16"),
-    "prefill: sink of another head count": (
-        prefill,
-        {"attn_sink": torch.ones(8)},
-        r"attn_sink has shape \[8\], expected \[4\]",
-    ),
-    "decode: q without s_q": (decode, {"q": torch.ones(2, 4, 576)}, r"q has shape \[2, 4, 576\]"),
-    "decode: bf16 cache for fp32 q": (decode, {"cache": torch.ones(1, 64, 1, 576).bfloat16()}, "cache has dtype"),
-    "decode: cache of 576 bytes": (decode, {"cache": caches.poisoned(1, 64, 1, 576)}, r"expected \[\*, \*, 1, 656\]"),
-    "decode: indices of one sequence": (
-        decode,
-        {"indices": torch.zeros(1, 1, 8, dtype=torch.int32)},
-        r"indices has shape \[1, 1, 8\], expected \[2, 1, \*\]",
-    ),
-    "decode: indices elsewhere": (
-        decode,
-        {"indices": torch.zeros(2, 1, 8, dtype=torch.int32, device="meta")},
-        "indices is on meta, expected cpu",
-    ),
-}
-
-
-@pytest.mark.parametrize(("call", "changes", "message"), MISUSE.values(), ids=MISUSE.keys())
-def test_misuse_names_the_argument(call: object, changes: dict[str, torch.Tensor], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call(**changes)  # type: ignore[operator]
