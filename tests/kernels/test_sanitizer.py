@@ -1,4 +1,4 @@
-"""The CUDA kernels other than attention's under compute-sanitizer; attention's are in test_attention_cuda.py."""
+"""The CUDA kernels other than attention's under compute-sanitizer; attention's are in test_attention_sanitizers.py."""
 
 import os
 import shutil
