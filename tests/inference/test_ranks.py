@@ -67,6 +67,18 @@ def main(path):
     best = llm.logits(prompts[3], chunk=50).argmax(1).tolist()
     return {"answers": answers, "selected": selected, "best": best, "cached": llm.stats().cached_tokens > 0}
 """
+AHEAD = """
+from deepseek_v32.inference import runner, worker
+
+ahead, share = 0, worker._share_draws
+
+def count(batch, its_runner):
+    global ahead
+    ahead += bool(batch.drawn)
+    share(batch, its_runner)
+
+runner.can_capture, worker._share_draws = lambda model: True, count
+"""
 PROGRAM = WORK + "print(json.dumps(main(sys.argv[1])))"
 
 
@@ -89,6 +101,13 @@ def alone(path: Path) -> object:
 def test_what_the_cases_divide() -> None:
     assert all(Plan(DIVISIBLE, 0, size).split[part] for size in (2, 4) for part in Plan(DIVISIBLE).split)
     assert [part for part, split in Plan(ODD, 0, 4).split.items() if split] == ["experts"]
+
+
+def test_ranks_take_what_rank_0_draws_ahead(checkpoints: dict[str, Path]) -> None:
+    """Decode steps in buckets, as on GPUs: followers start them before anybody has read the tokens that they are of."""
+    ended = Job(2, AHEAD + PROGRAM + "; assert ahead > 40, ahead", checkpoints["divisible"]).wait()
+    assert [each.code for each in ended] == [0, 0], ended[0].err + ended[1].err
+    assert json.loads(ended[0].out) == alone(checkpoints["divisible"])
 
 
 @pytest.mark.parametrize("size", [2, 4, pytest.param(8, marks=pytest.mark.slow)])
