@@ -13,6 +13,7 @@ from .commands.bench import bench
 from .commands.chat import chat
 from .commands.convert import convert
 from .commands.doctor import doctor
+from .commands.files import in_words
 from .commands.generate import generate
 from .commands.serve import serve
 
@@ -74,7 +75,7 @@ def run(command: Callable[[], object]) -> None:
     except BrokenPipeError:
         _reader_has_left()
     except (ValueError, OSError) as error:
-        print(f"deepseek-v32: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"deepseek-v32: {' '.join(in_words(error).split())}", file=sys.stderr)
         sys.exit(USER_ERROR)
 
 

@@ -165,6 +165,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("groups", nargs="*", default=list(GROUPS), help=f"any of {', '.join(GROUPS)}")
     arguments = parser.parse_args()
+    unknown = [group for group in arguments.groups if group not in GROUPS]
+    if unknown:
+        raise SystemExit(f"no group {unknown[0]!r}, expected any of {', '.join(GROUPS)}")
+    if not torch.cuda.is_available():
+        raise SystemExit("no CUDA GPU here: attention is timed on one")
     torch.manual_seed(0)
     name = torch.cuda.get_device_name()
     print(f"{name}, torch {torch.__version__}\n{'case':68} {'us':>9} {'TFLOPS':>7} {'GB/s':>6} {'limit us':>9}")

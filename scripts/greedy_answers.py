@@ -71,10 +71,13 @@ def answer(arguments: argparse.Namespace) -> None:
 
 
 def compare(arguments: argparse.Namespace) -> None:
-    one, other = (
-        {line["index"]: line for line in map(json.loads, path.read_text().splitlines())}
-        for path in (arguments.one, arguments.other)
-    )
+    try:
+        one, other = (
+            {line["index"]: line for line in map(json.loads, path.read_text().splitlines())}
+            for path in (arguments.one, arguments.other)
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SystemExit(f"two files that `write` made are wanted: {error}") from None
     if one.keys() != other.keys():
         raise SystemExit(
             f"{arguments.one} has {len(one)} answers and {arguments.other} {len(other)}, or to other prompts"

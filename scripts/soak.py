@@ -134,10 +134,15 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=1024, help="of 64 tokens")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    llm = LLM(
-        arguments.model, device=arguments.device, precision=arguments.precision, backend=arguments.backend,
-        page_count=arguments.pages, max_sequences=64,
-    )  # fmt: skip
+    if arguments.requests < 4:
+        parser.error(f"--requests {arguments.requests}: at least 4 are wanted, memory is compared by quarters")
+    try:
+        llm = LLM(
+            arguments.model, device=arguments.device, precision=arguments.precision, backend=arguments.backend,
+            page_count=arguments.pages, max_sequences=64,
+        )  # fmt: skip
+    except ValueError as error:
+        raise SystemExit(f"soak: {error}") from None
     result = soak(llm, arguments.requests, arguments.longest, arguments.seed)
     where = torch.cuda.get_device_name(llm.device) if llm.device.type == "cuda" else "CPU"
     result |= {

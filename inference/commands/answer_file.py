@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answer import parse_assistant
 from .asking import Asking
-from .files import lock
+from .files import lock, remove_if_empty
 from .prompt_file import Prompt
 from .terminal import record
 
@@ -36,7 +36,7 @@ class AnswerFile:
         self.answered: frozenset[str] = frozenset(self._ids(content[:complete]))
         rest = content[complete:]
         if not rest.startswith(START[: len(rest)]):
-            raise ValueError(f"{path}, last line: not an answer of an earlier run")
+            raise ValueError(f"{path}, last line: not an answer of an earlier run; name another --output")
         if rest:
             os.ftruncate(self._file, complete)
 
@@ -49,6 +49,7 @@ class AnswerFile:
         os.write(self._file, (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
 
     def close(self) -> None:
+        remove_if_empty(self._file, self._path)
         os.close(self._file)
 
     def _chunks(self) -> Iterator[bytes]:
@@ -60,8 +61,10 @@ class AnswerFile:
             try:
                 answer = json.loads(line)
                 own, reason = answer["id"], answer["finish_reason"]
-            except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"{self._path}, line {number}: not an answer of an earlier run: {error}") from None
+            except (ValueError, KeyError, TypeError):
+                raise ValueError(
+                    f"{self._path}, line {number}: not an answer of an earlier run; name another --output"
+                ) from None
             if reason in ("stop", "length"):
                 yield json.dumps(own)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .files import lock
+from .files import lock, remove_if_empty
 from .options import ServingOptions, with_options
 from .serve import default_name
 
@@ -74,7 +74,11 @@ def run(lines: list[Line], answers: "Answers", options: ServingOptions, model_na
 def read_lines(path: Path) -> list[Line]:
     """The requests of a file; ValueError names the line that is not one, before anything runs."""
     lines: dict[str, Line] = {}
-    for number, text in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+    try:
+        content = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text: {error}") from None
+    for number, text in enumerate(content.split("\n"), start=1):
         if not text.strip():
             continue
         line = _read_line(f"{path}:{number}", text)
@@ -105,6 +109,7 @@ class Answers:
         """Opens the file, made if need be. Failures, and a last line without its end, from a run that was killed, are removed:
         those requests are asked again. ValueError for a file that is something else, or that another run has.
         """
+        self._path = path
         self._file = path.open("a+b")
         lock(self._file, path)
         self._file.seek(0)
@@ -127,6 +132,7 @@ class Answers:
         self._file.flush()
 
     def close(self) -> None:
+        remove_if_empty(self._file.fileno(), self._path)
         self._file.close()
 
 

@@ -37,18 +37,13 @@ def doctor(
 
 
 def examine(device: str | None, backend: str) -> dict[str, Any]:
-    """Everything that doctor knows, as JSON values. ValueError for a device that torch does not know."""
+    """Everything that doctor knows, as JSON values. ValueError for a device that is not here."""
     import torch
 
     from ...kernels import device as hardware
     from ...kernels.choice import describe
 
-    try:
-        chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        if chosen.type == "cuda":
-            torch.cuda.get_device_properties(chosen)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"--device {device}: {error}") from error
+    chosen = torch.device(hardware.check_device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
     return {
         "deepseek-v32": _version("deepseek-v32"),
         "python": platform.python_version(),

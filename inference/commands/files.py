@@ -20,6 +20,20 @@ def lock(file: Any, path: Path) -> None:
         raise taken  # and has put another file in its place since this one was opened
 
 
+def in_words(error: Exception) -> str:
+    """An error's text; of the system's, the file's name and what is wrong with it, without the number."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def remove_if_empty(file: int, path: Path) -> None:
+    """Leave nothing of an output that nothing was written to. `file` is open and locked, so that no other run has it."""
+    status = os.fstat(file)
+    if status.st_size == 0 and path.is_file() and os.path.samestat(status, path.lstat()):  # not what a link points to
+        path.unlink()
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a file, or leave what was there as it was. OSError names the file."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")

@@ -27,7 +27,9 @@ def generate(
     input_file: Annotated[
         Path | None,
         typer.Option(
-            "--input-file", help="Prompts: .jsonl with one object a line, else texts with blank lines between."
+            "--input-file",
+            help='Prompts: .jsonl, a line each such as {"prompt": "…"}, or with messages or token_ids, and if need be id, '
+            "temperature, …; else texts with blank lines between.",
         ),
     ] = None,
     output: Annotated[

@@ -34,11 +34,15 @@ SAME_NAMES = {
 def read_overrides(config: Path | None, overrides: Sequence[str] | None) -> dict[str, Any]:
     """Fields of ModelConfig that replace the checkpoint's: those of a file, then KEY=VALUE ones. ValueError if unusable."""
     from ...model.config import ModelConfig
+    from ...model.strict_json import parse_object
 
     values: dict[str, Any] = {}
     if config is not None:
-        content = json.loads(config.read_text(encoding="utf-8"))
-        if isinstance(content, dict) and "dim" in content:
+        try:
+            content = parse_object(config.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"--config {str(config)!r}: {error}") from error
+        if "dim" in content:
             names = DEEPSEEK_NAMES | {name: name for name in SAME_NAMES}
             values = {names[key]: value for key, value in content.items() if key in names}
         else:
@@ -79,6 +83,8 @@ def load_llm(
         raise ValueError(f"--model {str(path)!r}: no such directory")
     # Before the weights, which may take minutes.
     if needs_text and (path is None or Tokenizer.from_directory(path) is None):
+        if path is not None and path.is_dir() and not (path / "config.json").exists():
+            raise ValueError(f"--model {str(path)!r}: no checkpoint, it holds neither config.json nor tokenizer.json")
         raise ValueError(
             f"--model {str(path)!r} has no tokenizer.json: only token ids can be given to it, in a JSONL file"
         )

@@ -1,5 +1,6 @@
 """`deepseek-v32 serve`: the HTTP server, on this machine alone unless a key protects it."""
 
+import errno
 import logging
 import os
 import socket
@@ -123,6 +124,8 @@ def check_port(host: str, port: int) -> None:
     try:
         socket.create_server((host, port), family=family).close()
     except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ValueError(f"--port {port}: another program listens there on {host}; name another port") from error
         raise ValueError(f"--host {host} --port {port}: {error.strerror}") from error
 
 

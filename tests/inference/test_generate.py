@@ -220,6 +220,15 @@ def test_two_runs_do_not_share_an_output_file(tmp_path):
     AnswerFile(tmp_path / "out.jsonl").close()
 
 
+def test_a_run_without_an_answer_leaves_no_file(tmp_path):
+    out, link = tmp_path / "out.jsonl", tmp_path / "link"
+    AnswerFile(out).close()
+    assert not out.exists()
+    link.symlink_to(out)
+    AnswerFile(link).close()
+    assert link.is_symlink() and out.exists(), "the link is the user's, as /dev/stdout is the system's"
+
+
 def test_each_answer_is_one_write(tmp_path, monkeypatch):
     writes = []
     answers = AnswerFile(tmp_path / "out.jsonl")
@@ -252,7 +261,7 @@ def test_chat_commands(run, tmp_path):
     assert code == 0
     assert out.count(ANSWER) == 1 and "fix" in out and "/clear" in out
     assert "/bogus is no command" in err and "tokens/s" in err
-    assert f"Not saved: [Errno 2] No such file or directory: '{tmp_path}/a/b'" in err
+    assert f"Not saved: {tmp_path}/a/b: No such file or directory" in err
     assert json.loads(saved.read_text()) == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Hi\nthere"},

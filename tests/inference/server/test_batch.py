@@ -108,6 +108,9 @@ def test_files_that_are_something_else(tmp_path):
     path.write_text("")
     with pytest.raises(ValueError, match="no requests"):
         read_lines(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="file: not UTF-8"):
+        read_lines(path)
     path.write_text("a letter\n")
     with pytest.raises(ValueError, match="another output file"):
         Answers(path)
