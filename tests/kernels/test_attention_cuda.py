@@ -1,18 +1,14 @@
-"""The attention kernels for Hopper: compiled on any machine that has nvcc, run over wide grids where there is such a GPU.
+"""The attention kernels for Hopper over wide grids, of sizes that take a GPU to check.
 
-The operations' own tests run on them, too (test_sparse_mla*, test_dense_mla); here are sizes that take a GPU to check.
+The operations' own tests run on them, too (test_sparse_mla*, test_dense_mla); test_compiled.py looks at their machine code.
 """
 
 import math
-import shutil
-import subprocess
 from itertools import product
-from pathlib import Path
 
 import pytest
 import torch
 
-from deepseek_v32.kernels import build
 from deepseek_v32.kernels.dense_mla import dense_mla_decode, paged_mla_decode_h16
 from deepseek_v32.kernels.device import is_hopper
 from deepseek_v32.kernels.reference.dense_mla import dense_mla_decode as reference_dense
@@ -24,41 +20,6 @@ from support.compare import BF16_OUT, LSE, LSE_FP8, Tolerance, assert_close
 SCALE = 0.1352337788608801
 SIZE = 0.1  # of keys, as in the public tests whose tolerances these are; queries are ten times theirs, so that logits differ
 INT_MIN = -(2**31)
-ATTENTION = ("sparse_prefill", "sparse_decode", "dense_decode")
-
-
-def cannot_build() -> str:
-    """What is missing to compile, in one line; empty if nothing is."""
-    try:
-        build.compile_command(ATTENTION[0], Path("kernel.so"))
-    except RuntimeError as error:
-        return str(error)
-    return ""
-
-
-@pytest.mark.skipif(bool(cannot_build()), reason=cannot_build())
-@pytest.mark.parametrize("name", ATTENTION)
-def test_compiles_for_sm_90a(name: str) -> None:
-    library = build.build(name)
-    assert library.read_bytes()[:4] == b"\x7fELF"
-    disassembler = shutil.which("cuobjdump")
-    if disassembler:
-        code = subprocess.run([disassembler, "-sass", str(library)], capture_output=True, text=True, check=True).stdout
-        assert "sm_90a" in code and "HGMMA" in code
-        broken = [line for line in code.splitlines() if "LDGSTS" in line and "+UR" in line]
-        assert not broken, f"an encoding that Hopper calls illegal: {broken[0]}"
-
-
-def test_an_unknown_kernel() -> None:
-    with pytest.raises(ValueError, match="sparse_decode"):
-        build.build("flash_attention_9")
-
-
-def test_a_stale_prebuilt_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sparse_decode-0123456789abcdef.so").touch()
-    monkeypatch.setenv("DEEPSEEK_V32_KERNELS", str(tmp_path))
-    with pytest.raises(RuntimeError, match="built from other sources"):
-        build.locate("sparse_decode")
 
 
 def here() -> torch.device:

@@ -12,7 +12,7 @@ struct Gather {
   static constexpr int kPerThread = kBlock / 16;  // rows of a block in the hands of one thread: eight threads take a row
   static constexpr bool kMasks = C::kLookup == Lookup::kIndices;
   // Selected keys are shared between queries. Contexts have no policy: with one, ptxas 13.0 assembles an LDGSTS of this loop that the
-  // GPU calls illegal ([R + UR] beside a cache policy); tests/kernels/test_attention_cuda.py looks for that form.
+  // GPU calls illegal ([R + UR] beside a cache policy); tests/kernels/test_compiled.py looks for that form.
   static constexpr uint64_t kPolicy = kMasks ? kEvictNormal : 0;
 
   static __device__ __forceinline__ Arrivals arrivals() { return {{128, 128}, 1, 128}; }
