@@ -61,8 +61,11 @@ def batch(
 
 def run(lines: list[Line], answers: "Answers", options: ServingOptions, model_name: str | None) -> int:
     """Load the model and answer; how many failed."""
-    from ..api.context import ApiContext
-    from ..service import Service
+    try:
+        from ..api.context import ApiContext
+        from ..service import Service
+    except ImportError as error:
+        raise ValueError(f"batch needs pip install -e .[web], which make chat does as well ({error})") from error
 
     llm = options.load()
     # Beyond what runs there is room for the largest request, of 256 prompts.
