@@ -198,4 +198,7 @@ def show(results: dict[str, Any], arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ValueError as error:  # what whoever started this can mend
+        raise SystemExit(f"benchmark_server: {error}") from None

@@ -1,4 +1,4 @@
-"""What the shipped checkpoint remembers, through the real engine: JSON, a table and a plot.
+"""What the shipped checkpoint remembers, through the real engine: JSON, a table and, where matplotlib is installed, a plot.
 
     python scripts/evaluate.py --out build/evaluation                    # 500 conversations a cell; minutes on a GPU
     python scripts/evaluate.py --out build/evaluation --conversations 8  # a look, on a CPU
@@ -13,6 +13,7 @@ counts if every token of its value is the likeliest one. `new` cells also use cl
 import argparse
 import json
 import os
+import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -106,8 +107,10 @@ def run_generation(llm: LLM, batches: list) -> dict:
 
 def main() -> None:
     args = parse()
-    args.out.mkdir(parents=True, exist_ok=True)
     folder = args.model or DEMO
+    if not (folder / "tokenizer.json").is_file():
+        raise ValueError(f"--model {str(folder)!r}: no tokenizer.json there; a checkpoint with one is wanted")
+    args.out.mkdir(parents=True, exist_ok=True)
     own = {} if args.precision is None else {"precision": args.precision}
     wanted = {name: replace(CELLS[name], **own) for name in args.cells}
     sets = {(v.length, v.wording) for v in wanted.values()}
@@ -137,8 +140,14 @@ def main() -> None:
             "cells": results,
         }
         (args.out / "evaluation.json").write_text(json.dumps(report, indent=1) + "\n")
-    plot(results, args.out / "evaluation.png")
+    try:
+        plot(results, args.out / "evaluation.png")
+    except ModuleNotFoundError as error:
+        print(f"no plot: {error}; pip install matplotlib", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ValueError as error:  # what whoever started this can mend
+        raise SystemExit(f"evaluate: {error}") from None

@@ -130,4 +130,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ValueError as error:  # what whoever started this can mend
+        raise SystemExit(f"greedy_answers: {error}") from None

@@ -227,7 +227,10 @@ class Trainer:
             "history": self.history,
         }
         (self.args.out / "training.json").write_text(json.dumps(report))
-        _plot(self.history, self.args.out / "curves.png")
+        try:
+            _plot(self.history, self.args.out / "curves.png")
+        except ModuleNotFoundError as error:
+            print(f"no plot: {error}; pip install matplotlib", flush=True)
         if self.args.measure:
             report["measurements"] = self.measurements()
             (self.args.out / "training.json").write_text(json.dumps(report))
