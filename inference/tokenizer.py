@@ -83,12 +83,15 @@ class Tokenizer:
             ids = (_read_json(directory / name) or {}).get("eos_token_id")
             eos.extend(ids if isinstance(ids, list) else [] if ids is None else [ids])
         eos.append(_token_text(settings.get("eos_token")) or EOS)
-        return cls(
-            definition,
-            bos=_token_text(settings.get("bos_token")) or BOS,
-            eos=eos,
-            chat_template=_chat_template(directory, settings),
-        )
+        try:
+            return cls(
+                definition,
+                bos=_token_text(settings.get("bos_token")) or BOS,
+                eos=eos,
+                chat_template=_chat_template(directory, settings),
+            )
+        except TokenizerError as error:
+            raise TokenizerError(f"{directory}/{error}") from error
 
     def encode(self, text: str, parse_special: bool = False) -> list[int]:
         """Ids of ``text``; no bos is added.
