@@ -12,13 +12,14 @@ import torch
 from ..model.config import ModelConfig
 from ..model.metadata import PAGE_SIZE, LayerCache
 from .cache import SCRATCH_PAGES
+from .flight import Flight
 from .inspect import SelectionRecorder
 from .limits import Limits
 from .output import Output
 from .pages import PagePool
 from .params import Delta, FinishReason, Request, SamplingParams, check_token_ids
 from .runner import Model, Steps, make_runner
-from .sampler import Draws, Sample, draw_tokens, waits
+from .sampler import Sample, waits
 from .scheduler import Batch, Scheduler
 from .tokenizer import Tokenizer
 
@@ -41,17 +42,6 @@ class EngineStats:
     pages_free: int = 0
     pages_used: int = 0
     pages_cached: int = 0
-
-
-@dataclass
-class _Flight:
-    """A step under way."""
-
-    batch: Batch
-    recorder: SelectionRecorder
-    logits: torch.Tensor | None = None  # valid until another step starts
-    draws: Draws | None = None
-    error: Exception | None = None  # what stopped it, for good: drawing again would count penalties twice
 
 
 class Engine:
@@ -85,7 +75,7 @@ class Engine:
         self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences)
         self.runner: Steps = make_runner(model, config, caches, limits, device)
         self._outputs: dict[int, Output] = {}
-        self._flights: deque[_Flight] = deque()  # oldest first; between steps at most one, started ahead
+        self._flights: deque[Flight] = deque()  # oldest first; between steps at most one, started ahead
         self._added: list[Delta] = []  # what `step` is to return, or the next one if Ctrl-C cuts it short
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._ids = itertools.count()
@@ -140,7 +130,7 @@ class Engine:
         if not self._flights and (batch := self.scheduler.schedule()).requests:
             self._start(batch)
         if self._flights:
-            self._draw(self._flights[0])
+            self._flights[0].draw(self.runner)
             self._start_ahead()
             self._finish()
         if not self._outputs:
@@ -202,14 +192,10 @@ class Engine:
             self.pool.release(request.pages)
         return out
 
-    def _start(self, batch: Batch) -> _Flight:
-        flight = _Flight(batch, SelectionRecorder(batch))
-        try:
-            flight.logits = self.runner.run(batch, flight.recorder.callback)
-            flight.recorder.fetch()
-        except Exception as error:
-            flight.error = error
-        else:
+    def _start(self, batch: Batch) -> Flight:
+        flight = Flight(batch)
+        flight.start(self.runner)
+        if flight.error is None:
             self.scheduler.start(batch)
         self._flights.append(flight)
         return flight
@@ -223,29 +209,14 @@ class Engine:
         if following is not None:
             ahead = self._start(following)
             if not any(waits(request.params) for request in following.sampling):
-                self._draw(ahead)
-
-    def _draw(self, flight: _Flight) -> None:
-        """Draw its tokens, if that is still to do; what waits for the device, or counts earlier tokens, does it here."""
-        if flight.draws is not None or flight.error is not None:
-            return
-        assert flight.logits is not None
-        try:
-            flight.draws = draw_tokens(flight.logits, flight.batch.sampling)
-            if self.runner.overlaps:
-                self.runner.keep(flight.draws.tokens)
-        except Exception as error:
-            flight.error = error
+                ahead.draw(self.runner)
 
     def _finish(self) -> None:
         """Read what the oldest step under way has drawn."""
         flight = self._flights[0]
-        self._draw(flight)
+        flight.draw(self.runner)
         try:
-            if flight.error is not None:
-                raise flight.error
-            assert flight.draws is not None
-            samples = flight.draws.read()
+            samples = flight.read()
         except Exception as error:  # whatever the model raised ends this step's requests, not the engine
             log.exception("a step failed")
             self._flights.popleft()

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from deepseek_v32.inference import LLM, SamplingParams, engine
+from deepseek_v32.inference import LLM, SamplingParams, engine, flight
 from deepseek_v32.inference.inspect import SelectionRecorder
 from deepseek_v32.inference.params import Delta
 from deepseek_v32.inference.runner import Runner
@@ -140,7 +140,7 @@ def test_a_decode_that_raises_ahead_fails_its_requests_after_what_they_had(monke
     assert tokens_of(llm, PROMPTS) == expected()
 
 
-@pytest.mark.parametrize("where", [(SelectionRecorder, "fetch"), (engine, "draw_tokens"), (OverlappingRunner, "keep")])
+@pytest.mark.parametrize("where", [(SelectionRecorder, "fetch"), (flight, "draw_tokens"), (OverlappingRunner, "keep")])
 def test_whatever_fails_in_a_step_fails_its_requests(
     where: tuple[object, str], ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
