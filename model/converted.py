@@ -81,7 +81,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     path = directory / MANIFEST
     manifest = parse_file(path, "the manifest")
     if manifest.get("format") != FORMAT:
-        raise CheckpointError(path, f"format is {shown(manifest.get('format'))}; wanted {FORMAT!r}")
+        raise CheckpointError(path, f"format is {shown(manifest.get('format'))}; wanted {FORMAT!r}: convert again")
     ranks, files = manifest.get("ranks"), manifest.get("files")
     if type(ranks) is not int or not isinstance(files, dict):
         raise CheckpointError(path, "lacks ranks and files; wanted a manifest that convert wrote")
