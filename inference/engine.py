@@ -5,7 +5,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
 
@@ -21,27 +21,10 @@ from .params import Delta, FinishReason, Request, SamplingParams, check_token_id
 from .runner import Model, Steps, make_runner
 from .sampler import Sample, waits
 from .scheduler import Batch, Scheduler
+from .stats import EngineStats
 from .tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class EngineStats:
-    """Counts since the engine was made, and its state between two steps."""
-
-    steps: int = 0
-    computed_tokens: int = 0  # tokens that went through the model, recomputation included
-    prompt_tokens: int = 0  # of requests admitted
-    cached_tokens: int = 0  # of those, found in reused pages
-    generated_tokens: int = 0
-    preemptions: int = 0
-    finished: dict[str, int] = field(default_factory=dict)  # requests by finish_reason
-    running: int = 0
-    waiting: int = 0
-    pages_free: int = 0
-    pages_used: int = 0
-    pages_cached: int = 0
 
 
 class Engine:

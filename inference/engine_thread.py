@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from .engine import Engine, EngineStats
+from .engine import Engine
 from .params import Completion, Delta, Request, Timings, Usage
 from .scoring import ScoreJob
+from .stats import EngineStats
 from .streams import Inbox, deliver
 
 log = logging.getLogger(__name__)

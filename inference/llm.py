@@ -10,12 +10,13 @@ import torch
 from ..model.config import ModelConfig, Precision
 from .cache import SCRATCH_PAGES, allocate
 from .distributed import this_job
-from .engine import Engine, EngineStats
+from .engine import Engine
 from .job import Follower
 from .limits import Limits
 from .messages import encode_messages, parse_assistant
 from .params import Completion, Delta, Request, SamplingParams
 from .runner import Model, Runner
+from .stats import EngineStats
 from .tokenizer import Tokenizer
 from .turns import Turns
 

@@ -20,11 +20,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .engine import EngineStats
 from .engine_thread import EngineThread, Entry, Observer
 from .llm import LLM
 from .params import SamplingParams, TokenLogprob
 from .scoring import ScoreJob
+from .stats import EngineStats
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
 # Waking a reader costs about 0.05 ms of the interpreter's lock, so this bounds the readers' share of it to 1 %, up to 25 of them. A

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.engine import EngineStats
 from deepseek_v32.inference.inspect import TokenSelection
 from deepseek_v32.inference.params import Completion, Delta, SamplingParams, Timings, Usage
+from deepseek_v32.inference.stats import EngineStats
 from deepseek_v32.inference.tokenizer import ASSISTANT, THINK, USER
 from support.fake_model import ScriptedModel, fake_config
 from support.tokenizers import make_tokenizer
