@@ -47,7 +47,7 @@ def disassembler() -> str | None:
 def machine_code(library: Path) -> str:
     program = disassembler()
     if program is None:
-        pytest.skip("no cuobjdump: pip install nvidia-cuda-cuobjdump")
+        pytest.skip("no cuobjdump: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm")
     return subprocess.run([program, "-sass", str(library)], capture_output=True, text=True, check=True).stdout
 
 
