@@ -59,8 +59,8 @@ def run(command: Callable[[], object]) -> None:
     """Run a command line; what the user can mend ends in one line and exit code 2. Under torchrun rank 0 alone reads it."""
     try:
         if os.environ.get("WORLD_SIZE", "1") != "1":
-            from .distributed import this_job
-            from .job import Follower
+            from .distributed.job import Follower
+            from .distributed.launch import this_job
 
             job = this_job()
             if isinstance(job, Follower):

@@ -8,16 +8,16 @@ from typing import Any
 import torch
 
 from ..model.config import ModelConfig, Precision
-from .cache import SCRATCH_PAGES, allocate
-from .distributed import this_job
-from .engine import Engine
-from .job import Follower
-from .limits import Limits
-from .messages import encode_messages, parse_assistant
+from .distributed.job import Follower
+from .distributed.launch import this_job
+from .engine.cache import SCRATCH_PAGES, allocate
+from .engine.engine import Engine
+from .engine.limits import Limits
+from .engine.runner import Model, Runner
+from .engine.stats import EngineStats
 from .params import Completion, Delta, Request, SamplingParams
-from .runner import Model, Runner
-from .stats import EngineStats
-from .tokenizer import Tokenizer
+from .text.messages import encode_messages, parse_assistant
+from .text.tokenizer import Tokenizer
 from .turns import Turns
 
 DEMO = Path(__file__).resolve().parent.parent / "model" / "demo"
@@ -61,7 +61,7 @@ class LLM:
         job = this_job()
         if isinstance(job, Follower):
             job.follow()
-        from .worker import LeadingRunner, ModelSource, lead_counting, lead_loading
+        from .distributed.worker import LeadingRunner, ModelSource, lead_counting, lead_loading
 
         model_path: Any = (ModelConfig().to_dict() if synthetic else DEMO) if path is None else path
         source = ModelSource.resolve(

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from .inspect import TokenSelection
-    from .messages import AssistantMessage
+    from .engine.selection import TokenSelection
+    from .text.messages import AssistantMessage
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 

@@ -23,8 +23,8 @@ from .api.health import health_router
 from .api.metrics import Metrics
 from .api.tokens import tokens_router
 from .chat_app.policy import SERVED
-from .messages import ChatFormat
-from .service import Service
+from .service.service import Service
+from .text.messages import ChatFormat
 
 TITLE = "DeepSeek-V3.2 reference inference"
 
@@ -61,7 +61,7 @@ def create_app(
     app.include_router(health_router(context, metrics))
     app.openapi = lambda: _document(app, api_key is not None)  # type: ignore[method-assign]
     if chat and importlib.util.find_spec("gradio") is not None:
-        from .web import mount_chat
+        from .chat_app.mount import mount_chat
 
         mount_chat(app, service, path="/", model=model_name)
         app.router.routes[-1] = ChatRoute(app.router.routes[-1])

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 
-from .engine import Engine
+from .engine.engine import Engine
 from .fair_lock import FairLock
 from .params import Delta, Request
 

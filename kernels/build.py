@@ -1,13 +1,14 @@
 """Building and loading the CUDA kernels; the only place that knows nvcc.
 
-A kernel `name` is kernels/cuda/<name>/launch.cu with the headers beside it and in kernels/cuda/common. It becomes one shared
+A library `name` is kernels/cuda/<name>/launch.cu and every header that it includes, directly or not. It becomes one shared
 library with tvm-ffi entry points, which serves every torch and Python version. `load` looks in the folder $DEEPSEEK_V32_KERNELS
-(libraries built ahead of time), then in the user's cache, and else builds into the cache. File names carry a hash of sources and
-flags, so a stale library is never taken.
+(libraries built ahead of time), then in the user's cache, and else builds into the cache. File names carry a hash of flags, source
+and included headers, so a stale library is never loaded, and a change rebuilds only the libraries that include what changed.
 """
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ FLAGS = (
     "-Xcompiler=-fPIC",
     "-cudart=static",  # so that the library does not depend on torch's copy of the runtime
 )
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
 _NVCC_PACKAGES = "nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl"
 _NVCC_HINT = f"install the CUDA toolkit 13.0, or `pip install {_NVCC_PACKAGES}` (each ==13.0.*)"
 
@@ -37,12 +39,34 @@ def kernels() -> list[str]:
     return sorted(source.parent.name for source in SOURCES.glob("*/launch.cu"))
 
 
-def source_hash(name: str) -> str:
-    """Of everything that decides what a kernel's library contains, except the compiler's version."""
+def launcher(name: str) -> Path:
+    """The source file of library `name`."""
+    return SOURCES / name / "launch.cu"
+
+
+def included_files(source: Path) -> list[Path]:
+    """`source` and the files that it includes in quotation marks, directly or not, each once, in the order of inclusion.
+
+    Headers in angle brackets (CUDA, CUTLASS, tvm-ffi) are other packages' and are left out.
+    """
+    found: dict[Path, None] = {}
+
+    def visit(path: Path) -> None:
+        if path in found:
+            return
+        found[path] = None
+        for name in _INCLUDE.findall(path.read_text(encoding="utf-8")):
+            visit((path.parent / name).resolve())
+
+    visit(source.resolve())
+    return list(found)
+
+
+def source_hash(source: Path) -> str:
+    """A hash of everything that decides what the library of `source` contains, except the compiler's version."""
     digest = hashlib.sha256("\0".join(FLAGS).encode())
-    for folder in (SOURCES / "common", SOURCES / name):
-        for path in sorted(folder.glob("*.cu*")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in included_files(source):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -75,7 +99,7 @@ def _package_folder(module: str, package: str, inside: str) -> Path:
     return folder
 
 
-def compile_command(name: str, output: Path) -> list[str]:
+def compile_command(source: Path, output: Path) -> list[str]:
     nvcc = find_nvcc()
     libraries = Path(nvcc).resolve().parent.parent / "lib"  # where pip's packages keep the static runtime
     return [
@@ -84,27 +108,31 @@ def compile_command(name: str, output: Path) -> list[str]:
         *([f"-L{libraries}"] if (libraries / "libcudart_static.a").exists() else []),
         f"-I{_package_folder('cutlass_library', 'nvidia-cutlass', 'source/include')}",
         f"-I{_package_folder('tvm_ffi', 'apache-tvm-ffi', 'include')}",
-        str(SOURCES / name / "launch.cu"),
+        str(source),
         "-o",
         str(output),
     ]
 
 
 def build(name: str, folder: Path | None = None) -> Path:
-    """Compile kernel `name` into `folder` (the user's cache by default), unless it is there; the path of its library.
+    """Compile library `name` into `folder` (the user's cache by default), unless it is there; returns the path of the library.
 
     RuntimeError, with the compiler's words, if that fails. Several processes may build at once: each renames a finished file.
     """
     if name not in kernels():
-        raise ValueError(f"kernel is {name!r}, expected one of {', '.join(kernels())}")
+        raise ValueError(f"kernel is {name!r}; expected one of {', '.join(kernels())}")
+    return _build(name, launcher(name), folder)
+
+
+def _build(name: str, source: Path, folder: Path | None) -> Path:
     folder = cache_folder() if folder is None else folder
-    library = folder / f"{name}-{source_hash(name)}.so"
+    library = folder / f"{name}-{source_hash(source)}.so"
     if library.exists():
         return library
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         unfinished = Path(scratch) / "kernel.so"
-        command = compile_command(name, unfinished)
+        command = compile_command(source, unfinished)
         print(f"deepseek-v32: compiling CUDA kernel {name} for sm_90a, once", file=sys.stderr)
         result = subprocess.run(command, capture_output=True, text=True)
         if result.returncode != 0:
@@ -114,10 +142,10 @@ def build(name: str, folder: Path | None = None) -> Path:
 
 
 def locate(name: str) -> Path:
-    """Where kernel `name` is: prebuilt, in the cache, or built now."""
+    """The path of library `name`: prebuilt, in the cache, or built now."""
     prebuilt = os.environ.get("DEEPSEEK_V32_KERNELS")
     if prebuilt:
-        library = Path(prebuilt) / f"{name}-{source_hash(name)}.so"
+        library = Path(prebuilt) / f"{name}-{source_hash(launcher(name))}.so"
         if library.exists():
             return library
         stale = sorted(path.name for path in Path(prebuilt).glob(f"{name}-*.so"))
@@ -129,14 +157,23 @@ def locate(name: str) -> Path:
     return build(name)
 
 
+def load_source(source: Path) -> Any:
+    """A source file outside kernels/cuda as a tvm-ffi module: a kernel that only a benchmark needs. Built into the user's cache."""
+    return _load_library(_build(source.parent.name, source, None))
+
+
 @cache
 def load(name: str) -> Any:
-    """The library of kernel `name` as a tvm-ffi module, built if need be."""
+    """Library `name` as a tvm-ffi module, built if need be."""
+    return _load_library(locate(name))
+
+
+def _load_library(path: Path) -> Any:
     if find_spec("tvm_ffi") is None:
         raise RuntimeError("the CUDA kernels need apache-tvm-ffi: pip install apache-tvm-ffi")
     import tvm_ffi
 
-    return tvm_ffi.load_module(str(locate(name)))
+    return tvm_ffi.load_module(str(path))
 
 
 if __name__ == "__main__":  # python -m deepseek_v32.kernels.build FOLDER: build everything ahead of time

@@ -9,9 +9,9 @@ slot = page * page_size + offset.
 import torch
 
 from .checks import FLOATS, check_tensor
-from .choice import choose
 from .reference import cache_write as reference
 from .reference.quantize import GROUP
+from .registry import choose
 
 
 def latent_record_bytes(latent_dim: int, rope_dim: int) -> int:

@@ -3,7 +3,7 @@
 import torch
 
 from .checks import FLOATS, check_tensor
-from .choice import choose, choose_body
+from .registry import choose, choose_body
 
 _DECODE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 

@@ -3,8 +3,8 @@
 import torch
 
 from .checks import FLOATS, check_dtype, check_tensor
-from .choice import choose
 from .quantize import Quantized
+from .registry import choose
 
 
 def grouped_gemm(
@@ -37,7 +37,7 @@ def grouped_gemm(
     return result
 
 
-def grouped_gemm_beside(
+def grouped_gemm_with_shared(
     a: Quantized,
     weight: torch.Tensor,
     offsets: torch.Tensor,
@@ -64,7 +64,7 @@ def grouped_gemm_beside(
     rows = a.values.shape[0] if sources is None else sources.shape[0]
     if rows == 0 or dense.values.shape[0] == 0:
         raise ValueError(f"{rows} rows and {dense.values.shape[0]} dense ones, expected at least one of each")
-    body = choose("grouped_gemm_beside", a.values, backend)
+    body = choose("grouped_gemm_with_shared", a.values, backend)
     likely = rows if expected is None else max(1, min(expected, rows))
     result: torch.Tensor = body(*a, weight, weight_scale, offsets, dense, dense_weight, out_dtype, sources, likely)
     return result

@@ -7,7 +7,7 @@ import torch
 
 from .cache_write import index_record_bytes
 from .checks import FLOATS, check_tensor
-from .choice import choose
+from .registry import choose
 
 _QUERY_DTYPES = (*FLOATS, torch.float8_e4m3fn)
 

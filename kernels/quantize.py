@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 
 from .checks import FLOATS, check_tensor
-from .choice import choose
 from .reference import quantize as reference
+from .registry import choose
 
 
 class Quantized(NamedTuple):

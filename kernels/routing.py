@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from .checks import FLOATS, check_tensor
-from .choice import choose
+from .registry import choose
 
 
 class ExpertGroups(NamedTuple):

@@ -3,8 +3,8 @@
 import torch
 
 from .checks import check_tensor
-from .choice import choose
 from .reference.select_topk import positions_to_slots as positions_to_slots
+from .registry import choose
 
 
 def _check(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int) -> None:

@@ -4,7 +4,7 @@ import torch
 
 from .cache_write import latent_record_bytes
 from .checks import FLOATS, check_tensor
-from .choice import choose, choose_body
+from .registry import choose, choose_body
 from .sparse_mla_prefill import check_sparse_options
 
 DECODE_TOPK_MULTIPLE = 64  # compiled kernels take the selection in blocks of this many

@@ -4,7 +4,7 @@ import torch
 
 from .cache_write import latent_record_bytes
 from .checks import FLOATS, check_tensor
-from .choice import choose
+from .registry import choose
 
 PREFILL_TOPK_MULTIPLE = 128  # compiled kernels take the selection in blocks of this many
 

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from ..kernels.cache_write import gather_latents, write_latent_cache
-from ..kernels.choice import choose_body
 from ..kernels.dense_mla import mha_prefill
-from ..kernels.expansion import absorb_queries, expand_quantize, expand_values
+from ..kernels.kv_up_projection import absorb_queries, expand_quantize, expand_values
 from ..kernels.reference.rope import rotate_interleaved
+from ..kernels.registry import choose_body
 from ..kernels.select_topk import positions_to_slots
 from ..kernels.sparse_mla_decode import sparse_mla_decode
 from ..kernels.sparse_mla_prefill import sparse_mla_prefill

@@ -79,7 +79,7 @@ class ModelConfig:
 
         Keys that would change the mathematics of what is computed here raise ConfigError; harmless ones are ignored.
         """
-        from .config_json import (
+        from .checkpoint.config_json import (
             read_fields,
         )  # the file's spellings know this class, so this class cannot know them first
 
@@ -88,7 +88,7 @@ class ModelConfig:
     @classmethod
     def from_file(cls, path: str | Path) -> "ModelConfig":
         """`from_dict` of a config.json, given itself or by the directory that holds it. Raises ConfigError."""
-        from .config_json import read_object
+        from .checkpoint.config_json import read_object
 
         path = Path(path)
         path = path / "config.json" if path.is_dir() else path
@@ -99,7 +99,7 @@ class ModelConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of a Hugging Face config.json from which `from_dict` makes this configuration again."""
-        from .config_json import write_fields
+        from .checkpoint.config_json import write_fields
 
         return write_fields(self)
 

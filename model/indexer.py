@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from ..kernels.cache_write import gather_index_keys, write_index_cache
+from ..kernels.fp32_ops import fp32_linear, layer_norm
 from ..kernels.hadamard import rotate_quantize
 from ..kernels.indexer_logits import indexer_logits, paged_indexer_logits
 from ..kernels.reference.rope import rotate_index
 from ..kernels.select_topk import select_topk, select_topk_slots
-from ..kernels.small_rows import fp32_linear, layer_norm
 from .config import ModelConfig
 from .layers import Compute, Linear, parameter
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection

@@ -6,10 +6,10 @@ Source: DeepSeek-V3 report (arXiv 2412.19437), section 2.1.2.
 import torch
 from torch import nn
 
-from ..kernels.grouped_gemm import grouped_gemm, grouped_gemm_beside
+from ..kernels.fp32_ops import fp32_linear
+from ..kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from ..kernels.quantize import Quantized
 from ..kernels.routing import combine_experts, group_by_expert, route
-from ..kernels.small_rows import fp32_linear
 from .config import FP8_BLOCK, ModelConfig, blocks
 from .layers import MLP, Compute, Operand, gated, parameter
 
@@ -90,7 +90,7 @@ class Experts(nn.Module):
         """The shared expert's results for x [T, D], then the sorted rows': [T + T * k, D]."""
         compute, first = self.compute, x.values.shape[0]
         gate_up, down = shared.gate_up_proj, shared.down_proj
-        rows = grouped_gemm_beside(
+        rows = grouped_gemm_with_shared(
             x,
             self.gate_up_proj,
             offsets,
@@ -104,7 +104,7 @@ class Experts(nn.Module):
         )
         inner = gated(rows, compute)
         assert isinstance(inner, Quantized)
-        return grouped_gemm_beside(
+        return grouped_gemm_with_shared(
             Quantized(inner.values[first:], inner.scales[first:]),
             self.down_proj,
             offsets,

@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 
 import torch
 
-from deepseek_v32.kernels.build import load
+from deepseek_v32.kernels.build import load_source
 from deepseek_v32.kernels.cuda import dense_mla, sparse_mla_decode
 from deepseek_v32.kernels.dense_mla import dense_mla_decode, paged_mla_decode_h16
 from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode as sparse_decode
@@ -22,6 +23,7 @@ from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 FLOPS, BYTES = 800e12, 3.02e12
 SCALE = 0.1352337788608801
 RECORD = 656
+GATHER_RATE = Path(__file__).parent / "kernel_benchmarks" / "gather_rate" / "launch.cu"
 
 
 @dataclass
@@ -142,6 +144,7 @@ def dense_decode_cases() -> Iterator[Case]:
 
 def gather_cases() -> Iterator[Case]:
     """The ceiling of sparse kernels: rows gathered into shared memory and left there, as many as prefill of 4096 queries reads."""
+    gather_rate = load_source(GATHER_RATE).gather_rate
     count = 4096 * 2048
     for width in (RECORD, 1152):
         for cached in (8192, 32768, 131072):
@@ -150,7 +153,7 @@ def gather_cases() -> Iterator[Case]:
             for name, bulk in (("bulk copies", True), ("16-byte copies", False)):
                 yield case(
                     f"gather, {name}, {count} rows of {width} B, {cached} rows",
-                    partial(load("gather_rate").gather_rate, rows, indices, bulk, 4, 2 if width == RECORD else 1),
+                    partial(gather_rate, rows, indices, bulk, 4, 2 if width == RECORD else 1),
                     0.0,
                     count * width,
                     10,

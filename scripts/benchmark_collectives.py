@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from deepseek_v32.inference.distributed import this_job
+from deepseek_v32.inference.distributed.launch import this_job
 from deepseek_v32.model.config import ModelConfig
 
 IN_GRAPH = 64

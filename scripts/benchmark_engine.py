@@ -21,18 +21,18 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from deepseek_v32.inference.cache import allocate
-from deepseek_v32.inference.decode_graph import DecodeGraphs
+from deepseek_v32.inference.engine.cache import allocate
+from deepseek_v32.inference.engine.decode_graph import DecodeGraphs
+from deepseek_v32.inference.engine.runner import Runner
+from deepseek_v32.inference.engine.scheduler import Batch
+from deepseek_v32.inference.engine.synthetic_cache import fill_synthetic_caches
 from deepseek_v32.inference.params import Request, SamplingParams
-from deepseek_v32.inference.runner import Runner
-from deepseek_v32.inference.scheduler import Batch
-from deepseek_v32.inference.synthetic_cache import fill_synthetic_caches
-from deepseek_v32.kernels.choice import describe
+from deepseek_v32.kernels.registry import describe
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import PAGE_SIZE, LayerCache
-from deepseek_v32.model.parallel import build_model
-from deepseek_v32.model.plan import Plan
-from deepseek_v32.model.synthetic_weights import fill_synthetic
+from deepseek_v32.model.parallel.plan import Plan
+from deepseek_v32.model.parallel.shard import build_model
+from deepseek_v32.model.synthetic.weights import fill_synthetic
 from deepseek_v32.model.transformer import Transformer
 
 BANDWIDTH, FLOPS = 3.02e12, 800e12

@@ -28,9 +28,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.distributed import this_job, world_size
-from deepseek_v32.inference.pages import ROOT
-from deepseek_v32.inference.worker import lead_filling
+from deepseek_v32.inference.distributed.launch import this_job, world_size
+from deepseek_v32.inference.distributed.worker import lead_filling
+from deepseek_v32.inference.engine.pages import ROOT
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import PAGE_SIZE
 

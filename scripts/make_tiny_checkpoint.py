@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from deepseek_v32.model.config import ConfigError, ModelConfig
-from deepseek_v32.model.synthetic import TINY, WeightDtype, write_checkpoint
-from deepseek_v32.model.synthetic_tokenizer import SMALLEST_VOCABULARY, write_tokenizer
+from deepseek_v32.model.synthetic.checkpoint import TINY, WeightDtype, write_checkpoint
+from deepseek_v32.model.synthetic.tokenizer import SMALLEST_VOCABULARY, write_tokenizer
 
 
 def main() -> int:

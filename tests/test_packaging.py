@@ -63,10 +63,10 @@ def test_scripts_import_no_tests():
 
 
 def test_the_import_checker_sees_relative_imports():
-    names = imported(ROOT / "inference" / "messages.py")
-    assert "deepseek_v32.inference.dsml.call_pieces" in names
-    path = ROOT / "inference" / "chat_template.py"
-    assert {"jinja2", "deepseek_v32.inference.errors"} <= imported(path)
+    names = imported(ROOT / "inference" / "text" / "messages.py")
+    assert "deepseek_v32.inference.text.dsml.call_pieces" in names
+    path = ROOT / "inference" / "text" / "chat_template.py"
+    assert {"jinja2", "deepseek_v32.inference.text.errors"} <= imported(path)
 
 
 def test_nothing_shadows_the_public_kernels_package():

@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from ..answer import AnswerDelta, AnswerParser, parse_assistant
-from ..dsml import ToolCall
 from ..params import Completion, Delta
-from ..streams import AsyncStream
+from ..service.streams import AsyncStream
+from ..text.answer import AnswerDelta, AnswerParser, parse_assistant
+from ..text.dsml import ToolCall
 from .context import ApiContext, check_finished, new_id, sampling_params, usage
 from .errors import declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone

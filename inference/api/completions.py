@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from ..params import Completion, Delta, Timings, TokenLogprob, Usage
-from ..streams import AsyncStream
+from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, sampling_params, usage
 from .errors import ApiError, declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone

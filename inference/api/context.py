@@ -8,13 +8,13 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from ..dsml import call_start
-from ..engine_thread import STOPPED, TIMED_OUT
-from ..messages import ChatFormat, MessageError, default_format, encode_messages
 from ..params import MAX_SEED, Completion, SamplingParams, TokenLogprob
-from ..service import Busy, Service
-from ..streams import AsyncStream
-from ..tokenizer import Special, Tokenizer
+from ..service.engine_thread import STOPPED, TIMED_OUT
+from ..service.service import Busy, Service
+from ..service.streams import AsyncStream
+from ..text.dsml import call_start
+from ..text.messages import ChatFormat, MessageError, default_format, encode_messages
+from ..text.tokenizer import Special, Tokenizer
 from .errors import ApiError
 from .protocol import ChatMessage, Conversation, NamedTool, Sampling
 

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..params import Completion, Delta
-from ..streams import AsyncStream
+from ..service.streams import AsyncStream
 from .context import check_finished
 from .errors import ApiError
 

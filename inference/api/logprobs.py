@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..detokenizer import REPLACEMENT, IncrementalDecoder
 from ..params import TokenLogprob
-from ..tokenizer import Tokenizer
+from ..text.detokenizer import REPLACEMENT, IncrementalDecoder
+from ..text.tokenizer import Tokenizer
 
 LOWEST = -9999.0  # JSON has no −inf; OpenAI writes this number for it
 

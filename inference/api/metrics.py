@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from ..params import Delta
-from ..service import Service
+from ..service.service import Service
 
 PREFIX = "deepseek_v32_"
 

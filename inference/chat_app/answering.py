@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..answer import AnswerParser
-from ..engine_thread import STOPPED, TIMED_OUT
-from ..inspect_report import Recording
 from ..llm import LLM
 from ..params import Completion, Delta, SamplingParams
+from ..report.page import Recording
+from ..service.engine_thread import STOPPED, TIMED_OUT
+from ..text.answer import AnswerParser
 from .conversation import Conversation, Message, new_id
 
 log = logging.getLogger(__name__)

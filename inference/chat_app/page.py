@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from ..inspect_report import SCRIPTS, STATIC
+from ..report.page import SCRIPTS, STATIC
 from .examples import examples
 from .handlers import Handlers
 

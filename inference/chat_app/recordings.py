@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from ..inspect_report import Recording
+from ..report.page import Recording
 
 BUDGET = 512 << 20  # bytes of all recordings together
 

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..answer import parse_assistant
+from ..text.answer import parse_assistant
 from .asking import Asking
 from .files import lock, remove_if_empty
 from .prompt_file import Prompt

@@ -63,7 +63,7 @@ def run(lines: list[Line], answers: "Answers", options: ServingOptions, model_na
     """Load the model and answer; how many failed."""
     try:
         from ..api.context import ApiContext
-        from ..service import Service
+        from ..service.service import Service
     except ImportError as error:
         raise ValueError(f"batch needs pip install -e .[web], which make chat does as well ({error})") from error
 
@@ -169,7 +169,7 @@ async def answer_all(context: "ApiContext", lines: list[Line], answers: Answers,
 
 async def when_free(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
     """A request of many choices may find no room; it waits until others have ended."""
-    from ..service import Busy
+    from ..service.service import Busy
 
     while True:
         try:

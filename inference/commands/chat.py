@@ -24,7 +24,7 @@ def chat(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
 ) -> None:
     """Chat in the browser, and look at what the model reads."""
-    from ..web import need_gradio
+    from ..chat_app.mount import need_gradio
 
     try:
         need_gradio()

@@ -25,7 +25,7 @@ def convert(
     ] = False,
 ) -> None:
     """Write one file of weights for each rank, and a manifest of hashes. Cut off and started again, it goes on."""
-    from ...model import conversion
+    from ...model.checkpoint import conversion
     from ...model.config import ModelConfig
 
     if hf_ckpt_path is None and not verify:
@@ -48,7 +48,7 @@ def convert(
 
 def _bar(description: str) -> Any:
     """A progress bar, where somebody watches."""
-    from ...model.progress import progress_bar
+    from .progress import progress_bar
 
     nobody: Callable[[int, int], None] | None = None
     return progress_bar(description) if sys.stderr.isatty() else nullcontext(nobody)

@@ -41,7 +41,7 @@ def examine(device: str | None, backend: str) -> dict[str, Any]:
     import torch
 
     from ...kernels import device as hardware
-    from ...kernels.choice import describe
+    from ...kernels.registry import describe
 
     chosen = torch.device(hardware.check_device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
     return {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..answer import parse_assistant
+from ..text.answer import parse_assistant
 from .answer_file import answer_file
 from .asking import Asking
 from .chat_loop import ChatLoop
@@ -108,7 +108,7 @@ def answer_one(llm: "LLM", prompt: Prompt, asking: Asking, as_json: bool, inspec
         _, completion = show_stream(llm, token_ids, params, thinking, sys.stderr, inspect is not None)
     print(statistics(completion), file=sys.stderr)
     if inspect is not None and completion.finish_reason in ("stop", "length"):
-        from ..inspect_report import Recording, write_report
+        from ..report.page import Recording, write_report
 
         write_report(inspect, [Recording.of(llm, token_ids, completion)])
         print(f"what DSA selected is in {inspect}", file=sys.stderr)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..tokenizer import Tokenizer
+from ..text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from ..llm import LLM
@@ -33,8 +33,8 @@ SAME_NAMES = {
 
 def read_overrides(config: Path | None, overrides: Sequence[str] | None) -> dict[str, Any]:
     """Fields of ModelConfig that replace the checkpoint's: those of a file, then KEY=VALUE ones. ValueError if unusable."""
+    from ...model.checkpoint.strict_json import parse_object
     from ...model.config import ModelConfig
-    from ...model.strict_json import parse_object
 
     values: dict[str, Any] = {}
     if config is not None:
@@ -88,10 +88,10 @@ def load_llm(
         raise ValueError(
             f"--model {str(path)!r} has no tokenizer.json: only token ids can be given to it, in a JSONL file"
         )
-    from ...model.plan import Plan
-    from ...model.progress import progress_bar
-    from ..distributed import world_size
+    from ...model.parallel.plan import Plan
+    from ..distributed.launch import world_size
     from ..llm import LLM
+    from .progress import progress_bar
 
     options: dict[str, Any] = {"device": device, "precision": precision, "backend": backend, **limits}
     changes = read_overrides(config, overrides) | ({} if layers is None else {"num_hidden_layers": layers})
@@ -119,8 +119,8 @@ def demo_path() -> Path:
 def summary(llm: "LLM", backend: str) -> str:
     """What was resolved, in one line."""
     from ...kernels import device as hardware
-    from ...kernels.choice import describe
-    from ..decode_graph import can_capture
+    from ...kernels.registry import describe
+    from ..engine.decode_graph import can_capture
 
     bodies: dict[str, list[str]] = {}
     for choice in describe(llm.device, backend, llm.precision):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..messages import ChatFormat
+from ..text.messages import ChatFormat
 from . import loading
 
 if TYPE_CHECKING:

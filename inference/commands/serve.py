@@ -53,7 +53,7 @@ def serve(
     uvicorn = _import_uvicorn()
     from ..api.guard import is_loopback
     from ..server import create_app, host_names
-    from ..service import Service
+    from ..service.service import Service
 
     if api_key is not None and not (api_key.isascii() and len(api_key) >= 8 and api_key.isprintable()):
         raise ValueError("--api-key: 8 or more printable ASCII characters are wanted")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ..answer import AnswerDelta, AnswerParser, AssistantMessage
+from ..text.answer import AnswerDelta, AnswerParser, AssistantMessage
 
 if TYPE_CHECKING:
     from ..llm import LLM

@@ -21,7 +21,7 @@ def token_tile(rows: int, columns: int) -> int:
     return 64 if rows <= 128 else 128  # half of an H100 and less: the kernel for few cuts K, too
 
 
-def weights_settled(*weights: torch.Tensor) -> bool:
+def weights_are_static(*weights: torch.Tensor) -> bool:
     """Whether a kernel may read these before the one launched right before it has ended: in a step that is captured in a CUDA
     graph, whose weights were made long ago and not copied just now.
     """
@@ -64,14 +64,14 @@ def multiply_into(
     `sources` int32 [M]: row r is of row sources[r] of a, with tiles of up to 32 tokens. `likely`: how many of the token tiles that
     there may be are not empty; 0: all.
     """
-    settled = weights_settled(b)
+    settled = weights_are_static(b)
     a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))
     library = load("fp8_gemm")
     if tile == MANY:  # a tile's scales of a slice in one piece, as the TMA copies them
         scales = torch.empty(a_scale.shape[1], -(-out.shape[0] // 4) * 4, dtype=torch.float32, device=a.device)
-        library.many_tokens(a, a_scale, b, b_scale, offsets, out, scales)
+        library.large_m(a, a_scale, b, b_scale, offsets, out, scales)
     else:
-        library.few_tokens(tile, splits, settled, a, a_scale, b, b_scale, offsets, sources, out, likely)
+        library.swap_ab(tile, splits, settled, a, a_scale, b, b_scale, offsets, sources, out, likely)
 
 
 def library_serves(rows: int, columns: int, width: int, out_dtype: torch.dtype) -> bool:
@@ -118,13 +118,13 @@ def fp8_gemms(
     rows = a.shape[0]
     if rows > TOGETHER or len(weights) not in (2, 3):
         return [fp8_gemm(a, a_scale, weight, scale, out_dtype) for weight, scale in weights]
-    settled = weights_settled(*(weight for weight, _ in weights))
+    settled = weights_are_static(*(weight for weight, _ in weights))
     a = aligned_rows(a).view(torch.uint8)
     outs = [torch.empty(rows, weight.shape[0], dtype=out_dtype, device=a.device) for weight, _ in weights]
     operands: list[torch.Tensor] = []
     for (weight, scale), out in zip(weights, outs, strict=True):
         operands += (aligned_rows(weight).view(torch.uint8)[None], scale[None], out)
     library = load("fp8_gemm")
-    launch = library.few_tokens_2 if len(weights) == 2 else library.few_tokens_3
+    launch = library.swap_ab_2 if len(weights) == 2 else library.swap_ab_3
     launch(token_tile(rows, 0), settled, a, a_scale, *operands)
     return outs

@@ -4,7 +4,7 @@ import torch
 
 from ..build import load
 from ..padding import aligned_rows
-from .fp8_gemm import MANY, multiply, multiply_into, weights_settled
+from .fp8_gemm import MANY, multiply, multiply_into, weights_are_static
 from .fp8_gemm import token_tile as dense_tile
 
 GATHERED = 32  # the largest tile whose rows the kernel gathers by itself, a copy each
@@ -36,7 +36,7 @@ def grouped_gemm(
     return multiply(a, a_scale, b, b_scale, offsets, out_dtype, tile, 0, sources, expected)
 
 
-def grouped_gemm_beside(
+def grouped_gemm_with_shared(
     a: torch.Tensor,
     a_scale: torch.Tensor,
     b: torch.Tensor,
@@ -64,10 +64,10 @@ def grouped_gemm_beside(
         return out
     if sources is not None and tile > GATHERED:
         a, a_scale, sources = a[sources], a_scale[sources], None
-    settled = weights_settled(weight)
+    settled = weights_are_static(weight)
     a, b, values, weight = (aligned_rows(x).view(torch.uint8) for x in (a, b, values, weight))
     product = values, scales, weight[None], weight_scale[None], out[:first]
-    load("fp8_gemm").few_tokens_beside(
+    load("fp8_gemm").swap_ab_with_shared(
         tile, settled, *product, a, a_scale, b, b_scale, offsets, sources, out[first:], expected
     )
     return out

@@ -33,7 +33,7 @@ def grouped_gemm(
     return out
 
 
-def grouped_gemm_beside(
+def grouped_gemm_with_shared(
     a: torch.Tensor,
     a_scale: torch.Tensor,
     b: torch.Tensor,

@@ -5,12 +5,12 @@ from functools import partial
 
 import torch
 
-from deepseek_v32.kernels.expansion import absorb_queries, expand_quantize
 from deepseek_v32.kernels.fp8_gemm import fp8_gemms
-from deepseek_v32.kernels.grouped_gemm import grouped_gemm_beside
+from deepseek_v32.kernels.fp32_ops import fp32_linear, layer_norm
+from deepseek_v32.kernels.grouped_gemm import grouped_gemm_with_shared
+from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize
 from deepseek_v32.kernels.quantize import Quantized
 from deepseek_v32.kernels.routing import combine_experts, group_by_expert, route
-from deepseek_v32.kernels.small_rows import fp32_linear, layer_norm
 
 from .gemm import _codes, _scales, _time_limits
 from .harness import BF16, Case, rotations_for
@@ -57,7 +57,7 @@ def _experts(tokens: int, count: int, n: int, k: int, gathers: bool, device: tor
         sources, expected = groups.tokens if gathers else None, tokens * CHOSEN * count // EXPERTS
         calls.append(
             partial(
-                grouped_gemm_beside,
+                grouped_gemm_with_shared,
                 rows,
                 weight,
                 groups.offsets,

@@ -9,6 +9,7 @@ import torch
 from tokenizers import Tokenizer
 
 from . import data
+
 from .model import Mode, Model
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepseek_v32.inference.answer import AnswerDelta, AnswerParser, AssistantMessage, parse_assistant
-from deepseek_v32.inference.dsml import ToolCall
-from deepseek_v32.inference.messages import v32_pieces
+from deepseek_v32.inference.text.answer import AnswerDelta, AnswerParser, AssistantMessage, parse_assistant
+from deepseek_v32.inference.text.dsml import ToolCall
+from deepseek_v32.inference.text.messages import v32_pieces
 
 OPEN, CLOSE = "<｜DSML｜function_calls>\n", "</｜DSML｜function_calls>"
 INVOKE, END_INVOKE = '<｜DSML｜invoke name="f">\n', "</｜DSML｜invoke>\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deepseek_v32.model.synthetic import TINY, write_checkpoint
-from deepseek_v32.model.synthetic_tokenizer import write_tokenizer
+from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from deepseek_v32.model.synthetic.tokenizer import write_tokenizer
 
 COMMAND = [str(Path(sys.executable).with_name("deepseek-v32"))]
 MODULE = [sys.executable, "-m", "deepseek_v32.inference.generate"]

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from deepseek_v32.inference import LLM, SamplingParams, runner
-from deepseek_v32.inference.cache import allocate
-from deepseek_v32.inference.decode_graph import DecodeGraphs, batch_buckets, context_buckets
-from deepseek_v32.inference.runner import Runner
-from deepseek_v32.model.synthetic import TINY, write_checkpoint
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.engine import runner
+from deepseek_v32.inference.engine.cache import allocate
+from deepseek_v32.inference.engine.decode_graph import DecodeGraphs, batch_buckets, context_buckets
+from deepseek_v32.inference.engine.runner import Runner
+from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.preemption import preempt_every_other_step
 
 GREEDY = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepseek_v32.inference.detokenizer import IncrementalDecoder, StopStrings
+from deepseek_v32.inference.text.detokenizer import IncrementalDecoder, StopStrings
 from support.tokenizers import make_tokenizer
 
 TOKENIZER = make_tokenizer()

@@ -5,11 +5,13 @@ import math
 import pytest
 import torch
 
-from deepseek_v32.inference import LLM, SamplingParams, engine, flight
-from deepseek_v32.inference.inspect import SelectionRecorder
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.engine import engine
+from deepseek_v32.inference.engine import step as flight
+from deepseek_v32.inference.engine.runner import Runner
+from deepseek_v32.inference.engine.sampler import Draws
+from deepseek_v32.inference.engine.selection import SelectionRecorder
 from deepseek_v32.inference.params import Delta
-from deepseek_v32.inference.runner import Runner
-from deepseek_v32.inference.sampler import Draws
 from support.fake_model import (
     EOS,
     NAN,

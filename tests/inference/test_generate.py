@@ -308,7 +308,7 @@ def test_a_terminal_gets_no_escape_sequences_from_the_model():
 
 
 def test_doctor_names_a_body_for_every_operation(run):
-    from deepseek_v32.kernels.choice import OPERATIONS
+    from deepseek_v32.kernels.registry import OPERATIONS
 
     code, out, _ = run("doctor", "--json", "--device", "cpu")
     report = json.loads(out)

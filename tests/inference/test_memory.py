@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from deepseek_v32.inference import memory
-from deepseek_v32.inference.cache import allocate, bytes_per_page
-from deepseek_v32.inference.memory import check_fits, largest_step, pages_in_memory
-from deepseek_v32.inference.runner import Runner
+from deepseek_v32.inference.engine import sizing as memory
+from deepseek_v32.inference.engine.cache import allocate, bytes_per_page
+from deepseek_v32.inference.engine.runner import Runner
+from deepseek_v32.inference.engine.sizing import check_fits, largest_step, pages_in_memory
 from deepseek_v32.model.config import ModelConfig
-from deepseek_v32.model.parallel import build_model, parameter_bytes
-from deepseek_v32.model.plan import Plan
-from deepseek_v32.model.synthetic import TINY
-from deepseek_v32.model.synthetic_weights import fill_synthetic
+from deepseek_v32.model.parallel.plan import Plan
+from deepseek_v32.model.parallel.shard import build_model, parameter_bytes
+from deepseek_v32.model.synthetic.checkpoint import TINY
+from deepseek_v32.model.synthetic.weights import fill_synthetic
 
 RELEASED = ModelConfig()
 GIB = 2**30

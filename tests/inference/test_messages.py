@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepseek_v32.inference.messages import MessageError, encode_messages, v32_pieces
-from deepseek_v32.inference.tokenizer import Special
+from deepseek_v32.inference.text.messages import MessageError, encode_messages, v32_pieces
+from deepseek_v32.inference.text.tokenizer import Special
 from support.tokenizers import BOS, EOS, MARKUP, PAD, definition, make_tokenizer
 
 # In the manner of V3.2-Exp, from the description of its format.

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from deepseek_v32.inference import mirror
-from deepseek_v32.inference.mirror import BatchDecoder, BatchEncoder
+from deepseek_v32.inference.distributed import batch_sync as mirror
+from deepseek_v32.inference.distributed.batch_sync import BatchDecoder, BatchEncoder
+from deepseek_v32.inference.engine.scheduler import Batch
 from deepseek_v32.inference.params import Request, SamplingParams
-from deepseek_v32.inference.scheduler import Batch
 
 
 def make_request(id: int, draw: random.Random) -> Request:

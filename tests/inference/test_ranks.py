@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.model.plan import Plan
-from deepseek_v32.model.synthetic import TINY, write_checkpoint
+from deepseek_v32.model.parallel.plan import Plan
+from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.job import ENVIRONMENT, Job, free_port, torchrun
 
 # Everything divides by four with whole blocks: 2 heads of 192 and 128, 128 columns of the shared expert.
@@ -68,7 +68,8 @@ def main(path):
     return {"answers": answers, "selected": selected, "best": best, "cached": llm.stats().cached_tokens > 0}
 """
 AHEAD = """
-from deepseek_v32.inference import runner, worker
+from deepseek_v32.inference.distributed import worker
+from deepseek_v32.inference.engine import runner
 
 ahead, share = 0, worker._share_draws
 

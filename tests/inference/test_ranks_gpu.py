@@ -88,7 +88,7 @@ COLLECTIVES = """
 import json, os
 import torch
 import torch.distributed as dist
-from deepseek_v32.inference.distributed import this_job
+from deepseek_v32.inference.distributed.launch import this_job
 
 job = this_job()
 device = torch.device("cuda", job.rank)

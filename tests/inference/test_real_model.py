@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.model.synthetic import TINY, write_checkpoint
+from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.preemption import preempt_every_other_step
 
 COUNT = 24

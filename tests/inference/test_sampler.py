@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deepseek_v32.inference.engine.sampler import Sample, draw, filter_scores, penalise, sample, uniform, waits
 from deepseek_v32.inference.params import Request, SamplingParams
-from deepseek_v32.inference.sampler import Sample, draw, filter_scores, penalise, sample, uniform, waits
 
 VOCAB = 12
 LOGITS = [2.0, -1.0, 0.5, 3.0, 0.0, 1.5, 1.5, -4.0, 2.5, 0.25, -0.5, 1.0]

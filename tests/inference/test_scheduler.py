@@ -5,9 +5,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from deepseek_v32.inference.pages import PagePool
+from deepseek_v32.inference.engine.pages import PagePool
+from deepseek_v32.inference.engine.scheduler import Batch, Scheduler
 from deepseek_v32.inference.params import Request, SamplingParams
-from deepseek_v32.inference.scheduler import Batch, Scheduler
 
 SIZE = 4  # tokens a page
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from deepseek_v32.inference.cache import allocate
-from deepseek_v32.inference.synthetic_cache import fill_synthetic_caches
+from deepseek_v32.inference.engine.cache import allocate
+from deepseek_v32.inference.engine.synthetic_cache import fill_synthetic_caches
 from deepseek_v32.kernels.cache_write import gather_index_keys, gather_latents
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.metadata import PAGE_SIZE
-from deepseek_v32.model.synthetic import TINY
+from deepseek_v32.model.synthetic.checkpoint import TINY
 from support.job import ENVIRONMENT, torchrun
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "benchmark_throughput.py"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepseek_v32.inference.tokenizer import Special, Tokenizer, TokenizerError
+from deepseek_v32.inference.text.tokenizer import Special, Tokenizer, TokenizerError
 from support.tokenizers import BOS, EOS, MARKUP, PAD, make_tokenizer, write_tokenizer
 
 TOKENIZER = make_tokenizer()

@@ -55,13 +55,13 @@ def unknown_races(output: str) -> list[str]:
 
 
 def test_a_new_race_is_not_taken_for_a_known_one() -> None:
-    lines = (build.SOURCES / "common" / "seesaw.cuh").read_text().splitlines()
+    lines = (build.SOURCES / "attention" / "core.cuh").read_text().splitlines()
     known, other = (
         next(i for i, line in enumerate(lines, 1) if text in line) for text in ("s.reference[0][line]", "s.sum[0][")
     )
 
     def report(*numbers: int) -> str:
-        first, second = (f"access at void mla::math<(int)1>(int)+0x10 in seesaw.cuh:{number}" for number in numbers)
+        first, second = (f"access at void mla::math<(int)1>(int)+0x10 in core.cuh:{number}" for number in numbers)
         return f"========= Error: Race reported between Write {first}\n=========     and Read {second} [8 hazards]\n"
 
     assert unknown_races(report(known, known)) == []

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from deepseek_v32.kernels.expansion import absorb_queries, expand_quantize
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
-from deepseek_v32.kernels.grouped_gemm import grouped_gemm_beside
+from deepseek_v32.kernels.fp32_ops import fp32_linear
+from deepseek_v32.kernels.grouped_gemm import grouped_gemm_with_shared
+from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize
 from deepseek_v32.kernels.quantize import Quantized, quantize_weight, rms_norm_quantize, swiglu_quantize
 from deepseek_v32.kernels.routing import combine_experts, group_by_expert, route
-from deepseek_v32.kernels.small_rows import fp32_linear
 
 HIDDEN, INNER, EXPERTS, HEADS, LATENT, LOW = 1024, 256, 32, 16, 512, 512
 
@@ -51,12 +51,12 @@ def layer(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
         chosen, weights = route(fp32_linear(rows, gate), bias, 8, 8, 4)
         groups = group_by_expert(chosen, EXPERTS)
         arguments = {"sources": groups.tokens, "expected": count * 8}
-        made = grouped_gemm_beside(
+        made = grouped_gemm_with_shared(
             operand, gate_up.values, groups.offsets, gate_up.scales, operand, shared_up, **arguments
         )
         inner = swiglu_quantize(made)
         own, beside = (Quantized(inner.values[part], inner.scales[part]) for part in (slice(count, None), slice(count)))
-        made = grouped_gemm_beside(own, down.values, groups.offsets, down.scales, beside, shared_down)
+        made = grouped_gemm_with_shared(own, down.values, groups.offsets, down.scales, beside, shared_down)
         return total + combine_experts(made[count:], groups, weights, made[:count])
 
     return forward

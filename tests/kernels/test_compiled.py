@@ -11,13 +11,13 @@ import pytest
 from deepseek_v32.kernels import build
 
 ATTENTION = ("sparse_prefill", "sparse_decode", "dense_decode")
-PROGRAMMATIC = ("dense_decode", "expansion", "fp8_gemm", "routing", "small_rows", "sparse_decode")
-# What kernels may ask for before the one launched before them has ended, by names within theirs: weights that are settled, the
+PROGRAMMATIC = ("dense_decode", "fp32_ops", "fp8_gemm", "kv_up_projection", "routing", "sparse_decode")
+# What kernels may ask for before the one launched before them has ended, by names within theirs: static weights, the
 # router's bias, a plan that is older than the kernel before.
 EARLY = {
     "absorb_queries_kernel": "LDG",
     "expand_quantize_kernel": "LDG",
-    "few_tokens_kernel": "UTMALDG",
+    "swap_ab_kernel": "UTMALDG",
     "fp32_linear_kernel": "LDG",
     "mla_combine_kernel": "LDG",
     "mla_combine_whole_kernel": "LDG",
@@ -29,7 +29,7 @@ GLOBAL = re.compile(r"\b(LDG|LDGSTS|STG|LD|ST|ATOMG?|REDG?|UTMALDG|UTMASTG|UBLKC
 def cannot_build() -> str:
     """What is missing to compile, in one line; empty if nothing is."""
     try:
-        build.compile_command(ATTENTION[0], Path("kernel.so"))
+        build.compile_command(build.launcher(ATTENTION[0]), Path("kernel.so"))
     except RuntimeError as error:
         return str(error)
     return ""

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm
-from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_beside
+from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from deepseek_v32.kernels.quantize import Quantized
 from deepseek_v32.kernels.routing import group_by_expert
 from support import e4m3
@@ -172,10 +172,10 @@ def test_rows_are_gathered_and_the_shared_expert_goes_along(
     operands = weight, groups.offsets, weight_scale
     alone = backend.run(grouped_gemm, x, *operands, torch.float32, sources=groups.tokens, expected=expected)
     both = backend.run(
-        grouped_gemm_beside, x, *operands, x, dense, torch.float32, sources=groups.tokens, expected=expected
+        grouped_gemm_with_shared, x, *operands, x, dense, torch.float32, sources=groups.tokens, expected=expected
     )
     taken = Quantized(x.values[groups.tokens], x.scales[groups.tokens])
-    sorted_rows = backend.run(grouped_gemm_beside, taken, *operands, x, dense, torch.float32)
+    sorted_rows = backend.run(grouped_gemm_with_shared, taken, *operands, x, dense, torch.float32)
     wanted = grouped_gemm(taken, *operands, torch.float32, "reference")[:here]
     shared = fp8_gemm(x, *dense, torch.float32, "reference")
     bound = 2.0**-11 * k * 2**11  # of a sum's size: codes of 25 in magnitude on average, products of scales around one

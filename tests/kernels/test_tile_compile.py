@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from deepseek_v32.kernels import build, choice
+from deepseek_v32.kernels import build
+from deepseek_v32.kernels import registry as choice
 
 
 def cannot_compile() -> str:

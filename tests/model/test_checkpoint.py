@@ -9,13 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from deepseek_v32.model.checkpoint import load_model, load_weights
+from deepseek_v32.inference.commands.progress import progress_bar
+from deepseek_v32.model.checkpoint.load import load_model, load_weights
+from deepseek_v32.model.checkpoint.locate import match
+from deepseek_v32.model.checkpoint.safetensors import read_headers
 from deepseek_v32.model.config import ModelConfig
-from deepseek_v32.model.placement import match
-from deepseek_v32.model.plan import Plan
-from deepseek_v32.model.progress import progress_bar
-from deepseek_v32.model.shards import read_headers
-from deepseek_v32.model.synthetic import TINY, write_checkpoint
+from deepseek_v32.model.parallel.plan import Plan
+from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.transformer import Transformer
 from support.configs import random_arguments
 from support.parameters import Parameters, expected_parameters
@@ -141,7 +141,7 @@ def test_bands_do_not_show(tmp_path, monkeypatch):
     for dtype in ("bf16", "fp8"):
         write_checkpoint(tmp_path, config, dtype)
         for precision in ("exact", "fp8"):
-            monkeypatch.setattr("deepseek_v32.model.checkpoint._BAND", 1)  # raised to one block of rows
+            monkeypatch.setattr("deepseek_v32.model.checkpoint.load._BAND", 1)  # raised to one block of rows
             assert_loaded(
                 load_model(tmp_path, precision), ModelConfig.from_file(tmp_path), precision, stored_tensors(tmp_path)
             )

@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from deepseek_v32.model import checkpoint
-from deepseek_v32.model.checkpoint import load_model
+from deepseek_v32.model.checkpoint import load as checkpoint
+from deepseek_v32.model.checkpoint.load import load_model
+from deepseek_v32.model.checkpoint.safetensors import CheckpointError
 from deepseek_v32.model.config import ConfigError, ModelConfig
-from deepseek_v32.model.shards import CheckpointError
-from deepseek_v32.model.synthetic import TINY, write_checkpoint
+from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.weight_map import pieces
 from support.configs import RELEASED
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deepseek_v32.model.synthetic import TINY, write_checkpoint
+from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 
 # One dense MLP with tensors of 33.6 M elements, beside which bands (a few MB) are small.
 CONFIG = replace(TINY, hidden_size=4096, intermediate_size=8192, num_hidden_layers=1)
@@ -17,7 +17,7 @@ LARGEST = CONFIG.hidden_size * CONFIG.intermediate_size
 # Prints how far the resident memory's high-water mark rose while loading, and the bytes of the parameters.
 MEASURE = """
 import sys
-from deepseek_v32.model.checkpoint import load_model
+from deepseek_v32.model.checkpoint.load import load_model
 
 def status(key):
     with open("/proc/self/status") as file:

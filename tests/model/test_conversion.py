@@ -12,12 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from deepseek_v32.model.checkpoint import load_model
+from deepseek_v32.model.checkpoint.conversion import convert, verify
+from deepseek_v32.model.checkpoint.load import load_model
+from deepseek_v32.model.checkpoint.safetensors import CheckpointError
 from deepseek_v32.model.config import ConfigError
-from deepseek_v32.model.conversion import convert, verify
-from deepseek_v32.model.parallel import Ranks
-from deepseek_v32.model.shards import CheckpointError
-from deepseek_v32.model.synthetic import TINY, write_checkpoint
+from deepseek_v32.model.parallel.shard import Ranks
+from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 
 RAGGED = replace(
     TINY, hidden_size=136, intermediate_size=256, moe_intermediate_size=20, q_lora_rank=72, num_hidden_layers=2
@@ -89,7 +89,7 @@ def test_the_shares_make_up_the_whole(tmp_path, size, precision):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from deepseek_v32.model import conversion
+from deepseek_v32.model.checkpoint import conversion
 
 source, target, *deaths = sys.argv[1:]
 
@@ -143,7 +143,7 @@ LARGE = replace(TINY, hidden_size=4096, intermediate_size=8192, num_hidden_layer
 MEASURE = """
 import sys
 from pathlib import Path
-from deepseek_v32.model.conversion import convert, verify
+from deepseek_v32.model.checkpoint.conversion import convert, verify
 
 def status(key):
     with open("/proc/self/status") as file:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from deepseek_v32.model.config import ModelConfig
-from deepseek_v32.model.plan import Plan
-from deepseek_v32.model.synthetic import TINY, write_checkpoint
+from deepseek_v32.model.parallel.plan import Plan
+from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.job import Job
 
 COMPARE = """
@@ -17,9 +17,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.model import attention, prefill_shares
-from deepseek_v32.model.checkpoint import load_model
-from deepseek_v32.model.parallel import Ranks
+from deepseek_v32.model import attention
+from deepseek_v32.model.parallel import prefill as prefill_shares
+from deepseek_v32.model.checkpoint.load import load_model
+from deepseek_v32.model.parallel.shard import Ranks
 
 class Counting(Ranks):
     exchanges = 0

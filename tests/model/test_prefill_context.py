@@ -7,10 +7,10 @@ import torch
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.model import attention
-from deepseek_v32.model.parallel import build_model
-from deepseek_v32.model.plan import Plan
-from deepseek_v32.model.synthetic import TINY
-from deepseek_v32.model.synthetic_weights import fill_synthetic
+from deepseek_v32.model.parallel.plan import Plan
+from deepseek_v32.model.parallel.shard import build_model
+from deepseek_v32.model.synthetic.checkpoint import TINY
+from deepseek_v32.model.synthetic.weights import fill_synthetic
 
 
 def test_both_ways_read_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from deepseek_v32.model.config import ModelConfig
-from deepseek_v32.model.synthetic import TINY, write_checkpoint
-from deepseek_v32.model.synthetic_tokenizer import MARKUP, SMALLEST_VOCABULARY, make_texts, write_tokenizer
+from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from deepseek_v32.model.synthetic.tokenizer import MARKUP, SMALLEST_VOCABULARY, make_texts, write_tokenizer
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "make_tiny_checkpoint.py"
 

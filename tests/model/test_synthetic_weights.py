@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.cli import app
 from deepseek_v32.kernels.quantize import dequantize_weight
-from deepseek_v32.model.parallel import Ranks, build_model
-from deepseek_v32.model.plan import Plan
-from deepseek_v32.model.synthetic import TINY
-from deepseek_v32.model.synthetic_weights import fill_synthetic
+from deepseek_v32.model.parallel.plan import Plan
+from deepseek_v32.model.parallel.shard import Ranks, build_model
+from deepseek_v32.model.synthetic.checkpoint import TINY
+from deepseek_v32.model.synthetic.weights import fill_synthetic
 
 # Tables of several bands, of which ranks share some in the middle of a band.
 CONFIG = replace(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from deepseek_v32.kernels.choice import OPERATIONS
 from deepseek_v32.kernels.device import is_hopper
+from deepseek_v32.kernels.registry import OPERATIONS
 
 CPU = torch.device("cpu")
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.inspect import TokenSelection
+from deepseek_v32.inference.engine.selection import TokenSelection
+from deepseek_v32.inference.engine.stats import EngineStats
 from deepseek_v32.inference.params import Completion, Delta, SamplingParams, Timings, Usage
-from deepseek_v32.inference.stats import EngineStats
-from deepseek_v32.inference.tokenizer import ASSISTANT, THINK, USER
+from deepseek_v32.inference.text.tokenizer import ASSISTANT, THINK, USER
 from support.fake_model import ScriptedModel, fake_config
 from support.tokenizers import make_tokenizer
 
@@ -146,7 +146,7 @@ def serve(backend: object, llm: LLM, model: str = "scripted") -> ChatServer:
     """The chat alone."""
     import fastapi
 
-    from deepseek_v32.inference.web import mount_chat
+    from deepseek_v32.inference.chat_app.mount import mount_chat
 
     app = fastapi.FastAPI()
     mount_chat(app, backend, llm=llm, model=model)

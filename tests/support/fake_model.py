@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.runner import Runner
-from deepseek_v32.inference.scheduler import Batch
+from deepseek_v32.inference.engine.runner import Runner
+from deepseek_v32.inference.engine.scheduler import Batch
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import (
     PAGE_SIZE,

@@ -11,8 +11,8 @@ import torch
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.commands.serve import server_config
 from deepseek_v32.inference.server import create_app
-from deepseek_v32.inference.service import Service
-from deepseek_v32.inference.tokenizer import Special
+from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.text.tokenizer import Special
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import AttentionMetadata, LayerCache
 from support.fake_model import fake_config

@@ -2,14 +2,14 @@
 
 import torch
 
-from deepseek_v32.kernels.expansion import absorb_queries, expand_quantize
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
-from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_beside
+from deepseek_v32.kernels.fp32_ops import fp32_linear, layer_norm
+from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
+from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize
 from deepseek_v32.kernels.quantize import Quantized
 from deepseek_v32.kernels.routing import combine_experts, group_by_expert, route
 from deepseek_v32.kernels.select_topk import select_topk, select_topk_slots
-from deepseek_v32.kernels.small_rows import fp32_linear, layer_norm
 
 FP8 = torch.float8_e4m3fn
 
@@ -32,7 +32,7 @@ def products() -> list[torch.Tensor]:
         groups = group_by_expert(experts, 8, backend="cuda")
         arguments = x, codes, groups.offsets, scale
         results.append(grouped_gemm(*arguments, backend="cuda", sources=groups.tokens))
-        both = grouped_gemm_beside(*arguments, x, shared, backend="cuda", sources=groups.tokens)
+        both = grouped_gemm_with_shared(*arguments, x, shared, backend="cuda", sources=groups.tokens)
         weights = torch.rand(tokens, 2, device="cuda")
         results.append(combine_experts(both[tokens:], groups, weights, both[:tokens], backend="cuda"))
     return results

@@ -8,7 +8,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, pre_tokenizers, trainers
 from tokenizers.models import BPE
 
-from deepseek_v32.inference.tokenizer import Tokenizer
+from deepseek_v32.inference.text.tokenizer import Tokenizer
 
 BOS, EOS, PAD = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>"
 MARKUP = ["<｜User｜>", "<｜Assistant｜>", "<think>", "</think>", "｜DSML｜"]

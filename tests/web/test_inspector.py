@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deepseek_v32.inference.inspect_report import Recording, write_report
+from deepseek_v32.inference.report.page import Recording, write_report
 from support.chat_server import LAYERS, NEEDLE, TOPK, ScriptedBackend, scripted_llm
 
 LINES = [f"Item {i}: the committee talked about lamp number {i} and came to no conclusion." for i in range(60)]

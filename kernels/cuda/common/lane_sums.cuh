@@ -1,7 +1,7 @@
 // Several sums over the lanes of a warp at once, with fewer shuffles than one after the other.
 #pragma once
 
-namespace mla {
+namespace common {
 
 // kCount sums over all lanes, a power of two; lane l gets that of number l / (32 / kCount). Half of them change sides at each step.
 template <int kCount>
@@ -24,4 +24,4 @@ __device__ __forceinline__ float sums_over_lanes(float (&x)[kCount], int lane) {
   return x[0];
 }
 
-}  // namespace mla
+}  // namespace common

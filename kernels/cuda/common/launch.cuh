@@ -1,4 +1,4 @@
-// Host side: what every launcher needs.
+// Host side: what every launcher needs: error checks, the current stream and device, and one way to launch a kernel.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,11 +7,7 @@
 #include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/function.h>
 
-#include <algorithm>
-
-#include "split.cuh"
-
-namespace mla {
+namespace common {
 
 using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
@@ -53,59 +49,40 @@ class DeviceGuard {
   int before_ = 0;
 };
 
-// With parts, the kernel may start while the one before it drains, and waits on the device for its end before it reads the plan.
-template <class Kernel>
-void launch(Kernel kernel, const Problem& problem, int ctas, bool pair, int threads, size_t shared_bytes, cudaStream_t stream) {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
-        "shared memory");
+// How a kernel is launched, apart from its parameters.
+struct Launch {
+  dim3 grid;
+  int threads;
+  size_t shared_bytes;
+  cudaStream_t stream;
+  int cluster = 1;            // CTAs of a cluster along x
+  bool programmatic = false;  // programmatic dependent launch: it may start while the kernel before it drains (pdl.cuh)
+};
+
+template <class... Parameters>
+void launch_kernel(void (*kernel)(Parameters...), const Launch& how, const Parameters&... arguments) {
+  constexpr size_t kDefaultSharedBytes = 48 * 1024;  // what a kernel may use without asking for more
+  if (how.shared_bytes > kDefaultSharedBytes)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(how.shared_bytes)),
+          "shared memory");
+  cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(ctas);
-  config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  cudaLaunchAttribute attribute[2];
-  attribute[0].id = cudaLaunchAttributeClusterDimension;
-  attribute[0].val.clusterDim = {pair ? 2u : 1u, 1, 1};
-  attribute[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute[1].val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = attribute;
-  config.numAttrs = problem.parts != nullptr ? 2 : 1;
-  check(cudaLaunchKernelEx(&config, kernel, problem), "launch");
+  config.gridDim = how.grid;
+  config.blockDim = dim3(how.threads);
+  config.dynamicSmemBytes = how.shared_bytes;
+  config.stream = how.stream;
+  config.attrs = attributes;
+  if (how.cluster > 1) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {static_cast<unsigned>(how.cluster), 1, 1};
+  }
+  if (how.programmatic) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  check(cudaLaunchKernelEx(&config, kernel, arguments...), "launch");
 }
 
-// The merge of partial results: it may start while the attention kernel drains, and waits for its end on the device.
-template <class Kernel>
-void launch_combine(Kernel kernel, const Problem& problem, int64_t ctas, int threads, cudaStream_t stream) {
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(ctas));
-  config.blockDim = dim3(threads);
-  config.stream = stream;
-  cudaLaunchAttribute attribute[1];
-  attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute[0].val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = attribute;
-  config.numAttrs = 1;
-  check(cudaLaunchKernelEx(&config, kernel, problem), "combine");
-}
-
-template <class Element, int kQuarters, int kTurns, int kAtOnce, int kCtas>
-void combine_rows(const Problem& p, cudaStream_t stream) {
-  launch_combine(flash_fwd_mla_combine_kernel<Element, kQuarters, kTurns, kAtOnce, kCtas>, p,
-                 int64_t(p.queries) * p.rows * (4 / kQuarters), 32 * kQuarters * kTurns, stream);
-}
-
-// `most_splits`: what is known of the largest number of splits of a query.
-template <class Element>
-void combine(const Problem& p, int most_splits, cudaStream_t stream) {
-  const int64_t rows = int64_t(p.queries) * p.rows;
-  if (p.part_count < 2 * p.queries)  // most queries are whole
-    launch_combine(flash_fwd_mla_combine_whole_kernel<Element>, p, p.queries * ((p.rows + kCombineRows - 1) / kCombineRows), 512, stream);
-  else if (rows >= 512)
-    combine_rows<Element, 4, 1, 4, 10>(p, stream);
-  else if (rows > 32 || most_splits < 64)
-    combine_rows<Element, 4, 4, 4, 2>(p, stream);
-  else
-    combine_rows<Element, 1, 16, 8, 1>(p, stream);
-}
-
-}  // namespace mla
+}  // namespace common

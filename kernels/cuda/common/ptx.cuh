@@ -9,7 +9,7 @@
 
 #include <cute/arch/mma_sm90_gmma.hpp>
 
-namespace mla {
+namespace common {
 
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
@@ -214,4 +214,4 @@ struct Mma {
   }
 };
 
-}  // namespace mla
+}  // namespace common

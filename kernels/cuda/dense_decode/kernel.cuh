@@ -1,7 +1,7 @@
 // Dense decode over a paged cache (block tables, causal), and 16-head decode over one-token pages: split-KV parts over whole contexts.
 #pragma once
 
-#include "../common/gather.cuh"
+#include "../attention/gather.cuh"
 
 namespace mla {
 

@@ -1,4 +1,4 @@
-#include "../common/launch.cuh"
+#include "../attention/launch.cuh"
 #include "kernel.cuh"
 
 namespace mla {

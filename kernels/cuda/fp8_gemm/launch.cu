@@ -3,15 +3,17 @@
 #include <initializer_list>
 
 #include "../common/launch.cuh"
-#include "few_tokens.cuh"
-#include "many_tokens.cuh"
+#include "swap_ab.cuh"
+#include "large_m.cuh"
 
 namespace gemm {
 
-using mla::check;
-using mla::data;
-using mla::DeviceGuard;
-using mla::stream_of;
+using common::check;
+using common::data;
+using common::DeviceGuard;
+using common::launch_kernel;
+using common::launch_pdl;
+using common::stream_of;
 using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
 
@@ -76,25 +78,6 @@ Product product_of(const TensorView& a, const TensorView& a_scale, const TensorV
   return p;
 }
 
-template <class... Arguments>
-void launch(void (*kernel)(Arguments...), dim3 grid, int cluster, int threads, int shared_bytes, cudaStream_t stream,
-            Arguments... arguments) {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), "shared memory");
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  check(cudaLaunchKernelEx(&config, kernel, arguments...), "launch");
-}
-
 // Parts of K. Few tiles are cut until they give work to a third of the GPU; long ones further, as far as all parts run at once.
 int choose_splits(int64_t grid, int slices, int64_t places) {
   if (grid > places) return slices >= 32 ? 2 : 1;  // smaller pieces for the last wave
@@ -104,19 +87,19 @@ int choose_splits(int64_t grid, int slices, int64_t places) {
   return splits;
 }
 
-// One product of a launch of the kernel for few tokens. `likely` tiles of tokens will have any: experts may have none.
+// One product of a launch of the kernel for few tokens. `expected_tiles` tiles of tokens will have any: experts may have none.
 struct Given {
   const TensorView &a, &a_scale, &b, &b_scale;
   const Optional<TensorView>&offsets, &sources;
   const TensorView& out;
-  int64_t likely;
+  int64_t expected_tiles;
 };
 
 template <int kTokens, class Out>
-void run_few(std::initializer_list<Given> given, int splits, bool settled, cudaStream_t stream) {
-  using Config = FewTokens<kTokens>;
+void run_swap_ab(std::initializer_list<Given> given, int splits, bool static_weights, cudaStream_t stream) {
+  using Config = SwapAB<kTokens>;
   Jobs jobs = {};
-  int64_t clusters = 0, likely = 0;
+  int64_t clusters = 0, expected_tiles = 0;
   bool grouped = false;
   int slices = 0, number = 0;
   for (const Given& each : given) {
@@ -132,49 +115,49 @@ void run_few(std::initializer_list<Given> given, int splits, bool settled, cudaS
     const int slots = p.offsets == nullptr ? (p.rows + kTokens - 1) / kTokens : std::min(p.rows, p.rows / kTokens + p.experts);
     job.clusters = job.tiles * slots;
     clusters += job.clusters;
-    likely += job.tiles * (each.likely > 0 ? std::min<int64_t>(each.likely, slots) : slots);
+    expected_tiles += job.tiles * (each.expected_tiles > 0 ? std::min<int64_t>(each.expected_tiles, slots) : slots);
     slices = std::max(slices, p.slices);
     grouped |= p.offsets != nullptr;
   }
-  const int64_t places = int64_t(mla::multiprocessors(given.begin()->a)) * 2;
-  if (splits == 0) splits = choose_splits(likely, slices, places);
+  const int64_t places = int64_t(common::multiprocessors(given.begin()->a)) * 2;
+  if (splits == 0) splits = choose_splits(expected_tiles, slices, places);
   // One CTA on a multiprocessor may have all of its shared memory; how many experts' there are is not known.
-  const bool alone = !grouped && likely * splits <= places / 2;
+  const bool alone = !grouped && expected_tiles * splits <= places / 2;
   const int shared = (Config::kCtas == 1 || alone ? 227 : 113) * 1024;
   const int stages = Config::stages(slices, splits, shared);
   if (stages < 2) TVM_FFI_THROW(ValueError) << "K is " << slices * kSlice << ", too wide for the scales in shared memory";
-  launch(few_tokens_kernel<kTokens, Out>, dim3(static_cast<unsigned>(clusters * splits)), splits, Config::kThreads, shared, stream, jobs,
-         splits, stages, settled);
+  launch_kernel(swap_ab_kernel<kTokens, Out>,
+                {dim3(static_cast<unsigned>(clusters * splits)), Config::kThreads, static_cast<size_t>(shared), stream, splits, true}, jobs,
+                splits, stages, static_weights);
 }
 
 template <class Out>
-void run_few(int tokens, std::initializer_list<Given> given, int splits, bool settled, cudaStream_t stream) {
+void run_swap_ab(int tokens, std::initializer_list<Given> given, int splits, bool static_weights, cudaStream_t stream) {
   switch (tokens) {
-    case 8: return run_few<8, Out>(given, splits, settled, stream);
-    case 16: return run_few<16, Out>(given, splits, settled, stream);
-    case 32: return run_few<32, Out>(given, splits, settled, stream);
-    case 64: return run_few<64, Out>(given, splits, settled, stream);
-    case 128: return run_few<128, Out>(given, splits, settled, stream);
+    case 8: return run_swap_ab<8, Out>(given, splits, static_weights, stream);
+    case 16: return run_swap_ab<16, Out>(given, splits, static_weights, stream);
+    case 32: return run_swap_ab<32, Out>(given, splits, static_weights, stream);
+    case 64: return run_swap_ab<64, Out>(given, splits, static_weights, stream);
+    case 128: return run_swap_ab<128, Out>(given, splits, static_weights, stream);
   }
   TVM_FFI_THROW(ValueError) << "a tile of " << tokens << " tokens; there are 8, 16, 32, 64 and 128";
 }
 
-void run_few(int64_t tokens, std::initializer_list<Given> given, int64_t splits, bool settled) {
+void run_swap_ab(int64_t tokens, std::initializer_list<Given> given, int64_t splits, bool static_weights) {
   const TensorView &out = given.begin()->out;
   DeviceGuard guard(out);
   if (out.dtype().code == kDLBfloat)
-    run_few<__nv_bfloat16>(static_cast<int>(tokens), given, static_cast<int>(splits), settled, stream_of(out));
+    run_swap_ab<__nv_bfloat16>(static_cast<int>(tokens), given, static_cast<int>(splits), static_weights, stream_of(out));
   else
-    run_few<float>(static_cast<int>(tokens), given, static_cast<int>(splits), settled, stream_of(out));
+    run_swap_ab<float>(static_cast<int>(tokens), given, static_cast<int>(splits), static_weights, stream_of(out));
 }
 
 template <class Out>
 void run_many(const TensorView& a, const TensorView& b, const TensorView& scales, const Product& p, cudaStream_t stream) {
   const int pitch = static_cast<int>(scales.size(1));
-  launch(transpose_scales_kernel, dim3((p.rows + 31) / 32, (p.slices + 31) / 32), 1, 256, 0, stream, p.a_scale, p.a_scale_stride,
-         p.rows, p.slices, data<float>(scales), pitch);
-  launch(many_tokens_kernel<Out>, dim3(mla::multiprocessors(a) / 2 * 2), 2, ManyTokens::kThreads,
-         static_cast<int>(sizeof(ManyTokens)), stream, map_of(a, kTile / 2), map_of(b, kWeights), scale_map_of(scales, p.rows), p);
+  launch_pdl(transpose_scales_kernel, dim3((p.rows + 31) / 32, (p.slices + 31) / 32), 256, 0, stream, p.a_scale, p.a_scale_stride,
+             p.rows, p.slices, data<float>(scales), pitch);
+  launch_kernel(large_m_kernel<Out>, {dim3(common::multiprocessors(a) / 2 * 2), LargeM::kThreads, sizeof(LargeM), stream, 2, true}, map_of(a, kTile / 2), map_of(b, kWeights), scale_map_of(scales, p.rows), p);
 }
 
 }  // namespace
@@ -183,7 +166,7 @@ void run_many(const TensorView& a, const TensorView& b, const TensorView& scales
 // fp32; offsets int32 [E + 1], or none where E is 1; out [M, N] bf16 or fp32, contiguous.
 
 // The kernel for many tokens; `scales` fp32 [slices, M rounded up to 4] is room for the transposed scales of a.
-void many_tokens(TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, Optional<TensorView> offsets, TensorView out,
+void large_m(TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, Optional<TensorView> offsets, TensorView out,
                  TensorView scales) {
   DeviceGuard guard(a);
   const Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), out);
@@ -194,44 +177,44 @@ void many_tokens(TensorView a, TensorView a_scale, TensorView b, TensorView b_sc
 }
 
 // The kernel for few: `tokens` a tile (8 to 128). splits: parts of K, up to 8, or 0 for a choice by the grid. sources:
-// int32 [M], the row of a that each row of out is of, or none. likely: how many tiles of tokens will have any, or 0 for all. settled:
+// int32 [M], the row of a that each row of out is of, or none. expected_tiles: how many tiles of tokens will have any, or 0 for all. static_weights:
 // b is not the work of the kernel right before.
-void few_tokens(int64_t tokens, int64_t splits, bool settled, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
-                Optional<TensorView> offsets, Optional<TensorView> sources, TensorView out, int64_t likely) {
-  run_few(tokens, {{a, a_scale, b, b_scale, offsets, sources, out, likely}}, splits, settled);
+void swap_ab(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
+                Optional<TensorView> offsets, Optional<TensorView> sources, TensorView out, int64_t expected_tiles) {
+  run_swap_ab(tokens, {{a, a_scale, b, b_scale, offsets, sources, out, expected_tiles}}, splits, static_weights);
 }
 
 // Two and three weights [1, N, K] for the same rows.
-void few_tokens_2(int64_t tokens, bool settled, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out, TensorView b2,
+void swap_ab_2(int64_t tokens, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out, TensorView b2,
                   TensorView b2_scale, TensorView out2) {
   const Optional<TensorView> none;
-  run_few(tokens, {{a, a_scale, b, b_scale, none, none, out, 0}, {a, a_scale, b2, b2_scale, none, none, out2, 0}}, 0, settled);
+  run_swap_ab(tokens, {{a, a_scale, b, b_scale, none, none, out, 0}, {a, a_scale, b2, b2_scale, none, none, out2, 0}}, 0, static_weights);
 }
-void few_tokens_3(int64_t tokens, bool settled, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out, TensorView b2,
+void swap_ab_3(int64_t tokens, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out, TensorView b2,
                   TensorView b2_scale, TensorView out2, TensorView b3, TensorView b3_scale, TensorView out3) {
   const Optional<TensorView> none;
-  run_few(tokens,
+  run_swap_ab(tokens,
           {{a, a_scale, b, b_scale, none, none, out, 0},
            {a, a_scale, b2, b2_scale, none, none, out2, 0},
            {a, a_scale, b3, b3_scale, none, none, out3, 0}},
-          0, settled);
+          0, static_weights);
 }
 
 // A dense product beside the experts': the shared expert's.
-void few_tokens_beside(int64_t tokens, bool settled, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out,
+void swap_ab_with_shared(int64_t tokens, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out,
                        TensorView rows, TensorView rows_scale, TensorView experts, TensorView experts_scale, TensorView offsets,
-                       Optional<TensorView> sources, TensorView rows_out, int64_t likely) {
+                       Optional<TensorView> sources, TensorView rows_out, int64_t expected_tiles) {
   const Optional<TensorView> none;
-  run_few(tokens,
+  run_swap_ab(tokens,
           {{a, a_scale, b, b_scale, none, none, out, 0},
-           {rows, rows_scale, experts, experts_scale, offsets, sources, rows_out, likely}},
-          0, settled);
+           {rows, rows_scale, experts, experts_scale, offsets, sources, rows_out, expected_tiles}},
+          0, static_weights);
 }
 
 }  // namespace gemm
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(many_tokens, gemm::many_tokens);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(few_tokens, gemm::few_tokens);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(few_tokens_2, gemm::few_tokens_2);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(few_tokens_3, gemm::few_tokens_3);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(few_tokens_beside, gemm::few_tokens_beside);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(large_m, gemm::large_m);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(swap_ab, gemm::swap_ab);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(swap_ab_2, gemm::swap_ab_2);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(swap_ab_3, gemm::swap_ab_3);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(swap_ab_with_shared, gemm::swap_ab_with_shared);

@@ -4,26 +4,27 @@
 
 #include <cuda.h>
 
-#include "../common/programmatic.cuh"
+#include "../common/pdl.cuh"
+#include "../common/ptx.cuh"
 
 namespace gemm {
 
-using mla::barrier_arrive;
-using mla::barrier_arrive_expect;
-using mla::barrier_arrive_remote;
-using mla::barrier_init;
-using mla::barrier_init_fence;
-using mla::barrier_wait;
-using mla::cluster_rank;
-using mla::cluster_sync;
-using mla::let_next_start;
-using mla::mma_begin;
-using mla::mma_commit;
-using mla::mma_wait;
-using mla::named_sync;
-using mla::peer_address;
-using mla::shared_address;
-using mla::wait_for_previous;
+using common::barrier_arrive;
+using common::barrier_arrive_expect;
+using common::barrier_arrive_remote;
+using common::barrier_init;
+using common::barrier_init_fence;
+using common::barrier_wait;
+using common::cluster_rank;
+using common::cluster_sync;
+using common::pdl_launch_dependents;
+using common::mma_begin;
+using common::mma_commit;
+using common::mma_wait;
+using common::named_sync;
+using common::peer_address;
+using common::shared_address;
+using common::pdl_wait;
 
 constexpr int kSlice = 128;                      // of k, for which scales hold: one 128-byte row of a swizzled tile
 constexpr int kWeights = 128;                    // rows of b in a tile, which share a scale
@@ -92,7 +93,7 @@ __device__ __forceinline__ void mma_step(float (&d)[kN / 2], uint64_t a, uint64_
 // d = the product of one slice: 64 rows of a times kN rows of b.
 template <int kN>
 __device__ __forceinline__ void multiply_slice(float (&d)[kN / 2], uint32_t a, uint32_t b) {
-  const mla::Tile left = mla::Tile::rows(a), right = mla::Tile::rows(b);
+  const common::Tile left = common::Tile::rows(a), right = common::Tile::rows(b);
   mma_begin();
 #pragma unroll
   for (int k = 0; k < 4; ++k) mma_step<kN>(d, left.at(32 * k), right.at(32 * k), k > 0, std::make_index_sequence<kN / 2>());

@@ -4,11 +4,11 @@
 
 namespace indexer {
 
-using mla::check;
-using mla::data;
-using mla::DeviceGuard;
-using mla::stream_of;
-using mla::TensorView;
+using common::check;
+using common::data;
+using common::DeviceGuard;
+using common::stream_of;
+using common::TensorView;
 
 namespace {
 
@@ -53,7 +53,7 @@ CUtensorMap map_of_line(const void* start, int64_t count, int box) {
 template <class Kernel, class Problem, class... Maps>
 void start(Kernel kernel, int threads, size_t bytes, const TensorView& on, const Problem& p, const Maps&... maps) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)), "shared memory");
-  kernel<<<mla::multiprocessors(on), threads, bytes, stream_of(on)>>>(p, maps...);
+  kernel<<<common::multiprocessors(on), threads, bytes, stream_of(on)>>>(p, maps...);
   check(cudaGetLastError(), "launch");
 }
 

@@ -11,13 +11,13 @@
 
 namespace indexer {
 
-using mla::barrier_init;
-using mla::barrier_init_fence;
-using mla::grow_registers;
-using mla::hold;
-using mla::mma_wait;
-using mla::shared_address;
-using mla::shrink_registers;
+using common::barrier_init;
+using common::barrier_init_fence;
+using common::grow_registers;
+using common::hold;
+using common::mma_wait;
+using common::shared_address;
+using common::shrink_registers;
 
 constexpr int kWidth = 128;  // dims, one byte each: a row is one line of the 128-byte swizzle
 constexpr int kKeys = 64;    // of one MMA
@@ -36,9 +36,9 @@ __device__ __forceinline__ void wait(const uint64_t* barrier, uint32_t parity) {
   } while (!done);
 }
 
-__device__ __forceinline__ void arrive(uint64_t* barrier) { mla::barrier_arrive(shared_address(barrier)); }
+__device__ __forceinline__ void arrive(uint64_t* barrier) { common::barrier_arrive(shared_address(barrier)); }
 __device__ __forceinline__ void arrive_expect(uint64_t* barrier, uint32_t bytes) {
-  mla::barrier_arrive_expect(shared_address(barrier), bytes);
+  common::barrier_arrive_expect(shared_address(barrier), bytes);
 }
 __device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
@@ -101,12 +101,12 @@ __device__ __forceinline__ void multiply_step(float (&d)[kColumns / 2], uint64_t
 // Starts d = keys * queries^T from tiles of 128-byte rows; committed as one group.
 template <int kColumns>
 __device__ __forceinline__ void multiply(float (&d)[kColumns / 2], uint32_t keys, uint32_t queries) {
-  const mla::Tile a = mla::Tile::rows(keys), b = mla::Tile::rows(queries);
-  mla::mma_begin();
+  const common::Tile a = common::Tile::rows(keys), b = common::Tile::rows(queries);
+  common::mma_begin();
 #pragma unroll
   for (int k = 0; k < kWidth / 32; ++k)
     multiply_step<kColumns>(d, a.at(32 * k), b.at(32 * k), k > 0, std::make_index_sequence<kColumns / 2>());
-  mla::mma_commit();
+  common::mma_commit();
 }
 
 // ---- the weighted sum over heads ----

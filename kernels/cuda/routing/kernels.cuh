@@ -3,7 +3,7 @@
 
 #include <cuda_bf16.h>
 
-#include "../common/programmatic.cuh"
+#include "../common/pdl.cuh"
 
 namespace routing {
 
@@ -37,13 +37,13 @@ __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-
 template <int kHeld>
 __global__ void __launch_bounds__(kRouteWarps * 32) route_kernel(Routing p) {
   extern __shared__ uint32_t shared_keys[];
-  mla::let_next_start();
+  common::pdl_launch_dependents();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, token = blockIdx.x * kRouteWarps + warp;
   uint32_t* keys = shared_keys + warp * p.count;
   float bias[kHeld];
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) bias[i] = lane + 32 * i < p.count ? p.bias[lane + 32 * i] : 0.0f;
-  mla::wait_for_previous();
+  common::pdl_wait();
   if (token >= p.tokens) return;
   const float* logits = p.logits + token * p.stride;
   uint32_t own[kHeld];
@@ -121,11 +121,11 @@ struct Grouping {
 __global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
   extern __shared__ int32_t counts[];  // [warps][buckets]
   __shared__ int32_t sums[32];
-  mla::let_next_start();
+  common::pdl_launch_dependents();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, buckets = p.count + 1;
   for (int i = threadIdx.x; i < p.warps * buckets; i += blockDim.x) counts[i] = 0;
   __syncthreads();
-  mla::wait_for_previous();
+  common::pdl_wait();
 
   const int part = ((p.pairs + 32 * p.warps - 1) / (32 * p.warps)) * 32;
   const int begin = warp * part, end = min(begin + part, p.pairs);
@@ -207,8 +207,8 @@ struct alignas(kPiece == 1 ? sizeof(Element) : 16) Piece {
 template <class Element, int kPiece>
 __global__ void __launch_bounds__(kCombineThreads) combine_kernel(Combination p) {
   using Vector = Piece<Element, kPiece>;
-  mla::let_next_start();
-  mla::wait_for_previous();
+  common::pdl_launch_dependents();
+  common::pdl_wait();
   const int64_t token = blockIdx.x;
   const int column = (blockIdx.y * kCombineThreads + threadIdx.x) * kPiece;
   if (column >= p.width) return;

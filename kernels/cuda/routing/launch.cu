@@ -1,13 +1,13 @@
-#include "../common/programmatic.cuh"
+#include "../common/pdl.cuh"
 #include "kernels.cuh"
 
 namespace routing {
 
-using mla::check;
-using mla::data;
-using mla::DeviceGuard;
-using mla::launch_early;
-using mla::stream_of;
+using common::check;
+using common::data;
+using common::DeviceGuard;
+using common::launch_pdl;
+using common::stream_of;
 using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
 
@@ -31,9 +31,9 @@ void route(TensorView logits, TensorView bias, TensorView experts, TensorView we
   const dim3 grid((p.tokens + kRouteWarps - 1) / kRouteWarps);
   const int shared = kRouteWarps * p.count * 4;
   if (p.count <= 256)
-    launch_early(route_kernel<8>, grid, kRouteWarps * 32, shared, stream_of(logits), p);
+    launch_pdl(route_kernel<8>, grid, kRouteWarps * 32, shared, stream_of(logits), p);
   else
-    launch_early(route_kernel<32>, grid, kRouteWarps * 32, shared, stream_of(logits), p);
+    launch_pdl(route_kernel<32>, grid, kRouteWarps * 32, shared, stream_of(logits), p);
 }
 
 // experts int64 [T, k] -> tokens int32 [T k], places int32 [T, k], offsets int32 [E + 1], E up to 1023.
@@ -51,7 +51,7 @@ void group_by_expert(TensorView experts, TensorView tokens, TensorView places, T
   p.step = static_cast<uint32_t>(step);
   p.warps = std::min(32, std::max(1, (p.pairs + 31) / 32));
   const int threads = std::max(p.warps, (p.count + 1 + 31) / 32) * 32;
-  launch_early(group_kernel, dim3(1), threads, p.warps * (p.count + 1) * 4, stream_of(experts), p);
+  launch_pdl(group_kernel, dim3(1), threads, p.warps * (p.count + 1) * 4, stream_of(experts), p);
 }
 
 // rows [T k, D] and shared [T, D] (or none) of out's dtype, places int32 [T, k], offsets int32 [E + 1], weights fp32 [T, k] -> out [T, D].
@@ -80,9 +80,9 @@ void combine_experts(TensorView rows, TensorView places, TensorView offsets, Ten
   const int pieces = whole ? p.width / 8 : p.width;
   const dim3 grid(tokens, (pieces + kCombineThreads - 1) / kCombineThreads);
   if (bf16)
-    launch_early(whole ? combine_kernel<__nv_bfloat16, 8> : combine_kernel<__nv_bfloat16, 1>, grid, kCombineThreads, 0, stream, p);
+    launch_pdl(whole ? combine_kernel<__nv_bfloat16, 8> : combine_kernel<__nv_bfloat16, 1>, grid, kCombineThreads, 0, stream, p);
   else
-    launch_early(whole ? combine_kernel<float, 8> : combine_kernel<float, 1>, grid, kCombineThreads, 0, stream, p);
+    launch_pdl(whole ? combine_kernel<float, 8> : combine_kernel<float, 1>, grid, kCombineThreads, 0, stream, p);
 }
 
 }  // namespace routing

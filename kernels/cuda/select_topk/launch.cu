@@ -3,8 +3,8 @@
 
 namespace topk {
 
-using mla::check;
-using mla::data;
+using common::check;
+using common::data;
 using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
 
@@ -34,7 +34,7 @@ void launch(Kernel kernel, const Problem& problem, int rows, int parts, cudaStre
 // block_table int32 [T, pages].
 void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends, TensorView out, Optional<TensorView> block_table,
                  int64_t page_size) {
-  mla::DeviceGuard guard(logits);
+  common::DeviceGuard guard(logits);
   Problem p = {};
   p.logits = data<float>(logits);
   p.row_stride = logits.stride(0);
@@ -49,12 +49,12 @@ void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends
   p.out = data<int32_t>(out);
   p.columns = static_cast<int>(logits.size(1));
   p.k = static_cast<int>(out.size(1));
-  const int rows = static_cast<int>(logits.size(0)), multiprocessors = mla::multiprocessors(logits);
+  const int rows = static_cast<int>(logits.size(0)), multiprocessors = common::multiprocessors(logits);
   // Pairs find room wherever SMs are free; larger clusters only in part, since a GPC's SMs are seldom a multiple of them.
   int parts = 1;
   while (parts < 16 && p.columns >= 2 * parts * kLeastPart && 2 * parts * rows <= (parts == 1 ? multiprocessors : multiprocessors * 3 / 4))
     parts *= 2;
-  const cudaStream_t stream = mla::stream_of(logits);
+  const cudaStream_t stream = common::stream_of(logits);
   p.capacity = rows * parts <= multiprocessors ? 8192 : 6144;
   if (rows * parts <= multiprocessors && p.columns <= parts * kThreads * 16)  // a part is one tile at most
     launch(select_topk_kernel<kThreads, 1, 4>, p, rows, parts, stream);

@@ -9,9 +9,9 @@
 // scaled by powers of two so that fp16 holds what bf16 held.
 #pragma once
 
-#include "../common/problem.cuh"
+#include "../attention/problem.cuh"
 #include "../common/ptx.cuh"
-#include "../common/seesaw.cuh"
+#include "../attention/core.cuh"
 
 namespace mla {
 

@@ -1,8 +1,8 @@
 // FP8 sparse decode: split-KV parts over the planned queries; and the same keys for prefill, one query after the other.
 #pragma once
 
-#include "../common/dequantize.cuh"
-#include "../common/split.cuh"
+#include "../attention/dequantize.cuh"
+#include "../attention/split.cuh"
 
 namespace mla {
 

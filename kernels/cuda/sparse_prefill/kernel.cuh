@@ -1,7 +1,7 @@
 // Sparse prefill: persistent CTAs, one query and 64 heads at a time. The CTAs of a query's row blocks are neighbours, and meet in L2.
 #pragma once
 
-#include "../common/gather.cuh"
+#include "../attention/gather.cuh"
 
 namespace mla {
 

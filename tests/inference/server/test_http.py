@@ -9,7 +9,7 @@ import time
 import httpx
 import pytest
 
-from deepseek_v32.inference.service import Service
+from deepseek_v32.inference.service.service import Service
 from support.server import MODEL, serving, stand_in_llm
 
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.service import Service
+from deepseek_v32.inference.service.service import Service
 from support.server import serving
 from support.tiny import tiny_checkpoint
 

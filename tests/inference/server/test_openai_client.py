@@ -6,9 +6,9 @@ import json
 import openai
 import pytest
 
-from deepseek_v32.inference.dsml import call_start
-from deepseek_v32.inference.service import Service
-from deepseek_v32.inference.tokenizer import DSML, END_THINK, Special
+from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.text.dsml import call_start
+from deepseek_v32.inference.text.tokenizer import DSML, END_THINK, Special
 from support.server import MODEL, serving, stand_in_llm
 
 ASK = [{"role": "user", "content": "What is sparse attention?"}]

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from deepseek_v32.inference.api import responses
-from deepseek_v32.inference.service import Service
+from deepseek_v32.inference.service.service import Service
 from support.server import serving, stand_in_llm
 
 COMMAND = Path(sys.executable).with_name("schemathesis")

@@ -7,8 +7,10 @@ import time
 
 import pytest
 
-from deepseek_v32.inference import SamplingParams, engine_thread, scoring
-from deepseek_v32.inference.service import Busy, Service
+from deepseek_v32.inference import SamplingParams
+from deepseek_v32.inference.engine import scoring
+from deepseek_v32.inference.service import engine_thread
+from deepseek_v32.inference.service.service import Busy, Service
 from support.fake_model import NAN, RAISE, fake_config, fake_llm, reference_tokens
 
 PROMPT = list(b"what is question 0?")  # its greedy answer is long

@@ -1,0 +1,224 @@
+"""Decode steps as CUDA graphs: one for each bucket of batch size and context length, captured when first needed.
+
+A step of B decodes runs in the smallest bucket that holds it. Rows past B are padding: one token each, in a scratch page that
+belongs to no request. What changes from step to step (tokens, positions, slots, lengths, block table) is copied into the graph's
+own tensors first; the kernels read lengths on the device, so the graph stays valid while they grow. Tokens that the step before
+has just drawn are taken from where it left them on the device, so that nobody has to wait for them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from ...kernels.registry import choose_body, leading_dtype
+from ...model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Selection, SelectionCallback
+from ...model.transformer import Transformer
+from .scheduler import Batch
+
+_FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times as long
+
+# What a decode step of an fp8 model calls.
+_OPERATIONS = (
+    "quantize_blocks",
+    "rms_norm_quantize",
+    "swiglu_quantize",
+    "rotate_quantize",
+    "fp8_gemm",
+    "grouped_gemm",
+    "write_latent_cache",
+    "write_index_cache",
+    "paged_indexer_logits",
+    "select_topk_slots",
+    "sparse_mla_decode",
+)
+
+
+def can_capture(model: object) -> bool:
+    """Whether this model's decode steps run on compiled kernels alone: the reference bodies wait for the GPU in between."""
+    if not isinstance(model, Transformer):
+        return False
+    compute, config = model.compute, model.config
+    if compute.device.type != "cuda" or compute.precision != "fp8":
+        return False
+    latent = config.kv_lora_rank + config.qk_rope_head_dim
+    widths = {"sparse_mla_decode": latent, "write_latent_cache": latent, "paged_indexer_logits": config.index_head_dim}
+    chosen = (
+        choose_body(name, compute.device, leading_dtype(name, "fp8"), compute.backend, widths.get(name))
+        for name in _OPERATIONS
+    )
+    return all(body.backend != "reference" for body in chosen)
+
+
+def batch_buckets(most: int) -> list[int]:
+    """1, 2, 4, 8, 16, 24, … 64, 80, … 256, 320, … up to `most`; a padded row finds a slot of its own in a page of 64."""
+    sizes = [1, 2, 4, *range(8, 64, 8), *range(64, 256, 16), *range(256, most, 64)]
+    return [size for size in sizes if size < most] + [most]
+
+
+def context_buckets(topk: int, longest: int) -> list[int]:
+    """Contexts that need no selection, then 4K, 16K, 64K, … up to `longest`."""
+    sizes, size = [topk], _FIRST_CONTEXT
+    while size < longest:
+        sizes.append(size)
+        size *= 4
+    return sorted({size for size in sizes if size < longest} | {longest})
+
+
+class DecodeInputs:
+    """What a step of at most `batch` decodes with contexts of at most `context` tokens reads, in tensors that stay in place.
+
+    `drawn`: int64, what the step before has drawn.
+    """
+
+    def __init__(self, batch: int, context: int, scratch_page: int, drawn: torch.Tensor) -> None:
+        self.batch, self.context, self.scratch_page, self.drawn = batch, context, scratch_page, drawn
+        device, pages = drawn.device, -(-context // PAGE_SIZE)
+        # On the host, pinned so that copying does not wait: int64 tokens, positions, slots, rows of `drawn` (-1: the token is
+        # given); int32 lengths, block table.
+        on_gpu = device.type == "cuda"
+        host_wide = torch.empty(4, batch, dtype=torch.int64, pin_memory=on_gpu)
+        host_narrow = torch.empty(batch * (1 + pages), dtype=torch.int32, pin_memory=on_gpu)
+        self._host = (host_wide, host_narrow)
+        self._device = (torch.empty_like(host_wide, device=device), torch.empty_like(host_narrow, device=device))
+        self._copied = torch.cuda.Event() if on_gpu else None
+        self._wide = host_wide.numpy()
+        self._lengths = host_narrow[:batch].numpy()
+        self._table = host_narrow[batch:].view(batch, pages).numpy()
+        self._table[:] = scratch_page
+        self._held: list[tuple[list[int], int] | None] = [None] * batch  # whose pages each row holds, and how many
+        self._used = batch
+        self.fill(Batch((), (), (), 0, ()))
+
+    def fill(self, batch: Batch) -> None:
+        """Copy a step's inputs in; the rows that it does not need become padding."""
+        if self._copied is not None:
+            self._copied.synchronize()  # the last step's copies have left the pinned memory
+        for row, (request, start) in enumerate(zip(batch.requests, batch.starts, strict=True)):
+            held = self._held[row]
+            done = held[1] if held is not None and held[0] is request.pages else 0
+            count = start // PAGE_SIZE + 1
+            if done < count:  # only what is new: a long context has thousands
+                self._table[row, done:count] = request.pages[done:count]
+                self._held[row] = (request.pages, count)
+            slot = request.pages[count - 1] * PAGE_SIZE + start % PAGE_SIZE
+            self._wide[1:3, row] = start, slot
+            if batch.drawn:
+                self._wide[0, row], self._wide[3, row] = 0, batch.drawn[row]
+            else:
+                self._wide[0, row], self._wide[3, row] = request.tokens[start], -1
+            self._lengths[row] = start + 1
+        for row in range(len(batch.requests), self._used):
+            self._wide[:, row] = 0, 0, self.scratch_page * PAGE_SIZE + row % PAGE_SIZE, -1
+            self._lengths[row] = 1
+            self._table[row, 0] = self.scratch_page
+            self._held[row] = None
+        self._used = len(batch.requests)
+        for host, device in zip(self._host, self._device, strict=True):
+            device.copy_(host, non_blocking=True)
+        if self._copied is not None:
+            self._copied.record()
+
+    def read(self) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
+        """(tokens, positions, metadata) as the model takes them. Lengths on the host are the bucket's bound."""
+        (given, positions, slots, rows), narrow = self._device[0].unbind(), self._device[1]
+        tokens = torch.where(rows < 0, given, self.drawn[rows.clamp(min=0)])
+        lengths = narrow[: self.batch]
+        metadata = AttentionMetadata(
+            query_lengths=(1,) * self.batch,
+            context_lengths=(self.context,) * self.batch,
+            decodes=self.batch,
+            block_table=narrow[self.batch :].view(self.batch, -1),
+            lengths=lengths,
+            slots=slots,
+            logit_rows=torch.arange(self.batch, device=lengths.device),
+            max_context=self.context,
+        )
+        return tokens, positions, metadata
+
+
+class DecodeGraphs:
+    """Runs steps of decodes as graphs of `forward`, the model's; on a device without graphs, by calling it.
+
+    `scratch_page` is a page of `caches` that the pool does not hand out; contexts up to `topk` are attended to whole.
+    """
+
+    def __init__(
+        self,
+        forward: Callable[..., torch.Tensor],
+        caches: list[LayerCache],
+        scratch_page: int,
+        max_sequences: int,
+        max_model_len: int,
+        topk: int,
+        device: torch.device,
+    ) -> None:
+        self.forward = forward
+        self.caches = caches
+        self.scratch_page = scratch_page
+        self.device = device
+        self.batches = batch_buckets(max_sequences)
+        self.contexts = context_buckets(topk, max_model_len)
+        self.drawn = torch.zeros(max_sequences, dtype=torch.int64, device=device)
+        # By bucket of batch and context, and whether somebody asks what is selected.
+        self._captured: dict[
+            tuple[int, int, bool], tuple[DecodeInputs, Callable[[], torch.Tensor], dict[int, Selection]]
+        ] = {}
+        # Graphs run one at a time, and so share their memory.
+        self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+        # One for all first runs: cuBLAS keeps 32 MiB for each stream that it has met.
+        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    @property
+    def captured(self) -> int:
+        """How many graphs there are by now."""
+        return len(self._captured)
+
+    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
+        """fp32 [B, vocab] logits of a step of decodes, valid until the next step."""
+        size, longest = len(batch.requests), max(batch.starts) + 1
+        bucket = (
+            self.batches[bisect_left(self.batches, size)],
+            self.contexts[bisect_left(self.contexts, longest)],
+            on_selection is not None,
+        )
+        if bucket not in self._captured:
+            inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.drawn)
+            selections: dict[int, Selection] = {}
+            step = partial(self._step, inputs, selections if on_selection is not None else None)
+            self._captured[bucket] = (inputs, step if self._pool is None else self._capture(step), selections)
+        inputs, replay, selections = self._captured[bucket]
+        inputs.fill(batch)
+        logits = replay()[:size]
+        if on_selection is not None:
+            rows = torch.arange(size)
+            for layer, (positions, scores) in selections.items():
+                on_selection(layer, rows, Selection(positions[:size], None if scores is None else scores[:size]))
+        return logits
+
+    def _step(self, inputs: DecodeInputs, selections: dict[int, Selection] | None) -> torch.Tensor:
+        """One forward pass; `selections` gets what each layer selected, in tensors that every replay writes anew."""
+        tokens, positions, metadata = inputs.read()
+        if selections is not None:
+            metadata = replace(metadata, on_selection=lambda layer, _, selection: selections.update({layer: selection}))
+        return self.forward(tokens, positions, metadata, self.caches)
+
+    def _capture(self, step: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+        side, current = self._side, torch.cuda.current_stream(self.device)
+        assert side is not None
+        side.wait_stream(current)
+        with torch.cuda.stream(side):  # kernels are compiled, and libraries set up, outside the capture
+            step()
+        current.wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may call CUDA meanwhile, as the one that watches over NCCL's collectives does.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            logits = step()
+
+        def replay() -> torch.Tensor:
+            graph.replay()
+            return logits
+
+        return replay

@@ -1,0 +1,123 @@
+"""One request's answer as it grows: sampled tokens → text, stop conditions, logprobs, times; in the end a Completion."""
+
+import time
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+from ..params import Completion, Delta, FinishReason, Request, Timings, TokenLogprob, Usage
+from ..text.detokenizer import IncrementalDecoder, StopStrings
+from ..text.tokenizer import Tokenizer
+from .sampler import Sample
+from .selection import TokenSelection
+
+
+@dataclass
+class Output:
+    """Follows one request from its arrival to its Completion."""
+
+    request: Request
+    tokenizer: Tokenizer | None
+    eos_ids: Set[int]
+    index_topk: int
+    finish_reason: FinishReason | None = None
+    stop_reason: str | int | None = None
+    error: str | None = None
+    _text: list[str] = field(default_factory=list)
+    _logprobs: list[TokenLogprob] = field(default_factory=list)
+    _selection: list[TokenSelection] = field(default_factory=list)
+    _arrival: float = field(default_factory=time.perf_counter)
+    _first: float | None = None  # when the first token came
+    _last: float | None = None
+    _reachable: int = 0  # context tokens, summed over the queries of the generated tokens
+    _kept: int = 0  # of those, how many were attended to
+
+    def __post_init__(self) -> None:
+        self._decoder = IncrementalDecoder(self.tokenizer) if self.tokenizer else None
+        self._stops = StopStrings(self.request.params.stop)
+
+    def push(self, sample: Sample, selection: TokenSelection | None = None) -> Delta:
+        """Take the token that a step sampled, append it to the request's tokens, and decide whether it is the last."""
+        if sample.error is not None:
+            return self.finish("error", sample.error)
+        request, params = self.request, self.request.params
+        self._count_kept(len(request.tokens))
+        request.tokens.append(sample.token)
+        self._last = time.perf_counter()
+        self._first = self._first or self._last
+        if sample.logprob:
+            self._logprobs.append(sample.logprob)
+        if selection:
+            self._selection.append(selection)
+        text = ""
+        if sample.token in self.eos_ids and not params.ignore_eos:
+            self.finish_reason = "stop"
+        elif sample.token in params.stop_token_ids:
+            self.finish_reason, self.stop_reason = "stop", sample.token
+        else:
+            text = self._push_text([sample.token])
+            if self.finish_reason is None and request.output_count >= request.max_tokens:
+                self.finish_reason = "length"
+        return self._delta(text, sample, selection)
+
+    def finish(self, reason: FinishReason, error: str | None = None) -> Delta:
+        """End the request without another token: cancelled, or failed."""
+        self.finish_reason, self.error = reason, error
+        return self._delta("")
+
+    def completion(self) -> Completion:
+        assert self.finish_reason is not None
+        request = self.request
+        return Completion(
+            text="".join(self._text),
+            token_ids=request.output,
+            finish_reason=self.finish_reason,
+            usage=Usage(len(request.prompt), request.output_count, request.cached_tokens or 0),
+            timings=self._timings(),
+            logprobs=self._logprobs if request.params.logprobs is not None else None,
+            stop_reason=self.stop_reason,
+            error=self.error,
+            selection=self._selection if request.inspect else None,
+        )
+
+    def _push_text(self, tokens: list[int]) -> str:
+        return self._through_stops(self._decoder.push(tokens)) if self._decoder else ""
+
+    def _through_stops(self, text: str) -> str:
+        safe, hit = self._stops.push(text)
+        if hit is not None:
+            self.finish_reason, self.stop_reason = "stop", hit
+        return safe
+
+    def _delta(self, text: str, sample: Sample | None = None, selection: TokenSelection | None = None) -> Delta:
+        # Held back text comes out at the end, unless it was a stop string that ended the request.
+        if self.finish_reason is not None and self._decoder and not isinstance(self.stop_reason, str):
+            text += self._through_stops(self._decoder.finish())
+            if not isinstance(self.stop_reason, str):
+                text += self._stops.finish()
+        self._text.append(text)
+        return Delta(
+            request_id=self.request.id,
+            text=text,
+            token_ids=(sample.token,) if sample else (),
+            logprobs=(sample.logprob,) if sample and sample.logprob else (),
+            selection=selection,
+            finish_reason=self.finish_reason,
+            completion=self.completion() if self.finish_reason is not None else None,
+        )
+
+    def _count_kept(self, context: int) -> None:
+        self._reachable += context
+        self._kept += min(context, self.index_topk)
+
+    def _timings(self) -> Timings:
+        count, rate, first = self.request.output_count, None, None
+        if self._first is not None and self._last is not None:
+            first = self._first - self._arrival
+            if count > 1 and self._last > self._first:
+                rate = (count - 1) / (self._last - self._first)
+        return Timings(
+            time_to_first_token=first,
+            total=time.perf_counter() - self._arrival,
+            tokens_per_second=rate,
+            kept_token_share=self._kept / self._reachable if self._reachable else 1.0,
+        )

@@ -1,0 +1,121 @@
+"""Batch → tensors, AttentionMetadata, forward, logits."""
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+
+from ...model.config import ModelConfig
+from ...model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, SelectionCallback
+from .decode_graph import DecodeGraphs, can_capture
+from .scheduler import Batch
+
+if TYPE_CHECKING:
+    from .limits import Limits
+
+
+class Model(Protocol):
+    """What the runner needs of a model: model.transformer.Transformer, or a test's stand-in."""
+
+    def forward(
+        self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, caches: list[LayerCache]
+    ) -> torch.Tensor: ...
+
+
+class Steps(Protocol):
+    """What the engine needs of a runner."""
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a step of decodes may take the tokens that the one before has drawn from the device (Batch.drawn)."""
+
+    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor: ...
+
+    def keep(self, tokens: torch.Tensor) -> None:
+        """What the latest step has drawn, int64 on the device, for the next; only if it overlaps."""
+
+
+class Runner:
+    """Runs batches through the model, over caches that it owns. Steps of decodes alone go to `graphs`, if given."""
+
+    def __init__(
+        self,
+        model: Model,
+        caches: list[LayerCache],
+        device: torch.device | str = "cpu",
+        graphs: DecodeGraphs | None = None,
+    ) -> None:
+        self.model = model
+        self.caches = caches
+        self.device = torch.device(device)
+        self.graphs = graphs
+
+    @property
+    def overlaps(self) -> bool:
+        return self.graphs is not None
+
+    @property
+    def drawn(self) -> torch.Tensor:
+        """int64 [max_sequences]: what `keep` was given."""
+        assert self.graphs is not None
+        return self.graphs.drawn
+
+    def keep(self, tokens: torch.Tensor) -> None:
+        self.drawn[: len(tokens)] = tokens
+
+    @torch.inference_mode()
+    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
+        """fp32 [N, vocab]: logits of the last ``wanted[i]`` new tokens of each entry, in the batch's order."""
+        if self.graphs is not None and all(batch.wanted) and max(batch.counts) == 1:
+            return self.graphs.run(batch, on_selection)
+        assert not batch.drawn
+        tokens, positions, metadata = self.prepare(batch, on_selection)
+        return self.model.forward(tokens, positions, metadata, self.caches)
+
+    def prepare(
+        self, batch: Batch, on_selection: SelectionCallback | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
+        """(tokens int64 [T], positions int64 [T], metadata), on the device."""
+        lengths = [start + count for start, count in zip(batch.starts, batch.counts, strict=True)]
+        entries = list(zip(batch.requests, batch.starts, lengths, strict=True))
+        table = np.zeros((len(entries), max(-(-length // PAGE_SIZE) for length in lengths)), dtype=np.int32)
+        tokens, positions, slots, logit_rows = [], [], [], []
+        row = 0
+        for b, (request, start, length) in enumerate(entries):
+            pages = request.pages[: -(-length // PAGE_SIZE)]  # it may hold more: for the rest of its prompt
+            table[b, : len(pages)] = pages
+            position = np.arange(start, length)
+            tokens.append(request.tokens[start:length])
+            positions.append(position)
+            slots.append(table[b, position // PAGE_SIZE].astype(np.int64) * PAGE_SIZE + position % PAGE_SIZE)
+            row += length - start
+            logit_rows.append(np.arange(row - batch.wanted[b], row))
+        metadata = AttentionMetadata(
+            query_lengths=batch.counts,
+            context_lengths=tuple(lengths),
+            decodes=batch.decodes,
+            block_table=self._tensor(table),
+            lengths=self._tensor(np.array(lengths, dtype=np.int32)),
+            slots=self._tensor(np.concatenate(slots)),
+            logit_rows=self._tensor(np.concatenate(logit_rows)),
+            max_context=max(lengths[: batch.decodes], default=0),
+            on_selection=on_selection,
+        )
+        return self._tensor(np.concatenate(tokens)), self._tensor(np.concatenate(positions)), metadata
+
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+
+def make_runner(
+    model: Model, config: ModelConfig, caches: list[LayerCache], limits: "Limits", device: torch.device | str
+) -> Runner:
+    """The runner as the engine uses it, on rank 0 and on those that follow it.
+
+    `caches` have SCRATCH_PAGES pages beyond limits.page_count.
+    """
+    device = torch.device(device)
+    if not (limits.decode_graphs and can_capture(model)):
+        return Runner(model, caches, device)
+    sizes = (limits.page_count, limits.max_sequences, limits.max_model_len, config.index_topk)
+    return Runner(model, caches, device, DecodeGraphs(model.forward, caches, *sizes, device))

@@ -1,0 +1,46 @@
+// Host side of the attention kernels: the launches of attention itself and of the merge of its partial results.
+#pragma once
+
+#include <algorithm>
+
+#include "../common/launch.cuh"
+#include "split.cuh"
+
+namespace mla {
+
+using tvm::ffi::Optional;
+using tvm::ffi::TensorView;
+
+// With parts, the kernel may start while the one before it drains: it waits on the device before it reads the plan.
+template <class Kernel>
+void launch(Kernel kernel, const Problem& problem, int ctas, bool pair, int threads, size_t shared_bytes, cudaStream_t stream) {
+  launch_kernel(kernel, {dim3(ctas), threads, shared_bytes, stream, pair ? 2 : 1, problem.parts != nullptr}, problem);
+}
+
+// The merge of partial results: it may start while the attention kernel drains, and waits for its end on the device.
+template <class Kernel>
+void launch_combine(Kernel kernel, const Problem& problem, int64_t ctas, int threads, cudaStream_t stream) {
+  launch_kernel(kernel, {dim3(static_cast<unsigned>(ctas)), threads, 0, stream, 1, true}, problem);
+}
+
+template <class Element, int kQuarters, int kTurns, int kAtOnce, int kCtas>
+void combine_rows(const Problem& p, cudaStream_t stream) {
+  launch_combine(flash_fwd_mla_combine_kernel<Element, kQuarters, kTurns, kAtOnce, kCtas>, p,
+                 int64_t(p.queries) * p.rows * (4 / kQuarters), 32 * kQuarters * kTurns, stream);
+}
+
+// `most_splits`: what is known of the largest number of splits of a query.
+template <class Element>
+void combine(const Problem& p, int most_splits, cudaStream_t stream) {
+  const int64_t rows = int64_t(p.queries) * p.rows;
+  if (p.part_count < 2 * p.queries)  // most queries are whole
+    launch_combine(flash_fwd_mla_combine_whole_kernel<Element>, p, p.queries * ((p.rows + kCombineRows - 1) / kCombineRows), 512, stream);
+  else if (rows >= 512)
+    combine_rows<Element, 4, 1, 4, 10>(p, stream);
+  else if (rows > 32 || most_splits < 64)
+    combine_rows<Element, 4, 4, 4, 2>(p, stream);
+  else
+    combine_rows<Element, 1, 16, 8, 1>(p, stream);
+}
+
+}  // namespace mla

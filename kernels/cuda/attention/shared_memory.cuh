@@ -1,0 +1,64 @@
+// What the warp groups of the attention core share (seesaw.cuh): tiles, barriers, and how queries come in.
+#pragma once
+
+#include "problem.cuh"
+#include "../common/ptx.cuh"
+
+namespace mla {
+
+constexpr int kTile = 8192;  // bytes: 64 rows x 64 columns
+constexpr int kTiles = 9;    // of a block of keys; 0-3 are the left half, 4-8 the right half and rope
+constexpr int kLeftTiles = 4;
+constexpr int kThreads = 384;
+
+struct SharedMemory {
+  uint8_t q[kTiles * kTile];
+  uint8_t k[2][kTiles * kTile];  // P of the even block takes k[0]'s rope tile, which is dead once its scores are done
+  uint8_t p1[kTile];
+  float reference[2][kRows];
+  float sum[2][kRows];
+  float top[2][kRows];
+  int32_t indices[4][32];  // of the FP8 producer's warps
+  uint64_t mask[2];
+  uint64_t full[2][2], empty[2][2];  // [block parity][left, right]
+  uint64_t mask_full[2];
+  uint64_t q_full, q_empty;
+};
+static_assert(sizeof(SharedMemory) <= 232448);
+
+// What the producer of a storage needs from its barriers.
+struct Arrivals {
+  uint32_t full[2], mask, q;
+};
+
+template <Lookup kLookup_, Storage kStorage_, class Element_, bool kPair_>
+struct Config {
+  static constexpr Lookup kLookup = kLookup_;
+  static constexpr Storage kStorage = kStorage_;
+  using Element = Element_;
+  static constexpr bool kPair = kPair_;
+  static constexpr int kLocalRows = kPair ? kBlock / 2 : kBlock;  // rows of a block that this CTA brings
+};
+
+// Rows of q into shared memory by four warps; zeros beyond the last row.
+template <class C>
+__device__ __forceinline__ void load_queries(const Problem& p, SharedMemory& s, int query, int first_row, int warp) {
+  using Element = typename C::Element;
+  const int lane = threadIdx.x & 31, chunk = lane & 7;
+  for (int r = warp * 4 + lane / 8; r < kRows; r += 16) {
+    const int row = first_row + r;
+    const bool valid = row < p.rows;
+    const int fresh = valid ? row / p.heads : 0, head = valid ? row - fresh * p.heads : 0;
+    const Element* latent = static_cast<const Element*>(p.q) + query * p.q_stride + fresh * p.q_new_stride +
+                            head * p.q_head_stride + chunk * 8;
+    const Element* rope = static_cast<const Element*>(p.q_rope) + query * p.q_rope_stride + fresh * p.q_new_stride +
+                          head * p.q_rope_head_stride + chunk * 8;
+    const uint32_t target = opaque(shared_address(s.q) + r * 128 + ((chunk ^ (r & 7)) << 4));
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile)
+      copy16<kEvictFirst>(target + tile * kTile, tile < 8 ? latent + tile * 64 : rope, valid ? 16 : 0);
+  }
+  barrier_arrive_after_copies(shared_address(&s.q_full));
+}
+
+}  // namespace mla

@@ -1,0 +1,59 @@
+#include "kernels.cuh"
+
+namespace fp32_ops {
+
+using common::data;
+using common::DeviceGuard;
+using common::launch_pdl;
+using common::stream_of;
+using tvm::ffi::TensorView;
+
+template <class Element>
+void run_linear(const Linear& p, cudaStream_t stream) {
+  if (p.tokens == 1)
+    launch_pdl(fp32_linear_kernel<Element, 1, 1>, dim3(p.rows), kThreads, 0, stream, p);
+  else if (p.rows < 256)  // fewer rows than would give every multiprocessor two
+    launch_pdl(fp32_linear_kernel<Element, 4, 1>, dim3(p.rows), kThreads, 0, stream, p);
+  else
+    launch_pdl(fp32_linear_kernel<Element, 4, 2>, dim3((p.rows + 1) / 2), kThreads, 0, stream, p);
+}
+
+// x bf16 or fp32 [T, D], weight fp32 [N, D] -> out fp32 [T, N]. D a multiple of 4 up to 8192, rows on 16-byte boundaries (x bf16: 8).
+void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale, bool static_weights) {
+  DeviceGuard guard(x);
+  Linear p = {};
+  p.x = data<void>(x);
+  p.weight = data<float>(weight);
+  p.out = data<float>(out);
+  p.stride = x.stride(0);
+  p.tokens = static_cast<int>(x.size(0));
+  p.rows = static_cast<int>(weight.size(0));
+  p.width = static_cast<int>(x.size(1));
+  p.scale = static_cast<float>(scale);
+  p.static_weights = static_weights;
+  if (x.dtype().code == kDLBfloat)
+    run_linear<__nv_bfloat16>(p, stream_of(x));
+  else
+    run_linear<float>(p, stream_of(x));
+}
+
+// x [T, D] and out [T, D] bf16 or fp32, weight, bias fp32 [D]; D up to 256.
+void layer_norm(TensorView x, TensorView weight, TensorView bias, TensorView out, double eps) {
+  DeviceGuard guard(x);
+  Norm p = {};
+  p.x = data<void>(x);
+  p.weight = data<float>(weight);
+  p.bias = data<float>(bias);
+  p.out = data<void>(out);
+  p.stride = x.stride(0);
+  p.tokens = static_cast<int>(x.size(0));
+  p.width = static_cast<int>(x.size(1));
+  p.eps = static_cast<float>(eps);
+  const auto kernel = x.dtype().code == kDLBfloat ? layer_norm_kernel<__nv_bfloat16> : layer_norm_kernel<float>;
+  launch_pdl(kernel, dim3((p.tokens + kNormWarps - 1) / kNormWarps), kNormWarps * 32, 0, stream_of(x), p);
+}
+
+}  // namespace fp32_ops
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(fp32_linear, fp32_ops::fp32_linear);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(layer_norm, fp32_ops::layer_norm);

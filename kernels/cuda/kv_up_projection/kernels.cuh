@@ -1,0 +1,206 @@
+// kv_b_proj's two halves for few tokens. Both are bound by reading its weights once: each thread asks for a piece of its own and
+// multiplies it with every token in fp32. It asks before the previous kernel has ended, where the compiler lets it: nvcc 13.0 moves
+// the loads of expand_quantize_kernel behind the wait. Many tokens are left to a library's matrix product.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp8.h>
+
+#include "../common/lane_sums.cuh"
+#include "../common/pdl.cuh"
+
+namespace kv_up_projection {
+
+constexpr int kThreads = 256;
+constexpr int kNope = 128;     // rows of wk a head, and of wv
+constexpr int kColumns = 128;  // of wk in a CTA
+constexpr unsigned kAll = ~0u;
+
+__device__ __forceinline__ float low_of(uint32_t pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float high_of(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+__device__ __forceinline__ void unpack(float (&x)[8], const uint4& v) {
+  const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x[2 * i] = low_of(words[i]), x[2 * i + 1] = high_of(words[i]);
+}
+__device__ __forceinline__ uint4 load_weights(const __nv_bfloat16* source) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(source));
+  return v;
+}
+
+struct Queries {
+  const __nv_bfloat16* q;   // [tokens, heads, kNope + rope]
+  const float *cos, *sin;   // [tokens, rope / 2]
+  const __nv_bfloat16* wk;  // [heads, kNope, latent]
+  __nv_bfloat16* out;       // [tokens, heads, latent + rope]
+  int64_t q_token, q_head, wk_head;  // distances
+  int tokens, heads, rope, latent;
+  bool static_weights;  // wk
+};
+
+// Interleaved pairs of one token's head. Products and their sum are rounded one by one, as in the reference.
+__device__ __forceinline__ void rotate_pair(const Queries& p, int token, int head, int pair) {
+  const uint32_t word = reinterpret_cast<const uint32_t*>(p.q + token * p.q_token + head * p.q_head + kNope)[pair];
+  const float even = low_of(word), odd = high_of(word);
+  const float cosine = p.cos[token * (p.rope / 2) + pair], sine = p.sin[token * (p.rope / 2) + pair];
+  const float first = __fsub_rn(__fmul_rn(even, cosine), __fmul_rn(odd, sine));
+  const float second = __fadd_rn(__fmul_rn(even, sine), __fmul_rn(odd, cosine));
+  uint32_t* out = reinterpret_cast<uint32_t*>(p.out + (int64_t(token) * p.heads + head) * (p.latent + p.rope) + p.latent);
+  out[pair] = pack(first, second);
+}
+
+__global__ void __launch_bounds__(kThreads) rotate_queries_kernel(Queries p) {
+  common::pdl_launch_dependents();
+  common::pdl_wait();
+  const int pairs = p.rope / 2;
+  const int64_t at = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (at >= int64_t(p.tokens) * p.heads * pairs) return;
+  const int row = static_cast<int>(at / pairs);
+  rotate_pair(p, row / p.heads, row % p.heads, static_cast<int>(at % pairs));
+}
+
+// A CTA: one head, 128 columns, kTokens tokens. Sixteen threads take a row of 128 columns, so that a thread has every 16th row.
+template <int kTokens>
+__global__ void __launch_bounds__(kThreads) absorb_queries_kernel(Queries p) {
+  __shared__ float queries[kTokens][kNope];
+  __shared__ float sums[kThreads / 32][kTokens][kColumns];
+  common::pdl_launch_dependents();
+  const int head = blockIdx.y, first = blockIdx.z * kTokens, column = blockIdx.x * kColumns;
+  const int piece = threadIdx.x % 16, row = threadIdx.x / 16, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const __nv_bfloat16* weights = p.wk + head * p.wk_head + int64_t(row) * p.latent + column + piece * 8;
+  if (!p.static_weights) common::pdl_wait();
+  uint4 held[kNope / 16];
+#pragma unroll
+  for (int i = 0; i < kNope / 16; ++i) held[i] = load_weights(weights + int64_t(16 * i) * p.latent);
+  common::pdl_wait();
+
+  for (int i = threadIdx.x; i < kTokens * kNope; i += kThreads) {
+    const int token = first + i / kNope;
+    queries[i / kNope][i % kNope] =
+        token < p.tokens ? __bfloat162float(p.q[token * p.q_token + head * p.q_head + i % kNope]) : 0.0f;
+  }
+  if (blockIdx.x == 0) {
+    const int pairs = p.rope / 2;
+    for (int i = threadIdx.x; i < kTokens * pairs; i += kThreads)
+      if (first + i / pairs < p.tokens) rotate_pair(p, first + i / pairs, head, i % pairs);
+  }
+  __syncthreads();
+  float total[kTokens][8] = {};
+#pragma unroll
+  for (int i = 0; i < kNope / 16; ++i) {
+    float w[8];
+    unpack(w, held[i]);
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t) {
+      const float x = queries[t][row + 16 * i];
+#pragma unroll
+      for (int j = 0; j < 8; ++j) total[t][j] = fmaf(x, w[j], total[t][j]);
+    }
+  }
+#pragma unroll
+  for (int t = 0; t < kTokens; ++t)
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      total[t][j] += __shfl_xor_sync(kAll, total[t][j], 16);
+      if (lane < 16) sums[warp][t][piece * 8 + j] = total[t][j];
+    }
+  __syncthreads();
+  for (int i = threadIdx.x; i < kTokens * kColumns / 2; i += kThreads) {
+    const int t = i / (kColumns / 2), c = i % (kColumns / 2) * 2;
+    float low = 0.0f, high = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kThreads / 32; ++w) low += sums[w][t][c], high += sums[w][t][c + 1];
+    if (first + t < p.tokens) {
+      __nv_bfloat16* out = p.out + (int64_t(first + t) * p.heads + head) * (p.latent + p.rope) + column + c;
+      *reinterpret_cast<uint32_t*>(out) = pack(low, high);
+    }
+  }
+}
+
+struct Values {
+  const __nv_bfloat16* latents;  // [tokens, heads, latent]
+  const __nv_bfloat16* wv;       // [heads, 128, latent]
+  uint8_t* values;               // e4m3 [tokens, heads * 128]
+  float* scales;                 // [tokens, heads]
+  int64_t token, head, wv_head;  // distances
+  int tokens, heads;
+  bool static_weights;  // wv
+};
+
+// A CTA: one head's 128 values, a group of the quantiser, of kTokens tokens; 512 latent dims. A warp has 16 rows of wv, eight at a time.
+template <int kTokens, bool kUe8m0>
+__global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
+  constexpr int kLatent = 512, kRows = 8;
+  __shared__ float results[kTokens][kNope];
+  common::pdl_launch_dependents();
+  const int head = blockIdx.x, first = blockIdx.y * kTokens, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const __nv_bfloat16* weights = p.wv + head * p.wv_head + int64_t(warp * 16) * kLatent + lane * 8;
+  if (!p.static_weights) common::pdl_wait();
+  uint4 held[kRows][2];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r)
+#pragma unroll
+    for (int c = 0; c < 2; ++c) held[r][c] = load_weights(weights + r * kLatent + 256 * c);
+  common::pdl_wait();
+  uint4 latents[kTokens][2];
+#pragma unroll
+  for (int t = 0; t < kTokens; ++t)
+#pragma unroll
+    for (int c = 0; c < 2; ++c)
+      latents[t][c] = first + t < p.tokens
+                          ? *reinterpret_cast<const uint4*>(p.latents + (first + t) * p.token + head * p.head + lane * 8 + 256 * c)
+                          : uint4{};
+#pragma unroll
+  for (int batch = 0; batch < 2; ++batch) {
+    float sums[kRows * kTokens] = {};
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      float x[kTokens][8];
+#pragma unroll
+      for (int t = 0; t < kTokens; ++t) unpack(x[t], latents[t][c]);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        float w[8];
+        unpack(w, held[r][c]);
+#pragma unroll
+        for (int t = 0; t < kTokens; ++t)
+#pragma unroll
+          for (int j = 0; j < 8; ++j) sums[r * kTokens + t] = fmaf(w[j], x[t][j], sums[r * kTokens + t]);
+        if (batch == 0) held[r][c] = load_weights(weights + (kRows + r) * kLatent + 256 * c);
+      }
+    }
+    constexpr int kLanes = 32 / (kRows * kTokens);  // that end up with the same sum
+    const float sum = common::sums_over_lanes(sums, lane);
+    const int which = lane / kLanes;
+    if (lane % kLanes == 0)
+      results[which % kTokens][warp * 16 + batch * kRows + which / kTokens] = __bfloat162float(__float2bfloat16_rn(sum));
+  }
+  __syncthreads();
+  if (warp >= kTokens || first + warp >= p.tokens) return;
+
+  // The quantiser, bit for bit the reference's: see kernels/tile/lanes.py.
+  const float4 x = reinterpret_cast<const float4*>(results[warp])[lane];
+  const float values[4] = {x.x, x.y, x.z, x.w};
+  uint32_t top = 0x38D1B717u;  // 1e-4
+#pragma unroll
+  for (int i = 0; i < 4; ++i) top = max(top, __float_as_uint(values[i]) & 0x7FFFFFFFu);
+  top = __reduce_max_sync(kAll, top);
+  float scale = __fdiv_rn(__uint_as_float(top), 448.0f);
+  if (kUe8m0) scale = __uint_as_float((__float_as_uint(scale) + 0x7FFFFFu) & 0xFF800000u);
+  uint32_t codes = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    codes |= uint32_t(__nv_cvt_float_to_fp8(__fdiv_rn(values[i], scale), __NV_SATFINITE, __NV_E4M3)) << 8 * i;
+  const int64_t row = first + warp;
+  reinterpret_cast<uint32_t*>(p.values + (row * p.heads + head) * kNope)[lane] = codes;
+  if (lane == 0) p.scales[row * p.heads + head] = scale;
+}
+
+}  // namespace kv_up_projection

@@ -1,0 +1,64 @@
+#include "kernels.cuh"
+
+namespace kv_up_projection {
+
+using common::data;
+using common::DeviceGuard;
+using common::launch_pdl;
+using common::stream_of;
+using tvm::ffi::TensorView;
+
+// q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]: all of it, or only the R turned
+// dims. L a multiple of 128; q's heads on 4-byte and wk's rows on 16-byte boundaries.
+void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights) {
+  DeviceGuard guard(q);
+  Queries p = {};
+  p.q = data<__nv_bfloat16>(q);
+  p.cos = data<float>(cos);
+  p.sin = data<float>(sin);
+  p.wk = data<__nv_bfloat16>(wk);
+  p.out = data<__nv_bfloat16>(out);
+  p.q_token = q.stride(0);
+  p.q_head = q.stride(1);
+  p.wk_head = wk.stride(0);
+  p.tokens = static_cast<int>(q.size(0));
+  p.heads = static_cast<int>(q.size(1));
+  p.rope = static_cast<int>(2 * cos.size(1));
+  p.latent = static_cast<int>(wk.size(2));
+  p.static_weights = static_weights;
+  const cudaStream_t stream = stream_of(q);
+  if (!all) {
+    const int64_t pairs = int64_t(p.tokens) * p.heads * (p.rope / 2);
+    launch_pdl(rotate_queries_kernel, dim3(static_cast<unsigned>((pairs + kThreads - 1) / kThreads)), kThreads, 0, stream, p);
+    return;
+  }
+  const int tokens = p.tokens == 1 ? 1 : 4;
+  const dim3 grid(p.latent / kColumns, p.heads, (p.tokens + tokens - 1) / tokens);
+  launch_pdl(tokens == 1 ? absorb_queries_kernel<1> : absorb_queries_kernel<4>, grid, kThreads, 0, stream, p);
+}
+
+// latents bf16 [T, H, 512], wv bf16 [H, 128, 512], rows on 16-byte boundaries -> values e4m3 (as bytes) [T, H * 128], scales fp32 [T, H].
+void expand_quantize(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights) {
+  DeviceGuard guard(latents);
+  Values p = {};
+  p.latents = data<__nv_bfloat16>(latents);
+  p.wv = data<__nv_bfloat16>(wv);
+  p.values = data<uint8_t>(values);
+  p.scales = data<float>(scales);
+  p.token = latents.stride(0);
+  p.head = latents.stride(1);
+  p.wv_head = wv.stride(0);
+  p.tokens = static_cast<int>(latents.size(0));
+  p.heads = static_cast<int>(latents.size(1));
+  p.static_weights = static_weights;
+  const int tokens = p.tokens == 1 ? 1 : 4;
+  const dim3 grid(p.heads, (p.tokens + tokens - 1) / tokens);
+  const auto kernel = tokens == 1 ? (ue8m0 ? expand_quantize_kernel<1, true> : expand_quantize_kernel<1, false>)
+                                  : (ue8m0 ? expand_quantize_kernel<4, true> : expand_quantize_kernel<4, false>);
+  launch_pdl(kernel, grid, kThreads, 0, stream_of(latents), p);
+}
+
+}  // namespace kv_up_projection
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(absorb_queries, kv_up_projection::absorb_queries);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(expand_quantize, kv_up_projection::expand_quantize);

@@ -1,0 +1,42 @@
+"""The absorbed form of latent attention: queries folded into the latent space, attended latents unfolded into heads' values.
+
+The weights are the two parts of kv_b_proj, which are never quantised. Source: DeepSeek-V2 report (arXiv 2405.04434), section 2.1.
+"""
+
+import torch
+
+from .checks import FLOATS, check_tensor
+from .quantize import Quantized
+from .registry import choose
+
+
+def absorb_queries(
+    q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor, backend: str = "auto"
+) -> torch.Tensor:
+    """q [T, H, nope + R] as the projection gives it -> [q_nope @ wk | RoPE of q_rope], [T, H, L + R].
+
+    cos, sin fp32 [T, R/2] turn interleaved pairs, in fp32. wk [H, nope, L] of q's dtype; its sums are fp32, rounded once.
+    """
+    check_tensor("q", q, (None, None, None), FLOATS)
+    tokens, heads, width = q.shape
+    check_tensor("cos", cos, (tokens, None), torch.float32, q.device)
+    check_tensor("sin", sin, tuple(cos.shape), torch.float32, q.device)
+    check_tensor("wk", wk, (heads, width - 2 * cos.shape[1], None), q.dtype, q.device)
+    result: torch.Tensor = choose("absorb_queries", q, backend)(q, cos, sin, wk)
+    return result
+
+
+def expand_values(latents: torch.Tensor, wv: torch.Tensor) -> torch.Tensor:
+    """Attended latents [T, H, L], wv [H, v, L] -> the heads' values [T, H, v]."""
+    return torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2)).transpose(0, 1)
+
+
+def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool = True, backend: str = "auto") -> Quantized:
+    """The heads' values in a row, rounded to the latents' dtype and quantised as the output projection takes them.
+
+    latents [T, H, L], wv [H, v, L] of one dtype -> values [T, H * v], scales [T, ceil(H * v / 128)].
+    """
+    check_tensor("latents", latents, (None, None, None), FLOATS)
+    _, heads, width = latents.shape
+    check_tensor("wv", wv, (heads, None, width), latents.dtype, latents.device)
+    return Quantized(*choose("expand_quantize", latents, backend)(latents, wv, ue8m0))

@@ -1,0 +1,244 @@
+"""The spellings of a Hugging Face ``config.json``, old and new, and which of its keys this program honours."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ..config import FP8_BLOCK, ConfigError, ModelConfig, YarnScaling, shown
+from .strict_json import parse_object
+
+# Keys that this program implements for one value only. Any other value is another model.
+_FIXED: dict[str, tuple[Any, ...]] = {
+    "model_type": ("deepseek_v32",),
+    "architectures": (["DeepseekV32ForCausalLM"], None),
+    "scoring_func": ("sigmoid",),
+    "topk_method": ("noaux_tc",),
+    "hidden_act": ("silu",),
+    "moe_layer_freq": (1,),
+    "attention_bias": (False,),
+    "mlp_bias": (False,),
+    "partial_rotary_factor": (1.0,),
+}
+
+# Keys that say how the model was trained, stored or is to be run elsewhere; nothing computed here depends on them.
+_HARMLESS = """
+    _name_or_path attention_dropout attn_implementation auto_map aux_loss_alpha bad_words_ids chunk_size_feed_forward
+    classifier_dropout cross_attention_hidden_size decoder_start_token_id dtype ep_size experts_implementation
+    finetuning_task forced_bos_token_id forced_eos_token_id head_dim id2label initializer_range is_decoder
+    is_encoder_decoder label2id max_length min_length output_attentions output_hidden_states output_router_logits
+    pad_token_id prefix pretraining_tp problem_type return_dict return_dict_in_generate router_aux_loss_coef
+    sep_token_id seq_aux task_specific_params temperature tokenizer_class top_k top_p torch_dtype transformers_version
+    use_cache use_return_dict
+"""  # head_dim: transformers writes the rope part's width there, others the whole head's; neither is read
+
+# Keys that are read, each in its own way, below.
+_SPECIAL = """
+    eos_token_id rope_theta rope_scaling rope_parameters quantization_config mlp_layer_types layer_types
+    num_local_experts num_key_value_heads qk_head_dim
+"""
+
+# Fields of ModelConfig that config.json spells otherwise; the rest keep their name.
+_RENAMED = {"yarn", "rope_theta", "eos_token_ids", "weight_block", "ue8m0_scales"}
+_PLAIN = {field.name: field.type for field in fields(ModelConfig) if field.name not in _RENAMED}
+
+_LAYER_TYPES = ("indexed_attention", "deepseek_sparse_attention")  # both mean: every layer has an indexer
+_YARN_KEYS = {field.name for field in fields(YarnScaling)}
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises ConfigError if there is no such file or it holds anything else."""
+    if not path.is_file():
+        raise ConfigError("no such file; wanted the config.json of a checkpoint directory")
+    try:
+        return parse_object(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot be read: {error}; wanted a JSON object") from error
+
+
+def read_fields(values: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of `ModelConfig` from config.json's keys. An absent dimension is the released model's."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if key in _PLAIN:
+            found[key] = _number(key, value) if _PLAIN[key] is float else value
+        elif key in _FIXED and not any(type(value) in (type(one), int) and value == one for one in _FIXED[key]):
+            raise _wrong(key, value, " or ".join(shown(one) for one in _FIXED[key]))
+    if found.get("n_shared_experts", 1) is None:
+        found["n_shared_experts"] = 0
+    found.setdefault("num_nextn_predict_layers", 0)  # transformers drops the key along with the layer
+    if "num_local_experts" in values:
+        found.setdefault("n_routed_experts", values["num_local_experts"])
+    if "eos_token_id" in values:
+        found["eos_token_ids"] = _read_eos(values["eos_token_id"])
+    found["rope_theta"], found["yarn"] = _read_rope(values)
+    found["weight_block"], found["ue8m0_scales"] = _read_quantization(values.get("quantization_config"))
+    _read_layer_types(values, found)
+    _check_derived(values, found)
+
+    known = _PLAIN.keys() | _FIXED.keys() | set(_HARMLESS.split()) | set(_SPECIAL.split())
+    for key, value in values.items():
+        # A key set to null or false switches nothing on, whatever it is; any other unknown one may change the result.
+        if key not in known and not key.startswith("_") and value is not None and value is not False:
+            raise _wrong(key, value, "no such key: it may change the model in a way this program does not know")
+    return found
+
+
+def _wrong(key: str, value: Any, wanted: str) -> ConfigError:
+    return ConfigError(f"{key} = {shown(value)}: wanted {wanted}")
+
+
+def _read_eos(value: Any) -> tuple[int, ...]:
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    return tuple(ids)
+
+
+def _read_rope(values: dict[str, Any]) -> tuple[float, YarnScaling | None]:
+    """(theta, YaRN or None) from either spelling; where both are given they must agree."""
+    readings = []
+    for key in ("rope_scaling", "rope_parameters"):
+        if values.get(key) is not None:
+            readings.append(_read_rope_dict(key, values))
+    if len(readings) == 2 and readings[0] != readings[1]:
+        raise _wrong("rope_scaling", values["rope_scaling"], f"the same as rope_parameters ({readings[1]})")
+    if readings:
+        return readings[0]
+    return _number("rope_theta", values.get("rope_theta", ModelConfig.rope_theta)), None
+
+
+def _read_rope_dict(where: str, values: dict[str, Any]) -> tuple[float, YarnScaling | None]:
+    rope = values[where]
+    if not isinstance(rope, dict):
+        raise _wrong(where, rope, "an object, or null")
+    outer = values.get("rope_theta")
+    theta = next((one for one in (rope.get("rope_theta"), outer) if one is not None), ModelConfig.rope_theta)
+    if outer is not None and theta != outer:
+        raise _wrong("rope_theta", outer, f"the same as {where}.rope_theta ({shown(theta)})")
+    theta = _number(f"{where}.rope_theta", theta)
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if rope.get("type", kind) != kind or kind not in ("default", "yarn"):
+        raise _wrong(f"{where}.rope_type", kind, "'yarn' or 'default', the same as type")
+    checked = {"rope_type", "type", "rope_theta", "truncate", "partial_rotary_factor", "attention_factor"}
+    for key, value in rope.items():
+        if key not in checked | _YARN_KEYS and value is not None:
+            raise _wrong(f"{where}.{key}", value, "no such key: it may change the rotation")
+    for key, only in (("truncate", True), ("partial_rotary_factor", 1)):
+        if rope.get(key, only) != only:
+            raise _wrong(f"{where}.{key}", rope[key], shown(only))
+    if kind == "default":
+        return theta, None
+
+    given = {key: rope[key] for key in _YARN_KEYS if rope.get(key) is not None}
+    original = given.get("original_max_position_embeddings")
+    if type(original) is not int or original < 1:
+        raise _wrong(f"{where}.original_max_position_embeddings", original, "the context length before YaRN")
+    if "factor" not in given:
+        length = values.get("max_position_embeddings", ModelConfig.max_position_embeddings)
+        given["factor"] = _number("max_position_embeddings", length) / original
+    for key in _YARN_KEYS - {"original_max_position_embeddings"}:
+        if key in given:
+            given[key] = _number(f"{where}.{key}", given[key])
+    _check_unscaled(where, rope, given)
+    return theta, YarnScaling(**given)
+
+
+def _check_unscaled(where: str, rope: dict[str, Any], given: dict[str, Any]) -> None:
+    """YaRN may also scale cos and sin, by the ratio of two mscales. DeepSeek-V3.2 does not, so neither do we."""
+    explicit = rope.get("attention_factor")
+    if explicit is not None:
+        if explicit != 1:
+            raise _wrong(f"{where}.attention_factor", explicit, "1 (cos and sin are not scaled)")
+        return
+    mscale, all_dim = given.get("mscale"), given.get("mscale_all_dim")
+    if given["factor"] > 1 and (mscale != all_dim or not mscale):
+        wanted = f"the same as {where}.mscale_all_dim ({shown(all_dim)}) and not 0: cos and sin are not scaled"
+        raise _wrong(f"{where}.mscale", mscale, wanted)
+
+
+def _number(key: str, value: Any) -> float:
+    if type(value) not in (int, float) or not abs(value) < 1e300:  # an integer may be past every float
+        raise _wrong(key, value, "a finite number")
+    return float(value)
+
+
+def _read_quantization(given: Any) -> tuple[tuple[int, int] | None, bool]:
+    """(weight_block, ue8m0_scales) of quantization_config."""
+    if given is None:
+        return None, ModelConfig.ue8m0_scales
+    if not isinstance(given, dict):
+        raise _wrong("quantization_config", given, "an object, or null")
+    wanted: dict[str, tuple[Any, ...]] = {
+        "quant_method": ("fp8",),
+        "fmt": ("e4m3", None),
+        "activation_scheme": ("dynamic", None),
+        "weight_block_size": ([FP8_BLOCK, FP8_BLOCK],),
+        "scale_fmt": ("ue8m0", "float", None),
+    }
+    for key, allowed in wanted.items():
+        if given.get(key) not in allowed:
+            raise _wrong(f"quantization_config.{key}", given.get(key), " or ".join(shown(one) for one in allowed))
+    # Which tensors stay unquantised is read from the tensors themselves.
+    harmless = wanted.keys() | {"modules_to_not_convert", "ignored_layers", "dequantize"}
+    for key, value in given.items():
+        if key not in harmless and value is not None and value is not False:
+            raise _wrong(f"quantization_config.{key}", value, "no such key: it may change the numbers")
+    return (FP8_BLOCK, FP8_BLOCK), given.get("scale_fmt") == "ue8m0"
+
+
+def _read_layer_types(values: dict[str, Any], found: dict[str, Any]) -> None:
+    """Per-layer lists, where given, decide; they must say what `first_k_dense_replace` can say."""
+    layers = found.get("num_hidden_layers", ModelConfig.num_hidden_layers)
+    types = values.get("mlp_layer_types")
+    if types is not None:
+        dense = types.count("dense") if isinstance(types, list) else 0
+        if not isinstance(layers, int) or types != ["dense"] * dense + ["sparse"] * (layers - dense):
+            raise _wrong("mlp_layer_types", types, f"'dense' layers first, then 'sparse' ones, {shown(layers)} in all")
+        found["first_k_dense_replace"] = dense
+    elif type(layers) is int and type(found.get("first_k_dense_replace")) is int:
+        # More dense layers than there are means all; the MTP layer that may follow has experts nevertheless.
+        found["first_k_dense_replace"] = min(found["first_k_dense_replace"], layers)
+    types = values.get("layer_types")
+    if types is not None and (
+        not isinstance(types, list) or len(types) != layers or any(one not in _LAYER_TYPES for one in types)
+    ):
+        raise _wrong("layer_types", types, f"{shown(layers)} times {_LAYER_TYPES[0]!r}")
+
+
+def _check_derived(values: dict[str, Any], found: dict[str, Any]) -> None:
+    """Keys that repeat what other keys say."""
+
+    def field(key: str) -> Any:
+        return found.get(key, getattr(ModelConfig, key))
+
+    repeats = {
+        "num_key_value_heads": (field("num_attention_heads"), "num_attention_heads"),
+        "num_local_experts": (field("n_routed_experts"), "n_routed_experts"),
+    }
+    nope, rope = field("qk_nope_head_dim"), field("qk_rope_head_dim")
+    if type(nope) is int and type(rope) is int:
+        repeats["qk_head_dim"] = (nope + rope, "qk_nope_head_dim + qk_rope_head_dim")
+    for key, (wanted, formula) in repeats.items():
+        if values.get(key) is not None and values[key] != wanted:
+            raise _wrong(key, values[key], f"{formula} ({shown(wanted)})")
+
+
+def write_fields(config: ModelConfig) -> dict[str, Any]:
+    """config.json of a model with this configuration, in the released model's spelling."""
+    values: dict[str, Any] = {"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32"}
+    values |= {key: getattr(config, key) for key in _PLAIN}
+    values |= {"scoring_func": "sigmoid", "topk_method": "noaux_tc", "hidden_act": "silu", "attention_bias": False}
+    values["num_key_value_heads"] = config.num_attention_heads
+    eos = config.eos_token_ids
+    values["eos_token_id"] = eos[0] if len(eos) == 1 else list(eos) or None
+    values["rope_theta"] = config.rope_theta
+    values["rope_scaling"] = None
+    if config.yarn is not None:
+        values["rope_scaling"] = {"type": "yarn"} | {key: getattr(config.yarn, key) for key in sorted(_YARN_KEYS)}
+    if config.weight_block is not None:
+        values["quantization_config"] = {
+            "quant_method": "fp8",
+            "fmt": "e4m3",
+            "activation_scheme": "dynamic",
+            "weight_block_size": list(config.weight_block),
+            "scale_fmt": "ue8m0" if config.ue8m0_scales else None,
+        }
+    return values

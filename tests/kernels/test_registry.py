@@ -1,0 +1,124 @@
+"""Which body runs is decided visibly: what does not exist or cannot run here is an error that says so."""
+
+import re
+from importlib import import_module
+
+import pytest
+import torch
+
+from deepseek_v32.kernels import registry as choice
+from deepseek_v32.kernels.quantize import quantize_blocks
+from deepseek_v32.kernels.registry import (
+    BACKENDS,
+    OPERATIONS,
+    Body,
+    check_backend,
+    choose,
+    choose_body,
+    describe,
+    preferred,
+)
+from deepseek_v32.kernels.select_topk import select_topk
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_every_operation_runs_on_a_cpu(operation: str, backend: str) -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        assert choose_body(operation, CPU, dtype, backend).backend == "reference"
+    assert callable(choose(operation, torch.empty(0), backend))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("backend", ["tile", "cuda"])
+def test_compiled_kernels_refuse_a_cpu(operation: str, backend: str) -> None:
+    """The message holds what was asked, what exists or is needed, and what this machine has."""
+    with pytest.raises(ValueError) as error:
+        choose_body(operation, CPU, torch.bfloat16, backend)
+    message = str(error.value)
+    assert operation in message and f"no {backend} implementation" in message and "torch.bfloat16" in message
+    assert re.search(r"on cpu \(\d+ threads\)", message)
+    exists = any(body.backend == backend for body in OPERATIONS[operation])
+    assert (f"{backend} needs a Hopper GPU" if exists else "it has ") in message
+
+
+@pytest.mark.parametrize("backend", ["triton", "", "CUDA", "Reference", "triton-first"])
+def test_unknown_backend(backend: str) -> None:
+    name = backend.removesuffix("-first")
+    message = re.escape(f"backend is {name!r}, expected one of auto, reference, tile, cuda")
+    with pytest.raises(ValueError, match=message):
+        quantize_blocks(torch.ones(1, 128), backend=backend)
+
+
+def test_the_operation_itself_refuses() -> None:
+    bounds = torch.zeros(1, dtype=torch.int32), torch.ones(1, dtype=torch.int32)
+    with pytest.raises(ValueError, match=r"select_topk has no cuda implementation for torch\.float32 on cpu"):
+        select_topk(torch.ones(1, 1), *bounds, 1, backend="cuda")
+
+
+def test_auto_tries_the_backend_that_a_case_prefers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Body, "refusal", lambda *_: None)
+    arguments = ("sparse_mla_prefill", torch.device("meta"), torch.bfloat16)
+    assert [choose_body(*arguments, "auto", 576, first).backend for first in ("cuda", "tile")] == ["cuda", "tile"]
+    assert choose_body(*arguments, "reference", 576, "cuda").backend == "reference"
+    choose_body.cache_clear()
+
+
+def test_a_model_s_backend_serves_where_it_has_a_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Body, "refusal", lambda *_: None)
+    found = {
+        backend: {
+            operation: choose_body(operation, torch.device("meta"), torch.bfloat16, preferred(backend), 576).backend
+            for operation in OPERATIONS
+        }
+        for backend in BACKENDS
+    }
+    choose_body.cache_clear()
+    assert set(found["reference"].values()) == {"reference"}
+    for backend in ("tile", "cuda"):
+        assert found[backend] == {line.operation: line.chosen for line in describe(torch.device("meta"), backend)}
+        for operation, bodies in OPERATIONS.items():
+            has = backend in [body.backend for body in bodies]
+            assert found[backend][operation] == (backend if has else found["auto"][operation])
+
+
+def test_a_model_s_backend_that_cannot_run_here_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"backend is 'cuda', which needs a Hopper GPU .* this is cpu"):
+        check_backend("cuda", "cpu")
+    for backend in ("auto", "reference"):
+        check_backend(backend, "cpu")
+
+
+@pytest.mark.parametrize(("backend", "package"), [("tile", "tilelang"), ("cuda", "tvm_ffi")])
+def test_a_hopper_gpu_without_the_packages_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, backend: str, package: str
+) -> None:
+    monkeypatch.setattr(choice.hardware, "is_hopper", lambda device: True)
+    monkeypatch.setattr(choice, "find_spec", lambda name: None)
+    message = Body(backend, "any").refusal(CPU, torch.bfloat16)
+    assert message == f"{backend} needs {package}: pip install 'deepseek-v32[kernels]'"
+
+
+def test_reference_is_last_so_that_auto_prefers_compiled_kernels() -> None:
+    for bodies in OPERATIONS.values():
+        backends = [body.backend for body in bodies]
+        assert backends[-1] == "reference" and len(set(backends)) == len(backends)
+        assert set(backends) <= set(BACKENDS) - {"auto"}
+
+
+def test_every_body_exists_under_the_operation_s_name() -> None:
+    """Reference bodies can be imported anywhere; they carry the operation's name."""
+    for operation, bodies in OPERATIONS.items():
+        module = import_module(f"deepseek_v32.kernels.reference.{bodies[-1].module}")
+        assert callable(getattr(module, operation))
+
+
+def test_describe_names_every_operation_and_why_others_do_not_serve() -> None:
+    lines = describe(CPU)
+    assert [line.operation for line in lines] == list(OPERATIONS)
+    for line in lines:
+        assert line.chosen == "reference" and line.available == ("reference",)
+        assert len(line.refusals) == len(OPERATIONS[line.operation]) - 1
+    assert all(line.chosen == "none" for line in describe(CPU, "cuda"))
