@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from ...kernels.device import check_device
-from ...kernels.registry import check_backend, preferred
+from ...kernels.registry import check_backend
 from ...model.checkpoint.load import Progress, load_checkpoint
 from ...model.config import ModelConfig, Precision
 from ...model.metadata import LayerCache, Selection, SelectionCallback
@@ -76,12 +76,11 @@ class ModelSource:
         """The model, or this rank's share, on `device`. ValueError if it does not fit, or is not whole."""
         size = ranks.size if ranks else 1
         check_fits(self.config, self.precision, device, size)
-        backend = preferred(self.backend)
         if self.directory is not None:
-            arguments = (self.directory, self.config, self.precision, backend, device)
+            arguments = (self.directory, self.config, self.precision, self.backend, device)
             return load_checkpoint(*arguments, progress, ranks)
         self.config.check_precision(self.precision)
-        model = build_model(self.config, self.precision, backend, device, ranks)
+        model = build_model(self.config, self.precision, self.backend, device, ranks)
         fill_synthetic(model, Plan(self.config, ranks.rank, ranks.size) if ranks else Plan(self.config), self.seed)
         return model
 
