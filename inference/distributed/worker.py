@@ -15,8 +15,9 @@ from ...model.checkpoint.config_json import config_json, parse_config, read_conf
 from ...model.checkpoint.load import Progress, load_checkpoint
 from ...model.config import ModelConfig, Precision
 from ...model.metadata import LayerCache, Selection, SelectionCallback
+from ...model.parallel.collectives import Ranks
 from ...model.parallel.plan import Plan
-from ...model.parallel.shard import Ranks, build_model
+from ...model.parallel.shard import build_model
 from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
 from ..engine.cache import SCRATCH_PAGES, allocate

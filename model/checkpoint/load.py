@@ -15,8 +15,9 @@ import torch
 from ...kernels.quantize import dequantize_weight, quantize_weight
 from ..config import FP8_BLOCK, ModelConfig, Precision, blocks
 from ..errors import CheckpointError, short_repr
+from ..parallel.collectives import Ranks
 from ..parallel.plan import Cut, Plan
-from ..parallel.shard import Ranks, build_model
+from ..parallel.shard import build_model
 from ..transformer import Transformer
 from ..weight_map import Piece, scale_parameter
 from .config_json import read_config

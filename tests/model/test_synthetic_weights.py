@@ -11,8 +11,9 @@ from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.cli import app
 from deepseek_v32.kernels.quantize import dequantize_weight
 from deepseek_v32.model.checkpoint.config_json import config_json
+from deepseek_v32.model.parallel.collectives import Ranks
 from deepseek_v32.model.parallel.plan import Plan
-from deepseek_v32.model.parallel.shard import Ranks, build_model
+from deepseek_v32.model.parallel.shard import build_model
 from deepseek_v32.model.synthetic.checkpoint import TINY
 from deepseek_v32.model.synthetic.weights import fill_synthetic
 
