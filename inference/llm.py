@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
 from .distributed.job import Follower
 from .distributed.launch import this_job
@@ -66,7 +67,7 @@ class LLM:
             job.follow()
         from .distributed.worker import LeadingRunner, ModelSource, lead_counting, lead_loading
 
-        model_path: Any = (ModelConfig().to_dict() if synthetic else DEMO) if path is None else path
+        model_path: Any = (config_json(ModelConfig()) if synthetic else DEMO) if path is None else path
         source = ModelSource.resolve(
             model_path,
             device=device,
