@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from ..model.config import ModelConfig, Precision
-from .distributed.job import Follower
-from .distributed.launch import this_job
+from .distributed.model_source import ModelSource
+from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, lead_or_follow, load_on_all_ranks
 from .engine.cache import SCRATCH_PAGES, allocate
 from .engine.engine import Engine
 from .engine.limits import Limits
 from .engine.runner import Model, Runner
+from .engine.sizing import resolve_limits
 from .engine.stats import EngineStats
 from .params import Completion, Delta, Request, SamplingParams
 from .text.messages import encode_messages, parse_assistant
@@ -55,14 +56,10 @@ class LLM:
         "bf16". config_overrides, progress: as in `load_model`. synthetic: random weights, of which path gives the configuration
         alone (None: the released model's). The others are limits: see `Limits`. Errors: ValueError.
 
-        Under torchrun the model is shared by the ranks. Rank 0 goes on from here; on the others this does not return: they do
-        their share of its work until it ends, and end with it.
+        Under torchrun the ranks share the model. Rank 0 returns from here; on the other ranks this call does not return: they do
+        their part of its work until it ends, and then exit.
         """
-        job = this_job()
-        if isinstance(job, Follower):
-            job.follow()
-        from .distributed.worker import LeadingRunner, ModelSource, lead_counting, lead_loading
-
+        job = lead_or_follow()  # ranks other than 0 stay in this call until their process exits
         model_path: Any = (ModelConfig().to_dict() if synthetic else DEMO) if path is None else path
         source = ModelSource.resolve(
             model_path,
@@ -75,9 +72,9 @@ class LLM:
         # Before the weights: a broken one should not cost their loading.
         has_tokenizer = not isinstance(model_path, Mapping) and Path(model_path).is_dir()
         tokenizer = Tokenizer.from_directory(Path(model_path)) if has_tokenizer else None
-        model = lead_loading(job, source, progress)
+        model = load_on_all_ranks(job, source, progress)
         device = str(model.compute.device)
-        limits = Limits.resolve(
+        limits = resolve_limits(
             model.config,
             source.precision,
             device,
@@ -88,7 +85,7 @@ class LLM:
             memory_fraction=memory_fraction,
             reuse_pages=reuse_pages,
             decode_graphs=decode_graphs,
-            count_pages=lambda room: lead_counting(job, room, model, source.precision),
+            count_pages=lambda budget: count_pages_on_all_ranks(job, budget, model),
         )
         self._set_up(model, model.config, tokenizer, limits, source.precision, device)
         if job is not None:
@@ -107,9 +104,9 @@ class LLM:
         device: str = "cpu",
         **limits: Any,
     ) -> "LLM":
-        """Around a model that is in memory already; `limits` are those of `Limits.resolve`."""
+        """Around a model that is in memory already; `limits` are those of `resolve_limits`."""
         llm = cls.__new__(cls)
-        llm._set_up(model, config, tokenizer, Limits.resolve(config, precision, device, **limits), precision, device)
+        llm._set_up(model, config, tokenizer, resolve_limits(config, precision, device, **limits), precision, device)
         return llm
 
     def _set_up(
