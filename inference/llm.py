@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
 from .distributed.model_source import ModelSource
 from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, lead_or_follow, load_on_all_ranks
@@ -60,7 +61,7 @@ class LLM:
         their part of its work until it ends, and then exit.
         """
         job = lead_or_follow()  # ranks other than 0 stay in this call until their process exits
-        model_path: Any = (ModelConfig().to_dict() if synthetic else DEMO) if path is None else path
+        model_path: Any = (config_json(ModelConfig()) if synthetic else DEMO) if path is None else path
         source = ModelSource.resolve(
             model_path,
             device=device,

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
-from ...model.parallel.shard import Ranks, shared_memory
+from ...model.parallel.collectives import Ranks, shared_memory
 from ..text.errors import describe_error
 from .channel import Channel, Message, MessageKind, pack
 from .shutdown import END_SECONDS, exit_now, leave_group, start_watchdog

@@ -9,10 +9,12 @@ import torch
 
 from ...kernels.device import check_device
 from ...kernels.registry import check_backend, preferred
+from ...model.checkpoint.config_json import config_json, parse_config, read_config
 from ...model.checkpoint.load import Progress, load_checkpoint
 from ...model.config import ModelConfig, Precision
+from ...model.parallel.collectives import Ranks
 from ...model.parallel.plan import Plan
-from ...model.parallel.shard import Ranks, build_model
+from ...model.parallel.shard import build_model
 from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
 from .launch import world_size
@@ -46,7 +48,7 @@ class ModelSource:
         """
         if isinstance(model, Mapping) and not synthetic:
             raise ValueError("a configuration alone has no weights; synthetic=True makes some")
-        config = ModelConfig.from_dict(dict(model)) if isinstance(model, Mapping) else ModelConfig.from_file(model)
+        config = parse_config(dict(model)) if isinstance(model, Mapping) else read_config(model)
         config = config.with_overrides(**(config_overrides or {}))
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         if world_size() > 1 and ":" in device:
@@ -78,11 +80,11 @@ class ModelSource:
     def to_json(self) -> dict[str, Any]:
         """JSON values, for the message to the other ranks."""
         directory = None if self.directory is None else str(self.directory.resolve())
-        values = {"config": self.config.to_dict(), "directory": directory}
+        values = {"config": config_json(self.config), "directory": directory}
         return values | {name: getattr(self, name) for name in ("precision", "backend", "device", "seed")}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ModelSource":
         """The source that `to_json` was called on."""
         directory = None if values["directory"] is None else Path(values["directory"])
-        return cls(**values | {"config": ModelConfig.from_dict(values["config"]), "directory": directory})
+        return cls(**values | {"config": parse_config(values["config"]), "directory": directory})
