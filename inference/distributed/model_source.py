@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...kernels.device import check_device
-from ...kernels.registry import check_backend, preferred
+from ...kernels.registry import check_backend
 from ...model.checkpoint.config_json import config_json, parse_config, read_config
 from ...model.checkpoint.load import Progress, load_checkpoint
 from ...model.config import ModelConfig, Precision
@@ -68,12 +68,11 @@ class ModelSource:
 
         The caller has called `check_fits`.
         """
-        backend = preferred(self.backend)
         if self.directory is not None:
-            arguments = (self.directory, self.config, self.precision, backend, device)
+            arguments = (self.directory, self.config, self.precision, self.backend, device)
             return load_checkpoint(*arguments, progress, ranks)
         self.config.check_precision(self.precision)
-        model = build_model(self.config, self.precision, backend, device, ranks)
+        model = build_model(self.config, self.precision, self.backend, device, ranks)
         fill_synthetic(model, Plan(self.config, ranks.rank, ranks.size) if ranks else Plan(self.config), self.seed)
         return model
 
