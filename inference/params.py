@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from .engine.selection import TokenSelection
-    from .text.messages import AssistantMessage
+    from .text.answer import AssistantMessage
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 
