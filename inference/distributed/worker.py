@@ -20,7 +20,7 @@ from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
 from ..engine.cache import SCRATCH_PAGES, allocate
 from ..engine.limits import Limits, Room
-from ..engine.runner import Model, Runner, Steps, make_runner
+from ..engine.runner import Model, ModelRunner, Runner, make_runner
 from ..engine.scheduler import Batch
 from ..engine.sizing import check_fits, measure_step, pages_in_memory
 from ..engine.synthetic_cache import fill_synthetic_caches
@@ -143,16 +143,16 @@ class LeadingRunner:
         self._batches = BatchEncoder()
 
     @property
-    def overlaps(self) -> bool:
-        return self._runner.overlaps
+    def supports_async_scheduling(self) -> bool:
+        return self._runner.supports_async_scheduling
 
     @property
     def caches(self) -> list[LayerCache]:
         return self._runner.caches
 
-    def keep(self, tokens: torch.Tensor) -> None:
-        """As `Runner.keep`; the others get it with the step that needs it."""
-        self._runner.keep(tokens)
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
+        """As `Runner.stage_tokens`; the others get it with the step that needs it."""
+        self._runner.stage_tokens(tokens)
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
         """As `Runner.run`. A step that fails ends the job: nobody knows how far the others got."""
@@ -182,7 +182,7 @@ def lead_loading(job: Leader | None, source: ModelSource, progress: Progress | N
     return model
 
 
-def lead_filling(job: Leader | Follower | None, runner: Steps, model: Model) -> None:
+def lead_filling(job: Leader | Follower | None, runner: ModelRunner, model: Model) -> None:
     """Fill all ranks' caches as long prompts would, with random entries: to measure decoding."""
     assert not isinstance(job, Follower) and isinstance(runner, Runner | LeadingRunner)
     assert isinstance(model, Transformer)
@@ -211,8 +211,8 @@ def count_pages(room: Room, model: Transformer, precision: Precision, device: st
 
 def _share_draws(batch: Batch, runner: Runner) -> None:
     """Rank 0 draws: where a step takes tokens from the device, it takes them from rank 0's."""
-    if batch.drawn:
-        dist.broadcast(runner.drawn, 0)
+    if batch.sampled_rows:
+        dist.broadcast(runner.sampled, 0)
 
 
 def _unheard(layer: int, rows: torch.Tensor, selection: Selection) -> None:

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.selection import TokenSelection
 from ..llm import LLM
-from ..params import Completion
+from ..params import Completion, TokenSelection
 from ..text.detokenizer import IncrementalDecoder
 from ..text.tokenizer import Tokenizer
 

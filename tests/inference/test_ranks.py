@@ -75,7 +75,7 @@ ahead, share = 0, worker._share_draws
 
 def count(batch, its_runner):
     global ahead
-    ahead += bool(batch.drawn)
+    ahead += bool(batch.sampled_rows)
     share(batch, its_runner)
 
 runner.can_capture, worker._share_draws = lambda model: True, count
