@@ -31,6 +31,7 @@ from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.distributed.launch import this_job, world_size
 from deepseek_v32.inference.distributed.worker import lead_filling
 from deepseek_v32.inference.engine.pages import ROOT
+from deepseek_v32.model.checkpoint.config_json import config_json, read_config
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import PAGE_SIZE
 
@@ -209,11 +210,11 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse()
-    config = ModelConfig() if arguments.model is None else ModelConfig.from_file(arguments.model)
+    config = ModelConfig() if arguments.model is None else read_config(arguments.model)
     longest = max([case.context for case in arguments.decode] + [length + 1 for length in arguments.prefill])
     started = time.perf_counter()
     llm = LLM(
-        config.to_dict(),
+        config_json(config),
         synthetic=True,
         device=arguments.device,
         precision=arguments.precision,

@@ -13,7 +13,8 @@ from ..service.engine_thread import STOPPED, TIMED_OUT
 from ..service.service import Busy, Service
 from ..service.streams import AsyncStream
 from ..text.dsml import call_start
-from ..text.messages import ChatFormat, MessageError, default_format, encode_messages
+from ..text.errors import MessageError
+from ..text.messages import encode_messages
 from ..text.tokenizer import Special, Tokenizer
 from .errors import ApiError
 from .protocol import ChatMessage, Conversation, NamedTool, Sampling
@@ -23,7 +24,6 @@ from .protocol import ChatMessage, Conversation, NamedTool, Sampling
 class ApiContext:
     service: Service
     model_name: str
-    chat_format: ChatFormat | None = None  # None: the checkpoint decides
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
@@ -69,7 +69,7 @@ class ApiContext:
             raise ApiError(
                 400, "tool_choice: an answer that begins with a call leaves no room for thinking", "tool_choice"
             )
-        if (self.chat_format or default_format(self.tokenizer)) != "v3.2":
+        if self.service.llm.chat_format != "v3.2":
             raise ApiError(400, "tool_choice: this model's chat format knows only auto and none", "tool_choice")
         return call_start(name)
 
@@ -80,15 +80,14 @@ class ApiContext:
         plain = [message.model_dump(exclude_none=True) for message in messages]
         try:
             return await run_in_threadpool(
-                encode_messages, plain, self.tokenizer, thinking, tools, chat_format=self.chat_format
+                encode_messages, plain, self.tokenizer, thinking, tools, self.service.llm.chat_format
             )
         except MessageError as error:
             raise ApiError(400, str(error), "messages") from None
 
     async def encode_text(self, text: str, add_bos: bool | None, parse_special: bool | None) -> list[int]:
-        tokenizer = self.tokenizer
-        bos = [tokenizer.bos_id] if add_bos and tokenizer.bos_id is not None else []
-        return bos + await run_in_threadpool(tokenizer.encode, text, *([True] if parse_special else []))
+        encode = self.tokenizer.encode_prompt if add_bos else self.tokenizer.encode
+        return await run_in_threadpool(encode, text, *([True] if parse_special else []))
 
     async def submit(self, prompts: Sequence[Sequence[int]], params: SamplingParams, n: int = 1) -> list[AsyncStream]:
         """n answers to each prompt, those to the first prompt first. A given seed differs from choice to choice."""

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 from ..llm import LLM
 from ..params import Completion, Delta, SamplingParams
-from ..report.page import Recording
+from ..report.recording import Recording
 from ..service.engine_thread import STOPPED, TIMED_OUT
 from ..text.answer import AnswerParser
+from ..text.token_texts import token_texts
 from .conversation import Conversation, Message, new_id
 
 log = logging.getLogger(__name__)
@@ -102,7 +103,8 @@ def answer(
     if asked.params.seed is not None:
         message.numbers["seed"] = asked.params.seed
     conversation.messages.append(message)
-    recording = Recording(llm, prompt) if asked.inspect else None
+    config = llm.config
+    recording = Recording(prompt, config.num_hidden_layers, config.index_topk) if asked.inspect else None
     run.cancel = _canceller(backend, stream)
     follow = _Follow(message, asked.thinking, recording)
     try:
@@ -118,6 +120,9 @@ def answer(
             close()
         follow.finish(run.stopped)
         if recording is not None and recording.count:
+            if llm.tokenizer is not None:
+                texts = token_texts(recording.token_ids, llm.tokenizer)
+                recording.label(texts, llm.tokenizer.special_ids.values())
             message.run = run.id
             keep(run.id, recording)
     yield message

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
-from ...model.parallel.shard import Ranks, shared_memory
+from ...model.parallel.collectives import Ranks, shared_memory
 from .channel import Channel, pack
 
 START_SECONDS = 300.0  # ranks may start one after the other, from a slow disk

@@ -10,12 +10,14 @@ import torch
 import torch.distributed as dist
 
 from ...kernels.device import check_device
-from ...kernels.registry import check_backend, preferred
+from ...kernels.registry import check_backend
+from ...model.checkpoint.config_json import config_json, parse_config, read_config
 from ...model.checkpoint.load import Progress, load_checkpoint
 from ...model.config import ModelConfig, Precision
 from ...model.metadata import LayerCache, Selection, SelectionCallback
+from ...model.parallel.collectives import Ranks
 from ...model.parallel.plan import Plan
-from ...model.parallel.shard import Ranks, build_model
+from ...model.parallel.shard import build_model
 from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
 from ..engine.cache import SCRATCH_PAGES, allocate
@@ -57,7 +59,7 @@ class ModelSource:
         """
         if isinstance(model, Mapping) and not synthetic:
             raise ValueError("a configuration alone has no weights; synthetic=True makes some")
-        config = ModelConfig.from_dict(dict(model)) if isinstance(model, Mapping) else ModelConfig.from_file(model)
+        config = parse_config(dict(model)) if isinstance(model, Mapping) else read_config(model)
         config = config.with_overrides(**(config_overrides or {}))
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         if world_size() > 1 and ":" in device:
@@ -76,24 +78,23 @@ class ModelSource:
         """The model, or this rank's share, on `device`. ValueError if it does not fit, or is not whole."""
         size = ranks.size if ranks else 1
         check_fits(self.config, self.precision, device, size)
-        backend = preferred(self.backend)
         if self.directory is not None:
-            arguments = (self.directory, self.config, self.precision, backend, device)
+            arguments = (self.directory, self.config, self.precision, self.backend, device)
             return load_checkpoint(*arguments, progress, ranks)
         self.config.check_precision(self.precision)
-        model = build_model(self.config, self.precision, backend, device, ranks)
+        model = build_model(self.config, self.precision, self.backend, device, ranks)
         fill_synthetic(model, Plan(self.config, ranks.rank, ranks.size) if ranks else Plan(self.config), self.seed)
         return model
 
     def to_json(self) -> dict[str, Any]:
         directory = None if self.directory is None else str(self.directory.resolve())
-        values = {"config": self.config.to_dict(), "directory": directory}
+        values = {"config": config_json(self.config), "directory": directory}
         return values | {name: getattr(self, name) for name in ("precision", "backend", "device", "seed")}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ModelSource":
         directory = None if values["directory"] is None else Path(values["directory"])
-        return cls(**values | {"config": ModelConfig.from_dict(values["config"]), "directory": directory})
+        return cls(**values | {"config": parse_config(values["config"]), "directory": directory})
 
 
 class Worker:

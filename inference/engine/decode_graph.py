@@ -13,7 +13,7 @@ from functools import partial
 
 import torch
 
-from ...kernels.registry import choose_body, leading_dtype
+from ...kernels.registry import choose_implementation, leading_dtype
 from ...model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Selection, SelectionCallback
 from ...model.transformer import Transformer
 from .scheduler import Batch
@@ -37,7 +37,7 @@ _OPERATIONS = (
 
 
 def can_capture(model: object) -> bool:
-    """Whether this model's decode steps run on compiled kernels alone: the reference bodies wait for the GPU in between."""
+    """Whether this model's decode steps run on compiled kernels alone: reference ones wait for the GPU in between."""
     if not isinstance(model, Transformer):
         return False
     compute, config = model.compute, model.config
@@ -46,10 +46,10 @@ def can_capture(model: object) -> bool:
     latent = config.kv_lora_rank + config.qk_rope_head_dim
     widths = {"sparse_mla_decode": latent, "write_latent_cache": latent, "paged_indexer_logits": config.index_head_dim}
     chosen = (
-        choose_body(name, compute.device, leading_dtype(name, "fp8"), compute.backend, widths.get(name))
+        choose_implementation(name, compute.device, leading_dtype(name, "fp8"), compute.backend, widths.get(name))
         for name in _OPERATIONS
     )
-    return all(body.backend != "reference" for body in chosen)
+    return all(implementation.capturable for implementation in chosen)
 
 
 def batch_buckets(most: int) -> list[int]:

@@ -137,6 +137,9 @@ class ByteTokenizer:
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
+    def encode_prompt(self, text: str) -> list[int]:
+        return ([] if self.bos_id is None else [self.bos_id]) + self.encode(text)
+
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
         return bytes(id for id in ids if id < BYTES).decode(errors="replace")
 

@@ -82,9 +82,9 @@ class Running:
         return False
 
 
-def stand_in_llm(**limits: object) -> LLM:
+def stand_in_llm(chat_template: str | None = None, **limits: object) -> LLM:
     """An LLM that talks, with a real tokenizer; `llm.model` is its Talker."""
-    tokenizer = make_tokenizer()
+    tokenizer = make_tokenizer(chat_template)
     eos = tokenizer.eos_ids[0]
     config = fake_config(vocab_size=tokenizer.vocab_size, eos_token_ids=(eos,))
     limits = {"page_count": 64, "max_model_len": 1024, **limits}
