@@ -20,13 +20,6 @@ def lock(file: Any, path: Path) -> None:
         raise taken  # and has put another file in its place since this one was opened
 
 
-def in_words(error: Exception) -> str:
-    """An error's text; of the system's, the file's name and what is wrong with it, without the number."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
-
-
 def remove_if_empty(file: int, path: Path) -> None:
     """Leave nothing of an output that nothing was written to. `file` is open and locked, so that no other run has it."""
     status = os.fstat(file)

@@ -1,6 +1,6 @@
 """Batch → tensors, AttentionMetadata, forward, logits."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -8,10 +8,8 @@ import torch
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, SelectionCallback
 from .decode_graph import DecodeGraphs, can_capture
+from .limits import Limits
 from .scheduler import Batch
-
-if TYPE_CHECKING:
-    from .limits import Limits
 
 
 class Model(Protocol):
@@ -108,7 +106,7 @@ class Runner:
 
 
 def make_runner(
-    model: Model, config: ModelConfig, caches: list[LayerCache], limits: "Limits", device: torch.device | str
+    model: Model, config: ModelConfig, caches: list[LayerCache], limits: Limits, device: torch.device | str
 ) -> Runner:
     """The runner as the engine uses it, on rank 0 and on those that follow it.
 

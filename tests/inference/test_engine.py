@@ -276,8 +276,8 @@ def test_bad_requests_are_refused_before_anything_runs(prompt: list[int], params
 @pytest.mark.parametrize(
     "options,message",
     [
-        ({"max_model_len": 5000}, "max_model_len is 5000; the model allows 2 to 4096"),
-        ({"max_model_len": 65, "page_count": 1}, "max_model_len is 65; 1 pages of 64 hold 64 tokens"),
+        ({"max_model_len": 5000}, "max_model_len is 5000; expected 2 to 4096 tokens"),
+        ({"max_model_len": 65, "page_count": 1}, "max_model_len is 65; expected at most 64: 1 pages of 64 tokens"),
         ({"max_batch_tokens": 0}, "max_batch_tokens is 0"),
         ({"page_count": 0}, "page_count is 0"),
         ({"page_count": None, "memory_fraction": 1.5}, "memory_fraction is 1.5"),
