@@ -192,6 +192,10 @@ class Delta:
     completion: Completion | None = None
 
 
+class PromptTooLong(ValueError):
+    """The prompt leaves no room in the context for one new token."""
+
+
 def check_token_ids(tokens: Iterable[Any], vocab_size: int, name: str = "prompt") -> tuple[int, ...]:
     """Token ids as a tuple of int; ValueError for an empty list, another type, or an id outside the vocabulary."""
     ids = tuple(tokens)

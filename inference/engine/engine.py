@@ -11,7 +11,7 @@ import torch
 
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE, LayerCache
-from ..params import Delta, FinishReason, Request, SamplingParams, check_token_ids
+from ..params import Delta, FinishReason, PromptTooLong, Request, SamplingParams, check_token_ids
 from ..text.tokenizer import Tokenizer
 from .cache import SCRATCH_PAGES
 from .limits import Limits
@@ -71,12 +71,15 @@ class Engine:
     def make_request(
         self, prompt: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
     ) -> Request:
-        """Check a prompt of token ids against the limits; ValueError names the value and the limit. Queues nothing."""
+        """Check a prompt of token ids against the limits and queue nothing. Any thread may call it.
+
+        Raises ValueError, which names the value and the limit; PromptTooLong if the context cannot hold the prompt.
+        """
         params = params or SamplingParams()
         tokens = check_token_ids(prompt, self.config.vocab_size)
         room = self.limits.max_model_len - len(tokens)
         if room < 1:
-            raise ValueError(
+            raise PromptTooLong(
                 f"prompt has {len(tokens)} tokens; the context of {self.limits.max_model_len} must hold it and one new token"
             )
         if params.stop and self.tokenizer is None:
