@@ -200,7 +200,7 @@ class _Follow:
     def _complete(self, completion: Completion) -> None:
         self.message.finish = str(completion.finish_reason)
         self.message.numbers["cached_tokens"] = completion.usage.cached_tokens
-        self.message.numbers["kept_share"] = round(completion.timings.kept_token_share, 4)
+        self.message.numbers["kept_share"] = round(completion.timings.selected_fraction, 4)
         if completion.finish_reason == "error":
             log.error("an answer failed: %s", completion.error)
             self.message.error = TELLABLE.get(completion.error or "", FAILED)

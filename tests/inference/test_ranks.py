@@ -76,7 +76,7 @@ ahead, broadcast = 0, worker.broadcast_sampled_tokens
 
 def count(batch, rank_runner):
     global ahead
-    ahead += bool(batch.drawn)
+    ahead += bool(batch.sampled_rows)
     broadcast(batch, rank_runner)
 
 runner.can_capture, worker.broadcast_sampled_tokens = lambda model: True, count
