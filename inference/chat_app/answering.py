@@ -181,7 +181,7 @@ class _MessageWriter:
     def _complete(self, completion: Completion) -> None:
         self._message.finish = str(completion.finish_reason)
         self._message.numbers["cached_tokens"] = completion.usage.cached_tokens
-        self._message.numbers["kept_share"] = round(completion.timings.kept_token_share, 4)
+        self._message.numbers["kept_share"] = round(completion.timings.selected_fraction, 4)
         if completion.finish_reason == "error":
             log.error("an answer failed: %s", completion.error)
             self._message.error = PUBLIC_ERRORS.get(completion.error or "", FAILED)

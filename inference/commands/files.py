@@ -4,13 +4,6 @@ import os
 from pathlib import Path
 
 
-def in_words(error: Exception) -> str:
-    """An error's text; of the system's, the file's name and what is wrong with it, without the number."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
-
-
 def write_whole(path: Path, text: str) -> None:
     """Write a file, or leave what was there as it was. OSError names the file."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")

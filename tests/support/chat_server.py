@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.engine.selection import TokenSelection
 from deepseek_v32.inference.engine.stats import EngineStats
-from deepseek_v32.inference.params import Completion, Delta, SamplingParams, Timings, Usage
+from deepseek_v32.inference.params import Completion, Delta, SamplingParams, Timings, TokenSelection, Usage
 from deepseek_v32.inference.service.service import ServiceStats
 from deepseek_v32.inference.text.tokenizer import ASSISTANT, THINK, USER
 from support.fake_model import ScriptedModel, fake_config

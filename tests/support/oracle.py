@@ -117,15 +117,17 @@ def recording_closest_call() -> Iterator[list[float]]:
         columns = torch.arange(logits.shape[1])
         watch(logits.masked_fill(columns >= ends[:, None], -torch.inf), k)
 
-    def select(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any) -> torch.Tensor:
-        watch_rows(logits, ends, k)
-        return select_topk(logits, starts, ends, k, *rest)
-
-    def select_slots(
-        logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any
+    def select(
+        logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any, **options: Any
     ) -> torch.Tensor:
         watch_rows(logits, ends, k)
-        return select_topk_slots(logits, starts, ends, k, *rest)
+        return select_topk(logits, starts, ends, k, *rest, **options)
+
+    def select_slots(
+        logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any, **options: Any
+    ) -> torch.Tensor:
+        watch_rows(logits, ends, k)
+        return select_topk_slots(logits, starts, ends, k, *rest, **options)
 
     def route(self: moe.Router, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         config = self.config
