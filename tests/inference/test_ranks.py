@@ -75,7 +75,7 @@ ahead, share = 0, worker.broadcast_sampled_tokens
 
 def count(batch, its_runner):
     global ahead
-    ahead += bool(batch.drawn)
+    ahead += bool(batch.sampled_rows)
     share(batch, its_runner)
 
 runner.can_capture, worker.broadcast_sampled_tokens = lambda model: True, count

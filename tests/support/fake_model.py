@@ -163,23 +163,23 @@ def fake_llm(model: Any = None, poison: bool = True, **options: Any) -> LLM:
     return llm
 
 
-class OverlappingRunner(Runner):
-    """On any model: takes the tokens that the step before has drawn from where `keep` left them, as decode graphs do."""
+class AsyncRunner(Runner):
+    """On any model: takes the tokens that the step before has drawn from where `stage_tokens` left them, as decode graphs do."""
 
-    overlaps = True
+    supports_async_scheduling = True
     ahead = 0  # steps started so, by all of them
 
-    def keep(self, tokens: torch.Tensor) -> None:
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
         self._kept = tokens.tolist()
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
-        OverlappingRunner.ahead += bool(batch.drawn)
-        for request, row in zip(batch.requests, batch.drawn, strict=False):
+        AsyncRunner.ahead += bool(batch.sampled_rows)
+        for request, row in zip(batch.requests, batch.sampled_rows, strict=False):
             request.tokens.append(self._kept[row])
         try:
-            return super().run(replace(batch, drawn=()), on_selection)
+            return super().run(replace(batch, sampled_rows=()), on_selection)
         finally:
-            for request in batch.requests[: len(batch.drawn)]:
+            for request in batch.requests[: len(batch.sampled_rows)]:
                 request.tokens.pop()
 
 
