@@ -129,9 +129,9 @@ class Bench:
     def held_prompt(self, length: int) -> list[int]:
         """A prompt whose pages the engine takes for computed: their random contents stand for it."""
         pool, tokens = self.engine.pool, self.random_tokens(length)
-        pages, chain = pool.allocate(length // PAGE_SIZE), ROOT
+        pages, prefix_id = pool.allocate(length // PAGE_SIZE), ROOT
         for number, page in enumerate(pages):
-            chain = pool.register(page, chain, tokens[number * PAGE_SIZE : (number + 1) * PAGE_SIZE])
+            prefix_id = pool.register(page, prefix_id, tokens[number * PAGE_SIZE : (number + 1) * PAGE_SIZE])
         pool.release(pages)
         return tokens
 
@@ -180,7 +180,7 @@ def describe(llm: LLM, whole: int) -> dict[str, Any]:
         "layers": llm.config.num_hidden_layers,
         "of_layers": whole,
         "precision": llm.precision,
-        "decode_graphs": getattr(llm.engine.runner, "overlaps", False),
+        "decode_graphs": getattr(llm.engine.runner, "supports_async_scheduling", False),
         "pages": llm.limits.page_count,
     }
 

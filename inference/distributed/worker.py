@@ -12,11 +12,11 @@ from ...model.metadata import LayerCache, Selection, SelectionCallback
 from ...model.transformer import Transformer
 from ..engine.cache import SCRATCH_PAGES, allocate
 from ..engine.limits import CacheBudget, Limits
-from ..engine.runner import Model, Runner, Steps, make_runner
+from ..engine.runner import Model, ModelRunner, Runner, make_runner
 from ..engine.scheduler import Batch
 from ..engine.sizing import check_fits, count_pages
 from ..engine.synthetic_cache import fill_synthetic_caches
-from .batch_sync import BatchDecoder, BatchEncoder
+from .batch_sync import BatchDecoder, BatchEncoder, BatchUpdate
 from .channel import Message, MessageKind
 from .job import Follower, Leader
 from .launch import device_of, this_job
@@ -67,7 +67,7 @@ class Worker:
             fill_synthetic_caches(self._model.config, self._runner.caches, self._model.compute.backend)
         else:
             assert kind == MessageKind.STEP and self._runner is not None, kind
-            batch = self._batches.decode(arrays, values["decodes"])
+            batch = self._batches.decode(BatchUpdate(*arrays), values["decodes"])
             broadcast_sampled_tokens(batch, self._runner)
             self._runner.run(batch, _ignore_selection if values["inspect"] else None)
 
@@ -91,16 +91,16 @@ class LeadingRunner:
         self._batches = BatchEncoder()
 
     @property
-    def overlaps(self) -> bool:
-        return self._runner.overlaps
+    def supports_async_scheduling(self) -> bool:
+        return self._runner.supports_async_scheduling
 
     @property
     def caches(self) -> list[LayerCache]:
         return self._runner.caches
 
-    def keep(self, tokens: torch.Tensor) -> None:
-        """As `Runner.keep`; the other ranks receive the tokens in the step that needs them."""
-        self._runner.keep(tokens)
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
+        """As `Runner.stage_tokens`; the other ranks receive the tokens in the step that needs them."""
+        self._runner.stage_tokens(tokens)
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
         """As `Runner.run`. A step that fails ends the job, because no rank knows how far the others got."""
@@ -141,7 +141,7 @@ def count_pages_on_all_ranks(job: Leader | None, budget: CacheBudget, model: Tra
     return min(own, *(reply["pages"] for reply in job.gather_replies()))
 
 
-def fill_caches_on_all_ranks(job: Leader | Follower | None, runner: Steps, model: Model) -> None:
+def fill_caches_on_all_ranks(job: Leader | Follower | None, runner: ModelRunner, model: Model) -> None:
     """Fill all ranks' caches with random entries, as long prompts would fill them. For benchmarks of decoding alone."""
     assert not isinstance(job, Follower) and isinstance(runner, Runner | LeadingRunner)
     assert isinstance(model, Transformer)
@@ -152,8 +152,8 @@ def fill_caches_on_all_ranks(job: Leader | Follower | None, runner: Steps, model
 
 def broadcast_sampled_tokens(batch: Batch, runner: Runner) -> None:
     """Copy rank 0's staged tokens to every rank's device, if the step takes tokens from there: only rank 0 samples."""
-    if batch.drawn:
-        dist.broadcast(runner.drawn, 0)
+    if batch.sampled_rows:
+        dist.broadcast(runner.sampled, 0)
 
 
 def _ignore_selection(layer: int, rows: torch.Tensor, selection: Selection) -> None:

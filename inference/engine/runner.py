@@ -20,16 +20,16 @@ class Model(Protocol):
     ) -> torch.Tensor: ...
 
 
-class Steps(Protocol):
+class ModelRunner(Protocol):
     """What the engine needs of a runner."""
 
     @property
-    def overlaps(self) -> bool:
+    def supports_async_scheduling(self) -> bool:
         """Whether a step of decodes may take the tokens that the one before has drawn from the device (Batch.drawn)."""
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor: ...
 
-    def keep(self, tokens: torch.Tensor) -> None:
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
         """What the latest step has drawn, int64 on the device, for the next; only if it overlaps."""
 
 
@@ -49,24 +49,24 @@ class Runner:
         self.graphs = graphs
 
     @property
-    def overlaps(self) -> bool:
+    def supports_async_scheduling(self) -> bool:
         return self.graphs is not None
 
     @property
-    def drawn(self) -> torch.Tensor:
-        """int64 [max_sequences]: what `keep` was given."""
+    def sampled(self) -> torch.Tensor:
+        """int64 [max_sequences]: what `stage_tokens` was given."""
         assert self.graphs is not None
-        return self.graphs.drawn
+        return self.graphs.sampled
 
-    def keep(self, tokens: torch.Tensor) -> None:
-        self.drawn[: len(tokens)] = tokens
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
+        self.sampled[: len(tokens)] = tokens
 
     @torch.inference_mode()
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
         """fp32 [N, vocab]: logits of the last ``wanted[i]`` new tokens of each entry, in the batch's order."""
-        if self.graphs is not None and all(batch.wanted) and max(batch.counts) == 1:
+        if self.graphs is not None and all(batch.logit_counts) and max(batch.counts) == 1:
             return self.graphs.run(batch, on_selection)
-        assert not batch.drawn
+        assert not batch.sampled_rows
         tokens, positions, metadata = self.prepare(batch, on_selection)
         return self.model.forward(tokens, positions, metadata, self.caches)
 
@@ -87,7 +87,7 @@ class Runner:
             positions.append(position)
             slots.append(table[b, position // PAGE_SIZE].astype(np.int64) * PAGE_SIZE + position % PAGE_SIZE)
             row += length - start
-            logit_rows.append(np.arange(row - batch.wanted[b], row))
+            logit_rows.append(np.arange(row - batch.logit_counts[b], row))
         metadata = AttentionMetadata(
             query_lengths=batch.counts,
             context_lengths=tuple(lengths),
