@@ -23,8 +23,8 @@ from .api.health import health_router
 from .api.metrics import Metrics
 from .api.tokens import tokens_router
 from .chat_app.policy import SERVED
+from .service.server_log import ServerLog
 from .service.service import Service
-from .text.messages import ChatFormat
 
 TITLE = "DeepSeek-V3.2 reference inference"
 
@@ -33,7 +33,6 @@ def create_app(
     service: Service,
     *,
     model_name: str = "deepseek-v3.2",
-    chat_format: ChatFormat | None = None,
     api_key: str | None = None,
     hosts: Sequence[str] = LOOPBACK,
     max_body: int = MAX_BODY,
@@ -41,20 +40,24 @@ def create_app(
 ) -> FastAPI:
     """The ASGI application. It stops the service when it shuts down.
 
-    chat_format: None lets the checkpoint decide. api_key: wanted on every route if given. hosts: names that the Host header may
+    api_key: wanted on every route if given. hosts: names that the Host header may
     have. max_body: bytes. chat: mount the gradio app at /, if gradio is installed.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        reports = asyncio.create_task(server_log.run())
         yield
+        reports.cancel()
         await asyncio.to_thread(service.stop)
 
     # The documents' own pages would load scripts from elsewhere: /openapi.json is enough.
     app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
-    context = ApiContext(service, model_name, chat_format)
+    context = ApiContext(service, model_name)
     metrics = Metrics(service)
+    server_log = ServerLog(service)
     service.observe(metrics)
+    service.observe(server_log)
     install_handlers(app)
     for router in (chat_router(context), completions_router(context), tokens_router(context)):
         app.include_router(router)

@@ -1,9 +1,10 @@
-"""The model's dimensions and constants, from a Hugging Face ``config.json``."""
+"""The model's dimensions and constants. checkpoint/config_json.py reads them from a Hugging Face ``config.json``."""
 
 import math
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any, Literal, get_args
+
+from .errors import ConfigError, short_repr
 
 Precision = Literal["exact", "bf16", "fp8"]
 PRECISIONS = get_args(Precision)
@@ -14,10 +15,6 @@ FP8_BLOCK = 128  # width of an activation's scale group and of a weight's scale 
 def blocks(size: int) -> int:
     """How many 128-wide blocks cover `size` rows or columns."""
     return -(-size // FP8_BLOCK)
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot be run, in one line: key, what came, what is wanted."""
 
 
 @dataclass(frozen=True)
@@ -73,36 +70,6 @@ class ModelConfig:
     def __post_init__(self) -> None:
         _check(self)
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "ModelConfig":
-        """The configuration in config.json's spelling, old (``rope_scaling``) or new (``rope_parameters``).
-
-        Keys that would change the mathematics of what is computed here raise ConfigError; harmless ones are ignored.
-        """
-        from .checkpoint.config_json import (
-            read_fields,
-        )  # the file's spellings know this class, so this class cannot know them first
-
-        return cls(**read_fields(values))
-
-    @classmethod
-    def from_file(cls, path: str | Path) -> "ModelConfig":
-        """`from_dict` of a config.json, given itself or by the directory that holds it. Raises ConfigError."""
-        from .checkpoint.config_json import read_object
-
-        path = Path(path)
-        path = path / "config.json" if path.is_dir() else path
-        try:
-            return cls.from_dict(read_object(path))
-        except ConfigError as error:
-            raise ConfigError(f"{str(path)!r}: {error}") from error
-
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of a Hugging Face config.json from which `from_dict` makes this configuration again."""
-        from .checkpoint.config_json import write_fields
-
-        return write_fields(self)
-
     def with_overrides(self, **overrides: Any) -> "ModelConfig":
         """This configuration with some fields replaced. Raises ConfigError for unknown names and for bad values."""
         names = {field.name for field in fields(self)}
@@ -141,13 +108,7 @@ class ModelConfig:
 
 def wrong(config: Any, key: str, wanted: str) -> ConfigError:
     """The one-line error about a field of `config`."""
-    return ConfigError(f"{key} = {shown(getattr(config, key))}: wanted {wanted}")
-
-
-def shown(value: Any, limit: int = 80) -> str:
-    """`value` on one line, whatever it holds, shortened in the middle: for error messages."""
-    text = repr(value)
-    return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 2 :]}"
+    return ConfigError(f"{key} = {short_repr(getattr(config, key))}: wanted {wanted}")
 
 
 # Counts that may be zero; every other integer field is a dimension and at least 1.

@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from deepseek_v32.model.config import ConfigError, ModelConfig
+from deepseek_v32.model.checkpoint.config_json import config_json, parse_config, read_config
+from deepseek_v32.model.config import ModelConfig
+from deepseek_v32.model.errors import ConfigError
 from deepseek_v32.model.synthetic.checkpoint import TINY, WeightDtype, write_checkpoint
 from deepseek_v32.model.synthetic.tokenizer import SMALLEST_VOCABULARY, write_tokenizer
 
@@ -53,12 +55,12 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def choose_config(arguments: argparse.Namespace) -> ModelConfig:
-    base = TINY if arguments.base is None else ModelConfig.from_file(arguments.base)
-    values = base.to_dict() | dict(read_setting(setting) for setting in arguments.settings)
+    base = TINY if arguments.base is None else read_config(arguments.base)
+    values = config_json(base) | dict(read_setting(setting) for setting in arguments.settings)
     if arguments.layers is not None:
         values["num_hidden_layers"] = arguments.layers
     values["num_key_value_heads"] = None  # repeats num_attention_heads, which may just have been set
-    config = ModelConfig.from_dict(values)
+    config = parse_config(values)
     if arguments.mtp and not config.num_nextn_predict_layers:
         config = replace(config, num_nextn_predict_layers=1)
     if arguments.tokenizer and config.vocab_size < SMALLEST_VOCABULARY:

@@ -26,12 +26,12 @@ def convert(
 ) -> None:
     """Write one file of weights for each rank, and a manifest of hashes. Cut off and started again, it goes on."""
     from ...model.checkpoint import conversion
-    from ...model.config import ModelConfig
+    from ...model.checkpoint.config_json import read_config
 
     if hf_ckpt_path is None and not verify:
         raise ValueError("--hf-ckpt-path is wanted, or --verify for a checkpoint that is converted already")
     if hf_ckpt_path is not None:
-        config = ModelConfig.from_file(hf_ckpt_path)
+        config = read_config(hf_ckpt_path)
         if n_experts not in (None, config.n_routed_experts):
             raise ValueError(
                 f"--n-experts is {n_experts}; {str(hf_ckpt_path)!r} has {config.n_routed_experts} routed experts a layer"

@@ -33,8 +33,8 @@ SAME_NAMES = {
 
 def read_overrides(config: Path | None, overrides: Sequence[str] | None) -> dict[str, Any]:
     """Fields of ModelConfig that replace the checkpoint's: those of a file, then KEY=VALUE ones. ValueError if unusable."""
+    from ...model.checkpoint.config_json import read_config
     from ...model.checkpoint.strict_json import parse_object
-    from ...model.config import ModelConfig
 
     values: dict[str, Any] = {}
     if config is not None:
@@ -46,7 +46,7 @@ def read_overrides(config: Path | None, overrides: Sequence[str] | None) -> dict
             names = DEEPSEEK_NAMES | {name: name for name in SAME_NAMES}
             values = {names[key]: value for key, value in content.items() if key in names}
         else:
-            whole = ModelConfig.from_file(config)
+            whole = read_config(config)
             values = {field.name: getattr(whole, field.name) for field in fields(whole)}
     for override in overrides or ():
         name, separator, text = override.partition("=")

@@ -1,10 +1,11 @@
-"""The spellings of a Hugging Face ``config.json``, old and new, and which of its keys this program honours."""
+"""Reads and writes a Hugging Face ``config.json``: its old and new spellings, and the keys that this program honours."""
 
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..config import FP8_BLOCK, ConfigError, ModelConfig, YarnScaling, shown
+from ..config import FP8_BLOCK, ModelConfig, YarnScaling
+from ..errors import ConfigError, short_repr
 from .strict_json import parse_object
 
 # Keys that this program implements for one value only. Any other value is another model.
@@ -45,8 +46,17 @@ _LAYER_TYPES = ("indexed_attention", "deepseek_sparse_attention")  # both mean: 
 _YARN_KEYS = {field.name for field in fields(YarnScaling)}
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file. Raises ConfigError if there is no such file or it holds anything else."""
+def read_config(path: str | Path) -> ModelConfig:
+    """`parse_config` of a config.json, given by its own path or by its directory's. Raises ConfigError."""
+    path = Path(path)
+    path = path / "config.json" if path.is_dir() else path
+    try:
+        return parse_config(_read_object(path))
+    except ConfigError as error:
+        raise ConfigError(f"{str(path)!r}: {error}") from error
+
+
+def _read_object(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ConfigError("no such file; wanted the config.json of a checkpoint directory")
     try:
@@ -55,14 +65,18 @@ def read_object(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot be read: {error}; wanted a JSON object") from error
 
 
-def read_fields(values: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of `ModelConfig` from config.json's keys. An absent dimension is the released model's."""
+def parse_config(values: dict[str, Any]) -> ModelConfig:
+    """The configuration in config.json's keys, in the old (``rope_scaling``) or new (``rope_parameters``) spelling.
+
+    An absent dimension is the released model's. Keys that would change the mathematics computed here raise ConfigError;
+    harmless ones are ignored.
+    """
     found: dict[str, Any] = {}
     for key, value in values.items():
         if key in _PLAIN:
             found[key] = _number(key, value) if _PLAIN[key] is float else value
         elif key in _FIXED and not any(type(value) in (type(one), int) and value == one for one in _FIXED[key]):
-            raise _wrong(key, value, " or ".join(shown(one) for one in _FIXED[key]))
+            raise _wrong(key, value, " or ".join(short_repr(one) for one in _FIXED[key]))
     if found.get("n_shared_experts", 1) is None:
         found["n_shared_experts"] = 0
     found.setdefault("num_nextn_predict_layers", 0)  # transformers drops the key along with the layer
@@ -80,11 +94,11 @@ def read_fields(values: dict[str, Any]) -> dict[str, Any]:
         # A key set to null or false switches nothing on, whatever it is; any other unknown one may change the result.
         if key not in known and not key.startswith("_") and value is not None and value is not False:
             raise _wrong(key, value, "no such key: it may change the model in a way this program does not know")
-    return found
+    return ModelConfig(**found)
 
 
 def _wrong(key: str, value: Any, wanted: str) -> ConfigError:
-    return ConfigError(f"{key} = {shown(value)}: wanted {wanted}")
+    return ConfigError(f"{key} = {short_repr(value)}: wanted {wanted}")
 
 
 def _read_eos(value: Any) -> tuple[int, ...]:
@@ -112,7 +126,7 @@ def _read_rope_dict(where: str, values: dict[str, Any]) -> tuple[float, YarnScal
     outer = values.get("rope_theta")
     theta = next((one for one in (rope.get("rope_theta"), outer) if one is not None), ModelConfig.rope_theta)
     if outer is not None and theta != outer:
-        raise _wrong("rope_theta", outer, f"the same as {where}.rope_theta ({shown(theta)})")
+        raise _wrong("rope_theta", outer, f"the same as {where}.rope_theta ({short_repr(theta)})")
     theta = _number(f"{where}.rope_theta", theta)
     kind = rope.get("rope_type", rope.get("type", "default"))
     if rope.get("type", kind) != kind or kind not in ("default", "yarn"):
@@ -123,7 +137,7 @@ def _read_rope_dict(where: str, values: dict[str, Any]) -> tuple[float, YarnScal
             raise _wrong(f"{where}.{key}", value, "no such key: it may change the rotation")
     for key, only in (("truncate", True), ("partial_rotary_factor", 1)):
         if rope.get(key, only) != only:
-            raise _wrong(f"{where}.{key}", rope[key], shown(only))
+            raise _wrong(f"{where}.{key}", rope[key], short_repr(only))
     if kind == "default":
         return theta, None
 
@@ -150,7 +164,7 @@ def _check_unscaled(where: str, rope: dict[str, Any], given: dict[str, Any]) -> 
         return
     mscale, all_dim = given.get("mscale"), given.get("mscale_all_dim")
     if given["factor"] > 1 and (mscale != all_dim or not mscale):
-        wanted = f"the same as {where}.mscale_all_dim ({shown(all_dim)}) and not 0: cos and sin are not scaled"
+        wanted = f"the same as {where}.mscale_all_dim ({short_repr(all_dim)}) and not 0: cos and sin are not scaled"
         raise _wrong(f"{where}.mscale", mscale, wanted)
 
 
@@ -175,7 +189,7 @@ def _read_quantization(given: Any) -> tuple[tuple[int, int] | None, bool]:
     }
     for key, allowed in wanted.items():
         if given.get(key) not in allowed:
-            raise _wrong(f"quantization_config.{key}", given.get(key), " or ".join(shown(one) for one in allowed))
+            raise _wrong(f"quantization_config.{key}", given.get(key), " or ".join(short_repr(one) for one in allowed))
     # Which tensors stay unquantised is read from the tensors themselves.
     harmless = wanted.keys() | {"modules_to_not_convert", "ignored_layers", "dequantize"}
     for key, value in given.items():
@@ -191,7 +205,9 @@ def _read_layer_types(values: dict[str, Any], found: dict[str, Any]) -> None:
     if types is not None:
         dense = types.count("dense") if isinstance(types, list) else 0
         if not isinstance(layers, int) or types != ["dense"] * dense + ["sparse"] * (layers - dense):
-            raise _wrong("mlp_layer_types", types, f"'dense' layers first, then 'sparse' ones, {shown(layers)} in all")
+            raise _wrong(
+                "mlp_layer_types", types, f"'dense' layers first, then 'sparse' ones, {short_repr(layers)} in all"
+            )
         found["first_k_dense_replace"] = dense
     elif type(layers) is int and type(found.get("first_k_dense_replace")) is int:
         # More dense layers than there are means all; the MTP layer that may follow has experts nevertheless.
@@ -200,7 +216,7 @@ def _read_layer_types(values: dict[str, Any], found: dict[str, Any]) -> None:
     if types is not None and (
         not isinstance(types, list) or len(types) != layers or any(one not in _LAYER_TYPES for one in types)
     ):
-        raise _wrong("layer_types", types, f"{shown(layers)} times {_LAYER_TYPES[0]!r}")
+        raise _wrong("layer_types", types, f"{short_repr(layers)} times {_LAYER_TYPES[0]!r}")
 
 
 def _check_derived(values: dict[str, Any], found: dict[str, Any]) -> None:
@@ -218,11 +234,11 @@ def _check_derived(values: dict[str, Any], found: dict[str, Any]) -> None:
         repeats["qk_head_dim"] = (nope + rope, "qk_nope_head_dim + qk_rope_head_dim")
     for key, (wanted, formula) in repeats.items():
         if values.get(key) is not None and values[key] != wanted:
-            raise _wrong(key, values[key], f"{formula} ({shown(wanted)})")
+            raise _wrong(key, values[key], f"{formula} ({short_repr(wanted)})")
 
 
-def write_fields(config: ModelConfig) -> dict[str, Any]:
-    """config.json of a model with this configuration, in the released model's spelling."""
+def config_json(config: ModelConfig) -> dict[str, Any]:
+    """The keys of a config.json from which `parse_config` makes this configuration again, in the released model's spelling."""
     values: dict[str, Any] = {"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32"}
     values |= {key: getattr(config, key) for key in _PLAIN}
     values |= {"scoring_func": "sigmoid", "topk_method": "noaux_tc", "hidden_act": "silu", "attention_bias": False}

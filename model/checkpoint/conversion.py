@@ -11,13 +11,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..config import ModelConfig, shown
+from ..errors import CheckpointError, short_repr
 from ..parallel.plan import Plan
+from .config_json import read_config
 from .converted import FORMAT, MANIFEST, STATE, check_file, file_name, read_manifest
 from .load import Progress
 from .locate import match
 from .rank_file import write_rank_file
-from .safetensors import INDEX, CheckpointError, StoredTensor, parse_file, read_headers
+from .safetensors import INDEX, StoredTensor, parse_file, read_headers
 
 _BAND = 2**22  # bytes read at a time
 _COPIED = ("*.json", "*.jinja", "*.model", "*.txt")  # configuration, tokenizer, chat template
@@ -29,7 +30,7 @@ def convert(source: Path, target: Path, ranks: int, progress: Progress | None = 
     Done already, it does nothing; cut off, it goes on. Takes a few hundred MB of memory. CheckpointError or ConfigError, of one
     line: the checkpoint is not whole, has changed since the conversion began, or the target holds something else.
     """
-    config = ModelConfig.from_file(source)
+    config = read_config(source)
     plans = [Plan(config, rank, ranks) for rank in range(ranks)]
     if is_whole(source):
         raise CheckpointError(source, f"is a converted checkpoint; wanted one in the Hugging Face layout, with {INDEX}")
@@ -82,7 +83,7 @@ def verify(directory: Path, progress: Progress | None = None) -> int:
                 while left:
                     data = file.read(min(left, _BAND))
                     if not data:
-                        raise CheckpointError(directory / name, f"ends inside tensor {shown(tensor)}")
+                        raise CheckpointError(directory / name, f"ends inside tensor {short_repr(tensor)}")
                     digest.update(data)
                     left -= len(data)
                     done += len(data)
@@ -91,7 +92,7 @@ def verify(directory: Path, progress: Progress | None = None) -> int:
                 if digest.hexdigest() != manifest["files"][name]["tensors"][tensor]:
                     raise CheckpointError(
                         directory / name,
-                        f"tensor {shown(tensor)} is not as it was written: its SHA-256 is not that of {MANIFEST}",
+                        f"tensor {short_repr(tensor)} is not as it was written: its SHA-256 is not that of {MANIFEST}",
                     )
                 count += 1
     return count

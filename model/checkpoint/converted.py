@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..config import shown
+from ..errors import CheckpointError, short_repr
 from ..parallel.plan import Plan, Share
 from ..weight_map import scale_parameter
-from .safetensors import INDEX, SINGLE, CheckpointError, StoredTensor, parse_file, read_header
+from .safetensors import INDEX, SINGLE, StoredTensor, parse_file, read_header
 
 MANIFEST = "manifest.json"
 STATE = "conversion.json"  # of which checkpoint the files here are, until all are there
@@ -81,14 +81,14 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     path = directory / MANIFEST
     manifest = parse_file(path, "the manifest")
     if manifest.get("format") != FORMAT:
-        raise CheckpointError(path, f"format is {shown(manifest.get('format'))}; wanted {FORMAT!r}: convert again")
+        raise CheckpointError(path, f"format is {short_repr(manifest.get('format'))}; wanted {FORMAT!r}: convert again")
     ranks, files = manifest.get("ranks"), manifest.get("files")
     if type(ranks) is not int or not isinstance(files, dict):
         raise CheckpointError(path, "lacks ranks and files; wanted a manifest that convert wrote")
     for name, entry in files.items():
         whole = isinstance(entry, dict) and isinstance(entry.get("tensors"), dict) and type(entry.get("size")) is int
         if not whole or name != Path(name).name:
-            raise CheckpointError(path, f"file {shown(name)} has no size and tensors; wanted what convert wrote")
+            raise CheckpointError(path, f"file {short_repr(name)} has no size and tensors; wanted what convert wrote")
     return manifest
 
 
@@ -103,7 +103,9 @@ def check_file(directory: Path, name: str, manifest: Mapping[str, Any]) -> dict[
         raise CheckpointError(path, f"{path.stat().st_size} bytes; wanted the {entry['size']} that {MANIFEST} names")
     for tensor in sorted(tensors.keys() ^ entry["tensors"].keys()):
         where = "is here, but not" if tensor in tensors else "is not here, but"
-        raise CheckpointError(path, f"tensor {shown(tensor)} {where} in {MANIFEST}; wanted the file as it was written")
+        raise CheckpointError(
+            path, f"tensor {short_repr(tensor)} {where} in {MANIFEST}; wanted the file as it was written"
+        )
     return tensors
 
 
@@ -135,7 +137,7 @@ def find_converted(plan: Plan, directory: Path) -> list[tuple[Share, StoredTenso
         known.add(name)
         found += [(share, part, scale) for (share, part), (_, scale) in zip(parts, scales, strict=True)]
     for name in tensors.keys() - known:
-        raise CheckpointError(path, f"tensor {shown(name)} is surplus; wanted no such tensor in this model")
+        raise CheckpointError(path, f"tensor {short_repr(name)} is surplus; wanted no such tensor in this model")
     return found
 
 
@@ -144,8 +146,8 @@ def _expect(
 ) -> StoredTensor:
     tensor = tensors.get(name)
     if tensor is None:
-        raise CheckpointError(path, f"tensor {shown(name)} is missing; wanted {list(shape)}")
+        raise CheckpointError(path, f"tensor {short_repr(name)} is missing; wanted {list(shape)}")
     if tensor.shape != shape or tensor.dtype not in dtypes:
         came, wanted = f"{tensor.dtype} {list(tensor.shape)}", f"{' or '.join(dtypes)} {list(shape)}"
-        raise CheckpointError(path, f"tensor {shown(name)}: {came}; wanted {wanted}")
+        raise CheckpointError(path, f"tensor {short_repr(name)}: {came}; wanted {wanted}")
     return tensor

@@ -13,14 +13,16 @@ from typing import Any
 import torch
 
 from ...kernels.quantize import dequantize_weight, quantize_weight
-from ..config import FP8_BLOCK, ModelConfig, Precision, blocks, shown
+from ..config import FP8_BLOCK, ModelConfig, Precision, blocks
+from ..errors import CheckpointError, short_repr
+from ..parallel.collectives import Ranks
 from ..parallel.plan import Cut, Plan
-from ..parallel.shard import Ranks, build_model
+from ..parallel.shard import build_model
 from ..transformer import Transformer
 from ..weight_map import Piece, scale_parameter
+from .config_json import read_config
 from .locate import Placement, locate
 from .prefetch import DTYPES, Rows, read_ahead
-from .safetensors import CheckpointError
 
 Progress = Callable[[int, int], None]  # (bytes read, bytes in all)
 
@@ -45,7 +47,7 @@ def load_model(
     `config_overrides` are fields of `ModelConfig`. Raises ConfigError or CheckpointError, both of one line, before allocating
     anything.
     """
-    config = ModelConfig.from_file(path).with_overrides(**(config_overrides or {}))
+    config = read_config(path).with_overrides(**(config_overrides or {}))
     return load_checkpoint(Path(path), config, precision, backend, device, progress, ranks)
 
 
@@ -144,7 +146,9 @@ class _Filling:
         placement = self._placement
         assert placement.scale is not None
         if not scale.isfinite().all():
-            problem = f"tensor {shown(placement.share.piece.scale_name)} holds non-finite scales; wanted finite ones"
+            problem = (
+                f"tensor {short_repr(placement.share.piece.scale_name)} holds non-finite scales; wanted finite ones"
+            )
             raise CheckpointError(placement.scale.file, problem)
         cut = placement.share.cut
         kept = scale if cut is None else keep(scale, cut.in_blocks())

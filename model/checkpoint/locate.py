@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..config import shown
+from ..errors import CheckpointError, short_repr
 from ..parallel.plan import Plan, Share
 from ..weight_map import SCALE, Piece, pieces
 from .converted import find_converted, is_converted
-from .safetensors import CheckpointError, StoredTensor, read_headers
+from .safetensors import StoredTensor, read_headers
 
 _FLOATS = ("BF16", "F32")
 
@@ -53,7 +53,7 @@ def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> li
         weight = stored.get(piece.name)
         if weight is None:
             if piece.required:
-                problem = f"tensor {shown(piece.name)} is missing; wanted {_wanted(piece)} {list(piece.shape)}"
+                problem = f"tensor {short_repr(piece.name)} is missing; wanted {_wanted(piece)} {list(piece.shape)}"
                 raise CheckpointError(directory, problem)
             continue
         known.add(piece.name)
@@ -62,7 +62,7 @@ def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> li
         if weight.dtype == "F8_E4M3":
             scale = stored.get(piece.scale_name)
             if scale is None:
-                problem = f"tensor {shown(piece.scale_name)} is missing; wanted F32 {list(piece.scale_shape)}"
+                problem = f"tensor {short_repr(piece.scale_name)} is missing; wanted F32 {list(piece.scale_shape)}"
                 raise CheckpointError(weight.file, f"{problem} beside the F8_E4M3 weight")
             known.add(piece.scale_name)
             _check(scale, piece.scale_name, ("F32",), piece.scale_shape)
@@ -71,9 +71,9 @@ def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> li
         if name not in known:
             weight = stored.get(name.removesuffix(SCALE))
             beside = f" beside a {weight.dtype} weight" if weight is not None and weight is not tensor else ""
-            came = f"{tensor.dtype} {shown(list(tensor.shape))}"
+            came = f"{tensor.dtype} {short_repr(list(tensor.shape))}"
             raise CheckpointError(
-                tensor.file, f"tensor {shown(name)} is surplus: {came}; wanted no such tensor{beside}"
+                tensor.file, f"tensor {short_repr(name)} is surplus: {came}; wanted no such tensor{beside}"
             )
     shares = ((piece, plan.share(piece)) for piece in found)
     return [Placement(share, *found[piece]) for piece, share in shares if share is not None]
@@ -90,9 +90,9 @@ def _wanted(piece: Piece) -> str:
 def _check(tensor: StoredTensor, name: str, dtypes: tuple[str, ...], shape: tuple[int, ...]) -> None:
     if tensor.shape != shape:
         raise CheckpointError(
-            tensor.file, f"tensor {shown(name)}: shape is {shown(list(tensor.shape))}; wanted {list(shape)}"
+            tensor.file, f"tensor {short_repr(name)}: shape is {short_repr(list(tensor.shape))}; wanted {list(shape)}"
         )
     if tensor.dtype not in dtypes:
         raise CheckpointError(
-            tensor.file, f"tensor {shown(name)}: dtype is {tensor.dtype}; wanted {' or '.join(dtypes)}"
+            tensor.file, f"tensor {short_repr(name)}: dtype is {tensor.dtype}; wanted {' or '.join(dtypes)}"
         )

@@ -8,7 +8,8 @@ from io import FileIO
 
 import torch
 
-from .safetensors import CheckpointError, StoredTensor
+from ..errors import CheckpointError
+from .safetensors import StoredTensor
 
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn}
 

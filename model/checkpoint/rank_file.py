@@ -11,13 +11,13 @@ from typing import Any, BinaryIO
 
 import torch
 
+from ..errors import CheckpointError
 from ..parallel.plan import Cut, Plan
 from ..weight_map import scale_parameter
 from .converted import Stack, stacks
 from .load import keep
 from .locate import Placement
 from .prefetch import DTYPES, Rows, read_ahead
-from .safetensors import CheckpointError
 
 _BAND = 2**22  # bytes read at a time
 

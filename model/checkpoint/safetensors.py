@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..config import shown
+from ..errors import CheckpointError, short_repr
 from .strict_json import parse_object
 
 INDEX = "model.safetensors.index.json"
@@ -21,13 +21,6 @@ _MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors library itself
 # Bytes an element, for every dtype the format names; only some are accepted as weights.
 _ITEM_SIZE = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "F16": 2, "BF16": 2, "I16": 2}
 _ITEM_SIZE |= {"U16": 2, "F32": 4, "I32": 4, "U32": 4, "F64": 8, "I64": 8, "U64": 8, "C64": 8}
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that cannot be loaded, in one line: file, tensor, what came, what was wanted."""
-
-    def __init__(self, file: Path, problem: str) -> None:
-        super().__init__(f"{shown(str(file), 300)}: {problem}")
 
 
 @dataclass(frozen=True)
@@ -63,14 +56,18 @@ def read_headers(directory: str | Path) -> dict[str, StoredTensor]:
         for name, tensor in read_header(directory / file):
             if name in tensors:
                 other = tensors[name].file.name
-                raise CheckpointError(tensor.file, f"tensor {shown(name)} is in {shown(other)} as well; wanted once")
+                raise CheckpointError(
+                    tensor.file, f"tensor {short_repr(name)} is in {short_repr(other)} as well; wanted once"
+                )
             if weight_map.get(name) != file:
-                place = shown(weight_map[name]) if name in weight_map else "nowhere"
-                raise CheckpointError(tensor.file, f"tensor {shown(name)} is here; the index has it in {place}")
+                place = short_repr(weight_map[name]) if name in weight_map else "nowhere"
+                raise CheckpointError(tensor.file, f"tensor {short_repr(name)} is here; the index has it in {place}")
             tensors[name] = tensor
     for name, file in weight_map.items():
         if name not in tensors:
-            raise CheckpointError(directory / file, f"tensor {shown(name)} is not here; the index has it in this file")
+            raise CheckpointError(
+                directory / file, f"tensor {short_repr(name)} is not here; the index has it in this file"
+            )
     return tensors
 
 
@@ -120,12 +117,14 @@ def parse_file(path: Path, what: str) -> dict[str, Any]:
 def _read_index(path: Path) -> dict[str, str]:
     weight_map = parse_file(path, "the index").get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(path, f"weight_map is {shown(weight_map)}; wanted an object from tensor to file name")
+        raise CheckpointError(
+            path, f"weight_map is {short_repr(weight_map)}; wanted an object from tensor to file name"
+        )
     for name, file in weight_map.items():
         plain = isinstance(file, str) and file == Path(file).name and "\\" not in file and file.isprintable()
         if not plain or not file.endswith(".safetensors"):
             wanted = "the plain name of a .safetensors file in the same directory"
-            raise CheckpointError(path, f"tensor {shown(name)} is in {shown(file)}; wanted {wanted}")
+            raise CheckpointError(path, f"tensor {short_repr(name)} is in {short_repr(file)}; wanted {wanted}")
     return weight_map
 
 
@@ -144,7 +143,7 @@ def read_header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
     except OSError as error:
         raise CheckpointError(path, f"cannot be read ({_reason(error)})") from error
     if not header.startswith(b"{"):
-        raise CheckpointError(path, f"not safetensors: the header starts with {shown(header[:8])}; wanted '{{'")
+        raise CheckpointError(path, f"not safetensors: the header starts with {short_repr(header[:8])}; wanted '{{'")
 
     start = 8 + length
     entries = _parse(path, header, "the header")
@@ -154,7 +153,7 @@ def read_header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].offset, item[1].size)):
         if tensor.offset != end:
             problem = f"data begins at byte {tensor.offset - start}; wanted {end - start}, right after its neighbour"
-            raise CheckpointError(path, f"tensor {shown(name)}: {problem}")
+            raise CheckpointError(path, f"tensor {short_repr(name)}: {problem}")
         end += tensor.size
         yield name, tensor
     if end != size:
@@ -166,7 +165,7 @@ def _tensor(path: Path, name: str, entry: Any, start: int) -> StoredTensor:
     """A header entry, checked by itself."""
 
     def wrong(what: str, came: Any, wanted: str) -> CheckpointError:
-        return CheckpointError(path, f"tensor {shown(name)}: {what} is {shown(came)}; wanted {wanted}")
+        return CheckpointError(path, f"tensor {short_repr(name)}: {what} is {short_repr(came)}; wanted {wanted}")
 
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise wrong("header entry", entry, "dtype, shape and data_offsets")
@@ -179,7 +178,7 @@ def _tensor(path: Path, name: str, entry: Any, start: int) -> StoredTensor:
         raise wrong("data_offsets", offsets, "two ascending byte positions")
     size = math.prod(shape) * _ITEM_SIZE[dtype]
     if offsets[1] - offsets[0] != size:
-        raise wrong("data_offsets", offsets, f"{size} bytes for {dtype} {shown(shape)}")
+        raise wrong("data_offsets", offsets, f"{size} bytes for {dtype} {short_repr(shape)}")
     return StoredTensor(path, dtype, tuple(shape), start + offsets[0], size)
 
 

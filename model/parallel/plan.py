@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-from ..config import FP8_BLOCK, ConfigError, ModelConfig, blocks
+from ..config import FP8_BLOCK, ModelConfig, blocks
+from ..errors import ConfigError
 from ..weight_map import Piece, pieces
 
 SIZES = (1, 2, 4, 8)  # ranks

@@ -13,17 +13,17 @@ import torch.nn.functional as F
 from torch import nn
 
 from ..metadata import LayerCache, Prefill, Selection
+from .collectives import Ranks
 
 if TYPE_CHECKING:
     from ..attention import MultiHeadLatentAttention
-    from .shard import Ranks
 
 _FEW_HEADS = 64  # with so many on a rank its kernels compute as well as with all of them
 _LEAST_ROWS = 16  # of a rank, below which exchanging takes longer than it saves
 _COMPUTED_ROWS = 512  # the same of an fp32 product
 
 
-def join_prefill(attention: "MultiHeadLatentAttention", ranks: "Ranks", splits_heads: bool) -> None:
+def join_prefill(attention: "MultiHeadLatentAttention", ranks: Ranks, splits_heads: bool) -> None:
     """Let the ranks of a layer share their prompt chunks."""
     indexer = attention.indexer
     select, attend = indexer.select_prefill, attention.attend_best
@@ -55,7 +55,7 @@ def join_prefill(attention: "MultiHeadLatentAttention", ranks: "Ranks", splits_h
         attention.attend_best = attend_share  # type: ignore[method-assign]
 
 
-def share_rows(module: nn.Module, ranks: "Ranks") -> None:
+def share_rows(module: nn.Module, ranks: Ranks) -> None:
     """Let the ranks share a module that each has whole and that treats every row of its input [T, ...] alone: fp32 products."""
     compute = module.forward
 
@@ -73,7 +73,7 @@ def share_rows(module: nn.Module, ranks: "Ranks") -> None:
     module.forward = forward  # type: ignore[method-assign]
 
 
-def _gather(ranks: "Ranks", part: torch.Tensor, share: int, count: int) -> torch.Tensor:
+def _gather(ranks: Ranks, part: torch.Tensor, share: int, count: int) -> torch.Tensor:
     """All ranks' rows of [count, ...], of which each has up to `share`."""
     return ranks.all_gather(_padded(part, share)).flatten(0, 1)[:count]
 
@@ -83,7 +83,7 @@ def _padded(x: torch.Tensor, rows: int) -> torch.Tensor:
     return x if x.shape[0] == rows else F.pad(x, (0, 0) * (x.dim() - 1) + (0, rows - x.shape[0]))
 
 
-def _own_rows(prefill: Prefill, ranks: "Ranks") -> tuple[Prefill, int]:
+def _own_rows(prefill: Prefill, ranks: Ranks) -> tuple[Prefill, int]:
     """The part of a chunk that is this rank's, as a chunk whose context ends earlier; and how many rows a rank has at most."""
     count = prefill.length - prefill.start
     share = -(-count // ranks.size)

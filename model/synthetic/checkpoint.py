@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import torch
 
 from ...kernels.quantize import quantize_weight
+from ..checkpoint.config_json import config_json
 from ..checkpoint.safetensors import INDEX, SINGLE
 from ..config import FP8_BLOCK, ModelConfig, YarnScaling
 from ..weight_map import Piece, pieces
@@ -63,7 +64,7 @@ def write_checkpoint(
     config = replace(config, weight_block=(FP8_BLOCK, FP8_BLOCK) if dtype == "fp8" else None)
     for stale in (*directory.glob("model*.safetensors"), directory / INDEX):
         stale.unlink(missing_ok=True)
-    (directory / "config.json").write_text(json.dumps(config.to_dict(), indent=2) + "\n", encoding="utf-8")
+    (directory / "config.json").write_text(json.dumps(config_json(config), indent=2) + "\n", encoding="utf-8")
 
     table = [piece for piece in pieces(config) if _is_written(piece, config)]
     sizes = [_bytes(piece, dtype) for piece in table]

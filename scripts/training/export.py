@@ -8,7 +8,6 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from . import data
-
 from .model import HEADS, INDEX, LATENT, NOPE, ROPE, VALUE, Model, Shape
 from .quantization import quantize_weight
 

@@ -9,7 +9,6 @@ import torch
 from tokenizers import Tokenizer
 
 from . import data
-
 from .model import Mode, Model
 
 

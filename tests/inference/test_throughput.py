@@ -13,6 +13,7 @@ import torch
 from deepseek_v32.inference.engine.cache import allocate
 from deepseek_v32.inference.engine.synthetic_cache import fill_synthetic_caches
 from deepseek_v32.kernels.cache_write import gather_index_keys, gather_latents
+from deepseek_v32.model.checkpoint.config_json import config_json
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.metadata import PAGE_SIZE
 from deepseek_v32.model.synthetic.checkpoint import TINY
@@ -25,7 +26,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "benchmark_throughput.py"
 def test_every_case_is_measured(tmp_path: Path, ranks: int) -> None:
     """Seven sequences do not fit in 26 pages with 256 tokens each: as many as do are measured."""
     config = tmp_path / "config.json"
-    config.write_text(json.dumps(replace(TINY, index_topk=64).to_dict()))
+    config.write_text(json.dumps(config_json(replace(TINY, index_topk=64))))
     program = [sys.executable] if ranks == 1 else torchrun(ranks)
     options = ["--model", str(config), "--layers", "2", "--device", "cpu", "--precision", "exact", "--steps", "4"]
     options += ["--decode", "1x128", "7x256", "--prefill", "100", "300", "--page-count", "26"]

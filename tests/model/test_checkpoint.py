@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from deepseek_v32.inference.commands.progress import progress_bar
+from deepseek_v32.model.checkpoint.config_json import read_config
 from deepseek_v32.model.checkpoint.load import load_model, load_weights
 from deepseek_v32.model.checkpoint.locate import match
 from deepseek_v32.model.checkpoint.safetensors import read_headers
@@ -118,7 +119,7 @@ def assert_loaded(
 def test_every_dtype_into_every_precision(tmp_path, case, dtype, precision):
     write_checkpoint(tmp_path, CONFIGS[case], dtype, seed=1, shards=3)
     model = load_model(tmp_path, precision)
-    assert_loaded(model, ModelConfig.from_file(tmp_path), precision, stored_tensors(tmp_path))
+    assert_loaded(model, read_config(tmp_path), precision, stored_tensors(tmp_path))
     tied = CONFIGS[case].tie_word_embeddings
     assert tied == (model.lm_head.weight.data_ptr() == model.embed_tokens.weight.data_ptr())
 
@@ -142,9 +143,7 @@ def test_bands_do_not_show(tmp_path, monkeypatch):
         write_checkpoint(tmp_path, config, dtype)
         for precision in ("exact", "fp8"):
             monkeypatch.setattr("deepseek_v32.model.checkpoint.load._BAND", 1)  # raised to one block of rows
-            assert_loaded(
-                load_model(tmp_path, precision), ModelConfig.from_file(tmp_path), precision, stored_tensors(tmp_path)
-            )
+            assert_loaded(load_model(tmp_path, precision), read_config(tmp_path), precision, stored_tensors(tmp_path))
 
 
 def test_untied_module_of_a_tied_model(tmp_path):

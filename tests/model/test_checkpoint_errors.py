@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from deepseek_v32.model.checkpoint import load as checkpoint
+from deepseek_v32.model.checkpoint.config_json import parse_config
 from deepseek_v32.model.checkpoint.load import load_model
-from deepseek_v32.model.checkpoint.safetensors import CheckpointError
-from deepseek_v32.model.config import ConfigError, ModelConfig
+from deepseek_v32.model.errors import CheckpointError, ConfigError
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.weight_map import pieces
 from support.configs import RELEASED
@@ -153,7 +153,7 @@ def test_config_comes_first(tmp_path, pristine):
 def test_released_model_has_its_known_size():
     """92,425 tensors, 689 GB: the table is complete for the released model's configuration."""
     count = size = 0
-    for piece in pieces(ModelConfig.from_dict(RELEASED)):
+    for piece in pieces(parse_config(RELEASED)):
         count += 1 + piece.quantised
         scales = 4 * math.prod(piece.scale_shape) if piece.quantised else 0
         width = 1 if piece.quantised else 4 if "norm" in piece.name or piece.name.endswith("bias") else 2

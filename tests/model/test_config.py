@@ -6,7 +6,9 @@ import os
 import pytest
 import torch
 
-from deepseek_v32.model.config import ConfigError, ModelConfig, YarnScaling
+from deepseek_v32.model.checkpoint.config_json import config_json, parse_config, read_config
+from deepseek_v32.model.config import ModelConfig, YarnScaling
+from deepseek_v32.model.errors import ConfigError
 from deepseek_v32.model.rope import inverse_frequencies
 from support.configs import RELEASED, random_arguments
 
@@ -24,10 +26,10 @@ def old_spelling(values: dict) -> dict:
 
 
 def test_released_model():
-    config = ModelConfig.from_dict(RELEASED)
+    config = parse_config(RELEASED)
     assert config == ModelConfig()
     assert config.softmax_scale == pytest.approx(0.1352337788608801, rel=1e-15)
-    assert ModelConfig.from_dict(config.to_dict()) == config
+    assert parse_config(config_json(config)) == config
     config.check_precision("fp8")
 
 
@@ -38,9 +40,9 @@ def test_agrees_with_transformers(seed):
     from transformers.models.deepseek_v32.modeling_deepseek_v32 import DeepseekV32RotaryEmbedding, yarn_apply_mscale
 
     theirs = DeepseekV32Config(**random_arguments(seed))
-    config = ModelConfig.from_dict(json.loads(theirs.to_json_string(use_diff=False)))
-    assert ModelConfig.from_dict(old_spelling(theirs.to_dict())) == config
-    assert ModelConfig.from_dict(config.to_dict()) == config
+    config = parse_config(json.loads(theirs.to_json_string(use_diff=False)))
+    assert parse_config(old_spelling(theirs.to_dict())) == config
+    assert parse_config(config_json(config)) == config
 
     same = set(ModelConfig.__dataclass_fields__) & set(theirs.to_dict()) - {"first_k_dense_replace"}
     assert len(same) > 20
@@ -63,7 +65,7 @@ def test_agrees_with_transformers(seed):
 
 def test_defaults_of_absent_keys():
     """Absent: no YaRN, no quantisation, no MTP layer, and the released model's dimensions, as in transformers."""
-    config = ModelConfig.from_dict({})
+    config = parse_config({})
     assert (config.yarn, config.weight_block, config.num_nextn_predict_layers) == (None, None, 0)
     assert config.hidden_size == 7168
     assert config.ue8m0_scales
@@ -71,12 +73,12 @@ def test_defaults_of_absent_keys():
 
 def test_harmless_and_switched_off_keys_are_ignored():
     extra = {"transformers_version": "9", "pretraining_tp": 4, "_commit_hash": "x", "new_feature": None, "other": False}
-    assert ModelConfig.from_dict(RELEASED | extra) == ModelConfig()
+    assert parse_config(RELEASED | extra) == ModelConfig()
 
 
 def test_special_spellings():
     def read(**changes):
-        return ModelConfig.from_dict(RELEASED | changes)
+        return parse_config(RELEASED | changes)
 
     assert read(n_shared_experts=None).n_shared_experts == 0
     assert read(eos_token_id=[1, 5]).eos_token_ids == (1, 5)
@@ -162,7 +164,7 @@ WRONG = {
 @pytest.mark.parametrize("changes, message", WRONG.values(), ids=WRONG)
 def test_wrong_values(changes, message):
     with pytest.raises(ConfigError) as caught:
-        ModelConfig.from_dict(RELEASED | changes)
+        parse_config(RELEASED | changes)
     text = str(caught.value)
     assert message in text and "wanted" in text
     assert "\n" not in text and len(text) < 400
@@ -195,7 +197,7 @@ def test_precisions():
 
 def test_from_file(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(RELEASED))
-    assert ModelConfig.from_file(tmp_path) == ModelConfig.from_file(tmp_path / "config.json") == ModelConfig()
+    assert read_config(tmp_path) == read_config(tmp_path / "config.json") == ModelConfig()
 
 
 BROKEN_FILES = {
@@ -215,13 +217,13 @@ def test_broken_files(tmp_path, content, message):
     path = tmp_path / "config.json"
     path.write_bytes(content)
     with pytest.raises(ConfigError) as caught:
-        ModelConfig.from_file(tmp_path)
+        read_config(tmp_path)
     assert message in str(caught.value) and str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_no_file(tmp_path):
     with pytest.raises(ConfigError, match="no such file"):
-        ModelConfig.from_file(tmp_path)
+        read_config(tmp_path)
     os.mkfifo(tmp_path / "config.json")  # must not be opened: it would wait for a writer
     with pytest.raises(ConfigError, match="no such file"):
-        ModelConfig.from_file(tmp_path)
+        read_config(tmp_path)

@@ -14,9 +14,8 @@ from safetensors.torch import load_file
 
 from deepseek_v32.model.checkpoint.conversion import convert, verify
 from deepseek_v32.model.checkpoint.load import load_model
-from deepseek_v32.model.checkpoint.safetensors import CheckpointError
-from deepseek_v32.model.config import ConfigError
-from deepseek_v32.model.parallel.shard import Ranks
+from deepseek_v32.model.errors import CheckpointError, ConfigError
+from deepseek_v32.model.parallel.collectives import Ranks
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 
 RAGGED = replace(

@@ -18,9 +18,9 @@ import torch
 import torch.distributed as dist
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.model import attention
-from deepseek_v32.model.parallel import prefill as prefill_shares
+from deepseek_v32.model.parallel import prefill
 from deepseek_v32.model.checkpoint.load import load_model
-from deepseek_v32.model.parallel.shard import Ranks
+from deepseek_v32.model.parallel.collectives import Ranks
 
 class Counting(Ranks):
     exchanges = 0
@@ -30,7 +30,7 @@ class Counting(Ranks):
 
 if sys.argv[2] == "gathered":  # as on GPUs; plain PyTorch prefers a mask for contexts as short as these
     attention.REFERENCE_GATHER_COST = -1e9
-    prefill_shares._COMPUTED_ROWS = 8
+    prefill._COMPUTED_ROWS = 8
 dist.init_process_group("gloo")
 ranks = Counting(dist.get_rank(), dist.get_world_size())
 results = []

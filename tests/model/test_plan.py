@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from deepseek_v32.model.config import ConfigError, ModelConfig, blocks
+from deepseek_v32.model.config import ModelConfig, blocks
+from deepseek_v32.model.errors import ConfigError
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.weight_map import pieces
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from deepseek_v32.model.checkpoint.safetensors import CheckpointError, read_headers
+from deepseek_v32.model.checkpoint.safetensors import read_headers
+from deepseek_v32.model.errors import CheckpointError
 
 A = {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}
 B = {"dtype": "F32", "shape": [2], "data_offsets": [12, 20]}

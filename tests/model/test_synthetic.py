@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from deepseek_v32.model.config import ModelConfig
+from deepseek_v32.model.checkpoint.config_json import config_json, read_config
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.synthetic.tokenizer import MARKUP, SMALLEST_VOCABULARY, make_texts, write_tokenizer
 
@@ -76,7 +76,7 @@ def test_tokenizer(tmp_path):
     assert write_tokenizer(tmp_path, 1024) == 1024
     assert SMALLEST_VOCABULARY <= write_tokenizer(tmp_path / "large", 129280) < 129280  # the texts have no more to give
     assert write_tokenizer(tmp_path / "small", SMALLEST_VOCABULARY) == SMALLEST_VOCABULARY
-    (tmp_path / "config.json").write_text(json.dumps(TINY.to_dict()))
+    (tmp_path / "config.json").write_text(json.dumps(config_json(TINY)))
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     assert (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id) == (0, 1, 2)
     assert [tokenizer.convert_tokens_to_ids(token) for token in MARKUP] == [*range(1024 - len(MARKUP), 1024)]
@@ -90,7 +90,7 @@ def test_chat_template(tmp_path):
     from transformers import AutoTokenizer
 
     write_tokenizer(tmp_path, 512)
-    (tmp_path / "config.json").write_text(json.dumps(TINY.to_dict()))
+    (tmp_path / "config.json").write_text(json.dumps(config_json(TINY)))
     render = AutoTokenizer.from_pretrained(tmp_path).apply_chat_template
     messages = [
         {"role": "system", "content": "Be kind."},
@@ -113,7 +113,7 @@ def test_script(tmp_path):
     done = run(tmp_path, "--dtype", "fp8", "--mtp", "--shards", 2, "--layers", 2, "--set", "index_topk=16", "--seed", 7)
     assert done.returncode == 0, done.stderr
     assert "random fp8 weights, a tokenizer of 1024 ids" in done.stdout
-    config = ModelConfig.from_file(tmp_path)
+    config = read_config(tmp_path)
     blocks = (128, 128)
     assert config == replace(TINY, num_hidden_layers=2, index_topk=16, num_nextn_predict_layers=1, weight_block=blocks)
     files = {path.name for path in tmp_path.iterdir()}
@@ -126,7 +126,7 @@ def test_script(tmp_path):
 
     again = run(tmp_path / "b", "--base", tmp_path / "config.json", "--no-tokenizer", "--set", "num_attention_heads=2")
     assert again.returncode == 0, again.stderr
-    assert ModelConfig.from_file(tmp_path / "b") == replace(config, num_attention_heads=2, weight_block=None)
+    assert read_config(tmp_path / "b") == replace(config, num_attention_heads=2, weight_block=None)
     assert not (tmp_path / "b" / "tokenizer.json").exists()
 
 

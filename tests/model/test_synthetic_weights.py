@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.cli import app
 from deepseek_v32.kernels.quantize import dequantize_weight
+from deepseek_v32.model.checkpoint.config_json import config_json
+from deepseek_v32.model.parallel.collectives import Ranks
 from deepseek_v32.model.parallel.plan import Plan
-from deepseek_v32.model.parallel.shard import Ranks, build_model
+from deepseek_v32.model.parallel.shard import build_model
 from deepseek_v32.model.synthetic.checkpoint import TINY
 from deepseek_v32.model.synthetic.weights import fill_synthetic
 
@@ -74,7 +76,7 @@ def test_ranks_hold_the_model_of_one(precision):
 @pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
 def test_a_model_of_a_configuration_answers(precision, tmp_path):
     config = replace(CONFIG, num_hidden_layers=2)
-    llm = LLM(config.to_dict(), synthetic=True, device="cpu", precision=precision, page_count=8)
+    llm = LLM(config_json(config), synthetic=True, device="cpu", precision=precision, page_count=8)
     [answer] = llm.generate([list(range(100))], SamplingParams(temperature=0, max_tokens=4, ignore_eos=True))
     assert len(answer.token_ids) == 4 and answer.error is None
     logits = llm.logits(list(range(100)))
@@ -82,18 +84,20 @@ def test_a_model_of_a_configuration_answers(precision, tmp_path):
 
 
 def test_layers_replace_the_configurations():
-    llm = LLM(CONFIG.to_dict(), synthetic=True, device="cpu", page_count=4, config_overrides={"num_hidden_layers": 1})
+    llm = LLM(
+        config_json(CONFIG), synthetic=True, device="cpu", page_count=4, config_overrides={"num_hidden_layers": 1}
+    )
     assert len(llm.model.layers) == 1
 
 
 def test_a_configuration_has_no_weights():
     with pytest.raises(ValueError, match="a configuration alone has no weights; synthetic=True makes some"):
-        LLM(CONFIG.to_dict(), device="cpu")
+        LLM(config_json(CONFIG), device="cpu")
 
 
 def test_the_command(tmp_path):
     config = tmp_path / "config.json"
-    config.write_text(json.dumps(CONFIG.to_dict()))
+    config.write_text(json.dumps(config_json(CONFIG)))
     arguments = [
         "--prompt-tokens",
         "16",
