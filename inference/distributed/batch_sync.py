@@ -14,21 +14,20 @@ class BatchEncoder:
     """Rank 0's side: what the others do not know yet of a batch's requests."""
 
     def __init__(self) -> None:
-        self._sent: dict[
-            int, tuple[list[int], int]
-        ] = {}  # whose pages, and how many of them; least recently used first
+        # By request id: the admission whose pages were sent, and how many of them. Least recently used first.
+        self._sent: dict[int, tuple[int, int]] = {}
 
     def encode(self, batch: Batch) -> list[np.ndarray]:
-        """[5, B] ids, starts, counts, wanted, first new page; all new tokens; all new pages with their counts; forgotten; drawn."""
+        """[6, B] ids, admissions, starts, counts, logit counts, pages known; tokens; new pages; their counts; forgotten; sampled rows."""
         fields, tokens, pages, page_counts = [], [], [], []
         for request, start, count, logit_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
         ):
-            held, known = self._sent.pop(request.id, (None, 0))
-            if held is not request.pages:  # it was preempted meanwhile
+            admission, known = self._sent.pop(request.id, (request.admission, 0))
+            if admission != request.admission:  # it was preempted meanwhile and has other pages now
                 known = 0
-            self._sent[request.id] = (request.pages, len(request.pages))
-            fields.append((request.id, start, count, logit_count, known))
+            self._sent[request.id] = (request.admission, len(request.pages))
+            fields.append((request.id, request.admission, start, count, logit_count, known))
             tokens += [0] if batch.sampled_rows else request.tokens[start : start + count]
             pages += request.pages[known:]
             page_counts.append(len(request.pages) - known)
@@ -48,23 +47,22 @@ class BatchDecoder:
 
     def decode(self, arrays: Sequence[np.ndarray], decodes: int) -> Batch:
         """The batch, of requests that have what a step needs: the tokens in it and all their pages."""
-        columns, tokens, pages, page_counts, forgotten, drawn = (each.tolist() for each in arrays)
-        ids, starts, counts, wanted, known = columns
+        columns, tokens, pages, page_counts, forgotten, sampled_rows = (each.tolist() for each in arrays)
+        ids, admissions, starts, counts, logit_counts, known = columns
         requests, token, page = [], 0, 0
-        for id, start, count, first, fresh in zip(ids, starts, counts, known, page_counts, strict=True):
+        for id, admission, start, count, first, fresh in zip(
+            ids, admissions, starts, counts, known, page_counts, strict=True
+        ):
             request = self._requests.get(id)
             if request is None:
                 request = self._requests[id] = Request(id, (), SamplingParams(), max_tokens=0, seed=0)
             # Earlier tokens are in the cache, or came with earlier steps; nobody asks for them.
             request.tokens += [0] * (start + count - len(request.tokens))
             request.tokens[start : start + count] = tokens[token : token + count]
-            new = pages[page : page + fresh]
-            if first:
-                request.pages += new
-            else:
-                request.pages = new
+            request.admission = admission
+            request.pages[first:] = pages[page : page + fresh]
             token, page = token + count, page + fresh
             requests.append(request)
         for id in forgotten:
             del self._requests[id]
-        return Batch(tuple(requests), tuple(starts), tuple(counts), decodes, tuple(wanted), tuple(drawn))
+        return Batch(tuple(requests), tuple(starts), tuple(counts), decodes, tuple(logit_counts), tuple(sampled_rows))
