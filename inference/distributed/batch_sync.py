@@ -18,7 +18,7 @@ class BatchEncoder:
         self._sent: dict[int, tuple[int, int]] = {}
 
     def encode(self, batch: Batch) -> list[np.ndarray]:
-        """[6, B] ids, admissions, starts, counts, logit counts, pages known; tokens; new pages; their counts; forgotten; sampled rows."""
+        """[6, B] ids, admissions, starts, counts, logit counts, pages known; then tokens, pages, their counts, forgotten, sampled rows."""
         fields, tokens, pages, page_counts = [], [], [], []
         for request, start, count, logit_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
