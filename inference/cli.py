@@ -13,9 +13,9 @@ from .commands.bench import bench
 from .commands.chat import chat
 from .commands.convert import convert
 from .commands.doctor import doctor
-from .commands.files import in_words
 from .commands.generate import generate
 from .commands.serve import serve
+from .text.errors import describe_error
 
 USER_ERROR = 2
 
@@ -59,12 +59,9 @@ def run(command: Callable[[], object]) -> None:
     """Run a command line; what the user can mend ends in one line and exit code 2. Under torchrun rank 0 alone reads it."""
     try:
         if os.environ.get("WORLD_SIZE", "1") != "1":
-            from .distributed.job import Follower
-            from .distributed.launch import this_job
+            from .distributed.worker import lead_or_follow
 
-            job = this_job()
-            if isinstance(job, Follower):
-                job.follow()
+            lead_or_follow()  # never returns on the other ranks: they work for rank 0 until it ends
         command()
     except KeyboardInterrupt:
         sys.exit(130)
@@ -75,7 +72,7 @@ def run(command: Callable[[], object]) -> None:
     except BrokenPipeError:
         _reader_has_left()
     except (ValueError, OSError) as error:
-        print(f"deepseek-v32: {' '.join(in_words(error).split())}", file=sys.stderr)
+        print(f"deepseek-v32: {describe_error(error)}", file=sys.stderr)
         sys.exit(USER_ERROR)
 
 

@@ -9,15 +9,17 @@ import torch
 
 from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
-from .distributed.job import Follower
-from .distributed.launch import this_job
+from .distributed.model_source import ModelSource
+from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, lead_or_follow, load_on_all_ranks
 from .engine.cache import SCRATCH_PAGES, allocate
 from .engine.engine import Engine
 from .engine.limits import Limits
 from .engine.runner import Model, Runner
+from .engine.sizing import resolve_limits
 from .engine.stats import EngineStats
 from .params import Completion, Delta, Request, SamplingParams
-from .text.messages import encode_messages, parse_assistant
+from .text.answer import parse_assistant
+from .text.messages import ChatFormat, encode_messages, resolve_chat_format
 from .text.tokenizer import Tokenizer
 from .turns import Turns
 
@@ -46,6 +48,7 @@ class LLM:
         memory_fraction: float | None = None,
         reuse_pages: bool = True,
         decode_graphs: bool = True,
+        chat_format: ChatFormat | None = None,
         config_overrides: dict[str, Any] | None = None,
         synthetic: bool = False,
         progress: Callable[..., Any] | None = None,
@@ -53,17 +56,14 @@ class LLM:
         """Load a checkpoint directory, or the demo that ships inside.
 
         device: "cuda" where there is one, else "cpu". precision: "exact" on a CPU; on a GPU "fp8" if the checkpoint is, else
-        "bf16". config_overrides, progress: as in `load_model`. synthetic: random weights, of which path gives the configuration
-        alone (None: the released model's). The others are limits: see `Limits`. Errors: ValueError.
+        "bf16". chat_format: how conversations are written; None leaves it to the checkpoint. config_overrides, progress: as in
+        `load_model`. synthetic: random weights, of which path gives the configuration alone (None: the released model's). The
+        others are limits: see `Limits`. Errors: ValueError.
 
-        Under torchrun the model is shared by the ranks. Rank 0 goes on from here; on the others this does not return: they do
-        their share of its work until it ends, and end with it.
+        Under torchrun the ranks share the model. Rank 0 returns from here; on the other ranks this call does not return: they do
+        their part of its work until it ends, and then exit.
         """
-        job = this_job()
-        if isinstance(job, Follower):
-            job.follow()
-        from .distributed.worker import LeadingRunner, ModelSource, lead_counting, lead_loading
-
+        job = lead_or_follow()  # ranks other than 0 stay in this call until their process exits
         model_path: Any = (config_json(ModelConfig()) if synthetic else DEMO) if path is None else path
         source = ModelSource.resolve(
             model_path,
@@ -76,9 +76,10 @@ class LLM:
         # Before the weights: a broken one should not cost their loading.
         has_tokenizer = not isinstance(model_path, Mapping) and Path(model_path).is_dir()
         tokenizer = Tokenizer.from_directory(Path(model_path)) if has_tokenizer else None
-        model = lead_loading(job, source, progress)
+        chat_format = resolve_chat_format(tokenizer, chat_format)
+        model = load_on_all_ranks(job, source, progress)
         device = str(model.compute.device)
-        limits = Limits.resolve(
+        limits = resolve_limits(
             model.config,
             source.precision,
             device,
@@ -89,9 +90,9 @@ class LLM:
             memory_fraction=memory_fraction,
             reuse_pages=reuse_pages,
             decode_graphs=decode_graphs,
-            count_pages=lambda room: lead_counting(job, room, model, source.precision),
+            count_pages=lambda budget: count_pages_on_all_ranks(job, budget, model),
         )
-        self._set_up(model, model.config, tokenizer, limits, source.precision, device)
+        self._set_up(model, model.config, tokenizer, chat_format, limits, source.precision, device)
         if job is not None:
             runner = self.engine.runner
             assert isinstance(runner, Runner)
@@ -106,11 +107,14 @@ class LLM:
         *,
         precision: Precision = "exact",
         device: str = "cpu",
+        chat_format: ChatFormat | None = None,
         **limits: Any,
     ) -> "LLM":
-        """Around a model that is in memory already; `limits` are those of `Limits.resolve`."""
+        """Around a model that is in memory already; `limits` are those of `resolve_limits`."""
         llm = cls.__new__(cls)
-        llm._set_up(model, config, tokenizer, Limits.resolve(config, precision, device, **limits), precision, device)
+        chat_format = resolve_chat_format(tokenizer, chat_format)
+        resolved = resolve_limits(config, precision, device, **limits)
+        llm._set_up(model, config, tokenizer, chat_format, resolved, precision, device)
         return llm
 
     def _set_up(
@@ -118,6 +122,7 @@ class LLM:
         model: Model,
         config: ModelConfig,
         tokenizer: Tokenizer | None,
+        chat_format: ChatFormat,
         limits: Limits,
         precision: Precision,
         device: str,
@@ -125,6 +130,7 @@ class LLM:
         self.model = model
         self.config = config
         self.tokenizer = tokenizer
+        self.chat_format = chat_format
         self.limits = limits
         self.precision = precision
         self.device = torch.device(device)
@@ -188,7 +194,8 @@ class LLM:
         tools: Sequence[dict[str, Any]] | None = None,
     ) -> list[int]:
         """The prompt of a conversation, for `stream` or `generate`."""
-        return encode_messages(messages, self._need_tokenizer("a conversation"), thinking=thinking, tools=tools)
+        tokenizer = self._need_tokenizer("a conversation")
+        return encode_messages(messages, tokenizer, thinking, tools, self.chat_format)
 
     def logits(self, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
         """fp32 [T, vocab] on the CPU: the logits after every token (teacher forcing), `chunk` tokens a step."""
@@ -204,9 +211,7 @@ class LLM:
             return prompt
         if not prompt:
             raise ValueError("prompt is empty; at least 1 character is wanted")
-        tokenizer = self._need_tokenizer("a text prompt")
-        bos = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
-        return bos + tokenizer.encode(prompt)
+        return self._need_tokenizer("a text prompt").encode_prompt(prompt)
 
     def _need_tokenizer(self, what: str) -> Tokenizer:
         if self.tokenizer is None:

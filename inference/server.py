@@ -24,7 +24,6 @@ from .api.metrics import Metrics
 from .api.tokens import tokens_router
 from .chat_app.policy import SERVED
 from .service.service import Service
-from .text.messages import ChatFormat
 
 TITLE = "DeepSeek-V3.2 reference inference"
 
@@ -33,7 +32,6 @@ def create_app(
     service: Service,
     *,
     model_name: str = "deepseek-v3.2",
-    chat_format: ChatFormat | None = None,
     api_key: str | None = None,
     hosts: Sequence[str] = LOOPBACK,
     max_body: int = MAX_BODY,
@@ -41,7 +39,7 @@ def create_app(
 ) -> FastAPI:
     """The ASGI application. It stops the service when it shuts down.
 
-    chat_format: None lets the checkpoint decide. api_key: wanted on every route if given. hosts: names that the Host header may
+    api_key: wanted on every route if given. hosts: names that the Host header may
     have. max_body: bytes. chat: mount the gradio app at /, if gradio is installed.
     """
 
@@ -52,7 +50,7 @@ def create_app(
 
     # The documents' own pages would load scripts from elsewhere: /openapi.json is enough.
     app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
-    context = ApiContext(service, model_name, chat_format)
+    context = ApiContext(service, model_name)
     metrics = Metrics(service)
     service.observe(metrics)
     install_handlers(app)

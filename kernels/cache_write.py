@@ -11,7 +11,7 @@ import torch
 from .checks import FLOATS, check_tensor
 from .reference import cache_write as reference
 from .reference.quantize import GROUP
-from .registry import choose
+from .registry import Preference, choose
 
 
 def latent_record_bytes(latent_dim: int, rope_dim: int) -> int:
@@ -44,7 +44,8 @@ def write_latent_cache(
     sin: torch.Tensor,
     cache: torch.Tensor,
     slots: torch.Tensor,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> None:
     """RMSNorm the latent, rotate the RoPE dims (interleaved pairs), and write both to their slots, in the cache's precision.
 
@@ -63,7 +64,7 @@ def write_latent_cache(
 
 
 def gather_latents(
-    cache: torch.Tensor, slots: torch.Tensor, latent_dim: int, dtype: torch.dtype, backend: str = "auto"
+    cache: torch.Tensor, slots: torch.Tensor, latent_dim: int, dtype: torch.dtype, *, backend: str | Preference = "auto"
 ) -> torch.Tensor:
     """Latents and RoPE dims of `slots` (int64 [...]) as the cache holds them -> [..., L + R] in `dtype`."""
     check_tensor("cache", cache, (None, None, 1, None), (torch.uint8, *FLOATS))
@@ -80,7 +81,8 @@ def write_index_cache(
     cache: torch.Tensor,
     slots: torch.Tensor,
     interleaved: bool = False,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> None:
     """Rotate the first dims of the index keys and write them to their slots; an FP8 cache gets them Hadamard-rotated.
 

@@ -3,7 +3,7 @@
 import torch
 
 from .checks import FLOATS, check_tensor
-from .registry import choose, choose_body
+from .registry import Preference, choose, choose_implementation
 
 _DECODE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -14,7 +14,8 @@ def mha_prefill(
     v: torch.Tensor,
     softmax_scale: float,
     mask: torch.Tensor | None = None,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> torch.Tensor:
     """Attention of the last T of S tokens: causal, or over the part of that which `mask` (bool [T, S], true: attend) allows.
 
@@ -34,9 +35,11 @@ def mha_prefill(
     return result
 
 
-def plan_dense(cache_seqlens: torch.Tensor, s_q: int, heads: int, backend: str = "auto") -> object | None:
+def plan_dense(
+    cache_seqlens: torch.Tensor, s_q: int, heads: int, *, backend: str | Preference = "auto"
+) -> object | None:
     """How dense_mla_decode of [B, s_q, heads] queries is split over the GPU, or None for bodies that do not; as plan_decode."""
-    if choose_body("dense_mla_decode", cache_seqlens.device, torch.bfloat16, backend).backend != "cuda":
+    if choose_implementation("dense_mla_decode", cache_seqlens.device, torch.bfloat16, backend).backend != "cuda":
         return None
     from .cuda.dense_mla import plan_dense as plan_on_cuda
 
@@ -52,7 +55,8 @@ def dense_mla_decode(
     value_dim: int = 512,
     causal: bool = True,
     plan: object | None = None,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Absorbed attention of each sequence's newest s_q tokens over its whole paged context.
 
@@ -78,7 +82,8 @@ def paged_mla_decode_h16(
     kv_indptr: torch.Tensor,
     kv_indices: torch.Tensor,
     sm_scale: float,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Absorbed decode for 16 heads (a rank of eight) over a cache of one-token pages, the public FlashInfer-style contract.
 

@@ -6,7 +6,7 @@ import torch
 
 from .checks import FLOATS, check_dtype, check_tensor
 from .quantize import Quantized
-from .registry import choose
+from .registry import Preference, choose
 
 
 def fp8_gemm(
@@ -14,7 +14,8 @@ def fp8_gemm(
     weight: torch.Tensor,
     weight_scale: torch.Tensor,
     out_dtype: torch.dtype = torch.bfloat16,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> torch.Tensor:
     """a [M, K] times weight [N, K] transposed, fp32 accumulation -> [M, N] in `out_dtype` (bf16 or fp32).
 
@@ -32,7 +33,11 @@ def fp8_gemm(
 
 
 def fp8_gemms(
-    a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype = torch.bfloat16, backend: str = "auto"
+    a: Quantized,
+    weights: Sequence[Quantized],
+    out_dtype: torch.dtype = torch.bfloat16,
+    *,
+    backend: str | Preference = "auto",
 ) -> list[torch.Tensor]:
     """The products of a [M, K] with each of several weights (values [N, K] and block scales), as by fp8_gemm: [M, N] each."""
     for weight in weights:

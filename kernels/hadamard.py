@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from .checks import FLOATS, check_tensor
-from .registry import choose
+from .registry import Preference, choose
 
 
 class Rotated(NamedTuple):
@@ -22,7 +22,7 @@ def _check_width(x: torch.Tensor) -> None:
         raise ValueError(f"x has {width} columns, expected a power of two")
 
 
-def hadamard_transform(x: torch.Tensor, scale: float, backend: str = "auto") -> torch.Tensor:
+def hadamard_transform(x: torch.Tensor, scale: float, *, backend: str | Preference = "auto") -> torch.Tensor:
     """x [..., D] @ H_D * scale with the Sylvester matrix H_D, D a power of two; x fp32 or bf16, result in x's dtype."""
     check_tensor("x", x, (None,) * max(x.dim(), 1), FLOATS)
     _check_width(x)
@@ -36,8 +36,9 @@ def rotate_quantize(
     sin: torch.Tensor,
     interleaved: bool = False,
     ue8m0: bool = True,
-    backend: str = "auto",
     weights: torch.Tensor | None = None,
+    *,
+    backend: str | Preference = "auto",
 ) -> Rotated:
     """RoPE on the first dims of each head, Hadamard with scale D^-0.5, FP8: the indexer's queries.
 

@@ -7,7 +7,7 @@ import torch
 
 from .cache_write import index_record_bytes
 from .checks import FLOATS, check_tensor
-from .registry import choose
+from .registry import Preference, choose
 
 _QUERY_DTYPES = (*FLOATS, torch.float8_e4m3fn)
 
@@ -19,7 +19,8 @@ def indexer_logits(
     starts: torch.Tensor,
     ends: torch.Tensor,
     k_scale: torch.Tensor | None = None,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> torch.Tensor:
     """Scores of T queries against S keys -> fp32 [T, S]; columns outside [starts[t], ends[t]) hold anything.
 
@@ -50,7 +51,8 @@ def paged_indexer_logits(
     block_table: torch.Tensor,
     lengths: torch.Tensor,
     max_context: int,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> torch.Tensor:
     """Scores of each sequence's newest s_q tokens against its whole context, keys read from their pages.
 

@@ -7,11 +7,11 @@ import torch
 
 from .checks import FLOATS, check_tensor
 from .quantize import Quantized
-from .registry import choose
+from .registry import Preference, choose
 
 
 def absorb_queries(
-    q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor, backend: str = "auto"
+    q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor, *, backend: str | Preference = "auto"
 ) -> torch.Tensor:
     """q [T, H, nope + R] as the projection gives it -> [q_nope @ wk | RoPE of q_rope], [T, H, L + R].
 
@@ -31,7 +31,9 @@ def expand_values(latents: torch.Tensor, wv: torch.Tensor) -> torch.Tensor:
     return torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2)).transpose(0, 1)
 
 
-def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool = True, backend: str = "auto") -> Quantized:
+def expand_quantize(
+    latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool = True, *, backend: str | Preference = "auto"
+) -> Quantized:
     """The heads' values in a row, rounded to the latents' dtype and quantised as the output projection takes them.
 
     latents [T, H, L], wv [H, v, L] of one dtype -> values [T, H * v], scales [T, ceil(H * v / 128)].

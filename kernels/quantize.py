@@ -10,7 +10,7 @@ import torch
 
 from .checks import FLOATS, check_tensor
 from .reference import quantize as reference
-from .registry import choose
+from .registry import Preference, choose
 
 
 class Quantized(NamedTuple):
@@ -28,7 +28,7 @@ class Normed(NamedTuple):
     quantized: Quantized
 
 
-def quantize_blocks(x: torch.Tensor, ue8m0: bool = True, backend: str = "auto") -> Quantized:
+def quantize_blocks(x: torch.Tensor, ue8m0: bool = True, *, backend: str | Preference = "auto") -> Quantized:
     """Quantise activations x [..., D] (fp32 or bf16) in groups of 128 along the last axis."""
     check_tensor("x", x, (None,) * max(x.dim(), 1), FLOATS)
     return Quantized(*choose("quantize_blocks", x, backend)(x, ue8m0))
@@ -40,7 +40,8 @@ def rms_norm_quantize(
     eps: float,
     ue8m0: bool = True,
     residual: torch.Tensor | None = None,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> Normed:
     """RMSNorm of x [T, D] with weight [D] fp32: the normed rows in x's dtype, and the same rows quantised.
 
@@ -54,7 +55,7 @@ def rms_norm_quantize(
     return Normed(total, rows, Quantized(values, scales))
 
 
-def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True, backend: str = "auto") -> Quantized:
+def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True, *, backend: str | Preference = "auto") -> Quantized:
     """silu(gate) * up of gate_up [T, 2I] (product in fp32, rounded to gate_up's dtype), quantised: values [T, I]."""
     check_tensor("gate_up", gate_up, (None, None), FLOATS)
     if gate_up.shape[1] % 2:

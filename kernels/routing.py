@@ -5,14 +5,14 @@ from typing import NamedTuple
 import torch
 
 from .checks import FLOATS, check_tensor
-from .registry import choose
+from .registry import Preference, choose
 
 
 class ExpertGroups(NamedTuple):
     """Where each of the T * k (token, choice) pairs stands once sorted by expert. Made on the device, without waiting for it."""
 
-    tokens: torch.Tensor  # int32 [T * k]: the token of each sorted row
-    places: torch.Tensor  # int32 [T, k]: the sorted row of each pair
+    sorted_token_ids: torch.Tensor  # int32 [T * k]: the token of each sorted row
+    inverse_permutation: torch.Tensor  # int32 [T, k]: the sorted row of each pair
     offsets: torch.Tensor  # int32 [E + 1]: expert e owns sorted rows offsets[e] to offsets[e + 1]
 
 
@@ -24,7 +24,8 @@ def route(
     kept_groups: int = 1,
     normalise: bool = True,
     scale: float = 1.0,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """logits fp32 [T, E], bias fp32 [E] -> experts int64 [T, k] and their weights fp32 [T, k], k = `chosen`, best first.
 
@@ -48,7 +49,7 @@ def route(
 
 
 def group_by_expert(
-    experts: torch.Tensor, count: int, first: int = 0, step: int = 1, backend: str = "auto"
+    experts: torch.Tensor, count: int, first: int = 0, step: int = 1, *, backend: str | Preference = "auto"
 ) -> ExpertGroups:
     """Sort the pairs of `experts` (int64 [T, k]) by expert, those of one expert in their order.
 
@@ -67,16 +68,17 @@ def combine_experts(
     groups: ExpertGroups,
     weights: torch.Tensor,
     shared: torch.Tensor | None = None,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> torch.Tensor:
-    """out[t] = sum over its k pairs of weights[t, i] * rows[places[t, i]], plus shared[t], in fp32, rounded once -> [T, D].
+    """out[t] = sum over its k pairs of weights[t, i] * rows[groups.inverse_permutation[t, i]], plus shared[t] -> [T, D].
 
-    rows [T * k, D] sorted by expert, of which those past the last expert's are not read and count as zero; weights fp32 [T, k];
-    shared [T, D] of rows' dtype, or None.
+    The sum is made in fp32 and rounded once. rows [T * k, D] are sorted by expert; those past the last expert's are not read and
+    count as zero. weights fp32 [T, k]; shared [T, D] of rows' dtype, or None.
     """
-    check_tensor("groups.places", groups.places, (None, None), torch.int32, rows.device)
+    check_tensor("groups.inverse_permutation", groups.inverse_permutation, (None, None), torch.int32, rows.device)
     check_tensor("groups.offsets", groups.offsets, (None,), torch.int32, rows.device)
-    tokens, chosen = groups.places.shape
+    tokens, chosen = groups.inverse_permutation.shape
     check_tensor("rows", rows, (tokens * chosen, None), FLOATS)
     check_tensor("weights", weights, (tokens, chosen), torch.float32, rows.device)
     if shared is not None:

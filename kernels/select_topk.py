@@ -4,7 +4,7 @@ import torch
 
 from .checks import check_tensor
 from .reference.select_topk import positions_to_slots as positions_to_slots
-from .registry import choose
+from .registry import Preference, choose
 
 
 def _check(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int) -> None:
@@ -21,7 +21,7 @@ def _nothing(logits: torch.Tensor, k: int) -> torch.Tensor:
 
 
 def select_topk(
-    logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int, backend: str = "auto"
+    logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int, *, backend: str | Preference = "auto"
 ) -> torch.Tensor:
     """The k largest of logits[i, starts[i]:ends[i]] -> int32 [T, k], positions relative to starts[i], in no promised order.
 
@@ -42,7 +42,8 @@ def select_topk_slots(
     k: int,
     block_table: torch.Tensor,
     page_size: int,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> torch.Tensor:
     """As select_topk, but cache slots instead of positions -> int32 [T, k], -1 for none.
 

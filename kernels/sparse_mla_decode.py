@@ -4,7 +4,7 @@ import torch
 
 from .cache_write import latent_record_bytes
 from .checks import FLOATS, check_tensor
-from .registry import choose, choose_body
+from .registry import Preference, choose, choose_implementation
 from .sparse_mla_prefill import check_sparse_options
 
 DECODE_TOPK_MULTIPLE = 64  # compiled kernels take the selection in blocks of this many
@@ -17,14 +17,15 @@ def plan_decode(
     topk: int,
     device: torch.device,
     topk_length: torch.Tensor | None = None,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> object | None:
     """How sparse_mla_decode of bf16 queries [batch, s_q, heads, D] over an FP8 cache is split over the GPU.
 
     None for bodies that do not split. Made on the device, without waiting for it: once a step for all layers, and again when
     topk_length changes, also within a CUDA graph.
     """
-    if choose_body("sparse_mla_decode", device, torch.bfloat16, backend).backend != "cuda":
+    if choose_implementation("sparse_mla_decode", device, torch.bfloat16, backend).backend != "cuda":
         return None
     from .cuda.sparse_mla_decode import plan_decode as plan_on_cuda
 
@@ -40,7 +41,8 @@ def sparse_mla_decode(
     topk_length: torch.Tensor | None = None,
     attn_sink: torch.Tensor | None = None,
     plan: object | None = None,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """softmax(q . k * scale) over the selected slots, applied to the latents' first `value_dim` dims.
 

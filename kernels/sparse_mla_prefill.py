@@ -4,7 +4,7 @@ import torch
 
 from .cache_write import latent_record_bytes
 from .checks import FLOATS, check_tensor
-from .registry import choose
+from .registry import Preference, choose
 
 PREFILL_TOPK_MULTIPLE = 128  # compiled kernels take the selection in blocks of this many
 
@@ -33,7 +33,8 @@ def sparse_mla_prefill(
     value_dim: int = 512,
     topk_length: torch.Tensor | None = None,
     attn_sink: torch.Tensor | None = None,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """softmax(q . k * scale) over the selected rows of kv, applied to their first `value_dim` dims.
 
@@ -61,7 +62,7 @@ def sparse_mla_prefill(
 
 
 def _fastest(q: torch.Tensor, kv: torch.Tensor) -> str:
-    """The backend that is ahead over these keys on an H100 (kernels/README.md).
+    """The backend that is the fastest over these keys on an H100 (kernels/README.md).
 
     Over bf16 rows the two are level at 8K keys, and the CUDA body is ahead beyond. The tile body turns an FP8 cache to bf16 rows
     first, about 0.65 ns a slot, and gains 4 ns a query and head by it; with few heads the CUDA body, which converts keys as it

@@ -13,7 +13,7 @@ from ..kernels.cache_write import gather_latents, write_latent_cache
 from ..kernels.dense_mla import mha_prefill
 from ..kernels.kv_up_projection import absorb_queries, expand_quantize, expand_values
 from ..kernels.reference.rope import rotate_interleaved
-from ..kernels.registry import choose_body
+from ..kernels.registry import choose_implementation
 from ..kernels.select_topk import positions_to_slots
 from ..kernels.sparse_mla_decode import sparse_mla_decode
 from ..kernels.sparse_mla_prefill import sparse_mla_prefill
@@ -89,7 +89,9 @@ class MultiHeadLatentAttention(nn.Module):
         """x [T, hidden] normed, the same as an operand; cos, sin [T, rope/2] -> [T, hidden]."""
         indexer, norm = self.indexer, self.kv_a_layernorm
         compressed, kv, keys = projections(operand, self.q_a_proj, self.kv_a_proj_with_mqa, indexer.wk)
-        write_latent_cache(kv, norm.weight, norm.eps, cos, sin, cache.latent, metadata.slots, self.compute.backend)
+        write_latent_cache(
+            kv, norm.weight, norm.eps, cos, sin, cache.latent, metadata.slots, backend=self.compute.backend
+        )
         indexer.write_keys(keys, cos, sin, metadata, cache)
         _, _, qr = self.q_a_layernorm.with_operand(compressed)
         longest = max((metadata.max_context, *metadata.context_lengths[metadata.decodes :]))
@@ -104,7 +106,7 @@ class MultiHeadLatentAttention(nn.Module):
 
         if metadata.decodes == q.shape[0] and self.compute.quantized:
             latents = self._decode(q, cos, sin, queries, metadata, cache)
-            return self.o_proj(expand_quantize(latents, wv, self.compute.ue8m0, self.compute.backend))
+            return self.o_proj(expand_quantize(latents, wv, self.compute.ue8m0, backend=self.compute.backend))
         out = q.new_empty(q.shape[0], self.heads, self.value)
         if metadata.decodes:
             out[: metadata.decodes] = expand_values(self._decode(q, cos, sin, queries, metadata, cache), wv)
@@ -182,7 +184,7 @@ class MultiHeadLatentAttention(nn.Module):
         kv, indices, backend = cache.latent, positions, self.compute.backend
         converts = kv.dtype == torch.uint8
         if converts and q.shape[1] >= MANY_HEADS and prefill.length <= CONTEXT_A_QUERY * q.shape[0]:
-            kv = gather_latents(kv, prefill.context_slots, self.latent_dim, q.dtype, backend)[:, None]
+            kv = gather_latents(kv, prefill.context_slots, self.latent_dim, q.dtype, backend=backend)[:, None]
         else:
             kv = kv if converts else kv.view(-1, 1, kv.shape[-1])
             indices = torch.where(positions < 0, -1, prefill.context_slots[positions.clamp_min(0).long()]).int()
@@ -201,22 +203,24 @@ class MultiHeadLatentAttention(nn.Module):
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
         """Multi-head form over the whole context: causal, or over `mask` [t, S]."""
-        context = gather_latents(cache.latent, prefill.context_slots, self.latent_dim, q.dtype, self.compute.backend)
+        context = gather_latents(
+            cache.latent, prefill.context_slots, self.latent_dim, q.dtype, backend=self.compute.backend
+        )
         latent, k_rope = context.split((self.latent_dim, self.rope), 1)
         k_nope, v = self.kv_b_proj(latent)
         q_nope, q_rope = q.split((self.nope, self.rope), 2)
         q = torch.cat((q_nope, rotate_interleaved(q_rope, cos, sin)), 2)
         k = torch.cat((k_nope, k_rope[:, None].expand(-1, self.heads, -1)), 2)
-        return mha_prefill(q, k, v, self.softmax_scale, mask, self.compute.backend)
+        return mha_prefill(q, k, v, self.softmax_scale, mask, backend=self.compute.backend)
 
     def _absorb(self, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         """Queries against latents: [q_nope @ Wk | q_rope turned], [T, H, L + rope]."""
         wk, _ = self.kv_b_proj.halves()
-        return absorb_queries(q, cos, sin, wk, self.compute.backend)
+        return absorb_queries(q, cos, sin, wk, backend=self.compute.backend)
 
     def _masked_mha_is_cheaper(self, prefill: Prefill, q: torch.Tensor) -> bool:
         """Without a compiled sparse kernel, masking a dense product beats gathering keys up to a few times index_topk."""
-        if choose_body("sparse_mla_prefill", q.device, q.dtype, self.compute.backend).backend != "reference":
+        if choose_implementation("sparse_mla_prefill", q.device, q.dtype, self.compute.backend).backend != "reference":
             return False
         chunk = prefill.length - prefill.start
         expand = self.heads * self.latent_dim * (self.nope + self.value) / chunk

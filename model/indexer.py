@@ -32,7 +32,7 @@ class LayerNorm(nn.Module):
         self.bias = parameter(width, dtype=torch.float32, device=compute.device)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return layer_norm(x, self.weight, self.bias, NORM_EPS, self.compute.backend)
+        return layer_norm(x, self.weight, self.bias, NORM_EPS, backend=self.compute.backend)
 
 
 class Fp32Linear(nn.Module):
@@ -45,7 +45,7 @@ class Fp32Linear(nn.Module):
 
     def forward(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
         """x [T, inputs] -> fp32 [T, outputs], times scale."""
-        return fp32_linear(x, self.weight, scale, self.compute.backend)
+        return fp32_linear(x, self.weight, scale, backend=self.compute.backend)
 
 
 class IndexQueries(NamedTuple):
@@ -74,7 +74,7 @@ class Indexer(nn.Module):
     ) -> None:
         """Cache the new tokens' index keys, wk's results. Owed even when nothing is selected yet: later tokens will score them."""
         keys = self.k_norm(keys)
-        write_index_cache(keys, cos, sin, cache.index, metadata.slots, self.interleaved, self.compute.backend)
+        write_index_cache(keys, cos, sin, cache.index, metadata.slots, self.interleaved, backend=self.compute.backend)
 
     def queries(self, x: torch.Tensor, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> IndexQueries:
         """x [T, hidden]; q [T, H_i * D], wq_b's results for MLA's compressed query, normed."""
@@ -83,7 +83,9 @@ class Indexer(nn.Module):
         if not self.compute.quantized:
             # The Hadamard rotation changes no dot product, so precisions that do not quantise skip it.
             return IndexQueries(rotate_index(q, cos, sin, self.interleaved), weights)
-        rotated = rotate_quantize(q, cos, sin, self.interleaved, self.compute.ue8m0, self.compute.backend, weights)
+        rotated = rotate_quantize(
+            q, cos, sin, self.interleaved, self.compute.ue8m0, weights, backend=self.compute.backend
+        )
         assert rotated.weights is not None
         return IndexQueries(rotated.values, rotated.weights)
 
@@ -103,7 +105,7 @@ class Indexer(nn.Module):
         lengths = metadata.lengths[: metadata.decodes]
         logits = self._decode_logits(queries, metadata, cache)
         table = metadata.block_table[: metadata.decodes]
-        return select_topk_slots(logits, None, lengths, self.topk, table, PAGE_SIZE, self.compute.backend)
+        return select_topk_slots(logits, None, lengths, self.topk, table, PAGE_SIZE, backend=self.compute.backend)
 
     def _decode_logits(self, queries: IndexQueries, metadata: AttentionMetadata, cache: LayerCache) -> torch.Tensor:
         """Every decoding sequence's token against its context, fp32 [B, S]."""
@@ -115,7 +117,7 @@ class Indexer(nn.Module):
             metadata.block_table[:count],
             metadata.lengths[:count],
             metadata.max_context,
-            self.compute.backend,
+            backend=self.compute.backend,
         )
 
     def select_prefill(
@@ -131,7 +133,7 @@ class Indexer(nn.Module):
         for first in range(0, q.shape[0], step):
             rows = slice(first, first + step)
             logits = indexer_logits(
-                q[rows], keys, weights[rows], starts[rows], ends[rows], scales, self.compute.backend
+                q[rows], keys, weights[rows], starts[rows], ends[rows], scales, backend=self.compute.backend
             )
             parts.append(self._best(logits, starts[rows], ends[rows], with_scores))
         positions = torch.cat([part.positions for part in parts])
@@ -141,5 +143,5 @@ class Indexer(nn.Module):
     def _best(
         self, logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, with_scores: bool
     ) -> Selection:
-        positions = select_topk(logits, starts, ends, self.topk, self.compute.backend)
+        positions = select_topk(logits, starts, ends, self.topk, backend=self.compute.backend)
         return Selection(positions, logits.gather(1, positions.clamp_min(0).long()) if with_scores else None)

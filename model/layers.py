@@ -10,6 +10,7 @@ from ..kernels import quantize
 from ..kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from ..kernels.quantize import Quantized
 from ..kernels.reference.quantize import rms_norm, swiglu
+from ..kernels.registry import Preference
 from .config import FP8_BLOCK, Precision, blocks
 
 Operand = torch.Tensor | Quantized  # what a projection multiplies: FP8 values with scales in fp8 precision
@@ -23,7 +24,7 @@ class Compute:
     """
 
     precision: Precision
-    backend: str
+    backend: Preference
     device: torch.device
     ue8m0: bool = True
 
@@ -38,7 +39,7 @@ class Compute:
 
     def operand(self, x: torch.Tensor) -> Operand:
         """x [..., D] as the projections take it; computed once where several share it."""
-        return quantize.quantize_blocks(x, self.ue8m0, self.backend) if self.quantized else x
+        return quantize.quantize_blocks(x, self.ue8m0, backend=self.backend) if self.quantized else x
 
 
 def parameter(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Parameter:
@@ -75,7 +76,7 @@ class Linear(nn.Module):
         return torch.cat([self._gemm(x, weight, scale) for weight, scale in pairs], 1)
 
     def _gemm(self, x: Quantized, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        return fp8_gemm(x, weight, scale, self.compute.dtype, self.compute.backend)
+        return fp8_gemm(x, weight, scale, self.compute.dtype, backend=self.compute.backend)
 
 
 def projections(x: Operand, *linears: Linear) -> list[torch.Tensor]:
@@ -84,7 +85,7 @@ def projections(x: Operand, *linears: Linear) -> list[torch.Tensor]:
         return [linear(x) for linear in linears]
     compute = linears[0].compute
     weights = [Quantized(linear.weight, linear.weight_scale_inv) for linear in linears]
-    return fp8_gemms(x, weights, compute.dtype, compute.backend)
+    return fp8_gemms(x, weights, compute.dtype, backend=compute.backend)
 
 
 class RMSNorm(nn.Module):
@@ -105,7 +106,7 @@ class RMSNorm(nn.Module):
         """x [T, D], plus `residual` if there is one; that sum normed; and the same as the projections take it."""
         if self.compute.quantized:
             ue8m0, backend = self.compute.ue8m0, self.compute.backend
-            return quantize.rms_norm_quantize(x, self.weight, self.eps, ue8m0, residual, backend)
+            return quantize.rms_norm_quantize(x, self.weight, self.eps, ue8m0, residual, backend=backend)
         total = x if residual is None else x + residual
         normed = self(total)
         return total, normed, normed
@@ -128,5 +129,5 @@ class MLP(nn.Module):
 def gated(gate_up: torch.Tensor, compute: Compute) -> Operand:
     """silu(gate) * up of [T, 2I], as the down projection takes it."""
     if compute.quantized:
-        return quantize.swiglu_quantize(gate_up, compute.ue8m0, compute.backend)
+        return quantize.swiglu_quantize(gate_up, compute.ue8m0, backend=compute.backend)
     return swiglu(gate_up)

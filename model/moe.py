@@ -35,7 +35,7 @@ class Router(nn.Module):
             config.topk_group,
             config.norm_topk_prob,
             config.routed_scaling_factor,
-            backend,
+            backend=backend,
         )
 
 
@@ -63,19 +63,21 @@ class Experts(nn.Module):
         """x [T, D], experts int64 [T, k], weights fp32 [T, k] -> [T, D]: the weighted sum, and the shared expert's, in fp32."""
         compute = self.compute
         count = self.gate_up_proj.shape[0]
-        groups = group_by_expert(experts, count, self.first, self.step, compute.backend)
-        likely = -(-experts.numel() * count // self.total)
+        groups = group_by_expert(experts, count, self.first, self.step, backend=compute.backend)
+        expected_m = -(-experts.numel() * count // self.total)
         dense: torch.Tensor | None
         if isinstance(x, Quantized) and self._goes_with(shared) and len(experts):
             assert shared is not None
-            rows = self._with_shared(x, groups.offsets, groups.tokens, likely, shared)
+            rows = self._with_shared(x, groups.offsets, groups.sorted_token_ids, expected_m, shared)
             own, dense = rows[len(experts) :], rows[: len(experts)]
         else:
             own = self._down(
-                gated(self._gate_up(x, groups.offsets, groups.tokens, likely), compute), groups.offsets, likely
+                gated(self._gate_up(x, groups.offsets, groups.sorted_token_ids, expected_m), compute),
+                groups.offsets,
+                expected_m,
             )
             dense = None if shared is None else shared(x)
-        return combine_experts(own, groups, weights, dense, compute.backend)
+        return combine_experts(own, groups, weights, dense, backend=compute.backend)
 
     def _goes_with(self, shared: MLP | None) -> bool:
         """Whether the shared expert is one more of the same shape, so that its products can go with the routed experts'."""
@@ -85,7 +87,7 @@ class Experts(nn.Module):
         return shape == (tuple(self.gate_up_proj.shape[1:]), tuple(self.down_proj.shape[1:]))
 
     def _with_shared(
-        self, x: Quantized, offsets: torch.Tensor, tokens: torch.Tensor, likely: int, shared: MLP
+        self, x: Quantized, offsets: torch.Tensor, sorted_token_ids: torch.Tensor, expected_m: int, shared: MLP
     ) -> torch.Tensor:
         """The shared expert's results for x [T, D], then the sorted rows': [T + T * k, D]."""
         compute, first = self.compute, x.values.shape[0]
@@ -98,9 +100,9 @@ class Experts(nn.Module):
             x,
             Quantized(gate_up.weight, gate_up.weight_scale_inv),
             compute.dtype,
-            compute.backend,
-            tokens,
-            likely,
+            sorted_token_ids=sorted_token_ids,
+            expected_m=expected_m,
+            backend=compute.backend,
         )
         inner = gated(rows, compute)
         assert isinstance(inner, Quantized)
@@ -112,26 +114,38 @@ class Experts(nn.Module):
             Quantized(inner.values[:first], inner.scales[:first]),
             Quantized(down.weight, down.weight_scale_inv),
             compute.dtype,
-            compute.backend,
-            None,
-            likely,
+            expected_m=expected_m,
+            backend=compute.backend,
         )
 
-    def _gate_up(self, x: Operand, offsets: torch.Tensor, tokens: torch.Tensor, likely: int) -> torch.Tensor:
-        """The sorted rows' gates and ups; row r is of token tokens[r]."""
-        dtype, backend = self.compute.dtype, self.compute.backend
-        if not self.compute.quantized:
-            return grouped_gemm(x, self.gate_up_proj, offsets, None, dtype, backend, tokens, likely)
-        if self.gate_up_proj.shape[1] // 2 % FP8_BLOCK == 0:
-            scale = self.gate_up_proj_scale_inv
-            return grouped_gemm(x, self.gate_up_proj, offsets, scale, dtype, backend, tokens, likely)
-        pairs = zip(self.gate_up_proj.chunk(2, 1), self.gate_up_proj_scale_inv.chunk(2, 1), strict=True)
-        return torch.cat([grouped_gemm(x, w, offsets, s, dtype, backend, tokens, likely) for w, s in pairs], 1)
+    def _gate_up(
+        self, x: Operand, offsets: torch.Tensor, sorted_token_ids: torch.Tensor, expected_m: int
+    ) -> torch.Tensor:
+        """The sorted rows' gates and ups; row r is of token sorted_token_ids[r]."""
 
-    def _down(self, inner: Operand, offsets: torch.Tensor, likely: int) -> torch.Tensor:
+        def product(weight: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
+            return grouped_gemm(
+                x,
+                weight,
+                offsets,
+                scale,
+                self.compute.dtype,
+                sorted_token_ids=sorted_token_ids,
+                expected_m=expected_m,
+                backend=self.compute.backend,
+            )
+
+        if not self.compute.quantized:
+            return product(self.gate_up_proj, None)
+        if self.gate_up_proj.shape[1] // 2 % FP8_BLOCK == 0:
+            return product(self.gate_up_proj, self.gate_up_proj_scale_inv)
+        pairs = zip(self.gate_up_proj.chunk(2, 1), self.gate_up_proj_scale_inv.chunk(2, 1), strict=True)
+        return torch.cat([product(weight, scale) for weight, scale in pairs], 1)
+
+    def _down(self, inner: Operand, offsets: torch.Tensor, expected_m: int) -> torch.Tensor:
         scale = self.down_proj_scale_inv if self.compute.quantized else None
         dtype, backend = self.compute.dtype, self.compute.backend
-        return grouped_gemm(inner, self.down_proj, offsets, scale, dtype, backend, None, likely)
+        return grouped_gemm(inner, self.down_proj, offsets, scale, dtype, expected_m=expected_m, backend=backend)
 
 
 class MixtureOfExperts(nn.Module):

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..kernels.registry import preference_of
 from ..kernels.sparse_mla_decode import plan_decode
 from .attention import MultiHeadLatentAttention
 from .config import ModelConfig, Precision
@@ -79,7 +80,7 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.compute = compute = Compute(precision, backend, torch.device(device), config.ue8m0_scales)
+        self.compute = compute = Compute(precision, preference_of(backend), torch.device(device), config.ue8m0_scales)
         table = (config.vocab_size, config.hidden_size)
         self.embed_tokens = Embedding(*table, compute)
         self.rotary = RotaryEmbedding(config, compute.device)

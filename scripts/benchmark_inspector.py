@@ -20,12 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.report.page import Recording
+from deepseek_v32.inference.report.recording import Recording
 
 
 def rate(llm: LLM, prompt: list[int], tokens: int, inspect: bool) -> float:
     """Tokens a second of one answer after its first token."""
-    recording = Recording(llm, prompt) if inspect else None
+    config = llm.config
+    recording = Recording(prompt, config.num_hidden_layers, config.index_topk) if inspect else None
     times = []
     for delta in llm.stream(prompt, SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True), inspect):
         if recording is not None and delta.selection is not None:

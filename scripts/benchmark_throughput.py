@@ -29,7 +29,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.distributed.launch import this_job, world_size
-from deepseek_v32.inference.distributed.worker import lead_filling
+from deepseek_v32.inference.distributed.worker import fill_caches_on_all_ranks
 from deepseek_v32.inference.engine.pages import ROOT
 from deepseek_v32.model.checkpoint.config_json import config_json, read_config
 from deepseek_v32.model.config import ModelConfig
@@ -129,9 +129,9 @@ class Bench:
     def held_prompt(self, length: int) -> list[int]:
         """A prompt whose pages the engine takes for computed: their random contents stand for it."""
         pool, tokens = self.engine.pool, self.random_tokens(length)
-        pages, chain = pool.allocate(length // PAGE_SIZE), ROOT
+        pages, prefix_id = pool.allocate(length // PAGE_SIZE), ROOT
         for number, page in enumerate(pages):
-            chain = pool.register(page, chain, tokens[number * PAGE_SIZE : (number + 1) * PAGE_SIZE])
+            prefix_id = pool.register(page, prefix_id, tokens[number * PAGE_SIZE : (number + 1) * PAGE_SIZE])
         pool.release(pages)
         return tokens
 
@@ -180,7 +180,7 @@ def describe(llm: LLM, whole: int) -> dict[str, Any]:
         "layers": llm.config.num_hidden_layers,
         "of_layers": whole,
         "precision": llm.precision,
-        "decode_graphs": getattr(llm.engine.runner, "overlaps", False),
+        "decode_graphs": getattr(llm.engine.runner, "supports_async_scheduling", False),
         "pages": llm.limits.page_count,
     }
 
@@ -213,7 +213,7 @@ def main() -> None:
     config = ModelConfig() if arguments.model is None else read_config(arguments.model)
     longest = max([case.context for case in arguments.decode] + [length + 1 for length in arguments.prefill])
     started = time.perf_counter()
-    llm = LLM(
+    llm = LLM(  # does not return on ranks other than 0
         config_json(config),
         synthetic=True,
         device=arguments.device,
@@ -224,8 +224,8 @@ def main() -> None:
         max_batch_tokens=arguments.max_batch_tokens,
         page_count=arguments.page_count,
         memory_fraction=arguments.memory_fraction,
-    )  # the other ranks stay in there
-    lead_filling(this_job(), llm.engine.runner, llm.model)
+    )
+    fill_caches_on_all_ranks(this_job(), llm.engine.runner, llm.model)
     here = describe(llm, config.num_hidden_layers)
     print(", ".join(f"{key} {value}" for key, value in here.items()))
     on_gpu = llm.device.type == "cuda"

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from ..report.page import SCRIPTS, STATIC
+from ..report.page import inspector_script, inspector_style
 from .examples import examples
 from .handlers import Handlers
 
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
+STATIC = Path(__file__).resolve().parent / "static"
 MONOSPACE_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
 
 
@@ -28,7 +30,7 @@ def theme() -> gr.themes.Base:
 
 def head() -> str:
     """The style sheets, as they are: those that gradio takes elsewhere it confines to its own container."""
-    return f"<style>{_read('inspector.css')}{_read('chat.css')}</style>"
+    return f"<style>{inspector_style()}{_read('chat.css')}</style>"
 
 
 def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
@@ -84,7 +86,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                 inspector = gr.HTML(
                     {"open": False},
                     html_template=_read("inspector.html"),
-                    js_on_load=_script(*SCRIPTS, "panel.js"),
+                    js_on_load=_script("panel.js", library=inspector_script()),
                     apply_default_css=False,
                     server_functions=[
                         _function(method) for method in (records.header, records.totals, records.selection)
@@ -113,9 +115,10 @@ def _function(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return call
 
 
-def _script(*names: str) -> str:
-    """For js_on_load: the files in order, in a scope of their own, once the page's parts are there."""
-    return "(async () => {\n" + "\n".join(_read(name) for name in ("ready.js", *names)) + "\n})();"
+def _script(*names: str, library: str = "") -> str:
+    """A script for js_on_load: it waits for the page's parts, then runs `library` and the files in order, all in one scope."""
+    parts = [_read("ready.js"), library, *(_read(name) for name in names)]
+    return "(async () => {\n" + "\n".join(parts) + "\n})();"
 
 
 def _read(name: str) -> str:

@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from ..report.page import Recording
+from ..report.recording import Recording
 
 BUDGET = 512 << 20  # bytes of all recordings together
 

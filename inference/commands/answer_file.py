@@ -1,7 +1,6 @@
 """Files of answers: a file's prompts answered together, in a file that a run which was cut off takes up again."""
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..text.answer import parse_assistant
 from .asking import Asking
-from .files import lock, remove_if_empty
+from .jsonl_log import JsonlLog
 from .prompt_file import Prompt
 from .terminal import record
 
@@ -19,54 +18,23 @@ if TYPE_CHECKING:
     from ..llm import LLM
     from ..params import Completion, SamplingParams
 
-START = b'{"id": '  # of every answer's line
-WINDOW = 1024  # prompts that are queued at a time
+WINDOW = 1024  # prompts that are in the engine at a time
 
 
-class AnswerFile:
-    """A JSONL file that grows by whole lines, so that a run that was cut off can be taken up again."""
+class AnswerFile(JsonlLog):
+    """The answers to a file's prompts, in the order in which they end. Failed answers stay; their prompts are asked again."""
 
-    def __init__(self, path: Path):
-        """Opens the file, made if need be. What a crash left of a last line is cut off. ValueError if another run has it."""
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        self._path = path
-        lock(self._file, path)
-        content = b"".join(self._chunks())
-        complete = content.rfind(b"\n") + 1
-        self.answered: frozenset[str] = frozenset(self._ids(content[:complete]))
-        rest = content[complete:]
-        if not rest.startswith(START[: len(rest)]):
-            raise ValueError(f"{path}, last line: not an answer of an earlier run; name another --output")
-        if rest:
-            os.ftruncate(self._file, complete)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, _key_if_done)
 
-    def holds(self, prompt: Prompt) -> bool:
-        """Whether the prompt has its answer; one that failed or was cancelled has none."""
-        return json.dumps(prompt.id) in self.answered
+    def has_answer(self, prompt: Prompt) -> bool:
+        return json.dumps(prompt.id) in self.done
 
-    def append(self, record: dict[str, Any]) -> None:
-        """Add a line in one write."""
-        os.write(self._file, (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
 
-    def close(self) -> None:
-        remove_if_empty(self._file, self._path)
-        os.close(self._file)
-
-    def _chunks(self) -> Iterator[bytes]:
-        while chunk := os.read(self._file, 1 << 20):
-            yield chunk
-
-    def _ids(self, content: bytes) -> Iterator[str]:
-        for number, line in enumerate(content.splitlines(), 1):
-            try:
-                answer = json.loads(line)
-                own, reason = answer["id"], answer["finish_reason"]
-            except (ValueError, KeyError, TypeError):
-                raise ValueError(
-                    f"{self._path}, line {number}: not an answer of an earlier run; name another --output"
-                ) from None
-            if reason in ("stop", "length"):
-                yield json.dumps(own)
+def _key_if_done(answer: dict[str, Any]) -> str | None:
+    """The id as JSON, so that 1 and "1" differ."""
+    key = json.dumps(answer["id"])
+    return key if answer["finish_reason"] in ("stop", "length") else None
 
 
 def answer_file(
@@ -77,7 +45,7 @@ def answer_file(
     if output is None:
         return _run(load(), prompts, asking, _print_json if as_json else None)
     with closing(AnswerFile(output)) as answers:
-        left = [prompt for prompt in prompts if not answers.holds(prompt)]
+        left = [prompt for prompt in prompts if not answers.has_answer(prompt)]
         if len(left) < len(prompts):
             print(f"{len(prompts) - len(left)} of {len(prompts)} answers are in {output} already", file=sys.stderr)
         return _run(load(), left, asking, answers.append) if left else 0

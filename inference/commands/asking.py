@@ -32,8 +32,7 @@ class Asking:
             return prompt.content, params
         if self._raw and prompt.source == "prompt":
             assert llm.tokenizer is not None
-            bos = [] if llm.tokenizer.bos_id is None else [llm.tokenizer.bos_id]
-            return bos + llm.tokenizer.encode(prompt.content, parse_special=True), params
+            return llm.tokenizer.encode_prompt(prompt.content, parse_special=True), params
         messages = prompt.content
         if prompt.source == "prompt":
             messages = [{"role": "user", "content": prompt.content}]

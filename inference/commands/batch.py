@@ -8,10 +8,9 @@ A run that is repeated answers what the output does not hold yet, and what faile
 import asyncio
 import json
 import logging
-import os
 import secrets
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .files import lock, remove_if_empty
+from .jsonl_log import JsonlLog
 from .options import ServingOptions, with_options
 from .serve import default_name
 
@@ -105,48 +104,15 @@ def _read_line(place: str, text: str) -> Line:
     return Line(value["custom_id"], value["url"], value.get("body"))
 
 
-class Answers:
-    """The output file, which belongs to one run at a time."""
+class Answers(JsonlLog):
+    """The output file, one line for each request. Failed requests are removed, so that they are asked again."""
 
     def __init__(self, path: Path) -> None:
-        """Opens the file, made if need be. Failures, and a last line without its end, from a run that was killed, are removed:
-        those requests are asked again. ValueError for a file that is something else, or that another run has.
-        """
-        self._path = path
-        self._file = path.open("a+b")
-        lock(self._file, path)
-        self._file.seek(0)
-        content = self._file.read()
-        records = list(_records(path, content[: content.rfind(b"\n") + 1]))
-        self.done = {custom_id for _, custom_id, status in records if status == 200}
-        kept = b"".join(text for text, _, status in records if status == 200)
-        if kept != content:
-            draft = path.with_name(f".{path.name}.{os.getpid()}")
-            cleaned = draft.open("a+b")
-            lock(cleaned, draft)
-            cleaned.write(kept)
-            cleaned.flush()
-            draft.replace(path)
-            self._file.close()
-            self._file = cleaned
-
-    def append(self, record: dict[str, Any]) -> None:
-        self._file.write(json.dumps(record).encode() + b"\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        remove_if_empty(self._file.fileno(), self._path)
-        self._file.close()
+        super().__init__(path, _key_if_done, drop_failed=True, ensure_ascii=True)
 
 
-def _records(path: Path, content: bytes) -> Iterator[tuple[bytes, str, int]]:
-    """(line, custom_id, status) of each line."""
-    for number, text in enumerate(content.splitlines(keepends=True), start=1):
-        try:
-            record = json.loads(text)
-            yield text, record["custom_id"], record["response"]["status_code"]
-        except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{path}:{number}: this is no line of an earlier run; another output file?") from None
+def _key_if_done(record: dict[str, Any]) -> str | None:
+    return record["custom_id"] if record["response"]["status_code"] == 200 else None
 
 
 async def answer_all(context: "ApiContext", lines: list[Line], answers: Answers, at_a_time: int) -> int:

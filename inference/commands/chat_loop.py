@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .files import in_words, write_whole
+from ..text.errors import describe_error
+from .files import write_whole
 from .terminal import dim, show_stream, statistics
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class ChatLoop:
         try:
             write_whole(path, json.dumps(self._messages, ensure_ascii=False, indent=2) + "\n")
         except (OSError, ValueError) as error:
-            _note(f"Not saved: {in_words(error)}")
+            _note(f"Not saved: {describe_error(error)}")
         else:
             _note(f"{len(self._messages)} messages saved in {path}.")
 

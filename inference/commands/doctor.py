@@ -78,7 +78,10 @@ def show(report: dict[str, Any]) -> None:
         table.add_column(heading, overflow="fold")
     for choice in report["operations"]:
         table.add_row(
-            choice["operation"], choice["chosen"], ", ".join(choice["available"]), "; ".join(choice["refusals"])
+            choice["operation"],
+            choice["chosen"],
+            ", ".join(choice["available"]),
+            "; ".join(choice["unsupported_reasons"]),
         )
     console.print(table)
 

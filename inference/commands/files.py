@@ -1,37 +1,7 @@
-"""Files that commands write: one run at a time, whole or not at all."""
+"""Files that commands write: whole or not at all."""
 
 import os
 from pathlib import Path
-from typing import Any
-
-
-def lock(file: Any, path: Path) -> None:
-    """Keep other runs from an open file until it is closed. ValueError if one of them has it; `path` is its name."""
-    import fcntl
-
-    taken = ValueError(f"{path}: another run is writing to it; wait for its end, or name another file")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise taken from None
-    except OSError:
-        return  # some network file systems have no locks
-    if not os.path.samestat(os.stat(file if isinstance(file, int) else file.fileno()), os.stat(path)):
-        raise taken  # and has put another file in its place since this one was opened
-
-
-def in_words(error: Exception) -> str:
-    """An error's text; of the system's, the file's name and what is wrong with it, without the number."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
-
-
-def remove_if_empty(file: int, path: Path) -> None:
-    """Leave nothing of an output that nothing was written to. `file` is open and locked, so that no other run has it."""
-    status = os.fstat(file)
-    if status.st_size == 0 and path.is_file() and os.path.samestat(status, path.lstat()):  # not what a link points to
-        path.unlink()
 
 
 def write_whole(path: Path, text: str) -> None:

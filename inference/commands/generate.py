@@ -1,6 +1,7 @@
 """`deepseek-v32 generate`: one prompt, a file of prompts, or a chat in the terminal."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,8 @@ from .terminal import record, show_stream, statistics, stream
 
 if TYPE_CHECKING:
     from ..llm import LLM
+    from ..params import Completion
+    from ..report.recording import Recording
 
 
 @with_options
@@ -108,9 +111,22 @@ def answer_one(llm: "LLM", prompt: Prompt, asking: Asking, as_json: bool, inspec
         _, completion = show_stream(llm, token_ids, params, thinking, sys.stderr, inspect is not None)
     print(statistics(completion), file=sys.stderr)
     if inspect is not None and completion.finish_reason in ("stop", "length"):
-        from ..report.page import Recording, write_report
+        from ..report.page import write_report
 
-        write_report(inspect, [Recording.of(llm, token_ids, completion)])
+        write_report(inspect, [_recording(llm, token_ids, completion)])
         print(f"what DSA selected is in {inspect}", file=sys.stderr)
     if completion.finish_reason in ("abort", "error"):
         raise typer.Exit(130 if completion.finish_reason == "abort" else 1)
+
+
+def _recording(llm: "LLM", prompt: list[int], completion: "Completion") -> "Recording":
+    """What DSA selected for a completion that was made with inspect=True."""
+    from ..report.recording import Recording
+    from ..text.token_texts import token_texts
+
+    recording = Recording(prompt, llm.config.num_hidden_layers, llm.config.index_topk, budget=math.inf)
+    for token, selection in zip(completion.token_ids, completion.selection or (), strict=True):
+        recording.add(token, selection)
+    if llm.tokenizer is not None:
+        recording.label(token_texts(recording.token_ids, llm.tokenizer), llm.tokenizer.special_ids.values())
+    return recording

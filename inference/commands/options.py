@@ -87,10 +87,8 @@ class ServingOptions(ModelOptions):
 
     def load(self, *, needs_text: bool = False, **limits: Any) -> "LLM":
         """As above, with these limits and this chat format."""
-        names = ("max_model_len", "max_sequences", "max_batch_tokens", "memory_fraction")
-        llm = super().load(needs_text=needs_text, **{name: getattr(self, name) for name in names}, **limits)
-        use_chat_format(llm, self.chat_format)
-        return llm
+        names = ("max_model_len", "max_sequences", "max_batch_tokens", "memory_fraction", "chat_format")
+        return super().load(needs_text=needs_text, **{name: getattr(self, name) for name in names}, **limits)
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -108,13 +106,3 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapped
-
-
-def use_chat_format(llm: "LLM", chat_format: ChatFormat | None) -> None:
-    """Make all that is served, the chat as well, write conversations in this format. ValueError if the checkpoint cannot."""
-    if llm.tokenizer is None or chat_format is None:
-        return
-    if chat_format == "v3.2":
-        llm.tokenizer.chat_template = None  # which is how a checkpoint says that it wants this format
-    elif llm.tokenizer.chat_template is None:
-        raise ValueError("--chat-format v3.2-exp: this checkpoint has no chat template")

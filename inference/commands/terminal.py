@@ -100,7 +100,7 @@ def statistics(completion: "Completion") -> str:
         parts.append(f"first after {timings.time_to_first_token:.2f} s")
     cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
     parts.append(f"prompt {usage.prompt_tokens} tokens{cached}")
-    parts.append(f"attended to {timings.kept_token_share:.0%} of the context")
+    parts.append(f"attended to {timings.selected_fraction:.0%} of the context")
     endings = {"length": "cut at its length limit", "abort": "stopped", "error": f"failed: {completion.error}"}
     if completion.finish_reason in endings:
         parts.append(endings[completion.finish_reason])

@@ -21,20 +21,22 @@ class BatchEncoder:
     def encode(self, batch: Batch) -> list[np.ndarray]:
         """[5, B] ids, starts, counts, wanted, first new page; all new tokens; all new pages with their counts; forgotten; drawn."""
         fields, tokens, pages, page_counts = [], [], [], []
-        for request, start, count, wanted in zip(batch.requests, batch.starts, batch.counts, batch.wanted, strict=True):
+        for request, start, count, logit_count in zip(
+            batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
+        ):
             held, known = self._sent.pop(request.id, (None, 0))
             if held is not request.pages:  # it was preempted meanwhile
                 known = 0
             self._sent[request.id] = (request.pages, len(request.pages))
-            fields.append((request.id, start, count, wanted, known))
-            tokens += [0] if batch.drawn else request.tokens[start : start + count]
+            fields.append((request.id, start, count, logit_count, known))
+            tokens += [0] if batch.sampled_rows else request.tokens[start : start + count]
             pages += request.pages[known:]
             page_counts.append(len(request.pages) - known)
         forgotten = list(self._sent)[: max(len(self._sent) - max(_KEPT, len(fields)), 0)]
         for id in forgotten:
             del self._sent[id]
         columns = np.array(fields, dtype=np.int64).T
-        rest = (tokens, pages, page_counts, forgotten, batch.drawn)
+        rest = (tokens, pages, page_counts, forgotten, batch.sampled_rows)
         return [columns, *(np.array(values, dtype=np.int64) for values in rest)]
 
 

@@ -22,7 +22,7 @@ def world_size() -> int:
     """How many ranks this job has, as torchrun says; 1 without it. ValueError if that is no number."""
     text = os.environ.get("WORLD_SIZE", "1")
     if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"WORLD_SIZE is {text!r}; a number of processes is wanted, as torchrun sets it")
+        raise ValueError(f"WORLD_SIZE is {text!r}; expected a number of processes, as torchrun sets it")
     return int(text)
 
 

@@ -13,7 +13,7 @@ from functools import partial
 
 import torch
 
-from ...kernels.registry import choose_body, leading_dtype
+from ...kernels.registry import choose_implementation, leading_dtype
 from ...model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Selection, SelectionCallback
 from ...model.transformer import Transformer
 from .scheduler import Batch
@@ -37,7 +37,7 @@ _OPERATIONS = (
 
 
 def can_capture(model: object) -> bool:
-    """Whether this model's decode steps run on compiled kernels alone: the reference bodies wait for the GPU in between."""
+    """Whether this model's decode steps run on compiled kernels alone: reference ones wait for the GPU in between."""
     if not isinstance(model, Transformer):
         return False
     compute, config = model.compute, model.config
@@ -46,10 +46,10 @@ def can_capture(model: object) -> bool:
     latent = config.kv_lora_rank + config.qk_rope_head_dim
     widths = {"sparse_mla_decode": latent, "write_latent_cache": latent, "paged_indexer_logits": config.index_head_dim}
     chosen = (
-        choose_body(name, compute.device, leading_dtype(name, "fp8"), compute.backend, widths.get(name))
+        choose_implementation(name, compute.device, leading_dtype(name, "fp8"), compute.backend, widths.get(name))
         for name in _OPERATIONS
     )
-    return all(body.backend != "reference" for body in chosen)
+    return all(implementation.capturable for implementation in chosen)
 
 
 def batch_buckets(most: int) -> list[int]:
@@ -74,7 +74,7 @@ class DecodeInputs:
     """
 
     def __init__(self, batch: int, context: int, scratch_page: int, drawn: torch.Tensor) -> None:
-        self.batch, self.context, self.scratch_page, self.drawn = batch, context, scratch_page, drawn
+        self.batch, self.context, self.scratch_page, self.sampled = batch, context, scratch_page, drawn
         device, pages = drawn.device, -(-context // PAGE_SIZE)
         # On the host, pinned so that copying does not wait: int64 tokens, positions, slots, rows of `drawn` (-1: the token is
         # given); int32 lengths, block table.
@@ -105,8 +105,8 @@ class DecodeInputs:
                 self._held[row] = (request.pages, count)
             slot = request.pages[count - 1] * PAGE_SIZE + start % PAGE_SIZE
             self._wide[1:3, row] = start, slot
-            if batch.drawn:
-                self._wide[0, row], self._wide[3, row] = 0, batch.drawn[row]
+            if batch.sampled_rows:
+                self._wide[0, row], self._wide[3, row] = 0, batch.sampled_rows[row]
             else:
                 self._wide[0, row], self._wide[3, row] = request.tokens[start], -1
             self._lengths[row] = start + 1
@@ -124,7 +124,7 @@ class DecodeInputs:
     def read(self) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
         """(tokens, positions, metadata) as the model takes them. Lengths on the host are the bucket's bound."""
         (given, positions, slots, rows), narrow = self._device[0].unbind(), self._device[1]
-        tokens = torch.where(rows < 0, given, self.drawn[rows.clamp(min=0)])
+        tokens = torch.where(rows < 0, given, self.sampled[rows.clamp(min=0)])
         lengths = narrow[: self.batch]
         metadata = AttentionMetadata(
             query_lengths=(1,) * self.batch,
@@ -161,7 +161,7 @@ class DecodeGraphs:
         self.device = device
         self.batches = batch_buckets(max_sequences)
         self.contexts = context_buckets(topk, max_model_len)
-        self.drawn = torch.zeros(max_sequences, dtype=torch.int64, device=device)
+        self.sampled = torch.zeros(max_sequences, dtype=torch.int64, device=device)
         # By bucket of batch and context, and whether somebody asks what is selected.
         self._captured: dict[
             tuple[int, int, bool], tuple[DecodeInputs, Callable[[], torch.Tensor], dict[int, Selection]]
@@ -185,7 +185,7 @@ class DecodeGraphs:
             on_selection is not None,
         )
         if bucket not in self._captured:
-            inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.drawn)
+            inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.sampled)
             selections: dict[int, Selection] = {}
             step = partial(self._step, inputs, selections if on_selection is not None else None)
             self._captured[bucket] = (inputs, step if self._pool is None else self._capture(step), selections)

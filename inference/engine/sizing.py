@@ -1,6 +1,7 @@
-"""Whether a model fits, and how many pages of cache there is room for besides."""
+"""Whether a model fits in memory, how many cache pages fit beside it, and the engine's limits that follow."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -8,13 +9,79 @@ import torch
 from ...model.config import ModelConfig, Precision
 from ...model.metadata import PAGE_SIZE
 from ...model.parallel.shard import parameter_bytes
+from ...model.transformer import Transformer
 from ..params import Request, SamplingParams
 from .cache import allocate, bytes_per_page
+from .limits import CacheBudget, Limits
 from .runner import Model, Runner
 from .scheduler import Batch
 
-_CPU_SEQUENCES = 8  # full contexts that the default on a CPU makes room for, memory permitting
+_CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
 _GIB = 2**30
+
+
+def resolve_limits(
+    config: ModelConfig,
+    precision: Precision,
+    device: torch.device | str,
+    *,
+    max_model_len: int | None = None,
+    max_batch_tokens: int | None = None,
+    max_sequences: int | None = None,
+    page_count: int | None = None,
+    memory_fraction: float | None = None,
+    reuse_pages: bool = True,
+    decode_graphs: bool = True,
+    count_pages: Callable[[CacheBudget], int] | None = None,
+) -> Limits:
+    """The engine's limits; None stands for the default. ValueError names the argument, its value and what is allowed.
+
+    max_model_len: what the model's positions and the pages allow. max_batch_tokens: 2048 on a CPU, 8192 on a GPU.
+    max_sequences: 64 on a CPU, 256 on a GPU. page_count: what fits in memory_fraction, which is 0.25 of a CPU's available memory
+    or 0.9 of a GPU's memory less the weights; `count_pages` computes it, if given.
+    """
+    on_cpu = torch.device(device).type == "cpu"
+    positions = config.max_position_embeddings
+    for name, value in (
+        ("max_model_len", max_model_len),
+        ("max_batch_tokens", max_batch_tokens),
+        ("max_sequences", max_sequences),
+        ("page_count", page_count),
+    ):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}; expected at least 1")
+    if max_model_len is not None and not 2 <= max_model_len <= positions:
+        raise ValueError(f"max_model_len is {max_model_len}; expected 2 to {positions} tokens, as the model allows")
+    max_batch_tokens = max_batch_tokens or (2048 if on_cpu else 8192)
+    max_sequences = max_sequences or (64 if on_cpu else 256)
+    if page_count is None:
+        fraction = memory_fraction if memory_fraction is not None else 0.25 if on_cpu else 0.9
+        budget = CacheBudget(max_batch_tokens, max_sequences, max_model_len or positions, fraction)
+        if count_pages is not None:
+            page_count = count_pages(budget)
+        else:
+            page_count = pages_in_memory(config, precision, device, budget.max_model_len, fraction)
+    capacity = page_count * PAGE_SIZE
+    if max_model_len is not None and max_model_len > capacity:
+        raise ValueError(
+            f"max_model_len is {max_model_len}; expected at most {capacity}: {page_count} pages of {PAGE_SIZE} tokens"
+        )
+    return Limits(
+        max_model_len=max_model_len or min(positions, capacity),
+        max_batch_tokens=max_batch_tokens,
+        max_sequences=max_sequences,
+        page_count=page_count,
+        reuse_pages=reuse_pages,
+        decode_graphs=decode_graphs,
+    )
+
+
+def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
+    """How many pages this rank has memory for, beside the weights and the largest step."""
+    config, precision, device = model.config, model.compute.precision, model.compute.device
+    sizes = (budget.max_batch_tokens, budget.max_sequences, budget.max_model_len)
+    step_bytes = measure_step(model, config, precision, device, *sizes)
+    return pages_in_memory(config, precision, device, budget.max_model_len, budget.memory_fraction, step_bytes, ranks)
 
 
 def check_fits(config: ModelConfig, precision: Precision, device: torch.device | str, ranks: int = 1) -> None:

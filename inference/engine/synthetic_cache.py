@@ -3,6 +3,7 @@
 import torch
 
 from ...kernels.cache_write import write_index_cache, write_latent_cache
+from ...kernels.registry import Preference
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE, LayerCache
 
@@ -10,7 +11,9 @@ _ROWS = 65536  # tokens drawn at a time
 
 
 @torch.inference_mode()
-def fill_synthetic_caches(config: ModelConfig, caches: list[LayerCache], backend: str = "auto", seed: int = 0) -> None:
+def fill_synthetic_caches(
+    config: ModelConfig, caches: list[LayerCache], backend: str | Preference = "auto", seed: int = 0
+) -> None:
     """Give every slot of every layer a random latent and index key, in the caches' precision.
 
     What is drawn depends on the seed and the kind of device alone: the caches of several ranks agree, as real ones do.
@@ -30,5 +33,5 @@ def fill_synthetic_caches(config: ModelConfig, caches: list[LayerCache], backend
             kv, keys = (
                 torch.randn(len(some), width, generator=generator, dtype=dtype, device=device) for width in widths
             )
-            write_latent_cache(kv, weight, 1e-6, *angles, cache.latent, some, backend)
+            write_latent_cache(kv, weight, 1e-6, *angles, cache.latent, some, backend=backend)
             write_index_cache(keys, *angles, cache.index, some, backend=backend)

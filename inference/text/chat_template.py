@@ -24,8 +24,7 @@ def render_template(
     """
     import jinja2
 
-    if tokenizer.chat_template is None:
-        raise MessageError("chat_format v3.2-exp: this checkpoint has no chat template")
+    assert tokenizer.chat_template is not None  # resolve_chat_format has seen to it
     try:
         template, variables = _compile(tokenizer.chat_template)
         if tools and "tools" not in variables:

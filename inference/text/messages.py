@@ -7,24 +7,12 @@ that spell a control token do not become one.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from .answer import AnswerDelta, AnswerParser, AssistantMessage, parse_assistant
 from .chat_template import render_template
-from .dsml import ToolCall, call_pieces, tools_pieces
+from .dsml import call_pieces, tools_pieces
 from .errors import MessageError
 from .tokenizer import ASSISTANT, BOS, END_THINK, EOS, THINK, USER, Special, Tokenizer
-
-__all__ = [
-    "AnswerDelta",
-    "AnswerParser",
-    "AssistantMessage",
-    "ChatFormat",
-    "MessageError",
-    "ToolCall",
-    "encode_messages",
-    "parse_assistant",
-]
 
 ChatFormat = Literal["v3.2", "v3.2-exp"]
 Message = Mapping[str, Any]
@@ -42,25 +30,33 @@ def encode_messages(
     """The prompt that asks for the next assistant turn.
 
     Messages have OpenAI's shape: role, content (text or a list of text parts), tool_calls, tool_call_id,
-    reasoning_content. Without ``chat_format`` the checkpoint decides: its chat template if it has one ("v3.2-exp"),
-    else "v3.2". Raises MessageError.
+    reasoning_content. ``chat_format`` is what ``resolve_chat_format`` returned; without it, the checkpoint decides.
+    Raises MessageError.
     """
     normal = [_normal(index, message) for index, message in enumerate(messages)]
     _check_tools("tools", tools)
     if not normal or normal[-1]["role"] not in (*ASKING, "tool"):
         came = f"it has role {normal[-1]['role']!r}" if normal else "there are no messages"
         raise MessageError(f"messages: the last one must come from the user or a tool, {came}")
-    chat_format = chat_format or default_format(tokenizer)
-    if chat_format == "v3.2":
+    if resolve_chat_format(tokenizer, chat_format) == "v3.2":
         return tokenizer.encode_pieces(v32_pieces(normal, thinking, tools))
-    if chat_format == "v3.2-exp":
-        return tokenizer.encode_pieces(render_template(normal, tokenizer, thinking, tools))
-    raise MessageError(f"chat_format: v3.2 or v3.2-exp is wanted, this is {chat_format!r}")
+    return tokenizer.encode_pieces(render_template(normal, tokenizer, thinking, tools))
 
 
-def default_format(tokenizer: Tokenizer) -> ChatFormat:
-    """What the checkpoint wants: the format of its chat template, if it has one."""
-    return "v3.2" if tokenizer.chat_template is None else "v3.2-exp"
+def resolve_chat_format(tokenizer: Tokenizer | None, chat_format: ChatFormat | None = None) -> ChatFormat:
+    """The format in which conversations are written: the given one, or else the checkpoint's own.
+
+    A checkpoint with a chat template uses it ("v3.2-exp"); any other uses "v3.2". Raises MessageError, a ValueError, for
+    "v3.2-exp" without a chat template.
+    """
+    has_template = tokenizer is not None and tokenizer.chat_template is not None
+    if chat_format is None:
+        return "v3.2-exp" if has_template else "v3.2"
+    if chat_format not in get_args(ChatFormat):
+        raise MessageError(f"chat_format is {chat_format!r}; expected v3.2 or v3.2-exp")
+    if chat_format == "v3.2-exp" and not has_template:
+        raise MessageError("chat_format is 'v3.2-exp'; expected 'v3.2', because this checkpoint has no chat template")
+    return chat_format
 
 
 def v32_pieces(messages: Sequence[Message], thinking: bool, tools: Sequence[Mapping[str, Any]] | None = None) -> Pieces:

@@ -102,6 +102,11 @@ class Tokenizer:
         tokenizer = self._full if parse_special else self._plain
         return tokenizer.encode(_without_surrogates(text), add_special_tokens=False).ids
 
+    def encode_prompt(self, text: str, parse_special: bool = False) -> list[int]:
+        """Token ids of a plain text prompt: the bos token, if the checkpoint has one, and the ids of ``text``."""
+        bos = [] if self.bos_id is None else [self.bos_id]
+        return bos + self.encode(text, parse_special)
+
     def encode_pieces(self, pieces: Sequence[str | Special]) -> list[int]:
         """Ids of text mixed with control tokens; only ``Special`` pieces become control tokens.
 

@@ -37,13 +37,13 @@ def multiply(
     out_dtype: torch.dtype,
     tile: int,
     splits: int = 0,
-    sources: torch.Tensor | None = None,
-    likely: int = 0,
+    sorted_token_ids: torch.Tensor | None = None,
+    expected_tiles: int = 0,
 ) -> torch.Tensor:
     """a [M, K] times b [E, N, K] -> out [M, N], as `multiply_into` writes it."""
-    rows = a.shape[0] if sources is None else sources.shape[0]
+    rows = a.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     out = torch.empty(rows, b.shape[1], dtype=out_dtype, device=a.device)
-    multiply_into(out, a, a_scale, b, b_scale, offsets, tile, splits, sources, likely)
+    multiply_into(out, a, a_scale, b, b_scale, offsets, tile, splits, sorted_token_ids, expected_tiles)
     return out
 
 
@@ -56,13 +56,13 @@ def multiply_into(
     offsets: torch.Tensor | None,
     tile: int,
     splits: int = 0,
-    sources: torch.Tensor | None = None,
-    likely: int = 0,
+    sorted_token_ids: torch.Tensor | None = None,
+    expected_tiles: int = 0,
 ) -> None:
     """a [M, K] times b [E, N, K] into out [M, N]; `splits` parts of K, or as many as fill the GPU.
 
-    `sources` int32 [M]: row r is of row sources[r] of a, with tiles of up to 32 tokens. `likely`: how many of the token tiles that
-    there may be are not empty; 0: all.
+    `sorted_token_ids` int32 [M]: row r of out is of row sorted_token_ids[r] of a, with tiles of up to 32 tokens. `expected_tiles`:
+    about how many of the token tiles that there may be are not empty; 0: all.
     """
     settled = weights_are_static(b)
     a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))
@@ -71,7 +71,7 @@ def multiply_into(
         scales = torch.empty(a_scale.shape[1], -(-out.shape[0] // 4) * 4, dtype=torch.float32, device=a.device)
         library.large_m(a, a_scale, b, b_scale, offsets, out, scales)
     else:
-        library.swap_ab(tile, splits, settled, a, a_scale, b, b_scale, offsets, sources, out, likely)
+        library.swap_ab(tile, splits, settled, a, a_scale, b, b_scale, offsets, sorted_token_ids, out, expected_tiles)
 
 
 def library_serves(rows: int, columns: int, width: int, out_dtype: torch.dtype) -> bool:

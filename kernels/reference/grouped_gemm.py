@@ -14,11 +14,11 @@ def grouped_gemm(
     a_scale: torch.Tensor | None,
     b_scale: torch.Tensor | None,
     out_dtype: torch.dtype,
-    sources: torch.Tensor | None,
-    expected: int,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
 ) -> torch.Tensor:
-    if sources is not None:
-        a, a_scale = a[sources], None if a_scale is None else a_scale[sources]
+    if sorted_token_ids is not None:
+        a, a_scale = a[sorted_token_ids], None if a_scale is None else a_scale[sorted_token_ids]
     out = torch.empty(a.shape[0], b.shape[1], dtype=out_dtype, device=a.device)
     bounds = offsets.tolist()
     for expert, (start, end) in enumerate(pairwise(bounds)):
@@ -42,8 +42,8 @@ def grouped_gemm_with_shared(
     dense: tuple[torch.Tensor, torch.Tensor],
     dense_weight: tuple[torch.Tensor, torch.Tensor],
     out_dtype: torch.dtype,
-    sources: torch.Tensor | None,
-    expected: int,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
 ) -> torch.Tensor:
     shared = fp8_gemm(*dense, *dense_weight, out_dtype)
-    return torch.cat((shared, grouped_gemm(a, b, offsets, a_scale, b_scale, out_dtype, sources, expected)))
+    return torch.cat((shared, grouped_gemm(a, b, offsets, a_scale, b_scale, out_dtype, sorted_token_ids, expected_m)))

@@ -82,17 +82,17 @@ def grouped_gemm(
     a_scale: torch.Tensor | None,
     b_scale: torch.Tensor | None,
     out_dtype: torch.dtype,
-    sources: torch.Tensor | None,
-    expected: int,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
 ) -> torch.Tensor:
-    if sources is not None:
-        a, a_scale = a[sources], None if a_scale is None else a_scale[sources]
+    if sorted_token_ids is not None:
+        a, a_scale = a[sorted_token_ids], None if a_scale is None else a_scale[sorted_token_ids]
     a, b = aligned_rows(a).contiguous(), aligned_rows(b).contiguous()
     (rows, k), (experts, n) = a.shape, b.shape[:2]
     dtype = str(out_dtype).removeprefix("torch.")
     out = torch.empty(rows, n, dtype=out_dtype, device=a.device)
-    few = a_scale is not None and expected <= 32 * experts  # on average; an expert may have more tiles than one
-    tokens = token_tile(2 * expected // experts) if few else TOKENS
+    few = a_scale is not None and expected_m <= 32 * experts  # on average; an expert may have more tiles than one
+    tokens = token_tile(2 * expected_m // experts) if few else TOKENS
     plan = torch.empty(rows // tokens + experts, 3, dtype=torch.int32, device=a.device)
     plan_tiles(experts, tokens)(offsets, plan)
     if a_scale is None or b_scale is None:
@@ -114,8 +114,8 @@ def grouped_gemm_with_shared(
     dense: tuple[torch.Tensor, torch.Tensor],
     dense_weight: tuple[torch.Tensor, torch.Tensor],
     out_dtype: torch.dtype,
-    sources: torch.Tensor | None,
-    expected: int,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
 ) -> torch.Tensor:
     shared = fp8_gemm(*dense, *dense_weight, out_dtype)
-    return torch.cat((shared, grouped_gemm(a, b, offsets, a_scale, b_scale, out_dtype, sources, expected)))
+    return torch.cat((shared, grouped_gemm(a, b, offsets, a_scale, b_scale, out_dtype, sorted_token_ids, expected_m)))

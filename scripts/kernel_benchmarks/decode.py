@@ -54,7 +54,7 @@ def _experts(tokens: int, count: int, n: int, k: int, gathers: bool, device: tor
         read += used
         dense = _operand(tokens, k, device)
         rows = dense if gathers else _operand(tokens * CHOSEN, k, device)
-        sources, expected = groups.tokens if gathers else None, tokens * CHOSEN * count // EXPERTS
+        sorted_token_ids, expected_m = groups.sorted_token_ids if gathers else None, tokens * CHOSEN * count // EXPERTS
         calls.append(
             partial(
                 grouped_gemm_with_shared,
@@ -64,8 +64,8 @@ def _experts(tokens: int, count: int, n: int, k: int, gathers: bool, device: tor
                 scale,
                 dense,
                 shared,
-                sources=sources,
-                expected=expected,
+                sorted_token_ids=sorted_token_ids,
+                expected_m=expected_m,
             )
         )
     size = int((read / 8 + 1) * n * k)

@@ -33,8 +33,8 @@ def test_scores_are_the_logits_of_the_selected(
     seen: list[tuple[torch.Tensor, torch.Tensor]] = []
     select_topk = indexer.select_topk
 
-    def spy(logits: torch.Tensor, *arguments: Any) -> torch.Tensor:
-        positions = select_topk(logits, *arguments)
+    def spy(logits: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+        positions = select_topk(logits, *arguments, **options)
         seen.append((logits[-1].clone(), positions[-1]))
         return positions
 

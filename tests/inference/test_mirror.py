@@ -38,18 +38,18 @@ def test_followers_see_the_same_batches(monkeypatch, seed, kept):
         chosen = draw.sample(requests, draw.randint(1, 8))
         batch = Batch.of([(request, draw.randint(1, request.remaining)) for request in chosen])
         if max(batch.counts) == 1 and draw.random() < 0.5:  # of tokens that are not known on the host
-            batch = replace(batch, drawn=tuple(draw.sample(range(20), len(batch.requests))))
+            batch = replace(batch, sampled_rows=tuple(draw.sample(range(20), len(batch.requests))))
         seen = decoder.decode(encoder.encode(batch), batch.decodes)
-        assert seen.drawn == batch.drawn
-        assert (seen.starts, seen.counts, seen.wanted, seen.decodes) == (
+        assert seen.sampled_rows == batch.sampled_rows
+        assert (seen.starts, seen.counts, seen.logit_counts, seen.decodes) == (
             batch.starts,
             batch.counts,
-            batch.wanted,
+            batch.logit_counts,
             batch.decodes,
         )
         for ours, theirs, start, count in zip(batch.requests, seen.requests, batch.starts, batch.counts, strict=True):
             assert theirs.pages == ours.pages
-            assert batch.drawn or theirs.tokens[start : start + count] == ours.tokens[start : start + count]
+            assert batch.sampled_rows or theirs.tokens[start : start + count] == ours.tokens[start : start + count]
             ours.computed += count
             if not ours.remaining:
                 ours.tokens.append(draw.randrange(1000))

@@ -71,14 +71,14 @@ AHEAD = """
 from deepseek_v32.inference.distributed import worker
 from deepseek_v32.inference.engine import runner
 
-ahead, share = 0, worker._share_draws
+ahead, share = 0, worker.broadcast_sampled_tokens
 
 def count(batch, its_runner):
     global ahead
-    ahead += bool(batch.drawn)
+    ahead += bool(batch.sampled_rows)
     share(batch, its_runner)
 
-runner.can_capture, worker._share_draws = lambda model: True, count
+runner.can_capture, worker.broadcast_sampled_tokens = lambda model: True, count
 """
 PROGRAM = WORK + "print(json.dumps(main(sys.argv[1])))"
 
@@ -232,7 +232,7 @@ def test_a_failing_step_ends_the_job(checkpoints, culprit):
     [
         (3, {}, "number of ranks is 3; expected 1, 2, 4 or 8"),
         (2, {"LOCAL_WORLD_SIZE": "1"}, "WORLD_SIZE is 2, 1 of them here; wanted all on one machine"),
-        ("many", {}, "WORLD_SIZE is 'many'; a number of processes is wanted"),
+        ("many", {}, "WORLD_SIZE is 'many'; expected a number of processes"),
     ],
     ids=["three ranks", "two machines", "no number"],
 )

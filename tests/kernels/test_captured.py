@@ -50,7 +50,7 @@ def layer(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
         total, rows, operand = rms_norm_quantize(total, ones, 1e-6, residual=update)
         chosen, weights = route(fp32_linear(rows, gate), bias, 8, 8, 4)
         groups = group_by_expert(chosen, EXPERTS)
-        arguments = {"sources": groups.tokens, "expected": count * 8}
+        arguments = {"sorted_token_ids": groups.sorted_token_ids, "expected_m": count * 8}
         made = grouped_gemm_with_shared(
             operand, gate_up.values, groups.offsets, gate_up.scales, operand, shared_up, **arguments
         )

@@ -84,10 +84,10 @@ def test_projections_of_the_model(name: Literal["tile", "cuda"], n: int, k: int)
     weight, right = operand(n, 128)
     for m in (0, 1, 3, 64, 127, 128, 4096):
         a, left = operand(m, 1)
-        result = fp8_gemm(a, *weight, torch.float32, name)
+        result = fp8_gemm(a, *weight, torch.float32, backend=name)
         expected, size = left @ right.T, left.abs() @ right.abs().T
         assert ((result - expected).abs() <= 2.0**-20 * size + ACCUMULATION[name] * size).all(), f"M={m}"
-        assert torch.equal(result, fp8_gemm(a, *weight, torch.float32, name)), f"M={m} twice"
+        assert torch.equal(result, fp8_gemm(a, *weight, torch.float32, backend=name)), f"M={m} twice"
         rounded = fp8_gemm(a, *weight, backend=name)
         error = (rounded.float() - expected).abs()
         assert (error <= 2.0**-8 * expected.abs() + ACCUMULATION[name] * size).all(), f"M={m} in bf16"

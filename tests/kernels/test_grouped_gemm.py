@@ -116,10 +116,10 @@ def test_experts_of_the_model(name: Literal["tile", "cuda"], n: int, k: int) -> 
         codes = (torch.randn(rows, k, device="cuda", generator=generator) * 32).to(FP8)
         a = Quantized(codes, torch.rand(rows, k // 128, device="cuda", generator=generator) + 0.5)
         offsets = torch.zeros(33, dtype=torch.int32, device="cuda")
-        grouped_gemm(a, weight, offsets, weight_scale, torch.float32, name)  # compiles
+        grouped_gemm(a, weight, offsets, weight_scale, torch.float32, backend=name)  # compiles
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            result = grouped_gemm(a, weight, offsets, weight_scale, torch.float32, name)
+            result = grouped_gemm(a, weight, offsets, weight_scale, torch.float32, backend=name)
         result.fill_(-7.0)
         offsets.copy_(offsets_of(counts))
         graph.replay()
@@ -168,16 +168,25 @@ def test_rows_are_gathered_and_the_shared_expert_goes_along(
         torch.rand(-(-n // 128), blocks, generator=generator) + 0.5,
     )
     here = int(groups.offsets[-1])
-    expected = tokens * chosen * count // total
+    expected_m = tokens * chosen * count // total
     operands = weight, groups.offsets, weight_scale
-    alone = backend.run(grouped_gemm, x, *operands, torch.float32, sources=groups.tokens, expected=expected)
-    both = backend.run(
-        grouped_gemm_with_shared, x, *operands, x, dense, torch.float32, sources=groups.tokens, expected=expected
+    alone = backend.run(
+        grouped_gemm, x, *operands, torch.float32, sorted_token_ids=groups.sorted_token_ids, expected_m=expected_m
     )
-    taken = Quantized(x.values[groups.tokens], x.scales[groups.tokens])
+    both = backend.run(
+        grouped_gemm_with_shared,
+        x,
+        *operands,
+        x,
+        dense,
+        torch.float32,
+        sorted_token_ids=groups.sorted_token_ids,
+        expected_m=expected_m,
+    )
+    taken = Quantized(x.values[groups.sorted_token_ids], x.scales[groups.sorted_token_ids])
     sorted_rows = backend.run(grouped_gemm_with_shared, taken, *operands, x, dense, torch.float32)
-    wanted = grouped_gemm(taken, *operands, torch.float32, "reference")[:here]
-    shared = fp8_gemm(x, *dense, torch.float32, "reference")
+    wanted = grouped_gemm(taken, *operands, torch.float32, backend="reference")[:here]
+    shared = fp8_gemm(x, *dense, torch.float32, backend="reference")
     bound = 2.0**-11 * k * 2**11  # of a sum's size: codes of 25 in magnitude on average, products of scales around one
     for result in (alone, both[tokens:], sorted_rows[tokens:]):
         assert result.shape == (tokens * chosen, n)

@@ -108,9 +108,9 @@ def check_groups(groups: ExpertGroups, experts: torch.Tensor, here: range) -> No
     pairs = [here.index(e) if e in here else count for e in experts.flatten().tolist()]
     order = sorted(range(len(pairs)), key=lambda pair: pairs[pair])  # python's sort is stable
     chosen = max(experts.shape[1], 1)
-    assert groups.tokens.tolist() == [pair // chosen for pair in order]
-    assert groups.places.shape == experts.shape
-    assert [order[place] for place in groups.places.flatten().tolist()] == list(range(len(pairs)))
+    assert groups.sorted_token_ids.tolist() == [pair // chosen for pair in order]
+    assert groups.inverse_permutation.shape == experts.shape
+    assert [order[place] for place in groups.inverse_permutation.flatten().tolist()] == list(range(len(pairs)))
     load = torch.tensor(pairs, dtype=torch.int64).bincount(minlength=count + 1)
     assert groups.offsets.tolist() == [0, *load[:count].cumsum(0).tolist()]
 
@@ -151,7 +151,7 @@ def test_combine(backend: Backend, tokens: int, chosen: int, width: int, dtype: 
     wanted = torch.zeros(tokens, width, dtype=torch.float64) if beside is None else beside.double()
     for token in range(tokens):
         for choice in range(chosen):
-            place = int(groups.places[token, choice])
+            place = int(groups.inverse_permutation[token, choice])
             if place < here:
                 wanted[token] += weights[token, choice].double() * rows[place].double()
     rounding = 2.0**-8 if dtype == torch.bfloat16 else 2.0**-22
@@ -172,7 +172,7 @@ MISUSE = {
     ),
     "places in a row": (
         lambda: combine_experts(torch.ones(4, 8), ExpertGroups(*[torch.zeros(4).int()] * 3), torch.ones(2, 2)),
-        r"groups\.places has shape \[4\], expected \[\*, \*\]",
+        r"groups\.inverse_permutation has shape \[4\], expected \[\*, \*\]",
     ),
     "int64 offsets": (
         lambda: combine_experts(

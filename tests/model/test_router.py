@@ -38,7 +38,7 @@ def test_router(experts: int, groups: int, kept: int, chosen: int, normalise: bo
         num_experts_per_tok=chosen,
         norm_topk_prob=normalise,
     )
-    router = Router(config, Compute("exact", "auto", torch.device("cpu")))
+    router = Router(config, Compute("exact", ("auto",), torch.device("cpu")))
     generator = torch.Generator().manual_seed(experts + groups)
     router.weight.normal_(generator=generator)
     # Strongly negative biases: a dropped group's experts must stay below them all.

@@ -33,8 +33,8 @@ class Backend:
 
     def run(self, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         leading = next(_tensors(args))
-        bodies = [body for body in OPERATIONS[operation.__name__] if body.backend == self.name]
-        reasons = [body.refusal(self.device, leading.dtype) for body in bodies] or ["not written"]
+        implementations = [one for one in OPERATIONS[operation.__name__] if one.backend == self.name]
+        reasons = [one.unsupported_reason(self.device, leading.dtype) for one in implementations] or ["not written"]
         if None not in reasons:
             pytest.skip(f"{operation.__name__}: {self.name} {reasons[0]}")
         if self.device == CPU:

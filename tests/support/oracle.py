@@ -104,7 +104,8 @@ def random_tokens(length: int, seed: int) -> list[int]:
 def recording_closest_call() -> Iterator[list[float]]:
     """Collects, in a list of one number, the smallest relative margin by which a token or an expert was chosen."""
     closest = [float("inf")]
-    select_topk, select_topk_slots, forward = indexer.select_topk, indexer.select_topk_slots, moe.Router.forward
+    names: Any = indexer
+    select_topk, select_topk_slots, forward = names.select_topk, names.select_topk_slots, moe.Router.forward
 
     def watch(scores: torch.Tensor, kept: int) -> None:
         if 0 < kept < scores.shape[-1]:
@@ -117,15 +118,17 @@ def recording_closest_call() -> Iterator[list[float]]:
         columns = torch.arange(logits.shape[1])
         watch(logits.masked_fill(columns >= ends[:, None], -torch.inf), k)
 
-    def select(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any) -> torch.Tensor:
-        watch_rows(logits, ends, k)
-        return select_topk(logits, starts, ends, k, *rest)
-
-    def select_slots(
-        logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any
+    def select(
+        logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any, **options: Any
     ) -> torch.Tensor:
         watch_rows(logits, ends, k)
-        return select_topk_slots(logits, starts, ends, k, *rest)
+        return select_topk(logits, starts, ends, k, *rest, **options)
+
+    def select_slots(
+        logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any, **options: Any
+    ) -> torch.Tensor:
+        watch_rows(logits, ends, k)
+        return select_topk_slots(logits, starts, ends, k, *rest, **options)
 
     def route(self: moe.Router, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         config = self.config

@@ -37,10 +37,9 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def scripted() -> Iterator[Any]:
     pytest.importorskip("gradio", reason="gradio is not installed: pip install -e .[web]")
-    from support.chat_server import ScriptedBackend, scripted_llm, serve
+    from support.chat_server import ScriptedService, scripted_llm, serve
 
-    llm = scripted_llm()
-    server = serve(ScriptedBackend(llm), llm)
+    server = serve(ScriptedService(scripted_llm()))
     yield server
     server.stop()
 
@@ -101,7 +100,7 @@ def open_tab(chromium: Any, scripted: Any) -> Iterator[Any]:
         tabs.append(tab)
         return tab.open()
 
-    scripted.backend.pace = 0.004
+    scripted.service.pace = 0.004
     yield make
     for context in contexts:
         context.close()

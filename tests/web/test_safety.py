@@ -74,15 +74,15 @@ def test_markdown_makes_only_harmless_tags(text: str) -> None:
 def test_no_injection_runs_or_loads(open_tab: Any, scripted: Any) -> None:
     """As a question, as an answer, as a thought, as a title, as a file's name, and from a file."""
     tab = open_tab()
-    backend = scripted.backend
-    backend.pace = 0
+    service = scripted.service
+    service.pace = 0
     everything = "\n\n".join(INJECTIONS)
-    backend.thoughts = everything
+    service.thoughts = everything
     tab.page.check("#dsa-thinking input")
     try:
         tab.ask(everything)
     finally:
-        backend.thoughts = "I look."
+        service.thoughts = "I look."
     messages = [{"role": "user", "content": text, "files": [{"name": text, "text": text}]} for text in INJECTIONS]
     messages += [
         {"role": "assistant", "content": text, "reasoning": text, "finish": text, "error": text, "run": text}

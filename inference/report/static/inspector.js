@@ -1,7 +1,7 @@
 // The inspector: for a token of the answer, or the whole answer, the context shaded by what the indexer selected.
 "use strict";
 
-// source: {header, selection(i) → Promise, totals() → Promise}, shaped as inspect_report.Recording gives them.
+// source: {header, selection(i) → Promise, totals() → Promise}, as report.recording.Recording returns them.
 function mountInspector(root, source) {
   const { header } = source;
   const control = new Set(header.control);
