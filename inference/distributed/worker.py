@@ -16,7 +16,7 @@ from ..engine.runner import Model, ModelRunner, Runner, make_runner
 from ..engine.scheduler import Batch
 from ..engine.sizing import check_fits, count_pages
 from ..engine.synthetic_cache import fill_synthetic_caches
-from .batch_sync import BatchDecoder, BatchEncoder
+from .batch_sync import BatchDecoder, BatchEncoder, BatchUpdate
 from .channel import Message, MessageKind
 from .job import Follower, Leader
 from .launch import device_of, this_job
@@ -67,7 +67,7 @@ class Worker:
             fill_synthetic_caches(self._model.config, self._runner.caches, self._model.compute.backend)
         else:
             assert kind == MessageKind.STEP and self._runner is not None, kind
-            batch = self._batches.decode(arrays, values["decodes"])
+            batch = self._batches.decode(BatchUpdate(*arrays), values["decodes"])
             broadcast_sampled_tokens(batch, self._runner)
             self._runner.run(batch, _ignore_selection if values["inspect"] else None)
 

@@ -281,7 +281,10 @@ def test_bad_requests_are_refused_before_anything_runs(prompt: list[int], params
         ({"max_batch_tokens": 0}, "max_batch_tokens is 0"),
         ({"page_count": 0}, "page_count is 0"),
         ({"page_count": None, "memory_fraction": 1.5}, "memory_fraction is 1.5"),
-        ({"page_count": None, "memory_fraction": 1e-12}, "no memory for the caches"),
+        (
+            {"page_count": None, "memory_fraction": 1e-12},
+            "memory_fraction is 1e-12, which leaves 0.0 MiB for the caches",
+        ),
     ],
 )
 def test_limits_that_cannot_be_are_refused(options: dict, message: str) -> None:
