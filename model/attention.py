@@ -33,7 +33,7 @@ REFERENCE_GATHER_COST = 100_000
 MANY_HEADS, CONTEXT_A_QUERY = 64, 256
 
 
-class Expansion(nn.Module):
+class KVUpProjection(nn.Module):
     """kv_b_proj, never quantised: its rows per head are [nope | v], read as Wk [H, nope, L] and Wv [H, v, L]."""
 
     def __init__(self, config: ModelConfig, compute: Compute) -> None:
@@ -73,7 +73,7 @@ class MultiHeadLatentAttention(nn.Module):
         self.q_b_proj = Linear(config.q_lora_rank, self.heads * config.qk_head_dim, compute)
         self.kv_a_proj_with_mqa = Linear(hidden, self.latent_dim + self.rope, compute)
         self.kv_a_layernorm = RMSNorm(self.latent_dim, LATENT_NORM_EPS, compute)
-        self.kv_b_proj = Expansion(config, compute)
+        self.kv_b_proj = KVUpProjection(config, compute)
         self.o_proj = Linear(self.heads * self.value, hidden, compute)
         self.indexer = Indexer(config, compute)
 

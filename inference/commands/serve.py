@@ -1,7 +1,6 @@
 """`deepseek-v32 serve`: the HTTP server, on this machine alone unless a key protects it."""
 
 import errno
-import logging
 import os
 import socket
 import sys
@@ -53,13 +52,14 @@ def serve(
     uvicorn = _import_uvicorn()
     from ..api.guard import is_loopback
     from ..server import create_app, host_names
+    from ..service.server_log import configure_logging
     from ..service.service import Service
 
     if api_key is not None and not (api_key.isascii() and len(api_key) >= 8 and api_key.isprintable()):
         raise ValueError("--api-key: 8 or more printable ASCII characters are wanted")
     if not is_loopback(host) and api_key is None:
         raise ValueError(f"--host {host}: other machines can reach this address; that needs --api-key")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure_logging("info")
     check_port(host, port)
     llm = options.load()
     leave_a_core(llm)

@@ -67,12 +67,10 @@ class Service:
         max_queue: int = 128,
         deadline: float = 600.0,
         delivery: float = DELIVERY_SECONDS,
-        observer: Observer | None = None,
     ) -> None:
         """max_queue: requests that may be open beyond the max_sequences that run at a time. deadline: seconds that a request
         may take, waiting included. delivery: seconds for each open request, 0.15 at most in all; Deltas that come within them
-        reach their stream together, all but a request's first and last. observer: see Observer. ValueError for a value out of
-        range.
+        reach their stream together, all but a request's first and last. ValueError for a value out of range.
         """
         if max_queue < 0:
             raise ValueError(f"max_queue is {max_queue}; at least 0 is wanted")
@@ -84,7 +82,7 @@ class Service:
         self._admission = threading.Lock()  # one caller at a time may count and queue
         self._refused = 0
         self._draining = False
-        self._thread = EngineThread(llm.engine, observer, delivery)
+        self._thread = EngineThread(llm.engine, delivery)
 
     async def submit(
         self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
@@ -157,8 +155,8 @@ class Service:
         return not self._draining
 
     def observe(self, observer: Observer) -> None:
-        """Tell this one from now on, instead of the one before it."""
-        self._thread.observer = observer
+        """Notify this observer, too, from now on."""
+        self._thread.observers += (observer,)
 
     def stop(self, drain: float = 0.0) -> None:
         """Refuse new requests, give the open ones `drain` seconds to finish, fail the rest, end the thread. May be repeated."""

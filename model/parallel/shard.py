@@ -1,12 +1,12 @@
-"""One rank's share of a model, and what ranks compute together.
+"""One rank's shard of a model, and what ranks compute together.
 
-The model is written for one device. `share_out` takes it on the meta device, allocates what the plan leaves to this rank, and
-puts collectives where the shares meet: behind attention, behind the MLP, around the vocabulary, and over the tokens of prompts.
+The model is written for one device. `shard_model` takes it on the meta device, allocates what the plan leaves to this rank, and
+puts collectives where the shards meet: behind attention, behind the MLP, around the vocabulary, and over the tokens of prompts.
 
 Every rank computes the same hidden states, bit for bit: replicated parts run the same kernels on the same inputs, and an
 all-reduce, by gloo, NCCL or shared memory, hands every rank the same sums (each element is added up in one place, or everywhere in
 one order).
-So all ranks select the same tokens in decoding, where each runs the whole indexer; in prefill each selects for its share of the
+So all ranks select the same tokens in decoding, where each runs the whole indexer; in prefill each selects for its shard of the
 tokens (prefill.py). The data never decides a shape, so not even a broken model can leave a rank waiting.
 """
 
@@ -30,11 +30,11 @@ from .prefill import join_prefill, share_rows
 def build_model(
     config: ModelConfig, precision: Precision, backend: str, device: torch.device | str, ranks: Ranks | None = None
 ) -> Transformer:
-    """The model, or this rank's share of it, with its parameters allocated on `device` and left as they come."""
+    """The model, or this rank's shard of it, with its parameters allocated on `device` and left as they come."""
     if ranks is None or ranks.size == 1:
         return Transformer(config, precision, backend, device)
     model = Transformer(config, precision, backend, "meta")  # takes no memory
-    share_out(model, Plan(config, ranks.rank, ranks.size), ranks, torch.device(device))
+    shard_model(model, Plan(config, ranks.rank, ranks.size), ranks, torch.device(device))
     return model
 
 
@@ -42,11 +42,11 @@ def parameter_bytes(config: ModelConfig, precision: Precision, rank: int = 0, si
     """What one rank's parameters take in memory."""
     model = Transformer(config, precision, "reference", "meta")
     if size > 1:
-        share_out(model, Plan(config, rank, size), Ranks(rank, size), torch.device("meta"))
+        shard_model(model, Plan(config, rank, size), Ranks(rank, size), torch.device("meta"))
     return sum(each.numel() * each.element_size() for each in model.parameters())
 
 
-def share_out(model: Transformer, plan: Plan, ranks: Ranks, device: torch.device) -> None:
+def shard_model(model: Transformer, plan: Plan, ranks: Ranks, device: torch.device) -> None:
     """Turn a whole model on the meta device into one rank's: its parameters, allocated on `device`, and the collectives."""
     config, split = plan.config, plan.split
     for name, module in model.named_modules():
@@ -73,9 +73,9 @@ def _allocate(plan: Plan, name: str, whole: torch.Tensor, device: torch.device) 
     """A parameter of this rank's shape."""
     shape = list(whole.shape)
     if name not in ("embed_tokens.weight", "lm_head.weight"):  # those are this rank's already
-        cut = plan.cut(name, shape)  # of scales as of weights: whole blocks
-        if cut is not None:
-            shape[cut.dim] = cut.size
+        kept = plan.slice_of(name, shape)  # of scales as of weights: whole blocks
+        if kept is not None:
+            shape[kept.dim] = kept.size
     return parameter(*shape, dtype=whole.dtype, device=device)
 
 

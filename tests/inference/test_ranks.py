@@ -231,7 +231,7 @@ def test_a_failing_step_ends_the_job(checkpoints, culprit):
 @pytest.mark.parametrize(
     "size, settings, message",
     [
-        (3, {}, "the model would run on 3 ranks; it can on 1, 2, 4 or 8"),
+        (3, {}, "number of ranks is 3; expected 1, 2, 4 or 8"),
         (2, {"LOCAL_WORLD_SIZE": "1"}, "LOCAL_WORLD_SIZE is 1; expected 2, the WORLD_SIZE: all ranks on one machine"),
         ("many", {}, "WORLD_SIZE is 'many'; expected a number of processes"),
     ],
