@@ -120,7 +120,7 @@ def main() -> None:
     writing.add_argument("--model", type=Path, default=DEMO, help="a checkpoint directory (default: the demo)")
     writing.add_argument("--device", help="cpu or cuda (default: cuda where there is a GPU)")
     writing.add_argument(
-        "--precision", choices=("exact", "bf16", "fp8"), help="default: exact on a CPU, the checkpoint's own on a GPU"
+        "--precision", choices=("exact", "bf16", "fp8"), help="default: exact on a CPU, as stored on a GPU"
     )
     writing.add_argument("--backend", default="auto", help="kernels to use (default: %(default)s)")
     writing.add_argument("--no-decode-graphs", action="store_true", help="run decode steps without CUDA graphs")

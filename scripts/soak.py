@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="a checkpoint directory (default: the demo)")
     parser.add_argument("--device", help="cpu or cuda (default: cuda where there is a GPU)")
     parser.add_argument(
-        "--precision", choices=("exact", "bf16", "fp8"), help="default: exact on a CPU, the checkpoint's own on a GPU"
+        "--precision", choices=("exact", "bf16", "fp8"), help="default: exact on a CPU, as stored on a GPU"
     )
     parser.add_argument("--backend", default="auto", help="kernels to use (default: %(default)s)")
     parser.add_argument("--requests", type=int, default=2000, help="default: %(default)s")
