@@ -5,8 +5,8 @@ from functools import cache
 
 from .conversation import Conversation, Message
 
-# (seed, characters) of the long ones: a CPU prefills some hundreds of the demo's tokens a second. Their last question asks for a fact
-# that was stated early and never changed; the split keeps them out of the training data.
+# (seed, characters) of the long ones; a CPU prefills some hundreds of the demo's tokens a second. Their last question asks for a
+# fact that was stated early and never changed. The split keeps them out of the training data.
 LONG = ((7, 5_000), (11, 14_000))
 
 
