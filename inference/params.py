@@ -99,6 +99,9 @@ class Request:
     pending: int = 0  # tokens drawn for it, by steps under way, that are not known here yet
     # The scheduler's. Empty and zero while waiting.
     pages: list[int] = field(default_factory=list)
+    # Raised at each admission. Within one admission `pages` only grows, so (id, admission) names its contents: who has copied
+    # n pages under the same pair needs only those from n on.
+    admission: int = 0
     computed: int = 0  # leading tokens whose cache entries are written, by steps under way at the latest
     cached_pages: int = 0  # leading pages that are offered for reuse
     prefix_id: int = 0  # the pool's name for the contents of those pages

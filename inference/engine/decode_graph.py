@@ -88,7 +88,8 @@ class DecodeInputs:
         self._lengths = host_narrow[:batch].numpy()
         self._table = host_narrow[batch:].view(batch, pages).numpy()
         self._table[:] = scratch_page
-        self._held: list[tuple[list[int], int] | None] = [None] * batch  # whose pages each row holds, and how many
+        # Per row of the block table: (id, admission) of the request whose pages it holds, and how many of them.
+        self._held: list[tuple[tuple[int, int], int] | None] = [None] * batch
         self._used = batch
         self.fill(Batch((), (), (), 0, ()))
 
@@ -97,12 +98,12 @@ class DecodeInputs:
         if self._copied is not None:
             self._copied.synchronize()  # the last step's copies have left the pinned memory
         for row, (request, start) in enumerate(zip(batch.requests, batch.starts, strict=True)):
-            held = self._held[row]
-            done = held[1] if held is not None and held[0] is request.pages else 0
+            holder, held = (request.id, request.admission), self._held[row]
+            done = held[1] if held is not None and held[0] == holder else 0
             count = start // PAGE_SIZE + 1
             if done < count:  # only what is new: a long context has thousands
                 self._table[row, done:count] = request.pages[done:count]
-                self._held[row] = (request.pages, count)
+                self._held[row] = (holder, count)
             slot = request.pages[count - 1] * PAGE_SIZE + start % PAGE_SIZE
             self._wide[1:3, row] = start, slot
             if batch.sampled_rows:

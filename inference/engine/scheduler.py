@@ -180,6 +180,7 @@ class Scheduler:
         request.computed = len(pages) * self.pool.page_size
         request.cached_pages, request.prefix_id = len(pages), prefix_id
         request.pages = pages + self.pool.allocate(fresh)
+        request.admission += 1
         if request.cached_tokens is None:
             request.cached_tokens = request.computed
             self.prompt_tokens += len(request.prompt)

@@ -3,8 +3,12 @@
 _LONGEST = 500  # characters of an unexpected error's text: PyTorch's may go on for paragraphs
 
 
+class TokenizerError(ValueError):
+    """A checkpoint's tokenizer cannot be used."""
+
+
 class MessageError(ValueError):
-    """A conversation that cannot be encoded: which message, what came, what is wanted."""
+    """A conversation cannot be encoded. The text names the message, its value and what is expected."""
 
 
 def describe_error(error: BaseException) -> str:

@@ -116,4 +116,4 @@ def test_the_command(tmp_path):
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["model"] == "synthetic, 1 layers"
     refused = CliRunner().invoke(app, command)
-    assert "--layers 1 goes with --synthetic" in str(refused.exception)
+    assert "--layers is 1; expected only together with --synthetic" in str(refused.exception)
