@@ -67,7 +67,7 @@ class Experts(nn.Module):
         groups = group_by_expert(experts, count, self.first, self.step, backend=compute.backend)
         expected_m = -(-experts.numel() * count // self.total)
         dense: torch.Tensor | None
-        if isinstance(x, Quantized) and self._goes_with(shared) and len(experts):
+        if isinstance(x, Quantized) and self.fuses(shared) and len(experts):
             assert shared is not None
             rows = self._with_shared(x, groups.offsets, groups.sorted_token_ids, expected_m, shared)
             own, dense = rows[len(experts) :], rows[: len(experts)]
@@ -80,7 +80,7 @@ class Experts(nn.Module):
             dense = None if shared is None else shared(x)
         return combine_experts(own, groups, weights, dense, backend=compute.backend)
 
-    def _goes_with(self, shared: MLP | None) -> bool:
+    def fuses(self, shared: MLP | None) -> bool:
         """Whether the shared expert has the shape of a routed one, so that one grouped GEMM can compute both."""
         if shared is None or self.gate_up_proj.shape[1] // 2 % FP8_BLOCK:
             return False
@@ -168,3 +168,8 @@ class MixtureOfExperts(nn.Module):
             experts, weights = self.gate(x)
         with profiler_range(f"layer {self.layer}/experts"):
             return self.experts(operand, experts, weights, self.shared_experts)
+
+    def operations(self) -> tuple[str, ...]:
+        """The kernel operations that a step in fp8 precision calls for the routed experts."""
+        fused = self.experts.fuses(self.shared_experts)
+        return "route", "group_by_expert", "grouped_gemm_with_shared" if fused else "grouped_gemm", "combine_experts"

@@ -39,7 +39,7 @@ class _NvtxRange:
 
 
 def profiler_range(name: str) -> AbstractContextManager[object]:
-    """A context in which work belongs to the range `name`. Without a profiler it costs well below a microsecond."""
+    """A context in which work belongs to the range `name`. Without a profiler it costs about a microsecond."""
     if torch._C._autograd._profiler_enabled():
         return torch.profiler.record_function(name)
     return _NvtxRange(name) if torch.cuda.is_initialized() else _NO_RANGE

@@ -16,6 +16,23 @@ from .moe import MixtureOfExperts
 from .profiling import profiler_range
 from .rope import RotaryEmbedding
 
+# Those of every layer; `decode_operations` adds the rest.
+_DECODE_OPERATIONS = (
+    "rms_norm_quantize",
+    "fp8_gemms",
+    "fp8_gemm",
+    "write_latent_cache",
+    "layer_norm",
+    "write_index_cache",
+    "fp32_linear",
+    "rotate_quantize",
+    "select_topk",
+    "select_topk_slots",
+    "absorb_queries",
+    "expand_quantize",
+    "swiglu_quantize",
+)
+
 
 class Embedding(nn.Module):
     """A [V, D] table: embeds tokens or, transposed, computes logits."""
@@ -116,6 +133,20 @@ class Transformer(nn.Module):
             if update is not None:
                 rows = rows + update[metadata.logit_rows]
             return self.lm_head.logits(self.norm(rows))
+
+    def decode_operations(self) -> dict[str, int | None]:
+        """The kernel operations that decode steps in fp8 precision call.
+
+        The value is the width of the leading tensor if implementations depend on it.
+        """
+        config = self.config
+        operations: dict[str, int | None] = dict.fromkeys(_DECODE_OPERATIONS)
+        operations["paged_indexer_logits"] = config.index_head_dim
+        operations["sparse_mla_decode"] = config.kv_lora_rank + config.qk_rope_head_dim
+        for layer in self.layers:
+            if isinstance(layer.mlp, MixtureOfExperts):
+                operations |= dict.fromkeys(layer.mlp.operations())
+        return operations
 
     def _with_plan(self, metadata: AttentionMetadata, caches: list[LayerCache]) -> AttentionMetadata:
         """`metadata` with the split-KV plan of the decodes, if an FP8 cache needs one. All layers share it."""

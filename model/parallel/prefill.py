@@ -1,10 +1,9 @@
 """Sequence parallelism for prefill: ranks share the tokens of a prompt chunk in the work that they do not split otherwise.
 
-Selecting tokens needs all heads of the indexer, which are not split, so each rank selects for its part of the chunk. Attention
-heads are split,
-but a sparse kernel gathers as many keys for a few heads of a token as for all of them. Ranks therefore exchange heads for
-tokens before attention and back after it, as DeepSpeed-Ulysses does (arXiv 2309.14509). The fp32 projections of the router and
-of the indexer's head weights are shared by tokens as well.
+Selecting tokens needs all heads of the indexer, which ranks do not split, so each rank selects for its part of the chunk.
+Attention heads are split, but a sparse kernel gathers as many keys for a few heads of a token as for all of them. Ranks
+therefore exchange heads for tokens before attention and back after it, as DeepSpeed-Ulysses does (arXiv 2309.14509). The fp32
+projections of the router and of the indexer's head weights are shared by tokens as well.
 """
 
 from collections.abc import Callable
