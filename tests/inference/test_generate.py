@@ -1,6 +1,7 @@
 """The generate and doctor commands, with a model that always says the same."""
 
 import json
+import logging
 import os
 import signal
 import threading
@@ -359,6 +360,16 @@ def test_what_dsa_selected_goes_into_a_file(run, tmp_path, capsys):
         assert run("generate", "1+1?", "--inspect", place, llm=None)[0] == 2  # before anything is loaded
         err = capsys.readouterr().err
         assert wanted in err and str(place) in err and err.count("\n") == 1
+
+
+def test_the_log_level_is_that_of_the_package(run, monkeypatch):
+    package = logging.getLogger("deepseek_v32")
+    for name in ("deepseek_v32", "uvicorn"):
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
+    for arguments, level in (((), logging.WARNING), (("--log-level", "debug"), logging.DEBUG)):
+        assert run("generate", "1+1?", *arguments)[0] == 0
+        assert package.level == level
+    assert run("generate", "1+1?", "--log-level", "loud")[0] == 2
 
 
 def test_bench_measures_every_combination(run):
