@@ -13,7 +13,7 @@ TORCH = torch>=2.11,<2.14
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo chat test browser lint format typing clean
+.PHONY: help demo chat test browser lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -44,7 +44,7 @@ browser:
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
 	echo "no chromium here: the chat's browser tests will be skipped" >&2
 
-lint: .venv/installed-test typing
+lint: .venv/installed-test
 	$(BIN)/ruff check --output-format=concise
 	$(BIN)/ruff format --check --output-format=concise
 	$(BIN)/mypy
@@ -52,11 +52,6 @@ lint: .venv/installed-test typing
 format: .venv/installed-test
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-
-# The type checker reads folders, not the installed package: it sees them under their installed names.
-typing:
-	@mkdir -p build/typing/deepseek_v32
-	@for folder in model kernels inference; do ln -sfn ../../../$$folder build/typing/deepseek_v32/$$folder; done
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,5 +1,6 @@
 """Requests in, text out: the engine that serves the model."""
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -7,6 +8,9 @@ if TYPE_CHECKING:
     from .params import Completion, Delta, SamplingParams
 
 __all__ = ["LLM", "Completion", "Delta", "SamplingParams"]
+
+# The library is silent until a program configures logging.
+logging.getLogger("deepseek_v32").addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

@@ -9,12 +9,13 @@ import torch
 
 from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
-from .distributed.job import Follower
-from .distributed.launch import this_job
+from .distributed.model_source import ModelSource
+from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, lead_or_follow, load_on_all_ranks
 from .engine.cache import SCRATCH_PAGES, allocate
 from .engine.engine import Engine
 from .engine.limits import Limits
 from .engine.runner import Model, Runner
+from .engine.sizing import resolve_limits
 from .engine.stats import EngineStats
 from .params import Completion, Delta, Request, SamplingParams
 from .text.answer import parse_assistant
@@ -59,14 +60,10 @@ class LLM:
         `load_model`. synthetic: random weights, of which path gives the configuration alone (None: the released model's). The
         others are limits: see `Limits`. Errors: ValueError.
 
-        Under torchrun the model is shared by the ranks. Rank 0 goes on from here; on the others this does not return: they do
-        their share of its work until it ends, and end with it.
+        Under torchrun the ranks share the model. Rank 0 returns from here; on the other ranks this call does not return: they do
+        their part of its work until it ends, and then exit.
         """
-        job = this_job()
-        if isinstance(job, Follower):
-            job.follow()
-        from .distributed.worker import LeadingRunner, ModelSource, lead_counting, lead_loading
-
+        job = lead_or_follow()  # ranks other than 0 stay in this call until their process exits
         model_path: Any = (config_json(ModelConfig()) if synthetic else DEMO) if path is None else path
         source = ModelSource.resolve(
             model_path,
@@ -80,9 +77,9 @@ class LLM:
         has_tokenizer = not isinstance(model_path, Mapping) and Path(model_path).is_dir()
         tokenizer = Tokenizer.from_directory(Path(model_path)) if has_tokenizer else None
         chat_format = resolve_chat_format(tokenizer, chat_format)
-        model = lead_loading(job, source, progress)
+        model = load_on_all_ranks(job, source, progress)
         device = str(model.compute.device)
-        limits = Limits.resolve(
+        limits = resolve_limits(
             model.config,
             source.precision,
             device,
@@ -93,7 +90,7 @@ class LLM:
             memory_fraction=memory_fraction,
             reuse_pages=reuse_pages,
             decode_graphs=decode_graphs,
-            count_pages=lambda room: lead_counting(job, room, model, source.precision),
+            count_pages=lambda budget: count_pages_on_all_ranks(job, budget, model),
         )
         self._set_up(model, model.config, tokenizer, chat_format, limits, source.precision, device)
         if job is not None:
@@ -113,10 +110,10 @@ class LLM:
         chat_format: ChatFormat | None = None,
         **limits: Any,
     ) -> "LLM":
-        """Around a model that is in memory already; `limits` are those of `Limits.resolve`."""
+        """Around a model that is in memory already; `limits` are those of `resolve_limits`."""
         llm = cls.__new__(cls)
         chat_format = resolve_chat_format(tokenizer, chat_format)
-        resolved = Limits.resolve(config, precision, device, **limits)
+        resolved = resolve_limits(config, precision, device, **limits)
         llm._set_up(model, config, tokenizer, chat_format, resolved, precision, device)
         return llm
 

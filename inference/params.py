@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from .engine.selection import TokenSelection
-    from .text.answer import AssistantMessage
+import numpy as np
+
+from .text.answer import AssistantMessage
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 
@@ -99,9 +99,12 @@ class Request:
     pending: int = 0  # tokens drawn for it, by steps under way, that are not known here yet
     # The scheduler's. Empty and zero while waiting.
     pages: list[int] = field(default_factory=list)
+    # Raised at each admission. Within one admission `pages` only grows, so (id, admission) names its contents: who has copied
+    # n pages under the same pair needs only those from n on.
+    admission: int = 0
     computed: int = 0  # leading tokens whose cache entries are written, by steps under way at the latest
-    registered: int = 0  # leading pages that are offered for reuse
-    chain: int = 0  # the pool's name for the contents of those pages
+    cached_pages: int = 0  # leading pages that are offered for reuse
+    prefix_id: int = 0  # the pool's name for the contents of those pages
     cached_tokens: int | None = None  # tokens found in reused pages at first admission; None before it
 
     def __post_init__(self) -> None:
@@ -131,6 +134,22 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True)
+class TokenSelection:
+    """The selection that led to one generated token."""
+
+    position: int  # of the query: the token before the generated one
+    # By layer: int32 [K] context positions, ascending.
+    layers: dict[int, np.ndarray] = field(default_factory=dict)
+    # By layer: fp32 [K] index scores of those positions, for the layers that had more than index_topk tokens to choose from.
+    scores: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def positions(self, layer: int) -> np.ndarray:
+        """Context positions that the layer attended to. A layer that recorded nothing had no need to select: it took all."""
+        selected = self.layers.get(layer)
+        return np.arange(self.position + 1, dtype=np.int32) if selected is None else selected
+
+
+@dataclass(frozen=True)
 class Usage:
     prompt_tokens: int
     completion_tokens: int
@@ -144,7 +163,7 @@ class Timings:
     time_to_first_token: float | None  # None: no token came
     total: float
     tokens_per_second: float | None  # of decode: tokens after the first, over the time they took; None: fewer than two
-    kept_token_share: float  # of the context tokens in reach of the generated tokens' queries, the part DSA selected
+    selected_fraction: float  # of the context tokens in reach of the generated tokens' queries, the part DSA selected
 
 
 @dataclass(frozen=True)
@@ -159,8 +178,8 @@ class Completion:
     logprobs: list[TokenLogprob] | None = None  # one for each token id, if asked for
     stop_reason: str | int | None = None  # the stop string or token id that ended it
     error: str | None = None  # one line, with finish_reason "error"
-    selection: "list[TokenSelection] | None" = None  # one for each token id, with inspect=True
-    message: "AssistantMessage | None" = None  # the parsed answer; set by LLM.chat
+    selection: list[TokenSelection] | None = None  # one for each token id, with inspect=True
+    message: AssistantMessage | None = None  # the parsed answer; set by LLM.chat
 
 
 @dataclass(frozen=True)
@@ -171,9 +190,13 @@ class Delta:
     text: str = ""  # complete characters that no stop string can claim any more
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
-    selection: "TokenSelection | None" = None  # with inspect=True
+    selection: TokenSelection | None = None  # with inspect=True
     finish_reason: FinishReason | None = None
     completion: Completion | None = None
+
+
+class PromptTooLong(ValueError):
+    """The prompt leaves no room in the context for one new token."""
 
 
 def check_token_ids(tokens: Iterable[Any], vocab_size: int, name: str = "prompt") -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from .api.health import health_router
 from .api.metrics import Metrics
 from .api.tokens import tokens_router
 from .chat_app.policy import SERVED
+from .service.server_log import ServerLog
 from .service.service import Service
 
 TITLE = "DeepSeek-V3.2 reference inference"
@@ -45,14 +46,18 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        reports = asyncio.create_task(server_log.run())
         yield
+        reports.cancel()
         await asyncio.to_thread(service.stop)
 
     # The documents' own pages would load scripts from elsewhere: /openapi.json is enough.
     app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     context = ApiContext(service, model_name)
     metrics = Metrics(service)
+    server_log = ServerLog(service)
     service.observe(metrics)
+    service.observe(server_log)
     install_handlers(app)
     for router in (chat_router(context), completions_router(context), tokens_router(context)):
         app.include_router(router)

@@ -12,7 +12,7 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.terminal import dim, statistics
-from deepseek_v32.inference.engine.selection import TokenSelection
+from deepseek_v32.inference.params import TokenSelection
 from deepseek_v32.inference.text.token_texts import token_texts
 from deepseek_v32.model.demo.conversations import Conversation, write
 

@@ -13,7 +13,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-SETUPTOOLS = PROJECT["tool"]["setuptools"]
 # Each may import itself and what stands before it.
 ORDER = ["kernels", "model", "inference"]
 DATA = ["cuda/**/*.cu", "cuda/**/*.cuh"]
@@ -37,13 +36,9 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-def test_every_folder_with_modules_is_a_declared_package():
-    folders = {path.parent.relative_to(ROOT).as_posix() for path in sources(*ORDER)}
-    declared = {name: folder for name, folder in SETUPTOOLS["package-dir"].items()}
-    assert set(declared.values()) == folders
-    assert sorted(SETUPTOOLS["packages"]) == sorted(declared)
-    for name, folder in declared.items():
-        assert name == "deepseek_v32." + folder.replace("/", ".")
+def test_the_folders_are_linked_under_the_names_they_are_installed_by():
+    links = {path.name: path.resolve() for path in (ROOT / "src" / "deepseek_v32").iterdir()}
+    assert links == {folder: ROOT / folder for folder in ORDER}
 
 
 @pytest.mark.parametrize("path", sources(*ORDER), ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -101,6 +96,7 @@ def wheel(tmp_path_factory):
     copy = tmp_path_factory.mktemp("sources")
     for folder in ORDER:
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src", copy / "src", symlinks=True)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     out = tmp_path_factory.mktemp("wheel")
@@ -114,6 +110,7 @@ def wheel(tmp_path_factory):
 def test_the_wheel_holds_every_module_kernel_and_demo_file(wheel):
     wanted = set(sources(*ORDER))
     wanted |= {path for pattern in DATA for path in (ROOT / "kernels").glob(pattern)}
+    wanted |= {ROOT / folder / "py.typed" for folder in ORDER}
     wanted |= {path for pattern in ("*.json", "*.safetensors") for path in (ROOT / "model" / "demo").glob(pattern)}
     assert {f"deepseek_v32/{path.relative_to(ROOT).as_posix()}" for path in wanted} <= wheel
 
@@ -123,6 +120,31 @@ def test_the_wheel_holds_nothing_else(wheel):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"deepseek_v32"}
     assert any(name.endswith("LICENSE") for name in wheel)
     assert not [name for name in wheel if "__pycache__" in name or "/tests/" in name]
+
+
+# What a user may write first. torch's and numpy's own annotations take ten seconds to read, and say nothing about ours.
+SCRIPT = """\
+from deepseek_v32.inference import LLM, SamplingParams
+
+llm: LLM = LLM()
+print(llm.generate("hi", SamplingParams(max_tokens=1))[0].text)
+"""
+MYPY = """\
+[mypy]
+strict = true
+[mypy-torch.*,numpy.*]
+follow_imports = skip
+"""
+
+
+def test_a_users_script_passes_strict_type_checks_outside_the_repository(tmp_path):
+    """mypy finds the package in the environment that it was installed into, with its annotations (py.typed)."""
+    (tmp_path / "script.py").write_text(SCRIPT + "reveal_type(llm)\n", encoding="utf-8")
+    (tmp_path / "mypy.ini").write_text(MYPY, encoding="utf-8")
+    command = [sys.executable, "-P", "-m", "mypy", "script.py"]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert 'Revealed type is "deepseek_v32.inference.llm.LLM"' in checked.stdout, checked.stdout + checked.stderr
+    assert checked.returncode == 0, checked.stdout
 
 
 def test_the_command_is_declared_where_it_stands():

@@ -55,10 +55,11 @@ async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
 
 
 async def _submit(context: ApiContext, body: ChatRequest) -> list[AsyncStream]:
-    tokens = await context.encode_conversation(body)
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     params = sampling_params(body, body.max_completion_tokens or body.max_tokens, logprobs)
-    return await context.submit([tokens], params, body.n or 1)
+    return await context.submit(
+        await context.make_requests(lambda: context.conversation_ids(body), params, body.n or 1)
+    )
 
 
 def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:

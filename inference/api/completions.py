@@ -3,12 +3,14 @@
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
 
-from ..params import Completion, Delta, Timings, TokenLogprob, Usage
+from ..params import Completion, Delta, SamplingParams, Timings, TokenLogprob, Usage
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, sampling_params, usage
 from .errors import ApiError, declared
@@ -73,21 +75,29 @@ async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Pr
     if max_tokens == 0 and not body.echo:
         raise ApiError(400, "max_tokens is 0; at least 1 is wanted, or echo", "max_tokens")
     params = sampling_params(body, max(max_tokens, 1), body.logprobs)
-    prompts = [await _prompt(context, body, prompt) for prompt in body.prompts()]
-    streams = await context.submit([prompt.tokens for prompt in prompts], params, n) if max_tokens else []
+    prompts, requests = [], []
+    for source in body.prompts():
+        made = await context.make_requests(partial(_token_ids, context, body, source), params, n)
+        prompts.append(await _prompt(context, body, list(made[0].prompt)))
+        requests += made
+    streams = await context.submit(requests) if max_tokens else []
     return [prompt for prompt in prompts for _ in range(n)], streams
 
 
-async def _prompt(context: ApiContext, body: CompletionRequest, prompt: str | list[int]) -> _Prompt:
-    if isinstance(prompt, str):
-        tokens = await context.encode_text(prompt, body.add_special_tokens, body.parse_special_tokens)
-    else:
-        tokens = prompt
-    context.check_prompt(tokens)
+def _token_ids(context: ApiContext, body: CompletionRequest, source: str | list[int]) -> list[int]:
+    if isinstance(source, str):
+        return context.text_ids(source, body.add_special_tokens, body.parse_special_tokens)
+    return source
+
+
+async def _prompt(context: ApiContext, body: CompletionRequest, tokens: list[int]) -> _Prompt:
     if not body.echo:
         return _Prompt(tokens, "", None)
-    scores = None if body.logprobs is None else await context.score(tokens, body.logprobs)
-    return _Prompt(tokens, context.tokenizer.decode(tokens), scores)
+    scores = None
+    if body.logprobs is not None:
+        [request] = await context.make_requests(lambda: tokens, SamplingParams(max_tokens=1))
+        scores = await context.score(request, body.logprobs)
+    return _Prompt(tokens, await run_in_threadpool(context.tokenizer.decode, tokens), scores)
 
 
 async def _stream(

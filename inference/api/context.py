@@ -2,13 +2,13 @@
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from ..params import MAX_SEED, Completion, SamplingParams, TokenLogprob
+from ..params import MAX_SEED, Completion, PromptTooLong, Request, SamplingParams, TokenLogprob
 from ..service.engine_thread import STOPPED, TIMED_OUT
 from ..service.service import Busy, Service
 from ..service.streams import AsyncStream
@@ -49,8 +49,32 @@ class ApiContext:
         except ValueError as error:
             raise ApiError(400, str(error)) from None
 
-    async def encode_conversation(self, conversation: Conversation) -> list[int]:
-        tokens = await self.encode_messages(conversation.messages, conversation.plain_tools(), conversation.thinking)
+    async def make_requests(
+        self, encode: Callable[[], Sequence[int]], params: SamplingParams, n: int = 1
+    ) -> list[Request]:
+        """Encode one prompt and check it, in one call in another thread, because a long prompt takes a while. Raises ApiError.
+
+        Returns n requests; a given seed differs from one to the next.
+        """
+
+        def make() -> list[Request]:
+            return self.check_requests(encode(), params, n)
+
+        return await run_in_threadpool(make)
+
+    def check_requests(self, tokens: Sequence[int], params: SamplingParams, n: int) -> list[Request]:
+        """n requests for one prompt. Not in an event loop's thread: a long prompt takes a while."""
+        seeds = [None if params.seed is None else (params.seed + i) & MAX_SEED for i in range(n)]
+        try:
+            return [self.service.make_request(tokens, replace(params, seed=seed)) for seed in seeds]
+        except PromptTooLong as error:
+            raise ApiError(400, str(error), code="context_length_exceeded") from None
+        except ValueError as error:
+            raise ApiError(400, str(error)) from None
+
+    def conversation_ids(self, conversation: Conversation) -> list[int]:
+        """The prompt of a conversation, with what the answer must begin with. Not in an event loop's thread."""
+        tokens = self.message_ids(conversation.messages, conversation.plain_tools(), conversation.thinking)
         return tokens + self.tokenizer.encode_pieces(self.answer_start(conversation))
 
     def answer_start(self, conversation: Conversation) -> list[str | Special]:
@@ -73,53 +97,38 @@ class ApiContext:
             raise ApiError(400, "tool_choice: this model's chat format knows only auto and none", "tool_choice")
         return call_start(name)
 
-    async def encode_messages(
+    def message_ids(
         self, messages: Sequence[ChatMessage], tools: list[dict[str, Any]] | None, thinking: bool
     ) -> list[int]:
-        """In another thread: a long text takes a while. ApiError for what the chat format cannot say."""
+        """ApiError for what the chat format cannot express. Not in an event loop's thread."""
         plain = [message.model_dump(exclude_none=True) for message in messages]
         try:
-            return await run_in_threadpool(
-                encode_messages, plain, self.tokenizer, thinking, tools, self.service.llm.chat_format
-            )
+            return encode_messages(plain, self.tokenizer, thinking, tools, self.service.llm.chat_format)
         except MessageError as error:
             raise ApiError(400, str(error), "messages") from None
 
-    async def encode_text(self, text: str, add_bos: bool | None, parse_special: bool | None) -> list[int]:
+    def text_ids(self, text: str, add_bos: bool | None, parse_special: bool | None) -> list[int]:
+        """The token ids of a text. Not in an event loop's thread."""
         encode = self.tokenizer.encode_prompt if add_bos else self.tokenizer.encode
-        return await run_in_threadpool(encode, text, *([True] if parse_special else []))
+        return encode(text, bool(parse_special))
 
-    async def submit(self, prompts: Sequence[Sequence[int]], params: SamplingParams, n: int = 1) -> list[AsyncStream]:
-        """n answers to each prompt, those to the first prompt first. A given seed differs from choice to choice."""
-        for prompt in prompts:
-            self.check_prompt(prompt)
-        seeds = [None if params.seed is None else (params.seed + i) & MAX_SEED for i in range(n)]
+    async def submit(self, requests: Sequence[Request]) -> list[AsyncStream]:
+        """As Service.submit_many, with ApiError for more requests than the server can hold."""
         try:
-            return await self.service.submit_many(
-                [(prompt, replace(params, seed=seed)) for prompt in prompts for seed in seeds]
-            )
+            return await self.service.submit_many(requests)
         except ValueError as error:
             raise ApiError(400, str(error)) from None
 
-    async def score(self, tokens: Sequence[int], top: int) -> list[TokenLogprob]:
+    async def score(self, request: Request, top: int) -> list[TokenLogprob]:
         """As Service.score, its failures as ApiError."""
         try:
-            return await self.service.score(tokens, top)
-        except ValueError as error:
-            raise ApiError(400, str(error)) from None
+            return await self.service.score(request, top)
         except TimeoutError:
             raise _too_slow() from None
         except Busy:
             raise
         except Exception:
             raise _failed() from None  # the log has it
-
-    def check_prompt(self, tokens: Sequence[int]) -> None:
-        if len(tokens) >= self.max_model_len:
-            message = (
-                f"the prompt has {len(tokens)} tokens; the context of {self.max_model_len} must hold it and an answer"
-            )
-            raise ApiError(400, message, code="context_length_exceeded")
 
 
 def sampling_params(request: Sampling, max_tokens: int | None, logprobs: int | None) -> SamplingParams:

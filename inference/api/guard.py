@@ -5,7 +5,6 @@ import base64
 import binascii
 import hmac
 import ipaddress
-import logging
 import secrets
 import time
 from collections.abc import Collection
@@ -17,8 +16,6 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import ApiError
-
-log = logging.getLogger(__name__)
 
 MAX_BODY = 8 * 2**20  # bytes; a full context of 163,840 tokens is about 1 MB of text or of token ids
 MAX_HEADERS = 16 * 2**10  # bytes of names and values together

@@ -19,8 +19,15 @@ FUNCTION_NAME = r"^[a-zA-Z0-9_.-]{1,64}$"
 
 
 def _whole(value: Any) -> Any:
-    """JSON has one kind of number: 2.0 is an integer."""
+    """JSON has one kind of number, so 2.0 is an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _all_whole(values: Any) -> Any:
+    """`_whole` for the items of a list. A prompt may have 160,000 of them, nearly always integers, which need no call each."""
+    if isinstance(values, list) and float in set(map(type, values)):
+        return [_whole(value) for value in values]
+    return values
 
 
 def _shallow(value: Any) -> Any:
@@ -40,8 +47,8 @@ def _shallow(value: Any) -> Any:
 Integer = Annotated[int, BeforeValidator(_whole)]
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 StopString = Annotated[str, Field(min_length=1, max_length=256)]
-TokenId = Annotated[Integer, Field(ge=0, le=MAX_ID)]
-TokenIds = Annotated[list[TokenId], Field(min_length=1, max_length=MAX_TOKENS)]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=MAX_ID)]], BeforeValidator(_all_whole)]
+Prompt = Annotated[TokenIds, Field(min_length=1, max_length=MAX_TOKENS)]
 JsonObject = Annotated[dict[str, Any], BeforeValidator(_shallow)]
 
 
@@ -64,7 +71,7 @@ class Sampling(Strict):
     n: Integer | None = Field(1, ge=1, le=MAX_CHOICES)
     seed: Integer | None = Field(None, ge=-(2**63), le=MAX_SEED)
     stop: StopString | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS)] | None = None
-    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_STOP_STRINGS)] | None = None
+    stop_token_ids: Annotated[TokenIds, Field(max_length=MAX_STOP_STRINGS)] | None = None
     ignore_eos: bool | None = False
     presence_penalty: float | None = Field(0.0, ge=-2, le=2)
     frequency_penalty: float | None = Field(0.0, ge=-2, le=2)
@@ -168,9 +175,9 @@ class ChatRequest(Conversation, Sampling):
 class CompletionRequest(Sampling):
     prompt: (
         Text
-        | TokenIds
+        | Prompt
         | Annotated[list[Text], Field(min_length=1, max_length=MAX_PROMPTS)]
-        | Annotated[list[TokenIds], Field(min_length=1, max_length=MAX_PROMPTS)]
+        | Annotated[list[Prompt], Field(min_length=1, max_length=MAX_PROMPTS)]
     ) = Field(description="text or token ids, or several of them")
     max_tokens: Integer | None = Field(16, ge=0, le=MAX_TOKENS, description="0 only with echo")
     logprobs: Integer | None = Field(None, ge=0, le=MAX_LOGPROBS)
@@ -206,4 +213,4 @@ class TokenizeRequest(Strict):
 
 
 class DetokenizeRequest(Strict):
-    tokens: Annotated[list[TokenId], Field(max_length=MAX_TOKENS)]
+    tokens: Annotated[TokenIds, Field(max_length=MAX_TOKENS)]

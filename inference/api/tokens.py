@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
 
 from .context import ApiContext
 from .errors import ApiError, declared
@@ -39,9 +40,11 @@ def tokens_router(context: ApiContext) -> APIRouter:
         if body.messages is not None:
             thinking = body.chat_template_kwargs is not None and body.chat_template_kwargs.wanted
             tools = [tool.model_dump(exclude_none=True) for tool in body.tools or []]
-            tokens = await context.encode_messages(body.messages, tools or None, thinking)
+            tokens = await run_in_threadpool(context.message_ids, body.messages, tools or None, thinking)
         else:
-            tokens = await context.encode_text(body.prompt or "", body.add_special_tokens, body.parse_special_tokens)
+            tokens = await run_in_threadpool(
+                context.text_ids, body.prompt or "", body.add_special_tokens, body.parse_special_tokens
+            )
         return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": context.max_model_len})
 
     @router.post("/detokenize", tags=["tokens"], response_model=DetokenizeResponse, responses=declared())

@@ -74,7 +74,7 @@ class DecodeInputs:
     """
 
     def __init__(self, batch: int, context: int, scratch_page: int, drawn: torch.Tensor) -> None:
-        self.batch, self.context, self.scratch_page, self.drawn = batch, context, scratch_page, drawn
+        self.batch, self.context, self.scratch_page, self.sampled = batch, context, scratch_page, drawn
         device, pages = drawn.device, -(-context // PAGE_SIZE)
         # On the host, pinned so that copying does not wait: int64 tokens, positions, slots, rows of `drawn` (-1: the token is
         # given); int32 lengths, block table.
@@ -88,7 +88,8 @@ class DecodeInputs:
         self._lengths = host_narrow[:batch].numpy()
         self._table = host_narrow[batch:].view(batch, pages).numpy()
         self._table[:] = scratch_page
-        self._held: list[tuple[list[int], int] | None] = [None] * batch  # whose pages each row holds, and how many
+        # Per row of the block table: (id, admission) of the request whose pages it holds, and how many of them.
+        self._held: list[tuple[tuple[int, int], int] | None] = [None] * batch
         self._used = batch
         self.fill(Batch((), (), (), 0, ()))
 
@@ -97,16 +98,16 @@ class DecodeInputs:
         if self._copied is not None:
             self._copied.synchronize()  # the last step's copies have left the pinned memory
         for row, (request, start) in enumerate(zip(batch.requests, batch.starts, strict=True)):
-            held = self._held[row]
-            done = held[1] if held is not None and held[0] is request.pages else 0
+            holder, held = (request.id, request.admission), self._held[row]
+            done = held[1] if held is not None and held[0] == holder else 0
             count = start // PAGE_SIZE + 1
             if done < count:  # only what is new: a long context has thousands
                 self._table[row, done:count] = request.pages[done:count]
-                self._held[row] = (request.pages, count)
+                self._held[row] = (holder, count)
             slot = request.pages[count - 1] * PAGE_SIZE + start % PAGE_SIZE
             self._wide[1:3, row] = start, slot
-            if batch.drawn:
-                self._wide[0, row], self._wide[3, row] = 0, batch.drawn[row]
+            if batch.sampled_rows:
+                self._wide[0, row], self._wide[3, row] = 0, batch.sampled_rows[row]
             else:
                 self._wide[0, row], self._wide[3, row] = request.tokens[start], -1
             self._lengths[row] = start + 1
@@ -124,7 +125,7 @@ class DecodeInputs:
     def read(self) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
         """(tokens, positions, metadata) as the model takes them. Lengths on the host are the bucket's bound."""
         (given, positions, slots, rows), narrow = self._device[0].unbind(), self._device[1]
-        tokens = torch.where(rows < 0, given, self.drawn[rows.clamp(min=0)])
+        tokens = torch.where(rows < 0, given, self.sampled[rows.clamp(min=0)])
         lengths = narrow[: self.batch]
         metadata = AttentionMetadata(
             query_lengths=(1,) * self.batch,
@@ -161,7 +162,7 @@ class DecodeGraphs:
         self.device = device
         self.batches = batch_buckets(max_sequences)
         self.contexts = context_buckets(topk, max_model_len)
-        self.drawn = torch.zeros(max_sequences, dtype=torch.int64, device=device)
+        self.sampled = torch.zeros(max_sequences, dtype=torch.int64, device=device)
         # By bucket of batch and context, and whether somebody asks what is selected.
         self._captured: dict[
             tuple[int, int, bool], tuple[DecodeInputs, Callable[[], torch.Tensor], dict[int, Selection]]
@@ -185,7 +186,7 @@ class DecodeGraphs:
             on_selection is not None,
         )
         if bucket not in self._captured:
-            inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.drawn)
+            inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.sampled)
             selections: dict[int, Selection] = {}
             step = partial(self._step, inputs, selections if on_selection is not None else None)
             self._captured[bucket] = (inputs, step if self._pool is None else self._capture(step), selections)

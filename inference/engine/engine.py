@@ -11,18 +11,18 @@ import torch
 
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE, LayerCache
-from ..params import Delta, FinishReason, Request, SamplingParams, check_token_ids
+from ..params import Delta, FinishReason, PromptTooLong, Request, SamplingParams, check_token_ids
 from ..text.tokenizer import Tokenizer
 from .cache import SCRATCH_PAGES
 from .limits import Limits
 from .pages import PagePool
-from .request_state import Output
-from .runner import Model, Steps, make_runner
-from .sampler import Sample, waits
+from .request_state import RequestState
+from .runner import Model, ModelRunner, make_runner
+from .sampler import Sample, needs_host_sync
 from .scheduler import Batch, Scheduler
 from .selection import SelectionRecorder
 from .stats import EngineStats
-from .step import Flight
+from .step import InFlightStep
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +56,9 @@ class Engine:
         self.eos_ids = frozenset(config.eos_token_ids) | frozenset(tokenizer.eos_ids if tokenizer else ())
         self.pool = PagePool(limits.page_count, PAGE_SIZE, limits.reuse_pages)
         self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences)
-        self.runner: Steps = make_runner(model, config, caches, limits, device)
-        self._outputs: dict[int, Output] = {}
-        self._flights: deque[Flight] = deque()  # oldest first; between steps at most one, started ahead
+        self.runner: ModelRunner = make_runner(model, config, caches, limits, device)
+        self._outputs: dict[int, RequestState] = {}
+        self._flights: deque[InFlightStep] = deque()  # oldest first; between steps at most one, started ahead
         self._added: list[Delta] = []  # what `step` is to return, or the next one if Ctrl-C cuts it short
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._ids = itertools.count()
@@ -71,12 +71,15 @@ class Engine:
     def make_request(
         self, prompt: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
     ) -> Request:
-        """Check a prompt of token ids against the limits; ValueError names the value and the limit. Queues nothing."""
+        """Check a prompt of token ids against the limits and queue nothing. Any thread may call it.
+
+        Raises ValueError, which names the value and the limit; PromptTooLong if the context cannot hold the prompt.
+        """
         params = params or SamplingParams()
         tokens = check_token_ids(prompt, self.config.vocab_size)
         room = self.limits.max_model_len - len(tokens)
         if room < 1:
-            raise ValueError(
+            raise PromptTooLong(
                 f"prompt has {len(tokens)} tokens; the context of {self.limits.max_model_len} must hold it and one new token"
             )
         if params.stop and self.tokenizer is None:
@@ -100,7 +103,7 @@ class Engine:
 
     def queue(self, request: Request) -> None:
         """Queue a request of `make_request`."""
-        self._outputs[request.id] = Output(request, self.tokenizer, self.eos_ids, self.config.index_topk)
+        self._outputs[request.id] = RequestState(request, self.tokenizer, self.eos_ids, self.config.index_topk)
         self.scheduler.add(request)
 
     def abort(self, request_id: int) -> None:
@@ -121,7 +124,7 @@ class Engine:
         deltas, self._added = self._added, []
         return deltas
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Finish the step under way, for who needs the caches between two steps; the next `step` returns what it added."""
         while self._flights:
             self._finish()
@@ -161,7 +164,7 @@ class Engine:
             raise ValueError(f"chunk is {chunk}; at least 1 is wanted")
         if len(ids) > self.limits.max_model_len:
             raise ValueError(f"token_ids has {len(ids)} tokens; the context holds {self.limits.max_model_len}")
-        self.settle()
+        self.drain()
         request = Request(next(self._ids), ids, SamplingParams(), max_tokens=0, seed=0)
         request.pages = self.scheduler.take_pages(self.pool.pages_for(len(ids)))
         out = torch.empty(len(ids), self.config.vocab_size)
@@ -169,14 +172,14 @@ class Engine:
             for start in range(0, len(ids), chunk):
                 request.computed = start
                 count = min(chunk, len(ids) - start)
-                batch = Batch((request,), (start,), (count,), decodes=int(count == 1), wanted=(count,))
+                batch = Batch((request,), (start,), (count,), decodes=int(count == 1), logit_counts=(count,))
                 out[start : start + count] = self.runner.run(batch)
         finally:
             self.pool.release(request.pages)
         return out
 
-    def _start(self, batch: Batch) -> Flight:
-        flight = Flight(batch)
+    def _start(self, batch: Batch) -> InFlightStep:
+        flight = InFlightStep(batch)
         flight.start(self.runner)
         if flight.error is None:
             self.scheduler.start(batch)
@@ -186,12 +189,12 @@ class Engine:
     def _start_ahead(self) -> None:
         """Start what follows the step under way, if that does not depend on what it draws."""
         flight = self._flights[0]
-        if not self.runner.overlaps or flight.error is not None or len(self._flights) > 1:
+        if not self.runner.supports_async_scheduling or flight.error is not None or len(self._flights) > 1:
             return
-        following = self.scheduler.schedule_after(flight.batch)
+        following = self.scheduler.schedule_ahead(flight.batch)
         if following is not None:
             ahead = self._start(following)
-            if not any(waits(request.params) for request in following.sampling):
+            if not any(needs_host_sync(request.params) for request in following.sampling):
                 ahead.draw(self.runner)
 
     def _finish(self) -> None:
@@ -229,12 +232,12 @@ class Engine:
         outputs = [self._outputs[request.id] for request in batch.requests if request.id in self._outputs]
         return [self._end(output, "error", message) for output in outputs]
 
-    def _end(self, output: Output, reason: FinishReason, error: str | None = None) -> Delta:
+    def _end(self, output: RequestState, reason: FinishReason, error: str | None = None) -> Delta:
         delta = output.finish(reason, error)
         self._remove(output)
         return delta
 
-    def _remove(self, output: Output) -> None:
+    def _remove(self, output: RequestState) -> None:
         """Free a finished request's pages. What a failed one has cached may be the cause: nobody may reuse it."""
         del self._outputs[output.request.id]
         self.scheduler.remove(output.request, discard=output.finish_reason == "error")

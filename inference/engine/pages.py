@@ -30,7 +30,7 @@ class PagePool:
         self._cached: OrderedDict[int, None] = OrderedDict()  # let go longest ago first
         self._entries: dict[_Key, tuple[int, int]] = {}  # → (page, chain after it)
         self._keys: list[_Key | None] = [None] * page_count  # of each page that has an entry
-        self._last_chain = ROOT
+        self._last_prefix_id = ROOT
 
     @property
     def free(self) -> int:
@@ -70,19 +70,19 @@ class PagePool:
     def match(self, tokens: Sequence[int]) -> tuple[list[int], int]:
         """Take the cached pages that hold the longest prefix of `tokens`, in whole pages; also the chain after them."""
         pages: list[int] = []
-        chain = ROOT
+        prefix_id = ROOT
         for end in range(self.page_size, len(tokens) + 1, self.page_size):
-            entry = self._entries.get((chain, tuple(tokens[end - self.page_size : end])))
+            entry = self._entries.get((prefix_id, tuple(tokens[end - self.page_size : end])))
             if entry is None:
                 break
-            page, chain = entry
+            page, prefix_id = entry
             if self._references[page] == 0:
                 del self._cached[page]
             self._references[page] += 1
             pages.append(page)
-        return pages, chain
+        return pages, prefix_id
 
-    def register(self, page: int, chain: int, tokens: Sequence[int]) -> int:
+    def register(self, page: int, prefix_id: int, tokens: Sequence[int]) -> int:
         """Offer a full, completely written page for reuse behind `chain`; returns the chain after it.
 
         Contents that another page offers already keep that page; this one stays private to its holders.
@@ -90,14 +90,14 @@ class PagePool:
         if not self.reuse:
             return ROOT
         assert self._references[page] > 0 and self._keys[page] is None and len(tokens) == self.page_size
-        key = (chain, tuple(tokens))
+        key = (prefix_id, tuple(tokens))
         entry = self._entries.get(key)
         if entry is not None:
             return entry[1]
-        self._last_chain += 1
-        self._entries[key] = (page, self._last_chain)
+        self._last_prefix_id += 1
+        self._entries[key] = (page, self._last_prefix_id)
         self._keys[page] = key
-        return self._last_chain
+        return self._last_prefix_id
 
     def release(self, pages: Sequence[int]) -> None:
         """Let go of pages, once for each time they were taken."""

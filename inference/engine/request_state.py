@@ -4,15 +4,14 @@ import time
 from collections.abc import Set
 from dataclasses import dataclass, field
 
-from ..params import Completion, Delta, FinishReason, Request, Timings, TokenLogprob, Usage
+from ..params import Completion, Delta, FinishReason, Request, Timings, TokenLogprob, TokenSelection, Usage
 from ..text.detokenizer import IncrementalDecoder, StopStrings
 from ..text.tokenizer import Tokenizer
 from .sampler import Sample
-from .selection import TokenSelection
 
 
 @dataclass
-class Output:
+class RequestState:
     """Follows one request from its arrival to its Completion."""
 
     request: Request
@@ -119,5 +118,5 @@ class Output:
             time_to_first_token=first,
             total=time.perf_counter() - self._arrival,
             tokens_per_second=rate,
-            kept_token_share=self._kept / self._reachable if self._reachable else 1.0,
+            selected_fraction=self._kept / self._reachable if self._reachable else 1.0,
         )

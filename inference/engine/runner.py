@@ -1,6 +1,6 @@
 """Batch → tensors, AttentionMetadata, forward, logits."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -8,10 +8,8 @@ import torch
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, SelectionCallback
 from .decode_graph import DecodeGraphs, can_capture
+from .limits import Limits
 from .scheduler import Batch
-
-if TYPE_CHECKING:
-    from .limits import Limits
 
 
 class Model(Protocol):
@@ -22,16 +20,16 @@ class Model(Protocol):
     ) -> torch.Tensor: ...
 
 
-class Steps(Protocol):
+class ModelRunner(Protocol):
     """What the engine needs of a runner."""
 
     @property
-    def overlaps(self) -> bool:
+    def supports_async_scheduling(self) -> bool:
         """Whether a step of decodes may take the tokens that the one before has drawn from the device (Batch.drawn)."""
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor: ...
 
-    def keep(self, tokens: torch.Tensor) -> None:
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
         """What the latest step has drawn, int64 on the device, for the next; only if it overlaps."""
 
 
@@ -51,24 +49,24 @@ class Runner:
         self.graphs = graphs
 
     @property
-    def overlaps(self) -> bool:
+    def supports_async_scheduling(self) -> bool:
         return self.graphs is not None
 
     @property
-    def drawn(self) -> torch.Tensor:
-        """int64 [max_sequences]: what `keep` was given."""
+    def sampled(self) -> torch.Tensor:
+        """int64 [max_sequences]: what `stage_tokens` was given."""
         assert self.graphs is not None
-        return self.graphs.drawn
+        return self.graphs.sampled
 
-    def keep(self, tokens: torch.Tensor) -> None:
-        self.drawn[: len(tokens)] = tokens
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
+        self.sampled[: len(tokens)] = tokens
 
     @torch.inference_mode()
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
         """fp32 [N, vocab]: logits of the last ``wanted[i]`` new tokens of each entry, in the batch's order."""
-        if self.graphs is not None and all(batch.wanted) and max(batch.counts) == 1:
+        if self.graphs is not None and all(batch.logit_counts) and max(batch.counts) == 1:
             return self.graphs.run(batch, on_selection)
-        assert not batch.drawn
+        assert not batch.sampled_rows
         tokens, positions, metadata = self.prepare(batch, on_selection)
         return self.model.forward(tokens, positions, metadata, self.caches)
 
@@ -89,7 +87,7 @@ class Runner:
             positions.append(position)
             slots.append(table[b, position // PAGE_SIZE].astype(np.int64) * PAGE_SIZE + position % PAGE_SIZE)
             row += length - start
-            logit_rows.append(np.arange(row - batch.wanted[b], row))
+            logit_rows.append(np.arange(row - batch.logit_counts[b], row))
         metadata = AttentionMetadata(
             query_lengths=batch.counts,
             context_lengths=tuple(lengths),
@@ -108,7 +106,7 @@ class Runner:
 
 
 def make_runner(
-    model: Model, config: ModelConfig, caches: list[LayerCache], limits: "Limits", device: torch.device | str
+    model: Model, config: ModelConfig, caches: list[LayerCache], limits: Limits, device: torch.device | str
 ) -> Runner:
     """The runner as the engine uses it, on rank 0 and on those that follow it.
 

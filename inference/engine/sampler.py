@@ -32,7 +32,7 @@ def uniform(seed: int, position: int) -> float:
 
 
 @dataclass(frozen=True)
-class Draws:
+class SampledTokens:
     """What a step has drawn, on its way from the device."""
 
     requests: Sequence[Request]
@@ -66,19 +66,19 @@ class Draws:
 
 def sample(logits: torch.Tensor, requests: Sequence[Request]) -> list[Sample]:
     """Draw one token for each request from its row of logits (fp32 [N, vocab]; may be overwritten), and wait for it."""
-    return draw_tokens(logits, requests).read()
+    return sample_tokens(logits, requests).read()
 
 
-def waits(params: SamplingParams) -> bool:
+def needs_host_sync(params: SamplingParams) -> bool:
     """Whether drawing waits for the device: penalties count what was drawn before, and top_p may need a second look."""
     return params.penalised or (params.top_p < 1 and not params.greedy)
 
 
 @torch.inference_mode()
-def draw_tokens(logits: torch.Tensor, requests: Sequence[Request]) -> Draws:
+def sample_tokens(logits: torch.Tensor, requests: Sequence[Request]) -> SampledTokens:
     """As `sample`, on a GPU without waiting, unless one of them `waits`. What is drawn is each request's last pending token."""
     if not requests:
-        return Draws((), logits.new_empty(0, dtype=torch.int64), torch.empty(2, 0), {}, None)
+        return SampledTokens((), logits.new_empty(0, dtype=torch.int64), torch.empty(2, 0), {}, None)
     finite = logits.amax(-1).isfinite()  # the maximum of a row that holds a NaN is NaN
     rows = [row for row, request in enumerate(requests) if request.params.logprobs is not None]
     logprobs = logits[_on(logits.device, rows)].log_softmax(-1) if rows else None
@@ -100,7 +100,7 @@ def draw_tokens(logits: torch.Tensor, requests: Sequence[Request]) -> Draws:
     if logits.device.type == "cuda":
         arrived = torch.cuda.Event()
         arrived.record(torch.cuda.current_stream(logits.device))  # this thread's device may be another
-    return Draws(requests, tokens, result, best, arrived)
+    return SampledTokens(requests, tokens, result, best, arrived)
 
 
 def _on(device: torch.device, values: Sequence[float], dtype: torch.dtype = torch.int64) -> torch.Tensor:

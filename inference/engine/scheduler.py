@@ -18,9 +18,9 @@ class Batch:
     starts: tuple[int, ...]  # position of each one's first new token = how many of its tokens are cached already
     counts: tuple[int, ...]  # how many new tokens
     decodes: int  # how many leading entries have exactly one
-    wanted: tuple[int, ...]  # of how many of the last new tokens logits are wanted: 0 inside a prompt, else 1
+    logit_counts: tuple[int, ...]  # of how many of the last new tokens logits are wanted: 0 inside a prompt, else 1
     # Entry i's token is not known here: it is what the step before drew for row drawn[i] of its logits. Empty: all are known.
-    drawn: tuple[int, ...] = ()
+    sampled_rows: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, entries: list[tuple[Request, int]]) -> "Batch":
@@ -31,7 +31,7 @@ class Batch:
             starts=tuple(request.computed for request, _ in entries),
             counts=tuple(count for _, count in entries),
             decodes=sum(count == 1 for _, count in entries),
-            wanted=tuple(int(count == request.remaining) for request, count in entries),
+            logit_counts=tuple(int(count == request.remaining) for request, count in entries),
         )
 
     @property
@@ -41,7 +41,7 @@ class Batch:
     @property
     def sampling(self) -> list[Request]:
         """The requests that get a token from this step, in the order of their logits."""
-        return [request for request, wanted in zip(self.requests, self.wanted, strict=True) if wanted]
+        return [request for request, logit_count in zip(self.requests, self.logit_counts, strict=True) if logit_count]
 
 
 class Scheduler:
@@ -99,7 +99,7 @@ class Scheduler:
         assert entries or not self.has_work, "the scheduler is stuck"
         return Batch.of(entries)
 
-    def schedule_after(self, batch: Batch) -> Batch | None:
+    def schedule_ahead(self, batch: Batch) -> Batch | None:
         """What follows a step under way, of which nobody knows yet what it draws: a decode of all that go on.
 
         None if the next step is another: then it is for `schedule`, after `commit`. A request that turns out to have ended takes
@@ -116,26 +116,28 @@ class Scheduler:
         for request in grown:
             request.pages += self.pool.allocate(1)
         rows = {request: row for row, request in enumerate(batch.sampling)}
-        return replace(Batch.of([(each, 1) for each in going]), drawn=tuple(rows[each] for each in going))
+        return replace(Batch.of([(each, 1) for each in going]), sampled_rows=tuple(rows[each] for each in going))
 
     def start(self, batch: Batch) -> None:
         """The step is under way: what follows it finds its tokens cached."""
-        for request, count, wanted in zip(batch.requests, batch.counts, batch.wanted, strict=True):
+        for request, count, logit_count in zip(batch.requests, batch.counts, batch.logit_counts, strict=True):
             request.computed += count
-            request.pending += wanted
+            request.pending += logit_count
 
     def commit(self, batch: Batch) -> None:
         """The step has run: the pages that its tokens filled are offered for reuse, and what it drew is known."""
         size = self.pool.page_size
-        for request, start, count, wanted in zip(batch.requests, batch.starts, batch.counts, batch.wanted, strict=True):
-            request.pending -= wanted
+        for request, start, count, logit_count in zip(
+            batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
+        ):
+            request.pending -= logit_count
             if not request.pages:  # it has ended meanwhile
                 continue
             full = (start + count) // size
-            for page in range(request.registered, full):
+            for page in range(request.cached_pages, full):
                 tokens = request.tokens[page * size : (page + 1) * size]
-                request.chain = self.pool.register(request.pages[page], request.chain, tokens)
-            request.registered = full
+                request.prefix_id = self.pool.register(request.pages[page], request.prefix_id, tokens)
+            request.cached_pages = full
 
     def remove(self, request: Request, discard: bool = False) -> bool:
         """Take a finished or cancelled request out and free its pages; False if it is not here (any more).
@@ -170,14 +172,15 @@ class Scheduler:
 
     def _admit(self, request: Request) -> bool:
         # The last token is always computed: its logits are what the request is here for.
-        pages, chain = self.pool.match(request.tokens[:-1])
+        pages, prefix_id = self.pool.match(request.tokens[:-1])
         fresh = self.pool.pages_for(len(request.tokens)) - len(pages)
         if fresh > self.pool.available:
             self.pool.release(pages)
             return False
         request.computed = len(pages) * self.pool.page_size
-        request.registered, request.chain = len(pages), chain
+        request.cached_pages, request.prefix_id = len(pages), prefix_id
         request.pages = pages + self.pool.allocate(fresh)
+        request.admission += 1
         if request.cached_tokens is None:
             request.cached_tokens = request.computed
             self.prompt_tokens += len(request.prompt)
@@ -196,4 +199,4 @@ class Scheduler:
     def _release(self, request: Request) -> None:
         self.pool.release(request.pages)
         request.pages = []
-        request.computed = request.registered = request.chain = 0
+        request.computed = request.cached_pages = request.prefix_id = 0

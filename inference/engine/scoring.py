@@ -48,7 +48,7 @@ def score(engine: Engine, request: Request, top: int, deadline: float = float("i
     tokens = request.tokens
     chunk = max(min(CHUNK_BYTES // (4 * engine.config.vocab_size), engine.limits.max_batch_tokens), 1)
     scores: list[TokenLogprob] = []
-    engine.settle()
+    engine.drain()
     request.pages = engine.scheduler.take_pages(engine.pool.pages_for(len(tokens)))
     try:
         for start in range(0, len(tokens) - 1, chunk):
@@ -56,7 +56,7 @@ def score(engine: Engine, request: Request, top: int, deadline: float = float("i
                 raise TimeoutError("the request's time is over")
             request.computed = start
             count = min(chunk, len(tokens) - start)
-            batch = Batch((request,), (start,), (count,), decodes=int(count == 1), wanted=(count,))
+            batch = Batch((request,), (start,), (count,), decodes=int(count == 1), logit_counts=(count,))
             scores += _scores(engine.runner.run(batch), tokens[start + 1 : start + count + 1], top)
     finally:
         engine.pool.release(request.pages)

@@ -1,29 +1,11 @@
 """What DeepSeek Sparse Attention selected: for each generated token, the context positions each layer attended to."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import torch
 
 from ...model.metadata import Selection, SelectionCallback
-from ..params import Request
+from ..params import Request, TokenSelection
 from .scheduler import Batch
-
-
-@dataclass(frozen=True)
-class TokenSelection:
-    """The selection that led to one generated token."""
-
-    position: int  # of the query: the token before the generated one
-    layers: dict[int, np.ndarray] = field(default_factory=dict)  # layer → int32 [K], context positions, ascending
-    scores: dict[int, np.ndarray] = field(
-        default_factory=dict
-    )  # layer → fp32 [K], the indexer's, where it had to choose
-
-    def positions(self, layer: int) -> np.ndarray:
-        """Context positions that the layer attended to. A layer that recorded nothing had no need to select: it took all."""
-        selected = self.layers.get(layer)
-        return np.arange(self.position + 1, dtype=np.int32) if selected is None else selected
 
 
 class SelectionRecorder:
@@ -41,9 +23,11 @@ class SelectionRecorder:
             None  # all of them, on the host after the event
         )
         end = 0
-        for request, start, count, wanted in zip(batch.requests, batch.starts, batch.counts, batch.wanted, strict=True):
+        for request, start, count, logit_count in zip(
+            batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
+        ):
             end += count
-            if request.inspect and wanted:
+            if request.inspect and logit_count:
                 self._row_of[end - 1] = request
                 self._selections[request] = TokenSelection(start + count - 1)
 

@@ -2,13 +2,13 @@
 
 import torch
 
-from .runner import Steps
-from .sampler import Draws, Sample, draw_tokens
+from .runner import ModelRunner
+from .sampler import Sample, SampledTokens, sample_tokens
 from .scheduler import Batch
 from .selection import SelectionRecorder
 
 
-class Flight:
+class InFlightStep:
     """One batch on its way through the device. What fails is kept in `error`, for good, and raised by `read`."""
 
     def __init__(self, batch: Batch) -> None:
@@ -16,9 +16,9 @@ class Flight:
         self.recorder = SelectionRecorder(batch)
         self.error: Exception | None = None
         self._logits: torch.Tensor | None = None  # valid until another step starts
-        self._draws: Draws | None = None
+        self._draws: SampledTokens | None = None
 
-    def start(self, runner: Steps) -> None:
+    def start(self, runner: ModelRunner) -> None:
         """Run the forward pass; on a GPU, without waiting for it."""
         try:
             self._logits = runner.run(self.batch, self.recorder.callback)
@@ -26,15 +26,15 @@ class Flight:
         except Exception as error:
             self.error = error
 
-    def draw(self, runner: Steps) -> None:
+    def draw(self, runner: ModelRunner) -> None:
         """Draw its tokens, if that is still to do. Who `waits` does it here, when all earlier tokens are known."""
         if self._draws is not None or self.error is not None:
             return
         assert self._logits is not None
         try:
-            self._draws = draw_tokens(self._logits, self.batch.sampling)
-            if runner.overlaps:
-                runner.keep(self._draws.tokens)
+            self._draws = sample_tokens(self._logits, self.batch.sampling)
+            if runner.supports_async_scheduling:
+                runner.stage_tokens(self._draws.tokens)
         except Exception as error:
             self.error = error  # drawing again would count penalties twice
 

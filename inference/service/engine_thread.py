@@ -48,9 +48,9 @@ class Entry:
 class EngineThread:
     """Owns the engine from its start to its end. Other threads use the public methods, which never wait for a step."""
 
-    def __init__(self, engine: Engine, observer: Observer | None = None, pause: float = 0.0) -> None:
+    def __init__(self, engine: Engine, pause: float = 0.0) -> None:
         """pause: seconds for each open request between two deliveries, LONGEST_PAUSE at most in all."""
-        self.observer = observer
+        self.observers: tuple[Observer, ...] = ()
         self.typical_seconds = 1.0  # a running mean of how long requests take
         self.stats: EngineStats = engine.stats()  # after the latest step
         self._engine = engine
@@ -171,8 +171,8 @@ class EngineThread:
                 finished.append(delta.request_id)
                 delta = _with_failure(delta, entry.failure)
                 self.typical_seconds += 0.1 * (now - entry.submitted - self.typical_seconds)
-            if self.observer is not None:
-                _tell(self.observer, entry, delta, now)
+            for observer in self.observers:
+                _notify(observer, entry, delta, now)
             if delta.token_ids:
                 entry.last_token = now
             self._held.append((entry.inbox, delta))
@@ -210,7 +210,7 @@ class EngineThread:
         self._hand_out(deltas + unknown)
 
 
-def _tell(observer: Observer, entry: Entry, delta: Delta, now: float) -> None:
+def _notify(observer: Observer, entry: Entry, delta: Delta, now: float) -> None:
     if delta.token_ids:
         if entry.last_token is None:
             observer.first_token(now - entry.submitted)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from ..engine.scoring import ScoreJob
 from ..engine.stats import EngineStats
 from ..llm import LLM
-from ..params import SamplingParams, TokenLogprob
+from ..params import Request, SamplingParams, TokenLogprob
 from .engine_thread import EngineThread, Entry, Observer
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
@@ -67,12 +67,10 @@ class Service:
         max_queue: int = 128,
         deadline: float = 600.0,
         delivery: float = DELIVERY_SECONDS,
-        observer: Observer | None = None,
     ) -> None:
         """max_queue: requests that may be open beyond the max_sequences that run at a time. deadline: seconds that a request
         may take, waiting included. delivery: seconds for each open request, 0.15 at most in all; Deltas that come within them
-        reach their stream together, all but a request's first and last. observer: see Observer. ValueError for a value out of
-        range.
+        reach their stream together, all but a request's first and last. ValueError for a value out of range.
         """
         if max_queue < 0:
             raise ValueError(f"max_queue is {max_queue}; at least 0 is wanted")
@@ -84,7 +82,7 @@ class Service:
         self._admission = threading.Lock()  # one caller at a time may count and queue
         self._refused = 0
         self._draining = False
-        self._thread = EngineThread(llm.engine, observer, delivery)
+        self._thread = EngineThread(llm.engine, delivery)
 
     async def submit(
         self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
@@ -93,23 +91,24 @@ class Service:
 
         Busy: nothing was queued. ValueError: as LLM.generate. inspect: Delta.selection holds what DSA selected.
         """
-        [stream] = await self.submit_many([(token_ids, params)], inspect)
+        [stream] = await self.submit_many([await asyncio.to_thread(self.make_request, token_ids, params, inspect)])
         return stream
 
-    async def submit_many(
-        self, prompts: Sequence[tuple[Sequence[int], SamplingParams | None]], inspect: bool = False
-    ) -> list[AsyncStream]:
-        """Queue several prompts, all or none; one stream for each. Errors as `submit`."""
+    def make_request(
+        self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
+    ) -> Request:
+        """Check a prompt, for `submit_many` or `score`; a request may be used once. Raises ValueError as `LLM.generate`.
+
+        It takes a while for a long prompt, so an event loop should call it in another thread.
+        """
+        return self.llm.engine.make_request(token_ids, params, inspect)
+
+    async def submit_many(self, requests: Sequence[Request]) -> list[AsyncStream]:
+        """Queue several requests of `make_request`, all or none; one stream for each. Errors as `submit`."""
         loop = asyncio.get_running_loop()
-        inboxes = [AsyncInbox(loop) for _ in prompts]
-        entries = [
-            self._entry(tokens, params, inspect, inbox)
-            for (tokens, params), inbox in zip(prompts, inboxes, strict=True)
-        ]
-        self._queue(entries)
-        return [
-            AsyncStream(entry.request.id, self.cancel, inbox) for entry, inbox in zip(entries, inboxes, strict=True)
-        ]
+        inboxes = [AsyncInbox(loop) for _ in requests]
+        self._queue([self._entry(request, inbox) for request, inbox in zip(requests, inboxes, strict=True)])
+        return [AsyncStream(request.id, self.cancel, inbox) for request, inbox in zip(requests, inboxes, strict=True)]
 
     def stream(
         self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
@@ -118,18 +117,18 @@ class Service:
 
         The request is queued at the call, so Busy and ValueError come at once.
         """
-        inbox = SyncInbox()
-        entry = self._entry(token_ids, params, inspect, inbox)
-        self._queue([entry])
-        return SyncStream(entry.request.id, self.cancel, inbox)
+        request, inbox = self.make_request(token_ids, params, inspect), SyncInbox()
+        self._queue([self._entry(request, inbox)])
+        return SyncStream(request.id, self.cancel, inbox)
 
-    async def score(self, token_ids: Sequence[int], top: int = 0) -> list[TokenLogprob]:
-        """The log-probability of every token of a prompt but the first, given those before it, with the `top` likeliest there.
+    async def score(self, request: Request, top: int = 0) -> list[TokenLogprob]:
+        """The log-probability of every token of a prompt but the first, given the tokens before it, and the `top` most likely
+        tokens at each place.
 
-        It runs alone, between two steps, so others wait for it. Errors as `submit`; TimeoutError at the deadline; whatever the
-        model raises.
+        `request` comes from `make_request`. The prompt is scored alone, between two steps, while other requests wait. Raises
+        Busy, TimeoutError at the deadline, and whatever the model raises.
         """
-        job = ScoreJob(self.llm.engine.make_request(token_ids), top, time.monotonic() + self.deadline)
+        job = ScoreJob(request, top, time.monotonic() + self.deadline)
         with self._admission:
             self._admit(1)
             self._thread.queue_job(job)
@@ -156,8 +155,8 @@ class Service:
         return not self._draining
 
     def observe(self, observer: Observer) -> None:
-        """Tell this one from now on, instead of the one before it."""
-        self._thread.observer = observer
+        """Notify this observer, too, from now on."""
+        self._thread.observers += (observer,)
 
     def stop(self, drain: float = 0.0) -> None:
         """Refuse new requests, give the open ones `drain` seconds to finish, fail the rest, end the thread. May be repeated."""
@@ -171,8 +170,7 @@ class Service:
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
-    def _entry(self, tokens: Sequence[int], params: SamplingParams | None, inspect: bool, inbox: Inbox) -> Entry:
-        request = self.llm.engine.make_request(tokens, params, inspect)
+    def _entry(self, request: Request, inbox: Inbox) -> Entry:
         now = time.monotonic()
         return Entry(request, inbox, now, now + self.deadline)
 

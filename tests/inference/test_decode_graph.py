@@ -1,5 +1,6 @@
 """Decode steps in buckets with padding: the same answers as step by step, on any machine; as CUDA graphs on a Hopper GPU."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,8 @@ from deepseek_v32.inference.engine import runner
 from deepseek_v32.inference.engine.cache import allocate
 from deepseek_v32.inference.engine.decode_graph import DecodeGraphs, batch_buckets, context_buckets
 from deepseek_v32.inference.engine.runner import Runner
+from deepseek_v32.inference.engine.scheduler import Scheduler
+from deepseek_v32.inference.params import Request
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.preemption import preempt_every_other_step
 
@@ -42,8 +45,31 @@ def load(checkpoint: Path, in_buckets: bool) -> LLM:
     return llm
 
 
+def release_in_place(scheduler: Scheduler, request: Request) -> None:
+    """As Scheduler._release, with another way to empty the list of pages."""
+    scheduler.pool.release(request.pages)
+    request.pages.clear()
+    request.computed = request.cached_pages = request.prefix_id = 0
+
+
+def admit_in_place(self: Scheduler, request: Request, admit: Callable[[Scheduler, Request], bool]) -> bool:
+    pages = request.pages
+    admitted = admit(self, request)
+    pages[:] = request.pages
+    request.pages = pages
+    return admitted
+
+
 @pytest.mark.parametrize("preempt", [False, True], ids=["", "preempted"])
-def test_buckets_give_the_same_answers(checkpoint: Path, preempt: bool) -> None:
+@pytest.mark.parametrize("same_list", [False, True], ids=["", "same-list"])
+def test_buckets_give_the_same_answers(
+    checkpoint: Path, preempt: bool, same_list: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`same_list`: a request keeps one list of pages over all its admissions. Only `Request.admission` tells them apart."""
+    if same_list:
+        admit = Scheduler._admit
+        monkeypatch.setattr(Scheduler, "_release", release_in_place)
+        monkeypatch.setattr(Scheduler, "_admit", lambda self, request: admit_in_place(self, request, admit))
     expected = [c.token_ids for c in load(checkpoint, False).generate(PROMPTS, GREEDY)]
     llm = load(checkpoint, True)
     if preempt:

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine import engine
-from deepseek_v32.inference.engine import step as flight
+from deepseek_v32.inference.engine import engine, step
 from deepseek_v32.inference.engine.runner import Runner
-from deepseek_v32.inference.engine.sampler import Draws
+from deepseek_v32.inference.engine.sampler import SampledTokens
 from deepseek_v32.inference.engine.selection import SelectionRecorder
 from deepseek_v32.inference.params import Delta
 from support.fake_model import (
@@ -17,9 +16,9 @@ from support.fake_model import (
     NAN,
     RAISE,
     VOCAB,
+    AsyncRunner,
     ByteTokenizer,
     FakeModel,
-    OverlappingRunner,
     ScriptedModel,
     fake_config,
     fake_llm,
@@ -36,7 +35,7 @@ GREEDY = SamplingParams(temperature=0, max_tokens=COUNT)
 def ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether steps of decodes are started before what the step before drew is read."""
     if request.param:
-        monkeypatch.setattr(engine, "make_runner", lambda model, config, caches, *_: OverlappingRunner(model, caches))
+        monkeypatch.setattr(engine, "make_runner", lambda model, config, caches, *_: AsyncRunner(model, caches))
     return request.param
 
 
@@ -123,7 +122,7 @@ def test_a_step_that_raises_fails_its_requests_and_leaves_the_engine_usable(capl
 
 
 def test_a_decode_that_raises_ahead_fails_its_requests_after_what_they_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "make_runner", lambda model, config, caches, *_: OverlappingRunner(model, caches))
+    monkeypatch.setattr(engine, "make_runner", lambda model, config, caches, *_: AsyncRunner(model, caches))
     llm = fake_llm()
     steps = 0
 
@@ -141,7 +140,9 @@ def test_a_decode_that_raises_ahead_fails_its_requests_after_what_they_had(monke
     assert tokens_of(llm, PROMPTS) == expected()
 
 
-@pytest.mark.parametrize("where", [(SelectionRecorder, "fetch"), (flight, "draw_tokens"), (OverlappingRunner, "keep")])
+@pytest.mark.parametrize(
+    "where", [(SelectionRecorder, "fetch"), (step, "sample_tokens"), (AsyncRunner, "stage_tokens")]
+)
 def test_whatever_fails_in_a_step_fails_its_requests(
     where: tuple[object, str], ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,11 +164,11 @@ def test_whatever_fails_in_a_step_fails_its_requests(
     for completion, tokens in zip(llm.generate(PROMPTS[:2], params), whole, strict=True):
         if calls >= 5:
             assert completion.error == "RuntimeError: no memory" and completion.token_ids == tokens[:4]
-    assert (calls >= 5) == (ahead or where[1] != "keep")
+    assert (calls >= 5) == (ahead or where[1] != "stage_tokens")
     assert [completion.token_ids for completion in llm.generate(PROMPTS[:2], params)] == whole
 
 
-@pytest.mark.parametrize("where", [(FakeModel, "forward"), (Draws, "read")])
+@pytest.mark.parametrize("where", [(FakeModel, "forward"), (SampledTokens, "read")])
 def test_a_step_cut_short_by_ctrl_c_is_gone_on_with(where: tuple[object, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends the answer that drove the engine; the others', of this caller or of other threads, lose nothing."""
     llm, work, calls = fake_llm(), getattr(*where), 0
@@ -191,9 +192,9 @@ def test_a_step_cut_short_by_ctrl_c_is_gone_on_with(where: tuple[object, str], m
 
 
 def test_steps_start_before_the_draws_of_the_last_are_read(ahead: bool) -> None:
-    llm, before = fake_llm(), OverlappingRunner.ahead
+    llm, before = fake_llm(), AsyncRunner.ahead
     assert tokens_of(llm, PROMPTS) == expected()
-    started = OverlappingRunner.ahead - before
+    started = AsyncRunner.ahead - before
     assert started >= COUNT - 2 if ahead else started == 0
     # The end of an answer shows only when its token is read: at most one step more for each.
     assert llm.stats().generated_tokens == sum(map(len, expected()))
@@ -215,7 +216,7 @@ def test_draws_of_all_kinds_are_those_of_one_step_at_a_time(monkeypatch: pytest.
     for several in (kinds, kinds[:1], kinds[2:3], kinds[3:]):
         params = [SamplingParams(max_tokens=20 + 7 * i, **kind) for i, kind in enumerate(several)]
         found = []
-        for make in (OverlappingRunner, Runner):
+        for make in (AsyncRunner, Runner):
             monkeypatch.setattr(engine, "make_runner", lambda model, _, caches, *__, make=make: make(model, caches))
             found.append(fake_llm().generate(PROMPTS[: len(params)], params))
         assert [c.token_ids for c in found[0]] == [c.token_ids for c in found[1]]
@@ -275,12 +276,15 @@ def test_bad_requests_are_refused_before_anything_runs(prompt: list[int], params
 @pytest.mark.parametrize(
     "options,message",
     [
-        ({"max_model_len": 5000}, "max_model_len is 5000; the model allows 2 to 4096"),
-        ({"max_model_len": 65, "page_count": 1}, "max_model_len is 65; 1 pages of 64 hold 64 tokens"),
+        ({"max_model_len": 5000}, "max_model_len is 5000; expected 2 to 4096 tokens"),
+        ({"max_model_len": 65, "page_count": 1}, "max_model_len is 65; expected at most 64: 1 pages of 64 tokens"),
         ({"max_batch_tokens": 0}, "max_batch_tokens is 0"),
         ({"page_count": 0}, "page_count is 0"),
         ({"page_count": None, "memory_fraction": 1.5}, "memory_fraction is 1.5"),
-        ({"page_count": None, "memory_fraction": 1e-12}, "no memory for the caches"),
+        (
+            {"page_count": None, "memory_fraction": 1e-12},
+            "memory_fraction is 1e-12, which leaves 0.0 MiB for the caches",
+        ),
     ],
 )
 def test_limits_that_cannot_be_are_refused(options: dict, message: str) -> None:
@@ -354,7 +358,7 @@ def test_timings_and_usage() -> None:
     assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (30, 4, 0)
     assert timings.time_to_first_token and 0 < timings.time_to_first_token <= timings.total
     assert timings.tokens_per_second and timings.tokens_per_second > 3 / timings.total
-    assert timings.kept_token_share == 4 * 16 / (30 + 31 + 32 + 33)
+    assert timings.selected_fraction == 4 * 16 / (30 + 31 + 32 + 33)
     stats = llm.stats()
     assert (stats.steps, stats.computed_tokens, stats.generated_tokens, stats.finished) == (4, 33, 4, {"length": 1})
 

@@ -13,8 +13,8 @@ SIZE = 2  # tokens a page
 class Holder:
     """A sequence that holds pages; `tokens` is what it has, or will have, in them."""
 
-    def __init__(self, tokens: list[int], pages: list[int], chain: int) -> None:
-        self.tokens, self.pages, self.chain, self.registered = tokens, pages, chain, len(pages)
+    def __init__(self, tokens: list[int], pages: list[int], prefix_id: int) -> None:
+        self.tokens, self.pages, self.prefix_id, self.cached_pages = tokens, pages, prefix_id, len(pages)
 
 
 class PoolMachine(RuleBasedStateMachine):
@@ -56,11 +56,11 @@ class PoolMachine(RuleBasedStateMachine):
             assert self.pool.cached == 0
 
     def begin(self, tokens: list[int]) -> None:
-        pages, chain = self.pool.match(tokens[:-1])
+        pages, prefix_id = self.pool.match(tokens[:-1])
         for i, page in enumerate(pages):
             assert self.contents[page] == tuple(tokens[: (i + 1) * SIZE]), "a page with other contents"
         assert self.pool.reuse or not pages
-        self.holders.append(Holder(tokens, pages, chain))
+        self.holders.append(Holder(tokens, pages, prefix_id))
 
     def grow(self, holder: Holder) -> None:
         if self.pool.available and len(holder.pages) * SIZE < len(holder.tokens):
@@ -71,12 +71,12 @@ class PoolMachine(RuleBasedStateMachine):
             holder.pages.append(page)
 
     def fill(self, holder: Holder) -> None:
-        i = holder.registered
+        i = holder.cached_pages
         if i < len(holder.pages):
             self.contents[holder.pages[i]] = tuple(holder.tokens[: (i + 1) * SIZE])
             tokens = holder.tokens[i * SIZE : (i + 1) * SIZE]
-            holder.chain = self.pool.register(holder.pages[i], holder.chain, tokens)
-            holder.registered += 1
+            holder.prefix_id = self.pool.register(holder.pages[i], holder.prefix_id, tokens)
+            holder.cached_pages += 1
 
 
 def test_random_operations_conserve_pages_and_contents() -> None:
@@ -89,9 +89,9 @@ def test_random_operations_conserve_pages_and_contents() -> None:
 
 def filled(pool: PagePool, tokens: list[int]) -> list[int]:
     pages = pool.allocate(len(tokens) // SIZE)
-    chain = ROOT
+    prefix_id = ROOT
     for i, page in enumerate(pages):
-        chain = pool.register(page, chain, tokens[i * SIZE : (i + 1) * SIZE])
+        prefix_id = pool.register(page, prefix_id, tokens[i * SIZE : (i + 1) * SIZE])
     return pages
 
 

@@ -8,7 +8,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepseek_v32.inference.engine.sampler import Sample, draw, filter_scores, penalise, sample, uniform, waits
+from deepseek_v32.inference.engine.sampler import (
+    Sample,
+    draw,
+    filter_scores,
+    needs_host_sync,
+    penalise,
+    sample,
+    uniform,
+)
 from deepseek_v32.inference.params import Request, SamplingParams
 
 VOCAB = 12
@@ -254,5 +262,5 @@ def test_no_requests_no_samples() -> None:
 def test_only_penalties_and_a_top_p_that_is_drawn_from_wait() -> None:
     free = [{}, {"temperature": 0}, {"temperature": 0, "top_p": 0.95}, {"top_k": 5, "min_p": 0.1, "logprobs": 3}]
     bound = [{"top_p": 0.95}, {"temperature": 0, "presence_penalty": 1}, {"repetition_penalty": 1.1}]
-    assert not any(waits(SamplingParams(**each)) for each in free)
-    assert all(waits(SamplingParams(**each)) for each in bound)
+    assert not any(needs_host_sync(SamplingParams(**each)) for each in free)
+    assert all(needs_host_sync(SamplingParams(**each)) for each in bound)

@@ -137,12 +137,12 @@ def test_sharding_changes_nothing(tmp_path, shards):
 
 
 def test_bands_do_not_show(tmp_path, monkeypatch):
-    """A tensor converted in many bands is the same as one converted at once."""
+    """A tensor converted in many row chunks is the same as one converted at once."""
     config = replace(TINY, intermediate_size=1000, num_hidden_layers=1)
     for dtype in ("bf16", "fp8"):
         write_checkpoint(tmp_path, config, dtype)
         for precision in ("exact", "fp8"):
-            monkeypatch.setattr("deepseek_v32.model.checkpoint.load._BAND", 1)  # raised to one block of rows
+            monkeypatch.setattr("deepseek_v32.model.checkpoint.load._CHUNK", 1)  # raised to one block of rows
             assert_loaded(load_model(tmp_path, precision), read_config(tmp_path), precision, stored_tensors(tmp_path))
 
 

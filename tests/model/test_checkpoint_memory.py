@@ -10,7 +10,7 @@ import pytest
 
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 
-# One dense MLP with tensors of 33.6 M elements, beside which bands (a few MB) are small.
+# One dense MLP with tensors of 33.6 M elements, beside which row chunks (a few MB) are small.
 CONFIG = replace(TINY, hidden_size=4096, intermediate_size=8192, num_hidden_layers=1)
 LARGEST = CONFIG.hidden_size * CONFIG.intermediate_size
 

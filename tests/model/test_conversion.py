@@ -157,7 +157,7 @@ print(status("VmHWM") - before, sum(path.stat().st_size for path in files))
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's account of a process's memory")
 def test_memory_is_bounded(tmp_path):
-    """A few bands, whatever the size of a tensor: the largest here has 134 MB, and is cut by columns as well."""
+    """Memory holds a few row chunks, whatever the size of a tensor. The largest here has 134 MB and is also split by columns."""
     write_checkpoint(tmp_path / "source", LARGE, "fp32")
     command = [sys.executable, "-c", MEASURE, str(tmp_path / "source"), str(tmp_path / "target")]
     done = subprocess.run(
@@ -204,7 +204,9 @@ def test_half_written_and_altered_originals(pair, tmp_path):
     (tmp_path / "target").mkdir()
     state = {"format": json.loads((pair[1] / "manifest.json").read_text())["format"], "ranks": 2, "source": {}}
     (tmp_path / "target" / "conversion.json").write_text(json.dumps(state))
-    assert "from another checkpoint, or that has changed since" in refusal(convert, source, tmp_path / "target", 2)
+    assert "of another checkpoint or for another number of ranks, or the checkpoint has changed" in refusal(
+        convert, source, tmp_path / "target", 2
+    )
 
 
 def test_an_original_that_changes_while_it_is_read(pair, tmp_path):
@@ -213,8 +215,8 @@ def test_an_original_that_changes_while_it_is_read(pair, tmp_path):
     def touch(done: int, total: int) -> None:
         os.utime(source / "model.safetensors")
 
-    assert "changed while it was converted" in refusal(convert, source, tmp_path / "target", 2, touch)
-    assert "is half a conversion" in refusal(load_model, tmp_path / "target")
+    assert "changed during the conversion" in refusal(convert, source, tmp_path / "target", 2, touch)
+    assert "is an unfinished conversion" in refusal(load_model, tmp_path / "target")
 
 
 def test_where_nothing_is_written(pair, tmp_path):
@@ -223,7 +225,7 @@ def test_where_nothing_is_written(pair, tmp_path):
     assert "is a converted checkpoint" in refusal(convert, target, tmp_path / "new", 2)
     assert "for another number of ranks" in refusal(convert, source, target, 4)
     assert "in the way" in refusal(convert, source, copy(source, tmp_path / "copy"), 2)
-    assert "3 ranks" in refusal(convert, source, tmp_path / "new", 3, error=ConfigError)
+    assert "number of ranks is 3" in refusal(convert, source, tmp_path / "new", 3, error=ConfigError)
     before = hashes(target)
     convert(source, target, 2)
     assert hashes(target) == before
@@ -231,7 +233,10 @@ def test_where_nothing_is_written(pair, tmp_path):
 
 def test_loading_what_is_not_whole(pair, tmp_path):
     target = copy(pair[1], tmp_path / "target")
-    assert "converted for 2 ranks; this job has 1: torchrun --nproc-per-node 2" in refusal(load_model, target)
+    assert (
+        "number of ranks is 1; expected 2, for which this checkpoint was converted: torchrun --nproc-per-node 2"
+        in refusal(load_model, target)
+    )
     file = target / "model1-mp2.safetensors"
     data = file.read_bytes()
     file.write_bytes(data[:-1])
@@ -251,7 +256,7 @@ def test_verify_finds_a_changed_bit(pair, tmp_path):
     data[-1] ^= 1
     file.write_bytes(data)
     found = refusal(verify, target)
-    assert "model1-mp2.safetensors" in found and "'lm_head.weight' is not as it was written" in found
+    assert "model1-mp2.safetensors" in found and "'lm_head.weight': SHA-256 is " in found
     data[-1] ^= 1
     file.write_bytes(data)
     verify(target)

@@ -67,13 +67,13 @@ def test_truncated_anywhere(tmp_path):
 
 
 HEADERS = {
-    "gap": ({"a": A, "b": B | {"data_offsets": [13, 21]}}, bytes(21), "data begins at byte 13; wanted 12"),
-    "leading gap": ({"b": B}, bytes(20), "data begins at byte 12; wanted 0"),
-    "overlap": ({"a": A, "b": B | {"data_offsets": [8, 16]}}, bytes(20), "data begins at byte 8; wanted 12"),
-    "same place": ({"a": A, "c": A}, bytes(12), "data begins at byte 0; wanted 12"),
+    "gap": ({"a": A, "b": B | {"data_offsets": [13, 21]}}, bytes(21), "data begins at byte 13; expected 12"),
+    "leading gap": ({"b": B}, bytes(20), "data begins at byte 12; expected 0"),
+    "overlap": ({"a": A, "b": B | {"data_offsets": [8, 16]}}, bytes(20), "data begins at byte 8; expected 12"),
+    "same place": ({"a": A, "c": A}, bytes(12), "data begins at byte 0; expected 12"),
     "trailing bytes": (GOOD, bytes(21), "longer than its header says"),
     "beyond the end": ({"a": A, "b": B}, bytes(19), "truncated"),
-    "wrong size": ({"a": A | {"shape": [2, 4]}}, bytes(12), "'a': data_offsets is [0, 12]; wanted 16 bytes"),
+    "wrong size": ({"a": A | {"shape": [2, 4]}}, bytes(12), "'a': data_offsets is [0, 12]; expected 16 bytes"),
     "huge shape": ({"a": A | {"shape": [2**62, 2**62]}}, bytes(12), "'a': data_offsets is"),
     "past 64 bits": ({"a": A | {"shape": [2**64]}}, bytes(12), "'a': shape is [18446744073709551616]"),
     "backwards": ({"a": A | {"data_offsets": [12, 0]}}, bytes(12), "'a': data_offsets is [12, 0]"),
@@ -103,7 +103,7 @@ HEADERS = {
 @pytest.mark.parametrize("header, data, message", HEADERS.values(), ids=HEADERS)
 def test_bad_header(tmp_path, header, data, message):
     path = write_single(tmp_path, file_bytes(header, data))
-    refused(tmp_path, path.name, message, "wanted")
+    refused(tmp_path, path.name, message, "expected")
 
 
 FOREIGN = {
@@ -186,7 +186,7 @@ INDEXES = {
 @pytest.mark.parametrize("content", INDEXES.values(), ids=INDEXES)
 def test_broken_index(tmp_path, content):
     (tmp_path / "model.safetensors.index.json").write_bytes(content)
-    refused(tmp_path, "index.json", "wanted")
+    refused(tmp_path, "index.json", "expected")
 
 
 def test_index_and_shards_disagree(tmp_path):
@@ -194,13 +194,13 @@ def test_index_and_shards_disagree(tmp_path):
     write_index(tmp_path, {"a": x, "b": y}, x={"a": 1}, y={"b": 1})
     assert read_headers(tmp_path).keys() == {"a", "b"}
     write_index(tmp_path, {"a": x, "b": y}, x={"a": 1, "b": 1}, y={"b": 1})
-    refused(tmp_path, x, "tensor 'b' is here; the index has it in 'y.safetensors'")
+    refused(tmp_path, x, "tensor 'b' is here; expected it in 'y.safetensors', as in the index")
     write_index(tmp_path, {"a": x, "b": y}, x={"a": 1}, y={"b": 1, "a": 1})
-    refused(tmp_path, y, "tensor 'a' is in 'x.safetensors' as well; wanted once")
+    refused(tmp_path, y, "tensor 'a' is also in 'x.safetensors'; expected it once")
     write_index(tmp_path, {"a": x, "b": y, "c": y}, x={"a": 1}, y={"b": 1})
     refused(tmp_path, y, "tensor 'c' is not here")
     write_index(tmp_path, {"a": x, "b": y}, x={"a": 1}, y={"b": 1, "c": 1})
-    refused(tmp_path, y, "tensor 'c' is here; the index has it in nowhere")
+    refused(tmp_path, y, "tensor 'c' is here; expected it nowhere, as in the index")
     (tmp_path / y).unlink()
     refused(tmp_path, y, "cannot be opened")
 
@@ -208,7 +208,7 @@ def test_index_and_shards_disagree(tmp_path):
 def test_two_sources(tmp_path):
     write_index(tmp_path, {"a": "x.safetensors"}, x={"a": 1})
     write_single(tmp_path, file_bytes(GOOD))
-    refused(tmp_path, "model.safetensors", "wanted one or the other")
+    refused(tmp_path, "model.safetensors", "expected one of the two")
     write_index(tmp_path, {"a": "model.safetensors", "b": "model.safetensors"})
     assert read_headers(tmp_path).keys() == {"a", "b"}
 

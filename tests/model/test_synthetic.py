@@ -39,11 +39,11 @@ def test_rewriting_leaves_nothing_stale(tmp_path):
 
 
 def test_bad_arguments(tmp_path):
-    with pytest.raises(ValueError, match="dtype is 'fp16'; wanted one of bf16, fp32, fp8"):
+    with pytest.raises(ValueError, match="dtype is 'fp16'; expected one of bf16, fp32, fp8"):
         write_checkpoint(tmp_path, TINY, "fp16")
     with pytest.raises(ValueError, match="shards is 0"):
         write_checkpoint(tmp_path, TINY, shards=0)
-    with pytest.raises(ValueError, match=f"vocab_size is 100; wanted at least {SMALLEST_VOCABULARY}"):
+    with pytest.raises(ValueError, match=f"vocab_size is 100; expected at least {SMALLEST_VOCABULARY}"):
         write_tokenizer(tmp_path, 100)
     assert not list(tmp_path.iterdir())
 
@@ -133,10 +133,10 @@ def test_script(tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--set", "n_group=5"], "n_group = 5: wanted a divisor"),
-        (["--set", "depth=5"], "depth = 5: wanted no such key"),
-        (["--set", "index_topk"], "wanted KEY=VALUE"),
-        (["--set", "vocab_size=64"], "vocab_size = 64: wanted at least 264"),
+        (["--set", "n_group=5"], "n_group is 5; expected a divisor"),
+        (["--set", "depth=5"], "depth is 5; expected no such key"),
+        (["--set", "index_topk"], "expected KEY=VALUE"),
+        (["--set", "vocab_size=64"], "vocab_size is 64; expected at least 264"),
         (["--base", "nowhere.json"], "no such file"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,9 +28,13 @@ VOCAB = 260
 PRIME = 2**31 - 1
 
 
-def fake_config(**overrides: object) -> ModelConfig:
-    sizes = dict(vocab_size=VOCAB, num_hidden_layers=2, kv_lora_rank=4, qk_rope_head_dim=2, index_head_dim=4)
-    rest = dict(bos_token_id=None, eos_token_ids=(EOS,), yarn=None, max_position_embeddings=4096, index_topk=16)
+def fake_config(**overrides: Any) -> ModelConfig:
+    sizes: dict[str, Any] = dict(
+        vocab_size=VOCAB, num_hidden_layers=2, kv_lora_rank=4, qk_rope_head_dim=2, index_head_dim=4
+    )
+    rest: dict[str, Any] = dict(
+        bos_token_id=None, eos_token_ids=(EOS,), yarn=None, max_position_embeddings=4096, index_topk=16
+    )
     return ModelConfig(**{**sizes, **rest, **overrides})
 
 
@@ -144,35 +149,37 @@ class ByteTokenizer:
         return bytes(id for id in ids if id < BYTES).decode(errors="replace")
 
 
-def fake_llm(model: object | None = None, poison: bool = True, **options: object) -> LLM:
+def fake_llm(model: Any = None, poison: bool = True, **options: Any) -> LLM:
     """An LLM around a FakeModel, whose caches start out as NaN."""
     config = fake_config()
     options = {"page_count": 64, **options}
-    llm = LLM.from_model(model or FakeModel(config), config, ByteTokenizer(), **options)
+    tokenizer: Any = ByteTokenizer()
+    llm = LLM.from_model(model or FakeModel(config), config, tokenizer, **options)
+    runner: Any = llm.engine.runner
     if poison:
-        for cache in llm.engine.runner.caches:
+        for cache in runner.caches:
             cache.latent.fill_(torch.nan)
             cache.index.fill_(torch.nan)
     return llm
 
 
-class OverlappingRunner(Runner):
-    """On any model: takes the tokens that the step before has drawn from where `keep` left them, as decode graphs do."""
+class AsyncRunner(Runner):
+    """On any model: takes the tokens that the step before has drawn from where `stage_tokens` left them, as decode graphs do."""
 
-    overlaps = True
+    supports_async_scheduling = True
     ahead = 0  # steps started so, by all of them
 
-    def keep(self, tokens: torch.Tensor) -> None:
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
         self._kept = tokens.tolist()
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
-        OverlappingRunner.ahead += bool(batch.drawn)
-        for request, row in zip(batch.requests, batch.drawn, strict=False):
+        AsyncRunner.ahead += bool(batch.sampled_rows)
+        for request, row in zip(batch.requests, batch.sampled_rows, strict=False):
             request.tokens.append(self._kept[row])
         try:
-            return super().run(replace(batch, drawn=()), on_selection)
+            return super().run(replace(batch, sampled_rows=()), on_selection)
         finally:
-            for request in batch.requests[: len(batch.drawn)]:
+            for request in batch.requests[: len(batch.sampled_rows)]:
                 request.tokens.pop()
 
 

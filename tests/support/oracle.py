@@ -104,7 +104,8 @@ def random_tokens(length: int, seed: int) -> list[int]:
 def recording_closest_call() -> Iterator[list[float]]:
     """Collects, in a list of one number, the smallest relative margin by which a token or an expert was chosen."""
     closest = [float("inf")]
-    select_topk, select_topk_slots, forward = indexer.select_topk, indexer.select_topk_slots, moe.Router.forward
+    names: Any = indexer
+    select_topk, select_topk_slots, forward = names.select_topk, names.select_topk_slots, moe.Router.forward
 
     def watch(scores: torch.Tensor, kept: int) -> None:
         if 0 < kept < scores.shape[-1]:

@@ -13,7 +13,7 @@ def preempt_every_other_step(llm: LLM) -> list[bool]:
     def step_after_preemption() -> list[Delta]:
         happened.append(len(happened) % 2 == 0 and bool(engine.scheduler.running))
         if happened[-1]:
-            engine.settle()
+            engine.drain()
             happened[-1] = bool(engine.scheduler.running)
         if happened[-1]:
             engine.scheduler.preempt_latest()

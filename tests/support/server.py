@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -66,8 +67,9 @@ class Running:
     def llm(self) -> LLM:
         return self.service.llm
 
-    def say(self, pieces: Sequence[str | Special], messages: list[dict], **chat: object) -> None:
+    def say(self, pieces: Sequence[str | Special], messages: list[dict], **chat: Any) -> None:
         """Let the model answer this conversation with these pieces."""
+        assert self.llm.tokenizer is not None
         tokens = self.llm.tokenizer.encode_pieces(pieces)
         self.model.say(tokens, len(self.llm.chat_token_ids(messages, **chat)))
 
@@ -82,17 +84,16 @@ class Running:
         return False
 
 
-def stand_in_llm(chat_template: str | None = None, **limits: object) -> LLM:
+def stand_in_llm(chat_template: str | None = None, **limits: Any) -> LLM:
     """An LLM that talks, with a real tokenizer; `llm.model` is its Talker."""
     tokenizer = make_tokenizer(chat_template)
     eos = tokenizer.eos_ids[0]
     config = fake_config(vocab_size=tokenizer.vocab_size, eos_token_ids=(eos,))
-    limits = {"page_count": 64, "max_model_len": 1024, **limits}
-    return LLM.from_model(Talker(config, eos), config, tokenizer, **limits)
+    return LLM.from_model(Talker(config, eos), config, tokenizer, **{"page_count": 64, "max_model_len": 1024, **limits})
 
 
 @contextmanager
-def serving(service: Service, **options: object) -> Iterator[Running]:
+def serving(service: Service, **options: Any) -> Iterator[Running]:
     """Runs create_app(service, **options) as `deepseek-v32 serve` does."""
     import uvicorn
 
@@ -105,7 +106,8 @@ def serving(service: Service, **options: object) -> Iterator[Running]:
             assert thread.is_alive(), "the server has ended"
             time.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
-        yield Running(f"http://127.0.0.1:{port}", service, service.llm.model)
+        model: Any = service.llm.model  # a Talker, or a real one that no test tells what to say
+        yield Running(f"http://127.0.0.1:{port}", service, model)
     finally:
         server.should_exit = True
         thread.join()

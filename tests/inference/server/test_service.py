@@ -107,13 +107,13 @@ def test_a_full_queue_refuses_all_or_nothing():
     with Service(llm, max_queue=1) as service:
         first, second = service.stream(PROMPT, GREEDY), service.stream(PROMPT, GREEDY)
         with pytest.raises(Busy) as refusal:
-            asyncio.run(service.submit_many([(PROMPT, GREEDY)] * 2))
+            asyncio.run(service.submit_many([service.make_request(PROMPT, GREEDY) for _ in range(2)]))
         assert refusal.value.retry_after >= 1
         third = service.stream(PROMPT, GREEDY)
         with pytest.raises(Busy):
             service.stream(PROMPT, GREEDY)
         with pytest.raises(ValueError, match="this server holds 3"):
-            asyncio.run(service.submit_many([(PROMPT, GREEDY)] * 4))
+            asyncio.run(service.submit_many([service.make_request(PROMPT, GREEDY) for _ in range(4)]))
         assert (service.stats().open, service.stats().refused) == (3, 3)
         gate.set()
         assert [list(stream)[-1].finish_reason for stream in (first, second, third)] == ["length"] * 3
@@ -263,7 +263,7 @@ def test_a_job_in_the_queue_of_a_service_that_stops_fails():
     async def main():
         stream = await service.submit(PROMPT, ENDLESS)
         await asyncio.sleep(0.05)  # its step has begun
-        score = asyncio.create_task(service.score(PROMPT))
+        score = asyncio.create_task(service.score(service.make_request(PROMPT)))
         await asyncio.sleep(0.05)
         stop = asyncio.create_task(asyncio.to_thread(service.stop))
         await asyncio.sleep(0.05)
@@ -284,7 +284,7 @@ def test_scores_are_the_models_log_probabilities(monkeypatch, chunk):
 
         async def main():
             busy = await service.submit(PROMPT, ENDLESS)  # it keeps its place
-            scores = await service.score(PROMPT, top=3)
+            scores = await service.score(service.make_request(PROMPT), top=3)
             busy.close()
             return scores
 
