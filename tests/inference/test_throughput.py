@@ -23,6 +23,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "benchmark_throughput.py"
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.heavy
 def test_every_case_is_measured(tmp_path: Path, ranks: int) -> None:
     """Seven sequences do not fit in 26 pages with 256 tokens each: as many as do are measured."""
     config = tmp_path / "config.json"
