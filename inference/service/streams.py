@@ -121,7 +121,7 @@ Inbox = AsyncInbox | SyncInbox
 
 
 def deliver(deltas: Iterable[tuple[Inbox, Delta]]) -> None:
-    """Put deltas into their inboxes and wake each event loop once. A wake-up per delta would cost a small model 10 % of its speed."""
+    """Put deltas into their inboxes and wake each event loop once. A wake-up per delta costs a small model 10 % of its speed."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[AsyncInbox, Delta]]] = defaultdict(list)
     for inbox, delta in deltas:
         if isinstance(inbox, SyncInbox):
