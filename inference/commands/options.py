@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ...model.config import Precision
+from ..service.server_log import LogLevel, configure_logging
 from ..text.messages import ChatFormat
 from . import loading
 
@@ -24,7 +25,10 @@ DeviceOption = Annotated[
 ]
 BackendOption = Annotated[
     Backend,
-    typer.Option("--backend", help="Which kernels to prefer. auto: the fastest implementation of each operation."),
+    typer.Option("--backend", help="Kernels to prefer. auto: the fastest implementation of each operation."),
+]
+LogLevelOption = Annotated[
+    LogLevel, typer.Option("--log-level", help="Least severe messages of the log, which goes to standard error.")
 ]
 
 
@@ -62,11 +66,12 @@ class ModelOptions:
         bool,
         typer.Option("--decode-graphs/--no-decode-graphs", help="Run decode steps as CUDA graphs, on a GPU in fp8."),
     ] = True
+    log_level: LogLevelOption = "warning"
 
     def llm_arguments(self) -> dict[str, Any]:
         """The keyword arguments of `LLM` that these options stand for. ValueError for an unusable configuration."""
         arguments = dict(vars(self))
-        del arguments["model"]
+        del arguments["model"], arguments["log_level"]
         overrides = loading.read_overrides(arguments.pop("config"), arguments.pop("config_override"))
         return {**arguments, "config_overrides": overrides}
 
@@ -80,13 +85,14 @@ class ServingOptions(ModelOptions):
     """Further options of the commands that answer many requests: how much the engine may hold and do at a time."""
 
     max_model_len: Annotated[
-        int | None, typer.Option("--max-model-len", help="Most tokens of a prompt and its answer together.")
+        int | None,
+        typer.Option("--max-model-len", help="Maximum number of tokens of a prompt and its answer together."),
     ] = None
-    max_sequences: Annotated[int | None, typer.Option("--max-sequences", help="Most requests that run at a time.")] = (
-        None
-    )
+    max_sequences: Annotated[
+        int | None, typer.Option("--max-sequences", help="Maximum number of requests that run at a time.")
+    ] = None
     max_batch_tokens: Annotated[
-        int | None, typer.Option("--max-batch-tokens", help="Most tokens that one step computes.")
+        int | None, typer.Option("--max-batch-tokens", help="Maximum number of tokens that one step computes.")
     ] = None
     memory_fraction: Annotated[
         float | None,
@@ -98,10 +104,14 @@ class ServingOptions(ModelOptions):
         ChatFormat | None,
         typer.Option("--chat-format", help="How conversations are written. Default: as the checkpoint says."),
     ] = None
+    log_level: LogLevelOption = "info"
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer needs it: its first parameter, a class of options, becomes one parameter for each option."""
+    """The command as typer needs it: its first parameter, a class of options, becomes one parameter for each option.
+
+    Logging is configured before the command runs.
+    """
     signature = inspect.signature(command, eval_str=True)
     first, *rest = signature.parameters.values()
     shared = inspect.signature(first.annotation, eval_str=True).parameters.values()
@@ -110,6 +120,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(**values: Any) -> None:
         options = first.annotation(**{parameter.name: values.pop(parameter.name) for parameter in shared})
+        configure_logging(options.log_level)
         command(options, **values)
 
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -91,7 +91,7 @@ def test_layers_replace_the_configurations():
 
 
 def test_a_configuration_has_no_weights():
-    with pytest.raises(ValueError, match="a configuration alone has no weights; synthetic=True makes some"):
+    with pytest.raises(ValueError, match="model is a configuration without weights; expected a checkpoint directory"):
         LLM(config_json(CONFIG), device="cpu")
 
 
