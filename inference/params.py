@@ -220,6 +220,6 @@ def check_token_ids(tokens: Iterable[Any], vocab_size: int) -> tuple[int, ...]:
             raise ValueError(f"prompt holds {token!r} at position {position}; expected an integer token id")
         if not 0 <= token < vocab_size:
             raise ValueError(
-                f"prompt holds token id {token} at position {position}; expected ids from 0 to {vocab_size - 1}"
+                f"prompt holds token id {token} at position {position}; expected ids of the vocabulary, 0 to {vocab_size - 1}"
             )
     return tuple(int(token) for token in ids)

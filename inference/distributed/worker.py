@@ -121,7 +121,7 @@ def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progres
     if job is None:
         return source.load(device, None, progress)
     if job.has_model:
-        raise ValueError("several ranks run one model, and this is the program's second LLM")
+        raise ValueError("this is the program's second LLM; expected one: several ranks run one model")
     job.has_model = True
     job.broadcast(MessageKind.LOAD, source.to_json())
     model = source.load(device, job.ranks(device), progress)

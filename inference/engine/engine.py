@@ -79,7 +79,7 @@ class Engine:
         for token in params.stop_token_ids:
             if token >= self.config.vocab_size:
                 raise ValueError(
-                    f"stop_token_ids holds {token}; expected ids below the vocabulary's {self.config.vocab_size}"
+                    f"stop_token_ids holds {token}; expected ids of the vocabulary, 0 to {self.config.vocab_size - 1}"
                 )
         room = context - len(tokens)
         max_tokens = room if params.max_tokens is None else min(params.max_tokens, room)

@@ -110,3 +110,16 @@ def test_doctor_and_help_need_no_model():
     assert code == 0 and "sparse_mla_prefill" in out and "reference" in out
     code, out, _ = execute(*COMMAND, "--help")
     assert code == 0 and "generate" in out and "doctor" in out
+
+
+def test_a_profile_is_a_trace_that_viewers_open(checkpoint, tmp_path):
+    trace = tmp_path / "trace.json"
+    profile = [*COMMAND, "bench", "--model", checkpoint, "--prompt-tokens", 8, "--batch", 2, "--profile", trace]
+    code, out, err = execute(*profile)
+    assert code == 0, err
+    assert json.loads(out)["profile"] == str(trace)
+    names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
+    assert "aten::linear" in names or "aten::mm" in names
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
+    code, _, err = execute(*profile[:-1], tmp_path / "trace.txt")
+    assert code == 2 and "expected a name that ends in .json" in err

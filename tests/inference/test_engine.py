@@ -271,7 +271,7 @@ def test_max_tokens_is_clipped_to_the_context() -> None:
     [
         ([], {}, "prompt is empty"),
         ("", {}, "prompt is empty"),
-        ([1, VOCAB], {}, f"token id {VOCAB} at position 1; expected ids from 0 to {VOCAB - 1}"),
+        ([1, VOCAB], {}, f"token id {VOCAB} at position 1; expected ids of the vocabulary, 0 to {VOCAB - 1}"),
         ([-1], {}, "token id -1"),
         ([1] * 100, {}, "prompt has 100 tokens; expected at most 99: the context of 100"),
         ([1], {"stop_token_ids": [VOCAB]}, f"stop_token_ids holds {VOCAB}"),
@@ -334,7 +334,7 @@ def test_logits_refuse_what_generate_refuses() -> None:
     llm = fake_llm(max_model_len=100)
     for tokens, chunk, message in [
         ([], None, "empty"),
-        ([VOCAB], None, f"token id {VOCAB}"),
+        ([VOCAB], None, "vocab"),
         ([1] * 101, None, "101"),
         ([1], 0, "0"),
     ]:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepseek_v32.inference.text.messages import MessageError, encode_messages, v32_pieces
+from deepseek_v32.inference.text.errors import MessageError
+from deepseek_v32.inference.text.messages import encode_messages, v32_pieces
 from deepseek_v32.inference.text.tokenizer import Special
 from support.tokenizers import BOS, EOS, MARKUP, PAD, definition, make_tokenizer
 
@@ -171,17 +172,20 @@ def test_parts_of_text_are_joined_and_other_parts_refused():
 
 
 BAD = {
-    "empty": ([], "no messages"),
-    "ends-in-assistant": ([user("a"), assistant("b")], "last one"),
+    "empty": ([], "messages is empty"),
+    "ends-in-assistant": ([user("a"), assistant("b")], "expected the last message"),
     "role": ([{"role": "boss", "content": "a"}], r"messages\[0\]\.role.*boss"),
     "no-content": ([{"role": "user"}], r"messages\[0\]\.content"),
     "not-an-object": (["Hi"], r"messages\[0\]"),
-    "stray-result": ([user("a"), tool("b")], r"messages\[1\]: 1 tool messages answer 0"),
-    "result-first": ([tool("b")], r"messages\[0\]: 1 tool messages answer 0"),
-    "missing-result": ([user("a"), assistant("", tool_calls=[CALL, CALL]), tool("b")], "1 tool messages answer 2"),
+    "stray-result": ([user("a"), tool("b")], r"messages\[1\] starts 1 tool messages; expected 0"),
+    "result-first": ([tool("b")], r"messages\[0\] starts 1 tool messages; expected 0"),
+    "missing-result": (
+        [user("a"), assistant("", tool_calls=[CALL, CALL]), tool("b")],
+        "starts 1 tool messages; expected 2",
+    ),
     "arguments": (
         [user("a"), assistant("", tool_calls=[{"function": {"name": "f", "arguments": "{"}}]), tool("b")],
-        r"messages\[1\]\.tool_calls: arguments are not JSON",
+        r"messages\[1\]\.tool_calls has arguments that are not JSON; expected",
     ),
     "list-arguments": (
         [user("a"), assistant("", tool_calls=[{"function": {"name": "f", "arguments": "[1]"}}]), tool("b")],

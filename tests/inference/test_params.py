@@ -55,7 +55,7 @@ def test_one_stop_string_may_come_bare() -> None:
     "tokens,message",
     [
         ([], "empty"),
-        ([1, 9], "token id 9 at position 1; expected ids from 0 to 8"),
+        ([1, 9], "token id 9 at position 1; expected ids of the vocabulary, 0 to 8"),
         ([-1], "token id -1"),
         ([1.0], "1.0 at position 0; expected an integer"),
         ([True], "integer"),

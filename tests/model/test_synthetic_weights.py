@@ -91,7 +91,7 @@ def test_layers_replace_the_configurations():
 
 
 def test_a_configuration_has_no_weights():
-    with pytest.raises(ValueError, match="a configuration alone has no weights; synthetic=True makes some"):
+    with pytest.raises(ValueError, match="model is a configuration without weights; expected a checkpoint directory"):
         LLM(config_json(CONFIG), device="cpu")
 
 
@@ -116,4 +116,4 @@ def test_the_command(tmp_path):
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["model"] == "synthetic, 1 layers"
     refused = CliRunner().invoke(app, command)
-    assert "--layers 1 goes with --synthetic" in str(refused.exception)
+    assert "--layers is 1; expected only together with --synthetic" in str(refused.exception)

@@ -158,7 +158,7 @@ def test_export_and_import(open_tab: Any, tmp_path: Any) -> None:
     assert other.answer() == "You said: take me along"
     (tmp_path / "bad.json").write_text('{"messages": [{"role": "robot"}]}')
     other.page.set_input_files("#dsa-import-file", tmp_path / "bad.json")
-    other.page.get_by_text("role user or assistant is wanted").wait_for()
+    other.page.get_by_text("expected a message of role user or assistant").wait_for()
     (tmp_path / "worse.json").write_text("no json")
     other.page.set_input_files("#dsa-import-file", tmp_path / "worse.json")
     other.page.get_by_text("holds no conversation").wait_for()

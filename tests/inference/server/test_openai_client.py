@@ -282,7 +282,7 @@ def test_errors(client):
     with pytest.raises(openai.BadRequestError) as too_long:
         client.completions.create(model=MODEL, prompt=[1] * 5000)
     assert too_long.value.code == "context_length_exceeded"
-    with pytest.raises(openai.BadRequestError, match="last one must come from the user"):
+    with pytest.raises(openai.BadRequestError, match="expected the last message to be a user's"):
         client.chat.completions.create(model=MODEL, messages=[{"role": "system", "content": "x"}])
     with pytest.raises(openai.BadRequestError, match="logit_bias"):
         client.chat.completions.create(model=MODEL, messages=ASK, logit_bias={"5": 100})

@@ -68,7 +68,7 @@ def test_from_start_to_stop(tmp_path):
             answer = http.post("/v1/completions", json={"prompt": "Hi", "max_tokens": 3, "ignore_eos": True})
             assert answer.json()["usage"]["completion_tokens"] == 3
         assert httpx.get(url + "/health").status_code == 401
-        assert "Every route wants the key" in log
+        assert "Every route requires the key" in log
         process.send_signal(signal.SIGTERM)
         started = time.monotonic()
         log += process.stderr.read()
