@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Every line that a command writes begins so; a last line that begins otherwise is somebody else's, and stays.
+# The commands' lines begin with these bytes. An incomplete last line that begins otherwise is another program's, and is kept.
 LINE_START = b'{"id": '
 
 
 class JsonlLog:
-    """Whole lines only, each added in one write, under a lock that keeps other runs away.
+    """A locked file that grows by whole lines, each added in one write.
 
-    Opening the file resumes it: the part of a line that a killed run left at the end is cut off, and `done` holds the keys of
-    the lines that need no second answer. Closing it removes a file that nothing was written to.
+    Opening it resumes an earlier run: an incomplete last line, which a killed run leaves, is cut off, and `done` holds the keys of
+    the lines that are done. Closing it removes an empty file.
     """
 
     def __init__(

@@ -17,7 +17,8 @@ def describe_error(error: BaseException) -> str:
     ValueError: its text. OSError: the file's name and what is wrong with it, without the system's number. Any other type: its
     name and the beginning of its text.
     """
+    text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    text = " ".join(str(error).split())
+        text = f"{error.filename}: {error.strerror}"
+    text = " ".join(text.split())
     return text if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {text[:_LONGEST]}"

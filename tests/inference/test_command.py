@@ -24,7 +24,7 @@ def checkpoint(tmp_path_factory):
 
 
 def execute(*command, stdin=""):
-    """(exit code, standard output, standard error); never a traceback."""
+    """Returns (exit code, standard output, standard error); fails on a traceback."""
     done = subprocess.run(
         [*map(str, command)], input=stdin, capture_output=True, text=True, errors="replace", timeout=120, check=False
     )
@@ -52,7 +52,7 @@ def test_deepseeks_own_flags(checkpoint, tmp_path):
     assert code == 0 and "4 tokens" in err
 
 
-def test_the_command_answers_alike_with_the_same_seed(checkpoint):
+def test_the_same_seed_gives_the_same_answer(checkpoint):
     ask = [*COMMAND, "generate", "one", "--model", checkpoint, "--max-new-tokens", 4, "--seed", 5, "--json"]
     first, second = execute(*ask), execute(*ask)
     assert first[0] == second[0] == 0, first[2]
@@ -74,7 +74,7 @@ def test_the_version():
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "wanted"),
+    ("name", "content", "mention"),
     [
         ("config.json", b"{", "config.json"),
         ("model.safetensors", b"not a safetensors file", "model.safetensors"),
@@ -84,7 +84,7 @@ def test_the_version():
     ],
     ids=["config", "weights", "tokenizer", "no-tokenizer", "no-config"],
 )
-def test_a_bad_checkpoint_is_one_line_and_exit_code_2(checkpoint, tmp_path, name, content, wanted):
+def test_a_bad_checkpoint_is_one_line_and_exit_code_2(checkpoint, tmp_path, name, content, mention):
     for path in checkpoint.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / name).unlink()
@@ -92,7 +92,7 @@ def test_a_bad_checkpoint_is_one_line_and_exit_code_2(checkpoint, tmp_path, name
         (tmp_path / name).write_bytes(content)
     code, out, err = execute(*COMMAND, "generate", "one", "--model", tmp_path)
     assert (code, out) == (2, "")
-    assert err.startswith("deepseek-v32: ") and err.count("\n") == 1 and wanted in err
+    assert err.startswith("deepseek-v32: ") and err.count("\n") == 1 and mention in err
 
 
 def test_a_checkpoint_without_tokenizer_takes_token_ids(checkpoint, tmp_path):

@@ -30,7 +30,7 @@ class Counting(Ranks):
 
 if sys.argv[2] == "gathered":  # as on GPUs; plain PyTorch prefers a mask for contexts as short as these
     attention.REFERENCE_GATHER_COST = -1e9
-    prefill._COMPUTED_ROWS = 8
+    prefill._LEAST_FP32_TOKENS = 8
 dist.init_process_group("gloo")
 ranks = Counting(dist.get_rank(), dist.get_world_size())
 results = []
