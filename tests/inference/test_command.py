@@ -13,6 +13,7 @@ from deepseek_v32.model.synthetic.tokenizer import write_tokenizer
 
 COMMAND = [str(Path(sys.executable).with_name("deepseek-v32"))]
 MODULE = [sys.executable, "-m", "deepseek_v32.inference.generate"]
+pytestmark = pytest.mark.heavy
 
 
 @pytest.fixture(scope="module")

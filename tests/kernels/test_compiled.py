@@ -53,6 +53,7 @@ def machine_code(library: Path) -> str:
 
 @pytest.mark.skipif(bool(cannot_build()), reason=cannot_build())
 @pytest.mark.parametrize("name", ATTENTION)
+@pytest.mark.heavy
 def test_attention(name: str) -> None:
     library = build.build(name)
     assert library.read_bytes()[:4] == b"\x7fELF"
@@ -64,6 +65,7 @@ def test_attention(name: str) -> None:
 
 @pytest.mark.skipif(bool(cannot_build()), reason=cannot_build())
 @pytest.mark.parametrize("name", PROGRAMMATIC)
+@pytest.mark.heavy
 def test_nothing_is_read_or_written_before_the_kernel_before_has_ended(name: str) -> None:
     """Compilers may move loads across griddepcontrol.wait (ACQBULK); PREEXIT lets the next kernel in."""
     programmatic = 0
