@@ -14,6 +14,7 @@ from deepseek_v32.model.synthetic.tokenizer import write_tokenizer
 COMMAND = [str(Path(sys.executable).with_name("deepseek-v32"))]
 PARTS = ("projections", "indexer", "attention", "output projection")  # ranges of a layer in a profile
 MODULE = [sys.executable, "-m", "deepseek_v32.inference.generate"]
+pytestmark = pytest.mark.heavy
 
 
 @pytest.fixture(scope="module")
