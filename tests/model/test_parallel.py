@@ -96,6 +96,7 @@ def test_the_configurations_divide_in_different_ways():
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("way", ["masked", "gathered"])
+@pytest.mark.heavy
 def test_ranks_compute_what_one_does(tmp_path, size, way):
     """Keys of prompts masked in a dense product, or gathered, for which ranks exchange heads for tokens where heads are split."""
     for seed in SEEDS:
