@@ -1,7 +1,7 @@
 """Time the attention operations and compare them with their targets: a table, then one line of JSON.
 
-Medians of CUDA events. Decode runs as a CUDA graph with the L2 cache overwritten before each replay; plans are made outside, as
-a step makes them. Limits: 800 TFLOPS of dense bf16, 3.02 TB/s of device memory (a copy's rate, read plus write, on an H100 SXM).
+Times are medians of CUDA events. Decode runs as a CUDA graph, and the L2 cache is overwritten before each replay. Plans are made
+outside of the timing. Bounds: 800 TFLOPS of dense bf16, 3.02 TB/s of device memory (a copy, read plus write, on an H100 SXM).
 """
 
 import argparse

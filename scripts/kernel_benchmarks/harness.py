@@ -60,7 +60,7 @@ class Case:
 def rotations_for(size: int, at_most: int = 512) -> int:
     """The number of inputs of `size` bytes that replace each other in L2 before the first is used again.
 
-    They are eight times the size of L2, which does not evict the oldest line first and keeps a good part of inputs of twice its size.
+    They are eight times the size of L2: it does not evict the oldest line first, and keeps a good part of twice its size.
     """
     return min(int(8 * L2_BYTES // max(size, 1)) + 1, at_most)
 

@@ -1,6 +1,6 @@
 """The attention kernels for Hopper over wide grids, with sizes that need a GPU.
 
-The tests of the operations (test_sparse_mla*, test_dense_mla) run with these kernels, too; test_compiled.py checks the machine code.
+The tests of the operations (test_sparse_mla*, test_dense_mla) run with these kernels, too; test_compiled.py checks their code.
 """
 
 import math
