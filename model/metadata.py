@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import torch
 
+from ..kernels.split_plan import SplitPlan
+
 PAGE_SIZE = 64  # tokens; the page size that the public FP8 MLA cache format fixes
 
 
@@ -56,7 +58,7 @@ class AttentionMetadata:
     logit_rows: torch.Tensor  # int64 [N], the rows of the T tokens whose logits the step returns
     max_context: int  # at least max(context_lengths[:decodes]); under a CUDA graph, the upper bound of the bucket
     # Split-KV plan of the decodes over an FP8 cache. The model fills it, once per step for all layers.
-    decode_plan: object | None = None
+    decode_plan: SplitPlan | None = None
     # Called once per layer and per group of sequences (the decodes, each prefill) with the layer, the rows (int64 [R], on the
     # CPU) and their selection with scores.
     on_selection: SelectionCallback | None = None

@@ -25,10 +25,10 @@ class JsonlLog:
         drop_failed: bool = False,
         ensure_ascii: bool = False,
     ) -> None:
-        """key_if_done: a line's value → its key, None for a line that failed; KeyError or TypeError for a line of another kind.
-        drop_failed: remove the failed lines, so that each key has one line at most. ensure_ascii: as in json.dumps.
+        """key_if_done: the key of a line's value, None if the line failed; KeyError or TypeError for a line of another kind.
+        drop_failed: remove the failed lines, so that each key has at most one line. ensure_ascii: as in json.dumps.
 
-        ValueError, which leaves the file as it is, if another run has it or if it holds anything else.
+        ValueError, without a change to the file, if another run has it or if it holds anything else.
         """
         self._path = path
         self._ensure_ascii = ensure_ascii
@@ -58,9 +58,9 @@ class JsonlLog:
 
     def close(self) -> None:
         status = os.fstat(self._file)
-        # The lock is still held, so the file is no other run's. A link, as /dev/stdout is one, stays.
-        is_ours = self._path.is_file() and os.path.samestat(status, self._path.lstat())
-        if status.st_size == 0 and is_ours:
+        # lstat, because a link is kept: it is the user's, or the system's as /dev/stdout is.
+        is_file = self._path.is_file() and os.path.samestat(status, self._path.lstat())
+        if status.st_size == 0 and is_file:
             self._path.unlink()
         os.close(self._file)
 

@@ -12,6 +12,7 @@ from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.synthetic.tokenizer import write_tokenizer
 
 COMMAND = [str(Path(sys.executable).with_name("deepseek-v32"))]
+PARTS = ("projections", "indexer", "attention", "output projection")  # ranges of a layer in a profile
 MODULE = [sys.executable, "-m", "deepseek_v32.inference.generate"]
 pytestmark = pytest.mark.heavy
 
@@ -115,12 +116,15 @@ def test_doctor_and_help_need_no_model():
 
 def test_a_profile_is_a_trace_that_viewers_open(checkpoint, tmp_path):
     trace = tmp_path / "trace.json"
-    profile = [*COMMAND, "bench", "--model", checkpoint, "--prompt-tokens", 8, "--batch", 2, "--profile", trace]
+    assert TINY.index_topk < 80  # so that the prompts reach the indexer
+    profile = [*COMMAND, "bench", "--model", checkpoint, "--prompt-tokens", 80, "--batch", 2, "--profile", trace]
     code, out, err = execute(*profile)
     assert code == 0, err
     assert json.loads(out)["profile"] == str(trace)
     names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
-    assert "aten::linear" in names or "aten::mm" in names
+    layers = range(TINY.num_hidden_layers)
+    assert {"embedding", "head"} | {f"layer {layer}/{part}" for layer in layers for part in PARTS} <= names
+    assert any(name.startswith("aten::") for name in names if name)
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
     code, _, err = execute(*profile[:-1], tmp_path / "trace.txt")
     assert code == 2 and "expected a name that ends in .json" in err

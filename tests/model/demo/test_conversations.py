@@ -2,24 +2,24 @@
 
 import pytest
 
-from deepseek_v32.model.demo.conversations import NOT_TOLD, write
+from deepseek_v32.model.demo.conversations import UNANSWERABLE, write
 from deepseek_v32.model.demo.conversations.phrasing import WORDINGS
 from deepseek_v32.model.demo.conversations.relations import RELATIONS
 from deepseek_v32.model.demo.conversations.splits import SPLITS, content_words, divide, split_of
 
 SEEDS = range(40)
 LISTS = (
-    *("noun_statements", "noun_questions", "leads", "tails", "intros", "changes", "ask_leads", "ask_tails"),
+    *("noun_statements", "noun_questions", "leads", "tails", "intros", "updates", "ask_leads", "ask_tails"),
     *("indirect", "same_entity", "lists", "two_entities", "appositions"),
 )
 
 
-def told_values(split: str) -> set[str]:
+def stated_values(split: str) -> set[str]:
     return {
         turn.value.strip()
         for seed in SEEDS
         for turn in write(seed, length=4000, split=split, density=0.8).turns
-        if turn.kind in ("told", "changed")
+        if turn.kind in ("stated", "updated")
     }
 
 
@@ -39,7 +39,7 @@ def test_same_arguments_same_conversation():
 
 @pytest.mark.parametrize(("one", "other"), [("train", "validation"), ("train", "test"), ("validation", "test")])
 def test_splits_share_no_value(one: str, other: str):
-    assert not told_values(one) & told_values(other)
+    assert not stated_values(one) & stated_values(other)
 
 
 @pytest.mark.parametrize(("one", "other"), [("train", "validation"), ("train", "test"), ("validation", "test")])
@@ -63,7 +63,7 @@ def test_held_out_templates_use_known_words():
 
 
 def test_divide_needs_three_templates():
-    with pytest.raises(ValueError, match="2 templates"):
+    with pytest.raises(ValueError, match="at least 3 templates"):
         divide(["one", "two"])
     assert {split_of(f"name {i}") for i in range(100)} == set(SPLITS)
 
@@ -76,32 +76,32 @@ def test_answers_stand_in_the_text_and_nothing_else_gives_them(wording: str):
         for number, turn in enumerate(conversation.turns):
             kinds.add(turn.kind)
             if turn.fact is None:
-                assert turn.kind in ("talk", "not_told")
+                assert turn.kind in ("talk", "unanswerable")
                 continue
             where, start, end = turn.fact
             sentence = conversation.turns[where].user[start:end]
-            assert where <= number, "told before it is asked"
+            assert where <= number, "stated before it is asked"
             assert turn.value.strip() in sentence
             assert turn.assistant.startswith("The ")
             assert turn.assistant.endswith(".")
-    assert kinds == {"talk", "told", "changed", "not_told"}
+    assert kinds == {"talk", "stated", "updated", "unanswerable"}
 
 
-def test_the_last_change_counts():
+def test_the_last_update_counts():
     for seed in SEEDS:
-        conversation = write(seed, length=6000, split="test", wording="train", density=1.0, prefer_changed=1.0)
+        conversation = write(seed, length=6000, split="test", wording="train", density=1.0, prefer_updated=1.0)
         for turn in conversation.turns:
-            if turn.kind == "changed":
+            if turn.kind == "updated":
                 where, start, end = turn.fact
                 assert turn.value.strip() in conversation.turns[where].user[start:end]
 
 
-def test_filler_tells_nothing():
+def test_filler_states_nothing():
     for seed in SEEDS:
         conversation = write(seed, length=4000, split="test", density=0.0)
         asked = [turn for turn in conversation.turns if turn.value]
         assert asked
-        assert all(turn.value.strip() == NOT_TOLD for turn in asked)
+        assert all(turn.value.strip() == UNANSWERABLE for turn in asked)
 
 
 def test_made_up_names_do_not_cross_splits():
@@ -123,7 +123,7 @@ def test_made_up_names_do_not_cross_splits():
 
 def test_messages_end_with_the_question():
     conversation = write(3, length=3000, split="test")
-    number = next(i for i, turn in enumerate(conversation.turns) if turn.kind == "told")
+    number = next(i for i, turn in enumerate(conversation.turns) if turn.kind == "stated")
     messages = conversation.messages(until=number)
     assert messages[-1] == {"role": "user", "content": conversation.turns[number].user}
     assert len(conversation.messages()) - len(messages) == 2 * (len(conversation.turns) - number) - 1

@@ -22,7 +22,7 @@ def llm() -> LLM:
     return engine()
 
 
-def share_right(llm: LLM, conversations: list[Conversation], kinds: tuple[str, ...] = ("told",)) -> float:
+def share_right(llm: LLM, conversations: list[Conversation], kinds: tuple[str, ...] = ("stated",)) -> float:
     right = asked = 0
     for conversation in conversations:
         answers = []
@@ -44,13 +44,13 @@ def some(count: int, length: int, wording: str = "train", **options) -> list[Con
     return [write(f"fast {i}", length=length, split="test", wording=wording, **options) for i in range(count)]
 
 
-def test_told_facts(llm):
+def test_stated_facts(llm):
     assert share_right(llm, some(4, 2500, density=0.7)) >= 0.95
 
 
-def test_changed_and_untold_facts(llm):
-    conversations = some(4, 2500, density=0.9, not_told=0.4, prefer_changed=1.0)
-    assert share_right(llm, conversations, ("changed", "not_told")) >= 0.85
+def test_updated_and_unanswerable_facts(llm):
+    conversations = some(4, 2500, density=0.9, unanswerable=0.4, prefer_updated=1.0)
+    assert share_right(llm, conversations, ("updated", "unanswerable")) >= 0.85
 
 
 @pytest.mark.heavy
@@ -65,7 +65,7 @@ def test_fp8_as_deployed():
 @pytest.mark.heavy
 def test_selection_reaches_far_and_the_known_indexer_bug_would_show(llm):
     """index_topk 128 of 4K tokens: right with the indexer, lost with its RoPE interleaved as early public code had it."""
-    conversations = some(1, CHARACTERS_OF_4K, density=0.4, questions=24, not_told=0.0)
+    conversations = some(1, CHARACTERS_OF_4K, density=0.4, questions=24, unanswerable=0.0)
     assert share_right(llm, conversations) >= 0.9
     assert share_right(engine(indexer_rope_interleave=True), conversations) <= 0.5
 
