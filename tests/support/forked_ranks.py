@@ -49,10 +49,15 @@ def _template() -> subprocess.Popen[str]:
     )
 
 
+def _abort(processes: list[int]) -> None:
+    for process in processes:
+        os.kill(process, signal.SIGABRT)  # faulthandler prints where it hangs
+
+
 def run_ranks(size: int, program: str, *arguments: object, seconds: float = 120.0) -> list[Ended]:
     """Run a program as the ranks of one job; their ends in the order of ranks.
 
-    Ranks that still run after `seconds` are aborted, and their standard error says where they hang.
+    Ranks that still run after `seconds` are aborted.
     """
     template = _template()
     assert template.stdin is not None and template.stdout is not None
@@ -67,7 +72,7 @@ def run_ranks(size: int, program: str, *arguments: object, seconds: float = 120.
         template.stdin.write(json.dumps(job) + "\n")
         template.stdin.flush()
         processes = json.loads(template.stdout.readline())
-        watchdog = Timer(seconds, lambda: [os.kill(process, signal.SIGABRT) for process in processes])
+        watchdog = Timer(seconds, _abort, [processes])
         watchdog.start()
         try:
             codes = json.loads(template.stdout.readline())
