@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.quick import quick_share
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Each may import itself and what stands before it.
@@ -64,6 +66,7 @@ def test_the_import_checker_sees_relative_imports():
     assert {"jinja2", "deepseek_v32.inference.text.errors"} <= imported(path)
 
 
+@pytest.mark.heavy
 def test_nothing_shadows_the_public_kernels_package():
     """transformers probes for a top-level package called kernels; neither our folder nor our tests may pass for it."""
     assert not (ROOT / "kernels" / "__init__.py").exists()
@@ -107,6 +110,7 @@ def wheel(tmp_path_factory):
     return set(zipfile.ZipFile(path).namelist())
 
 
+@pytest.mark.heavy
 def test_the_wheel_holds_every_module_kernel_and_demo_file(wheel):
     wanted = set(sources(*ORDER))
     wanted |= {path for pattern in DATA for path in (ROOT / "kernels").glob(pattern)}
@@ -115,6 +119,7 @@ def test_the_wheel_holds_every_module_kernel_and_demo_file(wheel):
     assert {f"deepseek_v32/{path.relative_to(ROOT).as_posix()}" for path in wanted} <= wheel
 
 
+@pytest.mark.heavy
 def test_the_wheel_holds_nothing_else(wheel):
     tops = {name.split("/")[0] for name in wheel}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"deepseek_v32"}
@@ -137,6 +142,7 @@ follow_imports = skip
 """
 
 
+@pytest.mark.heavy
 def test_a_users_script_passes_strict_type_checks_outside_the_repository(tmp_path):
     """mypy finds the package in the environment that it was installed into, with its annotations (py.typed)."""
     (tmp_path / "script.py").write_text(SCRIPT + "reveal_type(llm)\n", encoding="utf-8")
@@ -152,3 +158,11 @@ def test_the_command_is_declared_where_it_stands():
     path = ROOT / Path(*module.split(".")[1:]).with_suffix(".py")
     defined = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
     assert function in defined
+
+
+def test_make_quick_runs_a_share_of_every_folders_tests(request):
+    """Of all that are collected here, which is every test in a whole run."""
+    items = request.session.items
+    share = quick_share(items)
+    assert {item.path.parent for item in share} == {item.path.parent for item in items}
+    assert not [item.nodeid for item in share if item.get_closest_marker("heavy")]

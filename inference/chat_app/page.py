@@ -11,8 +11,8 @@ from ..report.page import inspector_script, inspector_style
 from .examples import examples
 from .handlers import Handlers
 
-SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 STATIC = Path(__file__).resolve().parent / "static"
+SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 MONOSPACE_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
 
 

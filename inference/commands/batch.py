@@ -7,7 +7,6 @@ A repeated run answers the requests that the output does not answer yet, failed 
 
 import asyncio
 import json
-import logging
 import secrets
 import sys
 from collections.abc import Awaitable, Callable
@@ -24,8 +23,6 @@ from .serve import default_name
 
 if TYPE_CHECKING:
     from ..api.context import ApiContext
-
-log = logging.getLogger(__name__)
 
 URLS = ("/v1/chat/completions", "/v1/completions")
 NO_DEADLINE = 30 * 24 * 3600.0  # seconds: no client waits for a batch, so its requests may take as long as they need

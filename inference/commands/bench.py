@@ -51,7 +51,7 @@ def bench(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSON line alone.")] = False,
 ) -> None:
-    """Measure prefill and decode on random tokens. The last line of output is JSON."""
+    """Measure prefill and decode on random tokens, or profile a few steps. The last line of output is JSON."""
     if profile is not None:
         if not profile.name.endswith(SUFFIXES):
             raise ValueError(f"--profile is {profile}; expected a name that ends in {' or '.join(SUFFIXES)}")

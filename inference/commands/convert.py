@@ -24,7 +24,10 @@ def convert(
         bool, typer.Option("--verify", help="Read the converted checkpoint back and compare every tensor's hash.")
     ] = False,
 ) -> None:
-    """Write one file of weights for each rank and a manifest of hashes. A run that was interrupted is resumed by the next."""
+    """Convert a Hugging Face checkpoint into one file of weights for each rank, and a manifest of hashes.
+
+    A run that was interrupted is resumed by the next one.
+    """
     from ...model.checkpoint import conversion
     from ...model.checkpoint.config_json import read_config
 

@@ -46,7 +46,9 @@ def generate(
     interactive: Annotated[
         bool, typer.Option("--interactive", help="Chat, even if the input does not come from a terminal.")
     ] = False,
-    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", help="Most tokens of an answer.")] = 1024,
+    max_new_tokens: Annotated[
+        int, typer.Option("--max-new-tokens", help="Maximum number of tokens of an answer.")
+    ] = 1024,
     temperature: Annotated[float, typer.Option("--temperature", help="0 always takes the most probable token.")] = 1.0,
     top_p: Annotated[
         float, typer.Option("--top-p", help="Sample from the most probable tokens that have this probability together.")

@@ -25,7 +25,7 @@ DeviceOption = Annotated[
 ]
 BackendOption = Annotated[
     Backend,
-    typer.Option("--backend", help="Which kernels to prefer. auto: the fastest implementation of each operation."),
+    typer.Option("--backend", help="Kernels to prefer. auto: the fastest implementation of each operation."),
 ]
 LogLevelOption = Annotated[
     LogLevel, typer.Option("--log-level", help="Least severe messages of the log, which goes to standard error.")
@@ -85,13 +85,14 @@ class ServingOptions(ModelOptions):
     """Further options of the commands that answer many requests: how much the engine may hold and do at a time."""
 
     max_model_len: Annotated[
-        int | None, typer.Option("--max-model-len", help="Most tokens of a prompt and its answer together.")
+        int | None,
+        typer.Option("--max-model-len", help="Maximum number of tokens of a prompt and its answer together."),
     ] = None
-    max_sequences: Annotated[int | None, typer.Option("--max-sequences", help="Most requests that run at a time.")] = (
-        None
-    )
+    max_sequences: Annotated[
+        int | None, typer.Option("--max-sequences", help="Maximum number of requests that run at a time.")
+    ] = None
     max_batch_tokens: Annotated[
-        int | None, typer.Option("--max-batch-tokens", help="Most tokens that one step computes.")
+        int | None, typer.Option("--max-batch-tokens", help="Maximum number of tokens that one step computes.")
     ] = None
     memory_fraction: Annotated[
         float | None,

@@ -50,7 +50,7 @@ def serve(
     ] = True,
     model_name: Annotated[str | None, typer.Option("--model-name", help="The model's name in the API.")] = None,
     max_queue: Annotated[
-        int, typer.Option("--max-queue", min=0, help="Most requests that wait; further ones get status 503.")
+        int, typer.Option("--max-queue", min=0, help="Maximum number of waiting requests; further ones get status 503.")
     ] = 128,
     deadline: Annotated[
         float, typer.Option("--deadline", min=1, help="Seconds that a request may take, waiting included.")

@@ -42,7 +42,10 @@ def interruptible(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def stream(llm: "LLM", token_ids: Sequence[int], params: "SamplingParams", inspect: bool = False) -> "Iterator[Delta]":
-    """One request's deltas; Ctrl-C ends them after the step that runs, with finish_reason "abort"."""
+    """The deltas of one request. Ctrl-C ends them after the running step, with finish_reason "abort".
+
+    It steps the engine itself: closing `LLM.stream` would end the request without the Completion that says what was generated.
+    """
     request = llm.engine.add_request(token_ids, params, inspect)
     with interruptible(lambda: llm.engine.abort(request.id)):
         while llm.engine.has_work:

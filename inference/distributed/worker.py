@@ -10,7 +10,6 @@ from ...kernels.device import check_device
 from ...model.checkpoint.load import Progress
 from ...model.metadata import LayerCache, Selection, SelectionCallback
 from ...model.transformer import Transformer
-from ..engine.cache import SCRATCH_PAGES, allocate
 from ..engine.limits import CacheBudget, Limits
 from ..engine.runner import Model, ModelRunner, Runner, make_runner
 from ..engine.scheduler import Batch
@@ -60,8 +59,7 @@ class Worker:
             self._job.reply({"pages": count_pages(CacheBudget(**values), self._model, self._job.size)})
         elif kind == MessageKind.START:
             limits, config, compute = Limits(**values), self._model.config, self._model.compute
-            caches = allocate(config, compute.precision, limits.page_count + SCRATCH_PAGES, compute.device)
-            self._runner = make_runner(self._model, config, caches, limits, compute.device)
+            self._runner = make_runner(self._model, config, compute.precision, limits, compute.device)
         elif kind == MessageKind.FILL_CACHES:
             assert self._runner is not None
             fill_synthetic_caches(self._model.config, self._runner.caches, self._model.compute.backend)

@@ -10,8 +10,7 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine import runner
-from deepseek_v32.inference.engine.cache import allocate
-from deepseek_v32.inference.engine.decode_graph import DecodeGraphs, batch_buckets, context_buckets
+from deepseek_v32.inference.engine.decode_graph import batch_buckets, context_buckets
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.scheduler import Scheduler
 from deepseek_v32.inference.params import Request
@@ -34,14 +33,12 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def load(checkpoint: Path, in_buckets: bool) -> LLM:
-    llm = LLM(checkpoint, device="cpu", page_count=PAGES)
-    if in_buckets:
-        caches = allocate(llm.config, llm.precision, PAGES + 1)
-        for cache in caches:
-            cache.latent.fill_(torch.nan)  # what no token has written must not be read
-            cache.index.fill_(torch.nan)
-        graphs = DecodeGraphs(llm.model.forward, caches, PAGES, 16, 256, llm.config.index_topk, llm.device)
-        llm.engine.runner = Runner(llm.model, caches, graphs=graphs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "can_capture", lambda model: in_buckets)
+        llm = LLM(checkpoint, device="cpu", page_count=PAGES, max_sequences=16, max_model_len=256)
+    for cache in llm.engine.runner.caches:
+        cache.latent.fill_(torch.nan)  # what no token has written must not be read
+        cache.index.fill_(torch.nan)
     return llm
 
 

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine import engine, step
+from deepseek_v32.inference import llm as llm_module
+from deepseek_v32.inference.engine import runner as runner_module
+from deepseek_v32.inference.engine import step
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.sampler import SampledTokens
 from deepseek_v32.inference.engine.selection import SelectionRecorder
@@ -31,11 +33,21 @@ COUNT = 80
 GREEDY = SamplingParams(temperature=0, max_tokens=COUNT)
 
 
+def run_steps_ahead(monkeypatch: pytest.MonkeyPatch, make: type[Runner] = AsyncRunner) -> None:
+    """Let LLMs made from now on use runners of this class."""
+
+    def make_runner(*arguments: object) -> Runner:
+        runner = runner_module.make_runner(*arguments)  # type: ignore[arg-type]
+        return make(runner.model, runner.caches)
+
+    monkeypatch.setattr(llm_module, "make_runner", make_runner)
+
+
 @pytest.fixture(autouse=True, params=[False, True], ids=["", "ahead"])
 def ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether steps of decodes are started before what the step before drew is read."""
+    """Whether steps of decodes are launched before the tokens of the step before are read."""
     if request.param:
-        monkeypatch.setattr(engine, "make_runner", lambda model, config, caches, *_: AsyncRunner(model, caches))
+        run_steps_ahead(monkeypatch)
     return request.param
 
 
@@ -122,7 +134,7 @@ def test_a_step_that_raises_fails_its_requests_and_leaves_the_engine_usable(capl
 
 
 def test_a_decode_that_raises_ahead_fails_its_requests_after_what_they_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "make_runner", lambda model, config, caches, *_: AsyncRunner(model, caches))
+    run_steps_ahead(monkeypatch)
     llm = fake_llm()
     steps = 0
 
@@ -217,7 +229,7 @@ def test_draws_of_all_kinds_are_those_of_one_step_at_a_time(monkeypatch: pytest.
         params = [SamplingParams(max_tokens=20 + 7 * i, **kind) for i, kind in enumerate(several)]
         found = []
         for make in (AsyncRunner, Runner):
-            monkeypatch.setattr(engine, "make_runner", lambda model, _, caches, *__, make=make: make(model, caches))
+            run_steps_ahead(monkeypatch, make)
             found.append(fake_llm().generate(PROMPTS[: len(params)], params))
         assert [c.token_ids for c in found[0]] == [c.token_ids for c in found[1]]
         assert [c.logprobs for c in found[0]] == [c.logprobs for c in found[1]]
@@ -259,9 +271,9 @@ def test_max_tokens_is_clipped_to_the_context() -> None:
     [
         ([], {}, "prompt is empty"),
         ("", {}, "prompt is empty"),
-        ([1, VOCAB], {}, f"token id {VOCAB} at position 1; the vocabulary has {VOCAB}"),
+        ([1, VOCAB], {}, f"token id {VOCAB} at position 1; expected ids of the vocabulary, 0 to {VOCAB - 1}"),
         ([-1], {}, "token id -1"),
-        ([1] * 100, {}, "prompt has 100 tokens; the context of 100"),
+        ([1] * 100, {}, "prompt has 100 tokens; expected at most 99: the context of 100"),
         ([1], {"stop_token_ids": [VOCAB]}, f"stop_token_ids holds {VOCAB}"),
     ],
 )

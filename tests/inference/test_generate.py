@@ -1,4 +1,4 @@
-"""The generate and doctor commands, with a model that always says the same."""
+"""The generate, bench and doctor commands, with a model that always gives the same answer."""
 
 import json
 import logging
@@ -308,7 +308,7 @@ def test_a_terminal_gets_no_escape_sequences_from_the_model():
     assert dim("a", Terminal(False)) == "a"
 
 
-def test_doctor_names_a_body_for_every_operation(run):
+def test_doctor_names_an_implementation_for_every_operation(run):
     from deepseek_v32.kernels.registry import OPERATIONS
 
     code, out, _ = run("doctor", "--json", "--device", "cpu")
@@ -355,11 +355,11 @@ def test_what_dsa_selected_goes_into_a_file(run, tmp_path, capsys):
     assert run("generate", "1+1?", "--inspect", tmp_path / "selected.txt", llm=None)[0] == 2
     assert run("generate", "--interactive", "--inspect", report, llm=None)[0] == 2
     assert capsys.readouterr().err.count("\n") == 2
-    for place, wanted in ((tmp_path / "nowhere" / "out.html", "no folder"), (tmp_path / "folder.json", "is a folder")):
+    for place, mention in ((tmp_path / "nowhere" / "out.html", "no folder"), (tmp_path / "folder.json", "is a folder")):
         (tmp_path / "folder.json").mkdir(exist_ok=True)
         assert run("generate", "1+1?", "--inspect", place, llm=None)[0] == 2  # before anything is loaded
         err = capsys.readouterr().err
-        assert wanted in err and str(place) in err and err.count("\n") == 1
+        assert mention in err and str(place) in err and err.count("\n") == 1
 
 
 def test_the_log_level_is_that_of_the_package(run, monkeypatch):

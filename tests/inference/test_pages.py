@@ -79,6 +79,7 @@ class PoolMachine(RuleBasedStateMachine):
             holder.cached_pages += 1
 
 
+@pytest.mark.heavy
 def test_random_operations_conserve_pages_and_contents() -> None:
     PoolMachine.operations = 0
     while PoolMachine.operations < 200_000:

@@ -19,6 +19,7 @@ from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.job import ENVIRONMENT, Job, free_port, torchrun
 
+pytestmark = pytest.mark.heavy
 # Every part divides by four into whole quantisation blocks: 2 heads of 192 and 128 dims, 128 columns of the shared expert.
 DIVISIBLE = replace(
     TINY,

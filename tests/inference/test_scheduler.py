@@ -173,6 +173,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.world.run_to_end()
 
 
+@pytest.mark.heavy
 def test_random_operations() -> None:
     SchedulerMachine.operations = 0
     while SchedulerMachine.operations < 200_000:

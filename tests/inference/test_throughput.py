@@ -23,6 +23,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "benchmark_throughput.py"
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.heavy
 def test_every_case_is_measured(tmp_path: Path, ranks: int) -> None:
     """Seven sequences of 256 tokens do not fit in 26 pages: the benchmark measures as many as fit."""
     config = tmp_path / "config.json"

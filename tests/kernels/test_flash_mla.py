@@ -121,13 +121,13 @@ def test_refusals() -> None:
         ({"num_splits": torch.zeros(1)}, "get_mla_metadata"),
         ({"causal": True}, "causal is True"),
         ({"k_cache": cache[..., :576]}, "656"),
-        ({"indices": None}, "need indices"),
+        ({"indices": None}, "expected indices"),
         ({"indices": None, "is_fp8_kvcache": False}, "block_table"),
     ):
         with pytest.raises(ValueError, match=message):
             decode(**changes)
     decode()
-    with pytest.raises(ValueError, match="get new metadata"):
+    with pytest.raises(ValueError, match="get_mla_metadata again"):
         decode(indices=indices[..., :64])
     with pytest.raises(ValueError, match="indexer_topk"):
         flash_mla.flash_mla_sparse_fwd(*prefill_case("cpu"), 0.1, indexer_topk=512)

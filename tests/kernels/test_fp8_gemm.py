@@ -176,16 +176,16 @@ def call(out_dtype: torch.dtype = torch.bfloat16, **changes: torch.Tensor) -> to
 
 
 MISUSE = {
-    "bf16 activations": ({"values": torch.ones(2, 256)}, r"a\.values has dtype torch\.float32, expected .*e4m3fn"),
+    "bf16 activations": ({"values": torch.ones(2, 256)}, r"a\.values has dtype torch\.float32; expected .*e4m3fn"),
     "three axes": ({"values": torch.ones(1, 2, 256).to(FP8)}, r"a\.values has shape \[1, 2, 256\]"),
-    "one scale too few": ({"scales": torch.ones(2, 1)}, r"a\.scales has shape \[2, 1\], expected \[2, 2\]"),
+    "one scale too few": ({"scales": torch.ones(2, 1)}, r"a\.scales has shape \[2, 1\]; expected \[2, 2\]"),
     "bf16 scales": ({"scales": torch.ones(2, 2).bfloat16()}, r"a\.scales has dtype torch\.bfloat16"),
     "narrower weight": (
         {"weight": torch.ones(130, 128).to(FP8)},
-        r"weight has shape \[130, 128\], expected \[\*, 256\]",
+        r"weight has shape \[130, 128\]; expected \[\*, 256\]",
     ),
-    "scale rounded down": ({"weight_scale": torch.ones(1, 2)}, r"weight_scale has shape \[1, 2\], expected \[2, 2\]"),
-    "weight elsewhere": ({"weight": torch.ones(130, 256, device="meta").to(FP8)}, "weight is on meta, expected cpu"),
+    "scale rounded down": ({"weight_scale": torch.ones(1, 2)}, r"weight_scale has shape \[1, 2\]; expected \[2, 2\]"),
+    "weight elsewhere": ({"weight": torch.ones(130, 256, device="meta").to(FP8)}, "weight is on meta; expected cpu"),
     "transposed weight": ({"weight": torch.ones(256, 130).to(FP8).T}, "weight has stride 130 .* expected 1"),
 }
 
@@ -198,7 +198,7 @@ def test_misuse_names_the_argument(changes: dict[str, torch.Tensor], message: st
 
 def test_results_are_bf16_or_fp32() -> None:
     """The kernels store one or the other: four bytes an element into fp16's two would reach past its end."""
-    message = r"out_dtype is torch\.float16, expected torch\.float32 or torch\.bfloat16"
+    message = r"out_dtype is torch\.float16; expected torch\.float32 or torch\.bfloat16"
     with pytest.raises(ValueError, match=message):
         call(torch.float16)
     a, b = (Quantized(torch.ones(1, 128).to(FP8), torch.ones(1, 1)) for _ in range(2))

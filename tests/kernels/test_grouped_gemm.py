@@ -210,15 +210,15 @@ ROWS = Quantized(torch.ones(3, 16).to(FP8), torch.ones(3, 1))
 EXPERTS = torch.ones(2, 8, 16).to(FP8)
 MISUSE = {
     "vector": (lambda: call(torch.ones(16)), r"a has shape \[16\]"),
-    "another K": (lambda: call(weight=torch.ones(2, 8, 32)), r"weight has shape \[2, 8, 32\], expected \[\*, \*, 16\]"),
+    "another K": (lambda: call(weight=torch.ones(2, 8, 32)), r"weight has shape \[2, 8, 32\]; expected \[\*, \*, 16\]"),
     "mixed dtypes": (lambda: call(weight=torch.ones(2, 8, 16).bfloat16()), "weight has dtype torch.bfloat16"),
     "int64 offsets": (lambda: call(offsets=offsets_of([1, 2]).long()), "offsets has dtype torch.int64"),
-    "one offset missing": (lambda: call(offsets=offsets_of([3])), r"offsets has shape \[2\], expected \[3\]"),
-    "fp16 result": (lambda: call(out_dtype=torch.float16), r"out_dtype is torch\.float16, expected torch\.float32 or"),
-    "no weight scale": (lambda: call(ROWS, weight=EXPERTS), "weight_scale is None, expected"),
+    "one offset missing": (lambda: call(offsets=offsets_of([3])), r"offsets has shape \[2\]; expected \[3\]"),
+    "fp16 result": (lambda: call(out_dtype=torch.float16), r"out_dtype is torch\.float16; expected torch\.float32 or"),
+    "no weight scale": (lambda: call(ROWS, weight=EXPERTS), "weight_scale is None; expected"),
     "weight scale of one expert": (
         lambda: call(ROWS, weight=EXPERTS, weight_scale=torch.ones(1, 1, 1)),
-        r"weight_scale has shape \[1, 1, 1\], expected \[2, 1, 1\]",
+        r"weight_scale has shape \[1, 1, 1\]; expected \[2, 1, 1\]",
     ),
 }
 

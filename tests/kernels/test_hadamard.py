@@ -115,26 +115,26 @@ def test_heads_of_a_wider_tensor(backend: Backend) -> None:
 
 
 MISUSE = {
-    "width 96": (lambda: hadamard_transform(torch.ones(2, 96), 1.0), "x has 96 columns, expected a power of two"),
+    "width 96": (lambda: hadamard_transform(torch.ones(2, 96), 1.0), "x has 96 columns; expected a power of two"),
     "half precision": (
         lambda: hadamard_transform(torch.ones(2, 64, dtype=torch.float16), 1.0),
-        "x has dtype torch.float16, expected torch.float32 or torch.bfloat16",
+        "x has dtype torch.float16; expected torch.float32 or torch.bfloat16",
     ),
     "no head axis": (
         lambda: rotate_quantize(torch.ones(2, 128), torch.ones(2, 32), torch.ones(2, 32)),
-        r"x has shape \[2, 128\], expected \[\*, \*, \*\]",
+        r"x has shape \[2, 128\]; expected \[\*, \*, \*\]",
     ),
     "angles of another batch": (
         lambda: rotate_quantize(torch.ones(2, 4, 128), torch.ones(3, 32), torch.ones(3, 32)),
-        r"cos has shape \[3, 32\], expected \[2, \*\]",
+        r"cos has shape \[3, 32\]; expected \[2, \*\]",
     ),
     "sin unlike cos": (
         lambda: rotate_quantize(torch.ones(2, 4, 128), torch.ones(2, 32), torch.ones(2, 64)),
-        r"sin has shape \[2, 64\], expected \[2, 32\]",
+        r"sin has shape \[2, 64\]; expected \[2, 32\]",
     ),
     "three quarters of a power of two": (
         lambda: rotate_quantize(torch.ones(2, 4, 96), torch.ones(2, 32), torch.ones(2, 32)),
-        "x has 96 columns, expected a power of two",
+        "x has 96 columns; expected a power of two",
     ),
 }
 

@@ -76,9 +76,9 @@ def test_expand(backend: Backend, tokens: int, heads: int, value: int, latent: i
 
 def test_misuse_names_the_argument() -> None:
     q, angles = torch.ones(2, 3, 192), torch.ones(2, 32)
-    with pytest.raises(ValueError, match=r"wk has shape \[3, 127, 512\], expected \[3, 128, \*\]"):
+    with pytest.raises(ValueError, match=r"wk has shape \[3, 127, 512\]; expected \[3, 128, \*\]"):
         absorb_queries(q, angles, angles, torch.ones(3, 127, 512))
     with pytest.raises(ValueError, match=r"wk has dtype torch\.bfloat16"):
         absorb_queries(q, angles, angles, torch.ones(3, 128, 512).bfloat16())
-    with pytest.raises(ValueError, match=r"wv has shape \[4, 128, 512\], expected \[3, \*, 512\]"):
+    with pytest.raises(ValueError, match=r"wv has shape \[4, 128, 512\]; expected \[3, \*, 512\]"):
         expand_quantize(torch.ones(2, 3, 512), torch.ones(4, 128, 512))

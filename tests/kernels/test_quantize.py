@@ -263,27 +263,27 @@ def test_swiglu_of_large_negative_gates_is_zero(backend: Backend) -> None:
 
 
 MISUSE = {
-    "integers": (lambda: quantize_blocks(torch.ones(2, 128, dtype=torch.int32)), r"x has dtype torch\.int32, expected"),
+    "integers": (lambda: quantize_blocks(torch.ones(2, 128, dtype=torch.int32)), r"x has dtype torch\.int32; expected"),
     "fp8 again": (lambda: quantize_blocks(torch.ones(2, 128).to(torch.float8_e4m3fn)), "x has dtype .*e4m3fn"),
     "columns strided": (lambda: quantize_blocks(torch.ones(128, 4).T), "x has stride 4 .* expected 1"),
     "norm of one axis": (lambda: rms_norm_quantize(torch.ones(8), torch.ones(8), 1e-6), r"x has shape \[8\]"),
     "norm weight too long": (
         lambda: rms_norm_quantize(torch.ones(2, 8), torch.ones(9), 1e-6),
-        r"weight has shape \[9\], expected \[8\]",
+        r"weight has shape \[9\]; expected \[8\]",
     ),
     "norm weight in bf16": (
         lambda: rms_norm_quantize(torch.ones(2, 8), torch.ones(8, dtype=torch.bfloat16), 1e-6),
-        "weight has dtype torch.bfloat16, expected torch.float32",
+        "weight has dtype torch.bfloat16; expected torch.float32",
     ),
-    "odd gate_up": (lambda: swiglu_quantize(torch.ones(2, 7)), "gate_up has 7 columns, expected an even number"),
+    "odd gate_up": (lambda: swiglu_quantize(torch.ones(2, 7)), "gate_up has 7 columns; expected an even number"),
     "weight of three axes": (lambda: quantize_weight(torch.ones(2, 3, 4)), r"weight has shape \[2, 3, 4\]"),
     "scale of another weight": (
         lambda: dequantize_weight(torch.ones(130, 8).to(torch.float8_e4m3fn), torch.ones(1, 1)),
-        r"scale has shape \[1, 1\], expected \[2, 1\]",
+        r"scale has shape \[1, 1\]; expected \[2, 1\]",
     ),
     "another device": (
         lambda: rms_norm_quantize(torch.ones(2, 8), torch.ones(8, device="meta"), 1e-6),
-        "weight is on meta, expected cpu",
+        "weight is on meta; expected cpu",
     ),
 }
 

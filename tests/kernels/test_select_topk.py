@@ -290,11 +290,11 @@ def test_slots_of_nothing(backend: Backend) -> None:
 
 MISUSE = {
     "bf16 logits": ((torch.ones(1, 4).bfloat16(), int32(0), int32(4), 2), "logits has dtype torch.bfloat16"),
-    "one axis": ((torch.ones(4), int32(0), int32(4), 2), r"logits has shape \[4\], expected \[\*, \*\]"),
+    "one axis": ((torch.ones(4), int32(0), int32(4), 2), r"logits has shape \[4\]; expected \[\*, \*\]"),
     "int64 starts": ((torch.ones(1, 4), int32(0).long(), int32(4), 2), "starts has dtype torch.int64"),
-    "an end too many": ((torch.ones(1, 4), int32(0), int32(4, 4), 2), r"ends has shape \[2\], expected \[1\]"),
-    "ends elsewhere": ((torch.ones(1, 4), int32(0), int32(4).to("meta"), 2), "ends is on meta, expected cpu"),
-    "k of zero": ((torch.ones(1, 4), int32(0), int32(4), 0), "k is 0, expected at least 1"),
+    "an end too many": ((torch.ones(1, 4), int32(0), int32(4, 4), 2), r"ends has shape \[2\]; expected \[1\]"),
+    "ends elsewhere": ((torch.ones(1, 4), int32(0), int32(4).to("meta"), 2), "ends is on meta; expected cpu"),
+    "k of zero": ((torch.ones(1, 4), int32(0), int32(4), 0), "k is 0; expected at least 1"),
     "columns strided": ((torch.ones(4, 2).T, int32(0, 0), int32(4, 4), 2), "logits has stride 2 .* expected 1"),
 }
 
@@ -307,7 +307,7 @@ def test_misuse_names_the_argument(arguments: tuple, message: str) -> None:
 
 def test_slots_need_a_table_of_the_rows() -> None:
     arguments = torch.ones(2, 4), int32(0, 0), int32(4, 4), 2
-    with pytest.raises(ValueError, match=r"block_table has shape \[1, 3\], expected \[2, \*\]"):
+    with pytest.raises(ValueError, match=r"block_table has shape \[1, 3\]; expected \[2, \*\]"):
         select_topk_slots(*arguments, torch.zeros(1, 3, dtype=torch.int32), 64)
-    with pytest.raises(ValueError, match="page_size is 0, expected at least 1"):
+    with pytest.raises(ValueError, match="page_size is 0; expected at least 1"):
         select_topk_slots(*arguments, torch.zeros(2, 3, dtype=torch.int32), 0)

@@ -37,6 +37,7 @@ def configurations() -> list[Any]:
 
 @pytest.mark.skipif(bool(cannot_compile()), reason=cannot_compile())
 @pytest.mark.parametrize(("factory", "arguments"), configurations())
+@pytest.mark.heavy
 def test_compiles(factory: Any, arguments: tuple[Any, ...]) -> None:
     assert "__global__" in factory(*arguments).get_kernel_source()
 

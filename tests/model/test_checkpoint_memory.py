@@ -46,6 +46,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "dtype, precision, width",
     [("fp8", "exact", 4), ("fp32", "bf16", 2), ("bf16", "bf16", 2), ("bf16", "fp8", 1), ("fp8", "fp8", 1)],
 )
+@pytest.mark.heavy
 def test_peak_memory(checkpoints, dtype, precision, width):
     paths = (checkpoints / f"small {dtype}", checkpoints / dtype)
     command = [sys.executable, "-c", MEASURE, *map(str, paths), precision]

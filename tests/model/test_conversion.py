@@ -121,6 +121,7 @@ for death in deaths:
 """
 
 
+@pytest.mark.heavy
 def test_killed_at_any_point_it_ends_in_the_same_bytes(tmp_path):
     source = tmp_path / "source"
     write_checkpoint(source, CONFIGS["split"], "fp8", shards=2)
@@ -156,6 +157,7 @@ print(status("VmHWM") - before, sum(path.stat().st_size for path in files))
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's account of a process's memory")
+@pytest.mark.heavy
 def test_memory_is_bounded(tmp_path):
     """Memory holds a few row chunks, whatever the size of a tensor. The largest here has 134 MB and is also split by columns."""
     write_checkpoint(tmp_path / "source", LARGE, "fp32")
@@ -264,6 +266,7 @@ def test_verify_finds_a_changed_bit(pair, tmp_path):
     assert "config.json" in refusal(verify, target)
 
 
+@pytest.mark.heavy
 def test_the_command(pair, tmp_path):
     script = Path(__file__).resolve().parents[2] / "scripts" / "convert.py"
 

@@ -30,7 +30,7 @@ class Counting(Ranks):
 
 if sys.argv[2] == "gathered":  # as on GPUs; plain PyTorch prefers a mask for contexts as short as these
     attention.REFERENCE_GATHER_COST = -1e9
-    prefill._COMPUTED_ROWS = 8
+    prefill._LEAST_FP32_TOKENS = 8
 dist.init_process_group("gloo")
 ranks = Counting(dist.get_rank(), dist.get_world_size())
 results = []
@@ -96,6 +96,7 @@ def test_the_configurations_divide_in_different_ways():
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("way", ["masked", "gathered"])
+@pytest.mark.heavy
 def test_ranks_compute_what_one_does(tmp_path, size, way):
     """Keys of prompts masked in a dense product, or gathered, for which ranks exchange heads for tokens where heads are split."""
     for seed in SEEDS:

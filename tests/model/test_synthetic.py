@@ -109,6 +109,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True)
 
 
+@pytest.mark.heavy
 def test_script(tmp_path):
     done = run(tmp_path, "--dtype", "fp8", "--mtp", "--shards", 2, "--layers", 2, "--set", "index_topk=16", "--seed", 7)
     assert done.returncode == 0, done.stderr
@@ -140,6 +141,7 @@ def test_script(tmp_path):
         (["--base", "nowhere.json"], "no such file"),
     ],
 )
+@pytest.mark.heavy
 def test_script_refuses(tmp_path, arguments, message):
     done = run(tmp_path / "out", *arguments)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""The chat as people use it: a real browser, real clicks, a scripted model."""
+"""The chat in a real browser, with a scripted service."""
 
 import json
 import time
@@ -213,11 +213,11 @@ def test_two_tabs_at_once_do_not_mix(open_tab: Any, scripted: Any) -> None:
 
 
 @pytest.mark.parametrize("question", ["fail this", "refuse this"])
-def test_errors_are_told_without_details(open_tab: Any, question: str) -> None:
+def test_errors_are_shown_without_details(open_tab: Any, question: str) -> None:
     tab = open_tab()
     tab.ask(question)
-    told = tab.page.locator(".problem:visible").inner_text()
-    assert told in (
+    shown = tab.page.locator(".problem:visible").inner_text()
+    assert shown in (
         "Something went wrong while this answer was computed. The server's log says what.",
         "the prompt is refused",
     )

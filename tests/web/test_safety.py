@@ -1,4 +1,4 @@
-"""Nothing that the model, a user or a file says may run, load or lead anywhere; the server serves the chat and nothing else."""
+"""No text of the model, a user or a file may run, load or link to anything; the server serves the chat and nothing else."""
 
 import itertools
 import json

@@ -52,9 +52,9 @@ def test_paths_and_methods_that_do_not_exist(chat):
     if chat:
         pytest.importorskip("gradio")
     with serving(Service(stand_in_llm()), chat=chat) as server, httpx.Client(base_url=server.url) as http:
-        assert "nothing at /v1/nothing" in error_of(http.get("/v1/nothing"), 404)["message"]
+        assert "path is /v1/nothing; expected" in error_of(http.get("/v1/nothing"), 404)["message"]
         assert "under /v1" in error_of(http.post("/chat/completions", json=ASK), 404)["message"]
-        assert error_of(http.post("/v1/models"), 405)["message"] == "POST is not served at /v1/models"
+        assert error_of(http.post("/v1/models"), 405)["message"] == "method is POST; expected GET at /v1/models"
         assert error_of(http.get("/tokenize"), 405)["type"] == "invalid_request_error"
 
 

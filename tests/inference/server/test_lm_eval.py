@@ -13,6 +13,7 @@ from deepseek_v32.inference.service.service import Service
 from support.server import MODEL, serving
 from support.tiny import tiny_checkpoint
 
+pytestmark = pytest.mark.heavy
 COMMAND = Path(sys.executable).with_name("lm_eval")
 FACTS = [
     {"question": "The capital of France is", "choices": [" Paris", " Rome", " a very long river"], "answer": 0},

@@ -47,6 +47,7 @@ async def crowd(server, seconds):
 
 
 @pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.slow)], ids=["short", "long"])
+@pytest.mark.heavy
 def test_everyone_is_answered_or_refused(tmp_path, seconds):
     llm = LLM(tiny_checkpoint(tmp_path), device="cpu", **ROOM)
     with serving(Service(llm, max_queue=8)) as server:

@@ -154,8 +154,8 @@ def test_a_call_can_be_wanted(server, client, choice, stream):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tool_choice": "required"}, "tools has none"),
-        ({"tool_choice": {"type": "function", "function": {"name": "other"}}, "tools": TOOLS}, "tools has get_weather"),
+        ({"tool_choice": "required"}, "expected a function in tools, which has none"),
+        ({"tool_choice": {"type": "function", "function": {"name": "other"}}, "tools": TOOLS}, "which has get_weather"),
         (
             {"tool_choice": "required", "tools": TOOLS, "extra_body": {"chat_template_kwargs": {"thinking": True}}},
             "no room for thinking",

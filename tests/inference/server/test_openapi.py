@@ -19,6 +19,7 @@ HANG_SECONDS = 10
 @pytest.mark.parametrize(
     ("examples", "at_least"), [(2, 300), pytest.param(500, 2000, marks=pytest.mark.slow)], ids=["short", "long"]
 )
+@pytest.mark.heavy
 def test_requests_by_the_document(tmp_path, examples, at_least):
     """Errors must be declared, answers must have their schema, and nothing may hang; a request refused by rules that a
     schema cannot express (a conversation that ends in an answer, an id beyond the vocabulary) is no failure.

@@ -112,7 +112,7 @@ def test_a_full_queue_refuses_all_or_nothing():
         third = service.stream(PROMPT, GREEDY)
         with pytest.raises(Busy):
             service.stream(PROMPT, GREEDY)
-        with pytest.raises(ValueError, match="this server holds 3"):
+        with pytest.raises(ValueError, match="requests is 4; expected at most 3"):
             asyncio.run(service.submit_many([service.make_request(PROMPT, GREEDY) for _ in range(4)]))
         assert (service.stats().open, service.stats().refused) == (3, 3)
         gate.set()
@@ -228,7 +228,7 @@ def test_time_runs_out_for_running_and_waiting_requests():
     with Service(llm, deadline=0.2) as service:
         running, waiting = service.stream(PROMPT, ENDLESS), service.stream(PROMPT, ENDLESS)
         ends = [list(running)[-1], list(waiting)[-1]]
-        assert [end.completion.error for end in ends] == ["the request's time is over"] * 2
+        assert [end.completion.error for end in ends] == ["the request has passed its deadline"] * 2
         assert len(ends[0].completion.token_ids) > 0
         assert pages_return(service)
 

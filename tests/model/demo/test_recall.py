@@ -53,6 +53,7 @@ def test_changed_and_untold_facts(llm):
     assert share_right(llm, conversations, ("changed", "not_told")) >= 0.85
 
 
+@pytest.mark.heavy
 def test_phrasings_never_seen_in_training(llm):
     assert share_right(llm, some(6, 2500, wording="test", density=0.7)) >= 0.8
 
@@ -61,6 +62,7 @@ def test_fp8_as_deployed():
     assert share_right(engine("fp8"), some(2, 2500, density=0.8)) >= 0.9
 
 
+@pytest.mark.heavy
 def test_selection_reaches_far_and_the_known_indexer_bug_would_show(llm):
     """index_topk 128 of 4K tokens: right with the indexer, lost with its RoPE interleaved as early public code had it."""
     conversations = some(1, CHARACTERS_OF_4K, density=0.4, questions=24, not_told=0.0)
