@@ -1,6 +1,6 @@
 """Write a small random checkpoint in the Hugging Face layout, with a tokenizer, to try everything without a download.
 
-The model has learnt nothing: its answers are noise. Run `python scripts/make_tiny_checkpoint.py DIRECTORY`.
+The model is untrained, so its answers are noise. Run `python scripts/make_tiny_checkpoint.py DIRECTORY`.
 """
 
 import argparse

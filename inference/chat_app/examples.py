@@ -34,9 +34,9 @@ def _needle(seed: int, characters: int) -> Example | None:
     except ImportError:
         return None
     for attempt in range(seed, seed + 60):
-        written = write(attempt, length=characters, split="test", wording="train", questions=4, not_told=0.0)
+        written = write(attempt, length=characters, split="test", wording="train", questions=4, unanswerable=0.0)
         question = written.turns[-1]
-        if question.kind == "told" and question.distance > characters * 0.6 and question.user.endswith("?"):
+        if question.kind == "stated" and question.distance > characters * 0.6 and question.user.endswith("?"):
             break
     else:
         return None

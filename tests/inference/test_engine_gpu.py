@@ -30,8 +30,8 @@ def questions(llm: LLM, count: int) -> tuple[list[list[int]], list[str]]:
     answers: list[str] = []
     for seed in itertools.count():
         length = LENGTHS[len(prompts) % len(LENGTHS)]
-        talk = write(f"gpu {seed}", length=length, split="test", wording="train", density=0.7, not_told=0.0)
-        number = max((n for n, turn in enumerate(talk.turns) if turn.kind == "told"), default=None)
+        talk = write(f"gpu {seed}", length=length, split="test", wording="train", density=0.7, unanswerable=0.0)
+        number = max((n for n, turn in enumerate(talk.turns) if turn.kind == "stated"), default=None)
         if number is None:  # a short talk may hold filler alone
             continue
         prompts.append(llm.chat_token_ids(talk.messages(until=number)))

@@ -1,4 +1,4 @@
-"""Both chat formats, against strings written out by hand from the published formats and against transformers."""
+"""Both chat formats, compared with strings written by hand after the published formats, and with transformers."""
 
 import json
 
@@ -11,7 +11,7 @@ from deepseek_v32.inference.text.messages import encode_messages, v32_pieces
 from deepseek_v32.inference.text.tokenizer import Special
 from support.tokenizers import BOS, EOS, MARKUP, PAD, definition, make_tokenizer
 
-# In the manner of V3.2-Exp, from the description of its format.
+# A template like V3.2-Exp's, after the description of its format.
 EXP_TEMPLATE = """
 {%- if not thinking is defined %}{% set thinking = false %}{% endif -%}
 {{- bos_token -}}
@@ -142,11 +142,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("messages", "thinking", "wanted"), CASES.values(), ids=CASES)
-def test_v32_writes_what_the_published_program_writes(messages, thinking, wanted):
-    assert written(messages, thinking) == wanted
-    if messages[-1]["role"] != "assistant":  # the same with control tokens as tokens
-        assert encode_messages(messages, PLAIN, thinking) == PLAIN.encode(wanted, parse_special=True)
+@pytest.mark.parametrize(("messages", "thinking", "expected"), CASES.values(), ids=CASES)
+def test_v32_writes_what_the_published_program_writes(messages, thinking, expected):
+    assert written(messages, thinking) == expected
+    # The same, with control tokens as tokens.
+    if messages[-1]["role"] != "assistant":
+        assert encode_messages(messages, PLAIN, thinking) == PLAIN.encode(expected, parse_special=True)
 
 
 @pytest.mark.parametrize("messages", [[system("Be brief."), user("Hi")], [user("Hi")]], ids=["system", "no-system"])
@@ -214,11 +215,11 @@ def test_the_template_is_rendered_as_transformers_renders_it():
     )
     talk = [*TALK[:2], assistant("so<think>x</think>Hello!"), TALK[3]]
     for thinking in (False, True):
-        wanted = theirs.apply_chat_template(talk, add_generation_prompt=True, thinking=thinking, tokenize=False)
-        assert wanted.count("</think>Hello!") == 1
+        expected = theirs.apply_chat_template(talk, add_generation_prompt=True, thinking=thinking, tokenize=False)
+        assert expected.count("</think>Hello!") == 1
         ids = encode_messages(talk, EXP, thinking)
-        assert ids == EXP.encode(wanted, parse_special=True)
-        assert EXP.decode(ids, skip_special_tokens=False) == wanted
+        assert ids == EXP.encode(expected, parse_special=True)
+        assert EXP.decode(ids, skip_special_tokens=False) == expected
 
 
 def test_the_checkpoint_or_the_caller_chooses_the_format():

@@ -1,4 +1,4 @@
-"""The official client, unchanged, against the server."""
+"""The server, used through OpenAI's own client."""
 
 import asyncio
 import json
@@ -121,7 +121,8 @@ def test_tools_in_a_stream(server, client):
 
 
 def test_tool_choice_none_hides_the_tools(server, client):
-    server.say(["No."], ASK)  # after the prompt without tools
+    # The model answers the prompt without tools.
+    server.say(["No."], ASK)
     answer = client.chat.completions.create(model=MODEL, messages=ASK, tools=TOOLS, tool_choice="none", temperature=0)
     assert answer.choices[0].message.content == "No."
 
@@ -131,8 +132,8 @@ FORCED = {"required": "required", "named": {"type": "function", "function": {"na
 
 @pytest.mark.parametrize("choice", FORCED.values(), ids=FORCED)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_call_can_be_wanted(server, client, choice, stream):
-    """The model is shown the beginning of its call and only says the rest of it."""
+def test_a_call_can_be_required(server, client, choice, stream):
+    """The prompt contains the beginning of the call, and the model generates the rest of it."""
     start = len(server.llm.tokenizer.encode_pieces(call_start(None if choice == "required" else "get_weather")))
     prompt = len(server.llm.chat_token_ids(ASK, tools=TOOLS))
     rest = [' name="get_weather">\n<' if choice == "required" else "<", *CALL[5:]]
@@ -164,7 +165,7 @@ def test_a_call_can_be_wanted(server, client, choice, stream):
     ],
     ids=["no tools", "another function", "thinking", "another word"],
 )
-def test_calls_that_cannot_be_wanted(client, options, message):
+def test_calls_that_cannot_be_required(client, options, message):
     with pytest.raises(openai.BadRequestError, match=message) as error:
         client.chat.completions.create(model=MODEL, messages=ASK, **options)
     assert error.value.param.startswith("tool_choice")

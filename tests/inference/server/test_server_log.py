@@ -1,4 +1,4 @@
-"""What a server logs, and that the library by itself logs nothing."""
+"""The log of a server, and the silence of the library by itself."""
 
 import logging
 import subprocess
@@ -70,7 +70,8 @@ def test_a_server_reports_while_it_is_busy_and_is_quiet_when_idle(lines, monkeyp
             time.sleep(0.01)
         gate.set()
         assert [list(stream)[-1].finish_reason for stream in streams] == ["length"] * 2
-        time.sleep(0.1)  # the last report about these two
+        # Time for the last report about these two.
+        time.sleep(0.1)
         before = lines()
         time.sleep(0.1)
         assert lines() == before
