@@ -9,11 +9,15 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine import runner
-from deepseek_v32.inference.engine.decode_graph import batch_buckets, context_buckets
+from deepseek_v32.inference.engine import decode_graph, runner
+from deepseek_v32.inference.engine.decode_graph import batch_buckets, can_capture, context_buckets
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.scheduler import Scheduler
 from deepseek_v32.inference.params import Request
+from deepseek_v32.kernels import device as hardware
+from deepseek_v32.kernels import registry
+from deepseek_v32.model.config import ModelConfig, Precision
+from deepseek_v32.model.parallel.shard import build_model
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.preemption import preempt_every_other_step
 
@@ -99,6 +103,32 @@ def test_the_engine_uses_them_where_it_can(checkpoint: Path, monkeypatch: pytest
     assert llm.engine.runner.graphs._captured
     llm = LLM(checkpoint, device="cpu", page_count=PAGES, decode_graphs=False)
     assert isinstance(llm.engine.runner, Runner) and llm.engine.runner.graphs is None
+
+
+def test_graphs_need_implementations_that_do_not_wait_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a Hopper GPU: every operation of a decode step counts, with the implementation that would serve it."""
+    monkeypatch.setattr(hardware, "is_hopper", lambda device: True)
+    monkeypatch.setattr(registry, "find_spec", lambda package: True)
+    monkeypatch.setattr(registry, "choose_implementation", registry.choose_implementation.__wrapped__)
+    monkeypatch.setattr(decode_graph, "choose_implementation", registry.choose_implementation)
+    config = replace(TINY, num_hidden_layers=2, kv_lora_rank=512, qk_rope_head_dim=64, weight_block=(128, 128))
+
+    def captured(
+        config: ModelConfig, backend: str = "auto", precision: Precision = "fp8", device: str = "cuda"
+    ) -> bool:
+        model = build_model(config, precision, backend, "cpu")
+        model.compute = replace(model.compute, device=torch.device(device))
+        return can_capture(model)
+
+    assert captured(config) and captured(config, "tile") and captured(config, "cuda")
+    assert not captured(config, "reference")
+    assert not captured(replace(config, kv_lora_rank=128))  # a width that only the reference serves
+    assert not captured(config, precision="bf16") and not captured(config, device="cpu")
+    for operation in build_model(config, "fp8", "auto", "cpu").decode_operations():
+        with monkeypatch.context() as patch:
+            only_reference = tuple(one for one in registry.OPERATIONS[operation] if one.backend == "reference")
+            patch.setitem(registry.OPERATIONS, operation, only_reference)
+            assert not captured(config), operation
 
 
 def test_the_scratch_page_is_never_handed_out(checkpoint: Path) -> None:

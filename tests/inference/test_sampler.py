@@ -1,4 +1,4 @@
-"""Draws against exact distributions, penalties and filters against direct formulas in plain Python."""
+"""Samples against exact distributions, penalties and filters against direct formulas in plain Python."""
 
 import math
 from collections import Counter
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from deepseek_v32.inference.engine.sampler import (
     Sample,
-    draw,
     filter_scores,
+    inverse_cdf,
     needs_host_sync,
     penalise,
     sample,
@@ -21,7 +21,7 @@ from deepseek_v32.inference.params import Request, SamplingParams
 
 VOCAB = 12
 LOGITS = [2.0, -1.0, 0.5, 3.0, 0.0, 1.5, 1.5, -4.0, 2.5, 0.25, -0.5, 1.0]
-DRAWS = 8_000
+SAMPLES = 8_000
 
 FILTERS = {
     "plain": SamplingParams(),
@@ -72,7 +72,7 @@ def chi_square_limit(degrees: int) -> float:
     return degrees * (1 - step + 3.09 * math.sqrt(step)) ** 3
 
 
-def assert_drawn_from(tokens: list[int], exact: list[float]) -> None:
+def assert_sampled_from(tokens: list[int], exact: list[float]) -> None:
     counts = Counter(tokens)
     assert all(exact[token] > 0 for token in counts), "a token that the filters rule out"
     possible = [token for token, p in enumerate(exact) if p > 0]
@@ -84,14 +84,14 @@ def assert_drawn_from(tokens: list[int], exact: list[float]) -> None:
 
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("varied", ["seeds", "positions"])
-def test_draws_follow_the_exact_distribution(name: str, varied: str) -> None:
+def test_samples_follow_the_exact_distribution(name: str, varied: str) -> None:
     params = FILTERS[name]
-    requests = [request(params, seed=i if varied == "seeds" else 7) for i in range(DRAWS)]
+    requests = [request(params, seed=i if varied == "seeds" else 7) for i in range(SAMPLES)]
     if varied == "positions":
         for i, r in enumerate(requests):
             r.tokens = range(1 + i)  # only its length matters here
-    drawn = sample(torch.tensor(LOGITS).expand(DRAWS, VOCAB).clone(), requests)
-    assert_drawn_from([s.token for s in drawn], distribution(LOGITS, params))
+    sampled = sample(torch.tensor(LOGITS).expand(SAMPLES, VOCAB).clone(), requests)
+    assert_sampled_from([s.token for s in sampled], distribution(LOGITS, params))
 
 
 @settings(max_examples=200, deadline=None)
@@ -201,7 +201,7 @@ def test_the_same_seed_and_position_draw_the_same_whatever_the_batch() -> None:
 
 
 def test_uniforms_are_pinned() -> None:
-    """A seed given today must draw the same tokens after an upgrade."""
+    """A seed must give the same tokens after an upgrade."""
     assert [uniform(1, 0), uniform(1, 1), uniform(2**64 - 1, 5)] == [
         0.3035680343067586,
         0.9002684531124185,
@@ -215,7 +215,7 @@ def test_uniforms_are_pinned() -> None:
 def test_the_ends_of_the_unit_interval_draw_possible_tokens() -> None:
     scores = torch.tensor([[-torch.inf, 0.0, -torch.inf, -1.0, -torch.inf]], dtype=torch.float64)
     last = math.nextafter(1.0, 0.0)
-    assert [int(draw(scores, torch.tensor([u], dtype=torch.float64))) for u in (0.0, last)] == [1, 3]
+    assert [int(inverse_cdf(scores, torch.tensor([u], dtype=torch.float64))) for u in (0.0, last)] == [1, 3]
 
 
 def test_tiny_temperatures_do_not_overflow() -> None:
@@ -259,7 +259,7 @@ def test_no_requests_no_samples() -> None:
     assert sample(torch.empty(0, VOCAB), []) == []
 
 
-def test_only_penalties_and_a_top_p_that_is_drawn_from_wait() -> None:
+def test_only_penalties_and_top_p_with_random_sampling_need_the_host() -> None:
     free = [{}, {"temperature": 0}, {"temperature": 0, "top_p": 0.95}, {"top_k": 5, "min_p": 0.1, "logprobs": 3}]
     bound = [{"top_p": 0.95}, {"temperature": 0, "presence_penalty": 1}, {"repetition_penalty": 1.1}]
     assert not any(needs_host_sync(SamplingParams(**each)) for each in free)
