@@ -87,10 +87,9 @@ def load_llm(
     from ..llm import LLM
     from .progress import progress_bar
 
-    overrides = (arguments.pop("config_overrides", None) or {}) | (
-        {} if layers is None else {"num_hidden_layers": layers}
-    )
-    arguments |= {"config_overrides": overrides or None, "synthetic": synthetic}
+    if layers is not None:
+        arguments["config_overrides"] = arguments.get("config_overrides", {}) | {"num_hidden_layers": layers}
+    arguments["synthetic"] = synthetic
     if sys.stderr.isatty():
         with progress_bar() as progress:
             llm = LLM(path, **arguments, progress=progress)
@@ -111,8 +110,8 @@ def _check_tokenizer(path: Path | None) -> None:
             f"--model is {str(path)!r}; expected a checkpoint, but neither config.json nor tokenizer.json is there"
         )
     raise ValueError(
-        f"--model is {str(path)!r}; expected a checkpoint with tokenizer.json: this one takes token ids alone, from a "
-        "JSONL file (--input-file)"
+        f"--model is {str(path)!r}; expected a checkpoint with tokenizer.json or an older tokenizer: without one it takes "
+        "token ids alone, from a JSONL file (--input-file)"
     )
 
 

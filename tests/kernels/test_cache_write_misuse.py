@@ -1,4 +1,4 @@
-"""What is wrong with a call that writes or reads the paged caches is said in one line."""
+"""Misuse of the paged caches' operations is an error of one line that names the argument."""
 
 import pytest
 import torch

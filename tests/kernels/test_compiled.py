@@ -120,7 +120,7 @@ def test_included_files_are_found_through_other_headers(sources: Path) -> None:
 
 
 def test_every_included_file_is_there(sources: Path) -> None:
-    """`included_files` reads what it finds, so a header that is missing or out of the folder would be an error here."""
+    """`included_files` reads every file, so a missing header would be an error."""
     for name in build.kernels():
         assert all(path.is_relative_to(sources) for path in build.included_files(build.launcher(name)))
 

@@ -59,7 +59,7 @@ def test_mha_prefill(
         for rows, dims in ((tokens, width), (cached, width), (cached, value))
     )
     v *= KEY_SIZE[dtype]
-    # query i is token S - T + i of the context, so it sees S - T + i + 1 keys
+    # Query i is token S - T + i of the context, so it attends to S - T + i + 1 keys.
     allowed = torch.tensor([[s <= cached - tokens + t for s in range(cached)] for t in range(tokens)])
     if masked:
         allowed &= torch.rand(tokens, cached, generator=generator) < 0.5
@@ -82,7 +82,7 @@ def test_mha_prefill_of_a_row_that_may_see_nothing(backend: Backend, dtype: torc
 
 
 def test_mha_prefill_over_strided_values(backend: Backend) -> None:
-    """Values beside the keys they were projected with, as a model has them."""
+    """Values that are strided because one projection makes keys and values, as in the model."""
     generator = torch.Generator().manual_seed(1)
     q, k, both = (torch.randn(n, 4, d, generator=generator).bfloat16() for n, d in ((40, 192), (100, 192), (100, 256)))
     v = both.mul_(KEY_SIZE[torch.bfloat16])[..., 128:]
@@ -107,7 +107,7 @@ DECODE = {  # lengths (new tokens included), s_q, H, page size
     "page size 1": ([3, 1], 1, 4, 1),
     "128 heads": ([100], 1, 128, 64),
     "as many new tokens as context": ([3], 3, 4, 64),
-    "fewer keys than new tokens": ([1, 0], 3, 4, 64),  # the first rows see nothing
+    "fewer keys than new tokens": ([1, 0], 3, 4, 64),  # the first rows have no keys
     "a context in many runs, others in few": ([1500, 3, 700], 2, 16, 64),
     "more rows than a tile": ([200, 70], 2, 40, 64),
 }
@@ -119,7 +119,7 @@ DECODE = {  # lengths (new tokens included), s_q, H, page size
 def test_dense_decode(
     backend: Backend, lengths: list[int], new: int, heads: int, page: int, causal: bool, dtype: torch.dtype
 ) -> None:
-    """Pages in shuffled order; what no sequence owns is NaN, and unused table columns name such a page."""
+    """Pages are in shuffled order. Pages that no sequence owns are NaN, and unused columns of the block table name such a page."""
     rng = np.random.default_rng(0)
     q = torch.from_numpy(rng.standard_normal((len(lengths), new, heads, 576))).to(dtype)
     counts = [-(-length // page) for length in lengths]
@@ -156,7 +156,7 @@ H16 = {  # lengths
 @by_dtype(torch.float32, torch.bfloat16)
 @pytest.mark.parametrize("lengths", H16.values(), ids=H16.keys())
 def test_h16(backend: Backend, lengths: list[int], dtype: torch.dtype) -> None:
-    """Base-2 logsumexp: of the scores times log2 e. A page that two sequences share is read by both."""
+    """The logsumexp has base 2. Two sequences may share a page."""
     rng = np.random.default_rng(1)
     pages = 150
     ckv = torch.from_numpy(rng.standard_normal((pages, 1, 512))).to(dtype)
@@ -190,7 +190,7 @@ def test_h16(backend: Backend, lengths: list[int], dtype: torch.dtype) -> None:
 
 
 def test_h16_of_one_key_by_hand(backend: Backend) -> None:
-    """One key: the output is its latent, and lse is its score times log2 e."""
+    """With one key the output is its latent, and lse is its score times log2 e."""
     ones = torch.ones
     output, lse = backend.run(
         paged_mla_decode_h16,

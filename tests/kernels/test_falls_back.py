@@ -1,4 +1,4 @@
-"""Where an implementation in CUDA runs PyTorch instead of its kernels: `doctor` says it, and it is so, seen without a GPU."""
+"""Where a CUDA implementation runs PyTorch instead of its kernels is what `doctor` says, tested without a GPU."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from deepseek_v32.kernels.registry import OPERATIONS, falls_back
 
 
 class Library:
-    """Stands for a compiled library, and counts the launches."""
+    """Stands in for a compiled library and counts the launches."""
 
     def __init__(self) -> None:
         self.launches = 0
@@ -45,7 +45,7 @@ def expand(tokens: int, latent: int = 512) -> Any:
     return kv_up_projection.expand_quantize(latents, wv, True)
 
 
-CASES = {  # operation: what stands in the sentence, calls within the limits, calls beyond them
+CASES = {  # operation: words of the sentence, calls within the limits, calls beyond them
     "fp32_linear": (
         "32 tokens or 8192 dims",
         [lambda: linear(32, 8192)],

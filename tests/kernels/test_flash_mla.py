@@ -1,4 +1,4 @@
-"""The public FlashMLA interfaces: conventions of logsumexp, metadata objects, and what they refuse. On a CPU over the reference."""
+"""The FlashMLA interfaces on a CPU, with the references: conventions of logsumexp, metadata objects, unsupported arguments."""
 
 import math
 
@@ -63,7 +63,7 @@ def test_sparse_decode(device: str, dtype: torch.dtype) -> None:
     q, cache, indices = decode_case(device)
     expected = sparse_attention(q.flatten(0, 1).float(), cache, indices.flatten(0, 1), 576**-0.5, 512, None, None)
     schedule, nothing = flash_mla.get_mla_metadata()
-    for _ in range(2):  # filled at the first call, used at the second
+    for _ in range(2):  # the first call fills the metadata, the second uses them
         today = flash_mla.flash_mla_with_kvcache(
             q, cache.view(dtype), None, None, 512, schedule, nothing, is_fp8_kvcache=True, indices=indices
         )

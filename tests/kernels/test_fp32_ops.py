@@ -1,4 +1,4 @@
-"""Small fp32 computations, against float64."""
+"""The small fp32 operations against float64."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Which FP8 products go to cuBLASLt, and what happens to those that it refuses."""
+"""Which FP8 products cuBLASLt computes, and what happens if it refuses one."""
 
 from collections.abc import Callable
 
@@ -18,8 +18,8 @@ def library_that(error: Exception) -> Callable[..., torch.Tensor]:
     return refuse
 
 
-def test_what_the_library_refuses_the_own_kernel_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """cuBLASLt has no kernel for some shapes, and no way to ask. Any other error of its is one."""
+def test_the_own_kernel_computes_what_the_library_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuBLASLt has no kernel for some shapes, and no way to ask. Its other errors are raised."""
     a = Quantized(torch.empty(4096, 7168, device="meta"), torch.empty(4096, 56, device="meta"))
     operands = a, torch.empty(4096, 7168, device="meta"), torch.empty(32, 56)
     refusal = "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmulAlgoGetHeuristic"
@@ -37,13 +37,13 @@ def test_what_the_library_refuses_the_own_kernel_takes(monkeypatch: pytest.Monke
         (4096, 4096, 7168, True),
         (4096, 2112, 7168, True),
         (2048, 4096, 7168, False),  # no faster
-        (4095, 4096, 7168, False),  # scales off 16 bytes
+        (4095, 4096, 7168, False),  # rows of scales are not aligned to 16 bytes
         (4096, 4096, 2304, False),
         (4096, 256, 2048, False),  # refused
         (4096, 32768, 512, False),  # slower
     ],
 )
-def test_what_goes_to_the_library(rows: int, columns: int, width: int, served: bool) -> None:
+def test_which_products_the_library_computes(rows: int, columns: int, width: int, served: bool) -> None:
     assert implementation.library_serves(rows, columns, width, torch.bfloat16) is served
     assert not implementation.library_serves(rows, columns, width, torch.float32)
 
@@ -53,8 +53,8 @@ def test_what_goes_to_the_library(rows: int, columns: int, width: int, served: b
     ("n", "k"), [(2048, 1536), (2064, 2048), (2112, 7168), (2176, 3584), (7168, 2048), (4608, 7168)]
 )
 @pytest.mark.parametrize("m", [2064, 4096], ids=str)
-def test_the_library_takes_what_goes_to_it(m: int, n: int, k: int) -> None:
-    """Smallest sides and odd multiples of 16: it gives the own kernel's products."""
+def test_the_library_supports_those_products(m: int, n: int, k: int) -> None:
+    """The smallest sizes and odd multiples of 16: the library gives the products of the own kernel."""
     assert implementation.library_serves(m, n, k, torch.bfloat16)
     generator = torch.Generator("cuda").manual_seed(0)
     a, b = ((torch.randn(rows, k, device="cuda", generator=generator) * 32).to(FP8) for rows in (m, n))

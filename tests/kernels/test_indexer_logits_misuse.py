@@ -1,4 +1,4 @@
-"""What the indexer's operations refuse, and how they say so."""
+"""Misuse of the indexer's operations is an error of one line that names the argument."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Which implementation runs is decided visibly: what does not exist or cannot run here is an error that says so."""
+"""The choice of an implementation is explicit: a backend that does not exist or cannot run here is an error that says why."""
 
 import inspect
 import re
@@ -50,7 +50,7 @@ def test_every_operation_runs_on_a_cpu(operation: str, backend: str) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("backend", ["tile", "cuda"])
 def test_compiled_kernels_refuse_a_cpu(operation: str, backend: str) -> None:
-    """The message holds what was asked, what exists or is needed, and what this machine has."""
+    """The message says what was asked for, what exists or is needed, and what this machine has."""
     with pytest.raises(ValueError) as error:
         choose_implementation(operation, CPU, torch.bfloat16, backend)
     message = str(error.value)
@@ -133,7 +133,7 @@ def test_reference_is_last_so_that_auto_prefers_compiled_kernels() -> None:
 
 
 def test_every_reference_exists_under_the_operation_s_name() -> None:
-    """Reference implementations can be imported anywhere; they carry the operation's name."""
+    """References can be imported on any machine, under the name of the operation."""
     for operation, implementations in OPERATIONS.items():
         module = import_module(f"deepseek_v32.kernels.reference.{implementations[-1].module}")
         assert callable(getattr(module, operation))

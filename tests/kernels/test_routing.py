@@ -62,7 +62,7 @@ def test_route(backend: Backend, tokens: int, experts: int, groups: int, kept: i
 
 
 def test_route_keeps_to_the_experts_when_everything_is_nan(backend: Backend) -> None:
-    """A broken model must not make a kernel read past its experts, and its weights show it."""
+    """A broken model must not make a kernel read past its experts; the weights are NaN."""
     picked, weights = backend.run(route, torch.full((3, 256), math.nan), torch.zeros(256), 8, 8, 4)
     assert picked.min() >= 0 and picked.max() < 256 and weights.isnan().all()
     assert all(len(set(row)) == 8 for row in picked.tolist())
@@ -124,7 +124,7 @@ def test_any_pairs(data: st.DataObject, tokens: int, chosen: int, count: int) ->
     check_groups(group_by_expert(experts, count, first, step), experts, range(first, first + count * step, step))
 
 
-COMBINED = {  # tokens, chosen, width: released; not whole vectors; one; nothing
+COMBINED = {  # tokens, top-k, width: released; widths that fill no vector; one; nothing
     "released": (3, 8, 7168),
     "one token": (1, 8, 7168),
     "a batch": (64, 8, 512),
@@ -138,7 +138,7 @@ COMBINED = {  # tokens, chosen, width: released; not whole vectors; one; nothing
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize(("tokens", "chosen", "width"), COMBINED.values(), ids=COMBINED.keys())
 def test_combine(backend: Backend, tokens: int, chosen: int, width: int, dtype: torch.dtype, shared: bool) -> None:
-    """A third of the pairs belong to other ranks: their rows hold NaN, which must not show."""
+    """A third of the pairs belong to other ranks. Their rows hold NaN, which must not appear in the result."""
     generator = torch.Generator().manual_seed(width)
     groups = group_by_expert(torch.randint(12, (tokens, chosen), generator=generator), 8, 0)
     rows = torch.randn(tokens * chosen, width, generator=generator).to(dtype)

@@ -1,4 +1,4 @@
-"""What is wrong with a call of sparse attention is said in one line."""
+"""Misuse of sparse attention is an error of one line that names the argument."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Every TileLang kernel compiles for sm_90a on any machine that has nvcc: the configurations that each says it is used in."""
+"""Every TileLang kernel compiles for sm_90a, in the configurations that it declares, on any machine with nvcc."""
 
 from importlib import import_module
 from importlib.util import find_spec

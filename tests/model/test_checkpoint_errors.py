@@ -1,4 +1,4 @@
-"""Well-formed files with the wrong tensors: refused before data is read and before the model is allocated."""
+"""Well-formed files with wrong tensors are refused before data is read and before the model is allocated."""
 
 import json
 import math
@@ -67,7 +67,7 @@ CASES = {
     "int8": (put(Q, lambda x: x.float().to(torch.int8)), f"'{Q}': dtype is I8"),
     "double": (put(Q, torch.Tensor.double), f"'{Q}': dtype is F64"),
     "bf16 scale": (put(Q + "_scale_inv", torch.Tensor.bfloat16), f"'{Q}_scale_inv': dtype is BF16; expected F32"),
-    # the MTP layer is skipped, but what is there must belong to it
+    # the MTP layer is not loaded, but its tensors are checked
     "unknown in MTP": (add(MTP + "enorm.bias", torch.zeros(256)), f"'{MTP}enorm.bias' is surplus"),
     "misshapen in MTP": (put(MTP + "eh_proj.weight", lambda x: x.T.contiguous()), f"'{MTP}eh_proj.weight': shape is"),
     "dense MTP": (add(MTP + "mlp.up_proj.weight", torch.zeros(512, 256)), "is surplus"),
@@ -99,13 +99,13 @@ def refused(directory: Path, error: type[ValueError] = CheckpointError, **argume
 @pytest.mark.parametrize("change, message", CASES.values(), ids=CASES)
 def test_wrong_tensors(tmp_path, pristine, monkeypatch, change, message):
     copy(pristine, tmp_path, change)
-    monkeypatch.setattr(checkpoint, "Transformer", None)  # must not come to that
+    monkeypatch.setattr(checkpoint, "Transformer", None)  # must not be reached
     text = refused(tmp_path)
     assert message in text and "; expected " in text
 
 
-def test_mtp_layer_may_be_there_or_not(tmp_path, pristine):
-    """Whatever config.json says of it: transformers drops the key, and some writers drop the layer."""
+def test_mtp_layer_is_optional(tmp_path, pristine):
+    """For any value in config.json: transformers drops the key, and some programs drop the layer."""
 
     def drop_layer(tensors: Tensors) -> None:
         for name in [name for name in tensors if name.startswith(MTP)]:
@@ -121,7 +121,7 @@ def test_mtp_layer_may_be_there_or_not(tmp_path, pristine):
     load_model(tmp_path, "fp8")
 
 
-def test_scales_that_are_no_numbers(tmp_path, pristine):
+def test_non_finite_scales(tmp_path, pristine):
     copy(pristine, tmp_path, put(Q + "_scale_inv", lambda x: x * math.nan))
     for precision in ("exact", "fp8"):
         assert f"'{Q}_scale_inv' holds non-finite scales" in refused(tmp_path, precision=precision)
@@ -147,11 +147,11 @@ def test_config_comes_first(tmp_path, pristine):
         load_model(pristine, config_overrides={"depth": 3})
     with pytest.raises(ConfigError, match="precision is 'fp4'"):
         load_model(pristine, "fp4")
-    assert "is missing" in refused(pristine, config_overrides={"num_hidden_layers": 2**31 - 1})  # and at once
+    assert "is missing" in refused(pristine, config_overrides={"num_hidden_layers": 2**31 - 1})  # and fast
 
 
 def test_released_model_has_its_known_size():
-    """92,425 tensors, 689 GB: the table is complete for the released model's configuration."""
+    """92,425 tensors, 689 GB: the table of tensors is complete for the released model."""
     count = size = 0
     for spec in tensor_specs(parse_config(RELEASED)):
         count += 1 + spec.quantised

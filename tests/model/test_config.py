@@ -1,4 +1,4 @@
-"""The configuration: both spellings against transformers' reading of them, and one line for everything that is wrong."""
+"""The configuration: both spellings against transformers' reading, and an error of one line for every wrong value."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from support.configs import RELEASED, random_arguments
 
 
 def old_spelling(values: dict) -> dict:
-    """The same configuration as checkpoints before transformers 5 spell it."""
+    """The same configuration in the spelling before transformers 5."""
     rope = dict(values["rope_parameters"])
     old = {
         key: value for key, value in values.items() if key not in ("rope_parameters", "mlp_layer_types", "layer_types")
@@ -96,7 +96,7 @@ def test_special_spellings():
 ROPE = RELEASED["rope_scaling"]
 FP8 = RELEASED["quantization_config"]
 WRONG = {
-    # dimensions: type, sign, and how they hang together
+    # dimensions: type, sign and relations between them
     "zero": ({"hidden_size": 0}, "hidden_size is 0; expected an integer of at least 1"),
     "negative": ({"n_shared_experts": -1}, "n_shared_experts is -1"),
     "float": ({"num_attention_heads": 128.0}, "num_attention_heads is 128.0"),
@@ -224,6 +224,6 @@ def test_broken_files(tmp_path, content, message):
 def test_no_file(tmp_path):
     with pytest.raises(ConfigError, match="no such file"):
         read_config(tmp_path)
-    os.mkfifo(tmp_path / "config.json")  # must not be opened: it would wait for a writer
+    os.mkfifo(tmp_path / "config.json")  # must not be opened, because opening waits for a writer
     with pytest.raises(ConfigError, match="no such file"):
         read_config(tmp_path)

@@ -1,4 +1,4 @@
-"""What ranks keep of the released model, and which models cannot be shared."""
+"""How the released model is sharded, and which models cannot be."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def test_every_part_of_the_released_model_divides(size):
         if cuts[0] is None:
             assert cuts == [None] * size
             continue
-        # End to end, in order, and where there are scales in whole blocks.
+        # The slices are contiguous, in order, and in whole blocks if there are scales.
         dim = cuts[0].dim
         assert [kept.start for kept in cuts] == [0, *(kept.stop for kept in cuts[:-1])] and cuts[-1].stop == spec.shape[
             dim
@@ -36,8 +36,8 @@ def test_every_part_of_the_released_model_divides(size):
             assert sum(kept.of_scales().size for kept in cuts) == blocks(spec.shape[dim])
 
 
-def test_what_the_released_model_shares():
-    """By name and dimension, as the technical reports have it; the indexer, the router and all norms are everyone's."""
+def test_splits_of_the_released_model():
+    """By name and dimension, as in the technical reports. The indexer, the router and all norms are replicated."""
     plan = Plan(RELEASED, 5, 8)
     cuts = {spec.name: shard.kept for spec in tensor_specs(RELEASED) if (shard := plan.shard(spec)) and shard.kept}
     layer = {
@@ -57,7 +57,7 @@ def test_what_the_released_model_shares():
     assert plan.describe() == "8 ranks, 32 of 256 experts on each, 16 of 128 heads"
 
 
-def test_what_does_not_divide_is_named():
+def test_parts_that_do_not_divide_are_named():
     odd = replace(RELEASED, vocab_size=129281, num_attention_heads=100, intermediate_size=18432 + 128)
     odd = replace(odd, moe_intermediate_size=2048 + 128)
     assert Plan(odd, 0, 8).describe() == (
@@ -81,6 +81,6 @@ def test_what_does_not_divide_is_named():
     ],
     ids=["three", "sixteen", "fewer experts than ranks"],
 )
-def test_models_that_cannot_be_shared(config, size, message):
+def test_models_that_cannot_be_sharded(config, size, message):
     with pytest.raises(ConfigError, match=message):
         Plan(config, 0, size)

@@ -1,4 +1,4 @@
-"""Broken and hostile checkpoints: each is refused with one line that names the file, and nothing else happens."""
+"""Broken and hostile checkpoints: each is refused with one line that names the file, without side effects."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def write_single(directory: Path, content: bytes) -> Path:
 
 
 def write_index(directory: Path, weight_map: object, **files: dict) -> None:
-    """An index and shards (named by keyword) that hold one-byte tensors."""
+    """Writes an index and files (named by keyword) of one-byte tensors."""
     for name, tensors in files.items():
         header = {key: {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]} for i, key in enumerate(tensors)}
         (directory / f"{name}.safetensors").write_bytes(file_bytes(header, bytes(len(tensors))))
@@ -137,7 +137,7 @@ ENTRY = st.fixed_dictionaries(
 @given(st.binary(max_size=60) | st.dictionaries(st.text(max_size=5), ENTRY | JSON, min_size=1, max_size=3))
 @example({"a": {"dtype": "BF16", "shape": [float("nan")], "data_offsets": [0, float("inf")]}})
 def test_garbage_header(tmp_path, header):
-    """Garbage is refused or, if it happens to be a header, read; it never raises anything else."""
+    """Garbage is refused or, if it is a valid header by chance, read. It never raises anything else."""
     write_single(tmp_path, file_bytes(header, b""))
     try:
         read_headers(tmp_path)
@@ -213,7 +213,7 @@ def test_two_sources(tmp_path):
     assert read_headers(tmp_path).keys() == {"a", "b"}
 
 
-def test_what_is_no_file(tmp_path):
+def test_paths_that_are_not_files(tmp_path):
     refused(tmp_path / "nowhere", "not a directory")
     refused(tmp_path, "holds no weights")
     path = tmp_path / "model.safetensors"
@@ -226,7 +226,7 @@ def test_what_is_no_file(tmp_path):
     path.symlink_to(tmp_path / "gone")
     refused(tmp_path, "cannot be opened")
     path.unlink()
-    os.mkfifo(path)  # must not be opened: it would wait for a writer
+    os.mkfifo(path)  # must not be opened, because opening waits for a writer
     refused(tmp_path, "not a regular file")
     path.unlink()
     refused(write_single(tmp_path, file_bytes(GOOD)), "not a directory")

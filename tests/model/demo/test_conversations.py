@@ -1,4 +1,4 @@
-"""The conversation generator: deterministic, its splits apart, its answers in its text."""
+"""The conversation generator: deterministic, with disjoint splits and answers that are in the text."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_wording_is_rich():
 
 
 def test_held_out_templates_use_known_words():
-    # A model that knows no other text cannot guess a word: what is held out is the sentence, not its vocabulary.
+    # A model that knows no other text cannot know a new word, so sentences are held out, not their vocabulary.
     known = set().union(*(content_words(t.split(": ", 1)[-1]) for t in templates("train")))
     known = known.union(*(content_words(noun) for r in RELATIONS for noun in r.nouns))
     unknown = {w for t in templates("test") for w in content_words(t.split(": ", 1)[-1])} - known
@@ -104,9 +104,9 @@ def test_filler_states_nothing():
         assert all(turn.value.strip() == UNANSWERABLE for turn in asked)
 
 
-def test_made_up_names_do_not_cross_splits():
+def test_splits_share_no_invented_name():
     def people(split: str) -> set[str]:
-        """Words of person values: nothing but made-up words."""
+        """Words of values that are persons: all of them are invented."""
         found = set()
         for seed in SEEDS:
             for turn in write(seed, length=4000, split=split, density=0.8).turns:
