@@ -1,4 +1,4 @@
-"""Matrix products of rows sorted by expert, each with its expert's weight."""
+"""Grouped GEMM: rows sorted by expert, each multiplied with the weight of its expert."""
 
 import torch
 
@@ -18,10 +18,10 @@ def grouped_gemm(
     expected_m: int | None = None,
     backend: str | Preference = "auto",
 ) -> torch.Tensor:
-    """Row r of a [M, K] times weight[e] [N, K] transposed, e the expert whose offsets enclose r -> [M, N].
+    """Row r of a [M, K] times weight[e] [N, K] transposed -> [M, N], where offsets[e] <= r < offsets[e + 1].
 
     Plain (a and weight [E, N, K] of one dtype) or FP8 (a Quantized; weight e4m3 with weight_scale fp32 [E, N/128, K/128],
-    rounded up). offsets int32 [E + 1] on the device, from 0 to at most M; rows past offsets[E] are left as they come.
+    rounded up). offsets int32 [E + 1] on the device, from 0 to at most M; rows from offsets[E] on hold anything.
     With `sorted_token_ids` int32 [M], row r is row sorted_token_ids[r] of a, which may have any number of rows. `expected_m`: about
     how many of the M rows belong to these experts, all of them together; it changes the speed, not the result. None: all M.
     """
@@ -32,9 +32,9 @@ def grouped_gemm(
     check_dtype("out_dtype", dtype, FLOATS)
     if rows == 0:
         return values.new_empty(0, weight.shape[1], dtype=dtype)
-    body = choose("grouped_gemm", values, backend)
+    implementation = choose("grouped_gemm", values, backend)
     expected_m = rows if expected_m is None else max(1, min(expected_m, rows))
-    result: torch.Tensor = body(values, weight, offsets, scales, weight_scale, dtype, sorted_token_ids, expected_m)
+    result: torch.Tensor = implementation(a, weight, offsets, weight_scale, dtype, sorted_token_ids, expected_m)
     return result
 
 
@@ -51,8 +51,9 @@ def grouped_gemm_with_shared(
     expected_m: int | None = None,
     backend: str | Preference = "auto",
 ) -> torch.Tensor:
-    """The routed experts' products and the shared expert's, [T + M, N]: first dense [T, K] times dense_weight [N, K], then
-    the rows of grouped_gemm.
+    """The products of the shared expert and of the routed experts -> [T + M, N].
+
+    First come dense [T, K] times dense_weight [N, K] transposed, then the rows of grouped_gemm.
     """
     _check(a.values, a.scales, weight, offsets, weight_scale, sorted_token_ids)
     check_dtype("out_dtype", out_dtype, FLOATS)
@@ -65,11 +66,11 @@ def grouped_gemm_with_shared(
     check_tensor("dense_weight.scales", dense_weight.scales, (-(-count // 128), blocks), torch.float32, device)
     rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     if rows == 0 or dense.values.shape[0] == 0:
-        raise ValueError(f"{rows} rows and {dense.values.shape[0]} dense ones, expected at least one of each")
-    body = choose("grouped_gemm_with_shared", a.values, backend)
+        raise ValueError(f"a has {rows} rows and dense {dense.values.shape[0]}; expected at least one of each")
+    implementation = choose("grouped_gemm_with_shared", a.values, backend)
     expected_m = rows if expected_m is None else max(1, min(expected_m, rows))
-    result: torch.Tensor = body(
-        *a, weight, weight_scale, offsets, dense, dense_weight, out_dtype, sorted_token_ids, expected_m
+    result: torch.Tensor = implementation(
+        a, weight, offsets, weight_scale, dense, dense_weight, out_dtype, sorted_token_ids, expected_m
     )
     return result
 
@@ -91,7 +92,7 @@ def _check(
     if scales is None:
         return
     if weight_scale is None:
-        raise ValueError("weight_scale is None, expected the block scales of an FP8 weight")
+        raise ValueError("weight_scale is None; expected the block scales of an FP8 weight")
     blocks = -(-values.shape[1] // 128)
     check_tensor("a.scales", scales, (values.shape[0], blocks), torch.float32, device)
     shape = (weight.shape[0], -(-weight.shape[1] // 128), blocks)

@@ -162,6 +162,16 @@ def _load(operation: str, implementation: Implementation) -> Callable[..., Any]:
     return function
 
 
+def falls_back(operation: str, backend: str) -> str | None:
+    """Where this backend's implementation of `operation` runs PyTorch instead of its kernels, or None.
+
+    The sentence stands beside the condition, in the implementation's module.
+    """
+    modules = [one.module for one in OPERATIONS[operation] if one.backend == backend]
+    sentences = [getattr(import_module(f"..{backend}.{name}", __name__), "FALLS_BACK", {}) for name in modules]
+    return sentences[0].get(operation) if sentences else None
+
+
 def choose(
     operation: str, tensor: torch.Tensor, backend: str | Preference, fastest: str | None = None
 ) -> Callable[..., Any]:
@@ -184,7 +194,7 @@ def check_backend(backend: str, device: str) -> None:
 def _check_names(preference: Preference) -> None:
     for name in preference:
         if name not in BACKENDS:
-            raise ValueError(f"backend is {name!r}, expected one of {', '.join(BACKENDS)}")
+            raise ValueError(f"backend is {name!r}; expected one of {', '.join(BACKENDS)}")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Write a small random checkpoint in the Hugging Face layout, with a tokenizer, to try everything without a download.
 
-The model has learnt nothing: its answers are noise. Run `python scripts/make_tiny_checkpoint.py DIRECTORY`.
+The model is untrained, so its answers are noise. Run `python scripts/make_tiny_checkpoint.py DIRECTORY`.
 """
 
 import argparse
@@ -64,14 +64,16 @@ def choose_config(arguments: argparse.Namespace) -> ModelConfig:
     if arguments.mtp and not config.num_nextn_predict_layers:
         config = replace(config, num_nextn_predict_layers=1)
     if arguments.tokenizer and config.vocab_size < SMALLEST_VOCABULARY:
-        raise ConfigError(f"vocab_size = {config.vocab_size}: wanted at least {SMALLEST_VOCABULARY} with a tokenizer")
+        raise ConfigError(
+            f"vocab_size is {config.vocab_size}; expected at least {SMALLEST_VOCABULARY} with a tokenizer"
+        )
     return config
 
 
 def read_setting(text: str) -> tuple[str, Any]:
     key, separator, value = text.partition("=")
     if not separator:
-        raise ConfigError(f"--set {text!r}: wanted KEY=VALUE")
+        raise ConfigError(f"--set is {text!r}; expected KEY=VALUE")
     try:
         return key.strip(), json.loads(value)
     except ValueError:

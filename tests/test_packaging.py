@@ -1,4 +1,4 @@
-"""The packages are declared, imports point one way, and a wheel holds what it must."""
+"""The package is found under its name, by Python and by type checkers, and a wheel holds what it must."""
 
 import ast
 import importlib.util
@@ -11,59 +11,19 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from support.imports import FOLDERS, ROOT, sources
+from support.quick import quick_share
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-# Each may import itself and what stands before it.
-ORDER = ["kernels", "model", "inference"]
 DATA = ["cuda/**/*.cu", "cuda/**/*.cuh"]
-
-
-def sources(*folders: str) -> list[Path]:
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-
-
-def imported(path: Path) -> set[str]:
-    """Dotted names that a module imports, relative ones as seen from deepseek_v32."""
-    package = ["deepseek_v32", *path.relative_to(ROOT).parent.parts]
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
-    return names
 
 
 def test_the_folders_are_linked_under_the_names_they_are_installed_by():
     links = {path.name: path.resolve() for path in (ROOT / "src" / "deepseek_v32").iterdir()}
-    assert links == {folder: ROOT / folder for folder in ORDER}
+    assert links == {folder: ROOT / folder for folder in FOLDERS}
 
 
-@pytest.mark.parametrize("path", sources(*ORDER), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_imports_point_one_way(path):
-    own = path.relative_to(ROOT).parts[0]
-    forbidden = {*ORDER[ORDER.index(own) + 1 :], "scripts", "tests", "support"}
-    for name in imported(path):
-        head, *rest = name.split(".")
-        assert head not in (*ORDER, "scripts", "tests", "support"), f"{name}: import relatively"
-        if head == "deepseek_v32" and rest:
-            assert rest[0] not in forbidden, f"{own} imports {name}"
-
-
-def test_scripts_import_no_tests():
-    for path in sources("scripts"):
-        assert not {name.split(".")[0] for name in imported(path)} & {"tests", "support", "conftest", *ORDER}, path
-
-
-def test_the_import_checker_sees_relative_imports():
-    names = imported(ROOT / "inference" / "text" / "messages.py")
-    assert "deepseek_v32.inference.text.dsml.call_pieces" in names
-    path = ROOT / "inference" / "text" / "chat_template.py"
-    assert {"jinja2", "deepseek_v32.inference.text.errors"} <= imported(path)
-
-
+@pytest.mark.heavy
 def test_nothing_shadows_the_public_kernels_package():
     """transformers probes for a top-level package called kernels; neither our folder nor our tests may pass for it."""
     assert not (ROOT / "kernels" / "__init__.py").exists()
@@ -80,7 +40,7 @@ def test_nothing_shadows_the_public_kernels_package():
 WORD_LISTS = ROOT / "model" / "demo" / "conversations"
 
 
-@pytest.mark.parametrize("path", sources(*ORDER), ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", sources(*FOLDERS), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_files_have_one_subject(path):
     if path.is_relative_to(WORD_LISTS):
         return
@@ -94,7 +54,7 @@ def test_files_have_one_subject(path):
 def wheel(tmp_path_factory):
     """Names in a wheel built from a copy of the sources, so that nothing stale from build/ gets in."""
     copy = tmp_path_factory.mktemp("sources")
-    for folder in ORDER:
+    for folder in FOLDERS:
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "src", copy / "src", symlinks=True)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -107,14 +67,16 @@ def wheel(tmp_path_factory):
     return set(zipfile.ZipFile(path).namelist())
 
 
+@pytest.mark.heavy
 def test_the_wheel_holds_every_module_kernel_and_demo_file(wheel):
-    wanted = set(sources(*ORDER))
+    wanted = set(sources(*FOLDERS))
     wanted |= {path for pattern in DATA for path in (ROOT / "kernels").glob(pattern)}
-    wanted |= {ROOT / folder / "py.typed" for folder in ORDER}
+    wanted |= {ROOT / folder / "py.typed" for folder in FOLDERS}
     wanted |= {path for pattern in ("*.json", "*.safetensors") for path in (ROOT / "model" / "demo").glob(pattern)}
     assert {f"deepseek_v32/{path.relative_to(ROOT).as_posix()}" for path in wanted} <= wheel
 
 
+@pytest.mark.heavy
 def test_the_wheel_holds_nothing_else(wheel):
     tops = {name.split("/")[0] for name in wheel}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"deepseek_v32"}
@@ -137,6 +99,7 @@ follow_imports = skip
 """
 
 
+@pytest.mark.heavy
 def test_a_users_script_passes_strict_type_checks_outside_the_repository(tmp_path):
     """mypy finds the package in the environment that it was installed into, with its annotations (py.typed)."""
     (tmp_path / "script.py").write_text(SCRIPT + "reveal_type(llm)\n", encoding="utf-8")
@@ -152,3 +115,11 @@ def test_the_command_is_declared_where_it_stands():
     path = ROOT / Path(*module.split(".")[1:]).with_suffix(".py")
     defined = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
     assert function in defined
+
+
+def test_make_quick_runs_a_share_of_every_folders_tests(request):
+    """Of all that are collected here, which is every test in a whole run."""
+    items = request.session.items
+    share = quick_share(items)
+    assert {item.path.parent for item in share} == {item.path.parent for item in items}
+    assert not [item.nodeid for item in share if item.get_closest_marker("heavy")]

@@ -1,4 +1,4 @@
-"""What every endpoint needs: the service, the model's name, and how text becomes token ids."""
+"""Shared by the endpoints: the service, the model's name, the encoding and checking of prompts, and failures of answers."""
 
 import secrets
 import time
@@ -17,11 +17,13 @@ from ..text.errors import MessageError
 from ..text.messages import encode_messages
 from ..text.tokenizer import Special, Tokenizer
 from .errors import ApiError
-from .protocol import ChatMessage, Conversation, NamedTool, Sampling
+from .protocol import ChatMessage, ConversationFields, NamedTool, SamplingFields
 
 
 @dataclass(frozen=True)
 class ApiContext:
+    """One for each application. Methods that encode prompts take a while and are not for the event loop's thread."""
+
     service: Service
     model_name: str
     created: int = field(default_factory=lambda: int(time.time()))
@@ -29,7 +31,7 @@ class ApiContext:
     @property
     def tokenizer(self) -> Tokenizer:
         if self.service.llm.tokenizer is None:
-            raise ApiError(400, "this model has no tokenizer: only token ids can be served")
+            raise ApiError(400, "the model has no tokenizer; expected a prompt of token ids")
         return self.service.llm.tokenizer
 
     @property
@@ -38,12 +40,10 @@ class ApiContext:
 
     def check_model(self, name: str | None) -> None:
         if name is not None and name != self.model_name:
-            raise ApiError(
-                404, f"the model {name[:100]!r} does not exist; {self.model_name!r} does", "model", "model_not_found"
-            )
+            raise ApiError(404, f"model is {name[:100]!r}; expected {self.model_name!r}", "model", "model_not_found")
 
     def check_room(self, count: int) -> None:
-        """Refuses before the prompt is read what would be refused afterwards. Busy and ApiError."""
+        """Raise Busy or ApiError, before the prompts are encoded, if `count` requests would be refused afterwards."""
         try:
             self.service.check_room(count)
         except ValueError as error:
@@ -52,55 +52,50 @@ class ApiContext:
     async def make_requests(
         self, encode: Callable[[], Sequence[int]], params: SamplingParams, n: int = 1
     ) -> list[Request]:
-        """Encode one prompt and check it, in one call in another thread, because a long prompt takes a while. Raises ApiError.
+        """n requests for the prompt that `encode` returns; a given seed differs from one to the next. Raises ApiError.
 
-        Returns n requests; a given seed differs from one to the next.
+        A long prompt is encoded and checked in one call in another thread, so that the event loop can go on.
         """
+        seeds = [None if params.seed is None else (params.seed + i) & MAX_SEED for i in range(n)]
 
         def make() -> list[Request]:
-            return self.check_requests(encode(), params, n)
+            tokens = encode()
+            try:
+                return [self.service.make_request(tokens, replace(params, seed=seed)) for seed in seeds]
+            except PromptTooLong as error:
+                raise ApiError(400, str(error), code="context_length_exceeded") from None
+            except ValueError as error:
+                raise ApiError(400, str(error)) from None
 
         return await run_in_threadpool(make)
 
-    def check_requests(self, tokens: Sequence[int], params: SamplingParams, n: int) -> list[Request]:
-        """n requests for one prompt. Not in an event loop's thread: a long prompt takes a while."""
-        seeds = [None if params.seed is None else (params.seed + i) & MAX_SEED for i in range(n)]
-        try:
-            return [self.service.make_request(tokens, replace(params, seed=seed)) for seed in seeds]
-        except PromptTooLong as error:
-            raise ApiError(400, str(error), code="context_length_exceeded") from None
-        except ValueError as error:
-            raise ApiError(400, str(error)) from None
-
-    def conversation_ids(self, conversation: Conversation) -> list[int]:
-        """The prompt of a conversation, with what the answer must begin with. Not in an event loop's thread."""
+    def conversation_ids(self, conversation: ConversationFields) -> list[int]:
+        """Token ids of a conversation's prompt, followed by the forced beginning of the answer. Raises ApiError."""
         tokens = self.message_ids(conversation.messages, conversation.plain_tools(), conversation.thinking)
         return tokens + self.tokenizer.encode_pieces(self.answer_start(conversation))
 
-    def answer_start(self, conversation: Conversation) -> list[str | Special]:
-        """What the answer begins with, whatever the model thinks of it: nothing, or a call that tool_choice wants. ApiError."""
+    def answer_start(self, conversation: ConversationFields) -> list[str | Special]:
+        """The forced beginning of the answer: nothing, or the beginning of a call if tool_choice requires one. Raises ApiError."""
         choice = conversation.tool_choice
         if choice is None or choice in ("auto", "none"):
             return []
         name = choice.function.name if isinstance(choice, NamedTool) else None
         names = [tool.function.name for tool in conversation.tools or ()]
+        expected = None
         if not names or (name is not None and name not in names):
-            wanted = "a function" if name is None else repr(name)
-            raise ApiError(
-                400, f"tool_choice wants {wanted}; tools has {', '.join(names) or 'none'}"[:500], "tool_choice"
-            )
-        if conversation.thinking:
-            raise ApiError(
-                400, "tool_choice: an answer that begins with a call leaves no room for thinking", "tool_choice"
-            )
-        if self.service.llm.chat_format != "v3.2":
-            raise ApiError(400, "tool_choice: this model's chat format knows only auto and none", "tool_choice")
+            expected = f"a function in tools, which has {', '.join(names) or 'none'}"[:400]
+        elif conversation.thinking:
+            expected = "auto or none with thinking, because an answer that begins with a call has no room for thinking"
+        elif self.service.llm.chat_format != "v3.2":
+            expected = "auto or none, because this model's chat format has no other"
+        if expected is not None:
+            raise ApiError(400, f"tool_choice is {name or 'required'}; expected {expected}", "tool_choice")
         return call_start(name)
 
     def message_ids(
         self, messages: Sequence[ChatMessage], tools: list[dict[str, Any]] | None, thinking: bool
     ) -> list[int]:
-        """ApiError for what the chat format cannot express. Not in an event loop's thread."""
+        """Token ids of a conversation's prompt. Raises ApiError for messages that the chat format cannot express."""
         plain = [message.model_dump(exclude_none=True) for message in messages]
         try:
             return encode_messages(plain, self.tokenizer, thinking, tools, self.service.llm.chat_format)
@@ -108,7 +103,7 @@ class ApiContext:
             raise ApiError(400, str(error), "messages") from None
 
     def text_ids(self, text: str, add_bos: bool | None, parse_special: bool | None) -> list[int]:
-        """The token ids of a text. Not in an event loop's thread."""
+        """Token ids of a text."""
         encode = self.tokenizer.encode_prompt if add_bos else self.tokenizer.encode
         return encode(text, bool(parse_special))
 
@@ -120,23 +115,24 @@ class ApiContext:
             raise ApiError(400, str(error)) from None
 
     async def score(self, request: Request, top: int) -> list[TokenLogprob]:
-        """As Service.score, its failures as ApiError."""
+        """As Service.score, but failures are ApiErrors."""
         try:
             return await self.service.score(request, top)
         except TimeoutError:
-            raise _too_slow() from None
+            raise _deadline_passed() from None
         except Busy:
             raise
         except Exception:
-            raise _failed() from None  # the log has it
+            # The engine has logged the reason.
+            raise _answer_failed() from None
 
 
-def sampling_params(request: Sampling, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
-    """What a request asks for; null fields take SamplingParams's defaults. ApiError for what only shows in combination."""
-    # fmt: off
-    names = ("temperature", "top_p", "top_k", "min_p", "stop", "stop_token_ids", "ignore_eos",
-             "presence_penalty", "frequency_penalty", "repetition_penalty")
-    # fmt: on
+def sampling_params(request: SamplingFields, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
+    """The request's SamplingParams; null fields take their defaults. Raises ApiError for a combination that is not allowed."""
+    names = (
+        *("temperature", "top_p", "top_k", "min_p", "stop", "stop_token_ids", "ignore_eos"),
+        *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+    )
     given = {name: value for name in names if (value := getattr(request, name)) is not None}
     seed = None if request.seed is None else request.seed & MAX_SEED
     try:
@@ -150,27 +146,28 @@ def new_id(kind: str) -> str:
 
 
 def check_finished(completion: Completion) -> None:
-    """ApiError for an answer that did not come to its end. The reason stays in the log, where the engine has written it."""
+    """Raise ApiError for an answer that was cut short. It does not tell the reason, which the engine has logged."""
     if completion.finish_reason in ("stop", "length"):
         return
     if completion.error == TIMED_OUT:
-        raise _too_slow()
+        raise _deadline_passed()
     if completion.error == STOPPED:
         raise ApiError(503, STOPPED, code="stopped", headers={"Retry-After": "30"})
-    raise _failed()
+    raise _answer_failed()
 
 
-def _too_slow() -> ApiError:
-    headers = {"x-should-retry": "false"}  # OpenAI's clients heed it: once more would take as long
+def _deadline_passed() -> ApiError:
+    # OpenAI's clients obey it. Another try would take as long.
+    headers = {"x-should-retry": "false"}
     return ApiError(504, "the request took longer than this server allows", code="deadline", headers=headers)
 
 
-def _failed() -> ApiError:
+def _answer_failed() -> ApiError:
     return ApiError(500, "this answer failed; the server's log says why", code="failed")
 
 
 def usage(completions: Sequence[Completion], choices: int = 1) -> dict[str, Any]:
-    """Numbers of tokens; a prompt that has several choices counts once."""
+    """Numbers of tokens. A prompt with several choices counts once."""
     prompts = completions[::choices]
     prompt_tokens = sum(completion.usage.prompt_tokens for completion in prompts)
     completion_tokens = sum(completion.usage.completion_tokens for completion in completions)

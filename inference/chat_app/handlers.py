@@ -15,7 +15,7 @@ import gradio as gr
 from ..params import SamplingParams
 from ..service.service import Busy, Service
 from .answering import FAILED, GenerationSettings, Run, Runs, answer
-from .conversation import MOST_CHARACTERS, Conversation, Message, new_id
+from .conversation import MAX_CHARACTERS, Conversation, Message, new_id
 from .examples import examples
 from .markdown import to_html
 from .recordings import Recordings
@@ -109,7 +109,7 @@ class Handlers:
 
     def count_tokens(self, text: Any) -> int:
         """Token count of a dropped file, for its label."""
-        if not isinstance(text, str) or len(text) > MOST_CHARACTERS or self.llm.tokenizer is None:
+        if not isinstance(text, str) or len(text) > MAX_CHARACTERS or self.llm.tokenizer is None:
             return 0
         return len(self.llm.tokenizer.encode(text))
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Every line that a command writes begins so; a last line that begins otherwise is somebody else's, and stays.
+# The commands' lines begin with these bytes. An incomplete last line that begins otherwise is another program's, and is kept.
 LINE_START = b'{"id": '
 
 
 class JsonlLog:
-    """Whole lines only, each added in one write, under a lock that keeps other runs away.
+    """A locked file that grows by whole lines, each added in one write.
 
-    Opening the file resumes it: the part of a line that a killed run left at the end is cut off, and `done` holds the keys of
-    the lines that need no second answer. Closing it removes a file that nothing was written to.
+    Opening it resumes an earlier run: an incomplete last line, which a killed run leaves, is cut off, and `done` holds the keys of
+    the lines that are done. Closing it removes an empty file.
     """
 
     def __init__(
@@ -25,10 +25,10 @@ class JsonlLog:
         drop_failed: bool = False,
         ensure_ascii: bool = False,
     ) -> None:
-        """key_if_done: a line's value → its key, None for a line that failed; KeyError or TypeError for a line of another kind.
-        drop_failed: remove the failed lines, so that each key has one line at most. ensure_ascii: as in json.dumps.
+        """key_if_done: the key of a line's value, None if the line failed; KeyError or TypeError for a line of another kind.
+        drop_failed: remove the failed lines, so that each key has at most one line. ensure_ascii: as in json.dumps.
 
-        ValueError, which leaves the file as it is, if another run has it or if it holds anything else.
+        ValueError, without a change to the file, if another run has it or if it holds anything else.
         """
         self._path = path
         self._ensure_ascii = ensure_ascii
@@ -58,9 +58,9 @@ class JsonlLog:
 
     def close(self) -> None:
         status = os.fstat(self._file)
-        # The lock is still held, so the file is no other run's. A link, as /dev/stdout is one, stays.
-        is_ours = self._path.is_file() and os.path.samestat(status, self._path.lstat())
-        if status.st_size == 0 and is_ours:
+        # lstat, because a link is kept: it is the user's, or the system's as /dev/stdout is.
+        is_file = self._path.is_file() and os.path.samestat(status, self._path.lstat())
+        if status.st_size == 0 and is_file:
             self._path.unlink()
         os.close(self._file)
 

@@ -13,7 +13,8 @@ _KEPT = 1024  # requests that the ranks remember between steps; one that returns
 class BatchUpdate(NamedTuple):
     """One step's batch, as far as the receiver does not know it. All arrays are int64."""
 
-    # [5, B]: rows of request ids, starts, token counts, logit counts (as in Batch), and the number of pages already known.
+    # [6, B]: rows of request ids, admissions (as in Request), starts, token counts, logit counts (as in Batch), and the number
+    # of pages already known of this admission.
     entries: np.ndarray
     # [T]: the new tokens of all entries, one after the other; zeros where the device holds them (Batch.sampled_rows).
     tokens: np.ndarray
@@ -31,19 +32,19 @@ class BatchEncoder:
     """Rank 0's side: knows what it has sent of each request."""
 
     def __init__(self) -> None:
-        # Request id -> its pages and how many of them were sent. The least recently used request comes first.
-        self._sent: dict[int, tuple[list[int], int]] = {}
+        # Request id -> the admission whose pages were sent, and how many of them. The least recently used request comes first.
+        self._sent: dict[int, tuple[int, int]] = {}
 
     def encode(self, batch: Batch) -> BatchUpdate:
         entries, tokens, pages, page_counts = [], [], [], []
         for request, start, count, logit_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
         ):
-            held, known = self._sent.pop(request.id, (None, 0))
-            if held is not request.pages:  # it was preempted meanwhile
+            admission, known = self._sent.pop(request.id, (request.admission, 0))
+            if admission != request.admission:  # it was preempted meanwhile and has other pages now
                 known = 0
-            self._sent[request.id] = (request.pages, len(request.pages))
-            entries.append((request.id, start, count, logit_count, known))
+            self._sent[request.id] = (request.admission, len(request.pages))
+            entries.append((request.id, request.admission, start, count, logit_count, known))
             tokens += [0] if batch.sampled_rows else request.tokens[start : start + count]
             pages += request.pages[known:]
             page_counts.append(len(request.pages) - known)
@@ -64,20 +65,19 @@ class BatchDecoder:
     def decode(self, update: BatchUpdate, decodes: int) -> Batch:
         """The batch. Its requests have all that a step reads: the tokens of this step and all their pages."""
         columns, tokens, pages, page_counts, dropped, sampled_rows = (array.tolist() for array in update)
-        ids, starts, counts, logit_counts, known_counts = columns
+        ids, admissions, starts, counts, logit_counts, known_counts = columns
         requests, token, page = [], 0, 0
-        for id, start, count, known, page_count in zip(ids, starts, counts, known_counts, page_counts, strict=True):
+        for id, admission, start, count, known, page_count in zip(
+            ids, admissions, starts, counts, known_counts, page_counts, strict=True
+        ):
             request = self._requests.get(id)
             if request is None:
                 request = self._requests[id] = Request(id, (), SamplingParams(), max_tokens=0, seed=0)
             # The step does not read earlier tokens: they are in the cache. Zeros stand for those that were never sent.
             request.tokens += [0] * (start + count - len(request.tokens))
             request.tokens[start : start + count] = tokens[token : token + count]
-            new_pages = pages[page : page + page_count]
-            if known:
-                request.pages += new_pages
-            else:
-                request.pages = new_pages
+            request.admission = admission
+            request.pages[known:] = pages[page : page + page_count]
             token, page = token + count, page + page_count
             requests.append(request)
         for id in dropped:

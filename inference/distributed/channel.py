@@ -17,20 +17,20 @@ _SIZES = struct.Struct("<QQ")  # bytes of the JSON object, bytes of all arrays
 
 
 class MessageKind(StrEnum):
-    """Every kind of message there is."""
+    """Every kind of message, and the values and arrays that it carries."""
 
-    # From rank 0 to the other ranks, in this order; what each of them does is in worker.py.
-    LOAD = "load"  # load the model
-    COUNT_PAGES = "count pages"  # reply how many cache pages this rank has memory for
-    START = "start"  # allocate the caches and make the runner
-    FILL_CACHES = "fill caches"  # write random cache entries; sent by benchmarks alone
-    STEP = "step"  # run one batch
-    # The end of a job, from rank 0 to the other ranks.
+    # From rank 0 to the other ranks, in this order. `Worker.handle` does what they say.
+    LOAD = "load"  # load the model. Values: ModelSource.to_json. Reply: empty, when it is loaded.
+    COUNT_PAGES = "count pages"  # count the pages that fit in memory. Values: a CacheBudget. Reply: pages.
+    START = "start"  # allocate the caches and make the runner. Values: Limits.
+    FILL_CACHES = "fill caches"  # fill the caches with random entries. Sent by benchmarks alone.
+    STEP = "step"  # run one batch. Values: decodes, inspect. Arrays: a BatchUpdate.
+    # From rank 0 to the other ranks, at the end of the job.
     END = "end"  # all work is done: leave in order
-    ABORT = "abort"  # the job has failed: exit now, without a message
+    ABORT = "abort"  # the job has failed: exit now, without a message to the user
     # From another rank to rank 0.
-    REPLY = "reply"  # the answer to the latest message that asks for one
-    FAILED = "failed"  # an exception ended this rank's work
+    REPLY = "reply"  # the answer to LOAD or COUNT_PAGES; at first, the rank that has connected. Values: rank or pages.
+    FAILED = "failed"  # an exception ended this rank's work. Values: text, one line for the user.
 
 
 class Message(NamedTuple):

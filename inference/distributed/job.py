@@ -141,7 +141,7 @@ class Leader(_Member):
                     except TimeoutError:
                         missing = sorted(set(range(1, self.size)) - self._channels.keys())
                         raise ValueError(
-                            f"ranks {missing} of {self.size} have not connected within {START_SECONDS:.0f} s"
+                            f"ranks {missing} have not connected within {START_SECONDS:.0f} s; expected all {self.size} ranks"
                         ) from None
                     connection.settimeout(None)
                     channel = Channel(connection)

@@ -47,7 +47,9 @@ class ModelSource:
         model: a checkpoint directory; for synthetic weights also a config.json, or its content as a mapping.
         """
         if isinstance(model, Mapping) and not synthetic:
-            raise ValueError("a configuration alone has no weights; synthetic=True makes some")
+            raise ValueError(
+                "model is a configuration without weights; expected a checkpoint directory, or synthetic=True"
+            )
         config = parse_config(dict(model)) if isinstance(model, Mapping) else read_config(model)
         config = config.with_overrides(**(config_overrides or {}))
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")

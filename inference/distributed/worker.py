@@ -10,7 +10,6 @@ from ...kernels.device import check_device
 from ...model.checkpoint.load import Progress
 from ...model.metadata import LayerCache, Selection, SelectionCallback
 from ...model.transformer import Transformer
-from ..engine.cache import SCRATCH_PAGES, allocate
 from ..engine.limits import CacheBudget, Limits
 from ..engine.runner import Model, ModelRunner, Runner, make_runner
 from ..engine.scheduler import Batch
@@ -60,8 +59,7 @@ class Worker:
             self._job.reply({"pages": count_pages(CacheBudget(**values), self._model, self._job.size)})
         elif kind == MessageKind.START:
             limits, config, compute = Limits(**values), self._model.config, self._model.compute
-            caches = allocate(config, compute.precision, limits.page_count + SCRATCH_PAGES, compute.device)
-            self._runner = make_runner(self._model, config, caches, limits, compute.device)
+            self._runner = make_runner(self._model, config, compute.precision, limits, compute.device)
         elif kind == MessageKind.FILL_CACHES:
             assert self._runner is not None
             fill_synthetic_caches(self._model.config, self._runner.caches, self._model.compute.backend)
@@ -123,7 +121,7 @@ def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progres
     if job is None:
         return source.load(device, None, progress)
     if job.has_model:
-        raise ValueError("several ranks run one model, and this is the program's second LLM")
+        raise ValueError("this is the program's second LLM; expected one: several ranks run one model")
     job.has_model = True
     job.broadcast(MessageKind.LOAD, source.to_json())
     model = source.load(device, job.ranks(device), progress)

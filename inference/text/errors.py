@@ -3,8 +3,12 @@
 _LONGEST = 500  # characters of an unexpected error's text: PyTorch's may go on for paragraphs
 
 
+class TokenizerError(ValueError):
+    """A checkpoint's tokenizer cannot be used."""
+
+
 class MessageError(ValueError):
-    """A conversation that cannot be encoded: which message, what came, what is wanted."""
+    """A conversation cannot be encoded. The text names the message, its value and what is expected."""
 
 
 def describe_error(error: BaseException) -> str:
@@ -13,7 +17,8 @@ def describe_error(error: BaseException) -> str:
     ValueError: its text. OSError: the file's name and what is wrong with it, without the system's number. Any other type: its
     name and the beginning of its text.
     """
+    text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    text = " ".join(str(error).split())
+        text = f"{error.filename}: {error.strerror}"
+    text = " ".join(text.split())
     return text if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {text[:_LONGEST]}"

@@ -1,4 +1,4 @@
-"""What a decode step does between its large products, and those products as it calls them: few tokens, eight experts each."""
+"""The small operations of a decode step, and its GEMMs as it calls them: few tokens, eight experts each."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -44,7 +44,7 @@ def _choices(tokens: int, experts: int, device: torch.device) -> torch.Tensor:
 
 
 def _experts(tokens: int, count: int, n: int, k: int, gathers: bool, device: torch.device) -> Iterator[Case]:
-    """`count` of the 256 experts here. Which ones are chosen changes from call to call, so that L2 is cold."""
+    """This rank has `count` of the 256 experts. The chosen ones change from call to call, so that L2 is cold."""
     weight, scale = _codes(count, n, k, device=device), _scales(count, n // 128, k // 128, device=device)
     shared = _weight(n, k, device)
     calls, read = [], 0

@@ -1,4 +1,4 @@
-"""Attention of prefill: over selected latents in TileLang and CUDA, and multi-head; and dense decode over pages in TileLang."""
+"""Prefill attention, sparse (TileLang and CUDA) and multi-head, and dense decode."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

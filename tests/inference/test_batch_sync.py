@@ -19,7 +19,8 @@ def make_request(id: int, rng: random.Random) -> Request:
 
 def admit(request: Request, rng: random.Random) -> None:
     """Give it pages for all its tokens so far, some of which count as computed (a reused prefix)."""
-    request.pages = rng.sample(range(10_000), -(-len(request.tokens) // 64))
+    request.pages[:] = rng.sample(range(10_000), -(-len(request.tokens) // 64))  # in place: the same list object stays
+    request.admission += 1
     request.computed = rng.randrange((len(request.tokens) - 1) // 64 + 1) * 64
 
 
@@ -58,17 +59,20 @@ def test_followers_see_the_same_batches(monkeypatch, seed, kept):
         assert len(decoder._requests) <= max(kept, 8) + 1
 
 
-def test_pages_grow_in_place():
-    """Who keeps what it knows of a list of pages, as the decode graphs do, finds the same list until it is another's."""
+def test_followers_know_each_admission():
+    """Decode graphs compare (id, admission): pages are only appended within one admission, and the next has another number."""
     encoder, decoder = BatchEncoder(), BatchDecoder()
     request = Request(1, (1, 2, 3), SamplingParams(), 9, 0)
-    request.pages = [5]
+    request.pages, request.admission = [5], 3
 
-    def step() -> list[int]:
-        return decoder.decode(encoder.encode(Batch((request,), (2,), (1,), 1, (1,))), 1).requests[0].pages
+    def step() -> tuple[int, list[int]]:
+        [seen] = decoder.decode(encoder.encode(Batch((request,), (2,), (1,), 1, (1,))), 1).requests
+        return seen.admission, seen.pages
 
-    first = step()
-    request.pages += [7]
-    assert step() is first and first == [5, 7]
-    request.pages = [5, 7]
-    assert step() is not first
+    assert step() == (3, [5])
+    request.pages.append(7)
+    assert step() == (3, [5, 7])
+    request.pages.clear()
+    request.pages.extend([7, 5])
+    request.admission += 1
+    assert step() == (4, [7, 5])

@@ -17,8 +17,10 @@ import pytest
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from support.forked_ranks import run_ranks
 from support.job import ENVIRONMENT, Job, free_port, torchrun
 
+pytestmark = pytest.mark.heavy
 # Every part divides by four into whole quantisation blocks: 2 heads of 192 and 128 dims, 128 columns of the shared expert.
 DIVISIBLE = replace(
     TINY,
@@ -107,7 +109,7 @@ def test_the_cases_divide_as_intended() -> None:
 
 def test_ranks_receive_tokens_that_rank_0_sampled_ahead(checkpoints: dict[str, Path]) -> None:
     """Decode steps in buckets, as on GPUs: the ranks start them before the host has read their input tokens."""
-    ended = Job(2, AHEAD + PROGRAM + "; assert ahead > 40, ahead", checkpoints["divisible"]).wait()
+    ended = run_ranks(2, AHEAD + PROGRAM + "; assert ahead > 40, ahead", checkpoints["divisible"])
     assert [each.code for each in ended] == [0, 0], ended[0].err + ended[1].err
     assert json.loads(ended[0].out) == alone(checkpoints["divisible"])
 
@@ -117,7 +119,7 @@ def test_ranks_receive_tokens_that_rank_0_sampled_ahead(checkpoints: dict[str, P
 def test_ranks_answer_as_one_process(checkpoints, case, size):
     if case == "odd" and size == 8:
         pytest.skip("six experts do not reach eight ranks")
-    first, *rest = Job(size, PROGRAM, checkpoints[case]).wait()
+    first, *rest = run_ranks(size, PROGRAM, checkpoints[case])
     assert first.code == 0, first.err
     assert json.loads(first.out) == alone(checkpoints[case])
     assert [(each.code, each.out) for each in rest] == [(0, "")] * (size - 1), rest[0].err
@@ -231,7 +233,7 @@ def test_a_failing_step_ends_the_job(checkpoints, culprit):
 @pytest.mark.parametrize(
     "size, settings, message",
     [
-        (3, {}, "the model would run on 3 ranks; it can on 1, 2, 4 or 8"),
+        (3, {}, "number of ranks is 3; expected 1, 2, 4 or 8"),
         (2, {"LOCAL_WORLD_SIZE": "1"}, "LOCAL_WORLD_SIZE is 1; expected 2, the WORLD_SIZE: all ranks on one machine"),
         ("many", {}, "WORLD_SIZE is 'many'; expected a number of processes"),
     ],

@@ -1,4 +1,4 @@
-"""A chain of kernels in a CUDA graph, where each may start before the one before it has ended: the same bits as one by one."""
+"""A chain of kernels in a CUDA graph, where each may start before the previous one has ended, gives the same bits as outside."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ HIDDEN, INNER, EXPERTS, HEADS, LATENT, LOW = 1024, 256, 32, 16, 512, 512
 
 
 def layer(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
-    """What a decode step does around attention, with small weights: projections, absorbed products, experts."""
+    """The operations of a decode step around attention, with small weights: projections, absorbed products, experts."""
     generator = torch.Generator(device).manual_seed(0)
 
     def random(*shape: int) -> torch.Tensor:
@@ -73,7 +73,7 @@ def test_a_captured_chain_gives_the_same_bits(count: int) -> None:
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        result = forward(forward(x))  # twice: the second begins while the first drains
+        result = forward(forward(x))  # twice: the second starts while the first drains
     for each, expected in zip(inputs, wanted, strict=True):
         x.copy_(each)
         graph.replay()

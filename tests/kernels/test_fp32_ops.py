@@ -1,4 +1,4 @@
-"""Small fp32 computations, against float64."""
+"""The small fp32 operations against float64."""
 
 import pytest
 import torch
@@ -62,5 +62,5 @@ def test_layer_norm(backend: Backend, tokens: int, columns: int, dtype: torch.dt
 def test_misuse_names_the_argument() -> None:
     with pytest.raises(ValueError, match=r"weight has dtype torch\.bfloat16"):
         fp32_linear(torch.ones(2, 4), torch.ones(3, 4).bfloat16())
-    with pytest.raises(ValueError, match=r"bias has shape \[3\], expected \[4\]"):
+    with pytest.raises(ValueError, match=r"bias has shape \[3\]; expected \[4\]"):
         layer_norm(torch.ones(2, 4), torch.ones(4), torch.ones(3), 1e-6)

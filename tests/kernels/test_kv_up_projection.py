@@ -1,4 +1,4 @@
-"""The absorbed form's two products, against float64 and the quantiser written out."""
+"""The two products of the absorbed form, against float64 and a quantiser written by hand."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def random(*shape: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
 def test_absorb(
     backend: Backend, tokens: int, heads: int, nope: int, rope: int, latent: int, dtype: torch.dtype
 ) -> None:
-    """The weight is a part of kv_b_proj, whose heads have values' rows between them: NaN here."""
+    """The weight is a part of kv_b_proj, in which rows of values lie between the heads; they are NaN here."""
     q = random(tokens, heads, nope + rope, dtype=dtype, seed=1)
     both = torch.full((heads, nope + 32, latent), float("nan"), dtype=dtype)
     both[:, :nope] = random(heads, nope, latent, dtype=dtype, seed=2)
@@ -61,7 +61,7 @@ VALUES = {  # tokens, heads, value dims, latent
 @pytest.mark.parametrize("ue8m0", [True, False], ids=["ue8m0", "plain scale"])
 @pytest.mark.parametrize(("tokens", "heads", "value", "latent"), VALUES.values(), ids=VALUES.keys())
 def test_expand(backend: Backend, tokens: int, heads: int, value: int, latent: int, ue8m0: bool) -> None:
-    """Small integers, so that sums are exact in any order and the codes can be told bit for bit. A head that is all zero, too."""
+    """Small integers, so that sums are exact in any order and codes are known exactly. One head is all zero."""
     generator = torch.Generator().manual_seed(tokens)
     latents = torch.randint(-3, 4, (tokens, heads, latent), generator=generator).bfloat16()
     latents[:, heads // 2] = 0
@@ -76,9 +76,9 @@ def test_expand(backend: Backend, tokens: int, heads: int, value: int, latent: i
 
 def test_misuse_names_the_argument() -> None:
     q, angles = torch.ones(2, 3, 192), torch.ones(2, 32)
-    with pytest.raises(ValueError, match=r"wk has shape \[3, 127, 512\], expected \[3, 128, \*\]"):
+    with pytest.raises(ValueError, match=r"wk has shape \[3, 127, 512\]; expected \[3, 128, \*\]"):
         absorb_queries(q, angles, angles, torch.ones(3, 127, 512))
     with pytest.raises(ValueError, match=r"wk has dtype torch\.bfloat16"):
         absorb_queries(q, angles, angles, torch.ones(3, 128, 512).bfloat16())
-    with pytest.raises(ValueError, match=r"wv has shape \[4, 128, 512\], expected \[3, \*, 512\]"):
+    with pytest.raises(ValueError, match=r"wv has shape \[4, 128, 512\]; expected \[3, \*, 512\]"):
         expand_quantize(torch.ones(2, 3, 512), torch.ones(4, 128, 512))

@@ -1,5 +1,6 @@
-"""Which implementation runs is decided visibly: what does not exist or cannot run here is an error that says so."""
+"""The choice of an implementation is explicit: a backend that does not exist or cannot run here is an error that says why."""
 
+import inspect
 import re
 from importlib import import_module
 
@@ -21,6 +22,21 @@ from deepseek_v32.kernels.registry import (
 from deepseek_v32.kernels.select_topk import select_topk
 
 CPU = torch.device("cpu")
+PUBLIC = (
+    "cache_write",
+    "dense_mla",
+    "fp32_ops",
+    "fp8_gemm",
+    "grouped_gemm",
+    "hadamard",
+    "indexer_logits",
+    "kv_up_projection",
+    "quantize",
+    "routing",
+    "select_topk",
+    "sparse_mla_decode",
+    "sparse_mla_prefill",
+)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -34,7 +50,7 @@ def test_every_operation_runs_on_a_cpu(operation: str, backend: str) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("backend", ["tile", "cuda"])
 def test_compiled_kernels_refuse_a_cpu(operation: str, backend: str) -> None:
-    """The message holds what was asked, what exists or is needed, and what this machine has."""
+    """The message says what was asked for, what exists or is needed, and what this machine has."""
     with pytest.raises(ValueError) as error:
         choose_implementation(operation, CPU, torch.bfloat16, backend)
     message = str(error.value)
@@ -46,7 +62,7 @@ def test_compiled_kernels_refuse_a_cpu(operation: str, backend: str) -> None:
 
 @pytest.mark.parametrize("backend", ["triton", "", "CUDA", "Reference", "cuda-first"])
 def test_unknown_backend(backend: str) -> None:
-    message = re.escape(f"backend is {backend!r}, expected one of auto, reference, tile, cuda")
+    message = re.escape(f"backend is {backend!r}; expected one of auto, reference, tile, cuda")
     with pytest.raises(ValueError, match=message):
         quantize_blocks(torch.ones(1, 128), backend=backend)
     with pytest.raises(ValueError, match=message):
@@ -117,7 +133,7 @@ def test_reference_is_last_so_that_auto_prefers_compiled_kernels() -> None:
 
 
 def test_every_reference_exists_under_the_operation_s_name() -> None:
-    """Reference implementations can be imported anywhere; they carry the operation's name."""
+    """References can be imported on any machine, under the name of the operation."""
     for operation, implementations in OPERATIONS.items():
         module = import_module(f"deepseek_v32.kernels.reference.{implementations[-1].module}")
         assert callable(getattr(module, operation))
@@ -130,3 +146,25 @@ def test_describe_names_every_operation_and_why_others_do_not_serve() -> None:
         assert line.chosen == "reference" and line.available == ("reference",)
         assert len(line.unsupported_reasons) == len(OPERATIONS[line.operation]) - 1
     assert all(line.chosen == "none" for line in describe(CPU, "cuda"))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_implementation_takes_what_the_operation_takes(operation: str) -> None:
+    """The same arguments in the same order, without the choice of the backend."""
+    implementations = OPERATIONS[operation]
+    public = {
+        name: function
+        for module in PUBLIC
+        for name, function in vars(import_module(f"deepseek_v32.kernels.{module}")).items()
+    }
+    expected = [name for name in inspect.signature(public[operation]).parameters if name != "backend"]
+    for one in implementations:
+        if one.backend == "tile":
+            pytest.importorskip("tilelang")
+        module = import_module(f"deepseek_v32.kernels.{one.backend}.{one.module}")
+        assert list(inspect.signature(getattr(module, operation)).parameters) == expected, one.backend
+
+
+def test_what_a_cuda_graph_can_hold() -> None:
+    for implementations in OPERATIONS.values():
+        assert [one.capturable for one in implementations] == [one.backend != "reference" for one in implementations]

@@ -1,4 +1,4 @@
-"""The chat on a port of its own, answered by a script instead of a model, so that browser tests know what must appear."""
+"""The chat on a port of its own, with a scripted service, so that browser tests know which text must appear."""
 
 import itertools
 import socket
@@ -33,7 +33,7 @@ class ScriptedService:
     replies: dict[str, str] = field(default_factory=dict)
     thoughts: str = "First I look at the question. Then I look for the answer."
     pace: float = 0.004
-    asked: list[str] = field(default_factory=list)  # the prompts, decoded
+    asked: list[str] = field(default_factory=list)  # the decoded prompts
     seeds: list[int | None] = field(default_factory=list)
     cancelled: set[int] = field(default_factory=set)
     open: int = 0

@@ -1,4 +1,4 @@
-"""A server under test: uvicorn in a thread on a free port, around a small stand-in model."""
+"""A server to test: uvicorn in a thread, on a free port, with a small stand-in model."""
 
 import threading
 import time
@@ -23,8 +23,8 @@ MODEL = "stand-in"
 
 
 class Talker:
-    """Says `script` after a prompt that ends in `after`, word for word; after any other prompt, noise that depends on the
-    last token and its position. `before_step` may wait or raise.
+    """A model that generates a script after a prompt of a given length, and otherwise noise, which depends on the last token and
+    its position. `before_step` may wait or raise.
     """
 
     def __init__(self, config: ModelConfig, eos: int) -> None:
@@ -34,7 +34,8 @@ class Talker:
         self._start = 0
         generator = torch.Generator().manual_seed(0)
         self._noise = torch.randn(config.vocab_size, config.vocab_size, generator=generator)
-        self._noise[:, eos] = -100  # noise never ends by itself
+        # Noise never ends by itself.
+        self._noise[:, eos] = -100
 
     def forget(self) -> None:
         self._script, self.before_step = [], lambda: None
@@ -57,7 +58,7 @@ class Talker:
 
 @dataclass
 class Running:
-    """A server that listens."""
+    """A running server."""
 
     url: str
     service: Service
@@ -68,13 +69,13 @@ class Running:
         return self.service.llm
 
     def say(self, pieces: Sequence[str | Special], messages: list[dict], **chat: Any) -> None:
-        """Let the model answer this conversation with these pieces."""
+        """Make the model answer this conversation with these pieces."""
         assert self.llm.tokenizer is not None
         tokens = self.llm.tokenizer.encode_pieces(pieces)
         self.model.say(tokens, len(self.llm.chat_token_ids(messages, **chat)))
 
     def idle(self, seconds: float = 5.0) -> bool:
-        """Waits until no request is open and no page is held."""
+        """Wait until no request is open and no page is in use; whether that happened in time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             stats = self.service.stats()
@@ -85,7 +86,7 @@ class Running:
 
 
 def stand_in_llm(chat_template: str | None = None, **limits: Any) -> LLM:
-    """An LLM that talks, with a real tokenizer; `llm.model` is its Talker."""
+    """An LLM of a Talker, which is `llm.model`, with a real tokenizer."""
     tokenizer = make_tokenizer(chat_template)
     eos = tokenizer.eos_ids[0]
     config = fake_config(vocab_size=tokenizer.vocab_size, eos_token_ids=(eos,))
@@ -94,7 +95,7 @@ def stand_in_llm(chat_template: str | None = None, **limits: Any) -> LLM:
 
 @contextmanager
 def serving(service: Service, **options: Any) -> Iterator[Running]:
-    """Runs create_app(service, **options) as `deepseek-v32 serve` does."""
+    """Run create_app(service, **options) as `deepseek-v32 serve` does."""
     import uvicorn
 
     app = create_app(service, **{"model_name": MODEL, "chat": False, **options})
@@ -106,7 +107,8 @@ def serving(service: Service, **options: Any) -> Iterator[Running]:
             assert thread.is_alive(), "the server has ended"
             time.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
-        model: Any = service.llm.model  # a Talker, or a real one that no test tells what to say
+        # A Talker, or a real model in tests that need no script.
+        model: Any = service.llm.model
         yield Running(f"http://127.0.0.1:{port}", service, model)
     finally:
         server.should_exit = True

@@ -16,8 +16,8 @@ FLAGS = [
 ]
 
 
-# What gradio's own script says when its event stream ends because the page is left; the question for a password; the
-# manifest, which browsers fetch without one.
+# Console messages that are no faults: gradio's when its event stream ends because the page is left, and the 401 before the password
+# is given and for the manifest, which browsers fetch without it.
 HARMLESS = ("AbortError", "Connection errored out", "ERR_NETWORK_IO_SUSPENDED", "network error", "status of 401")
 
 
@@ -46,7 +46,7 @@ def scripted() -> Iterator[Any]:
 
 @dataclass
 class Tab:
-    """A page that has the chat open, with what went wrong on it."""
+    """A page with the chat, and the problems that it reported."""
 
     page: Any
     url: str
@@ -67,7 +67,7 @@ class Tab:
             self.wait()
 
     def wait(self) -> None:
-        """Until no answer grows."""
+        """Wait until no answer grows."""
         self.page.wait_for_selector("body:not(.dsa-running)")
 
     def answer(self, index: int = -1) -> str:

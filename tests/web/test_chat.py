@@ -1,4 +1,4 @@
-"""The chat as people use it: a real browser, real clicks, a scripted model."""
+"""The chat in a real browser, with a scripted service."""
 
 import json
 import time
@@ -158,7 +158,7 @@ def test_export_and_import(open_tab: Any, tmp_path: Any) -> None:
     assert other.answer() == "You said: take me along"
     (tmp_path / "bad.json").write_text('{"messages": [{"role": "robot"}]}')
     other.page.set_input_files("#dsa-import-file", tmp_path / "bad.json")
-    other.page.get_by_text("role user or assistant is wanted").wait_for()
+    other.page.get_by_text("expected a message of role user or assistant").wait_for()
     (tmp_path / "worse.json").write_text("no json")
     other.page.set_input_files("#dsa-import-file", tmp_path / "worse.json")
     other.page.get_by_text("holds no conversation").wait_for()
@@ -213,11 +213,11 @@ def test_two_tabs_at_once_do_not_mix(open_tab: Any, scripted: Any) -> None:
 
 
 @pytest.mark.parametrize("question", ["fail this", "refuse this"])
-def test_errors_are_told_without_details(open_tab: Any, question: str) -> None:
+def test_errors_are_shown_without_details(open_tab: Any, question: str) -> None:
     tab = open_tab()
     tab.ask(question)
-    told = tab.page.locator(".problem:visible").inner_text()
-    assert told in (
+    shown = tab.page.locator(".problem:visible").inner_text()
+    assert shown in (
         "Something went wrong while this answer was computed. The server's log says what.",
         "the prompt is refused",
     )

@@ -1,4 +1,4 @@
-"""The inspector finds the needle: in the chat, and in the page that the command line writes."""
+"""The inspector shows the passage that holds the answer: in the chat, and in the page that the command line writes."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Nothing that the model, a user or a file says may run, load or lead anywhere; the server serves the chat and nothing else."""
+"""No text of the model, a user or a file may run, load or link to anything; the server serves the chat and nothing else."""
 
 import itertools
 import json
@@ -189,7 +189,7 @@ def test_the_page_may_call_only_its_own_functions(scripted: Any) -> None:
     ids=str,
 )
 def test_a_conversation_from_outside_is_checked(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"wanted|too long"):
+    with pytest.raises(ValueError, match="expected"):
         Conversation.from_json(value)
 
 

@@ -48,6 +48,7 @@ def test_the_chat_format_can_be_overridden():
     assert stand_in_llm(template, chat_format="v3.2").chat_token_ids(messages) == plain
 
 
+@pytest.mark.heavy
 def test_from_start_to_stop(tmp_path):
     model = tiny_checkpoint(tmp_path)
     environment = {"OMP_NUM_THREADS": "1", "DEEPSEEK_V32_API_KEY": "from the environment"}
@@ -68,7 +69,7 @@ def test_from_start_to_stop(tmp_path):
             answer = http.post("/v1/completions", json={"prompt": "Hi", "max_tokens": 3, "ignore_eos": True})
             assert answer.json()["usage"]["completion_tokens"] == 3
         assert httpx.get(url + "/health").status_code == 401
-        assert "Every route wants the key" in log
+        assert "Every route requires the key" in log
         process.send_signal(signal.SIGTERM)
         started = time.monotonic()
         log += process.stderr.read()

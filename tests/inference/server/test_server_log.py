@@ -1,4 +1,4 @@
-"""What a server logs, and that the library by itself logs nothing."""
+"""The log of a server, and the silence of the library by itself."""
 
 import logging
 import subprocess
@@ -57,6 +57,7 @@ def test_a_report_counts_prefill_and_decode_since_the_last_one(lines, monkeypatc
     assert report == ("running 0, waiting 0; 2.4 tokens/s in, 2.4 tokens/s out; pages: 0 used, 64 free, 0 cached")
 
 
+@pytest.mark.heavy
 def test_a_server_reports_while_it_is_busy_and_is_quiet_when_idle(lines, monkeypatch):
     monkeypatch.setattr(server_log, "REPORT_SECONDS", 0.02)
     llm = stand_in_llm(max_sequences=1)
@@ -69,7 +70,8 @@ def test_a_server_reports_while_it_is_busy_and_is_quiet_when_idle(lines, monkeyp
             time.sleep(0.01)
         gate.set()
         assert [list(stream)[-1].finish_reason for stream in streams] == ["length"] * 2
-        time.sleep(0.1)  # the last report about these two
+        # Time for the last report about these two.
+        time.sleep(0.1)
         before = lines()
         time.sleep(0.1)
         assert lines() == before
@@ -87,6 +89,7 @@ def test_levels(monkeypatch):
     assert len(root.handlers) == 1 and root.level == logging.WARNING
 
 
+@pytest.mark.heavy
 def test_the_library_installs_no_handler_and_says_nothing():
     program = """
 import logging
