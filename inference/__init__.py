@@ -13,14 +13,16 @@ __all__ = ["LLM", "Completion", "Delta", "SamplingParams"]
 logging.getLogger("deepseek_v32").addHandler(logging.NullHandler())
 
 
-def __getattr__(name: str) -> Any:
-    """Import on first use: `deepseek-v32 --help` and the scheduler need not wait for torch."""
-    if name == "LLM":
-        from .llm import LLM
+if not TYPE_CHECKING:  # a type checker knows the names above, and should report others
 
-        return LLM
-    if name in __all__:
-        from . import params
+    def __getattr__(name: str) -> Any:
+        """Import on first use, so that `deepseek-v32 --help` does not wait for torch."""
+        if name == "LLM":
+            from .llm import LLM
 
-        return getattr(params, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return LLM
+        if name in __all__:
+            from . import params
+
+            return getattr(params, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

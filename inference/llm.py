@@ -57,10 +57,10 @@ class LLM:
     ) -> None:
         """Load a checkpoint directory, or the demo that ships inside.
 
-        device: "cuda" where there is one, else "cpu". precision: "exact" on a CPU; on a GPU "fp8" if the checkpoint is, else
-        "bf16". chat_format: how conversations are written; None leaves it to the checkpoint. config_overrides, progress: as in
-        `load_model`. synthetic: random weights, of which path gives the configuration alone (None: the released model's). The
-        others are limits: see `Limits`. Errors: ValueError.
+        device: by default "cuda" if there is a GPU, else "cpu". precision: by default "exact" on a CPU; on a GPU "fp8" for a
+        checkpoint in FP8, else "bf16". chat_format: how conversations are written; by default the checkpoint's. config_overrides,
+        progress: as in `load_model`. synthetic: random weights; `path` gives the configuration alone, by default the released
+        model's. All others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
 
         Under torchrun the ranks share the model. Rank 0 returns from here; on the other ranks this call does not return: they do
         their part of its work until it ends, and then exit.
@@ -75,7 +75,7 @@ class LLM:
             config_overrides=config_overrides,
             synthetic=synthetic,
         )
-        # Before the weights: a broken one should not cost their loading.
+        # Before the weights, so that a broken tokenizer does not cost the time to load them.
         has_tokenizer = not isinstance(model_path, Mapping) and Path(model_path).is_dir()
         tokenizer = Tokenizer.from_directory(Path(model_path)) if has_tokenizer else None
         chat_format = resolve_chat_format(tokenizer, chat_format)

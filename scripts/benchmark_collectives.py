@@ -10,14 +10,19 @@ some and the tensor is small enough, else NCCL.
 import argparse
 import json
 import statistics
-import time
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from deepseek_v32.inference.distributed.launch import this_job
 from deepseek_v32.model.config import ModelConfig
+
+sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
+
+from engine_benchmarks.machine import describe_machine  # type: ignore[import-not-found]
 
 IN_GRAPH = 64  # all-reduces in one CUDA graph
 
@@ -56,7 +61,7 @@ def main() -> None:
     device = torch.device("cuda", job.rank)
     ranks = job.ranks(str(device))
     if ranks.rank == 0:
-        print(f"{'tokens':>8} {'bytes':>10} {'NCCL':>8} {'used':>8}   microseconds per all-reduce on {job.size} GPUs")
+        print(f"{'tokens':>8} {'bytes':>10} {'NCCL':>8} {'used':>8}   microseconds per all-reduce on {size} GPUs")
     results = []
     for tokens in arguments.tokens:
         x = torch.randn(tokens, ModelConfig().hidden_size, device=device).bfloat16()
@@ -65,9 +70,7 @@ def main() -> None:
         if ranks.rank == 0:
             print(f"{tokens:8} {x.nbytes:10} {nccl:8.1f} {used:8.1f}", flush=True)
     if ranks.rank == 0:
-        versions = {"torch": torch.__version__, "nccl": ".".join(map(str, torch.cuda.nccl.version()))}
-        here = {"device": torch.cuda.get_device_name(device), **versions, "date": time.strftime("%Y-%m-%d")}
-        print(json.dumps({**here, "ranks": job.size, "results": results}))
+        print(json.dumps({**describe_machine(device), "ranks": size, "results": results}))
     dist.destroy_process_group()
 
 

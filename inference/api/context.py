@@ -22,6 +22,8 @@ from .protocol import ChatMessage, ConversationFields, NamedTool, SamplingFields
 
 @dataclass(frozen=True)
 class ApiContext:
+    """One for each application. Methods that encode prompts take a while and are not for the event loop's thread."""
+
     service: Service
     model_name: str
     created: int = field(default_factory=lambda: int(time.time()))
@@ -50,28 +52,25 @@ class ApiContext:
     async def make_requests(
         self, encode: Callable[[], Sequence[int]], params: SamplingParams, n: int = 1
     ) -> list[Request]:
-        """Encode one prompt and check it, in one call in another thread, because a long prompt takes a while. Raises ApiError.
+        """n requests for the prompt that `encode` returns; a given seed differs from one to the next. Raises ApiError.
 
-        Returns n requests; a given seed differs from one to the next.
+        A long prompt is encoded and checked in one call in another thread, so that the event loop can go on.
         """
+        seeds = [None if params.seed is None else (params.seed + i) & MAX_SEED for i in range(n)]
 
         def make() -> list[Request]:
-            return self.check_requests(encode(), params, n)
+            tokens = encode()
+            try:
+                return [self.service.make_request(tokens, replace(params, seed=seed)) for seed in seeds]
+            except PromptTooLong as error:
+                raise ApiError(400, str(error), code="context_length_exceeded") from None
+            except ValueError as error:
+                raise ApiError(400, str(error)) from None
 
         return await run_in_threadpool(make)
 
-    def check_requests(self, tokens: Sequence[int], params: SamplingParams, n: int) -> list[Request]:
-        """n requests for one prompt. Not in an event loop's thread: a long prompt takes a while."""
-        seeds = [None if params.seed is None else (params.seed + i) & MAX_SEED for i in range(n)]
-        try:
-            return [self.service.make_request(tokens, replace(params, seed=seed)) for seed in seeds]
-        except PromptTooLong as error:
-            raise ApiError(400, str(error), code="context_length_exceeded") from None
-        except ValueError as error:
-            raise ApiError(400, str(error)) from None
-
     def conversation_ids(self, conversation: ConversationFields) -> list[int]:
-        """The prompt of a conversation, with what the answer must begin with. Not in an event loop's thread."""
+        """Token ids of a conversation's prompt, followed by the forced beginning of the answer. Raises ApiError."""
         tokens = self.message_ids(conversation.messages, conversation.plain_tools(), conversation.thinking)
         return tokens + self.tokenizer.encode_pieces(self.answer_start(conversation))
 
@@ -96,7 +95,7 @@ class ApiContext:
     def message_ids(
         self, messages: Sequence[ChatMessage], tools: list[dict[str, Any]] | None, thinking: bool
     ) -> list[int]:
-        """ApiError for what the chat format cannot express. Not in an event loop's thread."""
+        """Token ids of a conversation's prompt. Raises ApiError for messages that the chat format cannot express."""
         plain = [message.model_dump(exclude_none=True) for message in messages]
         try:
             return encode_messages(plain, self.tokenizer, thinking, tools, self.service.llm.chat_format)
@@ -104,7 +103,7 @@ class ApiContext:
             raise ApiError(400, str(error), "messages") from None
 
     def text_ids(self, text: str, add_bos: bool | None, parse_special: bool | None) -> list[int]:
-        """The token ids of a text. Not in an event loop's thread."""
+        """Token ids of a text."""
         encode = self.tokenizer.encode_prompt if add_bos else self.tokenizer.encode
         return encode(text, bool(parse_special))
 

@@ -6,7 +6,6 @@ A repeated run answers the requests that the output does not answer yet, failed 
 """
 
 import asyncio
-import json
 import secrets
 import sys
 from collections.abc import Awaitable, Callable
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...model.checkpoint.strict_json import parse_object
 from .jsonl_log import JsonlLog
 from .options import ServingOptions, with_options
 from .serve import default_name
@@ -95,11 +95,11 @@ def read_requests(path: Path) -> list[BatchRequest]:
 
 def _read_request(place: str, text: str) -> BatchRequest:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ValueError(f"{place}: not JSON") from None
-    if not isinstance(value, dict) or not isinstance(value.get("custom_id"), str):
-        raise ValueError(f"{place}: line is {text.strip()!r:.50}; expected an object with a custom_id")
+        value = parse_object(text.encode())
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}; expected a JSON object with a custom_id") from None
+    if not isinstance(value.get("custom_id"), str):
+        raise ValueError(f"{place}: custom_id is {value.get('custom_id')!r:.50}; expected a text")
     if value.get("method", "POST") != "POST" or value.get("url") not in URLS:
         target = f"{value.get('method', 'POST')} to {value.get('url')}"
         raise ValueError(f"{place}: request is a {target:.100}; expected a POST to {' or '.join(URLS)}")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ...model.checkpoint.strict_json import parse_object
 from ..params import SamplingParams
 
 SOURCES = ("prompt", "messages", "token_ids")
@@ -58,11 +59,9 @@ def read_prompts(path: Path) -> list[Prompt]:
 
 def _from_json(line: str, number: int, place: str) -> Prompt:
     try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{place}: not JSON: {error}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{place}: value is {values!r:.50}; expected a JSON object")
+        values = parse_object(line.encode())
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}; expected a JSON object") from None
     unknown = set(values) - {"id", *SOURCES, *OPTIONS, *SAMPLING}
     if unknown:
         raise ValueError(

@@ -40,4 +40,4 @@ def test_pages_in_memory_stay_within_their_share() -> None:
     some = pages_in_memory(RELEASED, "exact", "cpu", 163840, 0.2)
     more = pages_in_memory(RELEASED, "exact", "cpu", 163840, 0.4)
     assert 1 <= some < more
-    assert pages_in_memory(RELEASED, "fp8", "cpu", 128, 0.9) == 16  # eight contexts of two pages
+    assert pages_in_memory(RELEASED, "fp8", "cpu", 128, 0.9) == 16  # eight full contexts of two pages

@@ -1,4 +1,4 @@
-"""Decode steps in buckets with padding: the same answers as step by step, on any machine; as CUDA graphs on a Hopper GPU."""
+"""Decode steps in buckets with padding give the same answers as plain steps. On a CPU the buckets run without CUDA graphs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +23,7 @@ from support.preemption import preempt_every_other_step
 
 GREEDY = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
 PAGES = 32
-# Around index_topk = 64 and over pages; five at once, so that a bucket of eight has three padded rows.
+# Lengths around index_topk = 64 and over page bounds. Five at once, so that a bucket of eight has three padding rows.
 PROMPTS = [
     [(i * step) % 997 for i in range(count)] for step, count in ((37, 3), (11, 50), (53, 63), (7, 150), (29, 64))
 ]
@@ -41,7 +41,7 @@ def load(checkpoint: Path, in_buckets: bool) -> LLM:
         patch.setattr(runner, "can_capture", lambda model: in_buckets)
         llm = LLM(checkpoint, device="cpu", page_count=PAGES, max_sequences=16, max_model_len=256)
     for cache in llm.engine.runner.caches:
-        cache.latent.fill_(torch.nan)  # what no token has written must not be read
+        cache.latent.fill_(torch.nan)  # slots that no token has written must not be read
         cache.index.fill_(torch.nan)
     return llm
 
@@ -75,9 +75,9 @@ def test_buckets_give_the_same_answers(
     llm = load(checkpoint, True)
     if preempt:
         preempt_every_other_step(llm)
-    for count in (5, 1, 3, 5):  # rows become padding and are used again, by others
+    for count in (5, 1, 3, 5):  # rows become padding, and other requests use them again
         assert [c.token_ids for c in llm.generate(PROMPTS[-count:], GREEDY)] == expected[-count:]
-    assert llm.generate(PROMPTS[0], GREEDY)[0].token_ids == expected[0]  # short: nothing to select
+    assert llm.generate(PROMPTS[0], GREEDY)[0].token_ids == expected[0]  # a short context: nothing to select
     graphs = llm.engine.runner.graphs
     assert graphs is not None and {context for _, context, _ in graphs._captured} == {64, 256}
 

@@ -1,4 +1,4 @@
-"""The engine over a model whose every token depends on every cache entry of its context."""
+"""The engine over a model each of whose tokens depends on every cache entry of its context."""
 
 import math
 
@@ -66,7 +66,7 @@ def tokens_of(llm: LLM, prompts: list[list[int]], params: SamplingParams = GREED
 def test_greedy_tokens_do_not_depend_on_the_batch(max_batch_tokens: int, max_sequences: int, reuse: bool) -> None:
     llm = fake_llm(max_batch_tokens=max_batch_tokens, max_sequences=max_sequences, reuse_pages=reuse)
     assert tokens_of(llm, PROMPTS) == expected()
-    assert tokens_of(llm, PROMPTS[::-1]) == expected()[::-1]  # now out of reused pages
+    assert tokens_of(llm, PROMPTS[::-1]) == expected()[::-1]  # now from reused pages
     assert (llm.stats().cached_tokens > 0) == reuse
 
 
@@ -86,7 +86,7 @@ def test_greedy_tokens_survive_a_lack_of_pages() -> None:
     assert llm.stats().pages_used == 0
 
 
-def test_seeded_draws_do_not_depend_on_the_batch_nor_on_preemption() -> None:
+def test_seeded_samples_do_not_depend_on_the_batch_nor_on_preemption() -> None:
     params = [SamplingParams(temperature=3.0, top_p=0.9, max_tokens=40, seed=i, ignore_eos=True) for i in range(6)]
     alone = [fake_llm().generate([p], s)[0].token_ids for p, s in zip(PROMPTS, params, strict=True)]
     disturbed = fake_llm(max_batch_tokens=100)
@@ -126,14 +126,16 @@ def test_a_step_that_raises_fails_its_requests_and_leaves_the_engine_usable(capl
     llm = fake_llm(max_sequences=2)
     first, bad, later = llm.generate([PROMPTS[0], [1, RAISE], PROMPTS[1]], GREEDY)
     assert bad.finish_reason == first.finish_reason == "error"
-    assert bad.error == "RuntimeError: the model was told to fail"  # one line of it
+    assert bad.error == "RuntimeError: the model was told to fail"  # its first line
     assert later.token_ids == expected([PROMPTS[1]])[0]
     assert llm.stats().pages_used == 0 and llm.stats().finished["error"] == 2
     assert tokens_of(llm, PROMPTS) == expected()
     assert "a step failed" in caplog.text
 
 
-def test_a_decode_that_raises_ahead_fails_its_requests_after_what_they_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decode_that_raises_ahead_fails_its_requests_after_their_earlier_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     run_steps_ahead(monkeypatch)
     llm = fake_llm()
     steps = 0
@@ -158,7 +160,7 @@ def test_a_decode_that_raises_ahead_fails_its_requests_after_what_they_had(monke
 def test_whatever_fails_in_a_step_fails_its_requests(
     where: tuple[object, str], ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once, after it has done its work: trying it again could count penalties twice."""
+    """The failure comes after the work is done. It is not tried again, which could apply penalties twice."""
     params = SamplingParams(temperature=0, max_tokens=20, frequency_penalty=2)
     whole = [completion.token_ids for completion in fake_llm().generate(PROMPTS[:2], params)]
     work, calls = getattr(*where), 0
@@ -181,8 +183,8 @@ def test_whatever_fails_in_a_step_fails_its_requests(
 
 
 @pytest.mark.parametrize("where", [(FakeModel, "forward"), (SampledTokens, "read")])
-def test_a_step_cut_short_by_ctrl_c_is_gone_on_with(where: tuple[object, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends the answer that drove the engine; the others', of this caller or of other threads, lose nothing."""
+def test_a_step_cut_short_by_ctrl_c_is_continued(where: tuple[object, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends the answer that drove the engine. The other streams lose nothing."""
     llm, work, calls = fake_llm(), getattr(*where), 0
 
     def interrupt(*arguments: object) -> object:
@@ -203,20 +205,20 @@ def test_a_step_cut_short_by_ctrl_c_is_gone_on_with(where: tuple[object, str], m
     assert llm.stats().pages_used == 0
 
 
-def test_steps_start_before_the_draws_of_the_last_are_read(ahead: bool) -> None:
+def test_steps_are_launched_before_the_tokens_of_the_last_are_read(ahead: bool) -> None:
     llm, before = fake_llm(), AsyncRunner.ahead
     assert tokens_of(llm, PROMPTS) == expected()
     started = AsyncRunner.ahead - before
     assert started >= COUNT - 2 if ahead else started == 0
-    # The end of an answer shows only when its token is read: at most one step more for each.
+    # An answer's end is known only when its last token is read: at most one more step for each answer.
     assert llm.stats().generated_tokens == sum(map(len, expected()))
     computed = sum(len(prompt) + len(answer) - 1 for prompt, answer in zip(PROMPTS, expected(), strict=True))
     cached = llm.stats().cached_tokens
     assert computed <= llm.stats().computed_tokens + cached <= computed + (len(PROMPTS) if ahead else 0)
 
 
-def test_draws_of_all_kinds_are_those_of_one_step_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Penalties count the tokens that steps under way have drawn, randomness their places; they end anywhere."""
+def test_steps_ahead_sample_the_tokens_of_one_step_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Penalties depend on the tokens that steps in flight sample, randomness on their places. Answers end in any step."""
     kinds = [
         dict(temperature=0, frequency_penalty=2, repetition_penalty=3),
         dict(temperature=3, seed=1, presence_penalty=2),
@@ -244,7 +246,7 @@ def test_aborted_requests_free_their_pages_between_steps() -> None:
     used = engine.stats().pages_used
     engine.abort(running.id)
     engine.abort(waiting.id)
-    engine.abort(999)  # never was
+    engine.abort(999)  # there is no such request
     deltas = {delta.request_id: delta for delta in engine.apply_aborts()}
     assert {id: delta.finish_reason for id, delta in deltas.items()} == {running.id: "abort", waiting.id: "abort"}
     assert deltas[running.id].completion and len(deltas[running.id].completion.token_ids) == 1
@@ -305,7 +307,7 @@ def test_limits_that_cannot_be_are_refused(options: dict, message: str) -> None:
 
 
 def test_pages_are_sized_from_memory_and_bound_the_context() -> None:
-    assert fake_llm(poison=False, page_count=None).limits.page_count == 8 * 4096 // 64  # eight contexts are enough
+    assert fake_llm(poison=False, page_count=None).limits.page_count == 8 * 4096 // 64  # eight full contexts at most
     assert fake_llm(page_count=3).limits.max_model_len == 192
 
 
@@ -317,7 +319,7 @@ def test_logits_of_every_token_whatever_the_chunk(chunk: int | None) -> None:
     assert whole.shape == (130, VOCAB) and whole.dtype == torch.float32
     assert int(whole[69].argmax()) == reference_tokens(tokens[:70], 1)[0]
     assert torch.equal(whole, llm.logits(tokens, 33))
-    assert llm.stats().pages_used == llm.stats().pages_cached == 0  # nothing reused, nothing kept
+    assert llm.stats().pages_used == llm.stats().pages_cached == 0  # no page is reused, and none can be
 
 
 def test_logits_between_the_steps_of_requests_that_fill_the_pages() -> None:

@@ -153,7 +153,7 @@ def test_a_prompt_that_cannot_be_asked_fails_alone(run, tmp_path):
 
 
 BAD_LINES = {
-    "not-json": ("{", "line 1: not JSON"),
+    "not-json": ("{", "line 1: not valid JSON"),
     "list": ("[]", "expected a JSON object"),
     "no-prompt": ('{"id": 1}', "one of prompt, messages, token_ids"),
     "two-prompts": ('{"prompt": "a", "token_ids": [1]}', "prompt and token_ids; expected one of"),
@@ -164,7 +164,7 @@ BAD_LINES = {
     "twice": ('{"prompt": "a", "id": 5}\n{"prompt": "b", "id": 5}', "line 2: id is 5; expected an id of its own"),
     "same-as-place": ('{"prompt": "a", "id": 2}\n{"prompt": "b"}', "id is 2"),
     "empty": ("\n", "no prompts"),
-    "deep": ("[" * 100_000, "not JSON"),
+    "deep": ("[" * 100_000, "not valid JSON"),
 }
 
 

@@ -1,4 +1,4 @@
-"""LLM's front: streams, stop strings, threads."""
+"""LLM: streams, stop strings, threads."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ GREEDY = SamplingParams(temperature=0, max_tokens=60)
 
 
 def scripted(text: str, **options: object) -> LLM:
-    """An LLM that answers the prompt [0] with this text, a byte a token."""
+    """An LLM that answers the prompt [0] with this text, one byte per token."""
     config = fake_config()
     model = ScriptedModel(config, [0, *text.encode(), EOS])
     return LLM.from_model(model, config, ByteTokenizer(), page_count=64, **options)

@@ -1,4 +1,4 @@
-"""Parameters out of range: ValueError with the name, what came and the limit."""
+"""Parameters out of range: ValueError with the name, the value and the limit."""
 
 import math
 from typing import Any

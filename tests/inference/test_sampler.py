@@ -48,7 +48,7 @@ def request(params: SamplingParams, seed: int = 0, prompt: list[int] | None = No
 
 
 def distribution(logits: list[float], params: SamplingParams) -> list[float]:
-    """The exact distribution, by the definitions of vLLM's filters: min_p, then top_k, then top_p of what is left."""
+    """The exact distribution, by the definitions of vLLM's filters: min_p, then top_k, then top_p of the remaining tokens."""
     weights = [math.exp((x - max(logits)) / params.temperature) for x in logits]
     floor = params.min_p * max(weights)
     weights = [w if w >= floor else 0.0 for w in weights]
@@ -56,12 +56,12 @@ def distribution(logits: list[float], params: SamplingParams) -> list[float]:
         kth = sorted(weights, reverse=True)[params.top_k - 1]
         weights = [w if w >= kth else 0.0 for w in weights]
     if params.top_p < 1:
-        reached, wanted = 0.0, params.top_p * sum(weights)
+        reached, target = 0.0, params.top_p * sum(weights)
         for last in sorted(weights, reverse=True):
             reached += last
-            if reached >= wanted:
+            if reached >= target:
                 break
-        weights = [w if w >= last else 0.0 for w in weights]  # equals of the last one stay
+        weights = [w if w >= last else 0.0 for w in weights]  # tokens that tie with the last one stay
     total = sum(weights)
     return [w / total for w in weights]
 
@@ -150,7 +150,7 @@ def test_penalties_equal_the_formula(
 
 
 def test_filters_of_a_large_vocabulary() -> None:
-    """More tokens than the filters look at first; the last row's distribution is too flat for those."""
+    """More tokens than the candidates that the filters look at first. For the last row, which is flat, those are too few."""
     vocab = 5000
     generator = torch.Generator().manual_seed(1)
     logits = torch.randn(4, vocab, generator=generator) * torch.tensor([[3.0], [1.0], [3.0], [0.01]])
@@ -164,7 +164,7 @@ def test_filters_of_a_large_vocabulary() -> None:
     for row, p in enumerate(params):
         exact = torch.tensor(distribution(logits[row].double().tolist(), p), dtype=torch.float64)
         got = kept[row].exp() / kept[row].exp().sum()
-        # At the boundary of top_p, rounding may decide over one token.
+        # At the bound of top_p, rounding may decide about one token.
         assert ((got > 0) != (exact > 0)).sum() <= 1
         torch.testing.assert_close(got, exact, rtol=1e-3, atol=1e-6)
 
@@ -187,7 +187,7 @@ def test_greedy_takes_the_lowest_id_among_equals() -> None:
     assert sample(torch.tensor([[1.0, 3.0, 3.0]]), [request(SamplingParams(temperature=0))])[0].token == 1
 
 
-def test_the_same_seed_and_position_draw_the_same_whatever_the_batch() -> None:
+def test_the_same_seed_and_position_sample_the_same_whatever_the_batch() -> None:
     generator = torch.Generator().manual_seed(0)
     kinds = [*FILTERS.values(), SamplingParams(temperature=0)]
     requests = [request(kinds[i % len(kinds)], seed=i, output=[1] * (i % 5)) for i in range(60)]
@@ -212,7 +212,7 @@ def test_uniforms_are_pinned() -> None:
     assert abs(sum(numbers) / 10_000 - 0.5) < 3 / math.sqrt(12 * 10_000)
 
 
-def test_the_ends_of_the_unit_interval_draw_possible_tokens() -> None:
+def test_the_ends_of_the_unit_interval_sample_possible_tokens() -> None:
     scores = torch.tensor([[-torch.inf, 0.0, -torch.inf, -1.0, -torch.inf]], dtype=torch.float64)
     last = math.nextafter(1.0, 0.0)
     assert [int(inverse_cdf(scores, torch.tensor([u], dtype=torch.float64))) for u in (0.0, last)] == [1, 3]

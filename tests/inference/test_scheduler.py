@@ -9,14 +9,14 @@ from deepseek_v32.inference.engine.pages import PagePool
 from deepseek_v32.inference.engine.scheduler import Batch, Scheduler
 from deepseek_v32.inference.params import Request, SamplingParams
 
-SIZE = 4  # tokens a page
+SIZE = 4  # tokens per page
 
-Writes = list[list[tuple[int, int, int]]]  # of each entry: positions, pages and places in them
+Writes = list[list[tuple[int, int, int]]]  # per entry of the batch: (position, page, offset in the page) of each token
 InFlight = tuple[Batch, Writes]
 
 
 def next_token(tokens: list[int]) -> int:
-    """The model: depends on all the tokens and their places; three tokens, so that prompts and answers often agree."""
+    """The model: depends on all tokens and their places. It has three tokens, so that prompts and answers often share prefixes."""
     return sum((i % 7 + 1) * (token + 1) for i, token in enumerate(tokens)) % 3
 
 
@@ -36,7 +36,7 @@ class World:
         self.memory = [[(-1, -1)] * SIZE for _ in range(page_count)]
         self.requests: list[Request] = []
         self.added = 0
-        self.in_flight: InFlight | None = None  # started ahead
+        self.in_flight: InFlight | None = None  # launched ahead
 
     def add(self, prompt: list[int], max_tokens: int) -> Request:
         request = Request(self.added, tuple(prompt), SamplingParams(), max_tokens, seed=0)
@@ -46,7 +46,7 @@ class World:
         return request
 
     def step(self, fails: bool = False, ahead: bool = False) -> Batch:
-        """As the engine's: `ahead` starts what follows before it looks at what this step draws."""
+        """As Engine.step. `ahead` launches the next step before it reads the tokens of this one."""
         if fails:
             self.drain()
         in_flight, self.in_flight = self.in_flight or self.start(self.scheduler.schedule()), None
@@ -66,7 +66,7 @@ class World:
             self.finish(*in_flight)
 
     def start(self, batch: Batch) -> InFlight:
-        """The slots that a step writes are settled here, whoever holds them when it comes to its end."""
+        """The slots that a step writes are fixed at its launch, even if another request holds them when it ends."""
         self.check_batch(batch)
         writes = []
         for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
@@ -115,7 +115,7 @@ class World:
         assert len(self.scheduler.running) + len(self.scheduler.waiting) == len(self.requests)
 
     def run_to_end(self, forced_preemption: bool = False, ahead: bool = False) -> int:
-        """Run to the end; the bound on the steps catches requests that starve one another."""
+        """Run until all requests have ended. The bound on the steps finds requests that starve one another."""
         steps = 0
         work = sum(len(request.prompt) + request.max_tokens for request in self.requests)
         while self.requests:
@@ -143,7 +143,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def start(self, page_count: int, tokens: int, sequences: int, reuse: bool) -> None:
         self.world = World(page_count, tokens, sequences, reuse)
 
-    @rule(program=st.binary(min_size=32, max_size=256))  # one byte an operation
+    @rule(program=st.binary(min_size=32, max_size=256))  # one byte per operation
     def run(self, program: bytes) -> None:
         world = self.world
         for byte in program:
@@ -185,7 +185,7 @@ def test_random_operations() -> None:
 PROMPTS = [[0, 1, 2] * 5, [2], [1, 1, 1, 1], [0, 1, 2] * 4, [2, 1] * 7]
 
 
-# Preempted every other step, a request has two steps to finish a page for reuse or, without reuse, its whole prompt.
+# A request that is preempted every other step has two steps to fill a page for reuse or, without reuse, to finish its prompt.
 SCHEDULES = [
     *[(tokens, sequences, False) for tokens, sequences in [(1, 1), (3, 8), (7, 2), (64, 8)]],
     *[(tokens, sequences, True) for tokens, sequences in [(2, 1), (3, 8), (7, 2), (64, 8)]],
@@ -230,10 +230,10 @@ def test_a_last_chunk_of_one_token_counts_as_a_decode() -> None:
     assert batch.requests == (request,) and batch.decodes == 1 and batch.starts == (4,)
 
 
-def test_the_latest_request_gives_up_its_pages_and_its_answer_so_far_is_recomputed() -> None:
+def test_the_latest_request_is_preempted_and_its_answer_so_far_is_recomputed() -> None:
     world = World(4, max_batch_tokens=64, max_sequences=4, reuse=False)
     first, second = world.add([0] * 7, 8), world.add([1] * 7, 8)
-    for _ in range(2):  # to 8 tokens, then 9 each: a third page
+    for _ in range(2):  # to 8 tokens each, then 9, which need a third page
         world.step()
     batch = world.step()
     assert batch.requests == (first,) and list(world.scheduler.waiting) == [second]
@@ -244,7 +244,7 @@ def test_the_latest_request_gives_up_its_pages_and_its_answer_so_far_is_recomput
     assert batch.requests == (second,) and batch.counts == (9,) and batch.logit_counts == (1,)
 
 
-def test_what_follows_a_step_of_decodes_is_scheduled_before_its_draws_are_known() -> None:
+def test_the_step_after_decodes_is_scheduled_before_their_tokens_are_known() -> None:
     world = World(16, max_batch_tokens=64, max_sequences=2, reuse=False)
     first, second = world.add([0] * 3, 2), world.add([1] * 3, 9)
     assert world.step(ahead=True).requests == (first, second)
@@ -253,7 +253,7 @@ def test_what_follows_a_step_of_decodes_is_scheduled_before_its_draws_are_known(
         and world.in_flight[0].sampled_rows == (0, 1)
         and world.in_flight[0].starts == (3, 3)
     )
-    world.step(ahead=True)  # the first has its two tokens: what follows goes on without it, on a new page
+    world.step(ahead=True)  # the first has its two tokens: the next step is without it, on a new page
     assert (
         world.in_flight is not None
         and world.in_flight[0].requests == (second,)
@@ -262,22 +262,22 @@ def test_what_follows_a_step_of_decodes_is_scheduled_before_its_draws_are_known(
     assert len(second.pages) == 2 and second.pending == 1
     waiting = world.add([2], 9)
     world.step(ahead=True)
-    assert world.in_flight is None  # somebody can be admitted
+    assert world.in_flight is None  # a waiting request can be admitted
     assert world.step(ahead=True).requests == (second, waiting)
 
 
-def test_what_must_wait_for_draws_waits() -> None:
+def test_steps_that_depend_on_the_tokens_are_not_scheduled_ahead() -> None:
     full = World(2, max_batch_tokens=64, max_sequences=2, reuse=False)
     for _ in range(2):
         full.add([0] * 3, 3)
     full.step(ahead=True)
-    assert full.in_flight is not None  # a fourth token each
+    assert full.in_flight is not None  # each gets a fourth token
     full.step(ahead=True)
-    assert full.in_flight is None  # a fifth: no pages, so one has to give way
+    assert full.in_flight is None  # a fifth needs more pages than there are: one is preempted
     prompt = World(16, max_batch_tokens=4, max_sequences=2)
     prompt.add([0] * 6, 3)
     prompt.step(ahead=True)
-    assert prompt.in_flight is None  # the rest of the prompt
+    assert prompt.in_flight is None  # the next step is the rest of the prompt
 
 
 def test_a_reused_prefix_leaves_at_least_one_token_to_compute() -> None:

@@ -1,4 +1,4 @@
-"""Stand-ins for the model: their next token depends on every cache entry of the context, so any paging mistake shows."""
+"""Stand-ins for the model. The next token depends on every cache entry of the context, so every paging mistake changes it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,8 +22,8 @@ from deepseek_v32.model.metadata import (
 
 BYTES = 256  # ids below are bytes
 EOS = 256
-NAN = 257  # in a context: NaN logits
-RAISE = 258  # among the new tokens: the step fails
+NAN = 257  # in a context, it makes the logits NaN
+RAISE = 258  # among the new tokens, it makes the step fail
 VOCAB = 260
 PRIME = 2**31 - 1
 
@@ -103,7 +103,7 @@ class FakeModel:
         assert len(metadata.slots.unique()) == len(metadata.slots), "two tokens share a slot"
 
     def _report(self, metadata: AttentionMetadata) -> None:
-        """Claims that every layer selected the latest index_topk tokens, the newest first."""
+        """Reports that every layer selected the latest index_topk tokens, the newest first."""
         if metadata.on_selection is None:
             return
         row, topk = 0, self.config.index_topk
@@ -116,7 +116,7 @@ class FakeModel:
 
 
 class ScriptedModel:
-    """Makes every sequence's token at position p be ``script[p]``, with near certainty."""
+    """With near certainty, every sequence's token at position p is ``script[p]``."""
 
     def __init__(self, config: ModelConfig, script: list[int]) -> None:
         self.config, self.script = config, script
@@ -132,7 +132,7 @@ class ScriptedModel:
 
 
 class ByteTokenizer:
-    """One token a byte, so that characters come in pieces."""
+    """One token per byte, so that characters come in pieces."""
 
     bos_id = None
     eos_ids = (EOS,)
@@ -164,10 +164,10 @@ def fake_llm(model: Any = None, poison: bool = True, **options: Any) -> LLM:
 
 
 class AsyncRunner(Runner):
-    """On any model: takes the tokens that the step before has drawn from where `stage_tokens` left them, as decode graphs do."""
+    """Supports asynchronous scheduling with any model: like decode graphs, it takes tokens that `stage_tokens` was given."""
 
     supports_async_scheduling = True
-    ahead = 0  # steps started so, by all of them
+    ahead = 0  # steps that were launched ahead, by all runners
 
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         self._kept = tokens.tolist()
@@ -184,7 +184,7 @@ class AsyncRunner(Runner):
 
 
 def reference_tokens(prompt: list[int], count: int) -> list[int]:
-    """The greedy answer of a FakeModel, computed without any engine; ends after EOS."""
+    """The greedy answer of a FakeModel, computed without an engine. It ends after EOS."""
     config = fake_config()
     model = FakeModel(config)
     tokens = list(prompt)

@@ -87,7 +87,7 @@ def test_a_run_that_was_cut_short_goes_on(run):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "not JSON"),
+        ("{", "not valid JSON"),
         ("[]", "custom_id"),
         ('{"custom_id": 5}', "custom_id"),
         ('{"custom_id": "a", "url": "/v1/embeddings"}', "/v1/completions"),
