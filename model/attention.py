@@ -9,7 +9,6 @@ Source: DeepSeek-V2 paper, section 2.1; V3.2 paper, section 2.1.
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from ..kernels.cache_write import gather_latents, write_latent_cache
@@ -22,7 +21,7 @@ from ..kernels.sparse_mla_decode import sparse_mla_decode
 from ..kernels.sparse_mla_prefill import sparse_mla_prefill
 from .config import ModelConfig
 from .indexer import Indexer, IndexQueries
-from .layers import Compute, Linear, Operand, RMSNorm, parameter, projections
+from .layers import Compute, KVUpProjection, Linear, Operand, RMSNorm, projections
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 from .profiling import layer_part, profiler_range
 
@@ -45,28 +44,6 @@ class PrefillSharing(Protocol):
 
     def attend(self, q: torch.Tensor, queries: IndexQueries, prefill: Prefill, cache: LayerCache) -> torch.Tensor:
         """As `MultiHeadLatentAttention.select_and_attend`."""
-
-
-class KVUpProjection(nn.Module):
-    """kv_b_proj, never quantised. Each head's rows are [nope | v], which `halves` separates."""
-
-    def __init__(self, config: ModelConfig, compute: Compute) -> None:
-        super().__init__()
-        self.heads = config.num_attention_heads
-        self.nope, self.value = config.qk_nope_head_dim, config.v_head_dim
-        rows = self.heads * (self.nope + self.value)
-        self.weight = parameter(rows, config.kv_lora_rank, dtype=compute.dtype, device=compute.device)
-
-    def halves(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Wk [H, nope, L] and Wv [H, v, L]."""
-        wk, wv = self.weight.unflatten(0, (self.heads, -1)).split((self.nope, self.value), 1)
-        return wk, wv
-
-    def forward(self, latent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """latent [S, L] -> k_nope [S, H, nope], v [S, H, v]."""
-        expanded = F.linear(latent, self.weight).unflatten(1, (self.heads, -1))
-        k_nope, v = expanded.split((self.nope, self.value), 2)
-        return k_nope, v
 
 
 class MultiHeadLatentAttention(nn.Module):
@@ -178,7 +155,7 @@ class MultiHeadLatentAttention(nn.Module):
         """Attention of one prompt chunk: q [t, H, nope + rope] -> [t, H, v]. Keys are read from the cache, in its precision."""
         if queries is None or prefill.length <= self.topk:
             if metadata.on_selection is not None:
-                self._report(metadata, prefill, Selection(_causal_positions(prefill, cache.latent.device)))
+                self._report(metadata, prefill, Selection(prefill.causal_positions()))
             return self._mha(q, cos, sin, prefill, cache, None)
         masked = self._masked_mha_is_cheaper(prefill, q)
         if metadata.on_selection is None and not masked:
@@ -189,7 +166,7 @@ class MultiHeadLatentAttention(nn.Module):
         if metadata.on_selection is not None:
             self._report(metadata, prefill, selection)
         if masked:
-            return self._mha(q, cos, sin, prefill, cache, _selection_mask(selection.positions, prefill.length))
+            return self._mha(q, cos, sin, prefill, cache, selection.mask(prefill.length))
         latents = self.attend_selected(self._absorb(q, cos, sin), selection.positions, prefill, cache)
         return self._values(latents)
 
@@ -269,16 +246,3 @@ class MultiHeadLatentAttention(nn.Module):
     def _report(self, metadata: AttentionMetadata, prefill: Prefill, selection: Selection) -> None:
         assert metadata.on_selection is not None
         metadata.on_selection(self.layer, torch.arange(prefill.rows.start, prefill.rows.stop), selection)
-
-
-def _causal_positions(prefill: Prefill, device: torch.device) -> torch.Tensor:
-    """The selection of a chunk whose whole context fits: int32 [t, S], -1 after each token's own position."""
-    positions = torch.arange(prefill.length, dtype=torch.int32, device=device)
-    return torch.where(positions <= positions[prefill.start :, None], positions, -1)
-
-
-def _selection_mask(positions: torch.Tensor, length: int) -> torch.Tensor:
-    """positions int32 [t, K] (-1: none) -> bool [t, S], true for selected tokens."""
-    mask = torch.zeros(positions.shape[0], length + 1, dtype=torch.bool, device=positions.device)
-    mask.scatter_(1, torch.where(positions < 0, length, positions).long(), True)
-    return mask[:, :length]

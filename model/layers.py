@@ -11,7 +11,7 @@ from ..kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from ..kernels.quantize import Quantized
 from ..kernels.reference.quantize import rms_norm, swiglu
 from ..kernels.registry import Preference
-from .config import FP8_BLOCK, Precision, blocks
+from .config import FP8_BLOCK, ModelConfig, Precision, blocks
 
 Operand = torch.Tensor | Quantized  # input of a projection: in fp8 precision, FP8 values with scales
 
@@ -77,6 +77,28 @@ class Linear(nn.Module):
 
     def _gemm(self, x: Quantized, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         return fp8_gemm(x, weight, scale, self.compute.dtype, backend=self.compute.backend)
+
+
+class KVUpProjection(nn.Module):
+    """kv_b_proj, never quantised. Each head's rows are [nope | v], which `halves` separates."""
+
+    def __init__(self, config: ModelConfig, compute: Compute) -> None:
+        super().__init__()
+        self.heads = config.num_attention_heads
+        self.nope, self.value = config.qk_nope_head_dim, config.v_head_dim
+        rows = self.heads * (self.nope + self.value)
+        self.weight = parameter(rows, config.kv_lora_rank, dtype=compute.dtype, device=compute.device)
+
+    def halves(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Wk [H, nope, L] and Wv [H, v, L]."""
+        wk, wv = self.weight.unflatten(0, (self.heads, -1)).split((self.nope, self.value), 1)
+        return wk, wv
+
+    def forward(self, latent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """latent [S, L] -> k_nope [S, H, nope], v [S, H, v]."""
+        expanded = F.linear(latent, self.weight).unflatten(1, (self.heads, -1))
+        k_nope, v = expanded.split((self.nope, self.value), 2)
+        return k_nope, v
 
 
 def projections(x: Operand, *linears: Linear) -> list[torch.Tensor]:

@@ -23,6 +23,12 @@ class Selection(NamedTuple):
     # The indexer's scores of these positions, fp32 [R, K]. None if there was nothing to choose or scores were not requested.
     scores: torch.Tensor | None = None
 
+    def mask(self, length: int) -> torch.Tensor:
+        """bool [R, length], true for selected positions."""
+        mask = torch.zeros(len(self.positions), length + 1, dtype=torch.bool, device=self.positions.device)
+        mask.scatter_(1, torch.where(self.positions < 0, length, self.positions).long(), True)
+        return mask[:, :length]
+
 
 SelectionCallback = Callable[[int, torch.Tensor, Selection], None]
 
@@ -43,6 +49,11 @@ class Prefill:
     start: int  # position of its first new token = number of tokens already cached
     length: int  # context length after this step
     context_slots: torch.Tensor  # int64 [length], slot of every context token
+
+    def causal_positions(self) -> torch.Tensor:
+        """The selection of a chunk whose whole context fits: int32 [t, length], -1 after each token's own position."""
+        positions = torch.arange(self.length, dtype=torch.int32, device=self.context_slots.device)
+        return torch.where(positions <= positions[self.start :, None], positions, -1)
 
 
 @dataclass(frozen=True)

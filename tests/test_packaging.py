@@ -1,4 +1,4 @@
-"""The packages are declared, imports point one way, and a wheel holds what it must."""
+"""The package is found under its name, by Python and by type checkers, and a wheel holds what it must."""
 
 import ast
 import importlib.util
@@ -11,59 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from support.imports import FOLDERS, ROOT, sources
 from support.quick import quick_share
 
-ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-# Each may import itself and what stands before it.
-ORDER = ["kernels", "model", "inference"]
 DATA = ["cuda/**/*.cu", "cuda/**/*.cuh"]
-
-
-def sources(*folders: str) -> list[Path]:
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-
-
-def imported(path: Path) -> set[str]:
-    """Dotted names that a module imports, relative ones as seen from deepseek_v32."""
-    package = ["deepseek_v32", *path.relative_to(ROOT).parent.parts]
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
-    return names
 
 
 def test_the_folders_are_linked_under_the_names_they_are_installed_by():
     links = {path.name: path.resolve() for path in (ROOT / "src" / "deepseek_v32").iterdir()}
-    assert links == {folder: ROOT / folder for folder in ORDER}
-
-
-@pytest.mark.parametrize("path", sources(*ORDER), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_imports_point_one_way(path):
-    own = path.relative_to(ROOT).parts[0]
-    forbidden = {*ORDER[ORDER.index(own) + 1 :], "scripts", "tests", "support"}
-    for name in imported(path):
-        head, *rest = name.split(".")
-        assert head not in (*ORDER, "scripts", "tests", "support"), f"{name}: import relatively"
-        if head == "deepseek_v32" and rest:
-            assert rest[0] not in forbidden, f"{own} imports {name}"
-
-
-def test_scripts_import_no_tests():
-    for path in sources("scripts"):
-        assert not {name.split(".")[0] for name in imported(path)} & {"tests", "support", "conftest", *ORDER}, path
-
-
-def test_the_import_checker_sees_relative_imports():
-    names = imported(ROOT / "inference" / "text" / "messages.py")
-    assert "deepseek_v32.inference.text.dsml.call_pieces" in names
-    path = ROOT / "inference" / "text" / "chat_template.py"
-    assert {"jinja2", "deepseek_v32.inference.text.errors"} <= imported(path)
+    assert links == {folder: ROOT / folder for folder in FOLDERS}
 
 
 @pytest.mark.heavy
@@ -83,7 +40,7 @@ def test_nothing_shadows_the_public_kernels_package():
 WORD_LISTS = ROOT / "model" / "demo" / "conversations"
 
 
-@pytest.mark.parametrize("path", sources(*ORDER), ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", sources(*FOLDERS), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_files_have_one_subject(path):
     if path.is_relative_to(WORD_LISTS):
         return
@@ -97,7 +54,7 @@ def test_files_have_one_subject(path):
 def wheel(tmp_path_factory):
     """Names in a wheel built from a copy of the sources, so that nothing stale from build/ gets in."""
     copy = tmp_path_factory.mktemp("sources")
-    for folder in ORDER:
+    for folder in FOLDERS:
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "src", copy / "src", symlinks=True)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -112,9 +69,9 @@ def wheel(tmp_path_factory):
 
 @pytest.mark.heavy
 def test_the_wheel_holds_every_module_kernel_and_demo_file(wheel):
-    wanted = set(sources(*ORDER))
+    wanted = set(sources(*FOLDERS))
     wanted |= {path for pattern in DATA for path in (ROOT / "kernels").glob(pattern)}
-    wanted |= {ROOT / folder / "py.typed" for folder in ORDER}
+    wanted |= {ROOT / folder / "py.typed" for folder in FOLDERS}
     wanted |= {path for pattern in ("*.json", "*.safetensors") for path in (ROOT / "model" / "demo").glob(pattern)}
     assert {f"deepseek_v32/{path.relative_to(ROOT).as_posix()}" for path in wanted} <= wheel
 

@@ -83,7 +83,8 @@ def parse_config(values: dict[str, Any]) -> ModelConfig:
     if "num_local_experts" in values:
         found.setdefault("n_routed_experts", values["num_local_experts"])
     if "eos_token_id" in values:
-        found["eos_token_ids"] = _read_eos(values["eos_token_id"])
+        eos = values["eos_token_id"]
+        found["eos_token_ids"] = tuple(eos if isinstance(eos, list) else [] if eos is None else [eos])
     found["rope_theta"], found["yarn"] = _read_rope(values)
     found["weight_block"], found["ue8m0_scales"] = _read_quantization(values.get("quantization_config"))
     _read_layer_types(values, found)
@@ -99,11 +100,6 @@ def parse_config(values: dict[str, Any]) -> ModelConfig:
 
 def _wrong(key: str, value: Any, expected: str) -> ConfigError:
     return ConfigError(f"{key} is {short_repr(value)}; expected {expected}")
-
-
-def _read_eos(value: Any) -> tuple[int, ...]:
-    ids = value if isinstance(value, list) else [] if value is None else [value]
-    return tuple(ids)
 
 
 def _read_rope(values: dict[str, Any]) -> tuple[float, YarnScaling | None]:

@@ -17,6 +17,7 @@ import pytest
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from support.forked_ranks import run_ranks
 from support.job import ENVIRONMENT, Job, free_port, torchrun
 
 pytestmark = pytest.mark.heavy
@@ -108,7 +109,7 @@ def test_the_cases_divide_as_intended() -> None:
 
 def test_ranks_receive_tokens_that_rank_0_sampled_ahead(checkpoints: dict[str, Path]) -> None:
     """Decode steps in buckets, as on GPUs: the ranks start them before the host has read their input tokens."""
-    ended = Job(2, AHEAD + PROGRAM + "; assert ahead > 40, ahead", checkpoints["divisible"]).wait()
+    ended = run_ranks(2, AHEAD + PROGRAM + "; assert ahead > 40, ahead", checkpoints["divisible"])
     assert [each.code for each in ended] == [0, 0], ended[0].err + ended[1].err
     assert json.loads(ended[0].out) == alone(checkpoints["divisible"])
 
@@ -118,7 +119,7 @@ def test_ranks_receive_tokens_that_rank_0_sampled_ahead(checkpoints: dict[str, P
 def test_ranks_answer_as_one_process(checkpoints, case, size):
     if case == "odd" and size == 8:
         pytest.skip("six experts do not reach eight ranks")
-    first, *rest = Job(size, PROGRAM, checkpoints[case]).wait()
+    first, *rest = run_ranks(size, PROGRAM, checkpoints[case])
     assert first.code == 0, first.err
     assert json.loads(first.out) == alone(checkpoints[case])
     assert [(each.code, each.out) for each in rest] == [(0, "")] * (size - 1), rest[0].err

@@ -9,7 +9,7 @@ import pytest
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
-from support.job import Job
+from support.forked_ranks import run_ranks
 
 COMPARE = """
 import json, sys
@@ -101,7 +101,7 @@ def test_ranks_compute_the_same_as_one(tmp_path, size, way):
     """Prefill masks dense attention, or gathers keys, for which ranks that split heads exchange them for tokens."""
     for seed in SEEDS:
         write_checkpoint(tmp_path / str(seed), random_config(seed), ("fp8", "bf16", "fp32")[seed % 3], seed)
-    first, *rest = Job(size, COMPARE, tmp_path, way).wait()
+    first, *rest = run_ranks(size, COMPARE, tmp_path, way)
     assert first.code == 0, first.err
     assert [each.code for each in rest] == [0] * (size - 1)
     for seed, (error, same_tokens, same_bits, exchanges) in zip(SEEDS, json.loads(first.out), strict=True):
