@@ -8,12 +8,18 @@ namespace mla {
 template <class C>
 struct Gather {
   static_assert(!C::kPair);
-  static constexpr int kMathRegisters = 216, kProducerRegisters = 72;
+  #ifndef ATT_POLICY
+#define ATT_POLICY kEvictNormal
+#endif
+#ifndef ATT_REGS
+#define ATT_REGS 216
+#endif
+  static constexpr int kMathRegisters = ATT_REGS, kProducerRegisters = 504 - 2 * ATT_REGS;
   static constexpr int kPerThread = kBlock / 16;  // rows of a block in the hands of one thread: eight threads take a row
   static constexpr bool kMasks = C::kLookup == Lookup::kIndices;
   // Selected keys are shared between queries. Contexts have no policy: with one, ptxas 13.0 assembles an LDGSTS of this loop that the
   // GPU calls illegal ([R + UR] beside a cache policy); tests/kernels/test_compiled.py looks for that form.
-  static constexpr uint64_t kPolicy = kMasks ? kEvictNormal : 0;
+  static constexpr uint64_t kPolicy = kMasks ? ATT_POLICY : 0;
 
   static __device__ __forceinline__ Arrivals arrivals() { return {{128, 128}, 1, 128}; }
 
@@ -21,7 +27,7 @@ struct Gather {
     const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3, chunk = lane & 7, line = warp * 4 + lane / 8;
     const uint32_t swizzled = line * 128 + ((chunk ^ (line & 7)) << 4);
     uint32_t phase[2] = {0, 0}, q_phase = 0;
-    for (Items<C::kLookup> item(p, cluster, clusters); item.more(); item.next()) {
+    for (typename C::Work item(p, cluster, clusters); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
       int next[kPerThread], flags[2];
       look_up(p, item, item.begin, line, next, flags);
@@ -39,7 +45,7 @@ struct Gather {
 
  private:
   // The slots of this thread's rows, and in the first warp those of two rows a lane, for the mask.
-  static __device__ __forceinline__ void look_up(const Problem& p, const Items<C::kLookup>& item, int block, int line,
+  static __device__ __forceinline__ void look_up(const Problem& p, const typename C::Work& item, int block, int line,
                                                  int (&slots)[kPerThread], int (&flags)[2]) {
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i)
@@ -51,7 +57,7 @@ struct Gather {
   }
 
   // Copies one block, whose slots are in `next`, and looks up the one after it.
-  static __device__ __forceinline__ void fill(const Problem& p, SharedMemory& s, const Items<C::kLookup>& item, int block,
+  static __device__ __forceinline__ void fill(const Problem& p, SharedMemory& s, const typename C::Work& item, int block,
                                               int buffer, uint32_t& phase, int line, int chunk, uint32_t swizzled,
                                               int (&next)[kPerThread], int (&flags)[2]) {
     const uint8_t* source[kPerThread];
@@ -77,9 +83,9 @@ struct Gather {
         barrier_arrive(shared_address(&s.mask_full[buffer]));
       }
 #pragma unroll
-      for (int tile = half * kLeftTiles; tile < (half == 0 ? kLeftTiles : kTiles); ++tile)
+      for (int i = 0; i < kPerThread; ++i)
 #pragma unroll
-        for (int i = 0; i < kPerThread; ++i)
+        for (int tile = half * kLeftTiles; tile < (half == 0 ? kLeftTiles : kTiles); ++tile)
           copy16<kPolicy>(target + tile * kTile + i * 16 * 128,
                           C::kStorage == Storage::kSplitRows && tile == 8 ? rope[i] : source[i] + tile * 128,
                           (valid >> i) & 1 ? 16 : 0);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "problem.cuh"
+#include "schedule.cuh"
 #include "../common/ptx.cuh"
 
 namespace mla {
@@ -31,8 +32,11 @@ struct Arrivals {
   uint32_t full[2], mask, q;
 };
 
-template <Lookup kLookup_, Storage kStorage_, class Element_, bool kPair_>
+template <Lookup kLookup_, Storage kStorage_, class Element_, bool kPair_, class Order_, bool kPlanned_ = true>
 struct Config {
+  using Order = Order_;
+  static constexpr bool kPlanned = kPlanned_;  // work may be cut into parts by a plan
+  using Work = Items<kLookup_, kPlanned_>;
   static constexpr Lookup kLookup = kLookup_;
   static constexpr Storage kStorage = kStorage_;
   using Element = Element_;

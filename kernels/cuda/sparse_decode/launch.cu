@@ -84,7 +84,7 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
   else
     launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
   if (parts.has_value()) {
-    combine<__nv_bfloat16>(p, std::min(p.part_count / p.queries, (p.keys.width + kBlock - 1) / kBlock), stream);
+    combine<__nv_bfloat16>(p, std::min(p.part_count / p.queries, (p.keys.width + kBlock - 1) / kBlock), multiprocessors(q), stream);
   }
 }
 

@@ -5,7 +5,10 @@
 
 namespace mla {
 
-using PrefillConfig = Config<Lookup::kIndices, Storage::kRows, __nv_bfloat16, false>;
+#ifndef ATT_ORDER
+#define ATT_ORDER Order<Ahead::kNothing, Ahead::kNothing, Release::kBehindScores, false, false, true>
+#endif
+using PrefillConfig = Config<Lookup::kIndices, Storage::kRows, __nv_bfloat16, false, ATT_ORDER, false>;
 
 __global__ void __launch_bounds__(kThreads, 1) sparse_attn_fwd_kernel(const __grid_constant__ Problem problem) {
   attend<PrefillConfig, Gather<PrefillConfig>>(problem);
