@@ -34,7 +34,13 @@ class Peer(Protocol):
     def fp8_decode(self, q: torch.Tensor, cache: torch.Tensor, indices: torch.Tensor, scale: float) -> Call: ...
 
     def dense_decode(
-        self, q: torch.Tensor, cache: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, scale: float, causal: bool
+        self,
+        q: torch.Tensor,
+        cache: torch.Tensor,
+        table: torch.Tensor,
+        lengths: torch.Tensor,
+        scale: float,
+        causal: bool,
     ) -> Call: ...
 
 
@@ -61,7 +67,13 @@ class Package:
         return call
 
     def dense_decode(
-        self, q: torch.Tensor, cache: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, scale: float, causal: bool
+        self,
+        q: torch.Tensor,
+        cache: torch.Tensor,
+        table: torch.Tensor,
+        lengths: torch.Tensor,
+        scale: float,
+        causal: bool,
     ) -> Call:
         plan, _ = self._module.get_mla_metadata()
         call = partial(
@@ -137,7 +149,13 @@ class Library:
         return call
 
     def dense_decode(
-        self, q: torch.Tensor, cache: torch.Tensor, table: torch.Tensor, lengths: torch.Tensor, scale: float, causal: bool
+        self,
+        q: torch.Tensor,
+        cache: torch.Tensor,
+        table: torch.Tensor,
+        lengths: torch.Tensor,
+        scale: float,
+        causal: bool,
     ) -> Call:
         batch, s_q, heads, _ = q.shape
         parts = max(_multiprocessors(q) // -(-s_q * heads // 64), 1)

@@ -1,7 +1,7 @@
 """Several implementations of one operation, timed in turns on one card, and their results compared."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -10,13 +10,12 @@ FLUSHED_BYTES = 256 << 20  # more than any L2 cache holds
 
 @dataclass(frozen=True)
 class Case:
-    """One problem. A call returns the tensors that `compare` is told of; calls and their inputs live as long as the case."""
+    """One problem. Both calls return the same tensors, which are compared."""
 
     name: str
     ours: Callable[[], Sequence[torch.Tensor]]
     theirs: Callable[[], Sequence[torch.Tensor]]
     tolerance: float  # of |ours - theirs| / |theirs|, in Frobenius norms, for each pair of tensors
-    others: dict[str, Callable[[], Sequence[torch.Tensor]]] = field(default_factory=dict)  # more bodies, timed in the same turns
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def compare(case: Case, rounds: int) -> Result:
 
     ValueError if results differ by more than the case tolerates.
     """
-    calls = {"ours": case.ours, "theirs": case.theirs} | case.others
+    calls = {"ours": case.ours, "theirs": case.theirs}
     graphs = {name: captured(call) for name, call in calls.items()}
     for graph, tensors in graphs.values():
         for tensor in tensors:
@@ -80,7 +79,8 @@ def compare(case: Case, rounds: int) -> Result:
             samples[name].append((start, end))
     torch.cuda.synchronize()
     medians = {
-        name: sorted(start.elapsed_time(end) for start, end in pairs)[rounds // 2] * 1e3 for name, pairs in samples.items()
+        name: sorted(start.elapsed_time(end) for start, end in pairs)[rounds // 2] * 1e3
+        for name, pairs in samples.items()
     }
     return Result(case.name, medians, difference)
 

@@ -1,16 +1,17 @@
-// The attention core of all kernels here: 64 query rows against blocks of 64 keys, in a seesaw of two math warpgroups.
+// The attention core of all kernels here: 64 query rows against blocks of 64 keys, by two math warpgroups in a seesaw: while one group does
+// its softmax, the MMAs of the other run. The word and the idea are those of FlashMLA's docs/20250422-new-kernel-deep-dive.md.
 //
-// Group 0 scores even blocks, group 1 odd ones; each owns 256 of the 512 output columns and hands its probabilities to the other.
-// While one does its softmax the other's MMAs run:
+// Group 0 scores even blocks and group 1 odd ones. Each owns 256 of the 512 output columns, and hands its probabilities to the other:
 //
 //   group 0:  Q K0 | softmax 0 | P0 V0 left             | wait P1   | P1 V1 left   | (next) Q K0 ...
 //   group 1:  wait P0          | P0 V0 right | Q K1     | softmax 1 | P1 V1 right
 //
-// A block's buffer is released as soon as its own softmax and values are done, whether or not the other block has arrived: the
-// kernel lives on gathering without pause, and 2 x 72 KB of buffers are all that fits.
+// Drawn so, it is one chain: Q K1 stands behind P0 V0 right, and Q K0 of the next pair behind P1 V1 left, though neither needs them.
+// Orders (schedule.cuh) take scores out of the chain by issuing them earlier, and hand probabilities over in two halves.
 //
-// The reference that exponents are taken from moves only when a row's maximum exceeds it by more than 2^8: after the first blocks,
-// accumulators are hardly ever rescaled. A third warpgroup brings the keys (gather.cuh, dequantize.cuh).
+// A block's buffer is released by halves as soon as its values are added, whether or not the other block has arrived: the kernel lives on
+// gathering without pause, and 2 x 72 KB of buffers are all that fits. A third warpgroup brings the keys (gather.cuh, pages.cuh,
+// dequantize.cuh).
 //
 // With kPair two CTAs of a cluster hold two halves of a query's rows: each converts half of the keys of every block and copies them to
 // the other. Rope is fetched by both, because P of even blocks overwrites that tile in each at its own time.
@@ -19,9 +20,6 @@
 #include "results.cuh"
 
 namespace mla {
-
-// Named barriers: probabilities of even blocks, and of odd ones, one after the other; what is left of them, likewise; sums of an item.
-constexpr int kHandover = 1, kHandoverRest = 4, kSums = 3;
 
 // Tiles [kFirst, kEnd) of Q K of the block in `buffer`; the caller has waited for the keys, and commits.
 template <class C, int kFirst, int kEnd>
@@ -84,8 +82,8 @@ __device__ __forceinline__ void scores_before(float (&scores)[32], SharedMemory&
   }
 }
 
-// What of Q K comes after the other group's probabilities have been multiplied with values. These MMAs are under way: they are awaited, and
-// half kHalf of the buffer that the values are from is released.
+// What of Q K comes after the other group's probabilities have been multiplied with values. Those MMAs are under way: this waits for them,
+// and releases half kHalf of the buffer that the values are from.
 template <class C, Ahead kAhead, int kHalf>
 __device__ __forceinline__ void scores_after(float (&scores)[32], float (&o)[128], SharedMemory& s, int buffer, uint32_t parity) {
   static_assert(kAhead != Ahead::kAll);
@@ -149,7 +147,7 @@ __device__ __forceinline__ void add_values(float (&o)[128], uint32_t tile, uint3
   if constexpr (kCommit) mma_commit();
 }
 
-// Waits for the other group's probabilities, and adds what they are multiplied with. kBlock is 0 for those of even blocks, 1 of odd ones.
+// Waits for the other group's probabilities, and adds their values. kParity is 0 for probabilities of even blocks, 1 for those of odd ones.
 template <class C, int kParity>
 __device__ __forceinline__ void add_others_values(float (&o)[128], RowState& row, SharedMemory& s, int line, uint32_t tile, uint32_t v) {
   using Element = typename C::Element;
@@ -164,7 +162,8 @@ __device__ __forceinline__ void add_others_values(float (&o)[128], RowState& row
   }
 }
 
-// Where all scores come first, the other group's values are awaited in the middle of the softmax: buffer 0 is released for them.
+// Where group 1 issues all its scores first, the values of P0 are still being added during its softmax: this waits for them in the middle
+// of it, and releases their half of buffer 0.
 template <class C>
 __device__ __forceinline__ void finish_others_values(float (&o)[128], SharedMemory& s) {
   mma_wait<0>();
@@ -172,7 +171,10 @@ __device__ __forceinline__ void finish_others_values(float (&o)[128], SharedMemo
   release<C, 1>(s, 0);
 }
 
-// Hands probabilities over, and adds the own values; their MMAs are under way at the end.
+// From scores to probabilities. Hands them over, and adds this group's values, whose MMAs are under way at the end.
+//
+// In halves, the MMAs of the second half are issued before the probabilities are stored: the fence behind the store waits for MMAs under
+// way, and they lose nothing by it. Those of the first half are not: the other group would wait for them.
 template <class C, int kParity>
 __device__ __forceinline__ void softmax(float (&scores)[32], uint32_t (&packed)[16], float (&o)[128], RowState& row, const Problem& p,
                                         SharedMemory& s, uint64_t mask, int column, const int (&limit)[2], uint32_t tile, uint32_t v) {
@@ -194,12 +196,12 @@ __device__ __forceinline__ void softmax(float (&scores)[32], uint32_t (&packed)[
     rescale(o, row, first, second);
     add_values<Element, 0, 2>(o, packed, v);
     exponentiate<Element, 2, 4>(scores, packed, added, p.scale_log2, first, second);
+    add_values<Element, 2, 4>(o, packed, v);
     store_probabilities<2, 4>(packed, tile);
     named_arrive(kHandoverRest + kParity, 256);
-    add_values<Element, 2, 4>(o, packed, v);
   } else {
     exponentiate<Element, 0, 4>(scores, packed, added, p.scale_log2, first, second);
-    // Before the probabilities are stored: the fence behind the store would wait for MMAs under way.
+    // Before the probabilities are stored: the fence behind the store would wait for these MMAs, and the buffer with them.
     if constexpr (kParity == 1 && C::Order::kOdd == Ahead::kAll) finish_others_values<C>(o, s);
     store_probabilities<0, 4>(packed, tile);
     named_arrive(kHandover + kParity, 256);
@@ -251,7 +253,8 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
     barrier_wait(shared_address(&s.q_full), q_phase);
     fence_async_proxy();
     q_phase ^= 1;
-    // Branches around MMAs in flight would make ptxas serialise them: full pairs loop without any, a single last block follows.
+    // ptxas waits for MMAs under way where branches around them meet again. So the loops have no branches but the rare one of `rescale`,
+    // and a single last block is apart; that of group 0 leaves its loop in the middle, which keeps the code small.
     int block = item.begin;
     if constexpr (kGroup == 0) {
       compute_scores<C>(scores, s, 0, phase0);
@@ -292,9 +295,9 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
         const uint64_t mask = read_mask<C>(s, 1, phase1);
         mma_wait<Order::kOdd == Ahead::kAll ? 1 : 0>();
         hold(scores);
+        if (block + 2 >= item.end) release_local(s.q_empty);
         phase1 ^= 1;
         softmax<C, 1>(scores, packed, o, row, p, s, mask, (block + 1) * kBlock, limit, p1_tile, v1);
-        if (block + 2 >= item.end) release_local(s.q_empty);
         mma_wait<0>();
         hold(o);
         release<C, 1>(s, 1);
@@ -334,7 +337,7 @@ __device__ __forceinline__ void initialise(SharedMemory& s, const Arrivals& arri
     __syncthreads();
 }
 
-// `Producer` has Arrivals arrivals() and run(problem, shared memory, cluster, clusters, rank) for its 128 threads.
+// `Producer` has Arrivals arrivals() and run(problem, shared memory, cluster, clusters, rank, more...) for its 128 threads.
 template <class C, class Producer, class... More>
 __device__ __forceinline__ void attend(const Problem& p, const More*... more) {
   extern __shared__ __align__(1024) uint8_t memory[];

@@ -8,25 +8,19 @@ namespace mla {
 template <class C>
 struct Gather {
   static_assert(!C::kPair);
-  #ifndef ATT_POLICY
-#define ATT_POLICY kEvictNormal
-#endif
-#ifndef ATT_REGS
-#define ATT_REGS 216
-#endif
-  static constexpr int kMathRegisters = ATT_REGS, kProducerRegisters = 504 - 2 * ATT_REGS;
+  static constexpr int kMathRegisters = 216, kProducerRegisters = 72;
   static constexpr int kPerThread = kBlock / 16;  // rows of a block in the hands of one thread: eight threads take a row
   static constexpr bool kMasks = C::kLookup == Lookup::kIndices;
   // Selected keys are shared between queries. Contexts have no policy: with one, ptxas 13.0 assembles an LDGSTS of this loop that the
   // GPU calls illegal ([R + UR] beside a cache policy); tests/kernels/test_compiled.py looks for that form.
-  static constexpr uint64_t kPolicy = kMasks ? ATT_POLICY : 0;
+  static constexpr uint64_t kPolicy = kMasks ? kEvictNormal : 0;
 
   static __device__ __forceinline__ Arrivals arrivals() { return {{128, 128}, 1, 128}; }
 
   static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, int cluster, int clusters, int) {
     const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3, chunk = lane & 7, line = warp * 4 + lane / 8;
     const uint32_t swizzled = line * 128 + ((chunk ^ (line & 7)) << 4);
-    uint32_t phase[2] = {0, 0}, q_phase = 0;
+    uint32_t phases = 3, q_phase = 0;  // a bit for each buffer: what `empty` is waited for with
     for (typename C::Work item(p, cluster, clusters); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
       int next[kPerThread], flags[2];
@@ -36,10 +30,8 @@ struct Gather {
         barrier_wait(shared_address(&s.q_empty), q_phase & 1);
         load_queries<C>(p, s, item.query, item.group * kRows, warp);
       }
-      for (int block = item.begin; block < item.end; block += 2) {
-        fill(p, s, item, block, 0, phase[0], line, chunk, swizzled, next, flags);
-        if (block + 1 < item.end) fill(p, s, item, block + 1, 1, phase[1], line, chunk, swizzled, next, flags);
-      }
+      for (int block = item.begin; block < item.end; ++block)
+        fill(p, s, item, block, (block - item.begin) & 1, phases, line, chunk, swizzled, next, flags);
     }
   }
 
@@ -58,7 +50,7 @@ struct Gather {
 
   // Copies one block, whose slots are in `next`, and looks up the one after it.
   static __device__ __forceinline__ void fill(const Problem& p, SharedMemory& s, const typename C::Work& item, int block,
-                                              int buffer, uint32_t& phase, int line, int chunk, uint32_t swizzled,
+                                              int buffer, uint32_t& phases, int line, int chunk, uint32_t swizzled,
                                               int (&next)[kPerThread], int (&flags)[2]) {
     const uint8_t* source[kPerThread];
     const uint8_t* rope[kPerThread];
@@ -67,7 +59,7 @@ struct Gather {
     for (int i = 0; i < kPerThread; ++i) {
       const int slot = max(next[i], 0);
       if (next[i] >= 0) valid |= 1u << i;
-      source[i] = p.keys.latent + p.keys.offset(slot) + chunk * 16;
+      source[i] = p.keys.latent + (C::kLinear ? slot * p.keys.row_bytes : p.keys.offset(slot)) + chunk * 16;
       if (C::kStorage == Storage::kSplitRows) rope[i] = p.keys.rope + slot * p.keys.rope_row_bytes + chunk * 16;
     }
     uint64_t mask = 0;
@@ -76,7 +68,7 @@ struct Gather {
     const uint32_t target = opaque(shared_address(s.k[buffer]) + swizzled);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      barrier_wait(shared_address(&s.empty[buffer][half]), phase ^ 1);
+      barrier_wait(shared_address(&s.empty[buffer][half]), phases >> buffer & 1);
       // The reader of a mask, the math group of this parity, is done with it before both halves are released.
       if (kMasks && half == 1 && threadIdx.x % 128 == 0) {
         *reinterpret_cast<volatile uint64_t*>(&s.mask[buffer]) = mask;
@@ -91,7 +83,7 @@ struct Gather {
                           (valid >> i) & 1 ? 16 : 0);
       barrier_arrive_after_copies(shared_address(&s.full[buffer][half]));
     }
-    phase ^= 1;
+    phases ^= 1u << buffer;
   }
 };
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "../common/launch.cuh"
 #include "split.cuh"
@@ -35,8 +34,7 @@ void combine_rows(const Problem& p, cudaStream_t stream) {
 template <class Element>
 void combine(const Problem& p, int most_splits, int multiprocessors, cudaStream_t stream) {
   const int64_t rows = int64_t(p.queries) * p.rows;
-  const char* force = getenv("ATT_COMBINE");
-  if (force ? *force == '1' : rows >= 1024 || p.part_count < 2 * p.queries)
+  if (rows >= 1024 || p.part_count < 2 * p.queries)
     launch_combine(flash_fwd_mla_combine_tasks_kernel<Element>, p, 2 * multiprocessors, kTaskThreads, stream);
   else if (rows >= 512)
     combine_rows<Element, 4, 1, 4, 10>(p, stream);

@@ -1,10 +1,7 @@
 // The producer of contexts in pages: a block of 64 keys is tiles of one page, which the TMA brings, nine boxes of 64 rows and 64 columns.
 //
-// In a pair, the two CTAs hold two row blocks of a query, and need the same keys: each asks for half of a block's tiles, for both. So a
-// page leaves L2 once for 128 rows. A half of a buffer may be overwritten when all its readers in both CTAs are done (release).
-//
 // What a page holds past the end of the context may be anything, also NaN, which no probability of zero would remove. The last block, if
-// it is not whole, is therefore copied row by row, with zeros for what is missing, by each CTA for itself.
+// it is not whole, is therefore copied row by row, with zeros for what is missing.
 #pragma once
 
 #include <cuda.h>
@@ -15,23 +12,21 @@ namespace mla {
 
 template <class C>
 struct Pages {
-  static_assert(C::kLookup == Lookup::kPages && C::kStorage == Storage::kRows);
+  static_assert(C::kLookup == Lookup::kPages && C::kStorage == Storage::kRows && !C::kPair);
   static constexpr int kMathRegisters = 216, kProducerRegisters = 72;
-  static constexpr int kTogether = 6;  // a named barrier of the producer's warps
 
   static __device__ __forceinline__ Arrivals arrivals() { return {{1, 1}, 1, 128}; }
 
-  static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, int cluster, int clusters, int rank,
-                                             const CUtensorMap* map) {
+  static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, int cta, int ctas, int, const CUtensorMap* map) {
     const int warp = (threadIdx.x >> 5) & 3;
     const bool leader = threadIdx.x % 128 == 0;
     uint32_t phases = 3, q_phase = 0;  // of both buffers: what `empty` is waited for with
-    for (typename C::Work item(p, cluster, clusters); item.more(); item.next()) {
+    for (typename C::Work item(p, cta, ctas); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
       // The first item's queries are loaded by a math group.
       if (q_phase++ > 0) {
         barrier_wait(shared_address(&s.q_empty), q_phase & 1);
-        load_queries<C>(p, s, item.query, (item.group * (C::kPair ? 2 : 1) + rank) * kRows, warp);
+        load_queries<C>(p, s, item.query, item.group * kRows, warp);
       }
       const int whole = min(item.end, item.keys / kBlock);
       int page = leader && item.begin < whole ? page_of(p, item, item.begin) : 0;
@@ -39,7 +34,7 @@ struct Pages {
         const int buffer = (block - item.begin) & 1;
         if (leader) {
           const int next = block + 1 < whole ? page_of(p, item, block + 1) : 0;
-          copy_block(p, s, map, buffer, phases >> buffer & 1, page, block * kBlock % p.keys.page_size, rank);
+          copy_block(p, s, map, buffer, phases >> buffer & 1, page, block * kBlock % p.keys.page_size);
           page = next;
         }
         phases ^= 1u << buffer;
@@ -60,22 +55,15 @@ struct Pages {
   }
 
   static __device__ __forceinline__ void copy_block(const Problem& p, SharedMemory& s, const CUtensorMap* map, int buffer,
-                                                    uint32_t parity, int page, int row, int rank) {
+                                                    uint32_t parity, int page, int row) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint32_t full = shared_address(&s.full[buffer][half]);
       barrier_wait(shared_address(&s.empty[buffer][half]), parity);
       barrier_arrive_expect(full, (half == 0 ? kLeftTiles : kTiles - kLeftTiles) * kTile);
 #pragma unroll
-      for (int tile = half * kLeftTiles; tile < (half == 0 ? kLeftTiles : kTiles); ++tile) {
-        const uint32_t target = shared_address(s.k[buffer]) + tile * kTile;
-        if constexpr (C::kPair) {
-          // Tile by tile in turns; the odd one is each CTA's in one of two buffers.
-          if ((tile + (tile == kTiles - 1 ? buffer : 0)) % 2 == rank) copy_box_to_pair(target, map, full, tile * 64, row, page);
-        } else {
-          copy_box(target, map, full, tile * 64, row, page);
-        }
-      }
+      for (int tile = half * kLeftTiles; tile < (half == 0 ? kLeftTiles : kTiles); ++tile)
+        copy_box(shared_address(s.k[buffer]) + tile * kTile, map, full, tile * 64, row, page);
     }
   }
 
@@ -108,15 +96,6 @@ struct Pages {
                      target),
                  "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(page)
                  : "memory");
-  }
-  // To the same place in both CTAs of a pair, and to their barriers.
-  static __device__ __forceinline__ void copy_box_to_pair(uint32_t target, const CUtensorMap* map, uint32_t barrier, int column, int row,
-                                                          int page) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5, %6}], [%2], "
-        "%3;" ::"r"(target),
-        "l"(map), "r"(barrier), "h"(uint16_t(3)), "r"(column), "r"(row), "r"(page)
-        : "memory");
   }
 };
 

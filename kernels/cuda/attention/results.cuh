@@ -67,7 +67,7 @@ __device__ __forceinline__ void finish(const Problem& p, SharedMemory& s, const 
       s.sum[kGroup][line + 8 * half] = total[half];
       s.top[kGroup][line + 8 * half] = top[half];
     }
-  named_sync(3, 256);
+  named_sync(kSums, 256);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     // The same order in both groups, so that both halves of a row are divided by the same number.
@@ -83,7 +83,7 @@ __device__ __forceinline__ void finish(const Problem& p, SharedMemory& s, const 
     float factor = empty ? 0.0f : 1.0f / total[half];
     if (!C::kPlanned || item.split < 0) {
       if (p.sink != nullptr && write && !empty)
-        factor = 1.0f / (total[half] + exp2f(p.sink[r % p.heads] * 1.4426950408889634f - row.reference[half]));
+        factor = 1.0f / (total[half] + exp2f(p.sink[C::kOneToken ? r : r % p.heads] * 1.4426950408889634f - row.reference[half]));
       const int64_t at = int64_t(item.query) * p.rows + r;
       store_row<Element>(static_cast<Element*>(p.out) + at * kValueWidth + kGroup * 256, o, half, factor, write);
       if (kGroup == 0 && (lane & 3) == 0 && write) {

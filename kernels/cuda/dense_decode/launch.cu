@@ -61,22 +61,15 @@ CUtensorMap map_of_pages(const Keys& keys, int64_t pages) {
   return map;
 }
 
-// A block of keys lies in one page if pages hold whole blocks: then it comes in boxes, and where there are as many row blocks, for pairs.
+// A block of keys lies in one page if pages hold whole blocks: then it comes in boxes.
 template <class Element>
-void run_dense(Problem p, int64_t pages, int multiprocessors, cudaStream_t stream) {
+void run_dense(const Problem& p, int64_t pages, int multiprocessors, cudaStream_t stream) {
   const int ctas = p.part_count * p.groups;
-  const char* mode = getenv("ATT_PAGES");
-  const int m = mode ? atoi(mode) : 2;
-  if (p.keys.page_size % kBlock != 0 || m == 0) {
+  if (p.keys.page_size % kBlock == 0)
+    launch(flash_fwd_splitkv_mla_pages_kernel<Element>, p, ctas, false, kThreads, sizeof(SharedMemory), stream,
+           map_of_pages(p.keys, pages));
+  else
     launch(flash_fwd_splitkv_mla_kernel<Element>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
-  } else if (p.groups % 2 == 0 && m == 2) {
-    p.groups /= 2;
-    launch(flash_fwd_splitkv_mla_pages_kernel<Element, true>, p, ctas, true, kThreads, sizeof(SharedMemory), stream,
-           map_of_pages(p.keys, pages));
-  } else {
-    launch(flash_fwd_splitkv_mla_pages_kernel<Element, false>, p, ctas, false, kThreads, sizeof(SharedMemory), stream,
-           map_of_pages(p.keys, pages));
-  }
   combine<Element>(p, p.part_count / p.queries, multiprocessors, stream);
 }
 
