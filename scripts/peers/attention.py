@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from deepseek_v32.kernels.cuda import dense_mla, sparse_mla_decode
+from deepseek_v32.kernels.cuda.split_plan import SplitPlan
 from deepseek_v32.kernels.dense_mla import dense_mla_decode
 from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode as sparse_decode
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
@@ -81,7 +82,7 @@ def fp8_decode_cases(peer: Peer) -> Iterator[Case]:
             q: torch.Tensor = q,
             cache: torch.Tensor = cache,
             indices: torch.Tensor = indices,
-            plan: sparse_mla_decode.SplitPlan = plan,
+            plan: SplitPlan = plan,
         ) -> Sequence[torch.Tensor]:
             return sparse_decode(q, cache, indices, SCALE, plan=plan, backend="cuda")
 
@@ -127,7 +128,7 @@ def dense_decode_cases(peer: Peer) -> Iterator[Case]:
             cache: torch.Tensor = cache,
             table: torch.Tensor = table,
             lengths: torch.Tensor = lengths,
-            plan: dense_mla.SplitPlan = plan,
+            plan: SplitPlan = plan,
         ) -> Sequence[torch.Tensor]:
             return dense_mla_decode(q, cache, table, lengths, SCALE, causal=True, plan=plan, backend="cuda")
 

@@ -74,6 +74,7 @@ __device__ __forceinline__ void finish(const Problem& p, SharedMemory& s, const 
     total[half] = s.sum[0][line + 8 * half] + s.sum[1][line + 8 * half];
     top[half] = fmaxf(s.top[0][line + 8 * half], s.top[1][line + 8 * half]);
   }
+  named_sync(kSums, 256);  // read by both, before either writes those of its next item
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int r = first_row + line + 8 * half;

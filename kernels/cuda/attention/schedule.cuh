@@ -26,12 +26,18 @@ enum class Release {
   kAtOnce,        // before the next scores are waited for
 };
 
-template <Ahead kEven_, Ahead kOdd_, Release kRelease_, bool kEvenHalves_, bool kOddHalves_, bool kFence_>
+// How probabilities are handed to the other group.
+enum class Handover {
+  kWhole,
+  kHalves,             // 32 keys after the other, and this group's values are added in halves, too
+  kHalvesValuesFirst,  // the second half is stored after the MMAs of its values have been issued
+};
+
+template <Ahead kEven_, Ahead kOdd_, Release kRelease_, Handover kHandover_, bool kFence_>
 struct Order {
   static constexpr Ahead kEven = kEven_, kOdd = kOdd_;
   static constexpr Release kRelease = kRelease_;
-  // Probabilities of even (odd) blocks are handed over in two halves of 32 keys, and the own values are added in two halves.
-  static constexpr bool kEvenHalves = kEvenHalves_, kOddHalves = kOddHalves_;
+  static constexpr Handover kHandover = kHandover_;
   // A proxy fence between the full barrier of keys and their scores. Keys that the generic proxy stored need it. For keys that cp.async
   // copied the PTX manual asks for it too; FlashMLA and the multistage kernels of CUTLASS do without.
   static constexpr bool kFence = kFence_;

@@ -10,7 +10,7 @@ namespace mla {
 // Keys come from device memory. Group 1 has the time to score its whole block while it waits for the other group's probabilities; group 0
 // takes probabilities before it waits for keys. With 128 heads, B=128 of 4096 keys, ratio to FlashMLA's time on one H200: 1.02; with group 1
 // scoring the left half ahead 1.04, with both groups doing so 1.05, with none and buffers released at once 1.07.
-using DenseOrder = Order<Ahead::kNothing, Ahead::kAll, Release::kBehindTile, /* halves */ true, true, /* fence */ false>;
+using DenseOrder = Order<Ahead::kNothing, Ahead::kAll, Release::kBehindTile, Handover::kHalvesValuesFirst, /* fence */ false>;
 template <class Element>
 using DenseConfig = Config<Lookup::kPages, Storage::kRows, Element, false, DenseOrder>;
 using ListConfig = Config<Lookup::kList, Storage::kSplitRows, __nv_bfloat16, false, DenseOrder>;

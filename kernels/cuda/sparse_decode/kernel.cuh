@@ -12,11 +12,10 @@ namespace mla {
 // B=128 0.99, 0.96, 0.98; 64 heads, B=128: 1.07, 1.06, 1.02. Converted keys are written by the generic proxy, so all have the fence.
 enum class Length { kFewBlocks, kManyBlocks };
 template <bool kPair, Length kLength>
-using Fp8Order =
-    std::conditional_t<!kPair, Order<Ahead::kLeftHalf, Ahead::kLeftHalf, Release::kBehindTile, /* halves */ true, true, /* fence */ true>,
-                       std::conditional_t<kLength == Length::kFewBlocks,
-                                          Order<Ahead::kNothing, Ahead::kAll, Release::kBehindTile, true, true, true>,
-                                          Order<Ahead::kNothing, Ahead::kNothing, Release::kAtOnce, true, true, true>>>;
+using Fp8Order = std::conditional_t<
+    !kPair, Order<Ahead::kLeftHalf, Ahead::kLeftHalf, Release::kBehindTile, Handover::kHalvesValuesFirst, /* fence */ true>,
+    std::conditional_t<kLength == Length::kFewBlocks, Order<Ahead::kNothing, Ahead::kAll, Release::kBehindTile, Handover::kHalves, true>,
+                       Order<Ahead::kNothing, Ahead::kNothing, Release::kAtOnce, Handover::kHalvesValuesFirst, true>>>;
 template <bool kPair, Length kLength>
 using Fp8Config = Config<Lookup::kIndices, Storage::kFp8, __nv_bfloat16, kPair, Fp8Order<kPair, kLength>>;
 

@@ -11,7 +11,7 @@ namespace mla {
 enum class Source { kL2, kMemory };
 template <Source kSource>
 using PrefillOrder = Order<kSource == Source::kL2 ? Ahead::kLeftHalf : Ahead::kNothing, Ahead::kLeftHalf, Release::kBehindTile,
-                           /* halves */ true, true, /* fence */ false>;
+                           Handover::kHalvesValuesFirst, /* fence */ false>;
 template <Source kSource>
 using PrefillConfig = Config<Lookup::kIndices, Storage::kRows, __nv_bfloat16, false, PrefillOrder<kSource>, false>;
 
