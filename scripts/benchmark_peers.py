@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 
 import torch
-from peers import attention, flash_mla
-from peers.samples import Case, Result, compare_all
+from peers import attention, flash_mla  # type: ignore[import-not-found]
+from peers.samples import Case, Result, compare_all  # type: ignore[import-not-found]
 
 
 def cases(groups: list[str], pattern: str, peer: flash_mla.Peer) -> Iterator[Case]:

@@ -56,10 +56,8 @@ def unknown_races(output: str) -> list[str]:
 
 def test_a_new_race_is_not_taken_for_a_known_one() -> None:
     lines = (build.SOURCES / "attention" / "core.cuh").read_text().splitlines()
-    known, other = (
-        next(i for i, line in enumerate(lines, 1) if text in line)
-        for text in ("s.reference[kParity][line]", "shared_address(s.p1)")
-    )
+    texts = ("s.reference[kParity][line]", "shared_address(s.p1)")
+    known, other = (next(i for i, line in enumerate(lines, 1) if text in line) for text in texts)
 
     def report(*numbers: int) -> str:
         first, second = (f"access at void mla::math<(int)1>(int)+0x10 in core.cuh:{number}" for number in numbers)
