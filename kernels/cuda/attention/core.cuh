@@ -254,8 +254,8 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
     barrier_wait(shared_address(&s.q_full), q_phase);
     fence_async_proxy();
     q_phase ^= 1;
-    // ptxas waits for MMAs under way where branches around them meet again. So the loops have no branches but the rare one of `rescale`,
-    // and a single last block is apart; that of group 0 leaves its loop in the middle, which keeps the code small.
+    // ptxas waits for MMAs under way where branches around them meet again. So the loops have no branches around MMAs but the rare one of
+    // `rescale`, and a single last block is apart. Group 0 leaves its loop in the middle, which keeps the code small.
     int block = item.begin;
     if constexpr (kGroup == 0) {
       compute_scores<C>(scores, s, 0, phase0);

@@ -39,8 +39,9 @@ struct Pages {
         }
         phases ^= 1u << buffer;
       }
+      __syncwarp();  // the leader's with it
       if (whole < item.end) {
-        // The other warps have not followed the phases: now the leader has waited for the one before.
+        // Only the leader has waited for the phases so far: the others wait for it, and then for this one.
         named_sync(kTogether, 128);
         const int buffer = (whole - item.begin) & 1;
         copy_rows(p, s, item, whole, buffer, phases >> buffer & 1);
