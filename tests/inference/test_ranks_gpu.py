@@ -33,12 +33,12 @@ def main(precision):
     prompts, answers, seed = [], [], 0
     while len(prompts) < 16:
         length = (400, 3000, 12_000, 45_000)[len(prompts) % 4]
-        talk = write(f"gpu {seed}", length=length, split="test", wording="train", density=0.7, unanswerable=0.0)
+        conversation = write(f"gpu {seed}", length=length, split="test", wording="train", density=0.7, unanswerable=0.0)
         seed += 1
-        stated = [n for n, turn in enumerate(talk.turns) if turn.kind == "stated"]
-        if stated:  # a short talk may hold filler alone
-            prompts.append(llm.chat_token_ids(talk.messages(until=stated[-1])))
-            answers.append(talk.turns[stated[-1]].assistant)
+        stated = [n for n, turn in enumerate(conversation.turns) if turn.kind == "stated"]
+        if stated:  # a short conversation may hold filler alone
+            prompts.append(llm.chat_token_ids(conversation.messages(until=stated[-1])))
+            answers.append(conversation.turns[stated[-1]].assistant)
     greedy = SamplingParams(temperature=0, max_tokens=40)
     if precision == "exact":
         completions = [llm.generate(prompt, greedy)[0] for prompt in prompts]
@@ -49,7 +49,7 @@ def main(precision):
     return {
         "tokens": [each.token_ids for each in completions],
         "correct": correct,
-        "graphs": len(runner.graphs._captured) if runner.graphs else 0,
+        "graphs": runner.graphs.captured if runner.graphs else 0,
     }
 """
 PROGRAM = WORK + "print(json.dumps(main(sys.argv[1])))"
