@@ -13,13 +13,14 @@ TORCH = torch>=2.11,<2.14
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo chat test browser lint format typing clean
+.PHONY: help demo chat quick test browser lint format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo     a small model answers from a long chat, then talks to you"
 	@echo "make chat     the same model in the browser, with the inspector"
-	@echo "make test     lint, types and every test that this machine can run"
+	@echo "make quick    ruff and a share of every folder's tests, in about a minute"
+	@echo "make test     ruff, mypy and every test that this machine can run"
 	@echo "make lint     ruff and mypy alone"
 	@echo "make format   let ruff rewrite what it can"
 	@echo "make clean    remove everything made here, .venv included"
@@ -31,10 +32,15 @@ demo: .venv/installed
 chat: .venv/installed-web
 	$(BIN)/deepseek-v32 chat
 
+# The inner loop; tests/support/quick.py says which tests.
+quick: .venv/installed-test
+	$(BIN)/ruff check --output-format=concise
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --quick -rfE --durations=5 $(PYTEST_ARGS)
+
 # The tests run even if lint complains; the last lines are pytest's summary.
 test: .venv/installed-test browser
 	@$(MAKE) --no-print-directory lint; lint=$$?; \
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) $(PYTEST_ARGS); tests=$$?; \
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS); tests=$$?; \
 	if [ $$lint -ne 0 ]; then echo "make lint failed, see above" >&2; fi; exit $$((lint + tests))
 
 # The chat is tested in a real browser. Without one, and without the right to install it, those tests are skipped and say so.
@@ -44,7 +50,7 @@ browser:
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
 	echo "no chromium here: the chat's browser tests will be skipped" >&2
 
-lint: .venv/installed-test typing
+lint: .venv/installed-test
 	$(BIN)/ruff check --output-format=concise
 	$(BIN)/ruff format --check --output-format=concise
 	$(BIN)/mypy
@@ -52,11 +58,6 @@ lint: .venv/installed-test typing
 format: .venv/installed-test
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-
-# The type checker reads folders, not the installed package: it sees them under their installed names.
-typing:
-	@mkdir -p build/typing/deepseek_v32
-	@for folder in model kernels inference; do ln -sfn ../../../$$folder build/typing/deepseek_v32/$$folder; done
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -68,7 +69,7 @@ clean:
 	$(PYTHON) -m venv .venv
 	@touch $@
 
-# Without an NVIDIA GPU the CPU build is wanted, which is a tenth of the size; not every index has it under that name.
+# Without an NVIDIA GPU the CPU build will do, which is a tenth of the size; not every index has it under that name.
 .venv/torch: .venv/python
 	@if [ -n "$(TORCH_INDEX)" ]; then $(PIP) install --index-url "$(TORCH_INDEX)" "$(TORCH)"; \
 	elif nvidia-smi -L >/dev/null 2>&1; then $(PIP) install "$(TORCH)"; \

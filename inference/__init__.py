@@ -1,5 +1,6 @@
 """Requests in, text out: the engine that serves the model."""
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -8,15 +9,20 @@ if TYPE_CHECKING:
 
 __all__ = ["LLM", "Completion", "Delta", "SamplingParams"]
 
+# The library is silent until a program configures logging.
+logging.getLogger("deepseek_v32").addHandler(logging.NullHandler())
 
-def __getattr__(name: str) -> Any:
-    """Import on first use: `deepseek-v32 --help` and the scheduler need not wait for torch."""
-    if name == "LLM":
-        from .llm import LLM
 
-        return LLM
-    if name in __all__:
-        from . import params
+if not TYPE_CHECKING:  # a type checker knows the names above, and should report others
 
-        return getattr(params, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """Import on first use, so that `deepseek-v32 --help` does not wait for torch."""
+        if name == "LLM":
+            from .llm import LLM
+
+            return LLM
+        if name in __all__:
+            from . import params
+
+            return getattr(params, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,9 +13,9 @@ from .commands.bench import bench
 from .commands.chat import chat
 from .commands.convert import convert
 from .commands.doctor import doctor
-from .commands.files import in_words
 from .commands.generate import generate
 from .commands.serve import serve
+from .text.errors import describe_error
 
 USER_ERROR = 2
 
@@ -35,8 +35,8 @@ app.command()(doctor)
 app.command()(bench)
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         print(f"deepseek-v32 {importlib.metadata.version('deepseek-v32')}")
         raise typer.Exit
 
@@ -44,7 +44,7 @@ def _say_version(wanted: bool) -> None:
 @app.callback()
 def common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version this is.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Options of the program itself."""
@@ -56,30 +56,27 @@ def main() -> None:
 
 
 def run(command: Callable[[], object]) -> None:
-    """Run a command line; what the user can mend ends in one line and exit code 2. Under torchrun rank 0 alone reads it."""
+    """Run a command. Errors that the user can correct end in one line and exit code 2. Under torchrun only rank 0 runs it."""
     try:
         if os.environ.get("WORLD_SIZE", "1") != "1":
-            from .distributed.job import Follower
-            from .distributed.launch import this_job
+            from .distributed.worker import lead_or_follow
 
-            job = this_job()
-            if isinstance(job, Follower):
-                job.follow()
+            lead_or_follow()  # never returns on the other ranks: they work for rank 0 until it ends
         command()
     except KeyboardInterrupt:
         sys.exit(130)
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):
             raise
-        _reader_has_left()  # typer has made an error of it
+        _end_without_reader()  # typer has turned it into an exit
     except BrokenPipeError:
-        _reader_has_left()
+        _end_without_reader()
     except (ValueError, OSError) as error:
-        print(f"deepseek-v32: {' '.join(in_words(error).split())}", file=sys.stderr)
+        print(f"deepseek-v32: {describe_error(error)}", file=sys.stderr)
         sys.exit(USER_ERROR)
 
 
-def _reader_has_left() -> None:
-    """End without a word when nobody reads our output any more, as in `… | head`; what is still buffered goes nowhere."""
+def _end_without_reader() -> None:
+    """Exit silently when the reader of our output has left, as in `… | head`; the output that is still buffered is dropped."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""`python -m deepseek_v32.inference.generate`, with the flags of DeepSeek's own generate.py; also `deepseek-v32 generate`."""
+"""`python -m deepseek_v32.inference.generate`: the command `deepseek-v32 generate`, with the flags of DeepSeek's generate.py."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""LLM: prompts in, completions out. What users and the other front ends call."""
+"""LLM: prompts in, completions out. The class that users call from Python."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -7,18 +7,21 @@ from typing import Any
 
 import torch
 
+from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
-from .distributed.job import Follower
-from .distributed.launch import this_job
-from .engine.cache import SCRATCH_PAGES, allocate
+from .distributed.model_source import ModelSource
+from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, lead_or_follow, load_on_all_ranks
+from .engine.driver import Driver
 from .engine.engine import Engine
 from .engine.limits import Limits
-from .engine.runner import Model, Runner
+from .engine.runner import Model, ModelRunner, make_runner
+from .engine.scoring import all_logits
+from .engine.sizing import resolve_limits
 from .engine.stats import EngineStats
 from .params import Completion, Delta, Request, SamplingParams
-from .text.messages import encode_messages, parse_assistant
+from .text.answer import parse_assistant
+from .text.messages import ChatFormat, encode_messages, resolve_chat_format
 from .text.tokenizer import Tokenizer
-from .turns import Turns
 
 DEMO = Path(__file__).resolve().parent.parent / "model" / "demo"
 
@@ -26,9 +29,11 @@ Prompt = str | Sequence[int]
 
 
 class LLM:
-    """A model with its engine. Every method may be called from several threads; their requests share the steps.
+    """A model with its engine, used by one thread at a time.
 
-    Whoever waits for an answer drives the engine, one step at a turn, for all the requests in it.
+    The streams of a thread may be interleaved: each step advances all that are open. Another thread may take over between two
+    calls, even while a stream is open. A call while a call of another thread runs raises RuntimeError;
+    `deepseek_v32.inference.service.Service` serves many threads.
     """
 
     def __init__(
@@ -45,25 +50,23 @@ class LLM:
         memory_fraction: float | None = None,
         reuse_pages: bool = True,
         decode_graphs: bool = True,
+        chat_format: ChatFormat | None = None,
         config_overrides: dict[str, Any] | None = None,
         synthetic: bool = False,
         progress: Callable[..., Any] | None = None,
     ) -> None:
         """Load a checkpoint directory, or the demo that ships inside.
 
-        device: "cuda" where there is one, else "cpu". precision: "exact" on a CPU; on a GPU "fp8" if the checkpoint is, else
-        "bf16". config_overrides, progress: as in `load_model`. synthetic: random weights, of which path gives the configuration
-        alone (None: the released model's). The others are limits: see `Limits`. Errors: ValueError.
+        device: by default "cuda" if there is a GPU, else "cpu". precision: by default "exact" on a CPU; on a GPU "fp8" for a
+        checkpoint in FP8, else "bf16". chat_format: how conversations are written; by default the checkpoint's. config_overrides,
+        progress: as in `load_model`. synthetic: random weights; `path` gives the configuration alone, by default the released
+        model's. All others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
 
-        Under torchrun the model is shared by the ranks. Rank 0 goes on from here; on the others this does not return: they do
-        their share of its work until it ends, and end with it.
+        Under torchrun the ranks share the model. Rank 0 returns from here; on the other ranks this call does not return: they do
+        their part of its work until it ends, and then exit.
         """
-        job = this_job()
-        if isinstance(job, Follower):
-            job.follow()
-        from .distributed.worker import LeadingRunner, ModelSource, lead_counting, lead_loading
-
-        model_path: Any = (ModelConfig().to_dict() if synthetic else DEMO) if path is None else path
+        job = lead_or_follow()  # ranks other than 0 stay in this call until their process exits
+        model_path: Any = (config_json(ModelConfig()) if synthetic else DEMO) if path is None else path
         source = ModelSource.resolve(
             model_path,
             device=device,
@@ -72,15 +75,16 @@ class LLM:
             config_overrides=config_overrides,
             synthetic=synthetic,
         )
-        # Before the weights: a broken one should not cost their loading.
+        # Before the weights, so that a broken tokenizer does not cost the time to load them.
         has_tokenizer = not isinstance(model_path, Mapping) and Path(model_path).is_dir()
         tokenizer = Tokenizer.from_directory(Path(model_path)) if has_tokenizer else None
-        model = lead_loading(job, source, progress)
-        device = str(model.compute.device)
-        limits = Limits.resolve(
+        chat_format = resolve_chat_format(tokenizer, chat_format)
+        model = load_on_all_ranks(job, source, progress)
+        target = model.compute.device
+        limits = resolve_limits(
             model.config,
             source.precision,
-            device,
+            target,
             max_model_len=max_model_len,
             max_batch_tokens=max_batch_tokens,
             max_sequences=max_sequences,
@@ -88,13 +92,11 @@ class LLM:
             memory_fraction=memory_fraction,
             reuse_pages=reuse_pages,
             decode_graphs=decode_graphs,
-            count_pages=lambda room: lead_counting(job, room, model, source.precision),
+            count_pages=lambda budget: count_pages_on_all_ranks(job, budget, model),
         )
-        self._set_up(model, model.config, tokenizer, limits, source.precision, device)
-        if job is not None:
-            runner = self.engine.runner
-            assert isinstance(runner, Runner)
-            self.engine.runner = LeadingRunner(job, limits, runner)
+        own_runner = make_runner(model, model.config, source.precision, limits, target)
+        runner = own_runner if job is None else LeadingRunner(job, limits, own_runner)
+        self._set_up(model, runner, model.config, tokenizer, chat_format, limits, source.precision, target)
 
     @classmethod
     def from_model(
@@ -105,31 +107,37 @@ class LLM:
         *,
         precision: Precision = "exact",
         device: str = "cpu",
+        chat_format: ChatFormat | None = None,
         **limits: Any,
     ) -> "LLM":
-        """Around a model that is in memory already; `limits` are those of `Limits.resolve`."""
+        """An LLM around a model that is in memory already; `limits` are those of `resolve_limits`."""
         llm = cls.__new__(cls)
-        llm._set_up(model, config, tokenizer, Limits.resolve(config, precision, device, **limits), precision, device)
+        chat_format = resolve_chat_format(tokenizer, chat_format)
+        resolved = resolve_limits(config, precision, device, **limits)
+        runner = make_runner(model, config, precision, resolved, device)
+        llm._set_up(model, runner, config, tokenizer, chat_format, resolved, precision, torch.device(device))
         return llm
 
     def _set_up(
         self,
         model: Model,
+        runner: ModelRunner,
         config: ModelConfig,
         tokenizer: Tokenizer | None,
+        chat_format: ChatFormat,
         limits: Limits,
         precision: Precision,
-        device: str,
+        device: torch.device,
     ) -> None:
         self.model = model
         self.config = config
         self.tokenizer = tokenizer
+        self.chat_format = chat_format
         self.limits = limits
         self.precision = precision
-        self.device = torch.device(device)
-        caches = allocate(config, precision, limits.page_count + SCRATCH_PAGES, device)
-        self.engine = Engine(model, config, caches, limits, tokenizer, device)
-        self._turns = Turns(self.engine)
+        self.device = device
+        self.engine = Engine(runner, config, limits, tokenizer)
+        self._driver = Driver(self.engine)
 
     def generate(
         self,
@@ -137,10 +145,11 @@ class LLM:
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         inspect: bool = False,
     ) -> list[Completion]:
-        """Complete one prompt or several (text, put behind the bos token, or token ids), with one SamplingParams or one for each.
+        """Complete one prompt or several, each a text (a bos token is put before it) or token ids.
 
-        ValueError, before anything runs, for a prompt or parameter out of range. A request that fails while it runs has
-        finish_reason "error" and says why; the others are complete. inspect: Completion.selection holds what DSA selected.
+        params: for all prompts, or one SamplingParams for each. inspect: Completion.selection holds what DSA selected. ValueError,
+        before anything runs, for a prompt or parameter out of range. A request that fails while it runs has finish_reason
+        "error", and Completion.error says why; the others are complete.
         """
         completions = dict(self.as_completed(prompts, params, inspect))
         return [completions[i] for i in range(len(completions))]
@@ -151,11 +160,13 @@ class LLM:
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         inspect: bool = False,
     ) -> Iterator[tuple[int, Completion]]:
-        """As `generate`, but yields (index of the prompt, completion) as they finish. Closing the iterator cancels the rest."""
+        """As `generate`, but yields (index of the prompt, completion) as each finishes. Closing the iterator cancels the rest."""
         many: list[Any] = [prompts] if _is_one(prompts) else list(prompts)
         each = [params] * len(many) if params is None or isinstance(params, SamplingParams) else list(params)
         if len(each) != len(many):
-            raise ValueError(f"params has {len(each)} entries for {len(many)} prompts")
+            raise ValueError(
+                f"params has {len(each)} entries; expected one, or one for each of the {len(many)} prompts"
+            )
         requests = [
             self.engine.make_request(self._token_ids(prompt), chosen, inspect)
             for prompt, chosen in zip(many, each, strict=True)
@@ -163,11 +174,11 @@ class LLM:
         return self._completions(requests)
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None, inspect: bool = False) -> Iterator[Delta]:
-        """The answer as it comes: one Delta a token, the last one with the Completion. Closing the iterator cancels it.
+        """The answer token by token: one Delta for each, the last with the Completion. Closing the iterator cancels the request.
 
         ValueError at the call, before the first Delta, as in `generate`.
         """
-        return self._turns.deltas([self.engine.make_request(self._token_ids(prompt), params, inspect)])
+        return self._driver.deltas([self.engine.make_request(self._token_ids(prompt), params, inspect)])
 
     def chat(
         self,
@@ -176,7 +187,7 @@ class LLM:
         thinking: bool = False,
         tools: Sequence[dict[str, Any]] | None = None,
     ) -> Completion:
-        """Answer a conversation of {"role", "content", …} messages; Completion.message is the answer, parsed."""
+        """Answer a conversation of {"role", "content", …} messages. Completion.message is the parsed answer."""
         [completion] = self.generate(self.chat_token_ids(messages, thinking, tools), params)
         return replace(completion, message=parse_assistant(completion.text, thinking))
 
@@ -187,40 +198,40 @@ class LLM:
         tools: Sequence[dict[str, Any]] | None = None,
     ) -> list[int]:
         """The prompt of a conversation, for `stream` or `generate`."""
-        return encode_messages(messages, self._need_tokenizer("a conversation"), thinking=thinking, tools=tools)
+        tokenizer = self._need_tokenizer("a conversation")
+        return encode_messages(messages, tokenizer, thinking, tools, self.chat_format)
 
     def logits(self, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
-        """fp32 [T, vocab] on the CPU: the logits after every token (teacher forcing), `chunk` tokens a step."""
-        with self._turns.lock:
-            return self.engine.logits(token_ids, chunk)
+        """fp32 [T, vocab] on the CPU: the logits after every token (teacher forcing), computed `chunk` tokens per step."""
+        with self._driver.engine() as engine:
+            return all_logits(engine, token_ids, chunk)
 
     def stats(self) -> EngineStats:
-        with self._turns.lock:
-            return self.engine.stats()
+        """What the engine has done so far, and its state."""
+        with self._driver.engine() as engine:
+            return engine.stats()
 
     def _token_ids(self, prompt: Prompt) -> Sequence[int]:
         if not isinstance(prompt, str):
             return prompt
         if not prompt:
-            raise ValueError("prompt is empty; at least 1 character is wanted")
-        tokenizer = self._need_tokenizer("a text prompt")
-        bos = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
-        return bos + tokenizer.encode(prompt)
+            raise ValueError("prompt is empty; expected at least 1 character")
+        return self._need_tokenizer("a text prompt").encode_prompt(prompt)
 
     def _need_tokenizer(self, what: str) -> Tokenizer:
         if self.tokenizer is None:
-            raise ValueError(f"{what} needs a tokenizer, and the checkpoint has none: give token ids")
+            raise ValueError(f"{what} needs a tokenizer, but the checkpoint has none; expected token ids")
         return self.tokenizer
 
     def _completions(self, requests: list[Request]) -> Iterator[tuple[int, Completion]]:
         index = {request.id: i for i, request in enumerate(requests)}
-        for delta in self._turns.deltas(requests):
+        for delta in self._driver.deltas(requests):
             if delta.completion is not None:
                 yield index[delta.request_id], delta.completion
 
 
 def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
-    """Whether this is one prompt: a text, or a sequence of integers (a list, an array, a tensor)."""
+    """Whether this is one prompt: a text, or integers in a list, an array or a tensor."""
     if isinstance(prompts, str):
         return True
     first = prompts[0] if len(prompts) else ()

@@ -1,41 +1,42 @@
-"""What goes into the engine and what comes out: SamplingParams, Request, Completion, Delta. No tensors."""
+"""What goes into the engine and what comes out of it: SamplingParams, Request, Delta, Completion. No tensors."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from .engine.selection import TokenSelection
-    from .text.messages import AssistantMessage
+import numpy as np
+
+from .text.answer import AssistantMessage
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 
-MAX_LOGPROBS = 64  # alternatives a token; a bound on the size of an answer, not of the arithmetic
+MAX_LOGPROBS = 64  # alternatives per token; bounds the size of an answer, the arithmetic would allow more
 MAX_STOP_STRINGS = 64
 MAX_SEED = 2**64 - 1
 
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """How to draw tokens. Names and meaning are vLLM's; ValueError names the field, what came and the limit.
+    """How to sample tokens. Names and meanings are vLLM's. ValueError names the field, its value and the limit.
 
     Order of operations: repetition, frequency and presence penalties on the logits; then temperature, min_p, top_k, top_p.
     """
 
     temperature: float = 1.0  # 0 is greedy
-    top_p: float = 1.0  # the smallest set of likeliest tokens whose mass reaches this, after top_k; in (0, 1]
-    top_k: int = 0  # the k likeliest, ties at the k-th included; 0 or -1: all
-    min_p: float = 0.0  # tokens at least this likely relative to the likeliest, in [0, 1]
-    max_tokens: int | None = 256  # None: as many as the context holds
-    seed: int | None = None  # None: a fresh one for each request
-    stop: tuple[str, ...] = ()  # a string or several; the text ends before the first that appears
-    stop_token_ids: tuple[int, ...] = ()  # as the end-of-sentence tokens: kept in token_ids, left out of the text
+    top_p: float = 1.0  # keep the smallest set of likeliest tokens whose mass reaches this, after top_k; in (0, 1]
+    top_k: int = 0  # keep the k likeliest tokens, and all that tie with the k-th; 0 or -1: keep all
+    min_p: float = 0.0  # keep tokens at least this likely relative to the likeliest; in [0, 1]
+    max_tokens: int | None = 256  # None: as many as the context can hold
+    seed: int | None = None  # None: a random one for each request
+    stop: Sequence[str] = ()  # one string or several, kept as a tuple; the text ends before the first that appears
+    stop_token_ids: Sequence[int] = ()  # treated like end-of-sentence tokens: kept in token_ids, left out of the text
     ignore_eos: bool = False
-    logprobs: int | None = None  # how many alternatives to report beside the chosen token; None: no logprobs
-    presence_penalty: float = 0.0  # subtracted from tokens that the output holds
-    frequency_penalty: float = 0.0  # subtracted once for each time that the output holds the token
-    # Divides positive and multiplies negative logits of tokens in prompt or output; its bounds keep the quotient finite.
+    logprobs: int | None = None  # how many alternatives to report beside the sampled token; None: no logprobs
+    presence_penalty: float = 0.0  # subtracted from the logits of tokens that occur in the output
+    frequency_penalty: float = 0.0  # subtracted once for each occurrence in the output
+    # Divides the positive logits of tokens that occur in prompt or output and multiplies the negative ones. Its bounds keep the
+    # results finite.
     repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
@@ -45,12 +46,12 @@ class SamplingParams:
         for name in ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise ValueError(f"{name} is {value!r}; a finite number is wanted")
+                raise ValueError(f"{name} is {value!r}; expected a finite number")
         for name in ("top_k", "max_tokens", "seed", "logprobs"):
             value = getattr(self, name)
             optional = name != "top_k"
             if not (optional and value is None) and (isinstance(value, bool) or not isinstance(value, int)):
-                raise ValueError(f"{name} is {value!r}; {'an integer or None' if optional else 'an integer'} is wanted")
+                raise ValueError(f"{name} is {value!r}; expected an integer{' or None' if optional else ''}")
         for name, good, limit in (
             ("temperature", self.temperature >= 0, "at least 0 (0 is greedy)"),
             ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
@@ -64,15 +65,15 @@ class SamplingParams:
             ("repetition_penalty", 0.01 <= self.repetition_penalty <= 100, "between 0.01 and 100"),
         ):
             if not good:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be {limit}")
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected {limit}")
         if len(self.stop) > MAX_STOP_STRINGS:
-            raise ValueError(f"stop has {len(self.stop)} strings; at most {MAX_STOP_STRINGS} are served")
+            raise ValueError(f"stop has {len(self.stop)} strings; expected at most {MAX_STOP_STRINGS}")
         for text in self.stop:
             if not isinstance(text, str) or not text:
-                raise ValueError(f"stop holds {text!r}; non-empty strings are wanted")
+                raise ValueError(f"stop holds {text!r}; expected non-empty strings")
         for token in self.stop_token_ids:
             if isinstance(token, bool) or not isinstance(token, int) or token < 0:
-                raise ValueError(f"stop_token_ids holds {token!r}; token ids, integers from 0, are wanted")
+                raise ValueError(f"stop_token_ids holds {token!r}; expected token ids, which are integers from 0")
 
     @property
     def greedy(self) -> bool:
@@ -87,22 +88,26 @@ class SamplingParams:
 class Request:
     """One prompt on its way through the engine."""
 
-    # Set by Engine.add_request, once.
-    id: int  # rises with arrival: the scheduler's order
+    # Set once, by Engine.make_request.
+    id: int  # rises with the order of arrival
     prompt: tuple[int, ...]
     params: SamplingParams
-    max_tokens: int  # params.max_tokens, clipped to what the context holds
-    seed: int  # params.seed, or a fresh one
+    max_tokens: int  # params.max_tokens, or fewer if the context holds fewer
+    seed: int  # params.seed, or a random one
     inspect: bool = False  # record what DSA selects
-    # Tokens so far, the prompt's first. Appended by the engine after each step that samples one.
+    # Starts as the prompt. RequestState.push appends each sampled token once it has arrived on the host.
     tokens: list[int] = field(default_factory=list)
-    pending: int = 0  # tokens drawn for it, by steps under way, that are not known here yet
-    # The scheduler's. Empty and zero while waiting.
+    # The fields below are set by the scheduler; they are empty or zero while the request waits for admission, if nothing else
+    # is said.
+    pending: int = 0  # tokens that steps in flight sample for this request, and that `tokens` therefore lacks
     pages: list[int] = field(default_factory=list)
-    computed: int = 0  # leading tokens whose cache entries are written, by steps under way at the latest
-    registered: int = 0  # leading pages that are offered for reuse
-    chain: int = 0  # the pool's name for the contents of those pages
-    cached_tokens: int | None = None  # tokens found in reused pages at first admission; None before it
+    # Raised at each admission, also while waiting. During one admission `pages` is only appended to, so a copy of its first n
+    # entries stays right as long as (id, admission) is the same.
+    admission: int = 0
+    computed: int = 0  # leading tokens whose cache entries are written, or will be by the steps in flight
+    cached_pages: int = 0  # leading pages that other requests can reuse
+    prefix_id: int = 0  # PagePool's name for the contents of those pages
+    cached_tokens: int | None = None  # tokens found in reused pages at the first admission; None before it
 
     def __post_init__(self) -> None:
         self.tokens = list(self.prompt)
@@ -127,7 +132,23 @@ class TokenLogprob:
 
     token_id: int
     logprob: float
-    top: tuple[tuple[int, float], ...] = ()  # the likeliest tokens (id, logprob), best first
+    top: tuple[tuple[int, float], ...] = ()  # (id, logprob) of the likeliest tokens, best first
+
+
+@dataclass(frozen=True)
+class TokenSelection:
+    """The context positions that each layer attended to when one token was generated: DSA's selection."""
+
+    position: int  # of the query, which is the token before the generated one
+    # By layer: int32 [K] context positions, ascending.
+    layers: dict[int, np.ndarray] = field(default_factory=dict)
+    # By layer: fp32 [K] index scores of those positions, for the layers that had more than index_topk tokens to choose from.
+    scores: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def positions(self, layer: int) -> np.ndarray:
+        """int32 [K], ascending: a layer without a record had no need to select and attended to the whole context."""
+        selected = self.layers.get(layer)
+        return np.arange(self.position + 1, dtype=np.int32) if selected is None else selected
 
 
 @dataclass(frozen=True)
@@ -139,12 +160,14 @@ class Usage:
 
 @dataclass(frozen=True)
 class Timings:
-    """Seconds, from the request's arrival."""
+    """Times are in seconds since the request's arrival."""
 
-    time_to_first_token: float | None  # None: no token came
+    time_to_first_token: float | None  # None if no token was generated
     total: float
-    tokens_per_second: float | None  # of decode: tokens after the first, over the time they took; None: fewer than two
-    kept_token_share: float  # of the context tokens in reach of the generated tokens' queries, the part DSA selected
+    tokens_per_second: float | None  # decode rate: tokens after the first, over their time; None for fewer than two
+    selected_fraction: (
+        float  # tokens that DSA selected / context tokens, summed over the queries of the generated tokens
+    )
 
 
 @dataclass(frozen=True)
@@ -152,38 +175,51 @@ class Completion:
     """The answer to one request."""
 
     text: str  # "" without a tokenizer
-    token_ids: list[int]  # generated tokens, a closing end-of-sentence token included
+    token_ids: list[int]  # generated tokens, with the end-of-sentence token if one ended the answer
     finish_reason: FinishReason
     usage: Usage
     timings: Timings
-    logprobs: list[TokenLogprob] | None = None  # one for each token id, if asked for
-    stop_reason: str | int | None = None  # the stop string or token id that ended it
-    error: str | None = None  # one line, with finish_reason "error"
-    selection: "list[TokenSelection] | None" = None  # one for each token id, with inspect=True
-    message: "AssistantMessage | None" = None  # the parsed answer; set by LLM.chat
+    logprobs: list[TokenLogprob] | None = None  # one for each token id, if SamplingParams asks for them
+    stop_reason: str | int | None = None  # the stop string or stop token id that ended the answer
+    error: str | None = None  # one line; set with finish_reason "error"
+    selection: list[TokenSelection] | None = None  # one for each token id, with inspect=True
+    message: AssistantMessage | None = None  # the parsed answer; set by LLM.chat
 
 
 @dataclass(frozen=True)
 class Delta:
-    """What one step added to one request. The last one carries the whole completion."""
+    """What one step added to one request. A request's last Delta carries the whole Completion."""
 
     request_id: int
-    text: str = ""  # complete characters that no stop string can claim any more
+    text: str = ""  # complete characters that cannot be part of a stop string any more
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
-    selection: "TokenSelection | None" = None  # with inspect=True
+    selection: TokenSelection | None = None  # with inspect=True
     finish_reason: FinishReason | None = None
     completion: Completion | None = None
 
 
-def check_token_ids(tokens: Iterable[Any], vocab_size: int, name: str = "prompt") -> tuple[int, ...]:
-    """Token ids as a tuple of int; ValueError for an empty list, another type, or an id outside the vocabulary."""
-    ids = tuple(tokens)
+class PromptTooLong(ValueError):
+    """The context cannot hold the prompt and what is to be generated."""
+
+
+def check_token_ids(tokens: Iterable[Any], vocab_size: int) -> tuple[int, ...]:
+    """A prompt's token ids as a tuple of int. They may come as integers of any kind, in a list, an array or a tensor.
+
+    ValueError for an empty prompt, for another type (bool is one), and for an id outside the vocabulary.
+    """
+    ids = tuple(tokens.tolist() if hasattr(tokens, "tolist") else tokens)
     if not ids:
-        raise ValueError(f"{name} is empty; at least 1 token is wanted")
-    for position, token in enumerate(ids):
-        if type(token) is not int and (isinstance(token, bool) or not hasattr(token, "__index__")):
-            raise ValueError(f"{name} holds {token!r} at position {position}; integer token ids are wanted")
+        raise ValueError("prompt is empty; expected at least 1 token")
+    if set(map(type, ids)) == {int}:
+        values = np.array(ids)
+        if values.min() >= 0 and values.max() < vocab_size:
+            return ids
+    for position, token in enumerate(ids):  # to convert other integers, or to name the first fault
+        if isinstance(token, bool) or not hasattr(token, "__index__"):
+            raise ValueError(f"prompt holds {token!r} at position {position}; expected an integer token id")
         if not 0 <= token < vocab_size:
-            raise ValueError(f"{name} holds token id {token} at position {position}; the vocabulary has {vocab_size}")
+            raise ValueError(
+                f"prompt holds token id {token} at position {position}; expected ids of the vocabulary, 0 to {vocab_size - 1}"
+            )
     return tuple(int(token) for token in ids)

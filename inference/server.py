@@ -1,6 +1,6 @@
-"""The HTTP server: OpenAI's API over a service, the chat beside it, and a guard before both.
+"""The HTTP server: OpenAI's API for a service, the chat beside it, and the guard before both.
 
-One process: rank 0 under torchrun; the other ranks listen to nothing.
+With several ranks, rank 0 is the only one that listens.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from .api.health import health_router
 from .api.metrics import Metrics
 from .api.tokens import tokens_router
 from .chat_app.policy import SERVED
+from .service.server_log import ServerLog
 from .service.service import Service
-from .text.messages import ChatFormat
 
 TITLE = "DeepSeek-V3.2 reference inference"
 
@@ -33,28 +33,31 @@ def create_app(
     service: Service,
     *,
     model_name: str = "deepseek-v3.2",
-    chat_format: ChatFormat | None = None,
     api_key: str | None = None,
     hosts: Sequence[str] = LOOPBACK,
     max_body: int = MAX_BODY,
     chat: bool = True,
 ) -> FastAPI:
-    """The ASGI application. It stops the service when it shuts down.
+    """The ASGI application for a service. Its shutdown stops the service.
 
-    chat_format: None lets the checkpoint decide. api_key: wanted on every route if given. hosts: names that the Host header may
-    have. max_body: bytes. chat: mount the gradio app at /, if gradio is installed.
+    api_key: if given, every route requires it. hosts: names that the Host header may have. max_body: bytes. chat: mount the
+    gradio app at /, if gradio is installed.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        reports = asyncio.create_task(server_log.run())
         yield
+        reports.cancel()
         await asyncio.to_thread(service.stop)
 
-    # The documents' own pages would load scripts from elsewhere: /openapi.json is enough.
+    # FastAPI's pages for the document would load scripts from other sites; /openapi.json is enough.
     app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
-    context = ApiContext(service, model_name, chat_format)
+    context = ApiContext(service, model_name)
     metrics = Metrics(service)
+    server_log = ServerLog(service)
     service.observe(metrics)
+    service.observe(server_log)
     install_handlers(app)
     for router in (chat_router(context), completions_router(context), tokens_router(context)):
         app.include_router(router)
@@ -70,7 +73,7 @@ def create_app(
 
 
 class ChatRoute(BaseRoute):
-    """The chat's mount, which takes every path, less those that it does not serve: the API says what is wrong with them."""
+    """The chat's mount, restricted to the paths that the chat serves. The API answers all other paths with its own errors."""
 
     def __init__(self, mount: BaseRoute) -> None:
         self._chat = mount
@@ -85,9 +88,9 @@ class ChatRoute(BaseRoute):
 
 
 def host_names(address: str, allowed: Sequence[str]) -> list[str]:
-    """What the Host header may say for a server that listens on `address`: the names given, else that address.
+    """The allowed values of the Host header for a server that listens on `address`: the given names, or else that address.
 
-    On a wildcard address any name will do: such a server has a key, which a page that rebinds a name does not know.
+    On a wildcard address any name is allowed: such a server has a key, which a page that rebinds a name does not know.
     """
     if allowed:
         return [*LOOPBACK, *allowed]
@@ -97,7 +100,7 @@ def host_names(address: str, allowed: Sequence[str]) -> list[str]:
 
 
 def _document(app: FastAPI, with_key: bool) -> dict[str, Any]:
-    """FastAPI's document, less the 422 that this server answers with 400, plus the key."""
+    """FastAPI's OpenAPI document without the status 422, for which this server answers 400, and with the API key."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, routes=app.routes)
         for path in document["paths"].values():

@@ -1,9 +1,10 @@
-"""Building and loading the CUDA kernels; the only place that knows nvcc.
+"""Builds and loads the CUDA kernels. Only this module calls nvcc.
 
-A library `name` is kernels/cuda/<name>/launch.cu and every header that it includes, directly or not. It becomes one shared
-library with tvm-ffi entry points, which serves every torch and Python version. `load` looks in the folder $DEEPSEEK_V32_KERNELS
-(libraries built ahead of time), then in the user's cache, and else builds into the cache. File names carry a hash of flags, source
-and included headers, so a stale library is never loaded, and a change rebuilds only the libraries that include what changed.
+The source of library `name` is kernels/cuda/<name>/launch.cu with every header that it includes, directly or not. It becomes a
+shared library with tvm-ffi entry points, which works with every version of torch and Python. `load` looks in the folder
+$DEEPSEEK_V32_KERNELS (libraries built ahead of time), then in the user's cache, and otherwise builds into the cache. File names
+hold a hash of the compiler flags, the source and the included headers, so that a stale library is never loaded, and a change
+rebuilds only the libraries that include the changed file.
 """
 
 import hashlib
@@ -35,7 +36,7 @@ _NVCC_HINT = f"install the CUDA toolkit 13.0, or `pip install {_NVCC_PACKAGES}` 
 
 
 def kernels() -> list[str]:
-    """The names `load` takes."""
+    """The names of all libraries."""
     return sorted(source.parent.name for source in SOURCES.glob("*/launch.cu"))
 
 
@@ -45,9 +46,9 @@ def launcher(name: str) -> Path:
 
 
 def included_files(source: Path) -> list[Path]:
-    """`source` and the files that it includes in quotation marks, directly or not, each once, in the order of inclusion.
+    """`source` and all files that it includes in quotation marks, directly or not, each once, in the order of inclusion.
 
-    Headers in angle brackets (CUDA, CUTLASS, tvm-ffi) are other packages' and are left out.
+    Headers in angle brackets belong to other packages (CUDA, CUTLASS, tvm-ffi) and are left out.
     """
     found: dict[Path, None] = {}
 
@@ -63,7 +64,7 @@ def included_files(source: Path) -> list[Path]:
 
 
 def source_hash(source: Path) -> str:
-    """A hash of everything that decides what the library of `source` contains, except the compiler's version."""
+    """A hash of everything that determines the library built from `source`, except the version of the compiler."""
     digest = hashlib.sha256("\0".join(FLAGS).encode())
     for path in included_files(source):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -115,9 +116,9 @@ def compile_command(source: Path, output: Path) -> list[str]:
 
 
 def build(name: str, folder: Path | None = None) -> Path:
-    """Compile library `name` into `folder` (the user's cache by default), unless it is there; returns the path of the library.
+    """Compile library `name` into `folder` (default: the user's cache) unless it is there; return its path.
 
-    RuntimeError, with the compiler's words, if that fails. Several processes may build at once: each renames a finished file.
+    RuntimeError with the compiler's output if that fails. Several processes may build at once: each renames a finished file.
     """
     if name not in kernels():
         raise ValueError(f"kernel is {name!r}; expected one of {', '.join(kernels())}")
@@ -142,7 +143,7 @@ def _build(name: str, source: Path, folder: Path | None) -> Path:
 
 
 def locate(name: str) -> Path:
-    """The path of library `name`: prebuilt, in the cache, or built now."""
+    """The path of library `name`, which is prebuilt, in the cache, or built by this call."""
     prebuilt = os.environ.get("DEEPSEEK_V32_KERNELS")
     if prebuilt:
         library = Path(prebuilt) / f"{name}-{source_hash(launcher(name))}.so"
@@ -158,13 +159,13 @@ def locate(name: str) -> Path:
 
 
 def load_source(source: Path) -> Any:
-    """A source file outside kernels/cuda as a tvm-ffi module: a kernel that only a benchmark needs. Built into the user's cache."""
+    """Build a source file outside kernels/cuda, a kernel of a benchmark, into the user's cache, and load it as a tvm-ffi module."""
     return _load_library(_build(source.parent.name, source, None))
 
 
 @cache
 def load(name: str) -> Any:
-    """Library `name` as a tvm-ffi module, built if need be."""
+    """Library `name` as a tvm-ffi module, built if necessary."""
     return _load_library(locate(name))
 
 
@@ -176,6 +177,6 @@ def _load_library(path: Path) -> Any:
     return tvm_ffi.load_module(str(path))
 
 
-if __name__ == "__main__":  # python -m deepseek_v32.kernels.build FOLDER: build everything ahead of time
+if __name__ == "__main__":  # python -m deepseek_v32.kernels.build [FOLDER] builds all libraries ahead of time
     for kernel in kernels():
         print(build(kernel, Path(sys.argv[1]) if len(sys.argv) > 1 else None))

@@ -1,9 +1,9 @@
-"""The paged caches: what a token's records look like, how they are written and read back.
+"""The paged caches: the layout of a token's records, and the operations that write and read them.
 
-Latent cache, uint8 [P, 64, 1, 656] (the public FlashMLA layout): bytes 0-511 e4m3 latent, 512-527 four fp32 scales (one per
-128 dims), 528-655 64 bf16 RoPE dims. Index-key cache, uint8 [P, 64, 1, 132], laid out per page: 64 keys of 128 e4m3 first, then
-64 fp32 scales (the public DeepGEMM layout). bf16 and fp32 caches are plain rows. Scales are powers of two.
-slot = page * page_size + offset.
+Latent cache, uint8 [P, 64, 1, 656] (FlashMLA's layout): bytes 0-511 are the e4m3 latent, 512-527 four fp32 scales (one per 128
+dims), 528-655 the 64 bf16 RoPE dims. Index-key cache, uint8 [P, 64, 1, 132] (DeepGEMM's layout): each page holds its 64 keys of
+128 e4m3 values first, then their 64 fp32 scales. bf16 and fp32 caches hold plain rows. Scales are powers of two. A token's slot is
+page * page_size + offset.
 """
 
 import torch
@@ -11,16 +11,16 @@ import torch
 from .checks import FLOATS, check_tensor
 from .reference import cache_write as reference
 from .reference.quantize import GROUP
-from .registry import choose
+from .registry import Preference, choose
 
 
 def latent_record_bytes(latent_dim: int, rope_dim: int) -> int:
-    """Bytes of a token in the FP8 latent cache: 656 for the released 512 + 64."""
+    """Bytes of a token in the FP8 latent cache: 656 for the released model's 512 + 64 dims."""
     return latent_dim + latent_dim // 128 * 4 + 2 * rope_dim
 
 
 def index_record_bytes(head_dim: int) -> int:
-    """Bytes of a token in the FP8 index-key cache: 132 for the released 128."""
+    """Bytes of a token in the FP8 index-key cache: 132 for the released model's 128 dims."""
     return head_dim + 4
 
 
@@ -28,7 +28,7 @@ def _check_cache(cache: torch.Tensor, record: int, plain: int, device: torch.dev
     width = record if cache.dtype == torch.uint8 else plain
     check_tensor("cache", cache, (None, None, 1, width), (torch.uint8, *FLOATS), device)
     if not cache.is_contiguous():
-        raise ValueError(f"cache has strides {cache.stride()}, expected a contiguous tensor")
+        raise ValueError(f"cache has strides {cache.stride()}; expected a contiguous tensor")
 
 
 def _check_rope(cos: torch.Tensor, sin: torch.Tensor, tokens: int, device: torch.device) -> None:
@@ -44,11 +44,12 @@ def write_latent_cache(
     sin: torch.Tensor,
     cache: torch.Tensor,
     slots: torch.Tensor,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> None:
-    """RMSNorm the latent, rotate the RoPE dims (interleaved pairs), and write both to their slots, in the cache's precision.
+    """Apply RMSNorm to the latent and RoPE (interleaved pairs) to the RoPE dims, and write both to the cache in its precision.
 
-    kv [T, L + R] as kv_a_proj gives it; norm_weight fp32 [L]; cos, sin fp32 [T, R/2]; slots int64 [T], all different.
+    kv [T, L + R] is the output of kv_a_proj; norm_weight fp32 [L]; cos, sin fp32 [T, R/2]; slots int64 [T], all different.
     """
     latent_dim = norm_weight.shape[0]
     rope_dim = 2 * cos.shape[1]
@@ -56,20 +57,20 @@ def write_latent_cache(
     check_tensor("norm_weight", norm_weight, (None,), torch.float32, kv.device)
     _check_rope(cos, sin, kv.shape[0], kv.device)
     if cache.dtype == torch.uint8 and latent_dim % GROUP:
-        raise ValueError(f"norm_weight has {latent_dim} elements, an FP8 cache wants a multiple of {GROUP}")
+        raise ValueError(f"norm_weight has {latent_dim} elements; expected a multiple of {GROUP} for an FP8 cache")
     _check_cache(cache, latent_record_bytes(latent_dim, rope_dim), latent_dim + rope_dim, kv.device)
     check_tensor("slots", slots, (kv.shape[0],), torch.int64, kv.device)
     choose("write_latent_cache", kv, backend)(kv, norm_weight, eps, cos, sin, cache, slots)
 
 
 def gather_latents(
-    cache: torch.Tensor, slots: torch.Tensor, latent_dim: int, dtype: torch.dtype, backend: str = "auto"
+    cache: torch.Tensor, slots: torch.Tensor, latent_dim: int, dtype: torch.dtype, *, backend: str | Preference = "auto"
 ) -> torch.Tensor:
-    """Latents and RoPE dims of `slots` (int64 [...]) as the cache holds them -> [..., L + R] in `dtype`."""
+    """Read the latents and RoPE dims of `slots` (int64 [...]) from the cache -> [..., L + R] in `dtype`."""
     check_tensor("cache", cache, (None, None, 1, None), (torch.uint8, *FLOATS))
     check_tensor("slots", slots, (None,) * slots.dim(), torch.int64, cache.device)
-    body = choose("gather_latents", cache, backend)
-    result: torch.Tensor = body(cache, slots, latent_dim, dtype)
+    implementation = choose("gather_latents", cache, backend)
+    result: torch.Tensor = implementation(cache, slots, latent_dim, dtype)
     return result
 
 
@@ -80,24 +81,24 @@ def write_index_cache(
     cache: torch.Tensor,
     slots: torch.Tensor,
     interleaved: bool = False,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> None:
-    """Rotate the first dims of the index keys and write them to their slots; an FP8 cache gets them Hadamard-rotated.
+    """Apply RoPE to the first dims of the index keys and write them to their slots; for an FP8 cache also the Hadamard transform.
 
-    keys [T, D] after their LayerNorm; cos, sin fp32 [T, R/2]; slots int64 [T], all different.
-    RoPE is half-split unless `interleaved`.
+    keys [T, D] after LayerNorm; cos, sin fp32 [T, R/2]; slots int64 [T], all different. RoPE is half-split unless `interleaved`.
     """
     check_tensor("keys", keys, (None, None), FLOATS)
     _check_rope(cos, sin, keys.shape[0], keys.device)
     if cache.dtype == torch.uint8 and (keys.shape[1] & (keys.shape[1] - 1) or keys.shape[1] > GROUP):
-        raise ValueError(f"keys has {keys.shape[1]} columns, an FP8 cache wants a power of two up to {GROUP}")
+        raise ValueError(f"keys has {keys.shape[1]} columns; expected a power of two up to {GROUP} for an FP8 cache")
     _check_cache(cache, index_record_bytes(keys.shape[1]), keys.shape[1], keys.device)
     check_tensor("slots", slots, (keys.shape[0],), torch.int64, keys.device)
     choose("write_index_cache", keys, backend)(keys, cos, sin, cache, slots, interleaved)
 
 
 def gather_index_keys(cache: torch.Tensor, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Index keys [N, D] of `slots` (int64 [N]) as the cache holds them, and their fp32 scales [N] if it is FP8."""
+    """Read the index keys [N, D] of `slots` (int64 [N]) in the cache's dtype, and their fp32 scales [N] if the cache is FP8."""
     check_tensor("cache", cache, (None, None, 1, None), (torch.uint8, *FLOATS))
     check_tensor("slots", slots, (None,), torch.int64, cache.device)
     return reference.gather_index_keys(cache, slots)

@@ -1,4 +1,4 @@
-"""Argument checks shared by the operations: a ValueError names the argument, what came and what is wanted."""
+"""Argument checks shared by the operations. A ValueError names the argument, its value and what was expected."""
 
 from collections.abc import Sequence
 
@@ -12,23 +12,23 @@ def check_tensor(
     dtypes: Sequence[torch.dtype] | torch.dtype,
     device: torch.device | None = None,
 ) -> None:
-    """Shape (None takes any size), dtype and device of one argument."""
+    """ValueError unless `tensor` has this shape (None: any size), one of these dtypes, this device, and contiguous last dims."""
     allowed = (dtypes,) if isinstance(dtypes, torch.dtype) else tuple(dtypes)
-    wanted = "[" + ", ".join("*" if size is None else str(size) for size in shape) + "]"
-    if tensor.dim() != len(shape) or any(w is not None and w != s for w, s in zip(shape, tensor.shape, strict=False)):
-        raise ValueError(f"{name} has shape {list(tensor.shape)}, expected {wanted}")
+    expected = "[" + ", ".join("*" if size is None else str(size) for size in shape) + "]"
+    if tensor.dim() != len(shape) or any(e is not None and e != s for e, s in zip(shape, tensor.shape, strict=False)):
+        raise ValueError(f"{name} has shape {list(tensor.shape)}; expected {expected}")
     if tensor.dtype not in allowed:
-        raise ValueError(f"{name} has dtype {tensor.dtype}, expected {' or '.join(str(d) for d in allowed)}")
+        raise ValueError(f"{name} has dtype {tensor.dtype}; expected {' or '.join(str(d) for d in allowed)}")
     if device is not None and tensor.device != device:
-        raise ValueError(f"{name} is on {tensor.device}, expected {device} like the other arguments")
+        raise ValueError(f"{name} is on {tensor.device}; expected {device} like the other arguments")
     if tensor.dim() and tensor.numel() and tensor.stride(-1) != 1:
-        raise ValueError(f"{name} has stride {tensor.stride(-1)} in its last dimension, expected 1; call .contiguous()")
+        raise ValueError(f"{name} has stride {tensor.stride(-1)} in its last dimension; expected 1; call .contiguous()")
 
 
 def check_dtype(name: str, dtype: torch.dtype, allowed: Sequence[torch.dtype]) -> None:
-    """A dtype that is an argument itself: what a result is wanted in. Kernels store without converting to any other."""
+    """ValueError unless `dtype`, an argument that names the dtype of a result, is one of those that the kernels can store."""
     if dtype not in allowed:
-        raise ValueError(f"{name} is {dtype}, expected {' or '.join(str(d) for d in allowed)}")
+        raise ValueError(f"{name} is {dtype}; expected {' or '.join(str(d) for d in allowed)}")
 
 
 FLOATS = (torch.float32, torch.bfloat16)

@@ -1,9 +1,10 @@
-"""Dense attention: the multi-head form for contexts that DSA would select whole, and absorbed decode over paged contexts."""
+"""Dense attention: multi-head prefill, for contexts of which DSA selects every token, and absorbed decode over paged contexts."""
 
 import torch
 
 from .checks import FLOATS, check_tensor
-from .registry import choose, choose_body
+from .registry import Preference, choose, choose_implementation
+from .split_plan import SplitPlan
 
 _DECODE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -14,11 +15,12 @@ def mha_prefill(
     v: torch.Tensor,
     softmax_scale: float,
     mask: torch.Tensor | None = None,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> torch.Tensor:
-    """Attention of the last T of S tokens: causal, or over the part of that which `mask` (bool [T, S], true: attend) allows.
+    """Causal attention of the last T of S tokens. `mask` (bool [T, S], true: attend) restricts it to a part of the causal mask.
 
-    q [T, H, D], k [S, H, D], v [S, H, Dv] of one dtype -> [T, H, Dv] in that dtype; logits and softmax fp32.
+    q [T, H, D], k [S, H, D], v [S, H, Dv] of one dtype -> [T, H, Dv] in that dtype. Logits and softmax are fp32.
     """
     check_tensor("q", q, (None, None, None), FLOATS)
     tokens, heads, width = q.shape
@@ -27,16 +29,18 @@ def mha_prefill(
     if mask is not None:
         check_tensor("mask", mask, (tokens, k.shape[0]), torch.bool, q.device)
     if k.shape[0] < tokens:
-        raise ValueError(f"k has {k.shape[0]} tokens, expected at least q's {tokens}")
+        raise ValueError(f"k has {k.shape[0]} tokens; expected at least q's {tokens}")
     if tokens == 0:
         return q.new_empty(0, heads, v.shape[2])
     result: torch.Tensor = choose("mha_prefill", q, backend)(q, k, v, softmax_scale, mask)
     return result
 
 
-def plan_dense(cache_seqlens: torch.Tensor, s_q: int, heads: int, backend: str = "auto") -> object | None:
-    """How dense_mla_decode of [B, s_q, heads] queries is split over the GPU, or None for bodies that do not; as plan_decode."""
-    if choose_body("dense_mla_decode", cache_seqlens.device, torch.bfloat16, backend).backend != "cuda":
+def plan_dense(
+    cache_seqlens: torch.Tensor, s_q: int, heads: int, *, backend: str | Preference = "auto"
+) -> SplitPlan | None:
+    """The split-KV plan of dense_mla_decode for [B, s_q, heads] queries; None where plans are not used. See plan_decode."""
+    if choose_implementation("dense_mla_decode", cache_seqlens.device, torch.bfloat16, backend).backend != "cuda":
         return None
     from .cuda.dense_mla import plan_dense as plan_on_cuda
 
@@ -51,22 +55,23 @@ def dense_mla_decode(
     softmax_scale: float,
     value_dim: int = 512,
     causal: bool = True,
-    plan: object | None = None,
-    backend: str = "auto",
+    plan: SplitPlan | None = None,
+    *,
+    backend: str | Preference = "auto",
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Absorbed attention of each sequence's newest s_q tokens over its whole paged context.
 
-    q [B, s_q, H, D]; cache [P, page, 1, D] of q's dtype; block_table int32 [B, pages]; cache_seqlens int32 [B], new tokens
-    included; causal: token i sees cache_seqlens - s_q + i + 1 keys. -> out [B, s_q, H, value_dim], lse (natural) fp32 [B, H, s_q];
-    a row that sees nothing: 0 and -inf.
+    q [B, s_q, H, D]; cache [P, page, 1, D] of q's dtype; block_table int32 [B, pages]; cache_seqlens int32 [B], with the new
+    tokens. If `causal`, token i attends to the first cache_seqlens - s_q + i + 1 keys.
+    -> out [B, s_q, H, value_dim], lse (natural) fp32 [B, H, s_q]; a row without keys: 0 and -inf.
     """
     check_tensor("q", q, (None, None, None, None), _DECODE_DTYPES)
     batch = q.shape[0]
     check_tensor("cache", cache, (None, None, 1, q.shape[3]), q.dtype, q.device)
     check_tensor("block_table", block_table, (batch, None), torch.int32, q.device)
     check_tensor("cache_seqlens", cache_seqlens, (batch,), torch.int32, q.device)
-    body = choose("dense_mla_decode", q, backend)
-    out, lse = body(q, cache, block_table, cache_seqlens, softmax_scale, value_dim, causal, plan)
+    implementation = choose("dense_mla_decode", q, backend)
+    out, lse = implementation(q, cache, block_table, cache_seqlens, softmax_scale, value_dim, causal, plan)
     return out, lse
 
 
@@ -78,12 +83,13 @@ def paged_mla_decode_h16(
     kv_indptr: torch.Tensor,
     kv_indices: torch.Tensor,
     sm_scale: float,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Absorbed decode for 16 heads (a rank of eight) over a cache of one-token pages, the public FlashInfer-style contract.
+    """Absorbed decode for 16 heads (one of eight ranks) over a cache of one-token pages, the FlashInfer-style contract.
 
     q_nope [B, 16, 512], q_pe [B, 16, 64], ckv_cache [P, 1, 512], kpe_cache [P, 1, 64] bf16; kv_indptr int32 [B + 1],
-    kv_indices int32: sequence b owns pages kv_indices[kv_indptr[b] : kv_indptr[b + 1]].
+    kv_indices int32: sequence b has the pages kv_indices[kv_indptr[b] : kv_indptr[b + 1]].
     -> output [B, 16, 512] bf16, lse fp32 [B, 16] in **base 2**; an empty sequence: 0 and -inf.
     """
     check_tensor("q_nope", q_nope, (None, 16, 512), FLOATS)
@@ -93,6 +99,6 @@ def paged_mla_decode_h16(
     check_tensor("kpe_cache", kpe_cache, (ckv_cache.shape[0], 1, 64), q_nope.dtype, device)
     check_tensor("kv_indptr", kv_indptr, (q_nope.shape[0] + 1,), torch.int32, device)
     check_tensor("kv_indices", kv_indices, (None,), torch.int32, device)
-    body = choose("paged_mla_decode_h16", q_nope, backend)
-    output, lse = body(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale)
+    implementation = choose("paged_mla_decode_h16", q_nope, backend)
+    output, lse = implementation(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale)
     return output, lse

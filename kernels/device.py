@@ -1,4 +1,4 @@
-"""The only place that asks what the hardware is."""
+"""The only module that queries the hardware."""
 
 from functools import cache
 
@@ -6,13 +6,14 @@ import torch
 
 
 def check_device(name: str) -> str:
-    """`name`, if this program runs on such a device and it is here; else a ValueError."""
+    """Return `name` if it is cpu, or a CUDA GPU of this machine; else raise a ValueError."""
     kind, _, index = name.partition(":")
     if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
-        raise ValueError(f"device is {name!r}, expected cpu, cuda or cuda:N")
+        raise ValueError(f"device is {name!r}; expected cpu, cuda or cuda:N")
     if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
         raise ValueError(
-            f"device is {name!r}, but torch {torch.__version__} sees {torch.cuda.device_count()} CUDA GPUs here"
+            f"device is {name!r}; expected a GPU of this machine, of which torch {torch.__version__} sees "
+            f"{torch.cuda.device_count()}"
         )
     return name
 
@@ -25,7 +26,7 @@ def is_hopper(device: torch.device) -> bool:
 
 @cache
 def describe(device: torch.device) -> str:
-    """The device in words, for error messages and the start-up log."""
+    """A description of the device for error messages and the start-up log."""
     if device.type != "cuda":
         return f"{device.type} ({torch.get_num_threads()} threads)"
     properties = torch.cuda.get_device_properties(device)

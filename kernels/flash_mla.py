@@ -1,8 +1,8 @@
-"""The public FlashMLA functions over the kernels here: import this module in that library's place.
+"""FlashMLA's public functions on top of these kernels: a drop-in replacement for `flash_mla`.
 
-Argument names and conventions are those of the library today: natural logsumexp, +inf for a row without keys. Not offered, with a
-ValueError that says so: extra_k_cache and what belongs to it, q of 512 dims, lse_indexer, and dense prefill with its backward.
-The September 2025 interface is flash_mla_2025_09.
+Argument names and conventions are those of the library today: natural logsumexp, +inf for a row without keys. Not supported, with a
+ValueError that says so: extra_k_cache and its arguments, q of 512 dims, lse_indexer, dense prefill and its backward pass. The
+interface of September 2025 is flash_mla_2025_09.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ import torch
 from .dense_mla import dense_mla_decode, plan_dense
 from .sparse_mla_decode import plan_decode, sparse_mla_decode
 from .sparse_mla_prefill import sparse_mla_prefill
+from .split_plan import SplitPlan
 
 VALUE_DIM = 512
 RECORD_BYTES = 656
@@ -20,10 +21,10 @@ RECORD_BYTES = 656
 
 @dataclass
 class FlashMLASchedMeta:
-    """How a step's work is split; made empty, filled at the first call, and valid while shapes, lengths and topk_length stay."""
+    """The split-KV plan of a step. It is created empty, filled by the first call, and valid as long as shapes and lengths stay."""
 
     signature: tuple[Any, ...] | None = None
-    plan: Any = None
+    plan: SplitPlan | None = None
 
 
 def get_mla_metadata(*args: Any, **kwargs: Any) -> tuple[FlashMLASchedMeta, None]:
@@ -32,10 +33,10 @@ def get_mla_metadata(*args: Any, **kwargs: Any) -> tuple[FlashMLASchedMeta, None
 
 
 def fp8_records(k_cache: torch.Tensor) -> torch.Tensor:
-    """The FP8 cache [pages, page, 1, 656] as bytes, from any one-byte dtype."""
+    """View the FP8 cache [pages, page, 1, 656] of any one-byte dtype as bytes."""
     if k_cache.dim() != 4 or k_cache.shape[2:] != (1, RECORD_BYTES) or k_cache.element_size() != 1:
         raise ValueError(
-            f"k_cache is {k_cache.dtype} {list(k_cache.shape)}, expected a one-byte dtype and [*, *, 1, {RECORD_BYTES}] "
+            f"k_cache is {k_cache.dtype} {list(k_cache.shape)}; expected a one-byte dtype and [*, *, 1, {RECORD_BYTES}] "
             "with is_fp8_kvcache"
         )
     return k_cache.view(torch.uint8)
@@ -43,9 +44,9 @@ def fp8_records(k_cache: torch.Tensor) -> torch.Tensor:
 
 def check_dims(q: torch.Tensor, head_dim_v: int) -> None:
     if q.dim() and q.shape[-1] == 512:
-        raise ValueError("q has 512 dims: only the 576-dim form (latent 512, rope 64) is offered here")
+        raise ValueError("q has 512 dims; expected 576 (512 latent and 64 RoPE dims)")
     if head_dim_v != VALUE_DIM:
-        raise ValueError(f"head_dim_v is {head_dim_v}, expected {VALUE_DIM}")
+        raise ValueError(f"head_dim_v is {head_dim_v}; expected {VALUE_DIM}")
 
 
 def infinite_where_empty(lse: torch.Tensor) -> torch.Tensor:
@@ -78,12 +79,12 @@ def flash_mla_with_kvcache(
     """
     if extra_k_cache is not None or extra_indices_in_kvcache is not None or extra_topk_length is not None:
         raise ValueError(
-            "extra_k_cache, extra_indices_in_kvcache and extra_topk_length are not offered here, expected None"
+            "extra_k_cache, extra_indices_in_kvcache or extra_topk_length is given; expected None, they are not supported"
         )
     if not isinstance(tile_scheduler_metadata, FlashMLASchedMeta) or num_splits is not None:
         raise ValueError(
-            f"tile_scheduler_metadata is a {type(tile_scheduler_metadata).__name__} and num_splits a {type(num_splits).__name__}, "
-            "expected what get_mla_metadata returned: a FlashMLASchedMeta and None"
+            f"tile_scheduler_metadata is a {type(tile_scheduler_metadata).__name__} and num_splits a {type(num_splits).__name__}; "
+            "expected a FlashMLASchedMeta and None, from get_mla_metadata"
         )
     check_dims(q, head_dim_v)
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
@@ -97,14 +98,14 @@ def flash_mla_with_kvcache(
     )
     if schedule.signature not in (None, signature):
         raise ValueError(
-            f"tile_scheduler_metadata was filled for (B, s_q, H, page, heads_k, causal, fp8, topk) = {schedule.signature}, "
-            f"this call has {signature}: get new metadata"
+            f"tile_scheduler_metadata is for (B, s_q, H, page, heads_k, causal, fp8, topk) = {schedule.signature}; expected "
+            f"{signature}: call get_mla_metadata again"
         )
     if indices is None:
         if attn_sink is not None or topk_length is not None or is_fp8_kvcache:
-            raise ValueError("attn_sink, topk_length and is_fp8_kvcache need indices (dense decode has none of them)")
+            raise ValueError("indices is None; expected indices with attn_sink, topk_length or is_fp8_kvcache")
         if block_table is None or cache_seqlens is None:
-            raise ValueError("dense decode needs block_table and cache_seqlens")
+            raise ValueError("block_table or cache_seqlens is None; expected both for dense decode")
         if schedule.signature is None:
             schedule.plan = plan_dense(cache_seqlens, q.shape[1], q.shape[2])
         out, lse = dense_mla_decode(
@@ -113,7 +114,7 @@ def flash_mla_with_kvcache(
     else:
         if causal or not is_fp8_kvcache:
             raise ValueError(
-                f"with indices, causal is {causal} and is_fp8_kvcache {is_fp8_kvcache}, expected False and True"
+                f"causal is {causal} and is_fp8_kvcache {is_fp8_kvcache}; expected False and True with indices"
             )
         if schedule.signature is None:
             batch, new, heads = q.shape[:3]
@@ -140,7 +141,7 @@ def flash_mla_sparse_fwd(
     -> output [s_q, H, 512], max_logits and lse fp32 [s_q, H] (natural; -inf and +inf for a row without keys).
     """
     if indexer_topk:
-        raise ValueError(f"indexer_topk is {indexer_topk}, expected 0: lse_indexer is not offered here")
+        raise ValueError(f"indexer_topk is {indexer_topk}; expected 0, lse_indexer is not supported")
     check_dims(q, d_v)
     out, max_logits, lse = sparse_mla_prefill(q, kv, indices, sm_scale, d_v, topk_length, attn_sink)
     return out, max_logits, infinite_where_empty(lse)

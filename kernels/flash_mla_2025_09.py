@@ -1,11 +1,10 @@
-"""FlashMLA's interface of September 2025 over the kernels here: import this module in that library's place.
+"""FlashMLA's interface of September 2025 on top of these kernels: a drop-in replacement for that version.
 
-Metadata are two tensors from get_mla_metadata, made once a step. Sparse prefill returns max_logits and lse in **base 2** (scores
-times log2 e), -inf for a row without keys; decode returns natural lse with +inf there.
+The metadata are two tensors from get_mla_metadata, made once a step. Sparse prefill returns max_logits and lse in **base 2**
+(scores times log2 e), -inf for a row without keys; decode returns the natural lse, +inf for such a row.
 """
 
 import math
-from typing import Any
 
 import torch
 
@@ -13,6 +12,7 @@ from .dense_mla import dense_mla_decode, plan_dense
 from .flash_mla import VALUE_DIM, check_dims, fp8_records, infinite_where_empty
 from .sparse_mla_decode import plan_decode, sparse_mla_decode
 from .sparse_mla_prefill import sparse_mla_prefill
+from .split_plan import SplitPlan
 
 
 def get_mla_metadata(
@@ -28,10 +28,10 @@ def get_mla_metadata(
     num_q_tokens_per_head_k is s_q * H / num_heads_k. With topk (sparse attention), num_heads_q must be given.
     """
     if num_heads_k != 1:
-        raise ValueError(f"num_heads_k is {num_heads_k}, expected 1")
+        raise ValueError(f"num_heads_k is {num_heads_k}; expected 1")
     if topk is not None and not num_heads_q:
-        raise ValueError("num_heads_q is missing, expected the number of query heads with topk")
-    plan: Any
+        raise ValueError("num_heads_q is None; expected the number of query heads with topk")
+    plan: SplitPlan | None
     if topk is None:
         plan = plan_dense(cache_seqlens, num_q_tokens_per_head_k, 1)
     else:
@@ -39,16 +39,14 @@ def get_mla_metadata(
         new = num_q_tokens_per_head_k // heads
         plan = plan_decode(cache_seqlens.shape[0], new, heads, topk, cache_seqlens.device)
     if plan is None:
-        nothing = torch.empty(0, dtype=torch.int32, device=cache_seqlens.device)
-        return nothing, nothing
+        empty = torch.empty(0, dtype=torch.int32, device=cache_seqlens.device)
+        return empty, empty
     return plan.parts, plan.split_offset
 
 
-def _plan(tile_scheduler_metadata: torch.Tensor, num_splits: torch.Tensor, rows: int) -> Any:
+def _plan(tile_scheduler_metadata: torch.Tensor, num_splits: torch.Tensor, rows: int) -> SplitPlan | None:
     if tile_scheduler_metadata.numel() == 0:
         return None
-    from .cuda.split_plan import SplitPlan
-
     return SplitPlan(tile_scheduler_metadata, num_splits, rows)
 
 
@@ -70,13 +68,15 @@ def flash_mla_with_kvcache(
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
     if indices is None:
         if block_table is None or is_fp8_kvcache:
-            raise ValueError("without indices, expected block_table and a bf16 or fp16 cache")
+            raise ValueError(
+                "block_table is None or is_fp8_kvcache True; expected a block_table and a bf16 or fp16 cache without indices"
+            )
         plan = _plan(tile_scheduler_metadata, num_splits, q.shape[1] * q.shape[2])
         out, lse = dense_mla_decode(q, k_cache, block_table, cache_seqlens, scale, head_dim_v, causal, plan=plan)
     else:
         if causal or not is_fp8_kvcache:
             raise ValueError(
-                f"with indices, causal is {causal} and is_fp8_kvcache {is_fp8_kvcache}, expected False and True"
+                f"causal is {causal} and is_fp8_kvcache {is_fp8_kvcache}; expected False and True with indices"
             )
         plan = _plan(tile_scheduler_metadata, num_splits, q.shape[2])
         out, lse = sparse_mla_decode(q, fp8_records(k_cache), indices, scale, head_dim_v, plan=plan)

@@ -1,4 +1,4 @@
-"""FP8 matrix product with block scales: the projections of the model as deployed."""
+"""FP8 GEMM with block scales: the linear projections of the model in FP8 precision."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import torch
 
 from .checks import FLOATS, check_dtype, check_tensor
 from .quantize import Quantized
-from .registry import choose
+from .registry import Preference, choose
 
 
 def fp8_gemm(
@@ -14,35 +14,36 @@ def fp8_gemm(
     weight: torch.Tensor,
     weight_scale: torch.Tensor,
     out_dtype: torch.dtype = torch.bfloat16,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> torch.Tensor:
-    """a [M, K] times weight [N, K] transposed, fp32 accumulation -> [M, N] in `out_dtype` (bf16 or fp32).
+    """a [M, K] times weight [N, K] transposed, accumulated in fp32 -> [M, N] in `out_dtype` (bf16 or fp32).
 
     out = sum over 128-wide slices of K of (a_slice @ weight_slice^T) * (activation scale * weight scale).
     a: values e4m3 [M, K], scales fp32 [M, ceil(K / 128)]; weight e4m3 [N, K], weight_scale fp32 [ceil(N / 128), ceil(K / 128)].
     """
     _check(a, weight, weight_scale)
     check_dtype("out_dtype", out_dtype, FLOATS)
-    values, scales = a
-    rows = values.shape[0]
-    if rows == 0:
-        return values.new_empty(0, weight.shape[0], dtype=out_dtype)
-    result: torch.Tensor = choose("fp8_gemm", values, backend)(values, scales, weight, weight_scale, out_dtype)
+    if len(a.values) == 0:
+        return a.values.new_empty(0, weight.shape[0], dtype=out_dtype)
+    result: torch.Tensor = choose("fp8_gemm", a.values, backend)(a, weight, weight_scale, out_dtype)
     return result
 
 
 def fp8_gemms(
-    a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype = torch.bfloat16, backend: str = "auto"
+    a: Quantized,
+    weights: Sequence[Quantized],
+    out_dtype: torch.dtype = torch.bfloat16,
+    *,
+    backend: str | Preference = "auto",
 ) -> list[torch.Tensor]:
-    """The products of a [M, K] with each of several weights (values [N, K] and block scales), as by fp8_gemm: [M, N] each."""
+    """The product of a [M, K] with each of several weights (values [N, K] and block scales), as fp8_gemm gives it: [M, N] each."""
     for weight in weights:
         _check(a, *weight)
     check_dtype("out_dtype", out_dtype, FLOATS)
-    values, scales = a
-    rows = values.shape[0]
-    if rows == 0:
-        return [values.new_empty(0, weight.values.shape[0], dtype=out_dtype) for weight in weights]
-    result: list[torch.Tensor] = choose("fp8_gemms", values, backend)(values, scales, weights, out_dtype)
+    if len(a.values) == 0:
+        return [a.values.new_empty(0, weight.values.shape[0], dtype=out_dtype) for weight in weights]
+    result: list[torch.Tensor] = choose("fp8_gemms", a.values, backend)(a, weights, out_dtype)
     return result
 
 

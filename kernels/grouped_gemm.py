@@ -1,10 +1,10 @@
-"""Matrix products of rows sorted by expert, each with its expert's weight."""
+"""Grouped GEMM: rows sorted by expert, each multiplied with the weight of its expert."""
 
 import torch
 
 from .checks import FLOATS, check_dtype, check_tensor
 from .quantize import Quantized
-from .registry import choose
+from .registry import Preference, choose
 
 
 def grouped_gemm(
@@ -13,27 +13,28 @@ def grouped_gemm(
     offsets: torch.Tensor,
     weight_scale: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-    backend: str = "auto",
-    sources: torch.Tensor | None = None,
-    expected: int | None = None,
+    *,
+    sorted_token_ids: torch.Tensor | None = None,
+    expected_m: int | None = None,
+    backend: str | Preference = "auto",
 ) -> torch.Tensor:
-    """Row r of a [M, K] times weight[e] [N, K] transposed, e the expert whose offsets enclose r -> [M, N].
+    """Row r of a [M, K] times weight[e] [N, K] transposed -> [M, N], where offsets[e] <= r < offsets[e + 1].
 
     Plain (a and weight [E, N, K] of one dtype) or FP8 (a Quantized; weight e4m3 with weight_scale fp32 [E, N/128, K/128],
-    rounded up). offsets int32 [E + 1] on the device, from 0 to at most M; rows past offsets[E] are left as they come.
-    With `sources` int32 [M], row r is row sources[r] of a, which may have any number of rows. `expected`: about how many of the M
-    rows belong to these experts, if not all do; it changes how fast the result comes, not what it is.
+    rounded up). offsets int32 [E + 1] on the device, from 0 to at most M; rows from offsets[E] on hold anything.
+    With `sorted_token_ids` int32 [M], row r is row sorted_token_ids[r] of a, which may have any number of rows. `expected_m`: about
+    how many of the M rows belong to these experts, all of them together; it changes the speed, not the result. None: all M.
     """
     values, scales = a if isinstance(a, Quantized) else (a, None)
-    _check(values, scales, weight, offsets, weight_scale, sources)
-    rows = values.shape[0] if sources is None else sources.shape[0]
+    _check(values, scales, weight, offsets, weight_scale, sorted_token_ids)
+    rows = values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     dtype = out_dtype or (torch.bfloat16 if scales is not None else values.dtype)
     check_dtype("out_dtype", dtype, FLOATS)
     if rows == 0:
         return values.new_empty(0, weight.shape[1], dtype=dtype)
-    body = choose("grouped_gemm", values, backend)
-    likely = rows if expected is None else max(1, min(expected, rows))
-    result: torch.Tensor = body(values, weight, offsets, scales, weight_scale, dtype, sources, likely)
+    implementation = choose("grouped_gemm", values, backend)
+    expected_m = rows if expected_m is None else max(1, min(expected_m, rows))
+    result: torch.Tensor = implementation(a, weight, offsets, weight_scale, dtype, sorted_token_ids, expected_m)
     return result
 
 
@@ -45,14 +46,16 @@ def grouped_gemm_with_shared(
     dense: Quantized,
     dense_weight: Quantized,
     out_dtype: torch.dtype = torch.bfloat16,
-    backend: str = "auto",
-    sources: torch.Tensor | None = None,
-    expected: int | None = None,
+    *,
+    sorted_token_ids: torch.Tensor | None = None,
+    expected_m: int | None = None,
+    backend: str | Preference = "auto",
 ) -> torch.Tensor:
-    """The routed experts' products and the shared expert's, [T + M, N]: first dense [T, K] times dense_weight [N, K], then
-    the rows of grouped_gemm.
+    """The products of the shared expert and of the routed experts -> [T + M, N].
+
+    First come dense [T, K] times dense_weight [N, K] transposed, then the rows of grouped_gemm.
     """
-    _check(a.values, a.scales, weight, offsets, weight_scale, sources)
+    _check(a.values, a.scales, weight, offsets, weight_scale, sorted_token_ids)
     check_dtype("out_dtype", out_dtype, FLOATS)
     count, width = weight.shape[1:]
     blocks = -(-width // 128)
@@ -61,12 +64,14 @@ def grouped_gemm_with_shared(
     check_tensor("dense.scales", dense.scales, (dense.values.shape[0], blocks), torch.float32, device)
     check_tensor("dense_weight.values", dense_weight.values, (count, width), a.values.dtype, device)
     check_tensor("dense_weight.scales", dense_weight.scales, (-(-count // 128), blocks), torch.float32, device)
-    rows = a.values.shape[0] if sources is None else sources.shape[0]
+    rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     if rows == 0 or dense.values.shape[0] == 0:
-        raise ValueError(f"{rows} rows and {dense.values.shape[0]} dense ones, expected at least one of each")
-    body = choose("grouped_gemm_with_shared", a.values, backend)
-    likely = rows if expected is None else max(1, min(expected, rows))
-    result: torch.Tensor = body(*a, weight, weight_scale, offsets, dense, dense_weight, out_dtype, sources, likely)
+        raise ValueError(f"a has {rows} rows and dense {dense.values.shape[0]}; expected at least one of each")
+    implementation = choose("grouped_gemm_with_shared", a.values, backend)
+    expected_m = rows if expected_m is None else max(1, min(expected_m, rows))
+    result: torch.Tensor = implementation(
+        a, weight, offsets, weight_scale, dense, dense_weight, out_dtype, sorted_token_ids, expected_m
+    )
     return result
 
 
@@ -76,18 +81,18 @@ def _check(
     weight: torch.Tensor,
     offsets: torch.Tensor,
     weight_scale: torch.Tensor | None,
-    sources: torch.Tensor | None,
+    sorted_token_ids: torch.Tensor | None,
 ) -> None:
     device = values.device
     check_tensor("a", values, (None, None), FLOATS if scales is None else torch.float8_e4m3fn)
     check_tensor("weight", weight, (None, None, values.shape[1]), values.dtype, device)
     check_tensor("offsets", offsets, (weight.shape[0] + 1,), torch.int32, device)
-    if sources is not None:
-        check_tensor("sources", sources, (None,), torch.int32, device)
+    if sorted_token_ids is not None:
+        check_tensor("sorted_token_ids", sorted_token_ids, (None,), torch.int32, device)
     if scales is None:
         return
     if weight_scale is None:
-        raise ValueError("weight_scale is None, expected the block scales of an FP8 weight")
+        raise ValueError("weight_scale is None; expected the block scales of an FP8 weight")
     blocks = -(-values.shape[1] // 128)
     check_tensor("a.scales", scales, (values.shape[0], blocks), torch.float32, device)
     shape = (weight.shape[0], -(-weight.shape[1] // 128), blocks)

@@ -1,13 +1,13 @@
 """Lightning indexer scores: logits[t, s] = k_scale[s] * sum over heads h of weights[t, h] * relu(q[t, h] . k[s]).
 
-Source: DeepSeek-V3.2 paper, section 2.1, equation 1. A query's own FP8 scale and the constants are part of `weights`.
+Source: DeepSeek-V3.2 paper, section 2.1, equation 1. `weights` include the FP8 scale of each query and the constant factors.
 """
 
 import torch
 
 from .cache_write import index_record_bytes
 from .checks import FLOATS, check_tensor
-from .registry import choose
+from .registry import Preference, choose
 
 _QUERY_DTYPES = (*FLOATS, torch.float8_e4m3fn)
 
@@ -19,9 +19,10 @@ def indexer_logits(
     starts: torch.Tensor,
     ends: torch.Tensor,
     k_scale: torch.Tensor | None = None,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> torch.Tensor:
-    """Scores of T queries against S keys -> fp32 [T, S]; columns outside [starts[t], ends[t]) hold anything.
+    """Scores of T queries with S keys -> fp32 [T, S]; columns outside [starts[t], ends[t]) hold anything.
 
     q [T, H, D] and k [S, D] of one dtype (fp32, bf16, or e4m3 with k_scale fp32 [S]); weights fp32 [T, H]; starts, ends int32 [T].
     """
@@ -33,7 +34,7 @@ def indexer_logits(
     check_tensor("ends", ends, (rows,), torch.int32, q.device)
     if (k_scale is not None) != (q.dtype == torch.float8_e4m3fn):
         raise ValueError(
-            f"k_scale is {'missing' if k_scale is None else 'given'} for keys of {k.dtype}; FP8 keys need it"
+            f"k_scale is {'missing' if k_scale is None else 'given'} for keys of {k.dtype}; expected for FP8 keys alone"
         )
     if k_scale is not None:
         check_tensor("k_scale", k_scale, (k.shape[0],), torch.float32, q.device)
@@ -50,13 +51,14 @@ def paged_indexer_logits(
     block_table: torch.Tensor,
     lengths: torch.Tensor,
     max_context: int,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> torch.Tensor:
-    """Scores of each sequence's newest s_q tokens against its whole context, keys read from their pages.
+    """Scores of each sequence's newest s_q tokens with all keys of its context, which are read from the cache pages.
 
     q [B, s_q, H, D] (e4m3 for a uint8 cache, else fp32 or bf16); cache: uint8 [P, 64, 1, D + 4] or plain [P, 64, 1, D];
-    weights fp32 [B, s_q, H]; block_table int32 [B, pages]; lengths int32 [B], new tokens included.
-    -> fp32 [B * s_q, max_context]; row b * s_q + i is valid in its first lengths[b] - s_q + i + 1 columns, else holds anything.
+    weights fp32 [B, s_q, H]; block_table int32 [B, pages]; lengths int32 [B], with the new tokens.
+    -> fp32 [B * s_q, max_context]; row b * s_q + i has lengths[b] - s_q + i + 1 valid columns, the others hold anything.
     """
     check_tensor("q", q, (None, None, None, None), _QUERY_DTYPES)
     batch, new, heads, width = q.shape
@@ -68,6 +70,6 @@ def paged_indexer_logits(
     check_tensor("lengths", lengths, (batch,), torch.int32, q.device)
     if batch == 0:
         return q.new_empty(0, max_context, dtype=torch.float32)
-    body = choose("paged_indexer_logits", q, backend)
-    result: torch.Tensor = body(q, cache, weights, block_table, lengths, max_context)
+    implementation = choose("paged_indexer_logits", q, backend)
+    result: torch.Tensor = implementation(q, cache, weights, block_table, lengths, max_context)
     return result

@@ -1,21 +1,21 @@
-"""The absorbed form of latent attention: queries folded into the latent space, attended latents unfolded into heads' values.
+"""The absorbed form of MLA: queries are multiplied into the latent space, and attended latents out into the values of the heads.
 
-The weights are the two parts of kv_b_proj, which are never quantised. Source: DeepSeek-V2 report (arXiv 2405.04434), section 2.1.
+The weights are the two halves of kv_b_proj, which are never quantised. Source: DeepSeek-V2 report (arXiv 2405.04434), section 2.1.
 """
 
 import torch
 
 from .checks import FLOATS, check_tensor
 from .quantize import Quantized
-from .registry import choose
+from .registry import Preference, choose
 
 
 def absorb_queries(
-    q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor, backend: str = "auto"
+    q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor, *, backend: str | Preference = "auto"
 ) -> torch.Tensor:
-    """q [T, H, nope + R] as the projection gives it -> [q_nope @ wk | RoPE of q_rope], [T, H, L + R].
+    """q [T, H, nope + R], the output of the query projection -> [q_nope @ wk | RoPE of q_rope], [T, H, L + R].
 
-    cos, sin fp32 [T, R/2] turn interleaved pairs, in fp32. wk [H, nope, L] of q's dtype; its sums are fp32, rounded once.
+    cos, sin fp32 [T, R/2]: RoPE rotates interleaved pairs in fp32. wk [H, nope, L] of q's dtype; sums are fp32 and rounded once.
     """
     check_tensor("q", q, (None, None, None), FLOATS)
     tokens, heads, width = q.shape
@@ -27,12 +27,14 @@ def absorb_queries(
 
 
 def expand_values(latents: torch.Tensor, wv: torch.Tensor) -> torch.Tensor:
-    """Attended latents [T, H, L], wv [H, v, L] -> the heads' values [T, H, v]."""
+    """The values of the heads [T, H, v] from attended latents [T, H, L] and wv [H, v, L]."""
     return torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2)).transpose(0, 1)
 
 
-def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool = True, backend: str = "auto") -> Quantized:
-    """The heads' values in a row, rounded to the latents' dtype and quantised as the output projection takes them.
+def expand_quantize(
+    latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool = True, *, backend: str | Preference = "auto"
+) -> Quantized:
+    """The values of all heads of a token in one row, rounded to the latents' dtype and quantised for the output projection.
 
     latents [T, H, L], wv [H, v, L] of one dtype -> values [T, H * v], scales [T, ceil(H * v / 128)].
     """

@@ -1,6 +1,6 @@
-"""FP8 quantisation: e4m3 values with one fp32 scale for every 128 (activations) or 128x128 (weights) of them.
+"""FP8 quantisation: e4m3 values with one fp32 scale per group of 128 (activations) or block of 128 x 128 (weights).
 
-scale = max(amax, floor) / 448, rounded up to a power of two if `ue8m0`; value = x / scale, so x is about value * scale.
+scale = max(amax, floor) / 448, rounded up to a power of two if `ue8m0`; value = x / scale.
 Source: DeepSeek-V3 report, section 3.3; DeepSeek-V3.2 config.json, quantization_config.
 """
 
@@ -10,25 +10,25 @@ import torch
 
 from .checks import FLOATS, check_tensor
 from .reference import quantize as reference
-from .registry import choose
+from .registry import Preference, choose
 
 
 class Quantized(NamedTuple):
-    """FP8 values and their scales, as the GEMMs take them."""
+    """FP8 values and their scales, the operands of the GEMMs."""
 
     values: torch.Tensor  # [..., D] float8_e4m3fn
     scales: torch.Tensor  # [..., ceil(D / 128)] fp32
 
 
 class Normed(NamedTuple):
-    """What an RMSNorm leaves: for the residual stream, for those who take rows as they are, for the GEMMs."""
+    """Outputs of the fused residual-add, RMSNorm and FP8 quantisation."""
 
-    total: torch.Tensor  # [T, D] what was normed: x, or x + residual
-    rows: torch.Tensor  # [T, D]
-    quantized: Quantized
+    total: torch.Tensor  # [T, D]: the input of the norm, x or x + residual
+    rows: torch.Tensor  # [T, D]: the normed rows in x's dtype
+    quantized: Quantized  # the normed rows in FP8
 
 
-def quantize_blocks(x: torch.Tensor, ue8m0: bool = True, backend: str = "auto") -> Quantized:
+def quantize_blocks(x: torch.Tensor, ue8m0: bool = True, *, backend: str | Preference = "auto") -> Quantized:
     """Quantise activations x [..., D] (fp32 or bf16) in groups of 128 along the last axis."""
     check_tensor("x", x, (None,) * max(x.dim(), 1), FLOATS)
     return Quantized(*choose("quantize_blocks", x, backend)(x, ue8m0))
@@ -40,11 +40,12 @@ def rms_norm_quantize(
     eps: float,
     ue8m0: bool = True,
     residual: torch.Tensor | None = None,
-    backend: str = "auto",
+    *,
+    backend: str | Preference = "auto",
 ) -> Normed:
-    """RMSNorm of x [T, D] with weight [D] fp32: the normed rows in x's dtype, and the same rows quantised.
+    """RMSNorm of x [T, D] with weight fp32 [D]: the normed rows in x's dtype, and the same rows quantised.
 
-    With `residual` [T, D], of x's dtype, it is the sum of the two, rounded to that dtype, that is normed and returned as `total`.
+    With `residual` [T, D] of x's dtype, the input of the norm is total = x + residual, rounded to that dtype.
     """
     check_tensor("x", x, (None, None), FLOATS)
     check_tensor("weight", weight, (x.shape[1],), torch.float32, x.device)
@@ -54,16 +55,16 @@ def rms_norm_quantize(
     return Normed(total, rows, Quantized(values, scales))
 
 
-def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True, backend: str = "auto") -> Quantized:
+def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True, *, backend: str | Preference = "auto") -> Quantized:
     """silu(gate) * up of gate_up [T, 2I] (product in fp32, rounded to gate_up's dtype), quantised: values [T, I]."""
     check_tensor("gate_up", gate_up, (None, None), FLOATS)
     if gate_up.shape[1] % 2:
-        raise ValueError(f"gate_up has {gate_up.shape[1]} columns, expected an even number")
+        raise ValueError(f"gate_up has {gate_up.shape[1]} columns; expected an even number")
     return Quantized(*choose("swiglu_quantize", gate_up, backend)(gate_up, ue8m0))
 
 
 def quantize_weight(weight: torch.Tensor, ue8m0: bool = True) -> Quantized:
-    """Quantise a weight [N, K] in 128x128 blocks; scales [ceil(N / 128), ceil(K / 128)]. Done once, at load."""
+    """Quantise a weight [N, K] in 128 x 128 blocks; scales [ceil(N / 128), ceil(K / 128)]. Used once, when loading."""
     check_tensor("weight", weight, (None, None), (*FLOATS, torch.float16))
     return Quantized(*reference.quantize_weight(weight, ue8m0))
 

@@ -1,11 +1,11 @@
-"""Which bodies each operation has, and which of them runs here: decided once per (device, dtype, backend), never silently.
+"""The implementations of each operation, and which of them runs: chosen once per (device, dtype, backend), never silently.
 
-A body of operation ``f`` lives in ``kernels/<backend>/<module>.py`` under the same name and takes what the operation takes.
+An implementation of operation ``f`` is the function ``f`` of ``kernels/<backend>/<module>.py``.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
@@ -16,27 +16,32 @@ from . import device as hardware
 
 Backend = Literal["auto", "reference", "tile", "cuda"]
 BACKENDS = get_args(Backend)
-# "cuda-first": as auto, but CUDA is tried before the others; what a whole model's backend "cuda" means.
-_FIRST = "-first"
+# Backends in the order in which they are tried. "auto" stands for all backends of an operation, the fastest first.
+Preference = tuple[str, ...]
 
 _16BIT = frozenset({torch.bfloat16, torch.float16})
 _BF16 = frozenset({torch.bfloat16})
 _FP8 = frozenset({torch.float8_e4m3fn})
-_LATENT = 576  # the released model's latent and rope dims, which the attention kernels are written for
-_INDEX = 128  # dims of its index keys
+_LATENT = 576  # the released model's latent and RoPE dims, which the attention kernels are written for
+_INDEX = 128  # dims of the released model's index keys
 
 
 @dataclass(frozen=True)
-class Body:
-    """One implementation of an operation. `dtypes` and `width` (the last dimension) restrict its leading tensor; None takes all."""
+class Implementation:
+    """One implementation of an operation.
+
+    `dtypes` and `width` (the last dimension) say which leading tensors it supports; None: all. `capturable`: it does not wait for
+    the device, so that a CUDA graph can hold it.
+    """
 
     backend: str
     module: str
     dtypes: frozenset[torch.dtype] | None = None
     width: int | None = None
+    capturable: bool = True
 
-    def refusal(self, device: torch.device, dtype: torch.dtype, width: int | None = None) -> str | None:
-        """Why this body cannot serve, or None if it can."""
+    def unsupported_reason(self, device: torch.device, dtype: torch.dtype, width: int | None = None) -> str | None:
+        """Why this implementation does not support such a leading tensor, or None if it does."""
         if self.backend == "reference":
             return None
         if not hardware.is_hopper(device):
@@ -45,67 +50,62 @@ class Body:
         if find_spec(package) is None:
             return f"{self.backend} needs {package}: pip install 'deepseek-v32[kernels]'"
         if self.dtypes is not None and dtype not in self.dtypes:
-            return f"{self.backend} takes {sorted(map(str, self.dtypes))}, not {dtype}"
+            return f"{self.backend} supports {' and '.join(sorted(map(str, self.dtypes)))}, not {dtype}"
         if None not in (self.width, width) and width != self.width:
-            return f"{self.backend} takes {self.width} dims, not {width}"
+            return f"{self.backend} supports {self.width} dims, not {width}"
         return None
 
 
-def _bodies(module: str, *compiled: Body) -> tuple[Body, ...]:
-    return (*compiled, Body("reference", module))
+_cuda, _tile = partial(Implementation, "cuda"), partial(Implementation, "tile")
 
 
-# In order of preference: `auto` takes the first that can serve.
-OPERATIONS: dict[str, tuple[Body, ...]] = {
-    "quantize_blocks": _bodies("quantize", Body("tile", "quantize")),
-    "rms_norm_quantize": _bodies("quantize", Body("tile", "quantize")),
-    "swiglu_quantize": _bodies("quantize", Body("tile", "quantize")),
-    "hadamard_transform": _bodies("hadamard", Body("tile", "hadamard")),
-    "rotate_quantize": _bodies("hadamard", Body("tile", "hadamard")),
-    "fp8_gemm": _bodies("fp8_gemm", Body("cuda", "fp8_gemm"), Body("tile", "fp8_gemm")),
-    "fp8_gemms": _bodies("fp8_gemm", Body("cuda", "fp8_gemm"), Body("tile", "fp8_gemm")),
-    "fp32_linear": _bodies("fp32_ops", Body("cuda", "fp32_ops")),
-    "layer_norm": _bodies("fp32_ops", Body("cuda", "fp32_ops")),
-    "route": _bodies("routing", Body("cuda", "routing")),
-    "group_by_expert": _bodies("routing", Body("cuda", "routing")),
-    "grouped_gemm": _bodies(
-        "grouped_gemm", Body("cuda", "grouped_gemm", _FP8), Body("tile", "grouped_gemm", _FP8 | _BF16)
+def _with_reference(module: str, *compiled: Implementation) -> tuple[Implementation, ...]:
+    return (*compiled, Implementation("reference", module, capturable=False))
+
+
+# The fastest first: "auto" takes the first that supports the leading tensor.
+OPERATIONS: dict[str, tuple[Implementation, ...]] = {
+    "quantize_blocks": _with_reference("quantize", _tile("quantize")),
+    "rms_norm_quantize": _with_reference("quantize", _tile("quantize")),
+    "swiglu_quantize": _with_reference("quantize", _tile("quantize")),
+    "hadamard_transform": _with_reference("hadamard", _tile("hadamard")),
+    "rotate_quantize": _with_reference("hadamard", _tile("hadamard")),
+    "fp8_gemm": _with_reference("fp8_gemm", _cuda("fp8_gemm"), _tile("fp8_gemm")),
+    "fp8_gemms": _with_reference("fp8_gemm", _cuda("fp8_gemm"), _tile("fp8_gemm")),
+    "fp32_linear": _with_reference("fp32_ops", _cuda("fp32_ops")),
+    "layer_norm": _with_reference("fp32_ops", _cuda("fp32_ops")),
+    "route": _with_reference("routing", _cuda("routing")),
+    "group_by_expert": _with_reference("routing", _cuda("routing")),
+    "grouped_gemm": _with_reference("grouped_gemm", _cuda("grouped_gemm", _FP8), _tile("grouped_gemm", _FP8 | _BF16)),
+    "grouped_gemm_with_shared": _with_reference("grouped_gemm", _cuda("grouped_gemm"), _tile("grouped_gemm")),
+    "combine_experts": _with_reference("routing", _cuda("routing")),
+    "absorb_queries": _with_reference("kv_up_projection", _cuda("kv_up_projection", _BF16)),
+    "expand_quantize": _with_reference("kv_up_projection", _cuda("kv_up_projection", _BF16)),
+    "write_latent_cache": _with_reference("cache_write", _tile("cache_write")),
+    "write_index_cache": _with_reference("cache_write", _tile("cache_write")),
+    "gather_latents": _with_reference("cache_write", _tile("cache_write")),
+    "indexer_logits": _with_reference(
+        "indexer_logits", _cuda("indexer_logits", _FP8, _INDEX), _tile("indexer_logits", _FP8 | _BF16, _INDEX)
     ),
-    "grouped_gemm_with_shared": _bodies("grouped_gemm", Body("cuda", "grouped_gemm"), Body("tile", "grouped_gemm")),
-    "combine_experts": _bodies("routing", Body("cuda", "routing")),
-    "absorb_queries": _bodies("kv_up_projection", Body("cuda", "kv_up_projection", _BF16)),
-    "expand_quantize": _bodies("kv_up_projection", Body("cuda", "kv_up_projection", _BF16)),
-    "write_latent_cache": _bodies("cache_write", Body("tile", "cache_write")),
-    "write_index_cache": _bodies("cache_write", Body("tile", "cache_write")),
-    "gather_latents": _bodies("cache_write", Body("tile", "cache_write")),
-    "indexer_logits": _bodies(
-        "indexer_logits",
-        Body("cuda", "indexer_logits", _FP8, _INDEX),
-        Body("tile", "indexer_logits", _FP8 | _BF16, _INDEX),
+    "paged_indexer_logits": _with_reference(
+        "indexer_logits", _cuda("indexer_logits", _FP8, _INDEX), _tile("indexer_logits", _FP8 | _BF16, _INDEX)
     ),
-    "paged_indexer_logits": _bodies(
-        "indexer_logits",
-        Body("cuda", "indexer_logits", _FP8, _INDEX),
-        Body("tile", "indexer_logits", _FP8 | _BF16, _INDEX),
+    "select_topk": _with_reference("select_topk", _cuda("select_topk"), _tile("select_topk")),
+    "select_topk_slots": _with_reference("select_topk", _cuda("select_topk"), _tile("select_topk")),
+    "sparse_mla_prefill": _with_reference(
+        "sparse_mla_prefill", _cuda("sparse_mla_prefill", _BF16, _LATENT), _tile("sparse_mla_prefill", _BF16, _LATENT)
     ),
-    "select_topk": _bodies("select_topk", Body("cuda", "select_topk"), Body("tile", "select_topk")),
-    "select_topk_slots": _bodies("select_topk", Body("cuda", "select_topk"), Body("tile", "select_topk")),
-    "sparse_mla_prefill": _bodies(
-        "sparse_mla_prefill",
-        Body("cuda", "sparse_mla_prefill", _BF16, _LATENT),
-        Body("tile", "sparse_mla_prefill", _BF16, _LATENT),
+    "sparse_mla_decode": _with_reference("sparse_mla_decode", _cuda("sparse_mla_decode", _BF16, _LATENT)),
+    "mha_prefill": _with_reference("dense_mla", _cuda("mha_prefill", _BF16)),
+    "dense_mla_decode": _with_reference(
+        "dense_mla", _cuda("dense_mla", _16BIT, _LATENT), _tile("dense_mla", _16BIT, _LATENT)
     ),
-    "sparse_mla_decode": _bodies("sparse_mla_decode", Body("cuda", "sparse_mla_decode", _BF16, _LATENT)),
-    "mha_prefill": _bodies("dense_mla", Body("cuda", "mha_prefill", _BF16)),
-    "dense_mla_decode": _bodies(
-        "dense_mla", Body("cuda", "dense_mla", _16BIT, _LATENT), Body("tile", "dense_mla", _16BIT, _LATENT)
-    ),
-    "paged_mla_decode_h16": _bodies("dense_mla", Body("cuda", "dense_mla", _BF16)),
+    "paged_mla_decode_h16": _with_reference("dense_mla", _cuda("dense_mla", _BF16)),
 }
 
 
 def leading_dtype(operation: str, precision: str) -> torch.dtype:
-    """What a model's leading tensor of an operation is, in exact, bf16 or fp8 precision."""
+    """The dtype of the leading tensor that a model in exact, bf16 or fp8 precision passes to an operation."""
     if precision == "exact" or operation.startswith("select_topk") or operation == "route":
         return torch.float32
     if precision == "fp8" and ("_gemm" in operation or operation.endswith("indexer_logits")):
@@ -113,65 +113,89 @@ def leading_dtype(operation: str, precision: str) -> torch.dtype:
     return torch.bfloat16
 
 
+def preference_of(backend: str) -> Preference:
+    """The preference that a model with this backend passes to its operations.
+
+    "tile" or "cuda" runs where it has an implementation that supports the input, and the fastest other one elsewhere. An operation
+    that gets "tile" or "cuda" as a string, by contrast, runs that implementation or raises.
+    """
+    _check_names((backend,))
+    return (backend, "auto") if backend in ("tile", "cuda") else (backend,)
+
+
+def _in_order(operation: str, preference: Preference, fastest: str | None) -> list[Implementation]:
+    """The implementations that `preference` allows, each once."""
+    implementations = sorted(OPERATIONS[operation], key=lambda one: one.backend != fastest)
+    return list(dict.fromkeys(one for name in preference for one in implementations if name in ("auto", one.backend)))
+
+
 @cache
-def choose_body(
+def choose_implementation(
     operation: str,
     device: torch.device,
     dtype: torch.dtype,
-    backend: str,
+    backend: str | Preference,
     width: int | None = None,
-    first: str | None = None,
-) -> Body:
-    """The body that serves `operation` on this device, dtype and width; ValueError says what exists if none does.
+    fastest: str | None = None,
+) -> Implementation:
+    """The implementation of `operation` for this device, dtype and width. ValueError, with the reasons, if none supports them.
 
-    `first`: the backend that auto tries before the others, for cases in which it was measured to be the fastest.
+    `backend`: one backend, or several in order of preference. `fastest`: the backend that "auto" tries first, for cases in which
+    it was measured to be the fastest.
     """
-    _check_name(backend.removesuffix(_FIRST))
-    if backend.endswith(_FIRST):
-        backend, first = "auto", backend.removesuffix(_FIRST)
-    bodies = [body for body in OPERATIONS[operation] if backend in ("auto", body.backend)]
+    preference = (backend,) if isinstance(backend, str) else backend
+    _check_names(preference)
     reasons = []
-    for body in sorted(bodies, key=lambda body: body.backend != first):
-        reason = body.refusal(device, dtype, width)
+    for implementation in _in_order(operation, preference, fastest):
+        reason = implementation.unsupported_reason(device, dtype, width)
         if reason is None:
-            return body
+            return implementation
         reasons.append(reason)
-    existing = ", ".join(body.backend for body in OPERATIONS[operation])
-    why = "; ".join(reasons) or f"it has {existing}"
-    raise ValueError(f"{operation} has no {backend} implementation for {dtype} on {hardware.describe(device)}: {why}")
+    asked = " or ".join(preference)
+    why = "; ".join(reasons) or f"it has {', '.join(one.backend for one in OPERATIONS[operation])}"
+    raise ValueError(f"{operation} has no {asked} implementation for {dtype} on {hardware.describe(device)}: {why}")
 
 
 @cache
-def _load(operation: str, body: Body) -> Callable[..., Any]:
-    function: Callable[..., Any] = getattr(import_module(f"..{body.backend}.{body.module}", __name__), operation)
+def _load(operation: str, implementation: Implementation) -> Callable[..., Any]:
+    module = import_module(f"..{implementation.backend}.{implementation.module}", __name__)
+    function: Callable[..., Any] = getattr(module, operation)
     return function
 
 
-def choose(operation: str, tensor: torch.Tensor, backend: str, first: str | None = None) -> Callable[..., Any]:
-    """The function that serves `operation` for a tensor like this one; `first` as for choose_body."""
-    # Other operations see a new width at every step, which the cache of choices need not remember.
-    width = tensor.shape[-1] if any(body.width for body in OPERATIONS[operation]) else None
-    return _load(operation, choose_body(operation, tensor.device, tensor.dtype, backend, width, first))
+def falls_back(operation: str, backend: str) -> str | None:
+    """For which inputs this backend's implementation of `operation` runs PyTorch instead of its kernels, in words; None: for none.
+
+    The words are FALLS_BACK in the implementation's module, next to the condition.
+    """
+    modules = [one.module for one in OPERATIONS[operation] if one.backend == backend]
+    sentences = [getattr(import_module(f"..{backend}.{name}", __name__), "FALLS_BACK", {}) for name in modules]
+    return sentences[0].get(operation) if sentences else None
 
 
-def preferred(backend: str) -> str:
-    """What a model passes to its operations for its own backend: a compiled one serves where it has a body, as auto elsewhere."""
-    return backend + _FIRST if backend in ("tile", "cuda") else backend
+def choose(
+    operation: str, tensor: torch.Tensor, backend: str | Preference, fastest: str | None = None
+) -> Callable[..., Any]:
+    """The function that runs `operation` for this leading tensor; the other arguments are those of choose_implementation."""
+    # The width of other operations changes at every step: it would only fill the cache of choices.
+    width = tensor.shape[-1] if any(one.width for one in OPERATIONS[operation]) else None
+    return _load(operation, choose_implementation(operation, tensor.device, tensor.dtype, backend, width, fastest))
 
 
 def check_backend(backend: str, device: str) -> None:
     """ValueError if nothing of `backend` can run on this device."""
-    _check_name(backend)
+    _check_names((backend,))
     if all(line.chosen == "none" for line in describe(torch.device(device), backend)):
         raise ValueError(
-            f"backend is {backend!r}, which needs a Hopper GPU (sm_90) and the packages of 'deepseek-v32[kernels]'; this is "
-            f"{hardware.describe(torch.device(device))}; auto takes the best there is"
+            f"backend is {backend!r}; expected auto or reference on {hardware.describe(torch.device(device))}: {backend} needs "
+            "a Hopper GPU (sm_90) and the packages of 'deepseek-v32[kernels]'"
         )
 
 
-def _check_name(backend: str) -> None:
-    if backend not in BACKENDS:
-        raise ValueError(f"backend is {backend!r}, expected one of {', '.join(BACKENDS)}")
+def _check_names(preference: Preference) -> None:
+    for name in preference:
+        if name not in BACKENDS:
+            raise ValueError(f"backend is {name!r}; expected one of {', '.join(BACKENDS)}")
 
 
 @dataclass(frozen=True)
@@ -181,18 +205,18 @@ class Choice:
     operation: str
     chosen: str
     available: tuple[str, ...]
-    refusals: tuple[str, ...]
+    unsupported_reasons: tuple[str, ...]
 
 
 def describe(device: torch.device, backend: str = "auto", precision: str = "fp8") -> list[Choice]:
-    """What would run for every operation of a model in this precision on this device; "none" if `backend` cannot run here."""
+    """The implementation that would run for each operation of a model in this precision; "none" if `backend` cannot run here."""
     lines = []
-    for operation, bodies in OPERATIONS.items():
+    for operation, implementations in OPERATIONS.items():
         dtype = leading_dtype(operation, precision)
-        usable = [body.backend for body in bodies if body.refusal(device, dtype) is None]
-        wanted = [name for name in usable if name == backend] or usable
-        refusals = tuple(reason for body in bodies if (reason := body.refusal(device, dtype)) is not None)
-        lines.append(Choice(operation, wanted[0], tuple(usable), refusals))
+        chosen = choose_implementation(operation, device, dtype, preference_of(backend)).backend
+        reasons = [one.unsupported_reason(device, dtype) for one in implementations]
+        available = tuple(one.backend for one, reason in zip(implementations, reasons, strict=True) if reason is None)
+        lines.append(Choice(operation, chosen, available, tuple(filter(None, reasons))))
     if backend in ("tile", "cuda") and all(line.chosen != backend for line in lines):
         return [replace(line, chosen="none") for line in lines]
     return lines

@@ -1,13 +1,14 @@
-"""Sparse attention in absorbed (MQA) form for decoding: a few new tokens a sequence, keys read from the paged latent cache."""
+"""Sparse decode attention in absorbed (MQA) form: a few new tokens per sequence, keys from the paged latent cache."""
 
 import torch
 
 from .cache_write import latent_record_bytes
 from .checks import FLOATS, check_tensor
-from .registry import choose, choose_body
+from .registry import Preference, choose, choose_implementation
 from .sparse_mla_prefill import check_sparse_options
+from .split_plan import SplitPlan
 
-DECODE_TOPK_MULTIPLE = 64  # compiled kernels take the selection in blocks of this many
+DECODE_TOPK_MULTIPLE = 64  # the compiled kernels process the selected keys in blocks of this size
 
 
 def plan_decode(
@@ -17,14 +18,15 @@ def plan_decode(
     topk: int,
     device: torch.device,
     topk_length: torch.Tensor | None = None,
-    backend: str = "auto",
-) -> object | None:
-    """How sparse_mla_decode of bf16 queries [batch, s_q, heads, D] over an FP8 cache is split over the GPU.
+    *,
+    backend: str | Preference = "auto",
+) -> SplitPlan | None:
+    """The split-KV plan of sparse_mla_decode for bf16 queries [batch, s_q, heads, D] over an FP8 cache.
 
-    None for bodies that do not split. Made on the device, without waiting for it: once a step for all layers, and again when
-    topk_length changes, also within a CUDA graph.
+    None for implementations without plans. The plan is made on the device, without waiting for it, once a step for all layers, also
+    in a CUDA graph. It must be made again when topk_length changes.
     """
-    if choose_body("sparse_mla_decode", device, torch.bfloat16, backend).backend != "cuda":
+    if choose_implementation("sparse_mla_decode", device, torch.bfloat16, backend).backend != "cuda":
         return None
     from .cuda.sparse_mla_decode import plan_decode as plan_on_cuda
 
@@ -39,15 +41,16 @@ def sparse_mla_decode(
     value_dim: int = 512,
     topk_length: torch.Tensor | None = None,
     attn_sink: torch.Tensor | None = None,
-    plan: object | None = None,
-    backend: str = "auto",
+    plan: SplitPlan | None = None,
+    *,
+    backend: str | Preference = "auto",
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """softmax(q . k * scale) over the selected slots, applied to the latents' first `value_dim` dims.
 
     q [B, s_q, H, D] bf16 or fp32; cache uint8 [P, page, 1, record] (FP8 layout) or plain [P, page, 1, D] of q's dtype;
     indices int32 [B, s_q, K] slots, -1 for none; topk_length int32 [B]; attn_sink fp32 [H] as in sparse prefill;
-    plan: a split-KV plan, for bodies that use one. -> out [B, s_q, H, value_dim] in q's dtype, lse (natural) fp32 [B, H, s_q];
-    a row without a valid slot: 0 and -inf.
+    plan: a split-KV plan from plan_decode; None: made in this call if needed.
+    -> out [B, s_q, H, value_dim] in q's dtype, lse (natural) fp32 [B, H, s_q]; a row without a valid slot: 0 and -inf.
     """
     check_tensor("q", q, (None, None, None, None), FLOATS)
     batch, new, heads, width = q.shape
@@ -59,6 +62,6 @@ def sparse_mla_decode(
         return q.new_zeros(batch, new, heads, value_dim), q.new_full(
             (batch, heads, new), float("-inf"), dtype=torch.float32
         )
-    body = choose("sparse_mla_decode", q, backend)
-    out, lse = body(q, cache, indices, softmax_scale, value_dim, topk_length, attn_sink, plan)
+    implementation = choose("sparse_mla_decode", q, backend)
+    out, lse = implementation(q, cache, indices, softmax_scale, value_dim, topk_length, attn_sink, plan)
     return out, lse

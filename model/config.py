@@ -1,9 +1,10 @@
-"""The model's dimensions and constants, from a Hugging Face ``config.json``."""
+"""The model's dimensions and constants. checkpoint/config_json.py reads them from a Hugging Face ``config.json``."""
 
 import math
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any, Literal, get_args
+
+from .errors import ConfigError, short_repr
 
 Precision = Literal["exact", "bf16", "fp8"]
 PRECISIONS = get_args(Precision)
@@ -12,17 +13,13 @@ FP8_BLOCK = 128  # width of an activation's scale group and of a weight's scale 
 
 
 def blocks(size: int) -> int:
-    """How many 128-wide blocks cover `size` rows or columns."""
+    """Number of 128-wide blocks that cover `size` rows or columns."""
     return -(-size // FP8_BLOCK)
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot be run, in one line: key, what came, what is wanted."""
 
 
 @dataclass(frozen=True)
 class YarnScaling:
-    """YaRN context extension (arXiv 2309.00071) as DeepSeek applies it: scaled frequencies, unscaled cos and sin."""
+    """YaRN context extension (arXiv 2309.00071) as DeepSeek applies it: frequencies are scaled, cos and sin are not."""
 
     factor: float
     original_max_position_embeddings: int
@@ -67,60 +64,35 @@ class ModelConfig:
     num_nextn_predict_layers: int = 1
     bos_token_id: int | None = 0
     eos_token_ids: tuple[int, ...] = (1,)
-    weight_block: tuple[int, int] | None = (FP8_BLOCK, FP8_BLOCK)  # None: the checkpoint is not quantised
+    # Rows and columns that share a scale. None: the checkpoint is not quantised.
+    weight_block: tuple[int, int] | None = (FP8_BLOCK, FP8_BLOCK)
     ue8m0_scales: bool = True  # scales are powers of two
 
     def __post_init__(self) -> None:
         _check(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "ModelConfig":
-        """The configuration in config.json's spelling, old (``rope_scaling``) or new (``rope_parameters``).
-
-        Keys that would change the mathematics of what is computed here raise ConfigError; harmless ones are ignored.
-        """
-        from .checkpoint.config_json import (
-            read_fields,
-        )  # the file's spellings know this class, so this class cannot know them first
-
-        return cls(**read_fields(values))
-
-    @classmethod
-    def from_file(cls, path: str | Path) -> "ModelConfig":
-        """`from_dict` of a config.json, given itself or by the directory that holds it. Raises ConfigError."""
-        from .checkpoint.config_json import read_object
-
-        path = Path(path)
-        path = path / "config.json" if path.is_dir() else path
-        try:
-            return cls.from_dict(read_object(path))
-        except ConfigError as error:
-            raise ConfigError(f"{str(path)!r}: {error}") from error
-
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of a Hugging Face config.json from which `from_dict` makes this configuration again."""
-        from .checkpoint.config_json import write_fields
-
-        return write_fields(self)
 
     def with_overrides(self, **overrides: Any) -> "ModelConfig":
         """This configuration with some fields replaced. Raises ConfigError for unknown names and for bad values."""
         names = {field.name for field in fields(self)}
         for key in overrides:
             if key not in names:
-                raise ConfigError(f"override {key!r} is not a field; wanted one of {', '.join(sorted(names))}")
+                raise ConfigError(f"override is {key!r}; expected one of {', '.join(sorted(names))}")
         return replace(self, **overrides)
 
     def check_precision(self, precision: str) -> None:
         """Raises ConfigError unless this model can run in `precision`: the FP8 byte layouts fix some dimensions."""
         if precision not in PRECISIONS:
-            raise ConfigError(f"precision = {precision!r}: wanted one of {', '.join(PRECISIONS)}")
+            raise ConfigError(f"precision is {precision!r}; expected one of {', '.join(PRECISIONS)}")
         if precision != "fp8":
             return
         if self.kv_lora_rank % FP8_BLOCK:
-            raise wrong(self, "kv_lora_rank", f"a multiple of {FP8_BLOCK} in fp8 precision (one cached scale a group)")
+            raise _wrong(
+                self, "kv_lora_rank", f"a multiple of {FP8_BLOCK} in fp8 precision (one cached scale per group)"
+            )
         if self.index_head_dim != FP8_BLOCK:
-            raise wrong(self, "index_head_dim", f"{FP8_BLOCK} in fp8 precision (Hadamard size, one cached scale a key)")
+            raise _wrong(
+                self, "index_head_dim", f"{FP8_BLOCK} in fp8 precision (Hadamard size, one cached scale per key)"
+            )
 
     @property
     def qk_head_dim(self) -> int:
@@ -135,19 +107,13 @@ class ModelConfig:
         return self.qk_head_dim**-0.5 * mscale * mscale
 
     def is_dense(self, layer: int) -> bool:
-        """Whether this layer's MLP is dense."""
+        """Whether this layer has a dense MLP instead of experts."""
         return layer < self.first_k_dense_replace
 
 
-def wrong(config: Any, key: str, wanted: str) -> ConfigError:
+def _wrong(config: Any, key: str, expected: str) -> ConfigError:
     """The one-line error about a field of `config`."""
-    return ConfigError(f"{key} = {shown(getattr(config, key))}: wanted {wanted}")
-
-
-def shown(value: Any, limit: int = 80) -> str:
-    """`value` on one line, whatever it holds, shortened in the middle: for error messages."""
-    text = repr(value)
-    return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 2 :]}"
+    return ConfigError(f"{key} is {short_repr(getattr(config, key))}; expected {expected}")
 
 
 # Counts that may be zero; every other integer field is a dimension and at least 1.
@@ -156,66 +122,66 @@ _MAXIMUM = 2**31 - 1  # ids, positions and slots are int32 in the kernels
 
 
 def _check(config: ModelConfig) -> None:
-    """Raises ConfigError for the first field whose type or value cannot be run."""
+    """Raises ConfigError for the first field whose type or value this program cannot run."""
     for field in fields(config):
         value = getattr(config, field.name)
         if field.type is int:
             least = 0 if field.name in _MAY_BE_ZERO else 1
             if type(value) is not int or not least <= value <= _MAXIMUM:
-                raise wrong(config, field.name, f"an integer of at least {least} and at most {_MAXIMUM}")
+                raise _wrong(config, field.name, f"an integer of at least {least} and at most {_MAXIMUM}")
         elif field.type is float:
             _check_positive(config, field.name)
         elif field.type is bool and type(value) is not bool:
-            raise wrong(config, field.name, "true or false")
+            raise _wrong(config, field.name, "true or false")
 
     if config.qk_rope_head_dim % 2:
-        raise wrong(config, "qk_rope_head_dim", "an even number (RoPE rotates pairs)")
+        raise _wrong(config, "qk_rope_head_dim", "an even number (RoPE rotates pairs)")
     if config.index_head_dim < config.qk_rope_head_dim:
-        raise wrong(config, "index_head_dim", f"at least qk_rope_head_dim ({config.qk_rope_head_dim})")
+        raise _wrong(config, "index_head_dim", f"at least qk_rope_head_dim ({config.qk_rope_head_dim})")
     if config.n_routed_experts % config.n_group:
-        raise wrong(config, "n_group", f"a divisor of n_routed_experts ({config.n_routed_experts})")
+        raise _wrong(config, "n_group", f"a divisor of n_routed_experts ({config.n_routed_experts})")
     if config.topk_group > config.n_group:
-        raise wrong(config, "topk_group", f"at most n_group ({config.n_group})")
+        raise _wrong(config, "topk_group", f"at most n_group ({config.n_group})")
     kept = config.n_routed_experts // config.n_group * config.topk_group
     if config.num_experts_per_tok > kept:
-        raise wrong(config, "num_experts_per_tok", f"at most the {kept} experts of the topk_group kept groups")
+        raise _wrong(config, "num_experts_per_tok", f"at most the {kept} experts of topk_group groups")
     if config.rope_theta <= 1:
-        raise wrong(config, "rope_theta", "a number above 1")
+        raise _wrong(config, "rope_theta", "a number above 1")
     if config.weight_block not in (None, (FP8_BLOCK, FP8_BLOCK)):
-        raise wrong(config, "weight_block", f"({FP8_BLOCK}, {FP8_BLOCK}), or None for a checkpoint without FP8")
+        raise _wrong(config, "weight_block", f"({FP8_BLOCK}, {FP8_BLOCK}), or None for a checkpoint without FP8")
     ids = () if config.bos_token_id is None else (config.bos_token_id,)
     _check_ids(config, "bos_token_id", ids)
     if type(config.eos_token_ids) is not tuple:
-        raise wrong(config, "eos_token_ids", "a tuple of token ids")
+        raise _wrong(config, "eos_token_ids", "a tuple of token ids")
     _check_ids(config, "eos_token_ids", config.eos_token_ids)
     if config.yarn is not None:
         if not isinstance(config.yarn, YarnScaling):
-            raise wrong(config, "yarn", "a YarnScaling, or None")
+            raise _wrong(config, "yarn", "a YarnScaling, or None")
         _check_yarn(config.yarn)
 
 
 def _check_ids(config: ModelConfig, key: str, ids: tuple[int, ...]) -> None:
     if not all(type(token) is int and 0 <= token < config.vocab_size for token in ids):
-        raise wrong(config, key, f"ids within the vocabulary of {config.vocab_size}")
+        raise _wrong(config, key, f"ids within the vocabulary of {config.vocab_size}")
 
 
 def _check_positive(config: Any, key: str) -> None:
     value = getattr(config, key)
     if type(value) not in (int, float) or not (0 < value < math.inf):
-        raise wrong(config, key, "a positive, finite number")
+        raise _wrong(config, key, "a positive, finite number")
 
 
 def _check_yarn(yarn: YarnScaling) -> None:
     for key in ("factor", "beta_fast", "beta_slow"):
         _check_positive(yarn, key)
     if yarn.factor < 1:
-        raise wrong(yarn, "factor", "at least 1")
+        raise _wrong(yarn, "factor", "at least 1")
     if yarn.beta_fast < yarn.beta_slow:
-        raise wrong(yarn, "beta_fast", f"at least beta_slow ({yarn.beta_slow})")
+        raise _wrong(yarn, "beta_fast", f"at least beta_slow ({yarn.beta_slow})")
     original = yarn.original_max_position_embeddings
     if type(original) is not int or not 1 <= original <= _MAXIMUM:
-        raise wrong(yarn, "original_max_position_embeddings", f"an integer of at least 1 and at most {_MAXIMUM}")
+        raise _wrong(yarn, "original_max_position_embeddings", f"an integer of at least 1 and at most {_MAXIMUM}")
     for key in ("mscale", "mscale_all_dim"):
         value = getattr(yarn, key)
         if type(value) not in (int, float) or not 0 <= value < math.inf:
-            raise wrong(yarn, key, "a finite number of at least 0")
+            raise _wrong(yarn, key, "a finite number of at least 0")

@@ -1,6 +1,7 @@
-"""The lightning indexer: cheap scores that decide which tokens each query attends to.
+"""The lightning indexer: inexpensive scores that decide which tokens each query attends to.
 
-Source: DeepSeek-V3.2 paper, section 2.1. Its RoPE is half-split and sits first in the head, unlike MLA's (interleaved, last).
+Source: DeepSeek-V3.2 paper, section 2.1. Its RoPE is half-split and covers the first dims of a head; MLA's is interleaved and
+covers the last.
 """
 
 from typing import NamedTuple
@@ -17,13 +18,14 @@ from ..kernels.select_topk import select_topk, select_topk_slots
 from .config import ModelConfig
 from .layers import Compute, Linear, parameter
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
+from .profiling import layer_part, profiler_range
 
-LOGITS_BYTES = 256 << 20  # of [rows, context] fp32 logits held at a time in prefill
+LOGITS_BYTES = 256 << 20  # upper bound of the fp32 logits [rows, S] that prefill holds at a time
 NORM_EPS = 1e-6
 
 
 class LayerNorm(nn.Module):
-    """LayerNorm with fp32 weight and bias, computed in fp32 and cast afterwards."""
+    """LayerNorm with fp32 weight and bias, computed in fp32, then cast."""
 
     def __init__(self, width: int, compute: Compute) -> None:
         super().__init__()
@@ -32,11 +34,11 @@ class LayerNorm(nn.Module):
         self.bias = parameter(width, dtype=torch.float32, device=compute.device)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return layer_norm(x, self.weight, self.bias, NORM_EPS, self.compute.backend)
+        return layer_norm(x, self.weight, self.bias, NORM_EPS, backend=self.compute.backend)
 
 
 class Fp32Linear(nn.Module):
-    """A small projection kept in fp32 in every precision, because what it computes decides a selection."""
+    """A small projection that stays in fp32 in every precision, because its result decides a selection."""
 
     def __init__(self, inputs: int, outputs: int, compute: Compute) -> None:
         super().__init__()
@@ -45,22 +47,23 @@ class Fp32Linear(nn.Module):
 
     def forward(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
         """x [T, inputs] -> fp32 [T, outputs], times scale."""
-        return fp32_linear(x, self.weight, scale, self.compute.backend)
+        return fp32_linear(x, self.weight, scale, backend=self.compute.backend)
 
 
 class IndexQueries(NamedTuple):
-    """What T tokens ask the indexer."""
+    """Index queries of T tokens."""
 
     q: torch.Tensor  # [T, H_i, D] rotated; e4m3 in fp8 precision
     weights: torch.Tensor  # fp32 [T, H_i], the queries' FP8 scales and H_i^-0.5 * D^-0.5 included
 
 
 class Indexer(nn.Module):
-    """logits[t, s] = sum over heads of weights[t, h] * relu(q[t, h] . k[s]); each query keeps the index_topk best."""
+    """logits[t, s] = sum over heads of weights[t, h] * relu(q[t, h] . k[s]); each query selects the index_topk best."""
 
-    def __init__(self, config: ModelConfig, compute: Compute) -> None:
+    def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
         super().__init__()
         self.compute = compute
+        self.layer = layer
         self.heads, self.head_dim = config.index_n_heads, config.index_head_dim
         self.topk = config.index_topk
         self.interleaved = config.indexer_rope_interleave
@@ -72,23 +75,26 @@ class Indexer(nn.Module):
     def write_keys(
         self, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, metadata: AttentionMetadata, cache: LayerCache
     ) -> None:
-        """Cache the new tokens' index keys, wk's results. Owed even when nothing is selected yet: later tokens will score them."""
+        """Cache the new tokens' index keys (wk's outputs). Needed even while every context fits: later tokens will score them."""
         keys = self.k_norm(keys)
-        write_index_cache(keys, cos, sin, cache.index, metadata.slots, self.interleaved, self.compute.backend)
+        write_index_cache(keys, cos, sin, cache.index, metadata.slots, self.interleaved, backend=self.compute.backend)
 
+    @layer_part("indexer")
     def queries(self, x: torch.Tensor, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> IndexQueries:
-        """x [T, hidden]; q [T, H_i * D], wq_b's results for MLA's compressed query, normed."""
+        """x [T, hidden]; q [T, H_i * D], wq_b's outputs for MLA's compressed query, normed."""
         q = q.unflatten(1, (self.heads, self.head_dim))
         weights = self.weights_proj(x, self.heads**-0.5 * self.head_dim**-0.5)
         if not self.compute.quantized:
-            # The Hadamard rotation changes no dot product, so precisions that do not quantise skip it.
+            # The Hadamard rotation changes no dot product, so precisions without quantisation skip it.
             return IndexQueries(rotate_index(q, cos, sin, self.interleaved), weights)
-        rotated = rotate_quantize(q, cos, sin, self.interleaved, self.compute.ue8m0, self.compute.backend, weights)
+        rotated = rotate_quantize(
+            q, cos, sin, self.interleaved, self.compute.ue8m0, weights, backend=self.compute.backend
+        )
         assert rotated.weights is not None
         return IndexQueries(rotated.values, rotated.weights)
 
     def select_decodes(self, queries: IndexQueries | None, metadata: AttentionMetadata, cache: LayerCache) -> Selection:
-        """What each decoding sequence's token attends to, [B, K]. queries None: every context fits in index_topk."""
+        """The selection of each decode, [B, K]. queries None: every context fits in index_topk."""
         lengths = metadata.lengths[: metadata.decodes]
         if queries is None:
             positions = torch.arange(metadata.max_context, dtype=torch.int32, device=lengths.device)
@@ -99,14 +105,16 @@ class Indexer(nn.Module):
     def select_decode_slots(
         self, queries: IndexQueries, metadata: AttentionMetadata, cache: LayerCache
     ) -> torch.Tensor:
-        """The same as cache slots, int32 [B, K], for when nobody asks for positions: they come out of the selector itself."""
+        """The same selection as cache slots, int32 [B, K], which the top-k kernel can write directly."""
         lengths = metadata.lengths[: metadata.decodes]
         logits = self._decode_logits(queries, metadata, cache)
         table = metadata.block_table[: metadata.decodes]
-        return select_topk_slots(logits, None, lengths, self.topk, table, PAGE_SIZE, self.compute.backend)
+        with profiler_range(f"layer {self.layer}/selection"):
+            return select_topk_slots(logits, None, lengths, self.topk, table, PAGE_SIZE, backend=self.compute.backend)
 
+    @layer_part("indexer")
     def _decode_logits(self, queries: IndexQueries, metadata: AttentionMetadata, cache: LayerCache) -> torch.Tensor:
-        """Every decoding sequence's token against its context, fp32 [B, S]."""
+        """Scores of each decode's context, fp32 [B, S]."""
         count = metadata.decodes
         return paged_indexer_logits(
             queries.q[:count, None],
@@ -115,31 +123,33 @@ class Indexer(nn.Module):
             metadata.block_table[:count],
             metadata.lengths[:count],
             metadata.max_context,
-            self.compute.backend,
+            backend=self.compute.backend,
         )
 
     def select_prefill(
         self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool = False
     ) -> Selection:
-        """What each token of a prompt chunk attends to, [t, K]."""
+        """The selection of each token of a prompt chunk, [t, K]."""
         keys, scales = gather_index_keys(cache.index, prefill.context_slots)
         q, weights = queries.q[prefill.rows], queries.weights[prefill.rows]
         ends = torch.arange(prefill.start + 1, prefill.length + 1, dtype=torch.int32, device=keys.device)
         starts = torch.zeros_like(ends)
-        step = max(1, LOGITS_BYTES // (4 * prefill.length))  # bounds the logits, whatever the context's length
+        step = max(1, LOGITS_BYTES // (4 * prefill.length))  # rows per pass
         parts = []
         for first in range(0, q.shape[0], step):
             rows = slice(first, first + step)
-            logits = indexer_logits(
-                q[rows], keys, weights[rows], starts[rows], ends[rows], scales, self.compute.backend
-            )
+            with profiler_range(f"layer {self.layer}/indexer"):
+                logits = indexer_logits(
+                    q[rows], keys, weights[rows], starts[rows], ends[rows], scales, backend=self.compute.backend
+                )
             parts.append(self._best(logits, starts[rows], ends[rows], with_scores))
         positions = torch.cat([part.positions for part in parts])
         scores = [part.scores for part in parts if part.scores is not None]
         return Selection(positions, torch.cat(scores) if scores else None)
 
+    @layer_part("selection")
     def _best(
         self, logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, with_scores: bool
     ) -> Selection:
-        positions = select_topk(logits, starts, ends, self.topk, self.compute.backend)
+        positions = select_topk(logits, starts, ends, self.topk, backend=self.compute.backend)
         return Selection(positions, logits.gather(1, positions.clamp_min(0).long()) if with_scores else None)

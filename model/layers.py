@@ -1,4 +1,4 @@
-"""The parts every block is made of: how a precision computes, linear projections, norms, the gated MLP."""
+"""The parts of every block: the precision of computation, linear projections, norms and the gated MLP."""
 
 from dataclasses import dataclass
 
@@ -10,20 +10,21 @@ from ..kernels import quantize
 from ..kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from ..kernels.quantize import Quantized
 from ..kernels.reference.quantize import rms_norm, swiglu
-from .config import FP8_BLOCK, Precision, blocks
+from ..kernels.registry import Preference
+from .config import FP8_BLOCK, ModelConfig, Precision, blocks
 
-Operand = torch.Tensor | Quantized  # what a projection multiplies: FP8 values with scales in fp8 precision
+Operand = torch.Tensor | Quantized  # input of a projection: in fp8 precision, FP8 values with scales
 
 
 @dataclass(frozen=True)
 class Compute:
-    """How the model computes: resolved once, handed to every module.
+    """How the model computes. Resolved once and handed to every module.
 
     exact: fp32 throughout. bf16: bf16 weights and activations. fp8: e4m3 weights and activations, bf16 between them.
     """
 
     precision: Precision
-    backend: str
+    backend: Preference
     device: torch.device
     ue8m0: bool = True
 
@@ -37,19 +38,19 @@ class Compute:
         return self.precision == "fp8"
 
     def operand(self, x: torch.Tensor) -> Operand:
-        """x [..., D] as the projections take it; computed once where several share it."""
-        return quantize.quantize_blocks(x, self.ue8m0, self.backend) if self.quantized else x
+        """x [..., D] as an input of projections. Several projections of one x share the result."""
+        return quantize.quantize_blocks(x, self.ue8m0, backend=self.backend) if self.quantized else x
 
 
 def parameter(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Parameter:
-    """An uninitialised weight; the checkpoint fills it."""
+    """An uninitialised weight, which the checkpoint fills."""
     return nn.Parameter(torch.empty(*shape, dtype=dtype, device=device), requires_grad=False)
 
 
 class Linear(nn.Module):
-    """y = x W^T. In fp8 precision W is e4m3 with block scales, else of the compute dtype.
+    """y = x W^T. In fp8 precision W is e4m3 with block scales; otherwise it has the compute dtype.
 
-    A weight of several `parts` (gate and up) stacks them by rows; each part is quantised on its own.
+    A weight of several `parts` (gate and up) stacks them by rows. Each part is quantised by itself.
     """
 
     def __init__(self, inputs: int, outputs: int, compute: Compute, parts: int = 1) -> None:
@@ -70,25 +71,47 @@ class Linear(nn.Module):
         outputs = self.weight.shape[0] // self.parts
         if self.parts == 1 or outputs % FP8_BLOCK == 0:
             return self._gemm(x, self.weight, self.weight_scale_inv)
-        # Parts that end inside a block: their scales do not line up with the stacked rows.
+        # The parts end inside a block, so their scales are not aligned with the stacked rows.
         pairs = zip(self.weight.chunk(self.parts), self.weight_scale_inv.chunk(self.parts), strict=True)
         return torch.cat([self._gemm(x, weight, scale) for weight, scale in pairs], 1)
 
     def _gemm(self, x: Quantized, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        return fp8_gemm(x, weight, scale, self.compute.dtype, self.compute.backend)
+        return fp8_gemm(x, weight, scale, self.compute.dtype, backend=self.compute.backend)
+
+
+class KVUpProjection(nn.Module):
+    """kv_b_proj, never quantised. Each head's rows are [nope | v], which `halves` separates."""
+
+    def __init__(self, config: ModelConfig, compute: Compute) -> None:
+        super().__init__()
+        self.heads = config.num_attention_heads
+        self.nope, self.value = config.qk_nope_head_dim, config.v_head_dim
+        rows = self.heads * (self.nope + self.value)
+        self.weight = parameter(rows, config.kv_lora_rank, dtype=compute.dtype, device=compute.device)
+
+    def halves(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Wk [H, nope, L] and Wv [H, v, L]."""
+        wk, wv = self.weight.unflatten(0, (self.heads, -1)).split((self.nope, self.value), 1)
+        return wk, wv
+
+    def forward(self, latent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """latent [S, L] -> k_nope [S, H, nope], v [S, H, v]."""
+        expanded = F.linear(latent, self.weight).unflatten(1, (self.heads, -1))
+        k_nope, v = expanded.split((self.nope, self.value), 2)
+        return k_nope, v
 
 
 def projections(x: Operand, *linears: Linear) -> list[torch.Tensor]:
-    """Several projections of the same rows x [T, inputs]: [T, outputs] each. Few rows in FP8 take one launch for all."""
+    """Several projections of the same x [T, inputs] -> [T, outputs] each. A few rows in FP8 need one launch for all of them."""
     if not isinstance(x, Quantized) or any(linear.parts > 1 for linear in linears):
         return [linear(x) for linear in linears]
     compute = linears[0].compute
     weights = [Quantized(linear.weight, linear.weight_scale_inv) for linear in linears]
-    return fp8_gemms(x, weights, compute.dtype, compute.backend)
+    return fp8_gemms(x, weights, compute.dtype, backend=compute.backend)
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) * weight, computed in fp32 with an fp32 weight and cast afterwards."""
+    """x / rms(x) * weight, computed in fp32 with an fp32 weight, then cast."""
 
     def __init__(self, width: int, eps: float, compute: Compute) -> None:
         super().__init__()
@@ -102,17 +125,17 @@ class RMSNorm(nn.Module):
     def with_operand(
         self, x: torch.Tensor, residual: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor, Operand]:
-        """x [T, D], plus `residual` if there is one; that sum normed; and the same as the projections take it."""
+        """x [T, D] plus `residual` if there is one; that sum, normed; and the normed sum as an input of projections."""
         if self.compute.quantized:
             ue8m0, backend = self.compute.ue8m0, self.compute.backend
-            return quantize.rms_norm_quantize(x, self.weight, self.eps, ue8m0, residual, backend)
+            return quantize.rms_norm_quantize(x, self.weight, self.eps, ue8m0, residual, backend=backend)
         total = x if residual is None else x + residual
         normed = self(total)
         return total, normed, normed
 
 
 class MLP(nn.Module):
-    """down(silu(gate x) * up x): the dense layers' MLP and the shared expert."""
+    """down(silu(gate x) * up x): the MLP of dense layers, and the shared expert."""
 
     def __init__(self, hidden: int, intermediate: int, compute: Compute) -> None:
         super().__init__()
@@ -126,7 +149,7 @@ class MLP(nn.Module):
 
 
 def gated(gate_up: torch.Tensor, compute: Compute) -> Operand:
-    """silu(gate) * up of [T, 2I], as the down projection takes it."""
+    """gate_up [T, 2I] -> silu(gate) * up [T, I], as an input of the down projection."""
     if compute.quantized:
-        return quantize.swiglu_quantize(gate_up, compute.ue8m0, compute.backend)
+        return quantize.swiglu_quantize(gate_up, compute.ue8m0, backend=compute.backend)
     return swiglu(gate_up)

@@ -1,8 +1,8 @@
-"""The whole contract between the model and whatever serves it: what a forward pass is told, and where it keeps state.
+"""The contract between the model and the engine that runs it: the description of a step, and the caches that hold state.
 
-A step processes T new tokens of B sequences, laid end to end. Sequences with exactly one new token ("decodes") come
-first, then those with a prompt chunk ("prefills"). A sequence's context is every token it has so far, the new ones included;
-its entries lie in pages, and entry s of sequence b has slot ``block_table[b, s // PAGE_SIZE] * PAGE_SIZE + s % PAGE_SIZE``.
+A step processes T new tokens of B sequences, concatenated. Sequences with exactly one new token ("decodes") come first, then
+those with a prompt chunk ("prefills"). A sequence's context is every token it has so far, including the new ones. Its cache
+entries lie in pages; entry s of sequence b has slot ``block_table[b, s // PAGE_SIZE] * PAGE_SIZE + s % PAGE_SIZE``.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,15 +11,23 @@ from typing import NamedTuple
 
 import torch
 
+from ..kernels.split_plan import SplitPlan
+
 PAGE_SIZE = 64  # tokens; the page size that the public FP8 MLA cache format fixes
 
 
 class Selection(NamedTuple):
-    """What R queries attend to."""
+    """The context positions that R queries attend to."""
 
     positions: torch.Tensor  # int32 [R, K], context positions, -1 for none
-    # The indexer's scores of these positions, fp32 [R, K]; None if it had to choose nothing, or nobody asked.
+    # The indexer's scores of these positions, fp32 [R, K]. None if there was nothing to choose or scores were not requested.
     scores: torch.Tensor | None = None
+
+    def mask(self, length: int) -> torch.Tensor:
+        """bool [R, length], true for selected positions."""
+        mask = torch.zeros(len(self.positions), length + 1, dtype=torch.bool, device=self.positions.device)
+        mask.scatter_(1, torch.where(self.positions < 0, length, self.positions).long(), True)
+        return mask[:, :length]
 
 
 SelectionCallback = Callable[[int, torch.Tensor, Selection], None]
@@ -27,7 +35,7 @@ SelectionCallback = Callable[[int, torch.Tensor, Selection], None]
 
 @dataclass(frozen=True)
 class LayerCache:
-    """One layer's share of the paged caches. dtypes: uint8 is the FP8 byte layout, otherwise plain bf16 or fp32 rows."""
+    """One layer's part of the paged caches. dtype uint8 means the FP8 byte layout; otherwise rows are plain bf16 or fp32."""
 
     latent: torch.Tensor  # [P, 64, 1, 656] uint8, or [P, 64, 1, kv_lora_rank + rope] bf16 / fp32
     index: torch.Tensor  # [P, 64, 1, 132] uint8 (keys of a page first, then its scales), or [P, 64, 1, 128] bf16 / fp32
@@ -37,28 +45,33 @@ class LayerCache:
 class Prefill:
     """One sequence's chunk of a step, as `AttentionMetadata.prefills` yields it."""
 
-    rows: slice  # its rows among the T new tokens
+    rows: slice  # its rows of the T new tokens
     start: int  # position of its first new token = number of tokens already cached
     length: int  # context length after this step
     context_slots: torch.Tensor  # int64 [length], slot of every context token
 
+    def causal_positions(self) -> torch.Tensor:
+        """The selection of a chunk whose whole context fits: int32 [t, length], -1 after each token's own position."""
+        positions = torch.arange(self.length, dtype=torch.int32, device=self.context_slots.device)
+        return torch.where(positions <= positions[self.start :, None], positions, -1)
+
 
 @dataclass(frozen=True)
 class AttentionMetadata:
-    """What one step needs to know about its sequences. Filled by the runner, read by the attention layers."""
+    """Describes the sequences of one step to the attention layers. The runner fills every field but `decode_plan`."""
 
-    query_lengths: tuple[int, ...]  # B numbers of new tokens; the leading `decodes` of them are 1
-    context_lengths: tuple[int, ...]  # B context lengths, new tokens included
-    decodes: int  # how many leading sequences take the decode path
+    query_lengths: tuple[int, ...]  # new tokens of each of the B sequences; the leading `decodes` of them are 1
+    context_lengths: tuple[int, ...]  # context length of each of the B sequences, new tokens included
+    decodes: int  # number of leading sequences that take the decode path
     block_table: torch.Tensor  # int32 [B, pages], page ids; columns past a sequence's pages hold 0 and are never read
-    lengths: torch.Tensor  # int32 [B], context_lengths on the device
-    slots: torch.Tensor  # int64 [T], where the new tokens' cache entries go
-    logit_rows: torch.Tensor  # int64 [N], the rows of T whose logits are wanted
-    max_context: int  # at least max(context_lengths[:decodes]); a bucket's bound under a CUDA graph
-    decode_plan: object | None = (
-        None  # split-KV plan of the decodes; None: the model makes one, once a step, for all its layers
-    )
-    # Called once a layer and sequence group with (layer, rows int64 [R] on the CPU, their selection, scores included).
+    lengths: torch.Tensor  # int32 [B], context_lengths as a tensor on the device
+    slots: torch.Tensor  # int64 [T], cache slots of the new tokens
+    logit_rows: torch.Tensor  # int64 [N], the rows of the T tokens whose logits the step returns
+    max_context: int  # at least max(context_lengths[:decodes]); under a CUDA graph, the upper bound of the bucket
+    # Split-KV plan of the decodes over an FP8 cache. The model fills it, once per step for all layers.
+    decode_plan: SplitPlan | None = None
+    # Called once per layer and per group of sequences (the decodes, each prefill) with the layer, the rows (int64 [R], on the
+    # CPU) and their selection with scores.
     on_selection: SelectionCallback | None = None
 
     def prefills(self) -> Iterator[Prefill]:

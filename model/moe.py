@@ -1,4 +1,4 @@
-"""Mixture of experts: a router without auxiliary loss, grouped experts, and an always-on shared expert.
+"""Mixture of experts: a router with a correction bias instead of an auxiliary loss, routed experts, and a shared expert.
 
 Source: DeepSeek-V3 report (arXiv 2412.19437), section 2.1.2.
 """
@@ -12,10 +12,11 @@ from ..kernels.quantize import Quantized
 from ..kernels.routing import combine_experts, group_by_expert, route
 from .config import FP8_BLOCK, ModelConfig, blocks
 from .layers import MLP, Compute, Operand, gated, parameter
+from .profiling import profiler_range
 
 
 class Router(nn.Module):
-    """Chooses each token's experts. Everything is fp32: a rounded score would change who is chosen."""
+    """Chooses each token's experts. All of it is in fp32, because a rounded score would change the choice."""
 
     def __init__(self, config: ModelConfig, compute: Compute) -> None:
         super().__init__()
@@ -35,7 +36,7 @@ class Router(nn.Module):
             config.topk_group,
             config.norm_topk_prob,
             config.routed_scaling_factor,
-            backend,
+            backend=backend,
         )
 
 
@@ -46,7 +47,7 @@ class Experts(nn.Module):
         super().__init__()
         self.compute = compute
         self.total = config.n_routed_experts
-        self.first, self.step = 0, 1  # a rank may hold only some: every step-th from number first on
+        self.first, self.step = 0, 1  # a rank may hold only every step-th expert, beginning with number `first`
         count, hidden, inner = config.n_routed_experts, config.hidden_size, config.moe_intermediate_size
         dtype = torch.float8_e4m3fn if compute.quantized else compute.dtype
         self.gate_up_proj = parameter(count, 2 * inner, hidden, dtype=dtype, device=compute.device)
@@ -60,34 +61,36 @@ class Experts(nn.Module):
             )
 
     def forward(self, x: Operand, experts: torch.Tensor, weights: torch.Tensor, shared: MLP | None) -> torch.Tensor:
-        """x [T, D], experts int64 [T, k], weights fp32 [T, k] -> [T, D]: the weighted sum, and the shared expert's, in fp32."""
+        """x [T, D], experts int64 [T, k], weights fp32 [T, k] -> [T, D]: the weighted sum plus the shared expert, added in fp32."""
         compute = self.compute
         count = self.gate_up_proj.shape[0]
-        groups = group_by_expert(experts, count, self.first, self.step, compute.backend)
-        likely = -(-experts.numel() * count // self.total)
+        groups = group_by_expert(experts, count, self.first, self.step, backend=compute.backend)
+        expected_m = -(-experts.numel() * count // self.total)
         dense: torch.Tensor | None
-        if isinstance(x, Quantized) and self._goes_with(shared) and len(experts):
+        if isinstance(x, Quantized) and self.fuses(shared) and len(experts):
             assert shared is not None
-            rows = self._with_shared(x, groups.offsets, groups.tokens, likely, shared)
+            rows = self._with_shared(x, groups.offsets, groups.sorted_token_ids, expected_m, shared)
             own, dense = rows[len(experts) :], rows[: len(experts)]
         else:
             own = self._down(
-                gated(self._gate_up(x, groups.offsets, groups.tokens, likely), compute), groups.offsets, likely
+                gated(self._gate_up(x, groups.offsets, groups.sorted_token_ids, expected_m), compute),
+                groups.offsets,
+                expected_m,
             )
             dense = None if shared is None else shared(x)
-        return combine_experts(own, groups, weights, dense, compute.backend)
+        return combine_experts(own, groups, weights, dense, backend=compute.backend)
 
-    def _goes_with(self, shared: MLP | None) -> bool:
-        """Whether the shared expert is one more of the same shape, so that its products can go with the routed experts'."""
+    def fuses(self, shared: MLP | None) -> bool:
+        """Whether the shared expert has the shape of a routed one, so that one grouped GEMM can compute both."""
         if shared is None or self.gate_up_proj.shape[1] // 2 % FP8_BLOCK:
             return False
         shape = tuple(shared.gate_up_proj.weight.shape), tuple(shared.down_proj.weight.shape)
         return shape == (tuple(self.gate_up_proj.shape[1:]), tuple(self.down_proj.shape[1:]))
 
     def _with_shared(
-        self, x: Quantized, offsets: torch.Tensor, tokens: torch.Tensor, likely: int, shared: MLP
+        self, x: Quantized, offsets: torch.Tensor, sorted_token_ids: torch.Tensor, expected_m: int, shared: MLP
     ) -> torch.Tensor:
-        """The shared expert's results for x [T, D], then the sorted rows': [T + T * k, D]."""
+        """The shared expert's outputs for x [T, D], then those of the sorted rows: [T + T * k, D]."""
         compute, first = self.compute, x.values.shape[0]
         gate_up, down = shared.gate_up_proj, shared.down_proj
         rows = grouped_gemm_with_shared(
@@ -98,9 +101,9 @@ class Experts(nn.Module):
             x,
             Quantized(gate_up.weight, gate_up.weight_scale_inv),
             compute.dtype,
-            compute.backend,
-            tokens,
-            likely,
+            sorted_token_ids=sorted_token_ids,
+            expected_m=expected_m,
+            backend=compute.backend,
         )
         inner = gated(rows, compute)
         assert isinstance(inner, Quantized)
@@ -112,33 +115,46 @@ class Experts(nn.Module):
             Quantized(inner.values[:first], inner.scales[:first]),
             Quantized(down.weight, down.weight_scale_inv),
             compute.dtype,
-            compute.backend,
-            None,
-            likely,
+            expected_m=expected_m,
+            backend=compute.backend,
         )
 
-    def _gate_up(self, x: Operand, offsets: torch.Tensor, tokens: torch.Tensor, likely: int) -> torch.Tensor:
-        """The sorted rows' gates and ups; row r is of token tokens[r]."""
-        dtype, backend = self.compute.dtype, self.compute.backend
-        if not self.compute.quantized:
-            return grouped_gemm(x, self.gate_up_proj, offsets, None, dtype, backend, tokens, likely)
-        if self.gate_up_proj.shape[1] // 2 % FP8_BLOCK == 0:
-            scale = self.gate_up_proj_scale_inv
-            return grouped_gemm(x, self.gate_up_proj, offsets, scale, dtype, backend, tokens, likely)
-        pairs = zip(self.gate_up_proj.chunk(2, 1), self.gate_up_proj_scale_inv.chunk(2, 1), strict=True)
-        return torch.cat([grouped_gemm(x, w, offsets, s, dtype, backend, tokens, likely) for w, s in pairs], 1)
+    def _gate_up(
+        self, x: Operand, offsets: torch.Tensor, sorted_token_ids: torch.Tensor, expected_m: int
+    ) -> torch.Tensor:
+        """Gates and ups of the sorted rows [T * k, 2I]; row r belongs to token sorted_token_ids[r]."""
 
-    def _down(self, inner: Operand, offsets: torch.Tensor, likely: int) -> torch.Tensor:
+        def product(weight: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
+            return grouped_gemm(
+                x,
+                weight,
+                offsets,
+                scale,
+                self.compute.dtype,
+                sorted_token_ids=sorted_token_ids,
+                expected_m=expected_m,
+                backend=self.compute.backend,
+            )
+
+        if not self.compute.quantized:
+            return product(self.gate_up_proj, None)
+        if self.gate_up_proj.shape[1] // 2 % FP8_BLOCK == 0:
+            return product(self.gate_up_proj, self.gate_up_proj_scale_inv)
+        pairs = zip(self.gate_up_proj.chunk(2, 1), self.gate_up_proj_scale_inv.chunk(2, 1), strict=True)
+        return torch.cat([product(weight, scale) for weight, scale in pairs], 1)
+
+    def _down(self, inner: Operand, offsets: torch.Tensor, expected_m: int) -> torch.Tensor:
         scale = self.down_proj_scale_inv if self.compute.quantized else None
         dtype, backend = self.compute.dtype, self.compute.backend
-        return grouped_gemm(inner, self.down_proj, offsets, scale, dtype, backend, None, likely)
+        return grouped_gemm(inner, self.down_proj, offsets, scale, dtype, expected_m=expected_m, backend=backend)
 
 
 class MixtureOfExperts(nn.Module):
-    """Routed experts, weighted, plus the shared expert, unscaled."""
+    """The weighted sum of routed experts plus the shared expert."""
 
-    def __init__(self, config: ModelConfig, compute: Compute) -> None:
+    def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
         super().__init__()
+        self.layer = layer
         self.gate = Router(config, compute)
         self.experts = Experts(config, compute)
         self.shared_experts: MLP | None = None
@@ -148,4 +164,12 @@ class MixtureOfExperts(nn.Module):
 
     def forward(self, x: torch.Tensor, operand: Operand) -> torch.Tensor:
         """x [T, D] and the same as an operand -> [T, D] in x's dtype."""
-        return self.experts(operand, *self.gate(x), self.shared_experts)
+        with profiler_range(f"layer {self.layer}/router"):
+            experts, weights = self.gate(x)
+        with profiler_range(f"layer {self.layer}/experts"):
+            return self.experts(operand, experts, weights, self.shared_experts)
+
+    def operations(self) -> tuple[str, ...]:
+        """The kernel operations that a step in fp8 precision calls for the routed experts."""
+        fused = self.experts.fuses(self.shared_experts)
+        return "route", "group_by_expert", "grouped_gemm_with_shared" if fused else "grouped_gemm", "combine_experts"

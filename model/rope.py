@@ -1,4 +1,4 @@
-"""Rotary position embedding with YaRN, in fp32. The angles depend on the configuration alone, never on a buffer's size."""
+"""Rotary position embedding (RoPE) with YaRN, in fp32. Angles depend only on the configuration, never on a buffer's size."""
 
 import math
 
@@ -17,7 +17,7 @@ def inverse_frequencies(config: ModelConfig) -> torch.Tensor:
     yarn = config.yarn
 
     def dimension_turning(times: float) -> float:
-        """The (fractional) dimension index that turns `times` times over the original context."""
+        """The (fractional) dimension index that rotates `times` times over the original context."""
         original = yarn.original_max_position_embeddings
         return dim * math.log(original / (times * 2 * math.pi)) / (2 * math.log(config.rope_theta))
 
@@ -34,7 +34,7 @@ class RotaryEmbedding(torch.nn.Module):
 
     def __init__(self, config: ModelConfig, device: torch.device) -> None:
         super().__init__()
-        # Computed on the CPU, so that every device sees the same bits.
+        # Computed on the CPU, so that every device has the same bits.
         self.register_buffer("frequencies", inverse_frequencies(config).to(device), persistent=False)
 
     def forward(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,17 +6,36 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..kernels.registry import preference_of
 from ..kernels.sparse_mla_decode import plan_decode
 from .attention import MultiHeadLatentAttention
 from .config import ModelConfig, Precision
 from .layers import MLP, Compute, RMSNorm, parameter
 from .metadata import AttentionMetadata, LayerCache
 from .moe import MixtureOfExperts
+from .profiling import profiler_range
 from .rope import RotaryEmbedding
+
+# Those of every layer; `decode_operations` adds the rest.
+_DECODE_OPERATIONS = (
+    "rms_norm_quantize",
+    "fp8_gemms",
+    "fp8_gemm",
+    "write_latent_cache",
+    "layer_norm",
+    "write_index_cache",
+    "fp32_linear",
+    "rotate_quantize",
+    "select_topk",
+    "select_topk_slots",
+    "absorb_queries",
+    "expand_quantize",
+    "swiglu_quantize",
+)
 
 
 class Embedding(nn.Module):
-    """A [V, D] table, for the tokens coming in or, transposed, for the logits going out."""
+    """A [V, D] table: embeds tokens or, transposed, computes logits."""
 
     def __init__(self, rows: int, width: int, compute: Compute) -> None:
         super().__init__()
@@ -26,7 +45,7 @@ class Embedding(nn.Module):
         return F.embedding(tokens, self.weight)
 
     def logits(self, h: torch.Tensor) -> torch.Tensor:
-        """h [N, D] -> fp32 [N, V]; bf16 products are accumulated and kept in fp32."""
+        """h [N, D] -> fp32 [N, V]. bf16 products are accumulated in fp32 and not rounded."""
         if h.dtype == torch.float32:
             return F.linear(h, self.weight)
         if h.device.type == "cuda":
@@ -37,11 +56,12 @@ class Embedding(nn.Module):
 class Block(nn.Module):
     """h + attention(norm(h)), then h + mlp(norm(h)).
 
-    What a sublayer adds to the residual stream is added by the next norm, in one pass over both.
+    A sublayer's output is pending until the next norm adds it to the residual stream, in one pass over both.
     """
 
     def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
         super().__init__()
+        self.layer = layer
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
         self.self_attn = MultiHeadLatentAttention(config, compute, layer)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
@@ -49,7 +69,7 @@ class Block(nn.Module):
         if config.is_dense(layer):
             self.mlp = MLP(config.hidden_size, config.intermediate_size, compute)
         else:
-            self.mlp = MixtureOfExperts(config, compute)
+            self.mlp = MixtureOfExperts(config, compute, layer)
 
     def forward(
         self,
@@ -60,15 +80,20 @@ class Block(nn.Module):
         metadata: AttentionMetadata,
         cache: LayerCache,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The stream h [T, D] and what is still to be added to it, twice; writes the new tokens' entries to `cache`."""
-        h, x, operand = self.input_layernorm.with_operand(h, update)
+        """The residual stream h and the pending update, both [T, D] -> the same pair. Writes the new tokens' cache entries."""
+        with profiler_range(f"layer {self.layer}/norm"):
+            h, x, operand = self.input_layernorm.with_operand(h, update)
         update = self.self_attn(x, operand, cos, sin, metadata, cache)
-        h, x, operand = self.post_attention_layernorm.with_operand(h, update)
-        return h, self.mlp(operand) if isinstance(self.mlp, MLP) else self.mlp(x, operand)
+        with profiler_range(f"layer {self.layer}/norm"):
+            h, x, operand = self.post_attention_layernorm.with_operand(h, update)
+        if not isinstance(self.mlp, MLP):
+            return h, self.mlp(x, operand)
+        with profiler_range(f"layer {self.layer}/mlp"):
+            return h, self.mlp(operand)
 
 
 class Transformer(nn.Module):
-    """The whole model. Parameters are allocated and left uninitialised: a checkpoint fills them."""
+    """The whole model. Its parameters are allocated but not initialised; a checkpoint fills them."""
 
     def __init__(
         self,
@@ -79,7 +104,7 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.compute = compute = Compute(precision, backend, torch.device(device), config.ue8m0_scales)
+        self.compute = compute = Compute(precision, preference_of(backend), torch.device(device), config.ue8m0_scales)
         table = (config.vocab_size, config.hidden_size)
         self.embed_tokens = Embedding(*table, compute)
         self.rotary = RotaryEmbedding(config, compute.device)
@@ -95,21 +120,37 @@ class Transformer(nn.Module):
         metadata: AttentionMetadata,
         caches: list[LayerCache],
     ) -> torch.Tensor:
-        """One step: tokens, positions int64 [T] as `metadata` lays them out -> logits fp32 [N, V] of its logit_rows."""
-        h = self.embed_tokens(tokens)
+        """One step: tokens and positions, int64 [T], which `metadata` describes -> logits fp32 [N, V] of its logit_rows."""
+        with profiler_range("embedding"):
+            h = self.embed_tokens(tokens)
         cos, sin = self.rotary(positions)
         metadata = self._with_plan(metadata, caches)
         update = None
         for layer, cache in zip(self.layers, caches, strict=True):
             h, update = layer(h, update, cos, sin, metadata, cache)
-        rows = h[metadata.logit_rows]
-        if update is not None:
-            rows = rows + update[metadata.logit_rows]
-        return self.lm_head.logits(self.norm(rows))
+        with profiler_range("head"):
+            rows = h[metadata.logit_rows]
+            if update is not None:
+                rows = rows + update[metadata.logit_rows]
+            return self.lm_head.logits(self.norm(rows))
+
+    def decode_operations(self) -> dict[str, int | None]:
+        """The kernel operations that decode steps in fp8 precision call.
+
+        The value is the width of the leading tensor if implementations depend on it.
+        """
+        config = self.config
+        operations: dict[str, int | None] = dict.fromkeys(_DECODE_OPERATIONS)
+        operations["paged_indexer_logits"] = config.index_head_dim
+        operations["sparse_mla_decode"] = config.kv_lora_rank + config.qk_rope_head_dim
+        for layer in self.layers:
+            if isinstance(layer.mlp, MixtureOfExperts):
+                operations |= dict.fromkeys(layer.mlp.operations())
+        return operations
 
     def _with_plan(self, metadata: AttentionMetadata, caches: list[LayerCache]) -> AttentionMetadata:
-        """With the split-KV plan of the decodes, which all layers share."""
-        if not metadata.decodes or metadata.decode_plan is not None or caches[0].latent.dtype != torch.uint8:
+        """`metadata` with the split-KV plan of the decodes, if an FP8 cache needs one. All layers share it."""
+        if not metadata.decodes or caches[0].latent.dtype != torch.uint8:
             return metadata
         attention = self.layers[0].self_attn
         assert isinstance(attention, MultiHeadLatentAttention)

@@ -1,7 +1,7 @@
-"""Which tensor of a Hugging Face checkpoint goes where: the rename table.
+"""The tensors of a Hugging Face checkpoint and their places in the model.
 
-Our module tree mirrors the checkpoint's names without ``model.``, except that gate and up projections share one parameter
-(gate rows first) and the experts of a layer are stacked in one parameter.
+Our module tree has the checkpoint's names without ``model.``, with two exceptions: gate and up projections share one
+parameter (gate rows first), and the experts of a layer are stacked in one parameter.
 """
 
 from collections.abc import Iterator
@@ -9,20 +9,21 @@ from dataclasses import dataclass
 
 from .config import ModelConfig, blocks
 
-SCALE = "_scale_inv"  # "weight" + this is the checkpoint's name of a weight's scales; despite "inv", they multiply
+# Appended to a weight's name, this is the checkpoint's name of its scales. Despite "inv", weights are multiplied by them.
+SCALE = "_scale_inv"
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One tensor of the checkpoint, and its place in the model."""
+class TensorSpec:
+    """One tensor of the checkpoint and its place in the model."""
 
     name: str  # in the checkpoint
     shape: tuple[int, ...]
-    parameter: str | None  # ours; None: known, checked if present, and skipped
-    quantised: bool = False  # may be e4m3 with scales; otherwise bf16 or fp32
-    expert: int | None = None  # index in a stacked parameter
-    row: int = 0  # first row in the parameter
-    scale_row: int = 0  # first row in the parameter's scales
+    parameter: str | None  # our name; None: the tensor is checked if it is present, but not loaded
+    quantised: bool = False  # may be stored as e4m3 with scales; otherwise it is bf16 or fp32
+    expert: int | None = None  # its index in a parameter that stacks experts
+    row: int = 0  # its first row in the parameter
+    scale_row: int = 0  # its first row in the parameter's scales
     required: bool = True
 
     @property
@@ -31,7 +32,7 @@ class Piece:
 
     @property
     def scale_shape(self) -> tuple[int, ...]:
-        """One scale a 128x128 block; the last block of a side may be part full."""
+        """One scale per 128x128 block; the last block of a side may be smaller."""
         return tuple(blocks(size) for size in self.shape)
 
 
@@ -40,25 +41,25 @@ def scale_parameter(parameter: str) -> str:
     return parameter + SCALE
 
 
-def pieces(config: ModelConfig) -> Iterator[Piece]:
-    """Every tensor that a checkpoint of this model may hold, in reading order; those of MTP layers are skipped ones."""
+def tensor_specs(config: ModelConfig) -> Iterator[TensorSpec]:
+    """Every tensor that a checkpoint of this model may hold, in the order of layers. Those of MTP layers are not loaded."""
     vocabulary = (config.vocab_size, config.hidden_size)
-    yield Piece("model.embed_tokens.weight", vocabulary, "embed_tokens.weight")
+    yield TensorSpec("model.embed_tokens.weight", vocabulary, "embed_tokens.weight")
     for layer in range(config.num_hidden_layers):
         yield from _layer(config, f"model.layers.{layer}.", f"layers.{layer}.", config.is_dense(layer))
-    yield Piece("model.norm.weight", (config.hidden_size,), "norm.weight")
+    yield TensorSpec("model.norm.weight", (config.hidden_size,), "norm.weight")
     if config.tie_word_embeddings:
-        yield Piece("model.embed_tokens.weight", vocabulary, "lm_head.weight")
-        yield Piece("lm_head.weight", vocabulary, None, required=False)  # some writers store the tied copy as well
+        yield TensorSpec("model.embed_tokens.weight", vocabulary, "lm_head.weight")
+        yield TensorSpec("lm_head.weight", vocabulary, None, required=False)  # some programs store the tied copy too
     else:
-        yield Piece("lm_head.weight", vocabulary, "lm_head.weight")
-    # transformers drops num_nextn_predict_layers but keeps accepting the one layer that the released checkpoint has.
+        yield TensorSpec("lm_head.weight", vocabulary, "lm_head.weight")
+    # transformers drops num_nextn_predict_layers, but still accepts the one MTP layer of the released checkpoint.
     for index in range(max(config.num_nextn_predict_layers, 1)):
         yield from _mtp_layer(config, f"model.layers.{config.num_hidden_layers + index}.")
 
 
-def _layer(config: ModelConfig, theirs: str, ours: str | None, dense: bool) -> Iterator[Piece]:
-    """One transformer layer; `ours` is None for a layer that is skipped."""
+def _layer(config: ModelConfig, theirs: str, ours: str | None, dense: bool) -> Iterator[TensorSpec]:
+    """One transformer layer; `ours` is None for a layer that is not loaded."""
     hidden, heads = config.hidden_size, config.num_attention_heads
     query, latent, rope = config.q_lora_rank, config.kv_lora_rank, config.qk_rope_head_dim
     expanded = config.qk_nope_head_dim + config.v_head_dim
@@ -87,7 +88,7 @@ def _layer(config: ModelConfig, theirs: str, ours: str | None, dense: bool) -> I
     required = ours is not None
     for table, may_quantise in ((quantised, True), (plain, False)):
         for name, shape in table.items():
-            yield Piece(theirs + name, shape, _join(ours, name), may_quantise, required=required)
+            yield TensorSpec(theirs + name, shape, _join(ours, name), may_quantise, required=required)
 
     if dense:
         yield from _mlp(hidden, config.intermediate_size, theirs + "mlp.", _join(ours, "mlp."))
@@ -100,19 +101,19 @@ def _layer(config: ModelConfig, theirs: str, ours: str | None, dense: bool) -> I
         yield from _mlp(hidden, config.moe_intermediate_size, prefix, _join(ours, "mlp.experts."), expert)
 
 
-def _mlp(hidden: int, width: int, theirs: str, ours: str | None, expert: int | None = None) -> Iterator[Piece]:
-    """gate and up, one above the other, and down. Stacked experts are plain parameters, so no ".weight" there."""
+def _mlp(hidden: int, width: int, theirs: str, ours: str | None, expert: int | None = None) -> Iterator[TensorSpec]:
+    """An MLP's gate, up and down projections. Stacked experts are plain parameters: their names lack ".weight"."""
     weight = ".weight" if expert is None else ""
     gate_up, down, required = _join(ours, "gate_up_proj" + weight), _join(ours, "down_proj" + weight), ours is not None
-    yield Piece(theirs + "gate_proj.weight", (width, hidden), gate_up, True, expert, required=required)
-    yield Piece(
+    yield TensorSpec(theirs + "gate_proj.weight", (width, hidden), gate_up, True, expert, required=required)
+    yield TensorSpec(
         theirs + "up_proj.weight", (width, hidden), gate_up, True, expert, width, blocks(width), required=required
     )
-    yield Piece(theirs + "down_proj.weight", (hidden, width), down, True, expert, required=required)
+    yield TensorSpec(theirs + "down_proj.weight", (hidden, width), down, True, expert, required=required)
 
 
-def _mtp_layer(config: ModelConfig, theirs: str) -> Iterator[Piece]:
-    """The multi-token-prediction layer: an MoE layer with an entry and a head of its own."""
+def _mtp_layer(config: ModelConfig, theirs: str) -> Iterator[TensorSpec]:
+    """A multi-token-prediction (MTP) layer: an MoE layer with an input projection and an output head of its own."""
     yield from _layer(config, theirs, None, dense=False)
     hidden = config.hidden_size
     own: dict[str, tuple[int, ...]] = {
@@ -124,7 +125,7 @@ def _mtp_layer(config: ModelConfig, theirs: str) -> Iterator[Piece]:
         "embed_tokens.weight": (config.vocab_size, hidden),
     }
     for name, shape in own.items():
-        yield Piece(theirs + name, shape, None, required=False)
+        yield TensorSpec(theirs + name, shape, None, required=False)
 
 
 def _join(prefix: str | None, name: str) -> str | None:

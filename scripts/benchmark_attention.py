@@ -1,7 +1,7 @@
-"""Time the attention operations beside their limits: a table, then one line of JSON.
+"""Time the attention operations and compare them with their targets: a table, then one line of JSON.
 
-Medians of CUDA events. Decode runs as a CUDA graph with the L2 cache overwritten before each replay; plans are made outside, as
-a step makes them. Limits: 800 TFLOPS of dense bf16, 3.02 TB/s of device memory (a copy's rate, read plus write, on an H100 SXM).
+Times are medians of CUDA events. Decode runs as a CUDA graph, and the L2 cache is overwritten before each replay. Plans are made
+outside of the timing. Bounds: 800 TFLOPS of dense bf16, 3.02 TB/s of device memory (a copy, read plus write, on an H100 SXM).
 """
 
 import argparse
@@ -59,7 +59,7 @@ def measure(call: Callable[[], object], repeats: int, cold: bool) -> float:
 
 
 def latent_cache(tokens: int) -> torch.Tensor:
-    """A cache of random records: finite e4m3 bytes, power-of-two scales, bf16 rope."""
+    """A cache of random records: finite e4m3 values, power-of-two scales, bf16 RoPE dims."""
     records = torch.randint(0, 256, (tokens, RECORD), dtype=torch.uint8, device="cuda")
     records[:, :512] &= 0xB7  # exponents below 8: no NaN, values up to 0.9
     records[:, 512:528] = torch.full((tokens, 4), 0.5, device="cuda").view(torch.uint8)
@@ -143,7 +143,7 @@ def dense_decode_cases() -> Iterator[Case]:
 
 
 def gather_cases() -> Iterator[Case]:
-    """The ceiling of sparse kernels: rows gathered into shared memory and left there, as many as prefill of 4096 queries reads."""
+    """The bound of sparse kernels: the time to gather the rows of a prefill of 4096 queries into shared memory."""
     gather_rate = load_source(GATHER_RATE).gather_rate
     count = 4096 * 2048
     for width in (RECORD, 1152):
@@ -170,9 +170,9 @@ def main() -> None:
     arguments = parser.parse_args()
     unknown = [group for group in arguments.groups if group not in GROUPS]
     if unknown:
-        raise SystemExit(f"no group {unknown[0]!r}, expected any of {', '.join(GROUPS)}")
+        raise SystemExit(f"group is {unknown[0]!r}; expected any of {', '.join(GROUPS)}")
     if not torch.cuda.is_available():
-        raise SystemExit("no CUDA GPU here: attention is timed on one")
+        raise SystemExit("device is cpu; expected a CUDA GPU, on which attention is timed")
     torch.manual_seed(0)
     name = torch.cuda.get_device_name()
     print(f"{name}, torch {torch.__version__}\n{'case':68} {'us':>9} {'TFLOPS':>7} {'GB/s':>6} {'limit us':>9}")

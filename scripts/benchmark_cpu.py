@@ -1,7 +1,8 @@
-"""What the engine does on a CPU, beside transformers on the same checkpoint, threads and run.
+"""The engine's speed on a CPU, beside transformers with the same checkpoint and number of threads: tables, then one line of JSON.
 
-Usage: python scripts/benchmark_cpu.py [--threads N] [--quick]
-Prints tables and ends in one JSON line. Times are medians of wall-clock seconds.
+    python scripts/benchmark_cpu.py [--threads N] [--quick]
+
+Rates are computed from medians of wall-clock times.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from rich.table import Table
 
 from deepseek_v32.inference import LLM, SamplingParams
 
-# About 100 M parameters with the released model's head dimensions and index_topk small enough to matter at 1K.
+# About 100 M parameters, with the released model's head dimensions and an index_topk that is small enough to matter at 1K.
 CONFIG: dict[str, Any] = {
     "vocab_size": 8192,
     "hidden_size": 1024,
@@ -63,10 +64,10 @@ def random_prompt(length: int, seed: int) -> list[int]:
 
 
 def decode_rate(llm: LLM, context: int, batch: int, new: int) -> float:
-    """Generated tokens a second, over the whole batch, once every prompt is in the cache."""
+    """Generated tokens per second of the whole batch, once every prompt is in the cache."""
     prompts = [random_prompt(context, 1000 + i) for i in range(batch)]
     greedy = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True)
-    llm.generate(prompts, greedy)  # full pages stay cached: what follows computes the last page and decodes
+    llm.generate(prompts, greedy)  # full pages stay cached, so the runs below compute the last page alone, and decode
     rates = []
     for _ in range(3):
         completions = llm.generate(prompts, SamplingParams(temperature=0, max_tokens=new, ignore_eos=True))
@@ -76,7 +77,7 @@ def decode_rate(llm: LLM, context: int, batch: int, new: int) -> float:
 
 
 def transformers_rates(model: transformers.PreTrainedModel, repeats: int, new: int) -> tuple[float, float]:
-    """(prefill tokens a second, decode tokens a second) through the library's own cache."""
+    """(prefill tokens per second, decode tokens per second) with the library's own cache."""
     prompt = torch.tensor([random_prompt(PREFILL_TOKENS, 1)])
     with torch.inference_mode():
         prefill = median_seconds(lambda: model(prompt, logits_to_keep=1), repeats)
@@ -92,8 +93,10 @@ def transformers_rates(model: transformers.PreTrainedModel, repeats: int, new: i
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="torch threads")
-    parser.add_argument("--quick", action="store_true", help="fewer repeats, contexts to 4K")
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count(), help="threads that PyTorch uses (default: %(default)s)"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer repeats, and contexts up to 4K alone")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     repeats, new = (1, 16) if arguments.quick else (3, 64)
@@ -118,18 +121,24 @@ def main() -> None:
     results: dict[str, float] = {}
 
     one_token = SamplingParams(temperature=0, max_tokens=1)
-    fresh = iter(range(10_000))  # a new prompt every time: nothing is found in the cache
+    fresh = iter(range(10_000))  # seeds: a new prompt every time, so that no prefix is in the cache
     prefill = PREFILL_TOKENS / median_seconds(
         lambda: llm.generate([random_prompt(PREFILL_TOKENS, next(fresh))], one_token), repeats
     )
     decode = {batch: decode_rate(llm, DECODE_CONTEXT, batch, new) for batch in (1, 8)}
-    their_prefill, their_decode = transformers_rates(oracle, repeats, new)
-    table = Table("tokens a second", "this", "transformers", "ratio", title="the same checkpoint")
+    transformers_prefill, transformers_decode = transformers_rates(oracle, repeats, new)
+    table = Table("tokens per second", "this", "transformers", "ratio", title="the same checkpoint")
     table.add_row(
-        f"prefill {PREFILL_TOKENS}", f"{prefill:.0f}", f"{their_prefill:.0f}", f"{prefill / their_prefill:.2f}"
+        f"prefill {PREFILL_TOKENS}",
+        f"{prefill:.0f}",
+        f"{transformers_prefill:.0f}",
+        f"{prefill / transformers_prefill:.2f}",
     )
     table.add_row(
-        f"decode at {DECODE_CONTEXT}", f"{decode[1]:.1f}", f"{their_decode:.1f}", f"{decode[1] / their_decode:.2f}"
+        f"decode at {DECODE_CONTEXT}",
+        f"{decode[1]:.1f}",
+        f"{transformers_decode:.1f}",
+        f"{decode[1] / transformers_decode:.2f}",
     )
     table.add_row(
         f"decode at {DECODE_CONTEXT}, batch 8", f"{decode[8]:.1f}", "", f"{decode[8] / decode[1]:.2f} × batch 1"
@@ -137,21 +146,21 @@ def main() -> None:
     console.print(table)
     results |= {
         "prefill": prefill,
-        "prefill_transformers": their_prefill,
+        "prefill_transformers": transformers_prefill,
         "decode": decode[1],
-        "decode_transformers": their_decode,
+        "decode_transformers": transformers_decode,
         "decode_batch_8": decode[8],
     }
 
-    table = Table("context", "sparse", "share of 1K", "dense", "share of 1K", title="decode, tokens a second")
+    table = Table("context", "sparse", "relative to 1K", "dense", "relative to 1K", title="decode, tokens per second")
     contexts = DSA_CONTEXTS[:3] if arguments.quick else DSA_CONTEXTS
     curves = {
         name: [decode_rate(engine, context, 1, new) for context in contexts]
         for name, engine in (("sparse", llm), ("dense", dense))
     }
     for context, sparse_rate, dense_rate in zip(contexts, curves["sparse"], curves["dense"], strict=True):
-        shares = (f"{sparse_rate / curves['sparse'][0]:.0%}", f"{dense_rate / curves['dense'][0]:.0%}")
-        table.add_row(f"{context}", f"{sparse_rate:.1f}", shares[0], f"{dense_rate:.1f}", shares[1])
+        relative = (f"{sparse_rate / curves['sparse'][0]:.0%}", f"{dense_rate / curves['dense'][0]:.0%}")
+        table.add_row(f"{context}", f"{sparse_rate:.1f}", relative[0], f"{dense_rate:.1f}", relative[1])
         results |= {f"decode_sparse_{context}": sparse_rate, f"decode_dense_{context}": dense_rate}
     console.print(table)
     print(json.dumps({"machine": machine, **{name: round(value, 2) for name, value in results.items()}}))

@@ -1,25 +1,26 @@
-"""Time the whole model's steps on a GPU, with synthetic weights of the released dimensions: a table, then one line of JSON.
+"""Time the model's steps on a GPU, with synthetic weights of the released dimensions: a table, then one line of JSON.
 
     python scripts/benchmark_engine.py                              # as many layers as a card of 80 GB holds
     python scripts/benchmark_engine.py --layers 3 --batches 1 64 --contexts 4096
 
-Decode steps run as the engine runs them, as CUDA graphs over block tables; prefill steps are chunks of a long prompt. Layers:
-one with a dense MLP, then MoE ones, and the numbers are of one MoE layer: (time of all - time of the first) / (layers - 1).
-`kernels` is the sum of the kernels' own times, from the profiler; `roofline` the time that weights and caches need at 3.02 TB/s,
-or the FLOPs at 800 TFLOPS. Sequences share pages at random, so that the caches of 128 long contexts fit; what is read exceeds L2.
+Decode steps run as the engine runs them: as CUDA graphs over block tables. Prefill steps are chunks of a long prompt. The first
+layer has a dense MLP and the others are MoE layers; all numbers are those of one MoE layer: (time of all layers - time of the
+first) / (layers - 1). `kernels` is the sum of the kernels' own times, by the profiler. `roofline` is the time that weights and
+caches take at 3.02 TB/s, or that the FLOPs take at 800 TFLOPS. Sequences share pages at random, so that the caches of 128 long
+contexts fit; what a step reads still exceeds the L2 cache.
 """
 
 import argparse
 import json
 import statistics
-import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 from deepseek_v32.inference.engine.cache import allocate
 from deepseek_v32.inference.engine.decode_graph import DecodeGraphs
@@ -35,25 +36,31 @@ from deepseek_v32.model.parallel.shard import build_model
 from deepseek_v32.model.synthetic.weights import fill_synthetic
 from deepseek_v32.model.transformer import Transformer
 
+sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
+
+from engine_benchmarks.machine import describe_machine  # type: ignore[import-not-found]
+from engine_benchmarks.profiling import KernelTime, kernel_times  # type: ignore[import-not-found]
+
 BANDWIDTH, FLOPS = 3.02e12, 800e12
 PAGES = 16384  # 1M tokens: their index keys alone are 138 MB a layer, more than L2 holds
-CHUNK = 4096
+CHUNK = 4096  # tokens of a prefill step
+PROFILED = 3  # steps under the profiler
 
 
-def request(id: int, start: int, count: int, generator: torch.Generator) -> Request:
-    """One whose next step is `count` tokens at position `start`."""
+def make_request(id: int, start: int, count: int, generator: torch.Generator) -> Request:
+    """A request whose next step processes `count` tokens from position `start`."""
     tokens = tuple(torch.randint(3, 100_000, (start + count,), generator=generator).tolist())
-    made = Request(id, tokens, SamplingParams(), max_tokens=1, seed=0)
-    made.pages = torch.randint(0, PAGES, (-(-(start + count) // PAGE_SIZE),), generator=generator).tolist()
-    # The pages that this step writes are the request's own: slots are all different.
-    for page in range(start // PAGE_SIZE, len(made.pages)):
-        made.pages[page] = (id * (CHUNK // PAGE_SIZE + 1) + page - start // PAGE_SIZE) % PAGES
-    made.computed = start
-    return made
+    request = Request(id, tokens, SamplingParams(), max_tokens=1, seed=0)
+    request.pages = torch.randint(0, PAGES, (-(-(start + count) // PAGE_SIZE),), generator=generator).tolist()
+    # The pages that this step writes belong to this request alone, so that all slots differ.
+    for page in range(start // PAGE_SIZE, len(request.pages)):
+        request.pages[page] = (id * (CHUNK // PAGE_SIZE + 1) + page - start // PAGE_SIZE) % PAGES
+    request.computed = start
+    return request
 
 
 def microseconds(run: Callable[[], object], repeats: int = 20) -> float:
-    """Median of one step on the GPU, by events."""
+    """Median time of one step on the GPU, by CUDA events."""
     times = []
     for _ in range(3):
         run()
@@ -67,41 +74,27 @@ def microseconds(run: Callable[[], object], repeats: int = 20) -> float:
     return statistics.median(times)
 
 
-def kernel_times(run: Callable[[], object]) -> dict[str, tuple[float, int]]:
-    """Kernel -> (microseconds in one step, launches)."""
-    run()
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        for _ in range(3):
-            run()
-        torch.cuda.synchronize()
-    found = {}
-    for event in profiler.key_averages():
-        found[event.key] = (event.self_device_time_total / 3, event.count // 3)
-    return found
-
-
 def layer_bytes(model: Transformer, batch: int) -> float:
-    """Weights of an MoE layer that a step of `batch` tokens reads, every expert drawn evenly."""
+    """Bytes of an MoE layer's weights that a step of `batch` tokens reads if all experts are equally likely."""
     config = model.config
     total = 0.0
     for name, weight in model.layers[-1].named_parameters():
-        share = 1.0
+        fraction = 1.0
         if ".experts." in f".{name}":
-            share = 1 - (1 - config.num_experts_per_tok / config.n_routed_experts) ** batch
-        total += share * weight.numel() * weight.element_size()
+            fraction = 1 - (1 - config.num_experts_per_tok / config.n_routed_experts) ** batch
+        total += fraction * weight.numel() * weight.element_size()
     return total
 
 
 def decode_roofline(model: Transformer, batch: int, context: int) -> float:
-    """Microseconds that one layer's weights and caches need."""
+    """Microseconds that reading one layer's weights and caches takes at BANDWIDTH."""
     selected = min(context, model.config.index_topk)
     caches = batch * (selected * 656 + (context * 132 if context > selected else 0))
     return (layer_bytes(model, batch) + caches) / BANDWIDTH * 1e6
 
 
 def prefill_roofline(model: Transformer, context: int) -> float:
-    """Microseconds that one layer's FLOPs need for a chunk; those in FP8 count half."""
+    """Microseconds that one layer's FLOPs for a chunk take; FLOPs in FP8 count half."""
     config = model.config
     heads, latent = config.num_attention_heads, config.kv_lora_rank
     attention = 2 * heads * min(context, config.index_topk) * (2 * latent + config.qk_rope_head_dim)
@@ -115,13 +108,14 @@ def prefill_roofline(model: Transformer, context: int) -> float:
 
 
 class Step:
-    """One batch, through the model's first layers."""
+    """One batch that runs through the model's first layers."""
 
     def __init__(self, model: Transformer, caches: list[LayerCache], batch: Batch, longest: int) -> None:
         self.model, self.batch, self.longest = model, batch, longest
         self.caches = caches
 
     def runner(self, layers: int) -> Callable[[], object]:
+        """A function that runs the step through that many layers."""
         part = torch.nn.ModuleList(list(self.model.layers)[:layers])
         caches, model = self.caches[:layers], self.model
 
@@ -142,83 +136,98 @@ class Step:
         return lambda: forward(tokens, positions, metadata, caches)
 
     @torch.inference_mode()
-    def measure(self) -> tuple[float, float, dict[str, tuple[float, int]]]:
-        """(microseconds, microseconds of kernels, kernels) of one MoE layer."""
-        many = len(self.model.layers)
-        whole, first = self.runner(many), self.runner(1)
-        total = (microseconds(whole) - microseconds(first)) / (many - 1)
-        one, kernels = kernel_times(first), {}
-        for name, (time_all, count) in kernel_times(whole).items():
-            time_one, count_one = one.get(name, (0.0, 0))
-            kernels[name] = ((time_all - time_one) / (many - 1), (count - count_one) // (many - 1))
-        return total, sum(each for each, _ in kernels.values()), kernels
+    def measure(self) -> tuple[float, dict[str, KernelTime]]:
+        """(microseconds, kernels) of one MoE layer."""
+        moe_layers = len(self.model.layers) - 1
+        whole, first = self.runner(moe_layers + 1), self.runner(1)
+        microseconds_per_layer = (microseconds(whole) - microseconds(first)) / moe_layers
+        first_kernels, kernels = profiled(first), {}
+        for name, (time_whole, launches_whole) in profiled(whole).items():
+            time_first, launches_first = first_kernels.get(name, (0.0, 0.0))
+            kernels[name] = KernelTime(
+                (time_whole - time_first) / moe_layers, (launches_whole - launches_first) / moe_layers
+            )
+        return microseconds_per_layer, kernels
 
 
-def batch_of(requests: Sequence[Request], count: int) -> Batch:
-    return Batch.of([(each, count) for each in requests])
+def profiled(run: Callable[[], object]) -> dict[str, KernelTime]:
+    run()
+    return kernel_times(lambda: [run() for _ in range(PROFILED)], PROFILED)
 
 
-def main() -> None:
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--layers", type=int, default=4, help="one with a dense MLP, the others MoE")
-    parser.add_argument("--batches", type=int, nargs="*", default=[1, 16, 64, 128])
-    parser.add_argument("--contexts", type=int, nargs="*", default=[4096, 32768, 131072])
     parser.add_argument(
-        "--prefill", type=int, nargs="*", default=[4096, 32768, 131072], help="contexts of a chunk of 4096"
+        "--layers", type=int, default=4, help="one with a dense MLP, the others MoE (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--batches",
+        type=int,
+        nargs="*",
+        default=[1, 16, 64, 128],
+        help="sequences per decode step (default: 1 16 64 128)",
+    )
+    parser.add_argument(
+        "--contexts",
+        type=int,
+        nargs="*",
+        default=[4096, 32768, 131072],
+        help="context lengths of decode steps (default: 4096 32768 131072)",
+    )
+    parser.add_argument(
+        "--prefill",
+        type=int,
+        nargs="*",
+        default=[4096, 32768, 131072],
+        help="context lengths at which a chunk of 4096 tokens ends (default: 4096 32768 131072)",
     )
     parser.add_argument(
         "--kernels", type=int, default=0, metavar="N", help="also list the N longest kernels of each case"
     )
     arguments = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("no CUDA GPU here: the engine's steps are timed on one")
     if arguments.layers < 2:
-        raise SystemExit(f"--layers is {arguments.layers}; at least 2 are wanted: their difference is measured")
+        parser.error(f"--layers is {arguments.layers}; expected at least 2: the difference between them is measured")
+    return arguments
+
+
+def main() -> None:
+    arguments = parse()
+    if not torch.cuda.is_available():
+        raise SystemExit("no CUDA GPU found; benchmark_engine times steps on one")
     device = torch.device("cuda", torch.cuda.current_device())
     config = replace(ModelConfig(), num_hidden_layers=arguments.layers, first_k_dense_replace=1)
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0"]
-    machine = {
-        "device": torch.cuda.get_device_name(),
-        "driver": subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "date": time.strftime("%Y-%m-%d"),
-        "layers": arguments.layers,
-    }
+    machine = describe_machine(device) | {"layers": arguments.layers}
     print(", ".join(f"{key} {value}" for key, value in machine.items()))
     print("; ".join(f"{line.operation}: {line.chosen}" for line in describe(device)))
-    started = time.perf_counter()
+    began = time.perf_counter()
     model = build_model(config, "fp8", "auto", device)
     fill_synthetic(model, Plan(config))
     caches = allocate(config, "fp8", PAGES + 1, device)
     fill_synthetic_caches(config, caches)
     torch.cuda.synchronize()
-    print(
-        f"weights and caches made in {time.perf_counter() - started:.0f} s, {torch.cuda.memory_allocated() / 2**30:.1f} GiB"
-    )
-    print(
-        f"{'microseconds of one MoE layer':34} {'time':>9} {'kernels':>9} {'ratio':>6} {'roofline':>9} {'launches':>8}"
-    )
+    gib = torch.cuda.memory_allocated() / 2**30
+    print(f"weights and caches made in {time.perf_counter() - began:.0f} s, {gib:.1f} GiB")
+    heading = "microseconds of one MoE layer"
+    print(f"{heading:34} {'time':>9} {'kernels':>9} {'ratio':>6} {'roofline':>9} {'launches':>8}")
     generator = torch.Generator().manual_seed(0)
     cases = [("decode", size, context) for context in arguments.contexts for size in arguments.batches]
     cases += [("prefill", 1, context) for context in arguments.prefill]
     results = []
     for kind, size, context in cases:
         count = 1 if kind == "decode" else CHUNK
-        batch = batch_of([request(i, context - count, count, generator) for i in range(size)], count)
-        took, kernels_took, kernels = Step(model, caches, batch, context).measure()
-        least = decode_roofline(model, size, context) if kind == "decode" else prefill_roofline(model, context)
-        launches = sum(count for _, count in kernels.values())
+        batch = Batch.of([(make_request(i, context - count, count, generator), count) for i in range(size)])
+        took, kernels = Step(model, caches, batch, context).measure()
+        kernels_took = sum(kernel.microseconds for kernel in kernels.values())
+        launches = sum(kernel.launches for kernel in kernels.values())
+        roofline = decode_roofline(model, size, context) if kind == "decode" else prefill_roofline(model, context)
         name = f"decode B={size}, context {context}" if kind == "decode" else f"prefill of {CHUNK} at {context}"
-        print(
-            f"{name:34} {took:9.1f} {kernels_took:9.1f} {took / kernels_took:6.2f} {least:9.1f} {launches:8}",
-            flush=True,
-        )
-        for kernel in sorted(kernels, key=lambda each: -kernels[each][0])[: arguments.kernels]:
-            print(f"    {kernels[kernel][0]:9.1f} us {kernels[kernel][1]:4} x {kernel[:110]}")
-        results.append(
-            {"case": name, "us": round(took, 1), "kernels_us": round(kernels_took, 1), "roofline_us": round(least, 1)}
-        )
+        ratio = took / kernels_took
+        print(f"{name:34} {took:9.1f} {kernels_took:9.1f} {ratio:6.2f} {roofline:9.1f} {launches:8.0f}", flush=True)
+        longest = sorted(kernels.items(), key=lambda item: -item[1].microseconds)
+        for kernel, (each, number) in longest[: arguments.kernels]:
+            print(f"    {each:9.1f} us {number:4.0f} x {kernel[:110]}")
+        rounded = {"us": took, "kernels_us": kernels_took, "roofline_us": roofline}
+        results.append({"case": name} | {key: round(value, 1) for key, value in rounded.items()})
         torch.cuda.empty_cache()
     print(json.dumps({**machine, "results": results}))
 

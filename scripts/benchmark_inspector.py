@@ -1,8 +1,8 @@
-"""What the inspector costs while an answer is written: decoding with and without a recording of what DSA selects.
+"""Cost of the inspector during an answer: decoding with and without recording what DSA selects.
 
 Usage: python scripts/benchmark_inspector.py [--model DIRECTORY] [--device cpu] [--context 1024 4096 16384] [--tokens 128]
-Prints a table and ends in one JSON line. Rounds with and without take turns; each round with it is compared with the mean of the
-two beside it, and the median of these ratios counts. The recording is the one that the chat keeps, scores included.
+Prints a table and one JSON line at the end. Rounds with and without recording alternate; each recorded round is compared with the
+mean of its two neighbours, and the median of these ratios counts. The recording is that of the chat, scores included.
 """
 
 import argparse
@@ -20,12 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.report.page import Recording
+from deepseek_v32.inference.report.recording import Recording
 
 
 def rate(llm: LLM, prompt: list[int], tokens: int, inspect: bool) -> float:
-    """Tokens a second of one answer after its first token."""
-    recording = Recording(llm, prompt) if inspect else None
+    """Tokens per second of one answer, after its first token."""
+    config = llm.config
+    recording = Recording(prompt, config.num_hidden_layers, config.index_topk) if inspect else None
     times = []
     for delta in llm.stream(prompt, SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True), inspect):
         if recording is not None and delta.selection is not None:
@@ -36,10 +37,10 @@ def rate(llm: LLM, prompt: list[int], tokens: int, inspect: bool) -> float:
 
 
 def measure(llm: LLM, context: int, tokens: int, rounds: int) -> dict[str, float]:
-    """Medians of both rates, and the share of speed that the recording costs, with its middle half."""
+    """Median rates without and with recording, and the fraction of speed that recording costs, with its quartiles."""
     prompt = [random.randrange(10, llm.config.vocab_size) for _ in range(context)]
     closed, opened = [], []
-    for _ in range(rounds + 1):  # the first of each warms up, and reads the prompt into the cache
+    for _ in range(rounds + 1):  # the first round of each warms up and prefills the prompt into the cache
         closed.append(rate(llm, prompt, tokens, inspect=False))
         opened.append(rate(llm, prompt, tokens, inspect=True))
     closed.append(rate(llm, prompt, tokens, inspect=False))
@@ -91,5 +92,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except ValueError as error:  # what whoever started this can mend
+    except ValueError as error:  # an argument that the user can correct
         raise SystemExit(f"benchmark_inspector: {error}") from None

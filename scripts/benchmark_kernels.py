@@ -1,11 +1,11 @@
-"""Time the operations of a layer beside what they have to reach: a table, then one line of JSON.
+"""Time the operations of a layer and compare them with their targets: a table, then one line of JSON.
 
     python scripts/benchmark_kernels.py                            # every group
     python scripts/benchmark_kernels.py quantize topk --only 4096  # cases of two groups that have 4096 in their names
 
-Medians of CUDA events around CUDA graphs that rotate through inputs, so that the L2 cache is cold wherever the rotation exceeds
-it (`L2` says so). `roofline`: the time that bytes need at the rate of a copy, measured first, or FLOPs at the rate that an H100
-holds, over the time taken.
+Times are medians of CUDA events around CUDA graphs that rotate through inputs, so that the L2 cache is cold if the inputs exceed it
+(column `L2`). `roofline` is the time that the bytes need at the rate of a copy, which is measured first, or the FLOPs at the rate
+that an H100 sustains, divided by the measured time.
 """
 
 import argparse
@@ -41,13 +41,13 @@ def cases(group: str, only: str, device: torch.device) -> Iterator[Case]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("groups", nargs="*", default=GROUPS, metavar="GROUP", help=f"any of {', '.join(GROUPS)}")
-    parser.add_argument("--only", default="", help="cases whose names contain this")
+    parser.add_argument("--only", default="", help="only cases whose names contain this")
     arguments = parser.parse_args()
     unknown = [group for group in arguments.groups if group not in GROUPS]
     if unknown:
-        raise SystemExit(f"no group {unknown[0]!r}, expected any of {', '.join(GROUPS)}")
+        raise SystemExit(f"group is {unknown[0]!r}; expected any of {', '.join(GROUPS)}")
     if not torch.cuda.is_available():
-        raise SystemExit("no CUDA GPU here: kernels are timed on one")
+        raise SystemExit("device is cpu; expected a CUDA GPU, on which kernels are timed")
     torch.manual_seed(0)
     device = torch.device("cuda", torch.cuda.current_device())
     copy = copy_rate(device)

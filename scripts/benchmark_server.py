@@ -1,11 +1,11 @@
-"""What serving costs beside the engine alone, and how the server behaves when too many ask.
+"""The overhead of the server compared with the engine alone, and its behaviour under too many requests.
 
 Usage: python scripts/benchmark_server.py [--model DIRECTORY] [--batch 1 8 32] [--tokens 256] [--rounds 9] [--seconds 60]
-Prints tables and ends in one JSON line. The server is a process of its own, as is the client; both share the machine, which must
-be otherwise idle.
+Prints tables and ends in one JSON line. Server and client are two processes on this machine, which must be otherwise idle.
 
-Overhead: rounds of LLM.generate and of streams over HTTP take turns, with as many threads each; each round of streams is
-compared with the mean of the two beside it, and the median of these ratios counts. Each stream's reader reads every event.
+Overhead: rounds of LLM.generate and rounds of streams over HTTP alternate, both with the same number of threads. Each round of
+streams is compared with the mean of the rounds before and after it; the result is the median of these ratios. Every event of
+every stream is read.
 """
 
 import argparse
@@ -29,11 +29,12 @@ from serving.client import MAX_MODEL_LEN, Client, prompts, server  # type: ignor
 
 from deepseek_v32.inference import LLM, SamplingParams
 
-RETRY_SECONDS = 0.1  # much sooner than Retry-After says: refusals are what is measured
+# Much less than Retry-After, because refusals are measured.
+RETRY_SECONDS = 0.1
 
 
 def engine_rate(llm: LLM, batch: int, tokens: int) -> float:
-    """Tokens a second of LLM.generate."""
+    """Tokens per second of LLM.generate."""
     params = SamplingParams(max_tokens=tokens, ignore_eos=True)
     start = time.perf_counter()
     llm.generate(prompts(batch, llm.config.vocab_size), params)
@@ -41,27 +42,27 @@ def engine_rate(llm: LLM, batch: int, tokens: int) -> float:
 
 
 async def streamed_rate(client: Client, vocab_size: int, batch: int, tokens: int) -> float:
-    """Tokens a second of as many streams at once, from the first request to the last [DONE]."""
+    """Tokens per second of `batch` concurrent streams, from the first request to the last [DONE]."""
 
     async def one(prompt: list[int]) -> None:
         body = {"prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "stream": True}
         status, _, rest = await client.ask("/v1/completions", body)
         assert status == 200 and rest.count(b'"finish_reason": "length"') == 1, rest[-500:]
 
-    chosen = prompts(batch, vocab_size)
+    batch_prompts = prompts(batch, vocab_size)
     start = time.perf_counter()
-    await asyncio.gather(*map(one, chosen))
+    await asyncio.gather(*map(one, batch_prompts))
     return batch * tokens / (time.perf_counter() - start)
 
 
 def overhead(llm: LLM, client: Client, batch: int, tokens: int, rounds: int) -> dict[str, float]:
-    """Medians of both rates, and the middle half of the ratios. The first round of each warms up."""
+    """Medians of both rates, and median and quartiles of the ratios. The first round of each is a warm-up."""
     alone, served = [], []
     for _ in range(rounds + 1):
         alone.append(engine_rate(llm, batch, tokens))
         served.append(asyncio.run(streamed_rate(client, llm.config.vocab_size, batch, tokens)))
     alone.append(engine_rate(llm, batch, tokens))
-    # Other work on the machine comes and goes: a round is compared with what stands right beside it.
+    # The machine's other load varies, so that a round is compared with its neighbours in time.
     ratios = [2 * rate / (before + after) for rate, before, after in zip(served, alone, alone[1:], strict=False)][1:]
     return {
         f"generate_{batch}": statistics.median(alone[1:]),
@@ -73,11 +74,12 @@ def overhead(llm: LLM, client: Client, batch: int, tokens: int, rounds: int) -> 
 
 
 async def gaps(client: Client, vocab_size: int, tokens: int) -> list[float]:
-    """Seconds between the events of one stream: what a reader sees when it is alone."""
+    """Seconds between the events of the only stream."""
     body = {"prompt": prompts(1, vocab_size)[0], "max_tokens": tokens, "ignore_eos": True, "stream": True}
     reader, writer = await client.open("/v1/completions", body)
     times = []
-    with contextlib.suppress(asyncio.IncompleteReadError):  # the end
+    # The stream ends with IncompleteReadError.
+    with contextlib.suppress(asyncio.IncompleteReadError):
         while True:
             await reader.readuntil(b"\ndata: {")
             times.append(time.perf_counter())
@@ -86,7 +88,7 @@ async def gaps(client: Client, vocab_size: int, tokens: int) -> list[float]:
 
 
 async def crowd(client: Client, vocab_size: int, clients: int, seconds: float) -> dict[str, Any]:
-    """Clients that ask again as soon as they are answered, and soon after they are refused."""
+    """Clients that send the next request as soon as they are answered, and shortly after they are refused."""
     statuses: Counter[int] = Counter()
     refusals: list[float] = []
     end = time.perf_counter() + seconds
@@ -98,10 +100,10 @@ async def crowd(client: Client, vocab_size: int, clients: int, seconds: float) -
                 "max_tokens": random.randrange(8, 64),
                 "stream": random.random() < 0.5,
             }
-            status, took, _ = await client.ask("/v1/completions", body)
+            status, elapsed, _ = await client.ask("/v1/completions", body)
             statuses[status] += 1
             if status == 503:
-                refusals.append(took)
+                refusals.append(elapsed)
                 await asyncio.sleep(RETRY_SECONDS)
 
     await asyncio.gather(*(one() for _ in range(clients)))
@@ -116,7 +118,7 @@ async def crowd(client: Client, vocab_size: int, clients: int, seconds: float) -
 
 
 async def cancellations(client: Client, vocab_size: int, count: int) -> list[float]:
-    """Seconds from hanging up in the middle of an answer until the server counts no page as used; polling included."""
+    """Seconds from a disconnection in the middle of an answer until the server counts no page as used, polling included."""
     times = []
     for prompt in prompts(count, vocab_size):
         body = {"prompt": prompt, "max_tokens": 900, "ignore_eos": True, "stream": True}
@@ -140,15 +142,18 @@ def percentile(values: list[float], percent: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, help="checkpoint directory; the demo without it")
-    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32], help="answers at a time")
-    parser.add_argument("--tokens", type=int, default=256, help="of each answer")
-    parser.add_argument("--rounds", type=int, default=9, help="of both, in turn; the median counts")
+    parser.add_argument("--model", type=Path, help="checkpoint directory; default: the demo")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32], help="concurrent answers")
+    parser.add_argument("--tokens", type=int, default=256, help="per answer")
+    parser.add_argument("--rounds", type=int, default=9, help="of each kind, in turn; the median counts")
     parser.add_argument(
-        "--threads", type=int, default=max(1, (os.cpu_count() or 2) - 1), help="of the model; one core is left to HTTP"
+        "--threads",
+        type=int,
+        default=max(1, (os.cpu_count() or 2) - 1),
+        help="of the model; default: all cores but one",
     )
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=60.0, help="that the clients go on; 0 leaves them out")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the overload; 0 skips it")
     parser.add_argument("--cancellations", type=int, default=100)
     arguments = parser.parse_args()
 
@@ -163,10 +168,10 @@ def main() -> None:
     with server(arguments.model, arguments.threads) as client:
         for batch in arguments.batch:
             results |= overhead(llm, client, batch, arguments.tokens, arguments.rounds)
-        between = asyncio.run(gaps(client, vocab_size, arguments.tokens))
-        results |= {"gap_p50_ms": 1000 * percentile(between, 50), "gap_p99_ms": 1000 * percentile(between, 99)}
-        freed = asyncio.run(cancellations(client, vocab_size, arguments.cancellations))
-        results |= {"cancel_p50_ms": 1000 * percentile(freed, 50), "cancel_p99_ms": 1000 * percentile(freed, 99)}
+        seconds = asyncio.run(gaps(client, vocab_size, arguments.tokens))
+        results |= {"gap_p50_ms": 1000 * percentile(seconds, 50), "gap_p99_ms": 1000 * percentile(seconds, 99)}
+        seconds = asyncio.run(cancellations(client, vocab_size, arguments.cancellations))
+        results |= {"cancel_p50_ms": 1000 * percentile(seconds, 50), "cancel_p99_ms": 1000 * percentile(seconds, 99)}
     if arguments.seconds:
         with server(arguments.model, arguments.threads, "--max-sequences", "8", "--max-queue", "8") as client:
             results |= asyncio.run(crowd(client, vocab_size, arguments.clients, arguments.seconds))
@@ -179,7 +184,7 @@ def main() -> None:
 def show(results: dict[str, Any], arguments: argparse.Namespace) -> None:
     console = Console()
     console.print(results["machine"])
-    table = Table("batch", "LLM.generate", "streamed over HTTP", "ratio", "middle half", title="tokens a second")
+    table = Table("batch", "LLM.generate", "streamed over HTTP", "ratio", "quartiles", title="tokens per second")
     for batch in arguments.batch:
         rates = [f"{results[f'{name}_{batch}']:.0f}" for name in ("generate", "streamed")]
         ratio = f"{results[f'ratio_{batch}']:.1%}"
@@ -187,7 +192,7 @@ def show(results: dict[str, Any], arguments: argparse.Namespace) -> None:
             str(batch), *rates, ratio, f"{results[f'ratio_{batch}_q1']:.1%} to {results[f'ratio_{batch}_q3']:.1%}"
         )
     console.print(table)
-    title = f"{arguments.clients} clients for {arguments.seconds:.0f} s; room for 16"
+    title = f"{arguments.clients} clients for {arguments.seconds:.0f} s; at most 16 open requests"
     table = Table("", "", title=title, show_header=False)
     names = ("gap_p50_ms", "gap_p99_ms", "cancel_p50_ms", "cancel_p99_ms", "answered", "refused", "other")
     for name in (*names, "refusal_p50_ms", "refusal_p99_ms", "pages_used_after"):
@@ -200,5 +205,6 @@ def show(results: dict[str, Any], arguments: argparse.Namespace) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except ValueError as error:  # what whoever started this can mend
+    # Errors that the user can correct.
+    except ValueError as error:
         raise SystemExit(f"benchmark_server: {error}") from None

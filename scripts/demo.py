@@ -1,4 +1,4 @@
-"""What `make demo` shows: a fact told long ago, a question, the answer as it streams, and the passage DSA read to answer it.
+"""The demo of `make demo`: a fact stated long ago, a question, the streamed answer, and the passage that DSA read for it.
 
 Usage: python scripts/demo.py [--seed N] [--length CHARACTERS]
 """
@@ -12,36 +12,36 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.terminal import dim, statistics
-from deepseek_v32.inference.engine.selection import TokenSelection
-from deepseek_v32.inference.report.page import token_texts
+from deepseek_v32.inference.params import TokenSelection
+from deepseek_v32.inference.text.token_texts import token_texts
 from deepseek_v32.model.demo.conversations import Conversation, write
 
 PASSAGE = 24  # tokens; about one sentence
-BEST = 16  # of the positions selected for one token of the answer
+BEST = 16  # positions used of those selected for one token of the answer
 
 
 def conversation_with_a_hidden_fact(seed: int, length: int) -> Conversation:
-    """A conversation of names and wordings kept out of training, whose last question asks for something told early on."""
+    """A conversation with names that training never used, whose last question asks for a fact stated early."""
     for attempt in range(seed, seed + 1000):
         conversation = write(
-            attempt, length=length, split="test", wording="train", questions=1, not_told=0.0, prefer_changed=0.0
+            attempt, length=length, split="test", wording="train", questions=1, unanswerable=0.0, prefer_updated=0.0
         )
         last = conversation.turns[-1]
-        if last.kind == "told" and last.distance > length * 0.6 and last.user.endswith("?") and len(last.user) < 90:
+        if last.kind == "stated" and last.distance > length * 0.6 and last.user.endswith("?") and len(last.user) < 90:
             return conversation
-    raise SystemExit(f"no conversation of {length} characters asks for something told early: take a larger --length")
+    raise SystemExit(f"--length is {length}; expected more characters: no such conversation asks for an early fact")
 
 
 def best_scored_passage(selections: list[TokenSelection], layer: int, end: int) -> tuple[int, int]:
-    """Tokens [start, stop) before `end` that the indexer of `layer` scored highest while the answer was produced."""
+    """Tokens [start, stop) before `end` that the indexer of `layer` scored highest during the answer."""
     strength = np.zeros(end)
     for selection in selections:
         positions, scores = selection.layers[layer], selection.scores[layer]
-        # A few tokens stand out for every word of the answer; the rest of the index_topk fill the selection up.
+        # For every word of the answer a few tokens stand out; the others only fill the index_topk.
         best = np.argsort(-scores)[:BEST]
         best = best[positions[best] < end]
         strength[positions[best]] += scores[best] / scores.max()
-    strength[:4] = 0  # every query reads the beginning, whatever it looks for
+    strength[:4] = 0  # every query attends to the beginning
     start = int(np.convolve(strength, np.ones(PASSAGE), "valid").argmax())
     return start, start + PASSAGE
 
@@ -56,10 +56,10 @@ def main() -> None:
     llm = LLM()
     conversation = conversation_with_a_hidden_fact(arguments.seed, arguments.length)
     *_, question = conversation.turns
-    messages = conversation.messages(until=len(conversation.turns) - 1)  # the question is the last of them
+    messages = conversation.messages(until=len(conversation.turns) - 1)  # the question is the last message
     tokens = llm.chat_token_ids(messages)
     assert llm.tokenizer is not None
-    asked = len(tokens) - len(llm.tokenizer.encode(question.user)) - 4  # and the control tokens around it
+    question_start = len(tokens) - len(llm.tokenizer.encode(question.user)) - 4  # 4 control tokens
     assert isinstance(llm.model, torch.nn.Module)
     parameters = sum(parameter.numel() for parameter in llm.model.parameters()) / 1e6
     print(
@@ -80,7 +80,7 @@ def main() -> None:
         completion = delta.completion or completion
     assert completion is not None
     layer = llm.config.num_hidden_layers - 1
-    start, stop = best_scored_passage(selections, layer, asked)
+    start, stop = best_scored_passage(selections, layer, question_start)
     passage = "".join(token_texts(tokens[start:stop], llm.tokenizer))
     print(f"\n\n{statistics(completion)}")
     print(f"\nWhat the indexer of layer {layer} scored highest, {len(tokens) - start:,} tokens back:")

@@ -1,6 +1,6 @@
 """Write a small random checkpoint in the Hugging Face layout, with a tokenizer, to try everything without a download.
 
-The model has learnt nothing: its answers are noise. Run `python scripts/make_tiny_checkpoint.py DIRECTORY`.
+The model is untrained, so its answers are noise. Run `python scripts/make_tiny_checkpoint.py DIRECTORY`.
 """
 
 import argparse
@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from deepseek_v32.model.config import ConfigError, ModelConfig
+from deepseek_v32.model.checkpoint.config_json import config_json, parse_config, read_config
+from deepseek_v32.model.config import ModelConfig
+from deepseek_v32.model.errors import ConfigError
 from deepseek_v32.model.synthetic.checkpoint import TINY, WeightDtype, write_checkpoint
 from deepseek_v32.model.synthetic.tokenizer import SMALLEST_VOCABULARY, write_tokenizer
 
@@ -53,23 +55,25 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def choose_config(arguments: argparse.Namespace) -> ModelConfig:
-    base = TINY if arguments.base is None else ModelConfig.from_file(arguments.base)
-    values = base.to_dict() | dict(read_setting(setting) for setting in arguments.settings)
+    base = TINY if arguments.base is None else read_config(arguments.base)
+    values = config_json(base) | dict(read_setting(setting) for setting in arguments.settings)
     if arguments.layers is not None:
         values["num_hidden_layers"] = arguments.layers
     values["num_key_value_heads"] = None  # repeats num_attention_heads, which may just have been set
-    config = ModelConfig.from_dict(values)
+    config = parse_config(values)
     if arguments.mtp and not config.num_nextn_predict_layers:
         config = replace(config, num_nextn_predict_layers=1)
     if arguments.tokenizer and config.vocab_size < SMALLEST_VOCABULARY:
-        raise ConfigError(f"vocab_size = {config.vocab_size}: wanted at least {SMALLEST_VOCABULARY} with a tokenizer")
+        raise ConfigError(
+            f"vocab_size is {config.vocab_size}; expected at least {SMALLEST_VOCABULARY} with a tokenizer"
+        )
     return config
 
 
 def read_setting(text: str) -> tuple[str, Any]:
     key, separator, value = text.partition("=")
     if not separator:
-        raise ConfigError(f"--set {text!r}: wanted KEY=VALUE")
+        raise ConfigError(f"--set is {text!r}; expected KEY=VALUE")
     try:
         return key.strip(), json.loads(value)
     except ValueError:

@@ -1,19 +1,18 @@
-"""Train the demo checkpoint with the recipe of DeepSeek Sparse Attention and export it as FP8. One GPU, about a quarter of an hour.
+"""Train the demo checkpoint with the recipe of DeepSeek Sparse Attention and export it as FP8, on one GPU in about 15 minutes.
 
-    python scripts/train_demo.py --out build/demo            # everything, from the seed
-    python scripts/train_demo.py --out build/demo --resume   # go on from the last saved step
+    python scripts/train_demo.py --out build/demo            # the whole run
+    python scripts/train_demo.py --out build/demo --resume   # continue from the last saved step
 
-Stages (V3.2 paper, section 2.1): dense pre-training by growing length, the indexer alone against the attention
-distribution, then everything with top-k selection while the indexer keeps its own loss on detached inputs.
+Stages (V3.2 paper, section 2.1): dense pre-training with growing length; the indexer alone, against the attention
+distribution; then the whole model with top-k selection, where the indexer keeps its own loss on detached inputs.
 """
 
 import argparse
 import json
 import os
-import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -25,47 +24,11 @@ from training.check import check
 from training.export import export
 from training.measure import Cell, conversations, measure
 from training.model import Mode, Model, Shape, rope_tables
-
-TOKENS = 65536  # a step
-STEPS = {"dense": 6500, "indexer": 250, "sparse": 2000}
-
-
-@dataclass(frozen=True)
-class Step:
-    stage: str
-    length: int
-    rate: float  # of the learning rate
-    topk: int = 128
-    indexer: bool = False  # is the indexer's loss on
-
-
-def schedule(scale: float, seed: int, tokens: int = TOKENS) -> list[Step]:
-    """The whole plan, known before the first step, so that a seed gives the same run."""
-    rng = random.Random(seed)
-    plan: list[Step] = []
-
-    def upto(length: int) -> int:
-        return max(256, min(rng.choices([length, length // 2, length // 4], [0.7, 0.2, 0.1])[0], tokens))
-
-    dense = int(STEPS["dense"] * scale)
-    # Short first: copying is learned at 512, then stretched. Shares of tokens, not of time.
-    for share, length in ((0.24, 512), (0.18, 1024), (0.18, 4096), (0.20, 8192), (0.20, 16384)):
-        for _ in range(int(dense * share)):
-            done = len(plan) / dense
-            rate = min(1.0, (len(plan) + 1) / 100) * min(1.0, 1.0 - 0.6 * max(0.0, (done - 0.6) / 0.4))
-            plan.append(Step("dense", length if length <= 512 else upto(length), rate, indexer=done > 0.8))
-    for _ in range(int(STEPS["indexer"] * scale)):
-        plan.append(Step("indexer", min(rng.choice([2048, 4096, 8192, 16384]), tokens), 1.0, indexer=True))
-    sparse = int(STEPS["sparse"] * scale)
-    for i in range(sparse):
-        length = rng.choices([2048, 4096, 8192, 16384], [0.15, 0.2, 0.25, 0.4])[0]
-        rate = min(1.0, (i + 1) / 50) * (0.5 * (1 - i / sparse) + 0.02)
-        plan.append(Step("sparse", min(length, tokens), rate, topk=128 if i % 2 else 256, indexer=True))
-    return plan
+from training.schedule import TOKENS, Step, schedule
 
 
 def sample_rows(classes: torch.Tensor, length: int, rows: int = 1024) -> torch.Tensor:
-    """[B, R] query positions for the indexer's loss: half where a value is produced, half anywhere."""
+    """[B, R] query positions for the indexer's loss: half of them where a value is produced, half anywhere."""
     batch = classes.shape[0]
     each = max(2, rows // batch)
     produces = (classes[:, 1:] >= data.VALUE).float() + 1e-6
@@ -79,9 +42,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint, curves and measurements")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scale", type=float, default=1.0, help="length of every stage")
-    parser.add_argument("--tokens", type=int, default=TOKENS, help="tokens a step")
+    parser.add_argument("--tokens", type=int, default=TOKENS, help="tokens per step")
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--start", type=Path, help="begin with these weights (weights.pt of an earlier run)")
+    parser.add_argument("--start", type=Path, help="initial weights (weights.pt of an earlier run)")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument(
         "--measure", type=float, default=1.0, help="size of the measurements, in units of 500 conversations"
@@ -90,7 +53,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--check", action="store_true", help="compare the kernels with plain torch, time them, and stop"
     )
-    parser.add_argument("--seconds", type=float, help="stop training after this time (the plan is cut, for trials)")
+    parser.add_argument("--seconds", type=float, help="stop training after this time, for trials")
     return parser.parse_args()
 
 
@@ -139,7 +102,7 @@ class Trainer:
         mode = Mode("sparse" if step.stage == "sparse" else "dense", topk=step.topk)
         sample = sample_rows(kinds, step.length) if step.indexer else None
         alone = step.stage == "indexer"
-        if alone:  # the model only watches: nothing but the indexer's inputs and loss needs a graph
+        if alone:  # the rest of the model is frozen: only the indexer's inputs and loss need a graph
             for name, p in self.model.named_parameters():
                 p.requires_grad_(".index_" in name)
         x, loads, divergence = self.model(tokens[:, :-1].flatten(), step.length, mode, self.tables, sample, self.dtype)
@@ -155,7 +118,7 @@ class Trainer:
             own.step()
             own.zero_grad(set_to_none=True)
         if not alone:
-            with torch.no_grad():  # balance without an auxiliary loss: push the bias against the load error
+            with torch.no_grad():  # balances without an auxiliary loss: the bias moves against the load error
                 for layer, load in zip([m for m in self.model.layers if not m.dense], loads, strict=True):
                     layer.router_bias -= 0.001 * min(1.0, 2 * step.rate) * torch.sign(load - load.mean())
         return (
@@ -171,7 +134,7 @@ class Trainer:
             self.tokenizer_path, [Cell(1024, 64), Cell(4096, 32), Cell(16384, 12), Cell(1024, 64, wording="validation")],
             min(8, self.args.workers), self.args.tokens,
         ) if self.args.measure else {}  # fmt: skip
-        # The test conversations are written meanwhile; they are not looked at before the training is over.
+        # The test conversations are generated meanwhile, but not measured before training ends.
         if self.args.measure:
             self.test = ThreadPoolExecutor(1).submit(
                 conversations, self.tokenizer_path, self.test_cells(), max(1, self.args.workers // 5), self.args.tokens
@@ -205,20 +168,20 @@ class Trainer:
         self.save()
 
     def progress(self, quick: dict, step: Step) -> None:
-        """Recall on the validation split; the test split is not touched before the end."""
+        """Accuracy on the validation split. The test split is not used before training ends."""
         found = []
         for cell, batches in quick.items():
             if cell.length <= 4 * step.length:
                 mode = Mode("sparse" if step.stage == "sparse" else "dense")
                 result = measure(self.model, batches, mode, self.tables, self.dtype)
                 found.append(
-                    f"{cell.length}{'' if cell.wording == 'train' else ' new wording'}: {result['recall']}/{result['not_told']}"
+                    f"{cell.length}{'' if cell.wording == 'train' else ' new wording'}: {result['stated']}/{result['unanswerable']}"
                 )
                 self.history[-1].setdefault("validation", {})[f"{cell.length} {cell.wording}"] = result
-        tqdm.write(f"step {self.step} recall/not told  " + "  ".join(found))
+        tqdm.write(f"step {self.step} stated/unanswerable  " + "  ".join(found))
 
     def finish(self) -> dict:
-        """Export, then measure on the test split with plain rounding: the engine's own numbers come from evaluate.py."""
+        """Export, then measure on the test split with simulated FP8. evaluate.py measures the engine itself."""
         export(self.model, Tokenizer.from_file(str(self.tokenizer_path)), self.args.out / "checkpoint")
         torch.save({k: v.to(torch.bfloat16) for k, v in self.model.state_dict().items()}, self.args.out / "weights.pt")
         report = {

@@ -1,22 +1,30 @@
-"""For all tests: what needs a GPU is skipped without one, slow tests unless -m asks for them, and generated cases have no
-deadline on busy machines.
+"""For all tests: GPU tests are skipped without a GPU, slow tests unless -m asks for them, and --quick takes a share.
+
+Generated cases have no deadline, because machines may be busy.
 """
 
 import hypothesis
 import pytest
 import torch
 
+from support.quick import quick_share
+
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.load_profile("default")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="the first case of every test that is not heavy (make quick)")
+
+
 def pytest_collection_modifyitems(config, items):
-    if "slow" not in config.option.markexpr:
-        for item in items:
-            if "slow" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="slow: -m slow runs it"))
-    if torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0):
-        return
+    if config.option.quick:
+        share = quick_share(items)
+        config.hook.pytest_deselected(items=list(set(items) - set(share)))
+        items[:] = share
+    hopper = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
     for item in items:
-        if "gpu" in item.keywords:
+        if "slow" in item.keywords and "slow" not in config.option.markexpr:
+            item.add_marker(pytest.mark.skip(reason="slow: -m slow runs it"))
+        if "gpu" in item.keywords and not hopper:
             item.add_marker(pytest.mark.skip(reason="needs a Hopper GPU"))

@@ -1,4 +1,4 @@
-"""The packages are declared, imports point one way, and a wheel holds what it must."""
+"""The package is found under its name, by Python and by type checkers, and a wheel holds what it must."""
 
 import ast
 import importlib.util
@@ -11,64 +11,19 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from support.imports import FOLDERS, ROOT, sources
+from support.quick import quick_share
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-SETUPTOOLS = PROJECT["tool"]["setuptools"]
-# Each may import itself and what stands before it.
-ORDER = ["kernels", "model", "inference"]
 DATA = ["cuda/**/*.cu", "cuda/**/*.cuh"]
 
 
-def sources(*folders: str) -> list[Path]:
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+def test_the_folders_are_linked_under_the_names_they_are_installed_by():
+    links = {path.name: path.resolve() for path in (ROOT / "src" / "deepseek_v32").iterdir()}
+    assert links == {folder: ROOT / folder for folder in FOLDERS}
 
 
-def imported(path: Path) -> set[str]:
-    """Dotted names that a module imports, relative ones as seen from deepseek_v32."""
-    package = ["deepseek_v32", *path.relative_to(ROOT).parent.parts]
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
-    return names
-
-
-def test_every_folder_with_modules_is_a_declared_package():
-    folders = {path.parent.relative_to(ROOT).as_posix() for path in sources(*ORDER)}
-    declared = {name: folder for name, folder in SETUPTOOLS["package-dir"].items()}
-    assert set(declared.values()) == folders
-    assert sorted(SETUPTOOLS["packages"]) == sorted(declared)
-    for name, folder in declared.items():
-        assert name == "deepseek_v32." + folder.replace("/", ".")
-
-
-@pytest.mark.parametrize("path", sources(*ORDER), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_imports_point_one_way(path):
-    own = path.relative_to(ROOT).parts[0]
-    forbidden = {*ORDER[ORDER.index(own) + 1 :], "scripts", "tests", "support"}
-    for name in imported(path):
-        head, *rest = name.split(".")
-        assert head not in (*ORDER, "scripts", "tests", "support"), f"{name}: import relatively"
-        if head == "deepseek_v32" and rest:
-            assert rest[0] not in forbidden, f"{own} imports {name}"
-
-
-def test_scripts_import_no_tests():
-    for path in sources("scripts"):
-        assert not {name.split(".")[0] for name in imported(path)} & {"tests", "support", "conftest", *ORDER}, path
-
-
-def test_the_import_checker_sees_relative_imports():
-    names = imported(ROOT / "inference" / "text" / "messages.py")
-    assert "deepseek_v32.inference.text.dsml.call_pieces" in names
-    path = ROOT / "inference" / "text" / "chat_template.py"
-    assert {"jinja2", "deepseek_v32.inference.text.errors"} <= imported(path)
-
-
+@pytest.mark.heavy
 def test_nothing_shadows_the_public_kernels_package():
     """transformers probes for a top-level package called kernels; neither our folder nor our tests may pass for it."""
     assert not (ROOT / "kernels" / "__init__.py").exists()
@@ -85,7 +40,7 @@ def test_nothing_shadows_the_public_kernels_package():
 WORD_LISTS = ROOT / "model" / "demo" / "conversations"
 
 
-@pytest.mark.parametrize("path", sources(*ORDER), ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", sources(*FOLDERS), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_files_have_one_subject(path):
     if path.is_relative_to(WORD_LISTS):
         return
@@ -99,8 +54,9 @@ def test_files_have_one_subject(path):
 def wheel(tmp_path_factory):
     """Names in a wheel built from a copy of the sources, so that nothing stale from build/ gets in."""
     copy = tmp_path_factory.mktemp("sources")
-    for folder in ORDER:
+    for folder in FOLDERS:
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src", copy / "src", symlinks=True)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     out = tmp_path_factory.mktemp("wheel")
@@ -111,13 +67,16 @@ def wheel(tmp_path_factory):
     return set(zipfile.ZipFile(path).namelist())
 
 
+@pytest.mark.heavy
 def test_the_wheel_holds_every_module_kernel_and_demo_file(wheel):
-    wanted = set(sources(*ORDER))
+    wanted = set(sources(*FOLDERS))
     wanted |= {path for pattern in DATA for path in (ROOT / "kernels").glob(pattern)}
+    wanted |= {ROOT / folder / "py.typed" for folder in FOLDERS}
     wanted |= {path for pattern in ("*.json", "*.safetensors") for path in (ROOT / "model" / "demo").glob(pattern)}
     assert {f"deepseek_v32/{path.relative_to(ROOT).as_posix()}" for path in wanted} <= wheel
 
 
+@pytest.mark.heavy
 def test_the_wheel_holds_nothing_else(wheel):
     tops = {name.split("/")[0] for name in wheel}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"deepseek_v32"}
@@ -125,8 +84,55 @@ def test_the_wheel_holds_nothing_else(wheel):
     assert not [name for name in wheel if "__pycache__" in name or "/tests/" in name]
 
 
+# What a user may write first. torch's and numpy's own annotations take ten seconds to read, and say nothing about ours.
+SCRIPT = """\
+from deepseek_v32.inference import LLM, SamplingParams
+
+llm: LLM = LLM()
+print(llm.generate("hi", SamplingParams(max_tokens=1))[0].text)
+"""
+MYPY = """\
+[mypy]
+strict = true
+[mypy-torch.*,numpy.*]
+follow_imports = skip
+"""
+
+
+@pytest.mark.heavy
+def test_a_users_script_passes_strict_type_checks_outside_the_repository(tmp_path):
+    """mypy finds the package in the environment that it was installed into, with its annotations (py.typed)."""
+    (tmp_path / "script.py").write_text(SCRIPT + "reveal_type(llm)\n", encoding="utf-8")
+    (tmp_path / "mypy.ini").write_text(MYPY, encoding="utf-8")
+    command = [sys.executable, "-P", "-m", "mypy", "script.py"]
+    checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert 'Revealed type is "deepseek_v32.inference.llm.LLM"' in checked.stdout, checked.stdout + checked.stderr
+    assert checked.returncode == 0, checked.stdout
+
+
 def test_the_command_is_declared_where_it_stands():
     module, function = PROJECT["project"]["scripts"]["deepseek-v32"].split(":")
     path = ROOT / Path(*module.split(".")[1:]).with_suffix(".py")
     defined = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
     assert function in defined
+
+
+def marks(path: Path) -> list[str]:
+    """The decorators of each test of a file, with the marks of the whole file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    whole = [
+        ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign) and "pytestmark" in ast.unparse(node)
+    ]
+    tests = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    return [" ".join([*whole, *map(ast.unparse, test.decorator_list)]) for test in tests]
+
+
+def test_make_quick_runs_a_share_of_every_folders_tests(request):
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    represented = {
+        path.parent for path in files for text in marks(path) if "mark.heavy" not in text and "mark.gpu" not in text
+    }
+    assert represented == {path.parent for path in files}
+    share = quick_share(request.session.items)
+    assert not [item.nodeid for item in share if item.get_closest_marker("heavy")]
+    assert len(share) == len({item.nodeid.partition("[")[0] for item in share})

@@ -1,1 +1,1 @@
-"""The OpenAI-compatible HTTP interface; `server.create_app` puts its parts together."""
+"""The OpenAI-compatible HTTP interface. `server.create_app` assembles it."""

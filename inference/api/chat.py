@@ -19,10 +19,6 @@ from .logprobs import chat_logprobs
 from .protocol import ChatRequest
 from .responses import EVENTS, ChatCompletion
 
-STREAM = {
-    "text/event-stream": {"schema": {"type": "string"}}
-}  # with stream: chat.completion.chunk objects, then [DONE]
-
 
 def chat_router(context: ApiContext) -> APIRouter:
     router = APIRouter(tags=["OpenAI"])
@@ -41,13 +37,13 @@ def chat_router(context: ApiContext) -> APIRouter:
         try:
             return JSONResponse(await unless_gone(request, answer_chat(context, body)))
         except ClientGone:
-            return Response(status_code=499)  # nobody reads it
+            return Response(status_code=499)
 
     return router
 
 
 async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
-    """The whole answer, as OpenAI writes it. ApiError and Busy."""
+    """The whole answer in OpenAI's shape. Raises ApiError and Busy."""
     context.check_model(body.model)
     completions = await collect(await _submit(context, body))
     choices = [_choice(context, body, index, completion) for index, completion in enumerate(completions)]
@@ -55,14 +51,15 @@ async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
 
 
 async def _submit(context: ApiContext, body: ChatRequest) -> list[AsyncStream]:
-    tokens = await context.encode_conversation(body)
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     params = sampling_params(body, body.max_completion_tokens or body.max_tokens, logprobs)
-    return await context.submit([tokens], params, body.n or 1)
+    return await context.submit(
+        await context.make_requests(lambda: context.conversation_ids(body), params, body.n or 1)
+    )
 
 
 def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:
-    answer = parse_assistant(_start(context, body) + completion.text, body.thinking)
+    answer = parse_assistant(_answer_start(context, body) + completion.text, body.thinking)
     message: dict[str, Any] = {
         "role": "assistant",
         "content": None if answer.tool_calls and not answer.content else answer.content,
@@ -100,14 +97,14 @@ async def _stream(context: ApiContext, body: ChatRequest, streams: list[AsyncStr
 
 
 class _StreamedChoice:
-    """Deltas → the pieces of one choice."""
+    """The chunks of one choice of a stream."""
 
     def __init__(self, context: ApiContext, body: ChatRequest, index: int) -> None:
         self.completion: Completion | None = None
         self._index = index
         self._tokenizer = context.tokenizer if body.logprobs else None
         self._parser = AnswerParser(body.thinking)
-        self._parser.push(_start(context, body))
+        self._parser.push(_answer_start(context, body))
         self._calls = 0
 
     def opening(self) -> dict[str, Any]:
@@ -117,7 +114,10 @@ class _StreamedChoice:
         return self._piece({"content": text})
 
     def push(self, deltas: list[Delta]) -> dict[str, Any] | str | None:
-        """What came; the content alone if that is all, None if it shows nothing yet. ApiError if the answer failed."""
+        """The next chunk for these deltas: its text alone if it holds nothing else, None if there is nothing to send yet.
+
+        Raises ApiError if the answer failed.
+        """
         answer = self._parser.push("".join([delta.text for delta in deltas]))
         last = deltas[-1]
         if last.completion is None:
@@ -146,7 +146,7 @@ class _StreamedChoice:
             content["reasoning_content"] = answer.reasoning_content
         if answer.tool_calls:
             content["tool_calls"] = [
-                {"index": self._calls + place, **_tool_call(call)} for place, call in enumerate(answer.tool_calls)
+                {"index": self._calls + i, **_tool_call(call)} for i, call in enumerate(answer.tool_calls)
             ]
             self._calls += len(answer.tool_calls)
         return content
@@ -157,8 +157,8 @@ class _StreamedChoice:
         return {"index": self._index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
 
 
-def _start(context: ApiContext, body: ChatRequest) -> str:
-    """What stands before the model's own words: the beginning of a call, if tool_choice wants one."""
+def _answer_start(context: ApiContext, body: ChatRequest) -> str:
+    """The text before the model's own: the beginning of a call, if tool_choice requires one."""
     return "".join(piece if isinstance(piece, str) else piece.text for piece in context.answer_start(body))
 
 

@@ -3,17 +3,19 @@
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
 
-from ..params import Completion, Delta, Timings, TokenLogprob, Usage
+from ..params import Completion, Delta, SamplingParams, Timings, TokenLogprob, Usage
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, sampling_params, usage
 from .errors import ApiError, declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
-from .logprobs import TextLogprobs
+from .logprobs import TextLogprobsBuilder
 from .protocol import CompletionRequest
 from .responses import EVENTS, TextCompletion
 
@@ -21,8 +23,8 @@ from .responses import EVENTS, TextCompletion
 @dataclass(frozen=True)
 class _Prompt:
     tokens: list[int]
-    text: str  # what echo shows; "" without it
-    scores: list[TokenLogprob] | None  # of the tokens after the first, if both echo and logprobs are wanted
+    text: str  # the text to echo; "" without echo
+    scores: list[TokenLogprob] | None  # of the tokens after the first, with both echo and logprobs
 
 
 def completions_router(context: ApiContext) -> APIRouter:
@@ -42,52 +44,64 @@ def completions_router(context: ApiContext) -> APIRouter:
         try:
             return JSONResponse(await unless_gone(request, answer_completion(context, body)))
         except ClientGone:
-            return Response(status_code=499)  # nobody reads it
+            return Response(status_code=499)
 
     return router
 
 
 async def answer_completion(context: ApiContext, body: CompletionRequest) -> dict[str, Any]:
-    """The whole answer, as OpenAI writes it. ApiError and Busy."""
+    """The whole answer in OpenAI's shape. Raises ApiError and Busy."""
     context.check_model(body.model)
     prompts, streams = await _begin(context, body)
-    completions = await collect(streams) if streams else [_nothing(prompt) for prompt in prompts]
+    completions = await collect(streams) if streams else [_empty_completion(prompt) for prompt in prompts]
     choices = []
     for index, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
         choice = _Choice(context, body, index, prompt)
-        first, rest = choice.echoed(), choice.piece(completion.text, completion.logprobs or [], completion)
-        if first is not None:
-            rest["text"] = first["text"] + rest["text"]
-            if rest["logprobs"] is not None:
-                rest["logprobs"] = {name: first["logprobs"][name] + rest["logprobs"][name] for name in rest["logprobs"]}
-        choices.append(rest)
+        echo, answer = choice.echo(), choice.piece(completion.text, completion.logprobs or [], completion)
+        if echo is not None:
+            answer["text"] = echo["text"] + answer["text"]
+            if answer["logprobs"] is not None:
+                answer["logprobs"] = {
+                    name: echo["logprobs"][name] + values for name, values in answer["logprobs"].items()
+                }
+        choices.append(answer)
     return {**_head(context), "choices": choices, "usage": usage(completions, body.n or 1)}
 
 
 async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Prompt], list[AsyncStream]]:
-    """Everything that can be refused is refused here. One prompt for each choice; no streams if no token is wanted."""
+    """(one prompt per choice, one stream per choice); no streams with max_tokens 0. All refusals of a request happen here."""
     n = body.n or 1
     if body.best_of not in (None, n):
-        raise ApiError(400, f"best_of is {body.best_of}; only n answers are made, which is {n}", "best_of")
+        raise ApiError(
+            400, f"best_of is {body.best_of}; expected {n}, which is n: no other answers are made", "best_of"
+        )
     max_tokens = 16 if body.max_tokens is None else body.max_tokens
     if max_tokens == 0 and not body.echo:
-        raise ApiError(400, "max_tokens is 0; at least 1 is wanted, or echo", "max_tokens")
+        raise ApiError(400, "max_tokens is 0; expected at least 1, or echo", "max_tokens")
     params = sampling_params(body, max(max_tokens, 1), body.logprobs)
-    prompts = [await _prompt(context, body, prompt) for prompt in body.prompts()]
-    streams = await context.submit([prompt.tokens for prompt in prompts], params, n) if max_tokens else []
+    prompts, requests = [], []
+    for source in body.prompts():
+        made = await context.make_requests(partial(_token_ids, context, body, source), params, n)
+        prompts.append(await _prompt(context, body, list(made[0].prompt)))
+        requests += made
+    streams = await context.submit(requests) if max_tokens else []
     return [prompt for prompt in prompts for _ in range(n)], streams
 
 
-async def _prompt(context: ApiContext, body: CompletionRequest, prompt: str | list[int]) -> _Prompt:
-    if isinstance(prompt, str):
-        tokens = await context.encode_text(prompt, body.add_special_tokens, body.parse_special_tokens)
-    else:
-        tokens = prompt
-    context.check_prompt(tokens)
+def _token_ids(context: ApiContext, body: CompletionRequest, source: str | list[int]) -> list[int]:
+    if isinstance(source, str):
+        return context.text_ids(source, body.add_special_tokens, body.parse_special_tokens)
+    return source
+
+
+async def _prompt(context: ApiContext, body: CompletionRequest, tokens: list[int]) -> _Prompt:
     if not body.echo:
         return _Prompt(tokens, "", None)
-    scores = None if body.logprobs is None else await context.score(tokens, body.logprobs)
-    return _Prompt(tokens, context.tokenizer.decode(tokens), scores)
+    scores = None
+    if body.logprobs is not None:
+        [request] = await context.make_requests(lambda: tokens, SamplingParams(max_tokens=1))
+        scores = await context.score(request, body.logprobs)
+    return _Prompt(tokens, await run_in_threadpool(context.tokenizer.decode, tokens), scores)
 
 
 async def _stream(
@@ -97,10 +111,10 @@ async def _stream(
     chunks = Chunks(_head(context), with_usage)
     choices = [_Choice(context, body, index, prompt) for index, prompt in enumerate(prompts)]
     texts = [chunks.text(choice.text) for choice in choices]
-    completions = [_nothing(prompt) for prompt in prompts]
+    completions = [_empty_completion(prompt) for prompt in prompts]
     for choice, completion in zip(choices, completions, strict=True):
-        if (echoed := choice.echoed()) is not None:
-            yield chunks.choice(echoed)
+        if (echo := choice.echo()) is not None:
+            yield chunks.choice(echo)
         if not streams:
             yield chunks.choice(choice.piece("", [], completion))
     async for index, deltas in merged(streams):
@@ -116,16 +130,16 @@ async def _stream(
 
 
 class _Choice:
-    """The pieces of one choice."""
+    """The chunks of one choice, or the whole choice."""
 
     def __init__(self, context: ApiContext, body: CompletionRequest, index: int, prompt: _Prompt) -> None:
         self._index = index
         self._prompt = prompt if body.echo else None
         tokenizer = context.service.llm.tokenizer
-        self._logprobs = TextLogprobs(tokenizer) if body.logprobs is not None else None
+        self._logprobs = TextLogprobsBuilder(tokenizer) if body.logprobs is not None else None
 
-    def echoed(self) -> dict[str, Any] | None:
-        """The piece that repeats the prompt; None without echo."""
+    def echo(self) -> dict[str, Any] | None:
+        """The chunk that repeats the prompt; None without echo."""
         if self._prompt is None:
             return None
         piece = self.piece(self._prompt.text, [])
@@ -134,7 +148,10 @@ class _Choice:
         return piece
 
     def push(self, deltas: list[Delta]) -> dict[str, Any] | str | None:
-        """What came; the text alone if that is all, None if it shows nothing yet. ApiError if the answer failed."""
+        """The next chunk for these deltas: its text alone if it holds nothing else, None if there is nothing to send yet.
+
+        Raises ApiError if the answer failed.
+        """
         last = deltas[-1].completion
         if last is not None:
             check_finished(last)
@@ -156,8 +173,8 @@ class _Choice:
         }
 
 
-def _nothing(prompt: _Prompt) -> Completion:
-    """What max_tokens = 0 asks for."""
+def _empty_completion(prompt: _Prompt) -> Completion:
+    """The answer with max_tokens 0."""
     usage = Usage(len(prompt.tokens), 0, 0)
     return Completion("", [], "length", usage, Timings(None, 0.0, None, 1.0))
 

@@ -1,35 +1,37 @@
-"""What every endpoint needs: the service, the model's name, and how text becomes token ids."""
+"""Shared by the endpoints: the service, the model's name, the encoding and checking of prompts, and failures of answers."""
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from ..params import MAX_SEED, Completion, SamplingParams, TokenLogprob
+from ..params import MAX_SEED, Completion, PromptTooLong, Request, SamplingParams, TokenLogprob
 from ..service.engine_thread import STOPPED, TIMED_OUT
 from ..service.service import Busy, Service
 from ..service.streams import AsyncStream
 from ..text.dsml import call_start
-from ..text.messages import ChatFormat, MessageError, default_format, encode_messages
+from ..text.errors import MessageError
+from ..text.messages import encode_messages
 from ..text.tokenizer import Special, Tokenizer
 from .errors import ApiError
-from .protocol import ChatMessage, Conversation, NamedTool, Sampling
+from .protocol import ChatMessage, ConversationFields, NamedTool, SamplingFields
 
 
 @dataclass(frozen=True)
 class ApiContext:
+    """One for each application. Methods that encode prompts take a while and are not for the event loop's thread."""
+
     service: Service
     model_name: str
-    chat_format: ChatFormat | None = None  # None: the checkpoint decides
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
     def tokenizer(self) -> Tokenizer:
         if self.service.llm.tokenizer is None:
-            raise ApiError(400, "this model has no tokenizer: only token ids can be served")
+            raise ApiError(400, "the model has no tokenizer; expected a prompt of token ids")
         return self.service.llm.tokenizer
 
     @property
@@ -38,97 +40,99 @@ class ApiContext:
 
     def check_model(self, name: str | None) -> None:
         if name is not None and name != self.model_name:
-            raise ApiError(
-                404, f"the model {name[:100]!r} does not exist; {self.model_name!r} does", "model", "model_not_found"
-            )
+            raise ApiError(404, f"model is {name[:100]!r}; expected {self.model_name!r}", "model", "model_not_found")
 
     def check_room(self, count: int) -> None:
-        """Refuses before the prompt is read what would be refused afterwards. Busy and ApiError."""
+        """Raise Busy or ApiError, before the prompts are encoded, if `count` requests would be refused afterwards."""
         try:
             self.service.check_room(count)
         except ValueError as error:
             raise ApiError(400, str(error)) from None
 
-    async def encode_conversation(self, conversation: Conversation) -> list[int]:
-        tokens = await self.encode_messages(conversation.messages, conversation.plain_tools(), conversation.thinking)
+    async def make_requests(
+        self, encode: Callable[[], Sequence[int]], params: SamplingParams, n: int = 1
+    ) -> list[Request]:
+        """n requests for the prompt that `encode` returns; a given seed differs from one to the next. Raises ApiError.
+
+        A long prompt is encoded and checked in one call in another thread, so that the event loop can go on.
+        """
+        seeds = [None if params.seed is None else (params.seed + i) & MAX_SEED for i in range(n)]
+
+        def make() -> list[Request]:
+            tokens = encode()
+            try:
+                return [self.service.make_request(tokens, replace(params, seed=seed)) for seed in seeds]
+            except PromptTooLong as error:
+                raise ApiError(400, str(error), code="context_length_exceeded") from None
+            except ValueError as error:
+                raise ApiError(400, str(error)) from None
+
+        return await run_in_threadpool(make)
+
+    def conversation_ids(self, conversation: ConversationFields) -> list[int]:
+        """Token ids of a conversation's prompt, followed by the forced beginning of the answer. Raises ApiError."""
+        tokens = self.message_ids(conversation.messages, conversation.plain_tools(), conversation.thinking)
         return tokens + self.tokenizer.encode_pieces(self.answer_start(conversation))
 
-    def answer_start(self, conversation: Conversation) -> list[str | Special]:
-        """What the answer begins with, whatever the model thinks of it: nothing, or a call that tool_choice wants. ApiError."""
+    def answer_start(self, conversation: ConversationFields) -> list[str | Special]:
+        """The forced beginning of the answer: nothing, or the beginning of a call if tool_choice requires one. Raises ApiError."""
         choice = conversation.tool_choice
         if choice is None or choice in ("auto", "none"):
             return []
         name = choice.function.name if isinstance(choice, NamedTool) else None
         names = [tool.function.name for tool in conversation.tools or ()]
+        expected = None
         if not names or (name is not None and name not in names):
-            wanted = "a function" if name is None else repr(name)
-            raise ApiError(
-                400, f"tool_choice wants {wanted}; tools has {', '.join(names) or 'none'}"[:500], "tool_choice"
-            )
-        if conversation.thinking:
-            raise ApiError(
-                400, "tool_choice: an answer that begins with a call leaves no room for thinking", "tool_choice"
-            )
-        if (self.chat_format or default_format(self.tokenizer)) != "v3.2":
-            raise ApiError(400, "tool_choice: this model's chat format knows only auto and none", "tool_choice")
+            expected = f"a function in tools, which has {', '.join(names) or 'none'}"[:400]
+        elif conversation.thinking:
+            expected = "auto or none with thinking, because an answer that begins with a call has no room for thinking"
+        elif self.service.llm.chat_format != "v3.2":
+            expected = "auto or none, because this model's chat format has no other"
+        if expected is not None:
+            raise ApiError(400, f"tool_choice is {name or 'required'}; expected {expected}", "tool_choice")
         return call_start(name)
 
-    async def encode_messages(
+    def message_ids(
         self, messages: Sequence[ChatMessage], tools: list[dict[str, Any]] | None, thinking: bool
     ) -> list[int]:
-        """In another thread: a long text takes a while. ApiError for what the chat format cannot say."""
+        """Token ids of a conversation's prompt. Raises ApiError for messages that the chat format cannot express."""
         plain = [message.model_dump(exclude_none=True) for message in messages]
         try:
-            return await run_in_threadpool(
-                encode_messages, plain, self.tokenizer, thinking, tools, chat_format=self.chat_format
-            )
+            return encode_messages(plain, self.tokenizer, thinking, tools, self.service.llm.chat_format)
         except MessageError as error:
             raise ApiError(400, str(error), "messages") from None
 
-    async def encode_text(self, text: str, add_bos: bool | None, parse_special: bool | None) -> list[int]:
-        tokenizer = self.tokenizer
-        bos = [tokenizer.bos_id] if add_bos and tokenizer.bos_id is not None else []
-        return bos + await run_in_threadpool(tokenizer.encode, text, *([True] if parse_special else []))
+    def text_ids(self, text: str, add_bos: bool | None, parse_special: bool | None) -> list[int]:
+        """Token ids of a text."""
+        encode = self.tokenizer.encode_prompt if add_bos else self.tokenizer.encode
+        return encode(text, bool(parse_special))
 
-    async def submit(self, prompts: Sequence[Sequence[int]], params: SamplingParams, n: int = 1) -> list[AsyncStream]:
-        """n answers to each prompt, those to the first prompt first. A given seed differs from choice to choice."""
-        for prompt in prompts:
-            self.check_prompt(prompt)
-        seeds = [None if params.seed is None else (params.seed + i) & MAX_SEED for i in range(n)]
+    async def submit(self, requests: Sequence[Request]) -> list[AsyncStream]:
+        """As Service.submit_many, with ApiError for more requests than the server can hold."""
         try:
-            return await self.service.submit_many(
-                [(prompt, replace(params, seed=seed)) for prompt in prompts for seed in seeds]
-            )
+            return await self.service.submit_many(requests)
         except ValueError as error:
             raise ApiError(400, str(error)) from None
 
-    async def score(self, tokens: Sequence[int], top: int) -> list[TokenLogprob]:
-        """As Service.score, its failures as ApiError."""
+    async def score(self, request: Request, top: int) -> list[TokenLogprob]:
+        """As Service.score, but failures are ApiErrors."""
         try:
-            return await self.service.score(tokens, top)
-        except ValueError as error:
-            raise ApiError(400, str(error)) from None
+            return await self.service.score(request, top)
         except TimeoutError:
-            raise _too_slow() from None
+            raise _deadline_passed() from None
         except Busy:
             raise
         except Exception:
-            raise _failed() from None  # the log has it
-
-    def check_prompt(self, tokens: Sequence[int]) -> None:
-        if len(tokens) >= self.max_model_len:
-            message = (
-                f"the prompt has {len(tokens)} tokens; the context of {self.max_model_len} must hold it and an answer"
-            )
-            raise ApiError(400, message, code="context_length_exceeded")
+            # The engine has logged the reason.
+            raise _answer_failed() from None
 
 
-def sampling_params(request: Sampling, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
-    """What a request asks for; null fields take SamplingParams's defaults. ApiError for what only shows in combination."""
-    # fmt: off
-    names = ("temperature", "top_p", "top_k", "min_p", "stop", "stop_token_ids", "ignore_eos",
-             "presence_penalty", "frequency_penalty", "repetition_penalty")
-    # fmt: on
+def sampling_params(request: SamplingFields, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
+    """The request's SamplingParams; null fields take their defaults. Raises ApiError for a combination that is not allowed."""
+    names = (
+        *("temperature", "top_p", "top_k", "min_p", "stop", "stop_token_ids", "ignore_eos"),
+        *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+    )
     given = {name: value for name in names if (value := getattr(request, name)) is not None}
     seed = None if request.seed is None else request.seed & MAX_SEED
     try:
@@ -142,27 +146,28 @@ def new_id(kind: str) -> str:
 
 
 def check_finished(completion: Completion) -> None:
-    """ApiError for an answer that did not come to its end. The reason stays in the log, where the engine has written it."""
+    """Raise ApiError for an answer that was cut short. It does not tell the reason, which the engine has logged."""
     if completion.finish_reason in ("stop", "length"):
         return
     if completion.error == TIMED_OUT:
-        raise _too_slow()
+        raise _deadline_passed()
     if completion.error == STOPPED:
         raise ApiError(503, STOPPED, code="stopped", headers={"Retry-After": "30"})
-    raise _failed()
+    raise _answer_failed()
 
 
-def _too_slow() -> ApiError:
-    headers = {"x-should-retry": "false"}  # OpenAI's clients heed it: once more would take as long
+def _deadline_passed() -> ApiError:
+    # OpenAI's clients obey it. Another try would take as long.
+    headers = {"x-should-retry": "false"}
     return ApiError(504, "the request took longer than this server allows", code="deadline", headers=headers)
 
 
-def _failed() -> ApiError:
+def _answer_failed() -> ApiError:
     return ApiError(500, "this answer failed; the server's log says why", code="failed")
 
 
 def usage(completions: Sequence[Completion], choices: int = 1) -> dict[str, Any]:
-    """Numbers of tokens; a prompt that has several choices counts once."""
+    """Numbers of tokens. A prompt with several choices counts once."""
     prompts = completions[::choices]
     prompt_tokens = sum(completion.usage.prompt_tokens for completion in prompts)
     completion_tokens = sum(completion.usage.completion_tokens for completion in completions)

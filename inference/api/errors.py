@@ -1,4 +1,4 @@
-"""Errors in OpenAI's shape: {"error": {"message", "type", "param", "code"}}. They never carry a traceback; the log does."""
+"""Errors in OpenAI's shape: {"error": {"message", "type", "param", "code"}}. Tracebacks are only in the log."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 class ErrorBody(BaseModel):
     message: str
     type: str = Field(description="invalid_request_error, authentication_error or server_error")
-    param: str | None = Field(description="the field of the request that is to blame")
+    param: str | None = Field(description="the field of the request that is wrong")
     code: str | None
 
 
@@ -29,7 +29,7 @@ class ErrorResponse(BaseModel):
 
 
 class ApiError(Exception):
-    """Anything that a client is told instead of an answer."""
+    """An error response."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ApiError(Exception):
         return JSONResponse(self.body(), self.status, self.headers)
 
     def event(self) -> bytes:
-        """As a server-sent event, for a stream that has begun."""
+        """The error as a server-sent event, for a stream that has begun."""
         return b"data: " + json.dumps(self.body()).encode() + b"\n\n"
 
     @classmethod
@@ -78,7 +78,7 @@ _RETRY_AFTER = {"Retry-After": {"description": "seconds", "schema": {"type": "in
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """FastAPI's `responses` for these statuses and those that every route can answer with."""
+    """FastAPI's `responses` for these statuses and for those that every route may have."""
     responses: dict[int | str, dict[str, Any]] = {
         status: {"model": ErrorResponse, "description": _MEANINGS[status]}
         for status in sorted({*statuses, 400, 401, 403, 408, 413, 431, 500})
@@ -106,22 +106,25 @@ def install_handlers(app: FastAPI) -> None:
         message = str(error.detail)
         path = request.url.path[:200]
         if error.status_code == 404:
-            message = f"there is nothing at {path}; the API is under /v1"
+            message = f"path is {path}; expected one of the API, which is under /v1"
         elif error.status_code == 405:
-            message = f"{request.method} is not served at {path}"
+            allowed = (error.headers or {}).get("Allow", "another")
+            message = f"method is {request.method}; expected {allowed} at {path}"
         return ApiError(error.status_code, message, headers=error.headers).response()
 
     @app.exception_handler(Exception)
     async def on_bug(request: Request, error: Exception) -> JSONResponse:
-        return ApiError(500, "the server failed on this request; its log says why").response()  # starlette logs it
+        # starlette logs it.
+        return ApiError(500, "the server failed on this request; its log says why").response()
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> ApiError:
-    """The first of pydantic's complaints. What the client sent is not repeated: it may be huge."""
+    """The response for pydantic's errors: the first field's. It does not repeat the value, which may be huge."""
     first = errors[0]
     if first["type"] == "json_invalid":
-        return ApiError(400, f"the body is not JSON: {first.get('ctx', {}).get('error', 'it cannot be read')}")
-    # Where a field may be one of several things there is a complaint for each: the one that got furthest is what was meant.
+        reason = first.get("ctx", {}).get("error", "it cannot be read")
+        return ApiError(400, f"body is not JSON; expected a JSON object: {reason}")
+    # A field of several alternative types has an error for each. The one that got furthest tells which type was meant.
     field = _path(first)[:1]
     furthest = max((error for error in errors if _path(error)[:1] == field), key=_progress)
     path = ".".join(map(str, _path(furthest)))
@@ -129,17 +132,17 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ApiError:
     if furthest.get("ctx", {}).get("max_length") == 0:
         message = "this is not served"
     if not path:
-        message = f"the body: {message} (a JSON object, with Content-Type application/json)"
+        message = f"body: {message}; expected a JSON object, with Content-Type application/json"
     return ApiError(400, f"{path}: {message}" if path else message, param=path or None)
 
 
 def _path(error: Mapping[str, Any]) -> tuple[str | int, ...]:
-    """Fields and places in lists, without "body" and the names that pydantic gives to alternatives."""
+    """Names of fields and indices of lists, without "body" and the names that pydantic gives to alternative types."""
     return tuple(part for part in error["loc"] if isinstance(part, int) or _FIELD.fullmatch(part))
 
 
 def _progress(error: Mapping[str, Any]) -> tuple[bool, int]:
-    """Whether the value had the right type, and how deep the complaint is."""
+    """(whether the value has the right type, how deep the error is)."""
     return not error["type"].endswith("_type"), len(_path(error))
 
 

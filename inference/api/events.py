@@ -1,4 +1,4 @@
-"""Answers on their way out: as server-sent events, or whole; and what happens when the client has gone."""
+"""Answers as server-sent events or whole, and their cancellation when the client disconnects."""
 
 import asyncio
 import contextlib
@@ -22,20 +22,20 @@ DONE = b"data: [DONE]\n\n"
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client has disconnected."""
 
 
 class EventStream(Response):
-    """Server-sent events. When the client goes away the iterator is closed, and with it its requests are cancelled.
+    """Server-sent events. When the client disconnects, the iterator is closed, which cancels its requests.
 
-    A StreamingResponse that does less for each event: with many streams at a time, what their loop does is what the engine's
-    thread waits for.
+    It does less work per event than StreamingResponse: with many streams, the engine's thread waits for the interpreter's lock
+    while the event loop works.
     """
 
     media_type = "text/event-stream"
 
     def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
-        # Proxies that buffer would make a stream arrive in one piece.
+        # A proxy that buffers would deliver the stream in one piece.
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
@@ -57,7 +57,8 @@ class EventStream(Response):
             try:
                 async for event in self._events:
                     await send({"type": "http.response.body", "body": event, "more_body": True})
-            except ApiError as error:  # the stream has told its status long before: an error becomes its last event
+            # The status has been sent long before, so that an error becomes the last event.
+            except ApiError as error:
                 await send({"type": "http.response.body", "body": error.event(), "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         finally:
@@ -65,7 +66,7 @@ class EventStream(Response):
 
 
 class Chunks:
-    """Writes the chunks of one response; what is the same in all of them is encoded once."""
+    """Writes the chunks of one response. The parts that all chunks share are encoded once."""
 
     def __init__(self, response: dict[str, Any], with_usage: bool) -> None:
         head = json.dumps(response)[:-1].encode()
@@ -77,15 +78,18 @@ class Chunks:
         return self._before + json.dumps(choice).encode() + self._after
 
     def text(self, choice: Callable[[str], dict[str, Any]]) -> Callable[[str], bytes]:
-        """text → `self.choice(choice(text))`, for a choice that says nothing but this text: most chunks of a stream are such."""
-        before, after = self.choice(choice(_GAP)).rsplit(_encoded(_GAP), 1)
+        """A function equal to text → `self.choice(choice(text))`, but faster: only the text is encoded anew.
+
+        Most chunks of a stream differ in nothing but their text.
+        """
+        before, after = self.choice(choice(_PLACEHOLDER)).rsplit(_encoded(_PLACEHOLDER), 1)
         return lambda text: before + _encoded(text) + after
 
     def usage(self, usage: dict[str, Any]) -> bytes:
         return self._last + json.dumps(usage).encode() + b"}\n\n"
 
 
-_GAP = "\0"  # where the text goes
+_PLACEHOLDER = "\0"
 
 
 def _encoded(text: str) -> bytes:
@@ -93,23 +97,23 @@ def _encoded(text: str) -> bytes:
 
 
 async def merged(streams: Sequence[AsyncStream]) -> AsyncIterator[tuple[int, list[Delta]]]:
-    """(which stream, what came), as it comes. Closes the streams when it is closed itself."""
+    """(index of the stream, its new deltas), in order of arrival. Closes the streams when it is closed itself."""
     try:
         if len(streams) == 1:
             while deltas := await streams[0].take():
                 yield 0, deltas
             return
-        waiting = {asyncio.ensure_future(stream.take()): index for index, stream in enumerate(streams)}
+        tasks = {asyncio.ensure_future(stream.take()): index for index, stream in enumerate(streams)}
         try:
-            while waiting:
-                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            while tasks:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    index = waiting.pop(task)
+                    index = tasks.pop(task)
                     if deltas := task.result():
-                        waiting[asyncio.ensure_future(streams[index].take())] = index
+                        tasks[asyncio.ensure_future(streams[index].take())] = index
                         yield index, deltas
         finally:
-            for task in waiting:
+            for task in tasks:
                 task.cancel()
     finally:
         for stream in streams:
@@ -117,7 +121,7 @@ async def merged(streams: Sequence[AsyncStream]) -> AsyncIterator[tuple[int, lis
 
 
 async def collect(streams: Sequence[AsyncStream]) -> list[Completion]:
-    """The whole answers. ApiError if one of them failed; the others are cancelled then."""
+    """The whole answers. If one of them fails, the others are cancelled and ApiError is raised."""
     completions: list[Completion] = []
     try:
         for stream in streams:
@@ -133,7 +137,7 @@ async def collect(streams: Sequence[AsyncStream]) -> list[Completion]:
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
-    """Do the work while the client waits for it; ClientGone, with the work cancelled, if it does not."""
+    """The result of `work`. If the client disconnects first, the work is cancelled and ClientGone is raised."""
     task = asyncio.ensure_future(work)
     watcher = asyncio.ensure_future(_disconnected(request.receive))
     try:

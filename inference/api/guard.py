@@ -1,11 +1,10 @@
-"""What stands before every route, the chat's included: who may speak to the server, and how much they may say."""
+"""The checks before every route, the chat's included: who may use the server, and how much they may send."""
 
 import asyncio
 import base64
 import binascii
 import hmac
 import ipaddress
-import logging
 import secrets
 import time
 from collections.abc import Collection
@@ -18,26 +17,24 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import ApiError
 
-log = logging.getLogger(__name__)
-
 MAX_BODY = 8 * 2**20  # bytes; a full context of 163,840 tokens is about 1 MB of text or of token ids
 MAX_HEADERS = 16 * 2**10  # bytes of names and values together
-BODY_SECONDS = 60.0  # for a body to arrive
+BODY_SECONDS = 60.0  # in which a body must arrive
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Guard:
-    """ASGI middleware. Refuses, in OpenAI's shape: large headers (431); a Host that is not ours (403), which stops DNS rebinding;
-    an Origin that is not the Host (403), which stops other sites' pages; a missing or wrong API key (401); large (413) or
-    slow (408) bodies.
+    """ASGI middleware, which refuses in OpenAI's shape: large headers (431); a Host that is not this server's (403), against DNS
+    rebinding; an Origin that is not the Host (403), against pages of other sites; a missing or wrong API key (401); large (413)
+    and slow (408) bodies.
 
-    The key comes as `Authorization: Bearer KEY`, or as the password of HTTP Basic, which browsers ask for by themselves.
+    The key is sent as `Authorization: Bearer KEY`, or as the password of HTTP Basic, for which browsers ask by themselves.
     """
 
     def __init__(
         self, app: ASGIApp, *, hosts: Collection[str], api_key: str | None = None, max_body: int = MAX_BODY
     ) -> None:
-        """hosts: names, without ports, that the Host header may have; "*" for any."""
+        """hosts: the names, without ports, that the Host header may have; "*" allows any."""
         self._app = app
         self._hosts = {host.lower() for host in hosts}
         self._key = api_key.encode() if api_key else None
@@ -47,36 +44,44 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        error = self._objection(scope)
+        error = self._check(scope)
         if error is None and scope["type"] == "websocket":
             await self._app(scope, receive, send)
         elif error is None:
-            await self._app(scope, self._limited(scope, receive), _labelled(send))
+            await self._app(scope, self._limited(receive), _with_headers(send))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            await error.response()(scope, receive, _labelled(send))
+            await error.response()(scope, receive, _with_headers(send))
 
-    def _objection(self, scope: Scope) -> ApiError | None:
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADERS:
-            return ApiError(431, f"the headers are larger than {MAX_HEADERS} bytes")
+    def _check(self, scope: Scope) -> ApiError | None:
+        size = sum(len(name) + len(value) for name, value in scope["headers"])
+        if size > MAX_HEADERS:
+            return ApiError(431, f"the headers have {size} bytes; expected at most {MAX_HEADERS}")
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if "*" not in self._hosts and host_name(host) not in self._hosts:
-            return ApiError(403, "this server does not answer to the name in the Host header", code="host")
+            return ApiError(
+                403, "the Host header has another name; expected one of this server's (--allowed-host)", code="host"
+            )
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return ApiError(403, "the Origin header names another site", code="origin")
+            return ApiError(403, "the Origin header names another site; expected this server", code="origin")
         if self._key is not None and not hmac.compare_digest(_given_key(headers.get("authorization", "")), self._key):
-            # One challenge alone: Chromium ignores a header that names two, and then never asks for the password.
+            # Only one challenge: Chromium ignores a header with two of them, and then never asks for the password.
             challenge = {"WWW-Authenticate": 'Basic realm="deepseek-v32", charset="UTF-8"'}
             return ApiError(401, "the API key is missing or wrong", code="invalid_api_key", headers=challenge)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._max_body:
-            return ApiError(413, f"the body is larger than {self._max_body} bytes")
+            return ApiError(413, self._too_large)
         return None
 
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+    @property
+    def _too_large(self) -> str:
+        return f"the body is too large; expected at most {self._max_body} bytes"
+
+    def _limited(self, receive: Receive) -> Receive:
+        """`receive`, with limits on the size of the body and on the time in which it arrives."""
         size = 0
         complete = False
         started = time.monotonic()
@@ -91,11 +96,13 @@ class Guard:
                 ):
                     message = await receive()
             except TimeoutError:
-                raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:.0f} s") from None
+                raise HTTPException(
+                    408, f"the body is incomplete; expected all of it within {BODY_SECONDS:.0f} s"
+                ) from None
             size += len(message.get("body", b""))
             complete = not message.get("more_body", False)
             if size > self._max_body:
-                raise HTTPException(413, f"the body is larger than {self._max_body} bytes")
+                raise HTTPException(413, self._too_large)
             return message
 
         return limited
@@ -128,8 +135,8 @@ def _given_key(authorization: str) -> bytes:
     return b""
 
 
-def _labelled(send: Send) -> Send:
-    """Adds headers to every response: an id to find it by in OpenAI's clients, and what keeps browsers from guessing."""
+def _with_headers(send: Send) -> Send:
+    """`send`, with more headers in every response: an id, which OpenAI's clients report, and restrictions for browsers."""
     added: dict[str, Any] = {
         "x-request-id": f"req_{secrets.token_hex(12)}",
         "x-content-type-options": "nosniff",
@@ -137,9 +144,9 @@ def _labelled(send: Send) -> Send:
         "x-frame-options": "DENY",
     }
 
-    async def labelled(message: Message) -> None:
+    async def with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(scope=message).update(added)
         await send(message)
 
-    return labelled
+    return with_headers

@@ -1,4 +1,4 @@
-"""Whether the server lives, whether it works, and how much: /health, /ready, /metrics."""
+"""/health, /ready and /metrics: whether the server lives, whether it works, and its load."""
 
 from typing import Any
 
@@ -41,8 +41,8 @@ def health_router(context: ApiContext, metrics: Metrics) -> APIRouter:
     async def ready() -> JSONResponse:
         """The engine has made a step recently, or has nothing to do, and new requests are taken."""
         stats = context.service.stats()
-        good = stats.alive and context.service.accepting and stats.seconds_since_step < STALLED_SECONDS
-        return JSONResponse(state("ready" if good else "not ready"), 200 if good else 503)
+        is_ready = stats.alive and context.service.accepting and stats.seconds_since_step < STALLED_SECONDS
+        return JSONResponse(state("ready" if is_ready else "not ready"), 200 if is_ready else 503)
 
     @router.get("/metrics", response_class=Response, responses={200: {"content": METRICS}, **declared()})
     async def prometheus_metrics() -> Response:

@@ -7,7 +7,8 @@ from ..params import TokenLogprob
 from ..text.detokenizer import REPLACEMENT, IncrementalDecoder
 from ..text.tokenizer import Tokenizer
 
-LOWEST = -9999.0  # JSON has no −inf; OpenAI writes this number for it
+# JSON has no −inf; OpenAI writes this number for it.
+LOWEST = -9999.0
 
 
 def chat_logprobs(tokenizer: Tokenizer, logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
@@ -31,16 +32,17 @@ def token_text(tokenizer: Tokenizer, token: int) -> str:
     return tokenizer.decode([token], skip_special_tokens=False)
 
 
-class TextLogprobs:
-    """The lists of a plain completion, token by token, with each token's place in the text."""
+class TextLogprobsBuilder:
+    """Builds the lists of a plain completion, token by token, with the position of each token in the text."""
 
     def __init__(self, tokenizer: Tokenizer | None, offset: int = 0) -> None:
         self._tokenizer = tokenizer
-        self._offset = offset  # characters of the answer so far
+        # Characters of the answer so far.
+        self._offset = offset
         self._decoder = IncrementalDecoder(tokenizer) if tokenizer else None
 
     def block(self, entries: Sequence[TokenLogprob]) -> dict[str, Any]:
-        """The lists for these tokens, which follow those of the blocks before."""
+        """The lists for the next tokens of the answer."""
         block: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
         for entry in entries:
             block["tokens"].append(self._text(entry.token_id))
@@ -50,7 +52,7 @@ class TextLogprobs:
         return block
 
     def prompt(self, tokens: Sequence[int], scores: Sequence[TokenLogprob]) -> dict[str, Any]:
-        """As `block`, for an echoed prompt; its first token follows nothing and has no probability."""
+        """As `block`, for an echoed prompt. Its first token follows no other, so that it has no probability."""
         first = {
             "tokens": [self._text(tokens[0])],
             "token_logprobs": [None],
@@ -61,7 +63,7 @@ class TextLogprobs:
         return {name: values + rest[name] for name, values in first.items()}
 
     def _advance(self, token: int) -> int:
-        """Where the token's text begins."""
+        """The position at which the token's text begins; moves past it."""
         start = self._offset
         if self._decoder:
             self._offset += len(self._decoder.push([token]))
@@ -71,7 +73,10 @@ class TextLogprobs:
         return token_text(self._tokenizer, token) if self._tokenizer else f"token_id:{token}"
 
     def _top(self, entry: TokenLogprob) -> dict[str, float]:
-        """Text → log-probability; the token itself is among them. Two parts of characters may look the same: those go by id."""
+        """{text: log-probability} of the most likely tokens and the chosen one.
+
+        Parts of characters may all decode to the same text, so that their keys are token ids.
+        """
         top: dict[str, float] = {}
         for token, logprob in (*entry.top, (entry.token_id, entry.logprob)):
             text = self._text(token)

@@ -1,4 +1,4 @@
-"""What the server measures, in Prometheus's format."""
+"""The server's measurements in Prometheus's format."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from ..service.service import Service
 
 PREFIX = "deepseek_v32_"
 
-# From a decode step of a small model to the prefill of a full context.
+# Bounds from a decode step of a small model to the prefill of a full context.
 FIRST_TOKEN_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120)
 NEXT_TOKEN_SECONDS = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 5)
 REQUEST_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120, 300, 600)
 
 
 class Histogram:
-    """Values counted by size. The library's own takes ten times as long for each, and tokens come by the thousand."""
+    """Counts values by size. The library's own class takes ten times as long per value, and there is one value per token."""
 
     def __init__(self, name: str, what: str, bounds: tuple[float, ...]) -> None:
         self._name = PREFIX + name
@@ -29,7 +29,7 @@ class Histogram:
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
-        """By one thread at a time."""
+        """Not thread-safe."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
@@ -40,7 +40,7 @@ class Histogram:
 
 
 class Metrics:
-    """One server's numbers: an observer of the service, and a collector of its state."""
+    """One server's metrics: an observer of the service and a collector of its state."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -71,10 +71,10 @@ class Metrics:
         stats = self._service.stats()
         engine = stats.engine
         for name, what, value in (
-            ("queue_requests", "Requests that wait for a place in the batch", stats.waiting),
+            ("queue_requests", "Requests that wait for room in the batch", stats.waiting),
             ("running_requests", "Requests that the steps advance", engine.running),
             ("capacity_requests", "Requests that may be open at a time", stats.capacity),
-            ("seconds_since_step", "Since a step ended; 0 when idle", stats.seconds_since_step),
+            ("seconds_since_step", "Seconds since a step ended; 0 when idle", stats.seconds_since_step),
         ):
             yield GaugeMetricFamily(PREFIX + name, what, value)
         pages = GaugeMetricFamily(PREFIX + "pages", "Pages of the caches, by state", labels=["state"])
@@ -84,10 +84,10 @@ class Metrics:
         for name, what, value in (
             ("steps", "Steps made", engine.steps),
             ("prompt_tokens", "Prompt tokens of admitted requests", engine.prompt_tokens),
-            ("cached_prompt_tokens", "Of those, found in reused pages", engine.cached_tokens),
+            ("cached_prompt_tokens", "Prompt tokens found in reused pages", engine.cached_tokens),
             ("generated_tokens", "Tokens generated", engine.generated_tokens),
             ("computed_tokens", "Tokens that went through the model", engine.computed_tokens),
-            ("preemptions", "Requests sent back to the queue for want of pages", engine.preemptions),
+            ("preemptions", "Requests sent back to the queue for lack of pages", engine.preemptions),
             ("refused_requests", "Requests refused because the queue was full", stats.refused),
             ("failed_requests", "Answers that ended in an error", self._failures),
         ):

@@ -1,6 +1,6 @@
-"""What clients may ask: OpenAI's requests, with a bound on every number, and a few names of vLLM's beyond them.
+"""The requests of clients: OpenAI's, with a bound on every number, and a few more fields with vLLM's names.
 
-Unknown fields are ignored, as most servers do; known ones that would change the answer but are not served are an error.
+Unknown fields are ignored, as most servers do. A known field that would change the answer but is not served is an error.
 """
 
 from typing import Annotated, Any, Literal
@@ -11,16 +11,23 @@ from ..params import MAX_LOGPROBS, MAX_SEED, MAX_STOP_STRINGS
 
 MAX_CHOICES = 16
 MAX_PROMPTS = 256
-MAX_TOKENS = 2**20  # above every context length in sight
+MAX_TOKENS = 2**20  # above the context length of every model
 MAX_ID = 2**31 - 1
-MAX_CHARACTERS = 2**23  # the body limit comes first, by default
+MAX_CHARACTERS = 2**23  # the default limit on the body is lower
 MAX_DEPTH = 64  # of nested JSON
 FUNCTION_NAME = r"^[a-zA-Z0-9_.-]{1,64}$"
 
 
 def _whole(value: Any) -> Any:
-    """JSON has one kind of number: 2.0 is an integer."""
+    """JSON has one kind of number, so 2.0 is an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _all_whole(values: Any) -> Any:
+    """`_whole` for the items of a list. A prompt may have 160,000 of them, nearly always integers, which need no call each."""
+    if isinstance(values, list) and float in set(map(type, values)):
+        return [_whole(value) for value in values]
+    return values
 
 
 def _shallow(value: Any) -> Any:
@@ -34,14 +41,14 @@ def _shallow(value: Any) -> Any:
         ]
         if not level:
             return value
-    raise ValueError(f"nested more than {MAX_DEPTH} deep")
+    raise ValueError(f"nested too deep; expected at most {MAX_DEPTH} levels")
 
 
 Integer = Annotated[int, BeforeValidator(_whole)]
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 StopString = Annotated[str, Field(min_length=1, max_length=256)]
-TokenId = Annotated[Integer, Field(ge=0, le=MAX_ID)]
-TokenIds = Annotated[list[TokenId], Field(min_length=1, max_length=MAX_TOKENS)]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=MAX_ID)]], BeforeValidator(_all_whole)]
+Prompt = Annotated[TokenIds, Field(min_length=1, max_length=MAX_TOKENS)]
 JsonObject = Annotated[dict[str, Any], BeforeValidator(_shallow)]
 
 
@@ -50,13 +57,13 @@ class Strict(BaseModel):
 
 
 class StreamOptions(Strict):
-    include_usage: bool | None = Field(False, description="send one last chunk with the numbers of tokens")
+    include_usage: bool | None = Field(False, description="end with a chunk that has the numbers of tokens")
 
 
-class Sampling(Strict):
-    """The fields that chat and plain completions share; null stands for the default."""
+class SamplingFields(Strict):
+    """The fields that chat and plain completions share. Null means the default."""
 
-    model: Text | None = Field(None, description="the one that /v1/models lists; it is the default")
+    model: Text | None = Field(None, description="the model that /v1/models lists; the default")
     temperature: float | None = Field(1.0, ge=0, le=10, description="0 is greedy")
     top_p: float | None = Field(1.0, gt=0, le=1)
     top_k: Integer | None = Field(0, ge=-1, le=MAX_ID, description="0 or -1: all tokens")
@@ -64,7 +71,7 @@ class Sampling(Strict):
     n: Integer | None = Field(1, ge=1, le=MAX_CHOICES)
     seed: Integer | None = Field(None, ge=-(2**63), le=MAX_SEED)
     stop: StopString | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS)] | None = None
-    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_STOP_STRINGS)] | None = None
+    stop_token_ids: Annotated[TokenIds, Field(max_length=MAX_STOP_STRINGS)] | None = None
     ignore_eos: bool | None = False
     presence_penalty: float | None = Field(0.0, ge=-2, le=2)
     frequency_penalty: float | None = Field(0.0, ge=-2, le=2)
@@ -85,7 +92,7 @@ class FunctionCall(Strict):
     arguments: Text = Field(description="a JSON object, as text")
 
 
-class ToolCall(Strict):
+class RequestToolCall(Strict):
     id: Text | None = None
     type: Literal["function"] = "function"
     function: FunctionCall
@@ -94,8 +101,8 @@ class ToolCall(Strict):
 class ChatMessage(Strict):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Text | list[TextPart] | None = None
-    reasoning_content: Text | None = Field(None, description="what an assistant turn thought")
-    tool_calls: Annotated[list[ToolCall], Field(max_length=128)] | None = None
+    reasoning_content: Text | None = Field(None, description="the reasoning of an assistant turn")
+    tool_calls: Annotated[list[RequestToolCall], Field(max_length=128)] | None = None
     tool_call_id: Text | None = None
 
 
@@ -128,14 +135,14 @@ class ResponseFormat(Strict):
 
 class ChatTemplateKwargs(Strict):
     thinking: bool | None = Field(None, description="think before answering; off by default")
-    enable_thinking: bool | None = Field(None, description="another name for the same")
+    enable_thinking: bool | None = Field(None, description="another name of thinking")
 
     @property
-    def wanted(self) -> bool:
+    def thinks(self) -> bool:
         return bool(self.thinking or self.enable_thinking)
 
 
-class Conversation(Strict):
+class ConversationFields(Strict):
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=4096)]
     tools: Annotated[list[Tool], Field(max_length=128)] | None = None
     tool_choice: Literal["auto", "none", "required"] | NamedTool | None = Field(
@@ -145,7 +152,7 @@ class Conversation(Strict):
 
     @property
     def thinking(self) -> bool:
-        return self.chat_template_kwargs is not None and self.chat_template_kwargs.wanted
+        return self.chat_template_kwargs is not None and self.chat_template_kwargs.thinks
 
     def plain_tools(self) -> list[dict[str, Any]] | None:
         if not self.tools or self.tool_choice == "none":
@@ -153,32 +160,32 @@ class Conversation(Strict):
         return [tool.model_dump(exclude_none=True) for tool in self.tools]
 
 
-class ChatRequest(Conversation, Sampling):
-    max_completion_tokens: Integer | None = Field(None, ge=1, le=MAX_TOKENS, description="as many as fit, by default")
+class ChatRequest(ConversationFields, SamplingFields):
+    max_completion_tokens: Integer | None = Field(None, ge=1, le=MAX_TOKENS, description="by default, as many as fit")
     max_tokens: Integer | None = Field(None, ge=1, le=MAX_TOKENS, description="older name of max_completion_tokens")
     logprobs: bool | None = False
     top_logprobs: Integer | None = Field(None, ge=0, le=20)
     response_format: ResponseFormat | None = None
     functions: Annotated[list[JsonObject], Field(max_length=0)] | None = Field(
-        None, description="not served: tools are"
+        None, description="not served; use tools"
     )
     parallel_tool_calls: bool | None = Field(None, description="ignored")
 
 
-class CompletionRequest(Sampling):
+class CompletionRequest(SamplingFields):
     prompt: (
         Text
-        | TokenIds
+        | Prompt
         | Annotated[list[Text], Field(min_length=1, max_length=MAX_PROMPTS)]
-        | Annotated[list[TokenIds], Field(min_length=1, max_length=MAX_PROMPTS)]
-    ) = Field(description="text or token ids, or several of them")
+        | Annotated[list[Prompt], Field(min_length=1, max_length=MAX_PROMPTS)]
+    ) = Field(description="a text or a list of token ids, or a list of either")
     max_tokens: Integer | None = Field(16, ge=0, le=MAX_TOKENS, description="0 only with echo")
     logprobs: Integer | None = Field(None, ge=0, le=MAX_LOGPROBS)
     echo: bool | None = False
     best_of: Integer | None = Field(None, ge=1, le=MAX_CHOICES, description="n or nothing")
     suffix: Annotated[str, Field(max_length=0)] | None = Field(None, description="not served")
     add_special_tokens: bool | None = Field(False, description="put the beginning-of-sentence token before a text")
-    parse_special_tokens: bool | None = Field(False, description="read control tokens spelled in a text as such")
+    parse_special_tokens: bool | None = Field(False, description="encode control tokens that a text spells as such")
 
     def prompts(self) -> list[str] | list[list[int]]:
         if isinstance(self.prompt, str):
@@ -189,7 +196,7 @@ class CompletionRequest(Sampling):
 
 
 class TokenizeRequest(Strict):
-    """Either a prompt or a conversation."""
+    """Either a prompt or a conversation to encode."""
 
     prompt: Text | None = None
     add_special_tokens: bool | None = False
@@ -201,9 +208,9 @@ class TokenizeRequest(Strict):
     @model_validator(mode="after")
     def _one_of_two(self) -> "TokenizeRequest":
         if (self.prompt is None) == (self.messages is None):
-            raise ValueError("either prompt or messages is wanted")
+            raise ValueError("expected either prompt or messages")
         return self
 
 
 class DetokenizeRequest(Strict):
-    tokens: Annotated[list[TokenId], Field(max_length=MAX_TOKENS)]
+    tokens: Annotated[TokenIds, Field(max_length=MAX_TOKENS)]

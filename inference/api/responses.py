@@ -1,10 +1,10 @@
-"""What the server answers, for the OpenAPI document; the answers themselves are built as plain dicts, for speed."""
+"""The shapes of the responses, for the OpenAPI document. The responses themselves are built as plain dicts, for speed."""
 
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
-# The word is OpenAPI 3.2's; tools of today know it in 3.1 as well.
+# `itemSchema` is OpenAPI 3.2's; current tools accept it in 3.1 as well.
 EVENTS = {
     "text/event-stream": {
         "itemSchema": {
@@ -13,14 +13,14 @@ EVENTS = {
             "properties": {
                 "data": {
                     "type": "string",
-                    "description": "the next chunk as JSON, or an error as JSON, after which nothing comes, or [DONE]",
+                    "description": "the next chunk as JSON, or an error as JSON, which is the last event, or [DONE]",
                 }
             },
         }
     }
 }
 
-FinishReason = Literal["stop", "length", "tool_calls"]
+ChatFinishReason = Literal["stop", "length", "tool_calls"]
 
 
 class PromptTokensDetails(BaseModel):
@@ -72,7 +72,7 @@ class ChatChoice(BaseModel):
     index: int
     message: AnswerMessage
     logprobs: ChatLogprobs | None
-    finish_reason: FinishReason
+    finish_reason: ChatFinishReason
 
 
 class ChatCompletion(BaseModel):
@@ -96,7 +96,7 @@ class TextChoice(BaseModel):
     text: str
     logprobs: TextLogprobs | None
     finish_reason: Literal["stop", "length"]
-    stop_reason: str | int | None = Field(description="the stop string or token that ended it")
+    stop_reason: str | int | None = Field(description="the stop string or token id that ended it")
 
 
 class TextCompletion(BaseModel):

@@ -1,9 +1,10 @@
-"""The models, and text ↔ token ids."""
+"""The list of models, and the conversion between text and token ids."""
 
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
 
 from .context import ApiContext
 from .errors import ApiError, declared
@@ -37,11 +38,13 @@ def tokens_router(context: ApiContext) -> APIRouter:
     async def tokenize(body: TokenizeRequest) -> JSONResponse:
         """The token ids of a text, or of a conversation as the model would see it."""
         if body.messages is not None:
-            thinking = body.chat_template_kwargs is not None and body.chat_template_kwargs.wanted
+            thinking = body.chat_template_kwargs is not None and body.chat_template_kwargs.thinks
             tools = [tool.model_dump(exclude_none=True) for tool in body.tools or []]
-            tokens = await context.encode_messages(body.messages, tools or None, thinking)
+            tokens = await run_in_threadpool(context.message_ids, body.messages, tools or None, thinking)
         else:
-            tokens = await context.encode_text(body.prompt or "", body.add_special_tokens, body.parse_special_tokens)
+            tokens = await run_in_threadpool(
+                context.text_ids, body.prompt or "", body.add_special_tokens, body.parse_special_tokens
+            )
         return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": context.max_model_len})
 
     @router.post("/detokenize", tags=["tokens"], response_model=DetokenizeResponse, responses=declared())
@@ -49,7 +52,9 @@ def tokens_router(context: ApiContext) -> APIRouter:
         """The text of token ids, control tokens included."""
         size = context.service.llm.config.vocab_size
         if (largest := max(body.tokens, default=0)) >= size:
-            raise ApiError(400, f"tokens holds {largest}; the vocabulary has {size}", "tokens")
+            raise ApiError(
+                400, f"tokens holds {largest}; expected ids below {size}, the size of the vocabulary", "tokens"
+            )
         return JSONResponse({"prompt": context.tokenizer.decode(body.tokens, skip_special_tokens=False)})
 
     return router

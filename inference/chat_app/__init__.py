@@ -1,1 +1,1 @@
-"""What the chat in the browser is made of; `inference.web` puts it together."""
+"""The chat in the browser; `mount.mount_chat` puts it into an HTTP application."""

@@ -1,49 +1,40 @@
-"""One answer from the question to the last token: deltas → the message that the browser shows, a few times a second."""
+"""One answer, from the question to its last token: deltas become the message that the browser shows while it grows."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
-from ..llm import LLM
 from ..params import Completion, Delta, SamplingParams
-from ..report.page import Recording
+from ..report.recording import Recording
 from ..service.engine_thread import STOPPED, TIMED_OUT
-from ..text.answer import AnswerParser
+from ..service.service import Service
+from ..text.answer import AnswerDelta, AnswerParser
+from ..text.token_texts import token_texts
 from .conversation import Conversation, Message, new_id
 
 log = logging.getLogger(__name__)
 
-SHOW_EVERY = (
-    0.06  # seconds between two views of a growing answer: smooth to the eye, and little work beside the engine's
-)
+# Seconds between two views of a growing answer: smooth to the eye, and little work beside the engine's.
+UPDATE_INTERVAL = 0.06
 FAILED = "Something went wrong while this answer was computed. The server's log says what."
-# Errors that say what to do about them; the others may hold what is nobody's business.
-TELLABLE = {TIMED_OUT: "This answer took too long and was ended.", STOPPED: "The server has stopped."}
-
-
-class Backend(Protocol):
-    """What answers: an `LLM`, or the `Service` that several front ends share."""
-
-    def stream(
-        self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False, /
-    ) -> Iterator[Delta]: ...
+# Errors whose text the browser may show; the text of any other error may hold what the user should not see.
+PUBLIC_ERRORS = {TIMED_OUT: "This answer took too long and was ended.", STOPPED: "The server has stopped."}
 
 
 @dataclass
 class Run:
-    """An answer under way."""
+    """One running answer."""
 
     session: str  # of the browser tab that asked
     id: str = field(default_factory=new_id)
     stopped: bool = False
-    cancel: Callable[[], None] | None = None  # to wake a stream that waits for its first token
+    cancel: Callable[[], None] | None = None  # ends the answer's stream; None before there is one
 
 
 class Runs:
-    """The answers under way, so that a click, or a tab that closes, can stop them."""
+    """All running answers, so that the stop button and a closed tab can end theirs."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
@@ -74,9 +65,9 @@ class Runs:
                 run.cancel()
 
 
-@dataclass
-class Asked:
-    """The settings that a question is asked with."""
+@dataclass(frozen=True)
+class GenerationSettings:
+    """The settings of one question."""
 
     params: SamplingParams
     thinking: bool = False
@@ -84,118 +75,113 @@ class Asked:
 
 
 def answer(
-    llm: LLM,
-    backend: Backend,
+    service: Service,
     conversation: Conversation,
-    asked: Asked,
+    settings: GenerationSettings,
     run: Run,
     keep: Callable[[str, Recording], None],
 ) -> Iterator[Message]:
-    """Append the answer to the conversation and yield it each time there is more to show, at last in its final state.
+    """Append the answer to the conversation, and yield it each time there is more to show and once in its final state.
 
-    The conversation's last message is the user's. ValueError, before anything is yielded, for what cannot be asked. `keep`
-    takes the recording of an inspected answer, under the run's id.
+    The conversation's last message is the user's. ValueError or Busy, before anything is yielded, if the question is refused.
+    `keep` is called with the run's id and the recording of an inspected answer.
     """
-    prompt = llm.chat_token_ids(conversation.for_model(), asked.thinking)
-    stream = backend.stream(prompt, asked.params, asked.inspect)
+    llm = service.llm
+    prompt = llm.chat_token_ids(conversation.for_model(), settings.thinking)
+    stream = service.stream(prompt, settings.params, settings.inspect)
     message = Message("assistant", "", numbers={"prompt_tokens": len(prompt)})
-    if asked.params.seed is not None:
-        message.numbers["seed"] = asked.params.seed
+    if settings.params.seed is not None:
+        message.numbers["seed"] = settings.params.seed
     conversation.messages.append(message)
-    recording = Recording(llm, prompt) if asked.inspect else None
-    run.cancel = _canceller(backend, stream)
-    follow = _Follow(message, asked.thinking, recording)
+    config = llm.config
+    recording = Recording(prompt, config.num_hidden_layers, config.index_topk) if settings.inspect else None
+    run.cancel = lambda: service.cancel(stream.request_id)
+    if run.stopped:  # before there was anything to cancel
+        run.cancel()
+    writer = _MessageWriter(message, settings.thinking, recording)
     try:
         yield message
         for delta in stream:
-            if follow.push(delta):
+            if writer.push(delta):
                 yield message
-            if run.stopped and delta.finish_reason is None and run.cancel is None:
-                break
     finally:
-        close = getattr(stream, "close", None)
-        if close is not None:
-            close()
-        follow.finish(run.stopped)
+        stream.close()
+        writer.finish(run.stopped)
         if recording is not None and recording.count:
+            if llm.tokenizer is not None:
+                texts = token_texts(recording.token_ids, llm.tokenizer)
+                recording.label(texts, llm.tokenizer.special_ids.values())
             message.run = run.id
             keep(run.id, recording)
     yield message
 
 
-def _canceller(backend: Backend, stream: Iterator[Delta]) -> Callable[[], None] | None:
-    """A way to end the stream from another thread, where the backend has one."""
-    cancel, request_id = getattr(backend, "cancel", None), getattr(stream, "request_id", None)
-    if cancel is None or request_id is None:
-        return None
-    return lambda: cancel(request_id)
-
-
-class _Follow:
-    """Puts deltas into the message, with what was measured."""
+class _MessageWriter:
+    """Writes deltas into the message, with its measurements."""
 
     def __init__(self, message: Message, thinking: bool, recording: Recording | None) -> None:
-        self.message = message
-        self.recording = recording
-        self.parser = AnswerParser(thinking)
-        self.started = time.perf_counter()
-        self.first = self.last = 0.0
-        self.shown = 0.0
-        self.tokens = 0
-        self.thinking_since = self.started if thinking else None
+        self._message = message
+        self._recording = recording
+        self._parser = AnswerParser(thinking)
+        # Times are those of time.perf_counter; 0 stands for "not yet".
+        self._started = time.perf_counter()
+        self._first_token = self._last_token = 0.0
+        self._shown = 0.0
+        self._tokens = 0
+        self._thinking_since = self._started if thinking else None
 
     def push(self, delta: Delta) -> bool:
-        """Take one delta in; whether it is time to show the message."""
+        """Add one delta. True if it is time to show the message again."""
         now = time.perf_counter()
         if delta.token_ids:
-            self.first = self.first or now
-            self.last = now
-            self.tokens += len(delta.token_ids)
-        if self.recording is not None and delta.selection is not None and delta.token_ids:
-            self.recording.add(delta.token_ids[0], delta.selection)
+            self._first_token = self._first_token or now
+            self._last_token = now
+            self._tokens += len(delta.token_ids)
+        if self._recording is not None and delta.selection is not None and delta.token_ids:
+            self._recording.add(delta.token_ids[0], delta.selection)
         if delta.text:
-            self._add(self.parser.push(delta.text))
+            self._add(self._parser.push(delta.text))
         if delta.completion is not None:
             self._complete(delta.completion)
-        if now - self.shown < SHOW_EVERY and self.tokens > 1:
+        if now - self._shown < UPDATE_INTERVAL and self._tokens > 1:
             return False
-        self.shown = now
+        self._shown = now
         self._measure()
         return True
 
     def finish(self, stopped: bool) -> None:
-        """The stream has ended, one way or another."""
-        self._add(self.parser.finish())
+        """Complete the message after the stream has ended, for whatever reason."""
+        self._add(self._parser.finish())
         self._end_thinking()
         self._measure()
-        if stopped:
-            self.message.finish = "abort"
-        self.message.finish = self.message.finish or "abort"
+        if stopped or not self._message.finish:
+            self._message.finish = "abort"
 
-    def _add(self, piece: Any) -> None:
-        if piece.content:
+    def _add(self, delta: AnswerDelta) -> None:
+        if delta.content:
             self._end_thinking()
-        self.message.reasoning += piece.reasoning_content
-        calls = "".join(f"\n\n```json\n{call.name}({call.arguments})\n```\n" for call in piece.tool_calls)
-        self.message.content += piece.content + calls
+        self._message.reasoning += delta.reasoning_content
+        calls = "".join(f"\n\n```json\n{call.name}({call.arguments})\n```\n" for call in delta.tool_calls)
+        self._message.content += delta.content + calls
 
     def _end_thinking(self) -> None:
-        if self.thinking_since is not None:
-            self.message.numbers["thinking_seconds"] = round(time.perf_counter() - self.thinking_since, 2)
-            self.thinking_since = None
+        if self._thinking_since is not None:
+            self._message.numbers["thinking_seconds"] = round(time.perf_counter() - self._thinking_since, 2)
+            self._thinking_since = None
 
     def _measure(self) -> None:
-        numbers = self.message.numbers
-        numbers["completion_tokens"] = self.tokens
-        if self.first:
-            numbers["time_to_first_token"] = round(self.first - self.started, 3)
-        if self.tokens > 1 and self.last > self.first:
-            numbers["tokens_per_second"] = round((self.tokens - 1) / (self.last - self.first), 1)
+        numbers = self._message.numbers
+        numbers["completion_tokens"] = self._tokens
+        if self._first_token:
+            numbers["time_to_first_token"] = round(self._first_token - self._started, 3)
+        if self._tokens > 1 and self._last_token > self._first_token:
+            seconds = self._last_token - self._first_token
+            numbers["tokens_per_second"] = round((self._tokens - 1) / seconds, 1)
 
     def _complete(self, completion: Completion) -> None:
-        self.message.finish = str(completion.finish_reason)
-        self.message.numbers["cached_tokens"] = completion.usage.cached_tokens
-        self.message.numbers["kept_share"] = round(completion.timings.kept_token_share, 4)
+        self._message.finish = str(completion.finish_reason)
+        self._message.numbers["cached_tokens"] = completion.usage.cached_tokens
+        self._message.numbers["kept_share"] = round(completion.timings.selected_fraction, 4)
         if completion.finish_reason == "error":
             log.error("an answer failed: %s", completion.error)
-            self.message.error = TELLABLE.get(completion.error or "", FAILED)
+            self._message.error = PUBLIC_ERRORS.get(completion.error or "", FAILED)

@@ -1,4 +1,4 @@
-"""A conversation as the browser keeps it, exports it and sends it back: JSON from outside, checked before anything uses it."""
+"""A conversation as the browser stores, exports and sends it: JSON from outside, which is checked before it is used."""
 
 import re
 import secrets
@@ -8,8 +8,9 @@ from typing import Any
 
 FORMAT = "deepseek-v32 conversation"
 VERSION = 1
-MOST_MESSAGES = 2_000
-MOST_CHARACTERS = 4_000_000  # of all texts together; 160K tokens are about 600,000
+MAX_MESSAGES = 2_000
+MAX_FILES = 50  # of one message
+MAX_CHARACTERS = 4_000_000  # of all texts together; 160K tokens are about 600,000
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NUMBERS = (
@@ -24,20 +25,19 @@ def new_id() -> str:
 
 @dataclass
 class Message:
-    """One turn. The fields after `content` belong to answers, but for `files`."""
+    """One turn. `files` belongs to questions, the fields after it to answers."""
 
     role: str  # user or assistant
     content: str
-    files: list[dict[str, Any]] = field(default_factory=list)  # of a user: {name, text, tokens}
+    files: list[dict[str, Any]] = field(default_factory=list)  # {name, text, tokens} each
     reasoning: str = ""
-    numbers: dict[str, float] = field(default_factory=dict)  # what was measured, by the names of _NUMBERS
+    numbers: dict[str, float] = field(default_factory=dict)  # measurements, by the names in _NUMBERS
     finish: str = ""  # the finish reason; "" while the answer grows
-    error: str = ""  # one line, shown in place of what is missing
-    run: str = ""  # where the selection of this answer can be had, if it was recorded
+    error: str = ""  # one line, shown in place of the missing answer
+    run: str = ""  # id of the answer's recording; "" if it was not recorded
 
     def to_json(self) -> dict[str, Any]:
-        whole = vars(self)
-        return {key: value for key, value in whole.items() if value or key in ("role", "content")}
+        return {key: value for key, value in vars(self).items() if value or key in ("role", "content")}
 
 
 @dataclass
@@ -59,24 +59,25 @@ class Conversation:
 
     @classmethod
     def from_json(cls, value: Any) -> "Conversation":
-        """ValueError, in words for the user, for anything else than a conversation; unknown keys are dropped."""
+        """Unknown keys are dropped. ValueError, which the user may read, for anything but a conversation."""
         if not isinstance(value, Mapping):
-            raise ValueError("not a conversation: a JSON object is wanted")
+            raise ValueError(f"conversation is a {type(value).__name__}; expected a JSON object")
         if value.get("format", FORMAT) != FORMAT or value.get("version", VERSION) != VERSION:
-            raise ValueError(f"not a conversation of this app: format {FORMAT!r}, version {VERSION}, is wanted")
+            found = f"{value.get('format')!r:.50}, version {value.get('version')!r:.20}"
+            raise ValueError(f"format is {found}; expected {FORMAT!r}, version {VERSION}")
         messages = value.get("messages", [])
-        if not isinstance(messages, list) or len(messages) > MOST_MESSAGES:
-            raise ValueError(f"messages: a list of at most {MOST_MESSAGES} is wanted")
+        if not isinstance(messages, list) or len(messages) > MAX_MESSAGES:
+            raise ValueError(f"messages is {_size(messages)}; expected a list of at most {MAX_MESSAGES}")
         identifier = value.get("id")
         conversation = cls(
             id=identifier if isinstance(identifier, str) and _ID.fullmatch(identifier) else new_id(),
             title=_text(value, "title")[:200],
             system=_text(value, "system"),
-            messages=[_message(place, message) for place, message in enumerate(messages)],
+            messages=[_message(index, message) for index, message in enumerate(messages)],
         )
-        if conversation.characters > MOST_CHARACTERS:
+        if conversation.characters > MAX_CHARACTERS:
             raise ValueError(
-                f"the conversation is too long: {conversation.characters:,} of {MOST_CHARACTERS:,} characters"
+                f"conversation has {conversation.characters:,} characters; expected at most {MAX_CHARACTERS:,}"
             )
         return conversation
 
@@ -86,16 +87,15 @@ class Conversation:
         return len(self.system) + sum(len(m.content) + len(m.reasoning) for m in self.messages) + files
 
     def name(self) -> str:
-        """A title from the first thing said."""
+        """A title made from the first question."""
         first = next((message for message in self.messages if message.role == "user"), None)
         text = (first.content.strip() or first.files[0]["name"]) if first else ""
-        words = " ".join(
-            (text if len(text) < 300 else text.splitlines()[-1]).split()
-        )  # below a pasted text stands the question
+        # A pasted text is long, and the question stands below it, in the last line.
+        words = " ".join((text if len(text) < 300 else text.splitlines()[-1]).split())
         return words[:57] + "…" if len(words) > 58 else words or "New chat"
 
     def for_model(self) -> list[dict[str, Any]]:
-        """Messages in OpenAI's shape."""
+        """The messages in the format of OpenAI's API, without failed answers."""
         system = [{"role": "system", "content": self.system}] if self.system.strip() else []
         return system + [
             {"role": message.role, "content": with_files(message)} for message in self.messages if not message.error
@@ -103,7 +103,7 @@ class Conversation:
 
 
 def with_files(message: Message) -> str:
-    """DeepSeek's published template for files, the question last."""
+    """The message's text after its files, in DeepSeek's published template."""
     blocks = [
         f"[file name]: {file['name']}\n[file content begin]\n{file['text']}\n[file content end]\n"
         for file in message.files
@@ -111,45 +111,49 @@ def with_files(message: Message) -> str:
     return "".join(blocks) + message.content
 
 
-def _message(place: int, value: Any) -> Message:
-    where = f"messages[{place}]"
+def _message(index: int, value: Any) -> Message:
+    name = f"messages[{index}]"
     if not isinstance(value, Mapping) or value.get("role") not in ("user", "assistant"):
-        raise ValueError(f"{where}: a message of role user or assistant is wanted")
+        raise ValueError(f"{name} is {value!r:.50}; expected a message of role user or assistant")
     numbers = value.get("numbers", {})
     run = value.get("run", "")
     return Message(
         role=value["role"],
-        content=_text(value, "content", where),
-        files=[_file(file, where) for file in _list(value, "files", where)],
-        reasoning=_text(value, "reasoning", where),
+        content=_text(value, "content", name),
+        files=[_file(file, name) for file in _list(value, "files", name)],
+        reasoning=_text(value, "reasoning", name),
         numbers={
             key: number
             for key, number in (numbers.items() if isinstance(numbers, Mapping) else ())
             if key in _NUMBERS and isinstance(number, int | float) and not isinstance(number, bool)
         },
-        finish=_text(value, "finish", where)[:20],
-        error=_text(value, "error", where)[:500],
+        finish=_text(value, "finish", name)[:20],
+        error=_text(value, "error", name)[:500],
         run=run if isinstance(run, str) and _ID.fullmatch(run) else "",
     )
 
 
-def _file(value: Any, where: str) -> dict[str, Any]:
+def _file(value: Any, message: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{where}.files: objects of name and text are wanted")
+        raise ValueError(f"{message}.files holds a {type(value).__name__}; expected objects with name and text")
     tokens = value.get("tokens")
-    name = " ".join(_text(value, "name", where).split())[:100] or "file.txt"
-    return {"name": name, "text": _text(value, "text", where), "tokens": tokens if isinstance(tokens, int) else 0}
+    name = " ".join(_text(value, "name", message).split())[:100] or "file.txt"
+    return {"name": name, "text": _text(value, "text", message), "tokens": tokens if isinstance(tokens, int) else 0}
 
 
-def _text(value: Mapping[str, Any], key: str, where: str = "conversation") -> str:
+def _text(value: Mapping[str, Any], key: str, owner: str = "conversation") -> str:
     text = value.get(key, "")
     if not isinstance(text, str):
-        raise ValueError(f"{where}.{key}: text is wanted, this is {type(text).__name__}")
+        raise ValueError(f"{owner}.{key} is a {type(text).__name__}; expected text")
     return text
 
 
-def _list(value: Mapping[str, Any], key: str, where: str) -> list[Any]:
+def _list(value: Mapping[str, Any], key: str, owner: str) -> list[Any]:
     items = value.get(key, [])
-    if not isinstance(items, list) or len(items) > 50:
-        raise ValueError(f"{where}.{key}: a list of at most 50 is wanted")
+    if not isinstance(items, list) or len(items) > MAX_FILES:
+        raise ValueError(f"{owner}.{key} is {_size(items)}; expected a list of at most {MAX_FILES}")
     return items
+
+
+def _size(value: Any) -> str:
+    return f"a list of {len(value)}" if isinstance(value, list) else f"a {type(value).__name__}"

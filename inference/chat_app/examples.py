@@ -1,12 +1,13 @@
-"""Conversations to start from: long ones with a fact to be found, written by the demo's own generator, and short questions."""
+"""Example conversations on the start page: long ones that hide a fact, written by the demo's generator, and short ones."""
 
 from dataclasses import dataclass
 from functools import cache
 
 from .conversation import Conversation, Message
 
-# Seeds whose last question asks for a fact that was told early and never changed; splits keep them out of the training data.
-LONG = ((7, 5_000), (11, 14_000))  # (seed, characters): a CPU reads the demo's tokens at some hundreds a second
+# (seed, characters) of the long ones; a CPU prefills some hundreds of the demo's tokens a second. Their last question asks for a
+# fact that was stated early and never changed. The split keeps them out of the training data.
+LONG = ((7, 5_000), (11, 14_000))
 
 
 @dataclass(frozen=True)
@@ -21,20 +22,21 @@ class Example:
 
 @cache
 def examples(context: int) -> tuple[Example, ...]:
-    """Those that fit a context of so many tokens."""
-    written = [_needle(seed, characters) for seed, characters in LONG if characters / 2 < context]
-    return (*(example for example in written if example is not None), _pasted(min(context, 1_500)), _short())
+    """The examples that fit a context of `context` tokens."""
+    long = [_needle(seed, characters) for seed, characters in LONG if characters / 2 < context]
+    return (*(example for example in long if example is not None), _pasted(min(context, 1_500)), _short())
 
 
 def _needle(seed: int, characters: int) -> Example | None:
+    """A long conversation whose last question asks for a fact from its beginning; None without the demo's generator."""
     try:
         from ...model.demo.conversations import write
-    except ImportError:  # an installation without the demo
+    except ImportError:
         return None
     for attempt in range(seed, seed + 60):
-        written = write(attempt, length=characters, split="test", wording="train", questions=4, not_told=0.0)
+        written = write(attempt, length=characters, split="test", wording="train", questions=4, unanswerable=0.0)
         question = written.turns[-1]
-        if question.kind == "told" and question.distance > characters * 0.6 and question.user.endswith("?"):
+        if question.kind == "stated" and question.distance > characters * 0.6 and question.user.endswith("?"):
             break
     else:
         return None
@@ -51,7 +53,7 @@ def _needle(seed: int, characters: int) -> Example | None:
 
 
 def _pasted(tokens: int) -> Example:
-    """One long message: minutes of dull meetings, in which one line matters."""
+    """One long message: the minutes of a meeting, in which a single line matters."""
     topics = (
         "the lift",
         "parking",

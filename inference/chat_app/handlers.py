@@ -1,7 +1,7 @@
-"""What happens when something is clicked: gradio's events → conversations → what the page shows.
+"""The page's events: each takes what gradio sends, changes a conversation and returns what the page shows.
 
-The page holds the conversation and sends it along, so that tabs cannot mix, a reload loses nothing, and a restarted server
-goes on where it was. What comes from the page is checked like any input.
+The page holds the conversation and sends it with every event. So tabs cannot mix, a reload loses nothing, and a restarted
+server continues where it was. Whatever comes from the page is checked like any input.
 """
 
 import logging
@@ -12,34 +12,34 @@ from typing import Any
 
 import gradio as gr
 
-from ..llm import LLM
 from ..params import SamplingParams
-from .answering import FAILED, Asked, Backend, Run, Runs, answer
-from .conversation import MOST_CHARACTERS, Conversation, Message, new_id
+from ..service.service import Busy, Service
+from .answering import FAILED, GenerationSettings, Run, Runs, answer
+from .conversation import MAX_CHARACTERS, Conversation, Message, new_id
 from .examples import examples
 from .markdown import to_html
 from .recordings import Recordings
 
 log = logging.getLogger(__name__)
 
-Value = dict[str, Any]  # what the log component holds
-Update = tuple[Any, Any, Any]  # of the log, the text box and the files
-MOST_SEED = 2**48  # JavaScript's numbers hold it exactly
+Value = dict[str, Any]  # the value of the log component
+Update = tuple[Any, Any, Any]  # new values of the log, the text box and the files
+MAX_SEED = 2**48  # JavaScript's numbers hold it exactly
 
 
 class Handlers:
-    """One for the application; everything that differs between tabs comes with the event."""
+    """One for the application; whatever differs between tabs comes with the event."""
 
-    def __init__(self, llm: LLM, backend: Backend) -> None:
-        self.llm = llm
-        self.backend = backend
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.llm = service.llm
         self.runs = Runs()
         self.recordings = Recordings()
 
     def send(
         self, request: gr.Request, value: Value, text: str, files: Any, system: str, *settings: Any
     ) -> Iterator[Update]:
-        """The text box's question."""
+        """Answer the question in the text box."""
         try:
             conversation = _conversation(value)
             if not (text or "").strip() and not files:
@@ -54,7 +54,8 @@ class Handlers:
     def retry(
         self, request: gr.Request, event: gr.EventData, value: Value, text: str, files: Any, system: str, *settings: Any
     ) -> Iterator[Update]:
-        """Answer again: what was said up to a user's turn, its text perhaps edited. With `seed`, draw the same numbers again."""
+        """Answer a user's turn again, perhaps with its text edited; later turns are dropped. A `seed` in the event replaces the
+        one of the settings, so that the same answer can be sampled again."""
         data = event._data or {}
         try:
             conversation = _conversation(value)
@@ -76,7 +77,7 @@ class Handlers:
         yield from self._answer(value, conversation, None, settings, request)
 
     def example(self, request: gr.Request, event: gr.EventData, value: Value, *settings: Any) -> Iterator[Update]:
-        """A fresh copy of an example conversation, and the answer to its last question."""
+        """Copy an example conversation and answer its last question."""
         chosen = examples(self.llm.limits.max_model_len)
         index = (event._data or {}).get("index")
         if not isinstance(index, int) or not 0 <= index < len(chosen):
@@ -85,7 +86,7 @@ class Handlers:
         yield from self._answer(value, conversation, "", settings, request)
 
     def restore(self, event: gr.EventData) -> tuple[Any, str]:
-        """A conversation from the browser's storage or a file: (the log's value, its system prompt)."""
+        """Show a conversation from the browser's storage or from a file: (the log's value, its system prompt)."""
         data = event._data or {}
         try:
             conversation = Conversation.from_json(data.get("conversation"))
@@ -97,17 +98,18 @@ class Handlers:
         return self._value(conversation), conversation.system
 
     def stop(self, value: Value) -> None:
+        """Stop the answer that the page shows."""
         run = value.get("running") if isinstance(value, dict) else None
         if isinstance(run, str):
             self.runs.stop(run)
 
     def leave(self, request: gr.Request) -> None:
-        """The tab was closed."""
+        """Stop the answers of a tab that was closed."""
         self.runs.stop_session(request.session_hash or "")
 
     def count_tokens(self, text: Any) -> int:
-        """For the label of a dropped file."""
-        if not isinstance(text, str) or len(text) > MOST_CHARACTERS or self.llm.tokenizer is None:
+        """Token count of a dropped file, for its label."""
+        if not isinstance(text, str) or len(text) > MAX_CHARACTERS or self.llm.tokenizer is None:
             return 0
         return len(self.llm.tokenizer.encode(text))
 
@@ -117,23 +119,23 @@ class Handlers:
     def _answer(
         self, value: Value, conversation: Conversation, text: str | None, settings: tuple[Any, ...], request: gr.Request
     ) -> Iterator[Update]:
-        """Views of the growing answer; `text` is what is put back into the text box if the question cannot be asked."""
+        """Views of the growing answer. `text` None leaves the text box and the files as they are; otherwise both are emptied."""
         run = Run(request.session_hash or "")
         cleared: tuple[Any, Any] = (gr.skip(), gr.skip()) if text is None else ("", [])
         conversation.title = conversation.title or conversation.name()
         self.runs.add(run)
         try:
-            asked = _asked(settings)
+            generation = _generation_settings(settings)
             yield self._value(conversation, run.id), *cleared
-            for _ in answer(self.llm, self.backend, conversation, asked, run, self.recordings.keep):
+            for _ in answer(self.service, conversation, generation, run, self.recordings.keep):
                 yield self._value(conversation, run.id), gr.skip(), gr.skip()
         except Exception as error:
-            known = isinstance(error, ValueError) or type(error).__name__ == "Busy"
-            if not known:
+            is_public = isinstance(error, ValueError | Busy)
+            if not is_public:
                 log.exception("an answer failed")
             if conversation.messages[-1].role == "user":
                 conversation.messages.append(Message("assistant", ""))
-            conversation.messages[-1].error = str(error) if known else FAILED
+            conversation.messages[-1].error = str(error) if is_public else FAILED
             conversation.messages[-1].finish = "error"
         finally:
             run.stopped = True
@@ -141,7 +143,7 @@ class Handlers:
         yield self._value(conversation), gr.skip(), gr.skip()
 
     def _value(self, conversation: Conversation, running: str | None = None) -> Value:
-        """What the log shows. The HTML is made here, from the texts, each time: none that comes from a page is ever shown."""
+        """The log's value. Its HTML is always made here, from the texts: HTML that comes from a page is never shown."""
         return {
             "conversation": conversation.to_json(),
             "html": [
@@ -154,19 +156,18 @@ class Handlers:
 
     def _meter(self, conversation: Conversation) -> dict[str, int]:
         numbers = next((m.numbers for m in reversed(conversation.messages) if m.numbers), {})
-        stats: Any = self.backend.stats() if hasattr(self.backend, "stats") else None
-        stats = getattr(stats, "engine", stats)
+        stats = self.service.stats().engine
         return {
             "context": int(numbers.get("prompt_tokens", 0) + numbers.get("completion_tokens", 0)),
             "most_context": self.llm.limits.max_model_len,
-            "pages": stats.pages_used if stats else 0,
-            "cached_pages": stats.pages_cached if stats else 0,
+            "pages": stats.pages_used,
+            "cached_pages": stats.pages_cached,
             "most_pages": self.llm.limits.page_count,
         }
 
 
 def _notice(error: Exception) -> Value:
-    """In place of the log's value: the page says it, and goes on showing what it shows."""
+    """In place of the log's value: the page shows the notice for a while and keeps the rest as it is."""
     return {"notice": str(error)[:300]}
 
 
@@ -184,16 +185,16 @@ def _user_message(text: str, files: Any) -> Message:
     return Conversation.from_json({"messages": [message]}).messages[0]
 
 
-def _asked(settings: tuple[Any, ...]) -> Asked:
-    """ValueError for a setting out of range."""
+def _generation_settings(settings: tuple[Any, ...]) -> GenerationSettings:
+    """From the values of the page's controls, in their order. ValueError for a value out of range."""
     thinking, temperature, top_p, max_tokens, seed, inspector = settings
     text = str(seed or "").strip()
     if text and not text.isdecimal():
-        raise ValueError(f"seed is {text!r}; a whole number is wanted, or nothing for a fresh one each time")
+        raise ValueError(f"seed is {text!r}; expected a whole number, or nothing for a new seed each time")
     params = SamplingParams(
         temperature=float(temperature),
         top_p=float(top_p),
         max_tokens=int(max_tokens),
-        seed=int(text) if text else secrets.randbelow(MOST_SEED),
+        seed=int(text) if text else secrets.randbelow(MAX_SEED),
     )
-    return Asked(params, bool(thinking), isinstance(inspector, dict) and bool(inspector.get("open")))
+    return GenerationSettings(params, bool(thinking), isinstance(inspector, dict) and bool(inspector.get("open")))

@@ -1,7 +1,7 @@
-"""Markdown from the model to HTML that is safe by construction.
+"""Turns the model's Markdown into HTML that is safe by construction.
 
-Nothing the model writes becomes a tag, an attribute value other than plain text, or an address: raw HTML is escaped, images
-and links keep their words and show their address on hovering, but lead nowhere and load nothing.
+Nothing that the model writes becomes a tag, an address or an attribute other than a title. Raw HTML is escaped. Images and links
+keep their text and show their address as a tooltip, but they lead nowhere and load nothing.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,12 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-LONGEST = 200_000  # characters; beyond it, text is shown as it is: parsing must not hold up other answers
+# Characters. A longer text is shown unparsed, because parsing it would hold up other answers.
+LONGEST = 200_000
 
 
 def to_html(text: str) -> str:
-    """HTML of an answer."""
+    """The HTML of an answer."""
     if len(text) > LONGEST:
         return f"<pre>{escape(text)}</pre>"
     return _parser().render(text)
@@ -37,7 +38,7 @@ class _Renderer(RendererHTML):
         return f'<span class="link" title="{escape(address)}">[{escape(words)}]</span>'
 
     def fence(self, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-        # The default one turns the info string into a class name.
+        # The base class turns the info string into a class name.
         language = tokens[index].info.strip().split(" ")[0][:20]
         label = f'<span class="language">{escape(language)}</span>' if language else ""
         return f'<div class="code">{label}<pre><code>{escape(tokens[index].content)}</code></pre></div>'

@@ -1,33 +1,30 @@
-"""The chat in the browser, with the inspector; `mount_chat` puts it into an HTTP application."""
+"""The chat in the browser, with the inspector, mounted into an HTTP application."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..llm import LLM
+from ..service.service import Service
 
 if TYPE_CHECKING:
     import fastapi
     import gradio
 
-    from .answering import Backend
-
-TITLE = "DeepSeek-V3.2"
+PAGE_TITLE = "DeepSeek-V3.2"
 
 
-def build_chat(llm: LLM, backend: "Backend | None" = None, *, model: str = "demo") -> "gradio.Blocks":
-    """The page. `backend` answers: a Service that others share, or the LLM itself. ImportError says what to install."""
+def build_chat(service: Service, *, model: str = "demo") -> "gradio.Blocks":
+    """The page; `service` answers, `model` is the name that it shows. ImportError, saying what to install, without gradio."""
     need_gradio()
     from .handlers import Handlers
     from .page import build_page
 
-    return build_page(Handlers(llm, backend or llm), TITLE, f"{model} · {llm.device.type} · {llm.precision}")
+    llm = service.llm
+    return build_page(Handlers(service), PAGE_TITLE, f"{model} · {llm.device.type} · {llm.precision}")
 
 
-def mount_chat(
-    app: "fastapi.FastAPI", service: Any, *, path: str = "/", llm: LLM | None = None, model: str = "demo"
-) -> "fastapi.FastAPI":
-    """Serve the chat under `path` of an application whose other routes are declared already.
+def mount_chat(app: "fastapi.FastAPI", service: Service, *, path: str = "/", model: str = "demo") -> "fastapi.FastAPI":
+    """Serve the chat under `path` of an application that has declared its other routes already.
 
-    service: a Service, or an LLM. No upload, no file and nothing but the chat's own page and events is served.
+    Only the chat's page and its events are served: no upload, no file, none of gradio's other routes. Errors: as `build_chat`.
     """
     need_gradio()
     import gradio as gr
@@ -36,8 +33,7 @@ def mount_chat(
     from .page import head, theme
     from .policy import Policy
 
-    llm = llm or (service if isinstance(service, LLM) else service.llm)
-    blocks = build_chat(llm, service, model=model)
+    blocks = build_chat(service, model=model)
     gr.mount_gradio_app(
         app, blocks, path=path, footer_links=[], run_history=False, show_error=False, max_file_size=1, ssr_mode=False,
         enable_monitoring=False, theme=theme(), head=head(),
@@ -53,6 +49,4 @@ def need_gradio() -> None:
         import gradio  # noqa: F401
         import markdown_it  # noqa: F401
     except ImportError as error:
-        raise ImportError(
-            f"the chat needs gradio, which make chat or pip install -e .[web] brings ({error})"
-        ) from error
+        raise ImportError(f"the chat needs gradio; run make chat or pip install -e .[web] ({error})") from error

@@ -1,21 +1,23 @@
-"""The page: gradio's components, where they stand, and which event goes to which handler."""
+"""The page: gradio's components, their layout, and the handler of each event."""
 
 from collections.abc import Callable
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from ..report.page import SCRIPTS, STATIC
+from ..report.page import inspector_script, inspector_style
 from .examples import examples
 from .handlers import Handlers
 
+STATIC = Path(__file__).resolve().parent / "static"
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 MONOSPACE_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
 
 
 def theme() -> gr.themes.Base:
-    """System fonts, so that nothing is fetched; colours come from chat.css, which the controls share."""
+    """System fonts, so that nothing is downloaded; the colours come from chat.css."""
     return gr.themes.Base(
         primary_hue="indigo",
         neutral_hue="slate",
@@ -27,12 +29,12 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """The style sheets, as they are: those that gradio takes elsewhere it confines to its own container."""
-    return f"<style>{_read('inspector.css')}{_read('chat.css')}</style>"
+    """The style sheets. They stand in the page's head because gradio confines a `css` argument to its own container."""
+    return f"<style>{inspector_style()}{_read('chat.css')}</style>"
 
 
 def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
-    """The page of one model; `model` names it in the corner."""
+    """The page of one model; `model` is the description that the corner shows."""
     records = handlers.recordings
     limit = handlers.llm.limits.max_model_len
     private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -44,13 +46,13 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                 with gr.Accordion("Settings", open=False, elem_id="dsa-settings"):
                     system = gr.Textbox(label="System prompt", lines=2, max_lines=6, elem_id="dsa-system")
                     temperature = gr.Slider(
-                        0, 2, 1.0, step=0.05, label="Temperature", info="0 takes the likeliest token"
+                        0, 2, 1.0, step=0.05, label="Temperature", info="0 takes the most probable token"
                     )
                     top_p = gr.Slider(0.05, 1, 0.95, step=0.01, label="Top p")
-                    most = gr.Slider(
+                    max_tokens = gr.Slider(
                         1, max(2, limit // 2), min(1024, limit // 4), step=1, label="Longest answer, tokens"
                     )
-                    seed = gr.Textbox(label="Seed", placeholder="a fresh one each time", max_lines=1)
+                    seed = gr.Textbox(label="Seed", placeholder="a new one each time", max_lines=1)
             with gr.Column(elem_id="dsa-main", min_width=0):
                 gr.HTML(_read("bar.html"), js_on_load=None, apply_default_css=False)
                 log = gr.HTML(
@@ -84,13 +86,13 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                 inspector = gr.HTML(
                     {"open": False},
                     html_template=_read("inspector.html"),
-                    js_on_load=_script(*SCRIPTS, "panel.js"),
+                    js_on_load=_script("panel.js", library=inspector_script()),
                     apply_default_css=False,
                     server_functions=[
                         _function(method) for method in (records.header, records.totals, records.selection)
                     ],
                 )
-        settings = [thinking, temperature, top_p, most, seed, inspector]
+        settings = [thinking, temperature, top_p, max_tokens, seed, inspector]
         outputs = [log, text, files]
         for trigger in (text.submit, send.click):
             trigger(handlers.send, [log, text, files, system, *settings], outputs, concurrency_limit=None, **private)
@@ -104,7 +106,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
 
 
 def _function(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """gradio marks the functions that a page may call, and a bound method cannot be marked."""
+    """A function for gradio to mark as callable from the page; a bound method cannot be marked."""
 
     def call(data: Any) -> Any:
         return method(data)
@@ -113,9 +115,10 @@ def _function(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return call
 
 
-def _script(*names: str) -> str:
-    """For js_on_load: the files in order, in a scope of their own, once the page's parts are there."""
-    return "(async () => {\n" + "\n".join(_read(name) for name in ("ready.js", *names)) + "\n})();"
+def _script(*names: str, library: str = "") -> str:
+    """A script for js_on_load: it waits for the page's parts, then runs `library` and the files in order, all in one scope."""
+    parts = [_read("ready.js"), library, *(_read(name) for name in names)]
+    return "(async () => {\n" + "\n".join(parts) + "\n})();"
 
 
 def _read(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What the browser may do with the chat's pages, and which of gradio's routes exist at all."""
+"""The security headers of the chat's responses, and the few of gradio's routes that are served."""
 
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -8,7 +8,7 @@ Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Any, Send], Awaitable[None]]
 
-# gradio compiles its event handlers in the page, hence unsafe-eval; everything comes from here, and nothing goes elsewhere.
+# gradio compiles its event handlers in the page, which needs unsafe-eval. Everything is loaded from this server alone.
 HEADERS = {
     "content-security-policy": (
         "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -20,19 +20,18 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "permissions-policy": "camera=(), microphone=(), geolocation=(), display-capture=()",
 }
-# The page and its assets, and the calls that its events make. No uploads, no files, no proxy, no log-in pages.
+# The page, its assets and the calls of its events. Uploads, files, the proxy and the log-in pages are not served.
 SERVED = re.compile(
     r"/|/(assets|static|svelte)/.*|/theme\.css|/config|/favicon\.ico|/manifest\.json|/robots\.txt"
     r"|/gradio_api/(config|info|heartbeat/.*|queue/(join|data)|run/predict/?|cancel|reset|component_server/?|startup-events)"
 )
 
-LOOKS_UP = (
-    "/gradio_api/component_server"  # where gradio looks an id of the request up unchecked, and fails with a KeyError
-)
+# gradio looks up an id of the request there without a check, and fails with a KeyError for an unknown one.
+UNCHECKED_LOOKUP = "/gradio_api/component_server"
 
 
 class Policy:
-    """Wraps gradio's application: the headers on every response, 404 for what this chat has no use for."""
+    """Wraps gradio's application: adds HEADERS to every response and answers 404 to routes that are not SERVED."""
 
     def __init__(self, app: Application) -> None:
         self.app = app
@@ -44,16 +43,16 @@ class Policy:
             return
 
         path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
-        looks_up = path.rstrip("/") == LOOKS_UP
+        is_lookup = path.rstrip("/") == UNCHECKED_LOOKUP
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                given = [
+                theirs = [
                     (name, value) for name, value in message.get("headers", []) if name.decode().lower() not in HEADERS
                 ]
                 ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                status = 404 if looks_up and message["status"] == 500 else message["status"]
-                message = {**message, "status": status, "headers": [*given, *ours]}
+                status = 404 if is_lookup and message["status"] == 500 else message["status"]
+                message = {**message, "status": status, "headers": [*theirs, *ours]}
             await send(message)
 
         if not SERVED.fullmatch(path):
@@ -63,5 +62,5 @@ class Policy:
         try:
             await self.app(scope, receive, send_with_headers)
         except KeyError:
-            if not looks_up:
+            if not is_lookup:
                 raise

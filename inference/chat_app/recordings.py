@@ -1,16 +1,16 @@
-"""Recorded answers, kept for the inspector while there is room."""
+"""Recorded answers, kept in memory for the inspector."""
 
 import threading
 from collections import OrderedDict
 from typing import Any
 
-from ..report.page import Recording
+from ..report.recording import Recording
 
 BUDGET = 512 << 20  # bytes of all recordings together
 
 
 class Recordings:
-    """By run id, which is random enough that only the tab that asked knows it. The least recently used go first."""
+    """Recordings by run id. Only the tab that asked can know the id, because it is random. The least recently used are dropped."""
 
     def __init__(self, budget: int = BUDGET) -> None:
         self._budget = budget
@@ -26,7 +26,7 @@ class Recordings:
     def __len__(self) -> int:
         return len(self._recordings)
 
-    # What the page may ask for; None stands for what is not here (any more).
+    # The page calls the methods below. They return None for a recording that is not, or no longer, in memory.
 
     def header(self, run_id: Any) -> dict[str, Any] | None:
         recording = self._get(run_id)
@@ -37,7 +37,7 @@ class Recordings:
         return recording.totals() if recording else None
 
     def selection(self, run_and_index: Any) -> dict[str, Any] | None:
-        """[run id, index of the token in the answer]."""
+        """`run_and_index`: [run id, index of the token in the answer]."""
         if not isinstance(run_and_index, list) or len(run_and_index) != 2 or not isinstance(run_and_index[1], int):
             return None
         recording = self._get(run_and_index[0])

@@ -1,17 +1,14 @@
-"""`deepseek-v32 batch in.jsonl out.jsonl`: many requests from a file, in OpenAI's batch format, without a server.
+"""`deepseek-v32 batch in.jsonl out.jsonl`: answers a file of requests in OpenAI's batch format, without a server.
 
-A line of the input is {"custom_id": …, "method": "POST", "url": "/v1/chat/completions" or "/v1/completions", "body": …}; a line of
-the output {"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}, in the order in which answers end.
-A run that is repeated answers what the output does not hold yet, and what failed: the file is the only state.
+A line of the input is {"custom_id": …, "method": "POST", "url": "/v1/chat/completions" or "/v1/completions", "body": …}. A line of
+the output is {"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}, in the order in which answers finish.
+A repeated run answers the requests that the output does not answer yet, failed ones included: the output is the only state.
 """
 
 import asyncio
-import json
-import logging
-import os
 import secrets
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,22 +16,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .files import lock, remove_if_empty
+from ...model.checkpoint.strict_json import parse_object
+from .jsonl_log import JsonlLog
 from .options import ServingOptions, with_options
 from .serve import default_name
 
 if TYPE_CHECKING:
     from ..api.context import ApiContext
 
-log = logging.getLogger(__name__)
-
 URLS = ("/v1/chat/completions", "/v1/completions")
-NO_DEADLINE = 30 * 24 * 3600.0  # nobody waits for an answer at the other end
+NO_DEADLINE = 30 * 24 * 3600.0  # seconds: no client waits for a batch, so its requests may take as long as they need
 
 
 @dataclass(frozen=True)
-class Line:
-    """One request of the input."""
+class BatchRequest:
+    """One line of the input."""
 
     custom_id: str
     url: str
@@ -45,38 +41,40 @@ class Line:
 def batch(
     options: ServingOptions,
     input_file: Annotated[Path, typer.Argument(metavar="IN.JSONL", help="Requests in OpenAI's batch format.")],
-    output_file: Annotated[Path, typer.Argument(metavar="OUT.JSONL", help="Answers; those already in it stay.")],
-    model_name: Annotated[str | None, typer.Option("--model-name", help="What the requests call the model.")] = None,
+    output_file: Annotated[
+        Path, typer.Argument(metavar="OUT.JSONL", help="Answers. Those that it holds already stay.")
+    ],
+    model_name: Annotated[str | None, typer.Option("--model-name", help="The model's name in the requests.")] = None,
 ) -> None:
     """Answer a file of requests in OpenAI's batch format."""
-    lines = read_lines(input_file)
+    requests = read_requests(input_file)
     with closing(Answers(output_file)) as answers:
-        rest = [line for line in lines if line.custom_id not in answers.done]
-        print(f"{len(rest)} of {len(lines)} requests to answer", file=sys.stderr)
-        failed = run(rest, answers, options, model_name) if rest else 0
+        unanswered = [request for request in requests if request.custom_id not in answers.done]
+        print(f"{len(unanswered)} of {len(requests)} requests to answer", file=sys.stderr)
+        failed = run(unanswered, answers, options, model_name) if unanswered else 0
     if failed:
         print(f"{failed} requests failed; their lines say why", file=sys.stderr)
         raise typer.Exit(1)
 
 
-def run(lines: list[Line], answers: "Answers", options: ServingOptions, model_name: str | None) -> int:
-    """Load the model and answer; how many failed."""
+def run(requests: list[BatchRequest], answers: "Answers", options: ServingOptions, model_name: str | None) -> int:
+    """Load the model and answer the requests; returns the number of failed ones."""
     try:
         from ..api.context import ApiContext
         from ..service.service import Service
     except ImportError as error:
-        raise ValueError(f"batch needs pip install -e .[web], which make chat does as well ({error})") from error
+        raise ValueError(f"batch needs the web extra; run make chat or pip install -e .[web] ({error})") from error
 
     llm = options.load()
-    # Beyond what runs there is room for the largest request, of 256 prompts.
+    # Beside the running requests the queue holds the largest one: 256 prompts.
     with Service(llm, max_queue=256, deadline=NO_DEADLINE) as service:
         context = ApiContext(service, model_name or default_name(options.model))
-        return asyncio.run(answer_all(context, lines, answers, llm.limits.max_sequences))
+        return asyncio.run(answer_all(context, requests, answers, llm.limits.max_sequences))
 
 
-def read_lines(path: Path) -> list[Line]:
-    """The requests of a file; ValueError names the line that is not one, before anything runs."""
-    lines: dict[str, Line] = {}
+def read_requests(path: Path) -> list[BatchRequest]:
+    """The requests of a file, all of them checked. ValueError names the line that is not a request."""
+    requests: dict[str, BatchRequest] = {}
     try:
         content = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -84,91 +82,61 @@ def read_lines(path: Path) -> list[Line]:
     for number, text in enumerate(content.split("\n"), start=1):
         if not text.strip():
             continue
-        line = _read_line(f"{path}:{number}", text)
-        if line.custom_id in lines:
-            raise ValueError(f"{path}:{number}: custom_id {line.custom_id!r:.100} stands in an earlier line as well")
-        lines[line.custom_id] = line
-    if not lines:
-        raise ValueError(f"{path}: there are no requests in it")
-    return list(lines.values())
+        request = _read_request(f"{path}:{number}", text)
+        if request.custom_id in requests:
+            raise ValueError(
+                f"{path}:{number}: custom_id is {request.custom_id!r:.100}; expected one that no earlier line has"
+            )
+        requests[request.custom_id] = request
+    if not requests:
+        raise ValueError(f"{path} has no requests; expected at least 1")
+    return list(requests.values())
 
 
-def _read_line(place: str, text: str) -> Line:
+def _read_request(place: str, text: str) -> BatchRequest:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ValueError(f"{place}: this is not JSON") from None
-    if not isinstance(value, dict) or not isinstance(value.get("custom_id"), str):
-        raise ValueError(f"{place}: an object with a custom_id is wanted")
+        value = parse_object(text.encode())
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}; expected a JSON object with a custom_id") from None
+    if not isinstance(value.get("custom_id"), str):
+        raise ValueError(f"{place}: custom_id is {value.get('custom_id')!r:.50}; expected a text")
     if value.get("method", "POST") != "POST" or value.get("url") not in URLS:
-        raise ValueError(f"{place}: POST to {' or '.join(URLS)} is wanted")
-    return Line(value["custom_id"], value["url"], value.get("body"))
+        target = f"{value.get('method', 'POST')} to {value.get('url')}"
+        raise ValueError(f"{place}: request is a {target:.100}; expected a POST to {' or '.join(URLS)}")
+    return BatchRequest(value["custom_id"], value["url"], value.get("body"))
 
 
-class Answers:
-    """The output file, which belongs to one run at a time."""
+class Answers(JsonlLog):
+    """The output file, one line for each request. Failed requests are removed, so that they are asked again."""
 
     def __init__(self, path: Path) -> None:
-        """Opens the file, made if need be. Failures, and a last line without its end, from a run that was killed, are removed:
-        those requests are asked again. ValueError for a file that is something else, or that another run has.
-        """
-        self._path = path
-        self._file = path.open("a+b")
-        lock(self._file, path)
-        self._file.seek(0)
-        content = self._file.read()
-        records = list(_records(path, content[: content.rfind(b"\n") + 1]))
-        self.done = {custom_id for _, custom_id, status in records if status == 200}
-        kept = b"".join(text for text, _, status in records if status == 200)
-        if kept != content:
-            draft = path.with_name(f".{path.name}.{os.getpid()}")
-            cleaned = draft.open("a+b")
-            lock(cleaned, draft)
-            cleaned.write(kept)
-            cleaned.flush()
-            draft.replace(path)
-            self._file.close()
-            self._file = cleaned
-
-    def append(self, record: dict[str, Any]) -> None:
-        self._file.write(json.dumps(record).encode() + b"\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        remove_if_empty(self._file.fileno(), self._path)
-        self._file.close()
+        super().__init__(path, _key_if_done, drop_failed=True, ensure_ascii=True)
 
 
-def _records(path: Path, content: bytes) -> Iterator[tuple[bytes, str, int]]:
-    """(line, custom_id, status) of each line."""
-    for number, text in enumerate(content.splitlines(keepends=True), start=1):
-        try:
-            record = json.loads(text)
-            yield text, record["custom_id"], record["response"]["status_code"]
-        except (ValueError, KeyError, TypeError):
-            raise ValueError(f"{path}:{number}: this is no line of an earlier run; another output file?") from None
+def _key_if_done(record: dict[str, Any]) -> str | None:
+    return record["custom_id"] if record["response"]["status_code"] == 200 else None
 
 
-async def answer_all(context: "ApiContext", lines: list[Line], answers: Answers, at_a_time: int) -> int:
-    """Append an answer to each request as it ends; how many failed. `at_a_time` requests are open together."""
-    places = asyncio.Semaphore(at_a_time)
+async def answer_all(context: "ApiContext", requests: list[BatchRequest], answers: Answers, max_open: int) -> int:
+    """Append the record of each request when it finishes; returns the number of failed ones. At most `max_open` run together."""
+    open_requests = asyncio.Semaphore(max_open)
     failed = 0
 
-    async def one(line: Line) -> None:
+    async def answer_one(request: BatchRequest) -> None:
         nonlocal failed
-        async with places:
-            record = await answer(context, line)
+        async with open_requests:
+            record = await answer(context, request)
         failed += record["response"]["status_code"] != 200
         answers.append(record)
 
     async with asyncio.TaskGroup() as group:
-        for line in lines:
-            group.create_task(one(line))
+        for request in requests:
+            group.create_task(answer_one(request))
     return failed
 
 
-async def when_free(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-    """A request of many choices may find no room; it waits until others have ended."""
+async def retry_while_busy(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """Ask again while the service is busy: a request with many choices may have to wait until others have finished."""
     from ..service.service import Busy
 
     while True:
@@ -178,8 +146,8 @@ async def when_free(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, A
             await asyncio.sleep(0.1)
 
 
-async def answer(context: "ApiContext", line: Line) -> dict[str, Any]:
-    """The output's record for one request. Errors are answers as well."""
+async def answer(context: "ApiContext", request: BatchRequest) -> dict[str, Any]:
+    """The output line of one request, whether it is answered or refused."""
     from pydantic import ValidationError
 
     from ..api.chat import answer_chat
@@ -189,14 +157,16 @@ async def answer(context: "ApiContext", line: Line) -> dict[str, Any]:
 
     status = 200
     try:
-        if not isinstance(line.body, dict):
-            raise ApiError(400, "the body: an object is wanted")
-        if line.body.get("stream"):
-            raise ApiError(400, "stream: a batch has no streams", "stream")
-        if line.url == URLS[0]:
-            body = await when_free(lambda: answer_chat(context, ChatRequest.model_validate(line.body)))
+        if not isinstance(request.body, dict):
+            raise ApiError(400, f"body is {request.body!r:.50}; expected an object")
+        if request.body.get("stream"):
+            raise ApiError(400, "stream is true; expected false: a batch has no streams", "stream")
+        if request.url == URLS[0]:
+            body = await retry_while_busy(lambda: answer_chat(context, ChatRequest.model_validate(request.body)))
         else:
-            body = await when_free(lambda: answer_completion(context, CompletionRequest.model_validate(line.body)))
+            body = await retry_while_busy(
+                lambda: answer_completion(context, CompletionRequest.model_validate(request.body))
+            )
     except ValidationError as error:
         refusal = invalid(error.errors())
         status, body = refusal.status, refusal.body()
@@ -205,7 +175,7 @@ async def answer(context: "ApiContext", line: Line) -> dict[str, Any]:
     response = {"status_code": status, "request_id": f"req_{secrets.token_hex(12)}", "body": body}
     return {
         "id": f"batch_req_{secrets.token_hex(12)}",
-        "custom_id": line.custom_id,
+        "custom_id": request.custom_id,
         "response": response,
         "error": None,
     }

@@ -1,16 +1,19 @@
-"""`deepseek-v32 bench`: how fast a checkpoint is read into the cache and decoded on this machine."""
+"""`deepseek-v32 bench`: how fast a checkpoint prefills and decodes on this machine, or a profile of a few steps."""
 
 import json
 import random
 import statistics
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import loading
+from .files import check_place
 from .options import ModelOptions, with_options
+from .profiling import SUFFIXES, write_profile
 
 if TYPE_CHECKING:
     from ..llm import LLM
@@ -19,64 +22,98 @@ if TYPE_CHECKING:
 @with_options
 def bench(
     options: ModelOptions,
-    prompt_tokens: Annotated[list[int], typer.Option("--prompt-tokens", min=1, help="Prompt lengths.")] = [128, 1024],  # noqa: B006
-    batch: Annotated[list[int], typer.Option("--batch", min=1, help="Prompts at a time.")] = [1, 8],  # noqa: B006
-    new_tokens: Annotated[int, typer.Option("--new-tokens", min=2, help="Tokens of each answer.")] = 32,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Runs of each; the median counts.")] = 3,
+    prompt_tokens: Annotated[
+        list[int], typer.Option("--prompt-tokens", min=1, help="Tokens of a prompt. Repeatable.")
+    ] = [  # noqa: B006
+        128,
+        1024,
+    ],
+    batch: Annotated[list[int], typer.Option("--batch", min=1, help="Prompts at a time. Repeatable.")] = [1, 8],  # noqa: B006
+    new_tokens: Annotated[int, typer.Option("--new-tokens", min=2, help="Tokens of an answer.")] = 32,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Runs of each combination; the median counts.")] = 3,
     synthetic: Annotated[
         bool,
-        typer.Option("--synthetic", help="Random weights; of --model the configuration alone, or the released one."),
+        typer.Option(
+            "--synthetic", help="Random weights. --model gives the configuration alone; default: the released model's."
+        ),
     ] = False,
-    layers: Annotated[int | None, typer.Option("--layers", min=1, help="So many layers, with --synthetic.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The JSON line alone.")] = False,
+    layers: Annotated[
+        int | None, typer.Option("--layers", min=1, help="Number of layers, only with --synthetic.")
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            "--profile",
+            help="Instead of measuring, write a torch.profiler trace of one prefill and four decode steps to this .json or "
+            ".json.gz file, which Perfetto and chrome://tracing open. Takes the first --prompt-tokens and --batch, runs "
+            "without decode graphs, and replaces an existing file.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON line alone.")] = False,
 ) -> None:
-    """Measure prefill and decode on random tokens; ends in one JSON line."""
-    llm = options.load(reuse_pages=False, synthetic=synthetic, layers=layers)
+    """Measure prefill and decode on random tokens, or profile a few steps. The last line of output is JSON."""
+    if profile is not None:
+        if not profile.name.endswith(SUFFIXES):
+            raise ValueError(f"--profile is {profile}; expected a name that ends in {' or '.join(SUFFIXES)}")
+        check_place("--profile", profile)
+    # A graph's launch hides the layers' ranges: a profile needs eager steps.
+    eager = {"decode_graphs": False} if profile is not None else {}
+    llm = options.load(reuse_pages=False, synthetic=synthetic, layers=layers, **eager)
+    name = f"synthetic, {llm.config.num_hidden_layers} layers" if synthetic else str(options.model or "demo")
+    result: dict[str, Any] = {"model": name, "machine": loading.summary(llm, options.backend)}
+    if profile is not None:
+        write_profile(profile, llm, [random_prompt(llm, prompt_tokens[0], seed) for seed in range(batch[0])])
+        print(json.dumps(result | {"profile": str(profile), "prompt_tokens": prompt_tokens[0], "batch": batch[0]}))
+        return
     rows = []
     for length in prompt_tokens:
         for count in batch:
-            measured = [measure(llm, length, count, new_tokens, seed) for seed in range(-1, repeats)][1:]  # -1 warms up
-            rows.append(
-                {"prompt_tokens": length, "batch": count}
-                | {key: statistics.median(run[key] for run in measured) for key in measured[0]}
-            )
+            measure(llm, length, count, new_tokens, seed=-1)  # warms up
+            runs = [measure(llm, length, count, new_tokens, seed) for seed in range(repeats)]
+            medians = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+            rows.append({"prompt_tokens": length, "batch": count} | medians)
     if not as_json:
         show(rows)
-    name = f"synthetic, {llm.config.num_hidden_layers} layers" if synthetic else str(options.model or "demo")
-    print(json.dumps({"model": name, "machine": loading.summary(llm, options.backend), "results": rows}))
+    print(json.dumps(result | {"results": rows}))
 
 
 def measure(llm: "LLM", length: int, count: int, new_tokens: int, seed: int) -> dict[str, float]:
-    """Rates of `count` random prompts of `length` tokens that are answered together."""
+    """Rates of `count` random prompts of `length` tokens that are answered together.
+
+    It steps the engine itself: the decode rate needs the number of tokens sampled when the last prompt got its first token,
+    because early prompts decode while late ones still prefill.
+    """
     from ..params import SamplingParams
 
-    draw = random.Random(seed)
     params = SamplingParams(temperature=0, max_tokens=new_tokens, ignore_eos=True)
+    prompts = [random_prompt(llm, length, seed * count + i) for i in range(count)]
     start = time.perf_counter()
-    requests = [
-        llm.engine.add_request([draw.randrange(llm.config.vocab_size) for _ in range(length)], params)
-        for _ in range(count)
-    ]
-    waiting = {request.id for request in requests}
-    prefilled, before = start, 0
+    requests = [llm.engine.add_request(prompt, params) for prompt in prompts]
+    without_token = {request.id for request in requests}
+    prefill_end, sampled_by_then = start, 0
     while llm.engine.has_work:
         for delta in llm.engine.step():
             if delta.completion is not None and delta.completion.error is not None:
                 raise ValueError(f"a request failed: {delta.completion.error}")
-            if delta.request_id in waiting:
-                waiting.remove(delta.request_id)
-                # Early prompts decode while late ones are read: only what comes after the last is pure decode.
-                prefilled, before = time.perf_counter(), sum(request.output_count for request in requests)
+            if delta.request_id in without_token:
+                without_token.remove(delta.request_id)
+                prefill_end, sampled_by_then = time.perf_counter(), sum(request.output_count for request in requests)
     end = time.perf_counter()
-    decoded = sum(request.output_count for request in requests) - before
+    decoded = sum(request.output_count for request in requests) - sampled_by_then
     return {
-        "time_to_first_token": prefilled - start,
-        "prefill_tokens_per_second": length * count / (prefilled - start),
-        "decode_tokens_per_second": decoded / (end - prefilled),
+        "time_to_first_token": prefill_end - start,
+        "prefill_tokens_per_second": length * count / (prefill_end - start),
+        "decode_tokens_per_second": decoded / (end - prefill_end),
     }
 
 
+def random_prompt(llm: "LLM", length: int, seed: int) -> list[int]:
+    generator = random.Random(seed)
+    return [generator.randrange(llm.config.vocab_size) for _ in range(length)]
+
+
 def show(rows: list[dict[str, Any]]) -> None:
+    """Print the results as a table on standard error."""
     from rich.console import Console
     from rich.table import Table
 

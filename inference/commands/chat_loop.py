@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .files import in_words, write_whole
+from ..text.errors import describe_error
+from .files import write_whole
 from .terminal import dim, show_stream, statistics
 
 if TYPE_CHECKING:
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
 HELP = """\
 /clear       forget the conversation
 /save FILE   write the conversation to a file, as JSON
-/help        this
+/help        show this list
 /exit        leave (so does Ctrl-D)
-A line that ends in \\ goes on in the next. Ctrl-C stops an answer."""
+A line that ends in \\ continues in the next one. Ctrl-C stops an answer."""
 
 
 class ChatLoop:
-    """Reads lines, answers them, obeys commands, until /exit or the end of the input."""
+    """Reads lines, answers messages and carries out commands until /exit or the end of the input."""
 
     def __init__(self, llm: "LLM", params: "SamplingParams", thinking: bool, system: str | None):
         self._llm = llm
@@ -33,12 +34,12 @@ class ChatLoop:
 
     def run(self) -> None:
         if sys.stdin.isatty():
-            import readline  # noqa: F401  gives input() its line editing and history
+            import readline  # noqa: F401  importing it gives input() line editing and history
 
             _note("/help lists the commands.")
         while (line := self._read()) is not None:
             if line.startswith("/"):
-                if self._obey(line):
+                if self._execute(line):
                     return
             elif line:
                 self._answer(line)
@@ -60,8 +61,8 @@ class ChatLoop:
             if not lines[-1].endswith("\\"):
                 return "\n".join(line.removesuffix("\\") for line in lines).strip()
 
-    def _obey(self, line: str) -> bool:
-        """Carry out a command; True to leave."""
+    def _execute(self, line: str) -> bool:
+        """Carry out a command. True for the one that ends the chat."""
         command, _, argument = line.partition(" ")
         match command:
             case "/exit" | "/quit":
@@ -88,12 +89,12 @@ class ChatLoop:
         try:
             write_whole(path, json.dumps(self._messages, ensure_ascii=False, indent=2) + "\n")
         except (OSError, ValueError) as error:
-            _note(f"Not saved: {in_words(error)}")
+            _note(f"Not saved: {describe_error(error)}")
         else:
             _note(f"{len(self._messages)} messages saved in {path}.")
 
     def _answer(self, text: str) -> None:
-        """Answer a message. What cannot be answered leaves no trace in the conversation."""
+        """Answer a message. A message that is refused or whose answer fails is not kept in the conversation."""
         messages = [*self._messages, {"role": "user", "content": text}]
         try:
             token_ids = self._llm.chat_token_ids(messages, thinking=self._thinking)

@@ -1,4 +1,4 @@
-"""`deepseek-v32 convert`, also scripts/convert.py: a Hugging Face checkpoint into one file a rank."""
+"""`deepseek-v32 convert`, also scripts/convert.py: turns a Hugging Face checkpoint into one file for each rank."""
 
 import sys
 from collections.abc import Callable
@@ -15,26 +15,32 @@ def convert(
         Path | None, typer.Option("--hf-ckpt-path", help="Checkpoint directory in the Hugging Face layout.")
     ] = None,
     n_experts: Annotated[
-        int | None, typer.Option("--n-experts", help="Routed experts a layer; checked against config.json.")
+        int | None, typer.Option("--n-experts", help="Routed experts of a layer; checked against config.json.")
     ] = None,
     model_parallel: Annotated[
-        int, typer.Option("--model-parallel", help="How many ranks will share the model: 1, 2, 4 or 8.")
+        int, typer.Option("--model-parallel", help="Number of ranks that will share the model: 1, 2, 4 or 8.")
     ] = 1,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read the converted checkpoint again and compare every tensor's hash.")
+        bool, typer.Option("--verify", help="Read the converted checkpoint back and compare every tensor's hash.")
     ] = False,
 ) -> None:
-    """Write one file of weights for each rank, and a manifest of hashes. Cut off and started again, it goes on."""
+    """Convert a Hugging Face checkpoint into one file of weights for each rank, and a manifest of hashes.
+
+    A run that was interrupted is resumed by the next one.
+    """
     from ...model.checkpoint import conversion
-    from ...model.config import ModelConfig
+    from ...model.checkpoint.config_json import read_config
 
     if hf_ckpt_path is None and not verify:
-        raise ValueError("--hf-ckpt-path is wanted, or --verify for a checkpoint that is converted already")
+        raise ValueError(
+            "--hf-ckpt-path is missing; expected a checkpoint directory, or --verify for a converted checkpoint"
+        )
     if hf_ckpt_path is not None:
-        config = ModelConfig.from_file(hf_ckpt_path)
+        config = read_config(hf_ckpt_path)
         if n_experts not in (None, config.n_routed_experts):
             raise ValueError(
-                f"--n-experts is {n_experts}; {str(hf_ckpt_path)!r} has {config.n_routed_experts} routed experts a layer"
+                f"--n-experts is {n_experts}; expected {config.n_routed_experts}, the routed experts of a layer of "
+                f"{str(hf_ckpt_path)!r}"
             )
         with _bar("Converting") as progress:
             files = conversion.convert(hf_ckpt_path, save_path, model_parallel, progress)
@@ -47,8 +53,8 @@ def convert(
 
 
 def _bar(description: str) -> Any:
-    """A progress bar, where somebody watches."""
+    """A progress bar if standard error is a terminal, else nothing."""
     from .progress import progress_bar
 
-    nobody: Callable[[int, int], None] | None = None
-    return progress_bar(description) if sys.stderr.isatty() else nullcontext(nobody)
+    no_progress: Callable[[int, int], None] | None = None
+    return progress_bar(description) if sys.stderr.isatty() else nullcontext(no_progress)

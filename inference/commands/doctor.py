@@ -37,11 +37,11 @@ def doctor(
 
 
 def examine(device: str | None, backend: str) -> dict[str, Any]:
-    """Everything that doctor knows, as JSON values. ValueError for a device that is not here."""
+    """Everything that doctor reports, as JSON values. ValueError if there is no such device."""
     import torch
 
     from ...kernels import device as hardware
-    from ...kernels.registry import describe
+    from ...kernels.registry import describe, falls_back
 
     chosen = torch.device(hardware.check_device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
     return {
@@ -54,12 +54,15 @@ def examine(device: str | None, backend: str) -> dict[str, Any]:
         "gpus": [hardware.describe(torch.device("cuda", index)) for index in range(torch.cuda.device_count())],
         "device": str(chosen),
         "backend": backend,
-        "operations": [asdict(choice) for choice in describe(chosen, backend)],
+        "operations": [
+            asdict(choice) | {"falls_back": falls_back(choice.operation, choice.chosen)}
+            for choice in describe(chosen, backend)
+        ],
     }
 
 
 def show(report: dict[str, Any]) -> None:
-    """The report as a table for people."""
+    """Print the report as a table."""
     from rich.console import Console
     from rich.table import Table
 
@@ -78,7 +81,10 @@ def show(report: dict[str, Any]) -> None:
         table.add_column(heading, overflow="fold")
     for choice in report["operations"]:
         table.add_row(
-            choice["operation"], choice["chosen"], ", ".join(choice["available"]), "; ".join(choice["refusals"])
+            choice["operation"],
+            "; ".join(filter(None, (choice["chosen"], choice["falls_back"]))),
+            ", ".join(choice["available"]),
+            "; ".join(choice["unsupported_reasons"]),
         )
     console.print(table)
 

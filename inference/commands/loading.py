@@ -1,4 +1,4 @@
-"""The model that a command line asks for: its configuration, its weights, and what was resolved, in a line."""
+"""Loads the model that a command line names, and says in one line what was resolved."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from ..text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from ..llm import LLM
 
-# DeepSeek's own inference configurations name the same values differently (config_671B_v3.2.json).
+# DeepSeek's own inference configurations (config_671B_v3.2.json) have other names for these values.
 DEEPSEEK_NAMES = {
     "dim": "hidden_size",
     "inter_dim": "intermediate_size",
@@ -32,79 +32,87 @@ SAME_NAMES = {
 
 
 def read_overrides(config: Path | None, overrides: Sequence[str] | None) -> dict[str, Any]:
-    """Fields of ModelConfig that replace the checkpoint's: those of a file, then KEY=VALUE ones. ValueError if unusable."""
+    """Fields of ModelConfig that replace the checkpoint's: those of the file `config`, then the KEY=VALUE ones.
+
+    ValueError for a file or a value that cannot be read.
+    """
+    from ...model.checkpoint.config_json import read_config
     from ...model.checkpoint.strict_json import parse_object
-    from ...model.config import ModelConfig
 
     values: dict[str, Any] = {}
     if config is not None:
         try:
             content = parse_object(config.read_bytes())
         except ValueError as error:
-            raise ValueError(f"--config {str(config)!r}: {error}") from error
+            raise ValueError(f"--config is {str(config)!r}: {error}") from error
         if "dim" in content:
             names = DEEPSEEK_NAMES | {name: name for name in SAME_NAMES}
             values = {names[key]: value for key, value in content.items() if key in names}
         else:
-            whole = ModelConfig.from_file(config)
+            whole = read_config(config)
             values = {field.name: getattr(whole, field.name) for field in fields(whole)}
     for override in overrides or ():
         name, separator, text = override.partition("=")
         if not separator:
-            raise ValueError(f"--config-override {override!r}: KEY=VALUE is wanted")
+            raise ValueError(f"--config-override is {override!r}; expected KEY=VALUE")
         try:
             values[name] = json.loads(text)
         except ValueError:
-            raise ValueError(f"--config-override {override!r}: {text!r} is not a JSON value") from None
+            raise ValueError(f"--config-override is {override!r}; expected a JSON value after the =") from None
     return values
 
 
 def load_llm(
     model: Path | None,
     *,
-    device: str | None = None,
-    precision: str | None = None,
-    backend: str = "auto",
-    config: Path | None = None,
-    overrides: Sequence[str] | None = None,
     needs_text: bool = False,
     synthetic: bool = False,
     layers: int | None = None,
-    **limits: Any,
+    **arguments: Any,
 ) -> "LLM":
-    """The model that the options ask for; says on standard error what was chosen. ValueError for what cannot be.
+    """Load a model and say on standard error what was resolved. ValueError says what is wrong with an option.
 
-    synthetic: random weights, of a model with so many `layers`; without `model` it is the released one. limits: those of `LLM`.
+    model: checkpoint directory; None stands for the demo, or with `synthetic` for the released model's configuration.
+    needs_text: refuse a checkpoint without tokenizer. synthetic: random weights, in `layers` layers. arguments: those of `LLM`.
     """
     if layers is not None and not synthetic:
-        raise ValueError(f"--layers {layers} goes with --synthetic: a checkpoint has the layers that it has")
+        raise ValueError(f"--layers is {layers}; expected only together with --synthetic")
     path = model if model is not None or synthetic else demo_path()
     if path is not None and not path.is_dir() and not (synthetic and path.is_file()):
-        raise ValueError(f"--model {str(path)!r}: no such directory")
-    # Before the weights, which may take minutes.
-    if needs_text and (path is None or Tokenizer.from_directory(path) is None):
-        if path is not None and path.is_dir() and not (path / "config.json").exists():
-            raise ValueError(f"--model {str(path)!r}: no checkpoint, it holds neither config.json nor tokenizer.json")
-        raise ValueError(
-            f"--model {str(path)!r} has no tokenizer.json: only token ids can be given to it, in a JSONL file"
-        )
+        raise ValueError(f"--model is {str(path)!r}; expected an existing directory")
+    if needs_text:  # checked before the weights are loaded, which may take minutes
+        _check_tokenizer(path)
     from ...model.parallel.plan import Plan
     from ..distributed.launch import world_size
     from ..llm import LLM
     from .progress import progress_bar
 
-    options: dict[str, Any] = {"device": device, "precision": precision, "backend": backend, **limits}
-    changes = read_overrides(config, overrides) | ({} if layers is None else {"num_hidden_layers": layers})
-    options |= {"config_overrides": changes or None, "synthetic": synthetic}
+    if layers is not None:
+        arguments["config_overrides"] = arguments.get("config_overrides", {}) | {"num_hidden_layers": layers}
+    arguments["synthetic"] = synthetic
     if sys.stderr.isatty():
         with progress_bar() as progress:
-            llm = LLM(path, **options, progress=progress)
+            llm = LLM(path, **arguments, progress=progress)
     else:
-        llm = LLM(path, **options)
-    print(f"{'synthetic weights' if synthetic else path}: {summary(llm, backend)}", file=sys.stderr)
+        llm = LLM(path, **arguments)
+    name = "synthetic weights" if synthetic else path
+    print(f"{name}: {summary(llm, arguments.get('backend', 'auto'))}", file=sys.stderr)
     if (size := world_size()) > 1:
         print(Plan(llm.config, 0, size).describe(), file=sys.stderr)
     return llm
+
+
+def _check_tokenizer(path: Path | None) -> None:
+    if path is not None and Tokenizer.from_directory(path) is not None:
+        return
+    if path is not None and path.is_dir() and not (path / "config.json").exists():
+        raise ValueError(
+            f"--model is {str(path)!r}; expected a checkpoint, but neither config.json nor tokenizer.json is there"
+        )
+    raise ValueError(
+        f"--model is {str(path)!r}; expected a checkpoint with tokenizer.json or an older tokenizer: without one it takes "
+        "token ids alone, from a JSONL file (--input-file)"
+    )
 
 
 def demo_path() -> Path:
@@ -112,21 +120,23 @@ def demo_path() -> Path:
     from ..llm import DEMO
 
     if not (DEMO / "config.json").exists():
-        raise ValueError("no trained demo checkpoint comes with this version: name a checkpoint directory with --model")
+        raise ValueError(
+            "this version comes without a trained demo checkpoint; expected a checkpoint directory as --model"
+        )
     return DEMO
 
 
 def summary(llm: "LLM", backend: str) -> str:
-    """What was resolved, in one line."""
+    """In one line: device, precision, kernels and context length as they were resolved."""
     from ...kernels import device as hardware
     from ...kernels.registry import describe
     from ..engine.decode_graph import can_capture
 
-    bodies: dict[str, list[str]] = {}
+    operations: dict[str, list[str]] = {}  # by the backend chosen for them
     for choice in describe(llm.device, backend, llm.precision):
-        bodies.setdefault(choice.chosen, []).append(choice.operation)
-    most = max(bodies, key=lambda body: len(bodies[body]))
-    rest = "".join(f", {body} for {' '.join(names)}" for body, names in bodies.items() if body != most)
+        operations.setdefault(choice.chosen, []).append(choice.operation)
+    most = max(operations, key=lambda name: len(operations[name]))
+    rest = "".join(f", {name} for {' '.join(names)}" for name, names in operations.items() if name != most)
     graphs = ", decoding as CUDA graphs" if llm.limits.decode_graphs and can_capture(llm.model) else ""
     return (
         f"{hardware.describe(llm.device)}, {llm.precision} precision, {most} kernels{rest}{graphs}, "

@@ -1,4 +1,4 @@
-"""Options that commands share."""
+"""Options that several commands share, and the arguments of `LLM` that they stand for."""
 
 import functools
 import inspect
@@ -9,34 +9,44 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ...model.config import Precision
+from ..service.server_log import LogLevel, configure_logging
 from ..text.messages import ChatFormat
 from . import loading
 
 if TYPE_CHECKING:
     from ..llm import LLM
 
-Precision = Literal["exact", "bf16", "fp8"]
+# kernels.registry has the same type; importing that takes seconds, and --help should not.
 Backend = Literal["auto", "reference", "tile", "cuda"]
 
-DeviceOption = Annotated[str | None, typer.Option("--device", help="cpu or cuda; cuda where there is one.")]
+DeviceOption = Annotated[
+    str | None, typer.Option("--device", help="cpu or cuda. Default: cuda if the machine has a GPU.")
+]
 BackendOption = Annotated[
-    Backend, typer.Option("--backend", help="Which kernels: the fastest here, or one kind wherever it exists.")
+    Backend,
+    typer.Option("--backend", help="Kernels to prefer. auto: the fastest implementation of each operation."),
+]
+LogLevelOption = Annotated[
+    LogLevel, typer.Option("--log-level", help="Least severe messages of the log, which goes to standard error.")
 ]
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """The options that name a model and how to run it, on every command that has one."""
+    """The options that name a model and say how to run it."""
 
     model: Annotated[
         Path | None,
         typer.Option(
-            "--model", "--ckpt-path", help="Checkpoint directory in the Hugging Face layout; the demo without it."
+            "--model",
+            "--ckpt-path",
+            help="Checkpoint directory in the Hugging Face layout. Default: the demo checkpoint of the package.",
         ),
     ] = None
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="A configuration file to use instead of the checkpoint's config.json."),
+        typer.Option("--config", help="Configuration file to use instead of the checkpoint's config.json."),
     ] = None
     config_override: Annotated[
         list[str] | None,
@@ -47,54 +57,61 @@ class ModelOptions:
     device: DeviceOption = None
     precision: Annotated[
         Precision | None,
-        typer.Option("--precision", help="exact (fp32) on a CPU; on a GPU as the checkpoint is stored: fp8 or bf16."),
+        typer.Option(
+            "--precision", help="Default: exact (fp32) on a CPU; on a GPU as the checkpoint is stored, fp8 or bf16."
+        ),
     ] = None
     backend: BackendOption = "auto"
     decode_graphs: Annotated[
-        bool, typer.Option("--decode-graphs/--no-decode-graphs", help="Decode as CUDA graphs, on a GPU in fp8.")
+        bool,
+        typer.Option("--decode-graphs/--no-decode-graphs", help="Run decode steps as CUDA graphs, on a GPU in fp8."),
     ] = True
+    log_level: LogLevelOption = "warning"
 
-    def load(self, *, needs_text: bool = False, **limits: Any) -> "LLM":
-        """The model; `limits` are those of `LLM`. ValueError for what cannot be."""
-        return loading.load_llm(
-            self.model,
-            device=self.device,
-            precision=self.precision,
-            backend=self.backend,
-            config=self.config,
-            overrides=self.config_override,
-            needs_text=needs_text,
-            decode_graphs=self.decode_graphs,
-            **limits,
-        )
+    def llm_arguments(self) -> dict[str, Any]:
+        """The keyword arguments of `LLM` that these options stand for. ValueError for an unusable configuration."""
+        arguments = dict(vars(self))
+        del arguments["model"], arguments["log_level"]
+        overrides = loading.read_overrides(arguments.pop("config"), arguments.pop("config_override"))
+        return {**arguments, "config_overrides": overrides}
+
+    def load(self, *, needs_text: bool = False, **more: Any) -> "LLM":
+        """Load the model. `more`: further arguments of `load_llm`. ValueError says what is wrong with an option."""
+        return loading.load_llm(self.model, needs_text=needs_text, **self.llm_arguments() | more)
 
 
 @dataclass(frozen=True)
 class ServingOptions(ModelOptions):
-    """Those, and how much the engine may hold and do, for the commands that answer many requests."""
+    """Further options of the commands that answer many requests: how much the engine may hold and do at a time."""
 
     max_model_len: Annotated[
-        int | None, typer.Option("--max-model-len", help="Tokens of prompt and answer together.")
+        int | None,
+        typer.Option("--max-model-len", help="Maximum number of tokens of a prompt and its answer together."),
     ] = None
-    max_sequences: Annotated[int | None, typer.Option("--max-sequences", help="Requests that run at a time.")] = None
-    max_batch_tokens: Annotated[int | None, typer.Option("--max-batch-tokens", help="Tokens a step.")] = None
+    max_sequences: Annotated[
+        int | None, typer.Option("--max-sequences", help="Maximum number of requests that run at a time.")
+    ] = None
+    max_batch_tokens: Annotated[
+        int | None, typer.Option("--max-batch-tokens", help="Maximum number of tokens that one step computes.")
+    ] = None
     memory_fraction: Annotated[
-        float | None, typer.Option("--memory-fraction", help="Of the memory, for the model.")
+        float | None,
+        typer.Option(
+            "--memory-fraction", help="Fraction of the device's memory for weights, caches and working space."
+        ),
     ] = None
     chat_format: Annotated[
-        ChatFormat | None, typer.Option("--chat-format", help="How conversations are written; the checkpoint decides.")
+        ChatFormat | None,
+        typer.Option("--chat-format", help="How conversations are written. Default: as the checkpoint says."),
     ] = None
-
-    def load(self, *, needs_text: bool = False, **limits: Any) -> "LLM":
-        """As above, with these limits and this chat format."""
-        names = ("max_model_len", "max_sequences", "max_batch_tokens", "memory_fraction")
-        llm = super().load(needs_text=needs_text, **{name: getattr(self, name) for name in names}, **limits)
-        use_chat_format(llm, self.chat_format)
-        return llm
+    log_level: LogLevelOption = "info"
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer shall see it: its first parameter, a class of options, becomes one parameter for each of them."""
+    """The command as typer needs it: its first parameter, a class of options, becomes one parameter for each option.
+
+    Logging is configured before the command runs.
+    """
     signature = inspect.signature(command, eval_str=True)
     first, *rest = signature.parameters.values()
     shared = inspect.signature(first.annotation, eval_str=True).parameters.values()
@@ -102,19 +119,10 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def wrapped(**values: Any) -> None:
-        chosen = first.annotation(**{parameter.name: values.pop(parameter.name) for parameter in shared})
-        command(chosen, **values)
+        options = first.annotation(**{parameter.name: values.pop(parameter.name) for parameter in shared})
+        configure_logging(options.log_level)
+        command(options, **values)
 
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapped
-
-
-def use_chat_format(llm: "LLM", chat_format: ChatFormat | None) -> None:
-    """Make all that is served, the chat as well, write conversations in this format. ValueError if the checkpoint cannot."""
-    if llm.tokenizer is None or chat_format is None:
-        return
-    if chat_format == "v3.2":
-        llm.tokenizer.chat_template = None  # which is how a checkpoint says that it wants this format
-    elif llm.tokenizer.chat_template is None:
-        raise ValueError("--chat-format v3.2-exp: this checkpoint has no chat template")

@@ -1,4 +1,4 @@
-"""A progress bar for whatever reports bytes: done, total, rate, time left."""
+"""A progress bar for work that counts bytes: done, total, rate, time left."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(description: str = "Loading weights") -> Iterator[Callable[[int, int], None]]:
-    """Shows a bar on standard error while the block runs; yields the function to call with (bytes done, bytes in all)."""
+    """Show a bar on standard error while the block runs; yields the function to call with (bytes done, total bytes)."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 

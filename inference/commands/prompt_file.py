@@ -1,10 +1,11 @@
-"""Files of prompts: JSONL, or texts with blank lines between."""
+"""Files of prompts: JSONL, or texts separated by blank lines."""
 
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ...model.checkpoint.strict_json import parse_object
 from ..params import SamplingParams
 
 SOURCES = ("prompt", "messages", "token_ids")
@@ -14,11 +15,11 @@ SAMPLING = tuple(field.name for field in fields(SamplingParams))
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt of a file: a text, a conversation or token ids, and what it asks for besides."""
+    """One prompt of a file: a text, a conversation or token ids, with its own settings."""
 
-    id: str | int  # its own, or its place in the file, from 1
+    id: str | int  # the one that the file gives, or the number of the prompt in the file, from 1
     place: str  # file and line, for error messages
-    content: Any  # str, list of messages, or list of ids, as `source` says
+    content: Any  # text, list of messages or list of token ids, as `source` says
     source: str = "prompt"
     thinking: bool | None = None
     tools: list[Any] | None = None
@@ -26,9 +27,9 @@ class Prompt:
 
 
 def read_prompts(path: Path) -> list[Prompt]:
-    """The prompts of a file: one JSON object a line in a .jsonl, else texts separated by blank lines.
+    """The prompts of a file: one JSON object in each line of a .jsonl, in any other file texts separated by blank lines.
 
-    ValueError names file and line; nothing is answered before the whole file is good.
+    The whole file is checked; ValueError names the file and the line.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -45,37 +46,37 @@ def read_prompts(path: Path) -> list[Prompt]:
         texts = [block.strip() for block in blocks if block.strip()]
         prompts = [Prompt(i, f"{path}, prompt {i}", text) for i, text in enumerate(texts, 1)]
     if not prompts:
-        raise ValueError(f"{path}: no prompts in it")
+        raise ValueError(f"{path} has no prompts; expected at least 1")
     seen: dict[str, str] = {}
     for prompt in prompts:
         other = seen.setdefault(json.dumps(prompt.id), prompt.place)
         if other != prompt.place:
-            raise ValueError(f"{prompt.place}: id {prompt.id!r} stands at {other} already")
+            raise ValueError(
+                f"{prompt.place}: id is {prompt.id!r}; expected an id of its own, and {other} has this one"
+            )
     return prompts
 
 
 def _from_json(line: str, number: int, place: str) -> Prompt:
     try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{place}: not JSON: {error}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{place}: a JSON object is wanted, this is {values!r:.50}")
+        values = parse_object(line.encode())
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}; expected a JSON object") from None
     unknown = set(values) - {"id", *SOURCES, *OPTIONS, *SAMPLING}
     if unknown:
         raise ValueError(
-            f"{place}: unknown key {min(unknown)!r}; known are id, {', '.join(SOURCES + OPTIONS + SAMPLING)}"
+            f"{place}: key is {min(unknown)!r}; expected one of id, {', '.join(SOURCES + OPTIONS + SAMPLING)}"
         )
     given = [source for source in SOURCES if source in values]
     if len(given) != 1:
-        raise ValueError(f"{place}: one of {', '.join(SOURCES)} is wanted, {' and '.join(given) or 'none'} came")
+        raise ValueError(f"{place} has {' and '.join(given) or 'no prompt'}; expected one of {', '.join(SOURCES)}")
     [source] = given
     kind = str if source == "prompt" else list
     if not isinstance(values[source], kind):
-        raise ValueError(f"{place}: {source} must be a {kind.__name__}, this is {values[source]!r:.50}")
+        raise ValueError(f"{place}: {source} is {values[source]!r:.50}; expected a {kind.__name__}")
     own = values.get("id", number)
     if isinstance(own, bool) or not isinstance(own, str | int):
-        raise ValueError(f"{place}: id must be text or an integer, this is {own!r:.50}")
+        raise ValueError(f"{place}: id is {own!r:.50}; expected text or an integer")
     sampling = {name: values[name] for name in SAMPLING if name in values}
     try:
         SamplingParams(**sampling)

@@ -1,7 +1,6 @@
-"""`deepseek-v32 serve`: the HTTP server, on this machine alone unless a key protects it."""
+"""`deepseek-v32 serve`: the HTTP server. Without a key it listens to this machine alone."""
 
 import errno
-import logging
 import os
 import socket
 import sys
@@ -17,49 +16,59 @@ if TYPE_CHECKING:
 
     from ..llm import LLM
 
-# h11 reads this much before it gives up on a header; the guard's own limit answers in the API's shape well below it.
+# h11 reads this many bytes before it gives up on a header. The guard's own limit is far below it and is answered as an API error.
 HEADER_BYTES = 64 * 2**10
 KEEP_ALIVE_SECONDS = 30
-# Below the 1024 open files that most systems allow: those who open connections and say nothing must not use them up.
+# Below the 1024 open files that most systems allow, so that clients which connect and stay silent cannot use them up.
 MAX_CONNECTIONS = 900
 
 
 @with_options
 def serve(
     options: ServingOptions,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on; beyond this machine only with a key.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option("--port", min=0, max=65535)] = 8000,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on. One that other machines reach needs --api-key.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 8000,
     api_key: Annotated[
         str | None,
         typer.Option(
             "--api-key",
             envvar="DEEPSEEK_V32_API_KEY",
             show_envvar=True,
-            help="Wanted on every route: as a bearer token, or as the password that a browser asks for.",
+            help="Key that every route requires: as a bearer token, or as the password that a browser asks for.",
         ),
     ] = None,
     allowed_host: Annotated[
-        list[str] | None, typer.Option("--allowed-host", help="A name that clients may call this server. Repeatable.")
+        list[str] | None,
+        typer.Option("--allowed-host", help="Host name under which clients may address this server. Repeatable."),
     ] = None,
-    chat: Annotated[bool, typer.Option("--chat/--no-chat", help="The chat in the browser beside the API.")] = True,
-    model_name: Annotated[str | None, typer.Option("--model-name", help="What the API calls the model.")] = None,
-    max_queue: Annotated[int, typer.Option("--max-queue", min=0, help="Requests that may wait; more get a 503.")] = 128,
-    deadline: Annotated[float, typer.Option("--deadline", min=1, help="Seconds that a request may take.")] = 600.0,
-    drain: Annotated[int, typer.Option("--drain", min=0, help="Seconds that open requests get at the end.")] = 30,
+    chat: Annotated[
+        bool, typer.Option("--chat/--no-chat", help="Serve the chat in the browser beside the API.")
+    ] = True,
+    model_name: Annotated[str | None, typer.Option("--model-name", help="The model's name in the API.")] = None,
+    max_queue: Annotated[
+        int, typer.Option("--max-queue", min=0, help="Maximum number of waiting requests; further ones get status 503.")
+    ] = 128,
+    deadline: Annotated[
+        float, typer.Option("--deadline", min=1, help="Seconds that a request may take, waiting included.")
+    ] = 600.0,
+    drain: Annotated[
+        int, typer.Option("--drain", min=0, help="Seconds that open requests get to finish when the server stops.")
+    ] = 30,
 ) -> None:
-    """Serve OpenAI's API and the chat."""
+    """Serve OpenAI's API and the chat in the browser."""
     uvicorn = _import_uvicorn()
     from ..api.guard import is_loopback
     from ..server import create_app, host_names
     from ..service.service import Service
 
     if api_key is not None and not (api_key.isascii() and len(api_key) >= 8 and api_key.isprintable()):
-        raise ValueError("--api-key: 8 or more printable ASCII characters are wanted")
+        raise ValueError(f"--api-key has {len(api_key)} characters; expected 8 or more, all of them printable ASCII")
     if not is_loopback(host) and api_key is None:
-        raise ValueError(f"--host {host}: other machines can reach this address; that needs --api-key")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        raise ValueError(f"--host is {host}, which other machines can reach; expected --api-key with it")
     check_port(host, port)
     llm = options.load()
     leave_a_core(llm)
@@ -75,7 +84,7 @@ def serve(
 
 
 def server_config(app: "FastAPI", host: str, port: int, drain: int = 30) -> Any:
-    """uvicorn.Config as this server wants it."""
+    """The uvicorn.Config of this server."""
     import uvicorn
 
     return uvicorn.Config(
@@ -89,7 +98,8 @@ def server_config(app: "FastAPI", host: str, port: int, drain: int = 30) -> Any:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=drain,
         server_header=False,
-        proxy_headers=False,  # nothing here trusts an address, and headers from outside can claim any
+        # Nothing here relies on a client's address, and a proxy header can claim any.
+        proxy_headers=False,
         access_log=False,
         log_config=None,
     )
@@ -99,7 +109,7 @@ def _announcement(host: str, port: int, chat: bool, has_key: bool) -> str:
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     places = f"chat: {address}/  API: {address}/v1" if chat else f"API: {address}/v1"
     if has_key:
-        places += "  Every route wants the key."
+        places += "  Every route requires the key."
     return places
 
 
@@ -108,9 +118,10 @@ def default_name(model: Path | None) -> str:
 
 
 def leave_a_core(llm: "LLM") -> None:
-    """On a CPU the engine's threads leave one core to HTTP, unless OMP_NUM_THREADS says otherwise.
+    """On a CPU, leave one core to HTTP by using one OpenMP thread fewer, unless OMP_NUM_THREADS is set.
 
-    Idle OpenMP threads spin: on two cores, streaming ran at 67 % of the engine's own speed beside two of them, at 98 % beside one.
+    Idle OpenMP threads spin. On two cores, streaming ran at 67 % of the engine's own speed beside two such threads, at 98 % beside
+    one.
     """
     import torch
 
@@ -119,14 +130,18 @@ def leave_a_core(llm: "LLM") -> None:
 
 
 def check_port(host: str, port: int) -> None:
-    """ValueError if nobody can listen there: better now than after the weights are loaded."""
+    """ValueError if the port cannot be listened on, so that it is known before the weights are loaded."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         socket.create_server((host, port), family=family).close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise ValueError(f"--port {port}: another program listens there on {host}; name another port") from error
-        raise ValueError(f"--host {host} --port {port}: {error.strerror}") from error
+            raise ValueError(
+                f"--port is {port}; expected a free one, and another program listens there on {host}"
+            ) from error
+        raise ValueError(
+            f"--host is {host}, --port is {port}; expected an address to listen on: {error.strerror}"
+        ) from error
 
 
 def _import_uvicorn() -> Any:
@@ -135,5 +150,5 @@ def _import_uvicorn() -> Any:
         import prometheus_client  # noqa: F401
         import uvicorn
     except ImportError as error:
-        raise ValueError(f"the server needs pip install -e .[web], which make chat does as well ({error})") from error
+        raise ValueError(f"the server needs the web extra; run make chat or pip install -e .[web] ({error})") from error
     return uvicorn

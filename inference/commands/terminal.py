@@ -1,4 +1,4 @@
-"""Answers on a terminal: streamed, stopped by Ctrl-C, summed up in a line."""
+"""Answers in a terminal: streamed, stopped by Ctrl-C, and summed up in one line of statistics."""
 
 import re
 import signal
@@ -15,33 +15,37 @@ if TYPE_CHECKING:
     from ..llm import LLM
     from ..params import Completion, Delta, SamplingParams
 
-# A model may write escape sequences, which a terminal would obey.
+# A model may write escape sequences, which a terminal would carry out.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-INSIST_SECONDS = 3  # a later Ctrl-C than this, with the step still running, gives up on the program too
+# A second Ctrl-C this long after the first, with the step still running, ends the program.
+INSIST_SECONDS = 3
 
 
 @contextmanager
 def interruptible(stop: Callable[[], None]) -> Iterator[None]:
-    """While the block runs Ctrl-C calls ``stop``; one that comes ``INSIST_SECONDS`` later raises KeyboardInterrupt."""
-    first: float | None = None
+    """Within the block Ctrl-C calls `stop`; another one INSIST_SECONDS later raises KeyboardInterrupt."""
+    stopped_at: float | None = None
 
     def handler(number: int, frame: object) -> None:
-        nonlocal first
-        if first is None:
-            first = time.monotonic()
+        nonlocal stopped_at
+        if stopped_at is None:
+            stopped_at = time.monotonic()
             stop()
-        elif time.monotonic() - first > INSIST_SECONDS:
+        elif time.monotonic() - stopped_at > INSIST_SECONDS:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, handler)
+    previous = signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 def stream(llm: "LLM", token_ids: Sequence[int], params: "SamplingParams", inspect: bool = False) -> "Iterator[Delta]":
-    """One request's deltas; Ctrl-C ends them after the step that runs, with finish_reason "abort"."""
+    """The deltas of one request. Ctrl-C ends them after the running step, with finish_reason "abort".
+
+    It steps the engine itself: closing `LLM.stream` would end the request without the Completion that says what was generated.
+    """
     request = llm.engine.add_request(token_ids, params, inspect)
     with interruptible(lambda: llm.engine.abort(request.id)):
         while llm.engine.has_work:
@@ -58,7 +62,7 @@ def show_stream(
     aside: TextIO,
     inspect: bool = False,
 ) -> "tuple[AssistantMessage, Completion]":
-    """Print an answer as it comes: its content on standard output, its reasoning on ``aside``. Returns both whole."""
+    """Print an answer while it grows, its content on standard output and its reasoning on `aside`. Returns both when complete."""
     parser, total, completion = AnswerParser(thinking), AnswerDelta(), None
     for delta in stream(llm, token_ids, params, inspect):
         completion = delta.completion
@@ -69,11 +73,11 @@ def show_stream(
     return AssistantMessage(total.content, total.reasoning_content if thinking else None, total.tool_calls), completion
 
 
-def _show(delta: AnswerDelta, before: AnswerDelta, aside: TextIO) -> AnswerDelta:
+def _show(delta: AnswerDelta, shown: AnswerDelta, aside: TextIO) -> AnswerDelta:
     if delta.reasoning_content:
         print(dim(visible(delta.reasoning_content, aside), aside), end="", file=aside, flush=True)
     if delta.content:
-        if not before.content and (before.reasoning_content or delta.reasoning_content):
+        if not shown.content and (shown.reasoning_content or delta.reasoning_content):
             print("\n", file=aside, flush=True)
         print(visible(delta.content, sys.stdout), end="", flush=True)
     for call in delta.tool_calls:
@@ -82,7 +86,7 @@ def _show(delta: AnswerDelta, before: AnswerDelta, aside: TextIO) -> AnswerDelta
 
 
 def visible(text: str, out: TextIO) -> str:
-    """The text without what would command a terminal, if ``out`` is one."""
+    """The text; if `out` is a terminal, without control characters."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text) if out.isatty() else text
 
 
@@ -91,7 +95,7 @@ def dim(text: str, out: TextIO) -> str:
 
 
 def statistics(completion: "Completion") -> str:
-    """Tokens, speed and how it ended, in one line."""
+    """In one line: token counts, speed, and how the answer ended."""
     usage, timings = completion.usage, completion.timings
     parts = [f"{usage.completion_tokens} tokens"]
     if timings.tokens_per_second is not None:
@@ -100,7 +104,7 @@ def statistics(completion: "Completion") -> str:
         parts.append(f"first after {timings.time_to_first_token:.2f} s")
     cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
     parts.append(f"prompt {usage.prompt_tokens} tokens{cached}")
-    parts.append(f"attended to {timings.kept_token_share:.0%} of the context")
+    parts.append(f"attended to {timings.selected_fraction:.0%} of the context")
     endings = {"length": "cut at its length limit", "abort": "stopped", "error": f"failed: {completion.error}"}
     if completion.finish_reason in endings:
         parts.append(endings[completion.finish_reason])
@@ -108,7 +112,7 @@ def statistics(completion: "Completion") -> str:
 
 
 def record(completion: "Completion", answer: AssistantMessage | None, **more: Any) -> dict[str, Any]:
-    """A completion as JSON values. Without a tokenizer (``answer`` None) it has token ids instead of text."""
+    """A completion as JSON values. `answer` None, for a model without tokenizer, puts token ids in the place of the text."""
     values = dict(more)
     if answer is None:
         values["token_ids"] = completion.token_ids

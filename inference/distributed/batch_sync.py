@@ -1,68 +1,85 @@
-"""Batches for the ranks that follow: rank 0's requests as the others see them, kept up to date by what is new in each step."""
+"""A step's batch for the other ranks: rank 0 sends what is new since the last step, and each rank rebuilds the batch from it."""
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from ..engine.scheduler import Batch
 from ..params import Request, SamplingParams
 
-_KEPT = 1024  # requests that are remembered; what comes back later is sent whole
+_KEPT = 1024  # requests that the ranks remember between steps; one that returns after it was dropped is sent whole
+
+
+class BatchUpdate(NamedTuple):
+    """One step's batch, as far as the receiver does not know it. All arrays are int64."""
+
+    # [6, B]: rows of request ids, admissions (as in Request), starts, token counts, logit counts (as in Batch), and the number
+    # of pages already known of this admission.
+    entries: np.ndarray
+    # [T]: the new tokens of all entries, one after the other; zeros where the device holds them (Batch.sampled_rows).
+    tokens: np.ndarray
+    # [P]: the pages of all entries that are not known yet, one entry after the other.
+    pages: np.ndarray
+    # [B]: how many of those pages belong to each entry.
+    page_counts: np.ndarray
+    # The ids of requests to forget.
+    dropped: np.ndarray
+    # [B], or empty: Batch.sampled_rows.
+    sampled_rows: np.ndarray
 
 
 class BatchEncoder:
-    """Rank 0's side: what the others do not know yet of a batch's requests."""
+    """Rank 0's side: knows what it has sent of each request."""
 
     def __init__(self) -> None:
-        self._sent: dict[
-            int, tuple[list[int], int]
-        ] = {}  # whose pages, and how many of them; least recently used first
+        # Request id -> the admission whose pages were sent, and how many of them. The least recently used request comes first.
+        self._sent: dict[int, tuple[int, int]] = {}
 
-    def encode(self, batch: Batch) -> list[np.ndarray]:
-        """[5, B] ids, starts, counts, wanted, first new page; all new tokens; all new pages with their counts; forgotten; drawn."""
-        fields, tokens, pages, page_counts = [], [], [], []
-        for request, start, count, wanted in zip(batch.requests, batch.starts, batch.counts, batch.wanted, strict=True):
-            held, known = self._sent.pop(request.id, (None, 0))
-            if held is not request.pages:  # it was preempted meanwhile
+    def encode(self, batch: Batch) -> BatchUpdate:
+        entries, tokens, pages, page_counts = [], [], [], []
+        for request, start, count, logit_count in zip(
+            batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
+        ):
+            admission, known = self._sent.pop(request.id, (request.admission, 0))
+            if admission != request.admission:  # it was preempted meanwhile and has other pages now
                 known = 0
-            self._sent[request.id] = (request.pages, len(request.pages))
-            fields.append((request.id, start, count, wanted, known))
-            tokens += [0] if batch.drawn else request.tokens[start : start + count]
+            self._sent[request.id] = (request.admission, len(request.pages))
+            entries.append((request.id, request.admission, start, count, logit_count, known))
+            tokens += [0] if batch.sampled_rows else request.tokens[start : start + count]
             pages += request.pages[known:]
             page_counts.append(len(request.pages) - known)
-        forgotten = list(self._sent)[: max(len(self._sent) - max(_KEPT, len(fields)), 0)]
-        for id in forgotten:
+        dropped = list(self._sent)[: max(len(self._sent) - max(_KEPT, len(entries)), 0)]
+        for id in dropped:
             del self._sent[id]
-        columns = np.array(fields, dtype=np.int64).T
-        rest = (tokens, pages, page_counts, forgotten, batch.drawn)
-        return [columns, *(np.array(values, dtype=np.int64) for values in rest)]
+        columns = list(zip(*entries, strict=True))
+        arrays = (columns, tokens, pages, page_counts, dropped, batch.sampled_rows)
+        return BatchUpdate(*(np.array(values, dtype=np.int64) for values in arrays))
 
 
 class BatchDecoder:
-    """The other ranks' side."""
+    """The other ranks' side: holds the requests as far as they are known."""
 
     def __init__(self) -> None:
         self._requests: dict[int, Request] = {}
 
-    def decode(self, arrays: Sequence[np.ndarray], decodes: int) -> Batch:
-        """The batch, of requests that have what a step needs: the tokens in it and all their pages."""
-        columns, tokens, pages, page_counts, forgotten, drawn = (each.tolist() for each in arrays)
-        ids, starts, counts, wanted, known = columns
+    def decode(self, update: BatchUpdate, decodes: int) -> Batch:
+        """The batch. Its requests have all that a step reads: the tokens of this step and all their pages."""
+        columns, tokens, pages, page_counts, dropped, sampled_rows = (array.tolist() for array in update)
+        ids, admissions, starts, counts, logit_counts, known_counts = columns
         requests, token, page = [], 0, 0
-        for id, start, count, first, fresh in zip(ids, starts, counts, known, page_counts, strict=True):
+        for id, admission, start, count, known, page_count in zip(
+            ids, admissions, starts, counts, known_counts, page_counts, strict=True
+        ):
             request = self._requests.get(id)
             if request is None:
                 request = self._requests[id] = Request(id, (), SamplingParams(), max_tokens=0, seed=0)
-            # Earlier tokens are in the cache, or came with earlier steps; nobody asks for them.
+            # The step does not read earlier tokens: they are in the cache. Zeros stand for those that were never sent.
             request.tokens += [0] * (start + count - len(request.tokens))
             request.tokens[start : start + count] = tokens[token : token + count]
-            new = pages[page : page + fresh]
-            if first:
-                request.pages += new
-            else:
-                request.pages = new
-            token, page = token + count, page + fresh
+            request.admission = admission
+            request.pages[known:] = pages[page : page + page_count]
+            token, page = token + count, page + page_count
             requests.append(request)
-        for id in forgotten:
+        for id in dropped:
             del self._requests[id]
-        return Batch(tuple(requests), tuple(starts), tuple(counts), decodes, tuple(wanted), tuple(drawn))
+        return Batch(tuple(requests), tuple(starts), tuple(counts), decodes, tuple(logit_counts), tuple(sampled_rows))

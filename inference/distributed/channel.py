@@ -1,6 +1,6 @@
-"""Messages between the ranks of a job on one machine: a JSON object with arrays of numbers, over a local socket.
+"""Messages between the ranks of a job on one machine: a JSON object and arrays of numbers, over a local socket.
 
-A socket says at once, and always, when the process at its other end is gone, which collectives do not.
+Unlike a collective, a socket reports at once, and always, that the process at its other end has ended.
 """
 
 import json
@@ -8,46 +8,71 @@ import socket
 import struct
 import threading
 from collections.abc import Sequence
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 
-_SIZES = struct.Struct("<QQ")  # bytes of the object, bytes of all arrays
+_SIZES = struct.Struct("<QQ")  # bytes of the JSON object, bytes of all arrays
 
 
-def pack(message: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> bytes:
-    """A message as it is sent."""
-    head = json.dumps(message | {"arrays": [[array.dtype.str, array.shape] for array in arrays]}).encode()
+class MessageKind(StrEnum):
+    """Every kind of message, and the values and arrays that it carries."""
+
+    # From rank 0 to the other ranks, in this order. `Worker.handle` does what they say.
+    LOAD = "load"  # load the model. Values: ModelSource.to_json. Reply: empty, when it is loaded.
+    COUNT_PAGES = "count pages"  # count the pages that fit in memory. Values: a CacheBudget. Reply: pages.
+    START = "start"  # allocate the caches and make the runner. Values: Limits.
+    FILL_CACHES = "fill caches"  # fill the caches with random entries. Sent by benchmarks alone.
+    STEP = "step"  # run one batch. Values: decodes, inspect. Arrays: a BatchUpdate.
+    # From rank 0 to the other ranks, at the end of the job.
+    END = "end"  # all work is done: leave in order
+    ABORT = "abort"  # the job has failed: exit now, without a message to the user
+    # From another rank to rank 0.
+    REPLY = "reply"  # the answer to LOAD or COUNT_PAGES; at first, the rank that has connected. Values: rank or pages.
+    FAILED = "failed"  # an exception ended this rank's work. Values: text, one line for the user.
+
+
+class Message(NamedTuple):
+    kind: MessageKind
+    values: dict[str, Any]  # JSON values
+    arrays: list[np.ndarray]
+
+
+def pack(kind: MessageKind, values: dict[str, Any] | None = None, arrays: Sequence[np.ndarray] = ()) -> bytes:
+    """Encode a message as the bytes that are sent."""
+    header = {"kind": kind, "values": values or {}, "arrays": [[array.dtype.str, array.shape] for array in arrays]}
+    head = json.dumps(header).encode()
     body = b"".join(array.tobytes() for array in arrays)
     return _SIZES.pack(len(head), len(body)) + head + body
 
 
 class Channel:
-    """One end. Any thread may send; one receives."""
+    """One end of a connection. Any thread may send; one thread receives."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._sending = threading.Lock()
 
-    def send(self, message: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> None:
-        """OSError if there is nobody at the other end."""
-        self.send_packed(pack(message, arrays))
+    def send(self, kind: MessageKind, values: dict[str, Any] | None = None) -> None:
+        """Send a message without arrays. OSError if the other end is closed."""
+        self.send_packed(pack(kind, values))
 
     def send_packed(self, data: bytes) -> None:
-        """A message of `pack`, which may go to several."""
+        """Send the bytes of `pack`; the same bytes may go to several channels."""
         with self._sending:
             self._socket.sendall(data)
 
-    def receive(self) -> tuple[dict[str, Any], list[np.ndarray]]:
-        """The next message, waited for. EOFError if the other end is gone."""
+    def receive(self) -> Message:
+        """Wait for the next message. EOFError if the other end is closed."""
         head, body = _SIZES.unpack(self._read(_SIZES.size))
-        message: dict[str, Any] = json.loads(self._read(head))
+        header: dict[str, Any] = json.loads(self._read(head))
         data, arrays, offset = self._read(body), [], 0
-        for dtype, shape in message.pop("arrays"):
+        for dtype, shape in header["arrays"]:
             array = np.frombuffer(data, dtype, count=int(np.prod(shape)), offset=offset).reshape(shape)
             arrays.append(array)
             offset += array.nbytes
-        return message, arrays
+        return Message(MessageKind(header["kind"]), header["values"], arrays)
 
     def close(self) -> None:
         self._socket.close()
@@ -61,6 +86,6 @@ class Channel:
             except OSError:
                 count = 0
             if not count:
-                raise EOFError("the other end is gone")
+                raise EOFError("the other end of the channel is closed")
             view = view[count:]
         return bytes(data)

@@ -1,8 +1,6 @@
-"""Rank 0 and those that follow it: messages between them, and how they end together."""
+"""Rank 0 (Leader) and the ranks that follow it (Follower): the messages between them, and how they all end together."""
 
 import atexit
-import gc
-import os
 import queue
 import signal
 import socket
@@ -20,23 +18,24 @@ import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
-from ...model.parallel.shard import Ranks, shared_memory
-from .channel import Channel, pack
+from ...model.parallel.collectives import Ranks, shared_memory
+from ..text.errors import describe_error
+from .channel import Channel, Message, MessageKind, pack
+from .shutdown import END_SECONDS, exit_now, leave_group, start_watchdog
 
 START_SECONDS = 300.0  # ranks may start one after the other, from a slow disk
-_ADDRESS = "deepseek-v32/rank-0"  # the store's key of the socket's path
-_GRACE_SECONDS = 0.5  # what a process that ends in order has for its own message
-_END_SECONDS = 20  # and for its end, before it is cut short
-
-Message = tuple[dict[str, Any], list[np.ndarray]]
+_ADDRESS = "deepseek-v32/rank-0"  # the store's key for the path of rank 0's socket
+_GRACE_SECONDS = 0.5  # the time in which another process that is ending can report its own, better reason
 
 
 class _Member:
-    """What all ranks have in common."""
+    """The parts that all ranks have in common."""
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
-        self._store = store  # the process that serves it keeps it
+        # Called when the job ends in order, while the group of collectives still exists.
+        self.before_end: list[Callable[[], None]] = []
+        self._store = store  # referenced as long as the job runs: one process serves it to all the others
         self._ranks: Ranks | None = None
 
     def ranks(self, device: str) -> Ranks:
@@ -56,14 +55,18 @@ class _Member:
             self._ranks = Ranks(self.rank, self.size, shared_memory(where, self.size))
         return self._ranks
 
+    def _leave(self) -> None:
+        for release in self.before_end:
+            release()
+        leave_group()
+
 
 class Leader(_Member):
-    """Rank 0's side."""
+    """The job as rank 0 sees it."""
 
     def __init__(self, store: Any, size: int) -> None:
         super().__init__(store, 0, size)
-        self.leads = False  # a model
-        self.before_end: list[Callable[[], None]] = []  # called at an end in order, while the group is still there
+        self.has_model = False  # set by the first LLM; a second one is refused
         self._ending = False
         self._channels: dict[int, Channel] = {}
         self._replies: dict[int, queue.SimpleQueue[Message]] = {}
@@ -73,54 +76,58 @@ class Leader(_Member):
             threading.Thread(target=self._listen, args=(rank, channel), daemon=True).start()
         atexit.register(self.end)
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # in order: the others are told
+            # An orderly exit, so that the other ranks are told.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
-    def tell(self, kind: str, values: dict[str, Any] | None = None, arrays: Sequence[np.ndarray] = ()) -> None:
+    def broadcast(
+        self, kind: MessageKind, values: dict[str, Any] | None = None, arrays: Sequence[np.ndarray] = ()
+    ) -> None:
         """Send a message to every other rank."""
-        data = pack({"kind": kind, **(values or {})}, arrays)
+        data = pack(kind, values, arrays)
         for rank, channel in self._channels.items():
             try:
                 channel.send_packed(data)
             except OSError:
-                self._lost(rank)
+                self._on_lost_rank(rank)
 
-    def ask(self) -> list[dict[str, Any]]:
-        """The answer of every other rank, waited for."""
-        return [replies.get()[0] for replies in self._replies.values()]
+    def gather_replies(self) -> list[dict[str, Any]]:
+        """Wait for every other rank's reply to the latest message."""
+        return [replies.get().values for replies in self._replies.values()]
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Around what all ranks do at the same time: whoever fails there leaves the others waiting, so all have to end."""
+        """Around work that all ranks do at the same time.
+
+        A rank that fails there leaves the others waiting in a collective, so any exception ends the whole job.
+        """
         try:
             yield
         except BaseException as error:
-            time.sleep(2 * _GRACE_SECONDS)  # the failure may be another rank's: then its message is the better one
+            time.sleep(2 * _GRACE_SECONDS)  # if another rank failed first, its message is the better one
             interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
-            self.die("interrupted" if interrupted else f"rank 0: {_in_words(error)}")
+            self.abort("interrupted" if interrupted else f"rank 0: {describe_error(error)}")
 
-    def die(self, text: str) -> NoReturn:
-        """End the job with a line on standard error."""
+    def abort(self, text: str) -> NoReturn:
+        """End all ranks at once, with one line on standard error."""
         self._ending = True
         for channel in self._channels.values():
             with suppress(OSError):
-                channel.send({"kind": "fail"})
-        _exit(1, text)
+                channel.send(MessageKind.ABORT)
+        exit_now(1, text)
 
     def end(self) -> None:
-        """Let the others end, as this process does."""
+        """End the other ranks in order and leave the group. Called when this process exits."""
         if self._ending:
             return
         self._ending = True
-        _cut_short(_END_SECONDS)
+        start_watchdog()
         for channel in self._channels.values():
             with suppress(OSError):
-                channel.send({"kind": "end"})
-        for release in self.before_end:
-            release()
-        _leave_group()
+                channel.send(MessageKind.END)
+        self._leave()
 
     def _accept(self) -> None:
-        """Let the others connect, through a socket in a directory that is this user's alone."""
+        """Let the other ranks connect, through a socket in a directory that only this user may enter."""
         with tempfile.TemporaryDirectory(prefix="deepseek-v32-") as directory:
             path = str(Path(directory) / "socket")
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
@@ -134,33 +141,33 @@ class Leader(_Member):
                     except TimeoutError:
                         missing = sorted(set(range(1, self.size)) - self._channels.keys())
                         raise ValueError(
-                            f"ranks {missing} of {self.size} have not come within {START_SECONDS:.0f} s"
+                            f"ranks {missing} have not connected within {START_SECONDS:.0f} s; expected all {self.size} ranks"
                         ) from None
                     connection.settimeout(None)
                     channel = Channel(connection)
-                    hello, _ = channel.receive()
-                    self._channels[hello["rank"]] = channel
+                    self._channels[channel.receive().values["rank"]] = channel
 
     def _listen(self, rank: int, channel: Channel) -> None:
         try:
             while True:
                 message = channel.receive()
-                if message[0]["kind"] == "failed":
-                    self._lost(rank, message[0]["text"])
+                if message.kind == MessageKind.FAILED:
+                    self._on_lost_rank(rank, message.values["text"])
                     return
                 self._replies[rank].put(message)
         except EOFError:
-            self._lost(rank)
+            self._on_lost_rank(rank)
 
-    def _lost(self, rank: int, text: str | None = None) -> None:
-        time.sleep(_GRACE_SECONDS)  # this process may have come to its end for the same reason
+    def _on_lost_rank(self, rank: int, text: str | None = None) -> None:
+        """Abort the job, unless it is ending already. text: the rank's error; without one it ended without a word."""
+        time.sleep(_GRACE_SECONDS)  # this process may be ending for the same reason
         if not self._ending:
-            self.die(f"rank {rank}: {text}" if text else f"rank {rank} of {self.size} has died, and the job with it")
-        time.sleep(_END_SECONDS)
+            self.abort(f"rank {rank}: {text}" if text else f"rank {rank} of {self.size} has died, and the job with it")
+        time.sleep(END_SECONDS)
 
 
 class Follower(_Member):
-    """The other ranks' side."""
+    """The job as any other rank sees it."""
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
         super().__init__(store, rank, size)
@@ -170,79 +177,50 @@ class Follower(_Member):
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.reply({"rank": rank})
         if threading.current_thread() is threading.main_thread():
-            # torchrun hands these to all ranks; what they end, and after which last answers, rank 0 decides.
+            # torchrun sends these signals to all ranks; rank 0 decides when the job ends and which requests it still finishes.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         threading.Thread(target=self._listen, daemon=True).start()
 
     def reply(self, values: dict[str, Any]) -> None:
         """Answer rank 0."""
-        with suppress(OSError):  # it is gone: the listening thread knows
-            self._channel.send({"kind": "reply", **values})
+        with suppress(OSError):  # rank 0 has ended, and the listening thread handles that
+            self._channel.send(MessageKind.REPLY, values)
 
-    def follow(self) -> NoReturn:
-        """Do what rank 0 says until it ends; then this process ends."""
-        from .worker import Worker
+    def follow(self, handle: Callable[[Message], None]) -> NoReturn:
+        """Call `handle` with each of rank 0's messages until rank 0 ends the job; then exit this process.
 
-        worker = Worker(self)
+        An exception of `handle` is reported to rank 0, which ends the job.
+        """
         try:
-            while True:
-                message, arrays = self._messages.get()
-                if message["kind"] == "end":
-                    break
-                worker.handle(message, arrays)
+            while (message := self._messages.get()).kind != MessageKind.END:
+                handle(message)
         except BaseException as error:
-            time.sleep(_GRACE_SECONDS)  # the failure may be another rank's: then rank 0 ends the job
-            with suppress(OSError):
-                self._channel.send({"kind": "failed", "text": _in_words(error)})
-            with suppress(queue.Empty):  # as a rule rank 0 says so and ends the job, or has come to its end already
-                while self._messages.get(timeout=_END_SECONDS)[0]["kind"] != "end":
-                    pass
-                _exit(1)
-            _exit(1, f"rank {self.rank}: {_in_words(error)}")
-        _cut_short(_END_SECONDS)
-        del worker
-        _leave_group()
+            self._fail(error)
+        start_watchdog()
+        self._leave()
         sys.exit(0)
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        time.sleep(_GRACE_SECONDS)  # if another rank failed first, rank 0 ends the job now
+        with suppress(OSError):
+            self._channel.send(MessageKind.FAILED, {"text": describe_error(error)})
+        with suppress(queue.Empty):  # as a rule rank 0 prints the line and ends the job, or has ended already
+            while self._messages.get(timeout=END_SECONDS).kind != MessageKind.END:
+                pass
+            exit_now(1)
+        exit_now(1, f"rank {self.rank}: {describe_error(error)}")
 
     def _listen(self) -> None:
         try:
             while True:
                 message = self._channel.receive()
-                kind = message[0]["kind"]
-                if kind == "fail":
-                    _exit(1)
-                if kind == "end":
-                    _cut_short(_END_SECONDS)  # of a step that rank 0 does not take part in any more
-                self._messages.put(message)  # from here on it is the other thread's
-                if kind == "end":
+                if message.kind == MessageKind.ABORT:
+                    exit_now(1)
+                if message.kind == MessageKind.END:
+                    start_watchdog()  # the main thread may be in a step that rank 0 has left
+                self._messages.put(message)  # from here on it belongs to the main thread
+                if message.kind == MessageKind.END:
                     return
         except EOFError:
-            _exit(1, f"rank 0 of {self.size} has died, and rank {self.rank} with it")
-
-
-def _in_words(error: BaseException) -> str:
-    """What a user shall read of it, in one line."""
-    text = " ".join(str(error).split())[:500]
-    return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
-
-
-def _leave_group() -> None:
-    """Leave the collectives in order. CUDA graphs that hold some must be gone: NCCL would wait for that for ever."""
-    if dist.is_initialized():
-        gc.collect()
-        dist.destroy_process_group()
-
-
-def _cut_short(seconds: int) -> None:
-    """End this process then, whatever hangs. By a signal: when Python ends there can be no new threads."""
-    signal.alarm(seconds)
-
-
-def _exit(code: int, text: str | None = None) -> NoReturn:
-    """End now: a thread that hangs in a collective cannot be asked to."""
-    if text is not None:
-        print(f"deepseek-v32: {text}", file=sys.stderr)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+            exit_now(1, f"rank 0 of {self.size} has died, and rank {self.rank} with it")

@@ -1,9 +1,9 @@
 """Decode steps as CUDA graphs: one for each bucket of batch size and context length, captured when first needed.
 
 A step of B decodes runs in the smallest bucket that holds it. Rows past B are padding: one token each, in a scratch page that
-belongs to no request. What changes from step to step (tokens, positions, slots, lengths, block table) is copied into the graph's
-own tensors first; the kernels read lengths on the device, so the graph stays valid while they grow. Tokens that the step before
-has just drawn are taken from where it left them on the device, so that nobody has to wait for them.
+belongs to no request. What changes from step to step (tokens, positions, slots, lengths, block table) is first copied into
+tensors of the graph. The kernels read lengths on the device, so the graph stays valid while they grow. Tokens that the previous
+step has sampled are read from the device, where it staged them, so the host does not wait for them.
 """
 
 from bisect import bisect_left
@@ -13,53 +13,35 @@ from functools import partial
 
 import torch
 
-from ...kernels.registry import choose_body, leading_dtype
+from ...kernels.registry import choose_implementation, leading_dtype
 from ...model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Selection, SelectionCallback
 from ...model.transformer import Transformer
 from .scheduler import Batch
 
 _FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times as long
 
-# What a decode step of an fp8 model calls.
-_OPERATIONS = (
-    "quantize_blocks",
-    "rms_norm_quantize",
-    "swiglu_quantize",
-    "rotate_quantize",
-    "fp8_gemm",
-    "grouped_gemm",
-    "write_latent_cache",
-    "write_index_cache",
-    "paged_indexer_logits",
-    "select_topk_slots",
-    "sparse_mla_decode",
-)
-
 
 def can_capture(model: object) -> bool:
-    """Whether this model's decode steps run on compiled kernels alone: the reference bodies wait for the GPU in between."""
+    """Whether the model's decode steps can be CUDA graphs: no operation that they call makes the host wait for the GPU."""
     if not isinstance(model, Transformer):
         return False
-    compute, config = model.compute, model.config
+    compute = model.compute
     if compute.device.type != "cuda" or compute.precision != "fp8":
         return False
-    latent = config.kv_lora_rank + config.qk_rope_head_dim
-    widths = {"sparse_mla_decode": latent, "write_latent_cache": latent, "paged_indexer_logits": config.index_head_dim}
-    chosen = (
-        choose_body(name, compute.device, leading_dtype(name, "fp8"), compute.backend, widths.get(name))
-        for name in _OPERATIONS
+    return all(
+        choose_implementation(name, compute.device, leading_dtype(name, "fp8"), compute.backend, width).capturable
+        for name, width in model.decode_operations().items()
     )
-    return all(body.backend != "reference" for body in chosen)
 
 
 def batch_buckets(most: int) -> list[int]:
-    """1, 2, 4, 8, 16, 24, … 64, 80, … 256, 320, … up to `most`; a padded row finds a slot of its own in a page of 64."""
+    """1, 2, 4, 8, 16, 24, … 64, 80, … 256, 320, … up to `most`: steps of at most 64, so each padding row has its own slot."""
     sizes = [1, 2, 4, *range(8, 64, 8), *range(64, 256, 16), *range(256, most, 64)]
     return [size for size in sizes if size < most] + [most]
 
 
 def context_buckets(topk: int, longest: int) -> list[int]:
-    """Contexts that need no selection, then 4K, 16K, 64K, … up to `longest`."""
+    """`topk`, the longest context that needs no selection; then 4K, 16K, 64K, … up to `longest`."""
     sizes, size = [topk], _FIRST_CONTEXT
     while size < longest:
         sizes.append(size)
@@ -68,16 +50,16 @@ def context_buckets(topk: int, longest: int) -> list[int]:
 
 
 class DecodeInputs:
-    """What a step of at most `batch` decodes with contexts of at most `context` tokens reads, in tensors that stay in place.
+    """The inputs of a step of at most `batch` decodes with contexts of at most `context` tokens, in tensors that stay in place.
 
-    `drawn`: int64, what the step before has drawn.
+    `sampled`: int64 [max_sequences], the tokens that the previous step has sampled.
     """
 
-    def __init__(self, batch: int, context: int, scratch_page: int, drawn: torch.Tensor) -> None:
-        self.batch, self.context, self.scratch_page, self.drawn = batch, context, scratch_page, drawn
-        device, pages = drawn.device, -(-context // PAGE_SIZE)
-        # On the host, pinned so that copying does not wait: int64 tokens, positions, slots, rows of `drawn` (-1: the token is
-        # given); int32 lengths, block table.
+    def __init__(self, batch: int, context: int, scratch_page: int, sampled: torch.Tensor) -> None:
+        self.batch, self.context, self.scratch_page, self.sampled = batch, context, scratch_page, sampled
+        device, pages = sampled.device, -(-context // PAGE_SIZE)
+        # The host's copies are pinned so that copying does not wait. int64 [4, B]: tokens, positions, slots, rows of `sampled`
+        # (-1: the token is the given one). int32: lengths [B], block table [B, P].
         on_gpu = device.type == "cuda"
         host_wide = torch.empty(4, batch, dtype=torch.int64, pin_memory=on_gpu)
         host_narrow = torch.empty(batch * (1 + pages), dtype=torch.int32, pin_memory=on_gpu)
@@ -88,25 +70,26 @@ class DecodeInputs:
         self._lengths = host_narrow[:batch].numpy()
         self._table = host_narrow[batch:].view(batch, pages).numpy()
         self._table[:] = scratch_page
-        self._held: list[tuple[list[int], int] | None] = [None] * batch  # whose pages each row holds, and how many
+        # Per row of the block table: (id, admission) of the request whose pages it holds, and how many of them.
+        self._held: list[tuple[tuple[int, int], int] | None] = [None] * batch
         self._used = batch
         self.fill(Batch((), (), (), 0, ()))
 
     def fill(self, batch: Batch) -> None:
-        """Copy a step's inputs in; the rows that it does not need become padding."""
+        """Copy a step's inputs to the device. The rows that it does not need become padding."""
         if self._copied is not None:
-            self._copied.synchronize()  # the last step's copies have left the pinned memory
+            self._copied.synchronize()  # until the previous step's copies have left the pinned memory
         for row, (request, start) in enumerate(zip(batch.requests, batch.starts, strict=True)):
-            held = self._held[row]
-            done = held[1] if held is not None and held[0] is request.pages else 0
+            holder, held = (request.id, request.admission), self._held[row]
+            done = held[1] if held is not None and held[0] == holder else 0
             count = start // PAGE_SIZE + 1
-            if done < count:  # only what is new: a long context has thousands
+            if done < count:  # only new pages: a long context has thousands
                 self._table[row, done:count] = request.pages[done:count]
-                self._held[row] = (request.pages, count)
+                self._held[row] = (holder, count)
             slot = request.pages[count - 1] * PAGE_SIZE + start % PAGE_SIZE
             self._wide[1:3, row] = start, slot
-            if batch.drawn:
-                self._wide[0, row], self._wide[3, row] = 0, batch.drawn[row]
+            if batch.sampled_rows:
+                self._wide[0, row], self._wide[3, row] = 0, batch.sampled_rows[row]
             else:
                 self._wide[0, row], self._wide[3, row] = request.tokens[start], -1
             self._lengths[row] = start + 1
@@ -122,9 +105,9 @@ class DecodeInputs:
             self._copied.record()
 
     def read(self) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
-        """(tokens, positions, metadata) as the model takes them. Lengths on the host are the bucket's bound."""
+        """(tokens, positions, metadata) for the model. The context lengths on the host are the bucket's upper bound."""
         (given, positions, slots, rows), narrow = self._device[0].unbind(), self._device[1]
-        tokens = torch.where(rows < 0, given, self.drawn[rows.clamp(min=0)])
+        tokens = torch.where(rows < 0, given, self.sampled[rows.clamp(min=0)])
         lengths = narrow[: self.batch]
         metadata = AttentionMetadata(
             query_lengths=(1,) * self.batch,
@@ -140,9 +123,9 @@ class DecodeInputs:
 
 
 class DecodeGraphs:
-    """Runs steps of decodes as graphs of `forward`, the model's; on a device without graphs, by calling it.
+    """Runs steps of decodes as CUDA graphs of the model's `forward`. On a CPU it calls `forward` with the same inputs instead.
 
-    `scratch_page` is a page of `caches` that the pool does not hand out; contexts up to `topk` are attended to whole.
+    `scratch_page` is a page of `caches` that the pool does not hand out. Contexts of up to `topk` tokens need no selection.
     """
 
     def __init__(
@@ -161,19 +144,19 @@ class DecodeGraphs:
         self.device = device
         self.batches = batch_buckets(max_sequences)
         self.contexts = context_buckets(topk, max_model_len)
-        self.drawn = torch.zeros(max_sequences, dtype=torch.int64, device=device)
-        # By bucket of batch and context, and whether somebody asks what is selected.
+        self.sampled = torch.zeros(max_sequences, dtype=torch.int64, device=device)
+        # By bucket of batch size, bucket of context, and whether selections are recorded.
         self._captured: dict[
             tuple[int, int, bool], tuple[DecodeInputs, Callable[[], torch.Tensor], dict[int, Selection]]
         ] = {}
-        # Graphs run one at a time, and so share their memory.
+        # All graphs share one memory pool, because only one runs at a time.
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        # One for all first runs: cuBLAS keeps 32 MiB for each stream that it has met.
-        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
+        # One stream for all warm-up runs: cuBLAS keeps 32 MiB for each stream that it has seen.
+        self._warm_up_stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     @property
     def captured(self) -> int:
-        """How many graphs there are by now."""
+        """The number of graphs so far."""
         return len(self._captured)
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
@@ -185,7 +168,7 @@ class DecodeGraphs:
             on_selection is not None,
         )
         if bucket not in self._captured:
-            inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.drawn)
+            inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.sampled)
             selections: dict[int, Selection] = {}
             step = partial(self._step, inputs, selections if on_selection is not None else None)
             self._captured[bucket] = (inputs, step if self._pool is None else self._capture(step), selections)
@@ -199,21 +182,21 @@ class DecodeGraphs:
         return logits
 
     def _step(self, inputs: DecodeInputs, selections: dict[int, Selection] | None) -> torch.Tensor:
-        """One forward pass; `selections` gets what each layer selected, in tensors that every replay writes anew."""
+        """One forward pass. Each layer's selection goes to `selections`, in tensors that every replay overwrites."""
         tokens, positions, metadata = inputs.read()
         if selections is not None:
             metadata = replace(metadata, on_selection=lambda layer, _, selection: selections.update({layer: selection}))
         return self.forward(tokens, positions, metadata, self.caches)
 
     def _capture(self, step: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
-        side, current = self._side, torch.cuda.current_stream(self.device)
+        side, current = self._warm_up_stream, torch.cuda.current_stream(self.device)
         assert side is not None
         side.wait_stream(current)
-        with torch.cuda.stream(side):  # kernels are compiled, and libraries set up, outside the capture
+        with torch.cuda.stream(side):  # compiles kernels and sets up libraries, which a capture does not allow
             step()
         current.wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        # Other threads may call CUDA meanwhile, as the one that watches over NCCL's collectives does.
+        # thread_local: other threads may call CUDA during the capture, as NCCL's watchdog thread does.
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             logits = step()
 

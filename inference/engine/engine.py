@@ -7,85 +7,81 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
-
 from ...model.config import ModelConfig
-from ...model.metadata import PAGE_SIZE, LayerCache
-from ..params import Delta, FinishReason, Request, SamplingParams, check_token_ids
+from ...model.metadata import PAGE_SIZE
+from ..params import Delta, FinishReason, PromptTooLong, Request, SamplingParams, check_token_ids
 from ..text.tokenizer import Tokenizer
-from .cache import SCRATCH_PAGES
 from .limits import Limits
 from .pages import PagePool
-from .request_state import Output
-from .runner import Model, Steps, make_runner
-from .sampler import Sample, waits
-from .scheduler import Batch, Scheduler
-from .selection import SelectionRecorder
+from .request_state import RequestState
+from .runner import ModelRunner
+from .scheduler import Scheduler
 from .stats import EngineStats
-from .step import Flight
+from .step import InFlightStep
 
 log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Continuous batching around one model.
+    """Continuous batching over one model runner.
 
-    Where decode steps are graphs, the next one is scheduled and started before what this one draws has been read: the device passes
-    tokens on to itself, and goes on while the host turns them into text.
+    Where the runner supports asynchronous scheduling, the next step of decodes is launched before the tokens of the present one
+    are read. The device takes those tokens from its own memory and goes on while the host turns them into text.
 
-    One thread at a time may call it, except ``abort``, which any thread may call at any time.
+    One thread at a time may call its methods, except `make_request` and `abort`, which any thread may call at any time.
     """
 
     def __init__(
-        self,
-        model: Model,
-        config: ModelConfig,
-        caches: list[LayerCache],
-        limits: Limits,
-        tokenizer: Tokenizer | None = None,
-        device: torch.device | str = "cpu",
+        self, runner: ModelRunner, config: ModelConfig, limits: Limits, tokenizer: Tokenizer | None = None
     ) -> None:
-        """`caches` have SCRATCH_PAGES pages beyond limits.page_count.
-
-        Both the tokenizer's and the configuration's end tokens end an answer.
-        """
-        assert all(cache.latent.shape[0] == limits.page_count + SCRATCH_PAGES for cache in caches)
+        """An answer ends at the end-of-sentence tokens of both the tokenizer and the configuration."""
+        self.runner = runner
         self.config = config
         self.limits = limits
         self.tokenizer = tokenizer
         self.eos_ids = frozenset(config.eos_token_ids) | frozenset(tokenizer.eos_ids if tokenizer else ())
         self.pool = PagePool(limits.page_count, PAGE_SIZE, limits.reuse_pages)
         self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences)
-        self.runner: Steps = make_runner(model, config, caches, limits, device)
-        self._outputs: dict[int, Output] = {}
-        self._flights: deque[Flight] = deque()  # oldest first; between steps at most one, started ahead
-        self._added: list[Delta] = []  # what `step` is to return, or the next one if Ctrl-C cuts it short
+        self._states: dict[int, RequestState] = {}  # by request id: those that have not finished
+        # The oldest step whose tokens have not been read. Between two calls of `step`, the one that was launched ahead.
+        self._in_flight: InFlightStep | None = None
+        self._deltas: list[Delta] = []  # for `step` to return; if Ctrl-C cuts it short, the next one returns them
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._ids = itertools.count()
         self._stats = EngineStats()
 
     @property
     def has_work(self) -> bool:
-        return bool(self._outputs or self._added)
+        return bool(self._states or self._deltas)
 
     def make_request(
-        self, prompt: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
+        self,
+        prompt: Sequence[int],
+        params: SamplingParams | None = None,
+        inspect: bool = False,
+        min_new_tokens: int = 1,
     ) -> Request:
-        """Check a prompt of token ids against the limits; ValueError names the value and the limit. Queues nothing."""
+        """Check a prompt of token ids against the limits, without queueing it.
+
+        min_new_tokens: how many tokens must fit behind the prompt; 0 for a prompt of which only logits are computed. ValueError
+        names the value and the limit; it is PromptTooLong if the context cannot hold the prompt.
+        """
         params = params or SamplingParams()
         tokens = check_token_ids(prompt, self.config.vocab_size)
-        room = self.limits.max_model_len - len(tokens)
-        if room < 1:
-            raise ValueError(
-                f"prompt has {len(tokens)} tokens; the context of {self.limits.max_model_len} must hold it and one new token"
+        context = self.limits.max_model_len
+        if len(tokens) > context - min_new_tokens:
+            raise PromptTooLong(
+                f"prompt has {len(tokens)} tokens; expected at most {context - min_new_tokens}: "
+                f"the context of {context} holds prompt and answer"
             )
         if params.stop and self.tokenizer is None:
-            raise ValueError(
-                f"stop is {params.stop!r}, but the model has no tokenizer; stop_token_ids works without one"
-            )
+            raise ValueError(f"stop is {params.stop!r}; expected none: the model has no tokenizer (use stop_token_ids)")
         for token in params.stop_token_ids:
             if token >= self.config.vocab_size:
-                raise ValueError(f"stop_token_ids holds {token}; the vocabulary has {self.config.vocab_size}")
+                raise ValueError(
+                    f"stop_token_ids holds {token}; expected ids of the vocabulary, 0 to {self.config.vocab_size - 1}"
+                )
+        room = context - len(tokens)
         max_tokens = room if params.max_tokens is None else min(params.max_tokens, room)
         seed = secrets.randbits(64) if params.seed is None else params.seed
         return Request(next(self._ids), tokens, params, max_tokens, seed, inspect)
@@ -93,46 +89,49 @@ class Engine:
     def add_request(
         self, prompt: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
     ) -> Request:
-        """Queue a prompt of token ids; the next steps' deltas carry its id. Errors as `make_request`."""
+        """Make and queue a request; the deltas of the next steps carry its id. Errors as `make_request`."""
         request = self.make_request(prompt, params, inspect)
         self.queue(request)
         return request
 
     def queue(self, request: Request) -> None:
-        """Queue a request of `make_request`."""
-        self._outputs[request.id] = Output(request, self.tokenizer, self.eos_ids, self.config.index_topk)
+        """Queue a request that `make_request` has made."""
+        self._states[request.id] = RequestState(request, self.tokenizer, self.eos_ids, self.config.index_topk)
         self.scheduler.add(request)
 
     def abort(self, request_id: int) -> None:
-        """Cancel a request before the next step. A request that has finished, or never was, is left alone."""
+        """Cancel a request before the next step. The id of a request that has finished, or never was, is ignored."""
         self._aborted.append(request_id)
 
     def step(self) -> list[Delta]:
-        """Advance every running request: schedule, run, postprocess. Returns what the step added, request by request."""
-        self._added += self.apply_aborts()
-        if not self._flights and (batch := self.scheduler.schedule()).requests:
-            self._start(batch)
-        if self._flights:
-            self._flights[0].draw(self.runner)
-            self._start_ahead()
-            self._finish()
-        if not self._outputs:
-            self._flights.clear()  # nobody waits for it: all have ended
-        deltas, self._added = self._added, []
+        """Advance every running request: schedule, run, postprocess. Returns what the step added, request by request.
+
+        An exception of the model ends the requests of its step. KeyboardInterrupt ends this call alone: the next one continues
+        with the same step, and no token is lost or sampled twice.
+        """
+        self._deltas += self.apply_aborts()
+        if step := self._schedule():
+            self._run(step)
+            self._postprocess(step)
+        deltas, self._deltas = self._deltas, []
         return deltas
 
-    def settle(self) -> None:
-        """Finish the step under way, for who needs the caches between two steps; the next `step` returns what it added."""
-        while self._flights:
-            self._finish()
+    def drain(self) -> None:
+        """Drain the in-flight step so that the caller may use the KV cache between steps.
+
+        Its deltas are returned by the next `step`.
+        """
+        while self._in_flight is not None:
+            self._in_flight.sample(self.runner)
+            self._postprocess(self._in_flight)
 
     def apply_aborts(self) -> list[Delta]:
-        """Carry out the cancellations asked for; their pages are free afterwards."""
+        """End the requests that were cancelled; their pages are free afterwards."""
         deltas = []
         while self._aborted:
-            output = self._outputs.get(self._aborted.popleft())
-            if output is not None:
-                deltas.append(self._end(output, "abort"))
+            state = self._states.get(self._aborted.popleft())
+            if state is not None:
+                deltas.append(self._end(state, "abort"))
         return deltas
 
     def stats(self) -> EngineStats:
@@ -150,93 +149,71 @@ class Engine:
             pages_cached=self.pool.cached,
         )
 
-    def logits(self, tokens: Sequence[int], chunk: int | None = None) -> torch.Tensor:
-        """fp32 [T, vocab] on the CPU: the logits after every token, computed `chunk` tokens at a step, nothing reused.
+    def _schedule(self) -> InFlightStep | None:
+        """The step that is in flight already, else a new one; None if there is no work."""
+        if self._in_flight is not None:
+            return self._in_flight
+        batch = self.scheduler.schedule()
+        return InFlightStep(batch) if batch.requests else None
 
-        Running requests keep their place; the latest ones are preempted if the pages are needed. ValueError as `make_request`.
-        """
-        ids = check_token_ids(tokens, self.config.vocab_size, "token_ids")
-        chunk = self.limits.max_batch_tokens if chunk is None else chunk
-        if chunk < 1:
-            raise ValueError(f"chunk is {chunk}; at least 1 is wanted")
-        if len(ids) > self.limits.max_model_len:
-            raise ValueError(f"token_ids has {len(ids)} tokens; the context holds {self.limits.max_model_len}")
-        self.settle()
-        request = Request(next(self._ids), ids, SamplingParams(), max_tokens=0, seed=0)
-        request.pages = self.scheduler.take_pages(self.pool.pages_for(len(ids)))
-        out = torch.empty(len(ids), self.config.vocab_size)
-        try:
-            for start in range(0, len(ids), chunk):
-                request.computed = start
-                count = min(chunk, len(ids) - start)
-                batch = Batch((request,), (start,), (count,), decodes=int(count == 1), wanted=(count,))
-                out[start : start + count] = self.runner.run(batch)
-        finally:
-            self.pool.release(request.pages)
-        return out
-
-    def _start(self, batch: Batch) -> Flight:
-        flight = Flight(batch)
-        flight.start(self.runner)
-        if flight.error is None:
-            self.scheduler.start(batch)
-        self._flights.append(flight)
-        return flight
-
-    def _start_ahead(self) -> None:
-        """Start what follows the step under way, if that does not depend on what it draws."""
-        flight = self._flights[0]
-        if not self.runner.overlaps or flight.error is not None or len(self._flights) > 1:
+    def _run(self, step: InFlightStep) -> None:
+        """Launch the step, unless it is in flight already, and sample it; then launch the next step if it can be known by now."""
+        if self._in_flight is None:
+            self._launch(step)
+            self._in_flight = step
+        step.sample(self.runner)
+        if not self.runner.supports_async_scheduling or step.error is not None or step.following is not None:
             return
-        following = self.scheduler.schedule_after(flight.batch)
-        if following is not None:
-            ahead = self._start(following)
-            if not any(waits(request.params) for request in following.sampling):
-                ahead.draw(self.runner)
+        batch = self.scheduler.schedule_ahead(step.batch)
+        if batch is not None:
+            following = InFlightStep(batch)
+            self._launch(following)
+            step.following = following
+            following.sample(self.runner)
 
-    def _finish(self) -> None:
-        """Read what the oldest step under way has drawn."""
-        flight = self._flights[0]
-        flight.draw(self.runner)
+    def _launch(self, step: InFlightStep) -> None:
+        step.launch(self.runner)
+        if step.error is None:
+            self.scheduler.start(step.batch)
+
+    def _postprocess(self, step: InFlightStep) -> None:
+        """Wait for the step's tokens and add them to their requests."""
         try:
-            samples = flight.read()
-        except Exception as error:  # whatever the model raised ends this step's requests, not the engine
+            samples = step.read()
+        except Exception as error:  # whatever the model raised ends the requests of the step, not the engine
             log.exception("a step failed")
-            self._flights.popleft()
-            self._added += self._fail(flight.batch, error)
-        else:
-            self._flights.popleft()
-            self._added += self._postprocess(flight.batch, samples, flight.recorder)
-
-    def _postprocess(self, batch: Batch, samples: list[Sample], recorder: SelectionRecorder) -> list[Delta]:
-        self.scheduler.commit(batch)
+            self._in_flight = None  # a following step has only requests that end here
+            self._fail(step, error)
+            return
+        self._in_flight = step.following
+        self.scheduler.commit(step.batch)
         self._stats.steps += 1
-        self._stats.computed_tokens += batch.tokens
-        deltas = []
-        for request, drawn in zip(batch.sampling, samples, strict=True):
-            output = self._outputs.get(request.id)
-            if output is None:  # it ended while this step was under way
+        self._stats.computed_tokens += step.batch.tokens
+        for request, sample in zip(step.batch.sampling, samples, strict=True):
+            state = self._states.get(request.id)
+            if state is None:  # the request ended while this step was in flight
                 continue
-            delta = output.push(drawn, recorder.of(request))
+            delta = state.push(sample, step.recorder.of(request))
             self._stats.generated_tokens += len(delta.token_ids)
             if delta.finish_reason is not None:
-                self._remove(output)
-            deltas.append(delta)
-        return deltas
+                self._remove(state)
+            self._deltas.append(delta)
+        if not self._states:
+            self._in_flight = None  # all of its requests have ended
 
-    def _fail(self, batch: Batch, error: Exception) -> list[Delta]:
+    def _fail(self, step: InFlightStep, error: Exception) -> None:
         message = f"{type(error).__name__}: {error}".splitlines()[0]
-        outputs = [self._outputs[request.id] for request in batch.requests if request.id in self._outputs]
-        return [self._end(output, "error", message) for output in outputs]
+        states = [self._states[request.id] for request in step.batch.requests if request.id in self._states]
+        self._deltas += [self._end(state, "error", message) for state in states]
 
-    def _end(self, output: Output, reason: FinishReason, error: str | None = None) -> Delta:
-        delta = output.finish(reason, error)
-        self._remove(output)
+    def _end(self, state: RequestState, reason: FinishReason, error: str | None = None) -> Delta:
+        delta = state.finish(reason, error)
+        self._remove(state)
         return delta
 
-    def _remove(self, output: Output) -> None:
-        """Free a finished request's pages. What a failed one has cached may be the cause: nobody may reuse it."""
-        del self._outputs[output.request.id]
-        self.scheduler.remove(output.request, discard=output.finish_reason == "error")
-        reason = str(output.finish_reason)
+    def _remove(self, state: RequestState) -> None:
+        """Free a finished request's pages. After an error their contents are not reused, because they may be the cause."""
+        del self._states[state.request.id]
+        self.scheduler.remove(state.request, discard=state.finish_reason == "error")
+        reason = str(state.finish_reason)
         self._stats.finished[reason] = self._stats.finished.get(reason, 0) + 1

@@ -1,36 +1,37 @@
-"""Pages of the paged caches: who holds which, and which can be reused. Knows page ids and token ids, no tensors."""
+"""The pages of the KV caches: which are held, and which can be reused. It knows page ids and token ids, but no tensors."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-ROOT = 0  # the chain before the first page
+ROOT = 0  # the prefix id of the empty prefix
 
 _Key = tuple[int, tuple[int, ...]]
 
 
 class PagePool:
-    """Page ids with reference counts, and reuse of full pages whose whole prefix is the same.
+    """Page ids with reference counts, and prefix reuse: a full page can be shared by requests with the same tokens up to its end.
 
-    A page is *used* (some request holds it), *cached* (nobody does, but its contents can be reused) or *free*;
-    free + used + cached = page_count, always. When pages run out, the cached one that was let go longest ago is taken.
+    A page is *used* (some request holds it), *cached* (no request holds it, but its contents can be reused) or *free*;
+    free + used + cached = page_count, always. When no page is free, the least recently used cached page is evicted.
 
-    A *chain* names the contents of a prefix of full pages. An entry's key is (chain before the page, the page's tokens), compared
-    token by token, so two prefixes are never confused, as bare hashes could be. Chains are numbered and never reused: once a
-    page is evicted, what was registered behind it cannot be found any more, and leaves in its turn.
+    A *prefix id* stands for the tokens of a prefix of full pages. An entry's key is (prefix id before the page, tokens of the
+    page). The tokens themselves are compared, so two prefixes are never confused, as they could be with hashes alone. Prefix ids
+    are consecutive numbers and never reused: once a page is evicted, the pages registered behind it cannot be found any more,
+    and are evicted in their turn.
     """
 
     def __init__(self, page_count: int, page_size: int, reuse: bool = True) -> None:
         if page_count < 1:
-            raise ValueError(f"page_count is {page_count}; at least 1 is wanted")
+            raise ValueError(f"page_count is {page_count}; expected at least 1")
         self.page_count = page_count
         self.page_size = page_size  # tokens
         self.reuse = reuse
-        self._free = list(range(page_count - 1, -1, -1))  # a stack: recently used memory is taken first
+        self._free = list(range(page_count - 1, -1, -1))  # a stack: the page that became free last is taken first
         self._references = [0] * page_count
-        self._cached: OrderedDict[int, None] = OrderedDict()  # let go longest ago first
-        self._entries: dict[_Key, tuple[int, int]] = {}  # → (page, chain after it)
-        self._keys: list[_Key | None] = [None] * page_count  # of each page that has an entry
-        self._last_chain = ROOT
+        self._cached: OrderedDict[int, None] = OrderedDict()  # the least recently used first
+        self._entries: dict[_Key, tuple[int, int]] = {}  # (page, prefix id after it)
+        self._keys: list[_Key | None] = [None] * page_count  # by page: the key of its entry
+        self._last_prefix_id = ROOT
 
     @property
     def free(self) -> int:
@@ -46,16 +47,16 @@ class PagePool:
 
     @property
     def available(self) -> int:
-        """Pages that `allocate` can give: the free and the cached ones."""
+        """How many pages `allocate` can give: the free and the cached ones."""
         return self.free + self.cached
 
     def pages_for(self, tokens: int) -> int:
-        """How many pages hold this many tokens."""
+        """The number of pages that hold this many tokens."""
         return -(-tokens // self.page_size)
 
     def allocate(self, count: int) -> list[int]:
-        """Take `count` pages of unspecified contents. At most `available` of them: the caller checks."""
-        assert count <= self.available, f"{count} pages wanted of {self.available}"
+        """Take `count` pages with unspecified contents. The caller has checked that `count` is at most `available`."""
+        assert count <= self.available, f"count is {count}; expected at most {self.available}"
         pages = []
         for _ in range(count):
             if self._free:
@@ -68,40 +69,40 @@ class PagePool:
         return pages
 
     def match(self, tokens: Sequence[int]) -> tuple[list[int], int]:
-        """Take the cached pages that hold the longest prefix of `tokens`, in whole pages; also the chain after them."""
+        """Take the pages that hold the longest known prefix of `tokens`. Returns them and the prefix id after them."""
         pages: list[int] = []
-        chain = ROOT
+        prefix_id = ROOT
         for end in range(self.page_size, len(tokens) + 1, self.page_size):
-            entry = self._entries.get((chain, tuple(tokens[end - self.page_size : end])))
+            entry = self._entries.get((prefix_id, tuple(tokens[end - self.page_size : end])))
             if entry is None:
                 break
-            page, chain = entry
+            page, prefix_id = entry
             if self._references[page] == 0:
                 del self._cached[page]
             self._references[page] += 1
             pages.append(page)
-        return pages, chain
+        return pages, prefix_id
 
-    def register(self, page: int, chain: int, tokens: Sequence[int]) -> int:
-        """Offer a full, completely written page for reuse behind `chain`; returns the chain after it.
+    def register(self, page: int, prefix_id: int, tokens: Sequence[int]) -> int:
+        """Make a full, completely written page reusable behind the prefix `prefix_id`. Returns the prefix id after it.
 
-        Contents that another page offers already keep that page; this one stays private to its holders.
+        If another page with the same contents is registered already, that one stays, and this one is not shared.
         """
         if not self.reuse:
             return ROOT
         assert self._references[page] > 0 and self._keys[page] is None and len(tokens) == self.page_size
-        key = (chain, tuple(tokens))
+        key = (prefix_id, tuple(tokens))
         entry = self._entries.get(key)
         if entry is not None:
             return entry[1]
-        self._last_chain += 1
-        self._entries[key] = (page, self._last_chain)
+        self._last_prefix_id += 1
+        self._entries[key] = (page, self._last_prefix_id)
         self._keys[page] = key
-        return self._last_chain
+        return self._last_prefix_id
 
     def release(self, pages: Sequence[int]) -> None:
-        """Let go of pages, once for each time they were taken."""
-        for page in reversed(pages):  # the end of a sequence is evicted before its beginning, which others may share
+        """Give pages back, once for each time they were taken."""
+        for page in reversed(pages):  # so that a sequence's end is evicted before its beginning, which others may share
             assert self._references[page] > 0, f"page {page} is released but not held"
             self._references[page] -= 1
             if self._references[page] == 0:
@@ -111,20 +112,20 @@ class PagePool:
                     self._cached[page] = None
 
     def discard(self, pages: Iterable[int]) -> None:
-        """No longer offer these held pages for reuse: what they contain is in doubt."""
+        """Make these held pages no longer reusable, because their contents may be wrong."""
         for page in pages:
             assert self._references[page] > 0
             self._forget_key(page)
 
     def clear(self) -> None:
-        """Forget all that could be reused; pages that are held stay held."""
+        """Make no page reusable. The cached ones become free; pages that requests hold stay held."""
         self._free.extend(self._cached)
         self._cached.clear()
         self._entries.clear()
         self._keys = [None] * self.page_count
 
     def check(self) -> None:
-        """Assert that every page is in exactly one state and that the tables agree. For tests; costs O(page_count)."""
+        """Assert that every page is in exactly one state and that the tables agree. For tests: O(page_count)."""
         states = [0] * self.page_count
         for page in self._free:
             states[page] += 1

@@ -1,19 +1,18 @@
-"""One request's answer as it grows: sampled tokens → text, stop conditions, logprobs, times; in the end a Completion."""
+"""The state of a running request: turns sampled tokens into text, checks stop conditions, and ends in a Completion."""
 
 import time
 from collections.abc import Set
 from dataclasses import dataclass, field
 
-from ..params import Completion, Delta, FinishReason, Request, Timings, TokenLogprob, Usage
+from ..params import Completion, Delta, FinishReason, Request, Timings, TokenLogprob, TokenSelection, Usage
 from ..text.detokenizer import IncrementalDecoder, StopStrings
 from ..text.tokenizer import Tokenizer
 from .sampler import Sample
-from .selection import TokenSelection
 
 
 @dataclass
-class Output:
-    """Follows one request from its arrival to its Completion."""
+class RequestState:
+    """One request from its arrival to its Completion."""
 
     request: Request
     tokenizer: Tokenizer | None
@@ -26,21 +25,21 @@ class Output:
     _logprobs: list[TokenLogprob] = field(default_factory=list)
     _selection: list[TokenSelection] = field(default_factory=list)
     _arrival: float = field(default_factory=time.perf_counter)
-    _first: float | None = None  # when the first token came
-    _last: float | None = None
-    _reachable: int = 0  # context tokens, summed over the queries of the generated tokens
-    _kept: int = 0  # of those, how many were attended to
+    _first: float | None = None  # time of the first token
+    _last: float | None = None  # time of the last token
+    _context_tokens: int = 0  # summed over the queries of the generated tokens
+    _selected_tokens: int = 0  # how many of those were attended to
 
     def __post_init__(self) -> None:
         self._decoder = IncrementalDecoder(self.tokenizer) if self.tokenizer else None
         self._stops = StopStrings(self.request.params.stop)
 
     def push(self, sample: Sample, selection: TokenSelection | None = None) -> Delta:
-        """Take the token that a step sampled, append it to the request's tokens, and decide whether it is the last."""
+        """Append a sampled token to the request, and decide whether it is the last one."""
         if sample.error is not None:
             return self.finish("error", sample.error)
         request, params = self.request, self.request.params
-        self._count_kept(len(request.tokens))
+        self._count_selected(len(request.tokens))
         request.tokens.append(sample.token)
         self._last = time.perf_counter()
         self._first = self._first or self._last
@@ -60,7 +59,7 @@ class Output:
         return self._delta(text, sample, selection)
 
     def finish(self, reason: FinishReason, error: str | None = None) -> Delta:
-        """End the request without another token: cancelled, or failed."""
+        """End the request without another token, because it was cancelled or has failed."""
         self.finish_reason, self.error = reason, error
         return self._delta("")
 
@@ -89,7 +88,7 @@ class Output:
         return safe
 
     def _delta(self, text: str, sample: Sample | None = None, selection: TokenSelection | None = None) -> Delta:
-        # Held back text comes out at the end, unless it was a stop string that ended the request.
+        # Text that was held back is part of the answer, unless a stop string has ended the request.
         if self.finish_reason is not None and self._decoder and not isinstance(self.stop_reason, str):
             text += self._through_stops(self._decoder.finish())
             if not isinstance(self.stop_reason, str):
@@ -105,9 +104,9 @@ class Output:
             completion=self.completion() if self.finish_reason is not None else None,
         )
 
-    def _count_kept(self, context: int) -> None:
-        self._reachable += context
-        self._kept += min(context, self.index_topk)
+    def _count_selected(self, context: int) -> None:
+        self._context_tokens += context
+        self._selected_tokens += min(context, self.index_topk)
 
     def _timings(self) -> Timings:
         count, rate, first = self.request.output_count, None, None
@@ -119,5 +118,5 @@ class Output:
             time_to_first_token=first,
             total=time.perf_counter() - self._arrival,
             tokens_per_second=rate,
-            kept_token_share=self._kept / self._reachable if self._reachable else 1.0,
+            selected_fraction=self._selected_tokens / self._context_tokens if self._context_tokens else 1.0,
         )

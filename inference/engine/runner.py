@@ -1,17 +1,16 @@
-"""Batch → tensors, AttentionMetadata, forward, logits."""
+"""From a batch to logits: input tensors, AttentionMetadata, forward pass."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 
-from ...model.config import ModelConfig
+from ...model.config import ModelConfig, Precision
 from ...model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, SelectionCallback
+from .cache import SCRATCH_PAGES, allocate
 from .decode_graph import DecodeGraphs, can_capture
+from .limits import Limits
 from .scheduler import Batch
-
-if TYPE_CHECKING:
-    from .limits import Limits
 
 
 class Model(Protocol):
@@ -22,17 +21,27 @@ class Model(Protocol):
     ) -> torch.Tensor: ...
 
 
-class Steps(Protocol):
-    """What the engine needs of a runner."""
+class ModelRunner(Protocol):
+    """What the engine needs of a runner: this module's on one rank, distributed.worker's LeadingRunner on several."""
 
     @property
-    def overlaps(self) -> bool:
-        """Whether a step of decodes may take the tokens that the one before has drawn from the device (Batch.drawn)."""
+    def supports_async_scheduling(self) -> bool:
+        """Whether a step of decodes may take its tokens from the device, where the step before has left them.
 
-    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor: ...
+        The engine may then launch it before it has read them. See Batch.sampled_rows.
+        """
 
-    def keep(self, tokens: torch.Tensor) -> None:
-        """What the latest step has drawn, int64 on the device, for the next; only if it overlaps."""
+    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
+        """Launch a step: fp32 [N, vocab], the logits of the last ``logit_counts[i]`` new tokens of each entry, in order.
+
+        They are valid until the next step is launched.
+        """
+
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
+        """Keep the tokens that the latest step has sampled (int64 [N], on the device) for the next step.
+
+        Called only if asynchronous scheduling is supported.
+        """
 
 
 class Runner:
@@ -51,24 +60,23 @@ class Runner:
         self.graphs = graphs
 
     @property
-    def overlaps(self) -> bool:
+    def supports_async_scheduling(self) -> bool:
         return self.graphs is not None
 
     @property
-    def drawn(self) -> torch.Tensor:
-        """int64 [max_sequences]: what `keep` was given."""
+    def sampled(self) -> torch.Tensor:
+        """int64 [max_sequences] on the device: the staged tokens come first, the rest is left from earlier steps."""
         assert self.graphs is not None
-        return self.graphs.drawn
+        return self.graphs.sampled
 
-    def keep(self, tokens: torch.Tensor) -> None:
-        self.drawn[: len(tokens)] = tokens
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
+        self.sampled[: len(tokens)] = tokens
 
     @torch.inference_mode()
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
-        """fp32 [N, vocab]: logits of the last ``wanted[i]`` new tokens of each entry, in the batch's order."""
-        if self.graphs is not None and all(batch.wanted) and max(batch.counts) == 1:
+        if self.graphs is not None and all(batch.logit_counts) and max(batch.counts) == 1:
             return self.graphs.run(batch, on_selection)
-        assert not batch.drawn
+        assert not batch.sampled_rows
         tokens, positions, metadata = self.prepare(batch, on_selection)
         return self.model.forward(tokens, positions, metadata, self.caches)
 
@@ -82,14 +90,14 @@ class Runner:
         tokens, positions, slots, logit_rows = [], [], [], []
         row = 0
         for b, (request, start, length) in enumerate(entries):
-            pages = request.pages[: -(-length // PAGE_SIZE)]  # it may hold more: for the rest of its prompt
+            pages = request.pages[: -(-length // PAGE_SIZE)]  # the request may hold more, for the rest of its prompt
             table[b, : len(pages)] = pages
             position = np.arange(start, length)
             tokens.append(request.tokens[start:length])
             positions.append(position)
             slots.append(table[b, position // PAGE_SIZE].astype(np.int64) * PAGE_SIZE + position % PAGE_SIZE)
             row += length - start
-            logit_rows.append(np.arange(row - batch.wanted[b], row))
+            logit_rows.append(np.arange(row - batch.logit_counts[b], row))
         metadata = AttentionMetadata(
             query_lengths=batch.counts,
             context_lengths=tuple(lengths),
@@ -108,14 +116,13 @@ class Runner:
 
 
 def make_runner(
-    model: Model, config: ModelConfig, caches: list[LayerCache], limits: "Limits", device: torch.device | str
+    model: Model, config: ModelConfig, precision: Precision, limits: Limits, device: torch.device | str
 ) -> Runner:
-    """The runner as the engine uses it, on rank 0 and on those that follow it.
-
-    `caches` have SCRATCH_PAGES pages beyond limits.page_count.
-    """
+    """Allocate the caches, and build this rank's runner over them: with decode graphs where they are possible."""
     device = torch.device(device)
+    caches = allocate(config, precision, limits.page_count + SCRATCH_PAGES, device)
     if not (limits.decode_graphs and can_capture(model)):
         return Runner(model, caches, device)
-    sizes = (limits.page_count, limits.max_sequences, limits.max_model_len, config.index_topk)
+    scratch_page = limits.page_count
+    sizes = (scratch_page, limits.max_sequences, limits.max_model_len, config.index_topk)
     return Runner(model, caches, device, DecodeGraphs(model.forward, caches, *sizes, device))

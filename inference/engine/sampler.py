@@ -1,8 +1,8 @@
 """Logits → tokens, for all the requests of a step at once.
 
-Order and meaning are vLLM's: penalties; greedy requests take the likeliest token; then temperature, min_p, top_k, top_p.
-Randomness has no state: the number that draws a token depends on the request's seed and the token's place in its output only,
-so it is the same whatever else is in the batch, and again after a preemption.
+Order and meaning are vLLM's: first penalties; then greedy requests take the likeliest token, and for the others temperature,
+min_p, top_k and top_p apply. Randomness has no state: the random number for a token depends only on the request's seed and the
+token's place in the output. So it is the same whatever else is in the batch, and again after a preemption.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ import torch
 
 from ..params import Request, SamplingParams, TokenLogprob
 
-_CANDIDATES = 1024  # tokens looked at first for top_p: sorting a whole vocabulary of 129,280 takes ten times as long
+_CANDIDATES = 1024  # tokens that top_p looks at first: sorting the whole vocabulary of 129,280 takes ten times as long
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One request's draw: a token, or the reason why there is none."""
+    """One request's sampled token, or the reason why there is none."""
 
     token: int = -1
     logprob: TokenLogprob | None = None  # if asked for
@@ -26,31 +26,31 @@ class Sample:
 
 
 def uniform(seed: int, position: int) -> float:
-    """A float64 in [0, 1) for the token at `position` of the output: Philox 4x64 keyed by the seed, counter the position."""
+    """A float64 in [0, 1) for the token at `position` of the output: Philox 4x64 with the seed as key, the position as counter."""
     bits = int(np.random.Philox(key=seed, counter=position).random_raw())
     return (bits >> 11) * 2.0**-53
 
 
 @dataclass(frozen=True)
-class Draws:
-    """What a step has drawn, on its way from the device."""
+class SampledTokens:
+    """The tokens that a step has sampled, on their way from the device to the host."""
 
     requests: Sequence[Request]
     tokens: torch.Tensor  # int64 [N], on the device
-    _result: torch.Tensor  # int64 [2, N] on the host: whether the row's logits were finite, the token
-    _logprobs: dict[
-        int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-    ]  # by row: the best, their ids, the token's own
-    _arrived: torch.cuda.Event | None
+    # int64 [2, N] on the host: whether the row's logits were finite, and the token.
+    _result: torch.Tensor
+    # By row, on the host: the best log-probabilities, their token ids, and the sampled token's log-probability.
+    _logprobs: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+    _arrived: torch.cuda.Event | None  # when the tensors on the host are complete; None: they are already
 
     def read(self) -> list[Sample]:
-        """Wait for it. A row with a NaN, with +inf, or with nothing above −inf gives a Sample with an error."""
+        """Wait for the tokens. A row with a NaN, with +inf, or with nothing above −inf gives a Sample with an error."""
         if self._arrived is not None:
             self._arrived.synchronize()
-        usable, drawn = self._result.tolist()
+        finite, tokens = self._result.tolist()
         samples = []
-        for row, (token, request) in enumerate(zip(drawn, self.requests, strict=True)):
-            if not usable[row]:
+        for row, (token, request) in enumerate(zip(tokens, self.requests, strict=True)):
+            if not finite[row]:
                 position = len(request.tokens)
                 samples.append(Sample(error=f"the model's logits for position {position} are not finite numbers"))
                 continue
@@ -65,20 +65,23 @@ class Draws:
 
 
 def sample(logits: torch.Tensor, requests: Sequence[Request]) -> list[Sample]:
-    """Draw one token for each request from its row of logits (fp32 [N, vocab]; may be overwritten), and wait for it."""
-    return draw_tokens(logits, requests).read()
+    """Sample one token per request from its row of logits (fp32 [N, vocab]; may be overwritten), and wait for the tokens."""
+    return sample_tokens(logits, requests).read()
 
 
-def waits(params: SamplingParams) -> bool:
-    """Whether drawing waits for the device: penalties count what was drawn before, and top_p may need a second look."""
+def needs_host_sync(params: SamplingParams) -> bool:
+    """Whether sampling needs the host: penalties count the earlier tokens, and top_p may have to sort the whole vocabulary."""
     return params.penalised or (params.top_p < 1 and not params.greedy)
 
 
 @torch.inference_mode()
-def draw_tokens(logits: torch.Tensor, requests: Sequence[Request]) -> Draws:
-    """As `sample`, on a GPU without waiting, unless one of them `waits`. What is drawn is each request's last pending token."""
+def sample_tokens(logits: torch.Tensor, requests: Sequence[Request]) -> SampledTokens:
+    """As `sample`, but a GPU is not waited for, unless a request has `needs_host_sync`.
+
+    The sampled token is the last of the request's pending ones, or the next one if none is pending.
+    """
     if not requests:
-        return Draws((), logits.new_empty(0, dtype=torch.int64), torch.empty(2, 0), {}, None)
+        return SampledTokens((), logits.new_empty(0, dtype=torch.int64), torch.empty(2, 0), {}, None)
     finite = logits.amax(-1).isfinite()  # the maximum of a row that holds a NaN is NaN
     rows = [row for row, request in enumerate(requests) if request.params.logprobs is not None]
     logprobs = logits[_on(logits.device, rows)].log_softmax(-1) if rows else None
@@ -90,34 +93,33 @@ def draw_tokens(logits: torch.Tensor, requests: Sequence[Request]) -> Draws:
         where = _on(logits.device, random)
         kept = filter_scores(scores[where], [request.params for request in chosen])
         uniforms = [uniform(request.seed, request.output_count + max(request.pending - 1, 0)) for request in chosen]
-        drawn = draw(kept, _on(logits.device, uniforms, torch.float64))
-        tokens[where] = drawn.clamp(
-            max=logits.shape[-1] - 1
-        )  # a row with a NaN may end past it, and the next step reads it
+        sampled = inverse_cdf(kept, _on(logits.device, uniforms, torch.float64))
+        # A row with a NaN may give an id past the vocabulary. The next step may embed it before the host finds the error.
+        tokens[where] = sampled.clamp(max=logits.shape[-1] - 1)
     best = {} if logprobs is None else _best(logprobs, tokens, rows, requests)
     result = _to_host(torch.stack((finite.long(), tokens)))
     arrived = None
     if logits.device.type == "cuda":
         arrived = torch.cuda.Event()
         arrived.record(torch.cuda.current_stream(logits.device))  # this thread's device may be another
-    return Draws(requests, tokens, result, best, arrived)
+    return SampledTokens(requests, tokens, result, best, arrived)
 
 
 def _on(device: torch.device, values: Sequence[float], dtype: torch.dtype = torch.int64) -> torch.Tensor:
-    """A list as a tensor there, without waiting for a GPU."""
+    """A list as a tensor on the device, without waiting for a GPU."""
     tensor = torch.tensor(values, dtype=dtype)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def _to_host(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy on the host, complete once the device has come this far."""
+    """A copy on the host, complete once the device has reached this point."""
     if tensor.device.type == "cpu":
         return tensor
     return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)
 
 
 def penalise(logits: torch.Tensor, requests: Sequence[Request]) -> torch.Tensor:
-    """Logits with repetition, then frequency, then presence penalties applied, in place, to the rows that have any."""
+    """Apply repetition, then frequency, then presence penalties, in place, to the rows of requests that have them."""
     vocab = logits.shape[-1]
     for row, request in enumerate(requests):
         params = request.params
@@ -126,29 +128,28 @@ def penalise(logits: torch.Tensor, requests: Sequence[Request]) -> torch.Tensor:
         tokens = torch.tensor(request.tokens, device=logits.device)
         counts = torch.bincount(tokens[len(request.prompt) :], minlength=vocab)
         if params.repetition_penalty != 1:
-            seen = torch.bincount(tokens, minlength=vocab) > 0  # in the prompt as well
+            seen = torch.bincount(tokens, minlength=vocab) > 0  # also in the prompt
             scores = logits[row]
-            weaker = torch.where(scores > 0, scores / params.repetition_penalty, scores * params.repetition_penalty)
-            logits[row] = torch.where(seen, weaker, scores)
+            penalised = torch.where(scores > 0, scores / params.repetition_penalty, scores * params.repetition_penalty)
+            logits[row] = torch.where(seen, penalised, scores)
         logits[row] -= params.frequency_penalty * counts + params.presence_penalty * (counts > 0)
     return logits
 
 
 def filter_scores(scores: torch.Tensor, params: Sequence[SamplingParams]) -> torch.Tensor:
-    """Scores over temperature, float64 [R, vocab], −inf where min_p, top_k or top_p rule a token out.
+    """Scores divided by the temperature, float64 [N, vocab], and −inf where min_p, top_k or top_p exclude a token.
 
-    ``exp`` of a row is its distribution up to a factor; the largest entry of a row is 0.
+    A row's distribution is ``exp`` of the row, up to a factor. The largest entry of a row is 0.
     """
 
     def column(values: list[float]) -> torch.Tensor:
         return _on(scores.device, values, torch.float64)[:, None]
 
-    # Subtracting the largest first keeps tiny temperatures from overflowing.
+    # Subtracting the largest score first avoids overflow at tiny temperatures.
     kept = (scores.double() - scores.amax(-1, keepdim=True)) / column([p.temperature for p in params])
     if any(p.min_p > 0 for p in params):
-        floor = column(
-            [p.min_p for p in params]
-        ).log()  # p(token) >= min_p · p(likeliest), and log p(likeliest) is 0 here
+        # p(token) >= min_p · p(likeliest), and the likeliest token's entry is 0.
+        floor = column([p.min_p for p in params]).log()
         kept = kept.masked_fill(kept < floor, -torch.inf)
     vocab = scores.shape[-1]
     some = [row for row, p in enumerate(params) if 0 < p.top_k < vocab or p.top_p < 1]
@@ -160,7 +161,7 @@ def filter_scores(scores: torch.Tensor, params: Sequence[SamplingParams]) -> tor
 
 
 def _keep_top(scores: torch.Tensor, top_k: list[int], top_p: list[float]) -> torch.Tensor:
-    """−inf outside the top k, then outside the likeliest tokens that reach mass top_p; equals of the last one stay."""
+    """−inf outside the top k, then outside the likeliest tokens that reach mass top_p. Tokens that tie with the last one stay."""
     vocab, device = scores.shape[-1], scores.device
     limited = [k for k in top_k if k < vocab]
     count = min(vocab, max([_CANDIDATES, *limited]))
@@ -173,21 +174,23 @@ def _keep_top(scores: torch.Tensor, top_k: list[int], top_p: list[float]) -> tor
         ordered = ordered.masked_fill(ordered < floor, -torch.inf)
     if all(p == 1 for p in top_p):
         return scores
-    shares = _on(device, top_p, torch.float64)[:, None]
-    wanted = shares * scores.exp().sum(-1, keepdim=True)
+    fractions = _on(device, top_p, torch.float64)[:, None]
+    target = fractions * scores.exp().sum(-1, keepdim=True)
     mass = ordered.exp().cumsum(-1)
-    if count < vocab and (mass[:, -1:] < wanted).any():  # a flat distribution: the candidates were too few
+    if count < vocab and (mass[:, -1:] < target).any():  # a flat distribution: there are too few candidates
         ordered = scores.sort(descending=True).values
         mass = ordered.exp().cumsum(-1)
-    needed = (mass < wanted).sum(-1, keepdim=True).clamp(max=ordered.shape[-1] - 1)  # as many do not reach it yet
-    return scores.masked_fill((scores < ordered.gather(-1, needed)) & (shares < 1), -torch.inf)
+    needed = (
+        (mass < target).sum(-1, keepdim=True).clamp(max=ordered.shape[-1] - 1)
+    )  # index of the token that reaches it
+    return scores.masked_fill((scores < ordered.gather(-1, needed)) & (fractions < 1), -torch.inf)
 
 
-def draw(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """int64 [R]: the first token, in order of ids, whose cumulative mass exceeds uniforms [R] of the total (inverse CDF)."""
+def inverse_cdf(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """int64 [N]: the first token, by id, whose cumulative mass exceeds uniforms [N] · total mass (inverse CDF)."""
     mass = scores.exp().cumsum(-1)
     total = mass[:, -1]
-    # u < 1, but the product may round up to the total, which no token's mass exceeds.
+    # u < 1, but the product may round up to the total, which no cumulative mass exceeds.
     point = torch.minimum(uniforms * total, torch.nextafter(total, torch.zeros_like(total)))
     return torch.searchsorted(mass, point[:, None], right=True)[:, 0]
 
@@ -195,7 +198,7 @@ def draw(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
 def _best(
     logprobs: torch.Tensor, tokens: torch.Tensor, rows: Sequence[int], requests: Sequence[Request]
 ) -> dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """By row: the best log-probabilities, their ids, and the drawn token's, for the requests that want them."""
+    """By row: the best log-probabilities, their ids, and the sampled token's. For the requests that ask for them."""
     count = max(requests[row].params.logprobs or 0 for row in rows)
     values, ids = logprobs.topk(min(count, logprobs.shape[-1]), dim=-1)
     own = logprobs.gather(1, tokens[_on(tokens.device, rows)][:, None])[:, 0]

@@ -1,8 +1,10 @@
-"""Log-probabilities of a given text: what `echo` with `logprobs` shows and what evaluations by likelihood compare."""
+"""Logits and log-probabilities of a given text (teacher forcing), for evaluations by likelihood and for `echo` with `logprobs`."""
 
 import logging
 import time
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 
 import torch
 
@@ -15,8 +17,69 @@ log = logging.getLogger(__name__)
 CHUNK_BYTES = 2**27  # of fp32 logits at a time; 128 MiB are 259 tokens of the released model's vocabulary
 
 
+def prompt_logits(engine: Engine, request: Request, count: int, chunk: int) -> Generator[torch.Tensor]:
+    """The logits after each of the request's first `count` tokens: fp32 [T, vocab] on the device for each chunk of T tokens.
+
+    No page is reused, and none can be reused afterwards. All chunks run between two steps of the engine: running requests keep
+    their place, but the latest ones are preempted if their pages are needed. The pages are free again once the iterator is
+    exhausted or closed.
+    """
+    engine.drain()
+    request.pages = engine.scheduler.take_pages(engine.pool.pages_for(count))
+    try:
+        for start in range(0, count, chunk):
+            request.computed = start
+            size = min(chunk, count - start)
+            yield engine.runner.run(Batch((request,), (start,), (size,), decodes=int(size == 1), logit_counts=(size,)))
+    finally:
+        engine.pool.release(request.pages)
+
+
+def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
+    """fp32 [T, vocab] on the CPU: the logits after every token, `chunk` tokens per step. ValueError as `Engine.make_request`."""
+    request = engine.make_request(token_ids, min_new_tokens=0)
+    chunk = engine.limits.max_batch_tokens if chunk is None else chunk
+    if chunk < 1:
+        raise ValueError(f"chunk is {chunk}; expected at least 1")
+    logits = torch.empty(len(request.tokens), engine.config.vocab_size)
+    with closing(prompt_logits(engine, request, len(request.tokens), chunk)) as parts:
+        for rows, part in zip(logits.split(chunk), parts, strict=True):
+            rows.copy_(part)
+    return logits
+
+
+def score(engine: Engine, request: Request, top: int, deadline: float = float("inf")) -> list[TokenLogprob]:
+    """log p(token | tokens before it) for every token of the prompt but the first, with the `top` likeliest tokens at its place.
+
+    It works chunk by chunk, so that the logits of a long prompt need not fit the memory. TimeoutError at the deadline
+    (time.monotonic).
+    """
+    chunk = max(min(CHUNK_BYTES // (4 * engine.config.vocab_size), engine.limits.max_batch_tokens), 1)
+    count = len(request.tokens) - 1
+    scores: list[TokenLogprob] = []
+    with closing(prompt_logits(engine, request, count, chunk)) as parts:
+        while len(scores) < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError("the request's time is over")
+            logits = next(parts)
+            following = request.tokens[len(scores) + 1 : len(scores) + 1 + len(logits)]
+            scores += _scores(logits, following, top)
+    return scores
+
+
+def _scores(logits: torch.Tensor, following: list[int], top: int) -> list[TokenLogprob]:
+    """logits fp32 [T, vocab], and the token that follows each row's."""
+    logprobs = logits.log_softmax(-1)
+    chosen = logprobs.gather(1, torch.tensor(following, device=logits.device)[:, None])[:, 0].tolist()
+    values, ids = logprobs.topk(min(top, logits.shape[-1]), dim=-1)
+    return [
+        TokenLogprob(token, logprob, tuple(zip(row_ids, row_values, strict=True)))
+        for token, logprob, row_ids, row_values in zip(following, chosen, ids.tolist(), values.tolist(), strict=True)
+    ]
+
+
 class ScoreJob:
-    """One prompt to be scored by the engine's thread; `future` gets one entry for each token after the first."""
+    """One prompt for the engine's thread to score; `future` gets one entry for each token after the first."""
 
     def __init__(self, request: Request, top: int, deadline: float) -> None:
         """deadline: as time.monotonic() counts."""
@@ -37,38 +100,3 @@ class ScoreJob:
     def fail(self, error: Exception) -> None:
         if self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
-
-
-def score(engine: Engine, request: Request, top: int, deadline: float = float("inf")) -> list[TokenLogprob]:
-    """log p(token | tokens before it) for every token of the prompt but the first, with the `top` likeliest in its place.
-
-    Between two steps; the latest running requests are preempted if the pages are needed. Chunk by chunk, so that the logits
-    of a long prompt need not fit the memory. TimeoutError at the deadline (time.monotonic).
-    """
-    tokens = request.tokens
-    chunk = max(min(CHUNK_BYTES // (4 * engine.config.vocab_size), engine.limits.max_batch_tokens), 1)
-    scores: list[TokenLogprob] = []
-    engine.settle()
-    request.pages = engine.scheduler.take_pages(engine.pool.pages_for(len(tokens)))
-    try:
-        for start in range(0, len(tokens) - 1, chunk):
-            if time.monotonic() > deadline:
-                raise TimeoutError("the request's time is over")
-            request.computed = start
-            count = min(chunk, len(tokens) - start)
-            batch = Batch((request,), (start,), (count,), decodes=int(count == 1), wanted=(count,))
-            scores += _scores(engine.runner.run(batch), tokens[start + 1 : start + count + 1], top)
-    finally:
-        engine.pool.release(request.pages)
-    return scores
-
-
-def _scores(logits: torch.Tensor, following: list[int], top: int) -> list[TokenLogprob]:
-    """logits fp32 [N, vocab]; the last row may have no following token."""
-    logprobs = logits[: len(following)].log_softmax(-1)
-    chosen = logprobs.gather(1, torch.tensor(following, device=logits.device)[:, None])[:, 0].tolist()
-    values, ids = logprobs.topk(min(top, logits.shape[-1]), dim=-1)
-    return [
-        TokenLogprob(token, logprob, tuple(zip(row_ids, row_values, strict=True)))
-        for token, logprob, row_ids, row_values in zip(following, chosen, ids.tolist(), values.tolist(), strict=True)
-    ]

@@ -1,62 +1,45 @@
-"""What DeepSeek Sparse Attention selected: for each generated token, the context positions each layer attended to."""
-
-from dataclasses import dataclass, field
+"""Records what DeepSeek Sparse Attention selects: for each generated token, the context positions that each layer attends to."""
 
 import numpy as np
 import torch
 
 from ...model.metadata import Selection, SelectionCallback
-from ..params import Request
+from ..params import Request, TokenSelection
 from .scheduler import Batch
 
 
-@dataclass(frozen=True)
-class TokenSelection:
-    """The selection that led to one generated token."""
-
-    position: int  # of the query: the token before the generated one
-    layers: dict[int, np.ndarray] = field(default_factory=dict)  # layer → int32 [K], context positions, ascending
-    scores: dict[int, np.ndarray] = field(
-        default_factory=dict
-    )  # layer → fp32 [K], the indexer's, where it had to choose
-
-    def positions(self, layer: int) -> np.ndarray:
-        """Context positions that the layer attended to. A layer that recorded nothing had no need to select: it took all."""
-        selected = self.layers.get(layer)
-        return np.arange(self.position + 1, dtype=np.int32) if selected is None else selected
-
-
 class SelectionRecorder:
-    """Collects one step's selections for the requests that asked for them (Request.inspect).
+    """Collects one step's selections for the requests that ask for them (Request.inspect).
 
-    While the step runs it only copies rows on the device: waiting for them layer by layer would stall a GPU 61 times a token.
+    While the step is launched, it only copies rows on the device. Reading them layer by layer would stall a GPU 61 times a token.
     """
 
     def __init__(self, batch: Batch) -> None:
-        self._row_of: dict[int, Request] = {}  # among the step's T new tokens, the one whose logits are wanted
+        self._row_of: dict[int, Request] = {}  # row among the step's T new tokens -> the request whose last token it is
         self._selections: dict[Request, TokenSelection] = {}
-        # By request and layer: int32 [K] positions, -1 padded, and the bits of fp32 [K] scores if there was a choice.
-        self._found: list[tuple[Request, int, list[torch.Tensor]]] = []
-        self._fetched: tuple[torch.Tensor, torch.cuda.Event | None] | None = (
-            None  # all of them, on the host after the event
-        )
+        # Per request and layer: int32 [K] positions, padded with -1, and the bits of the fp32 [K] scores if the layer selected.
+        self._recorded: list[tuple[Request, int, list[torch.Tensor]]] = []
+        # All recorded tensors in one, on the host once the event has occurred.
+        self._fetched: tuple[torch.Tensor, torch.cuda.Event | None] | None = None
         end = 0
-        for request, start, count, wanted in zip(batch.requests, batch.starts, batch.counts, batch.wanted, strict=True):
+        for request, start, count, logit_count in zip(
+            batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
+        ):
             end += count
-            if request.inspect and wanted:
+            if request.inspect and logit_count:
                 self._row_of[end - 1] = request
                 self._selections[request] = TokenSelection(start + count - 1)
 
     @property
     def callback(self) -> SelectionCallback | None:
-        """For AttentionMetadata.on_selection: None, which costs nothing, if nobody asked."""
+        """For AttentionMetadata.on_selection. None, which costs nothing, if no request asks for its selections."""
         return self._record if self._row_of else None
 
     def fetch(self) -> None:
-        """After the step was started, before another is: ask for everything in one copy, which then waits for this step alone."""
-        if not self._found:
+        """Call after launching this step and before launching the next: starts one device-to-host copy of all selections."""
+        if not self._recorded:
             return
-        whole = torch.cat([tensor for _, _, tensors in self._found for tensor in tensors])
+        whole = torch.cat([tensor for _, _, tensors in self._recorded for tensor in tensors])
         copied = None
         if whole.is_cuda:
             host = torch.empty(whole.shape, dtype=whole.dtype, pin_memory=True)
@@ -67,7 +50,7 @@ class SelectionRecorder:
         self._fetched = whole, copied
 
     def of(self, request: Request) -> TokenSelection | None:
-        """Once the step has run and was fetched."""
+        """The request's selection, after `fetch`. Waits for the copy."""
         if self._fetched is not None:
             self._read(*self._fetched)
             self._fetched = None
@@ -79,18 +62,18 @@ class SelectionRecorder:
                 tensors = [selection.positions[i].clone()]
                 if selection.scores is not None:
                     tensors.append(selection.scores[i].clone().view(torch.int32))
-                self._found.append((self._row_of[row], layer, tensors))
+                self._recorded.append((self._row_of[row], layer, tensors))
 
     def _read(self, whole: torch.Tensor, copied: torch.cuda.Event | None) -> None:
         if copied is not None:
             copied.synchronize()
         values, at = whole.numpy(), 0
-        for request, layer, tensors in self._found:
+        for request, layer, tensors in self._recorded:
             count = len(tensors[0])
-            found = values[at : at + count]
-            order = np.argsort(found, kind="stable")[np.count_nonzero(found < 0) :]
+            positions = values[at : at + count]
+            order = np.argsort(positions, kind="stable")[np.count_nonzero(positions < 0) :]
             selection = self._selections[request]
-            selection.layers[layer] = found[order]
+            selection.layers[layer] = positions[order]
             if len(tensors) == 2:
                 selection.scores[layer] = values[at + count : at + 2 * count].view(np.float32)[order]
             at += count * len(tensors)

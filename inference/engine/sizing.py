@@ -1,6 +1,7 @@
-"""Whether a model fits, and how many pages of cache there is room for besides."""
+"""Whether a model fits in memory, how many cache pages fit beside it, and the engine's limits that follow."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -8,19 +9,85 @@ import torch
 from ...model.config import ModelConfig, Precision
 from ...model.metadata import PAGE_SIZE
 from ...model.parallel.shard import parameter_bytes
+from ...model.transformer import Transformer
 from ..params import Request, SamplingParams
 from .cache import allocate, bytes_per_page
-from .runner import Model, Runner
+from .limits import CacheBudget, Limits
+from .runner import Runner
 from .scheduler import Batch
 
-_CPU_SEQUENCES = 8  # full contexts that the default on a CPU makes room for, memory permitting
+_CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
 _GIB = 2**30
 
 
-def check_fits(config: ModelConfig, precision: Precision, device: torch.device | str, ranks: int = 1) -> None:
-    """ValueError, with the numbers, if the weights and one page of cache exceed what is free. Before anything is loaded.
+def resolve_limits(
+    config: ModelConfig,
+    precision: Precision,
+    device: torch.device | str,
+    *,
+    max_model_len: int | None = None,
+    max_batch_tokens: int | None = None,
+    max_sequences: int | None = None,
+    page_count: int | None = None,
+    memory_fraction: float | None = None,
+    reuse_pages: bool = True,
+    decode_graphs: bool = True,
+    count_pages: Callable[[CacheBudget], int] | None = None,
+) -> Limits:
+    """The engine's limits; None stands for the default. ValueError names the argument, its value and what is allowed.
 
-    `ranks` share the model: on GPUs each has its own memory, on CPUs they all take from the machine's.
+    max_model_len: what the model's positions and the pages allow. max_batch_tokens: 2048 on a CPU, 8192 on a GPU.
+    max_sequences: 64 on a CPU, 256 on a GPU. page_count: what fits in memory_fraction, which is 0.25 of a CPU's available memory
+    or 0.9 of a GPU's memory less the weights; `count_pages` computes it, if given.
+    """
+    on_cpu = torch.device(device).type == "cpu"
+    positions = config.max_position_embeddings
+    for name, value in (
+        ("max_model_len", max_model_len),
+        ("max_batch_tokens", max_batch_tokens),
+        ("max_sequences", max_sequences),
+        ("page_count", page_count),
+    ):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} is {value}; expected at least 1")
+    if max_model_len is not None and not 2 <= max_model_len <= positions:
+        raise ValueError(f"max_model_len is {max_model_len}; expected 2 to {positions} tokens, as the model allows")
+    max_batch_tokens = max_batch_tokens or (2048 if on_cpu else 8192)
+    max_sequences = max_sequences or (64 if on_cpu else 256)
+    if page_count is None:
+        fraction = memory_fraction if memory_fraction is not None else 0.25 if on_cpu else 0.9
+        budget = CacheBudget(max_batch_tokens, max_sequences, max_model_len or positions, fraction)
+        if count_pages is not None:
+            page_count = count_pages(budget)
+        else:
+            page_count = pages_in_memory(config, precision, device, budget.max_model_len, fraction)
+    capacity = page_count * PAGE_SIZE
+    if max_model_len is not None and max_model_len > capacity:
+        raise ValueError(
+            f"max_model_len is {max_model_len}; expected at most {capacity}: {page_count} pages of {PAGE_SIZE} tokens"
+        )
+    return Limits(
+        max_model_len=max_model_len or min(positions, capacity),
+        max_batch_tokens=max_batch_tokens,
+        max_sequences=max_sequences,
+        page_count=page_count,
+        reuse_pages=reuse_pages,
+        decode_graphs=decode_graphs,
+    )
+
+
+def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
+    """How many pages this rank has memory for, beside the weights and the largest step."""
+    config, precision, device = model.config, model.compute.precision, model.compute.device
+    step_bytes = measure_largest_step(model, budget)
+    return pages_in_memory(config, precision, device, budget.max_model_len, budget.memory_fraction, step_bytes, ranks)
+
+
+def check_fits(config: ModelConfig, precision: Precision, device: torch.device | str, ranks: int = 1) -> None:
+    """ValueError, with the numbers, if the weights and one page of cache need more memory than is free.
+
+    Called before anything is loaded. `ranks` processes share the model: on GPUs each has its own memory, on CPUs all of them take
+    from the machine's.
     """
     device = torch.device(device)
     on_gpu = device.type == "cuda"
@@ -31,12 +98,12 @@ def check_fits(config: ModelConfig, precision: Precision, device: torch.device |
     if needed <= free:
         return
     where = f"{free / _GIB:.1f} of {device}'s {total / _GIB:.1f} GiB are" if on_gpu else f"{free / _GIB:.1f} GiB are"
-    share = f"rank 0's share of {ranks}" if on_gpu and ranks > 1 else "the model"
-    more = "more ranks (torchrun --nproc-per-node 8), " if on_gpu and ranks < 8 else ""
-    smaller = "" if precision == "fp8" else ", --precision fp8"
+    part = f"rank 0's shard of {ranks}" if on_gpu and ranks > 1 else "the model"
+    ways = ["more ranks (torchrun --nproc-per-node 8)"] if on_gpu and ranks < 8 else []
+    ways += ["fewer layers"] + ([] if precision == "fp8" else ["--precision fp8"])
     raise ValueError(
-        f"{share} takes {sum(weights) / _GIB:.1f} GiB of weights in {precision} precision ({config.num_hidden_layers} layers) "
-        f"and {page / 2**20:.1f} MiB for one page of {PAGE_SIZE} tokens; {where} free: wanted {more}fewer layers{smaller}"
+        f"{part} takes {sum(weights) / _GIB:.1f} GiB of weights in {precision} precision ({config.num_hidden_layers} layers) "
+        f"and {page / 2**20:.1f} MiB for one page of {PAGE_SIZE} tokens; {where} free: use {' or '.join(ways)}"
     )
 
 
@@ -49,14 +116,14 @@ def pages_in_memory(
     step_bytes: int = 0,
     ranks: int = 1,
 ) -> int:
-    """How many pages to allocate by default.
+    """How many pages to allocate by default. ValueError if not even one page fits.
 
-    On a GPU: what `memory_fraction` of its memory leaves after what is taken already (the weights) and `step_bytes`, which a step
-    takes besides. On a CPU: that fraction of the memory now available, shared by the job's `ranks`, but no more than a few full
-    contexts. ValueError if not even one page fits.
+    On a GPU: what remains of `memory_fraction` of its memory beside what is allocated already (the weights) and the `step_bytes`
+    that a step allocates. On a CPU: that fraction of the memory now available, divided among the job's `ranks`, but no more than
+    a few full contexts.
     """
     if not 0 < memory_fraction <= 1:
-        raise ValueError(f"memory_fraction is {memory_fraction}; it must be above 0 and at most 1")
+        raise ValueError(f"memory_fraction is {memory_fraction}; expected above 0 and at most 1")
     page = bytes_per_page(config, precision)
     device = torch.device(device)
     if device.type == "cuda":
@@ -67,37 +134,29 @@ def pages_in_memory(
         budget = int(memory_fraction * available_memory()) // ranks
         pages = min(budget // page, _CPU_SEQUENCES * -(-max_model_len // PAGE_SIZE))
     if pages < 1:
-        step = f" after the {step_bytes / 2**20:.1f} MiB of a step" if step_bytes else ""
+        step = f" beside the {step_bytes / 2**20:.1f} MiB of a step" if step_bytes else ""
         raise ValueError(
-            f"no memory for the caches: a page of {PAGE_SIZE} tokens takes {page / 2**20:.1f} MiB, "
-            f"memory_fraction {memory_fraction} leaves {max(budget, 0) / 2**20:.1f} MiB{step}"
+            f"memory_fraction is {memory_fraction}, which leaves {max(budget, 0) / 2**20:.1f} MiB for the caches{step}; "
+            f"expected at least {page / 2**20:.1f} MiB, one page of {PAGE_SIZE} tokens"
         )
     return pages
 
 
-def measure_step(
-    model: Model,
-    config: ModelConfig,
-    precision: Precision,
-    device: torch.device | str,
-    max_batch_tokens: int,
-    max_sequences: int,
-    max_model_len: int,
-) -> int:
-    """Bytes that the largest step takes on a GPU beyond weights and caches, by running it; 0 on a CPU, where it is not run.
+def measure_largest_step(model: Transformer, budget: CacheBudget) -> int:
+    """Bytes that the largest step allocates on a GPU beyond weights and caches, measured by running it.
 
-    Every rank of a job calls it at the same time.
+    0 on a CPU, where nothing is run. Every rank of a job calls this at the same time.
     """
-    device = torch.device(device)
+    config, precision, device = model.config, model.compute.precision, model.compute.device
     if device.type != "cuda":
         return 0
-    batch, pages = largest_step(config, max_batch_tokens, max_sequences, max_model_len)
+    batch, pages = largest_step(config, budget.max_batch_tokens, budget.max_sequences, budget.max_model_len)
     caches = allocate(config, precision, pages, device)
-    for cache in caches:  # never written, but read: what lies there must not be NaN
+    for cache in caches:  # the step reads entries that no step has written: they must not be NaN
         cache.latent.zero_()
         cache.index.zero_()
     runner = Runner(model, caches, device)
-    runner.run(batch)  # compiles kernels, sets up libraries
+    runner.run(batch)  # compiles kernels and initialises libraries
     torch.cuda.synchronize(device)
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
@@ -112,42 +171,43 @@ def measure_step(
 def largest_step(
     config: ModelConfig, max_batch_tokens: int, max_sequences: int, max_model_len: int
 ) -> tuple[Batch, int]:
-    """A step with as many decodes and as many prompt tokens as there may be; the number of pages it needs.
+    """A step with as many decodes and as many prompt tokens as the limits allow, and the number of pages that it needs.
 
-    Its contexts are long enough to be selected from. Their earlier tokens all lie in page 0, so that a few pages are enough.
+    Its contexts are longer than index_topk, where the limits allow that, so that sparse attention runs. All their earlier tokens
+    lie in page 0, so that few pages suffice.
     """
     decodes = min(max_sequences, max_batch_tokens) - 1
     chunk = min(max_batch_tokens - decodes, max_model_len)
-    past = min(max_model_len - chunk, 2 * config.index_topk) // PAGE_SIZE * PAGE_SIZE
-    own = -(-chunk // PAGE_SIZE)
+    start = min(max_model_len - chunk, 2 * config.index_topk) // PAGE_SIZE * PAGE_SIZE
+    chunk_pages = -(-chunk // PAGE_SIZE)
 
-    def request(id: int, start: int, count: int, pages: list[int]) -> tuple[Request, int]:
+    def entry(id: int, count: int, new_pages: list[int]) -> tuple[Request, int]:
         request = Request(id, (0,) * (start + count), SamplingParams(), max_tokens=1, seed=0)
         request.computed = start
-        request.pages = [0] * (start // PAGE_SIZE) + pages
+        request.pages = [0] * (start // PAGE_SIZE) + new_pages
         return request, count
 
-    entries = [request(id, past, 1, [1 + own]) for id in range(decodes)]
-    entries.append(request(decodes, past, chunk, list(range(1, 1 + own))))
-    return Batch.of(entries), own + 2
+    entries = [entry(id, 1, [1 + chunk_pages]) for id in range(decodes)]
+    entries.append(entry(decodes, chunk, list(range(1, 1 + chunk_pages))))
+    return Batch.of(entries), chunk_pages + 2
 
 
 def available_memory() -> int:
-    """Bytes of the machine's memory that this process can still take, its control group's limit included."""
-    limits = []
+    """Bytes of the machine's memory that this process can still allocate, within the limit of its control group."""
+    bounds = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        limits.append(next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")))
+        bounds.append(next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")))
     except (OSError, StopIteration):  # not Linux
-        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+        bounds.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
     group = Path("/sys/fs/cgroup")
     try:
         limit = (group / "memory.max").read_text().strip()
         if limit != "max":
             statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-            # Files read lately, such as the checkpoint, count as used but give way.
+            # Files in the page cache, such as the checkpoint, count as used, but the kernel drops them when memory is needed.
             used = int((group / "memory.current").read_text()) - int(statistics.get("inactive_file", 0))
-            limits.append(int(limit) - used)
+            bounds.append(int(limit) - used)
     except OSError:  # no control group of version 2
         pass
-    return max(min(limits), 0)
+    return max(min(bounds), 0)

@@ -1,46 +1,57 @@
-"""A step under way: started, then drawn from, then read."""
+"""One step of the engine from its launch on the device to its tokens on the host."""
 
 import torch
 
-from .runner import Steps
-from .sampler import Draws, Sample, draw_tokens
+from .runner import ModelRunner
+from .sampler import Sample, SampledTokens, needs_host_sync, sample_tokens
 from .scheduler import Batch
 from .selection import SelectionRecorder
 
 
-class Flight:
-    """One batch on its way through the device. What fails is kept in `error`, for good, and raised by `read`."""
+class InFlightStep:
+    """A batch that is launched, then sampled, then read.
+
+    On a GPU, `launch` does not wait for the device, `sample` waits only for requests with `needs_host_sync`, and `read` waits.
+    The first exception of any part is kept in `error` and raised by `read`; no part is tried again.
+    """
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.recorder = SelectionRecorder(batch)
+        self.following: InFlightStep | None = None  # the step that was launched before this one's tokens were read
         self.error: Exception | None = None
-        self._logits: torch.Tensor | None = None  # valid until another step starts
-        self._draws: Draws | None = None
+        self._logits: torch.Tensor | None = None  # valid until another step is launched
+        self._sampled: SampledTokens | None = None
 
-    def start(self, runner: Steps) -> None:
-        """Run the forward pass; on a GPU, without waiting for it."""
+    def launch(self, runner: ModelRunner) -> None:
+        """Start the forward pass."""
         try:
             self._logits = runner.run(self.batch, self.recorder.callback)
             self.recorder.fetch()
         except Exception as error:
             self.error = error
 
-    def draw(self, runner: Steps) -> None:
-        """Draw its tokens, if that is still to do. Who `waits` does it here, when all earlier tokens are known."""
-        if self._draws is not None or self.error is not None:
+    def sample(self, runner: ModelRunner) -> None:
+        """Sample this step's tokens on the device, unless that has been done or cannot be done yet.
+
+        Requests with `needs_host_sync` are sampled from their earlier tokens on the host. While tokens of an earlier step are
+        still to be read (``pending`` counts them and this step's own), a step with such a request stays as it is.
+        """
+        if self._sampled is not None or self.error is not None:
+            return
+        if any(request.pending > 1 and needs_host_sync(request.params) for request in self.batch.sampling):
             return
         assert self._logits is not None
         try:
-            self._draws = draw_tokens(self._logits, self.batch.sampling)
-            if runner.overlaps:
-                runner.keep(self._draws.tokens)
+            self._sampled = sample_tokens(self._logits, self.batch.sampling)
+            if runner.supports_async_scheduling:
+                runner.stage_tokens(self._sampled.tokens)
         except Exception as error:
-            self.error = error  # drawing again would count penalties twice
+            self.error = error  # sampling again would apply penalties twice to the same logits
 
     def read(self) -> list[Sample]:
-        """Wait for what was drawn."""
+        """Wait for the sampled tokens. Raises what failed in any part of the step."""
         if self.error is not None:
             raise self.error
-        assert self._draws is not None
-        return self._draws.read()
+        assert self._sampled is not None
+        return self._sampled.read()

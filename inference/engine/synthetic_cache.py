@@ -1,19 +1,22 @@
-"""Caches as long prompts would leave them, drawn at random: to measure decoding without computing the prompts first."""
+"""Random cache contents in place of those of long prompts, to measure decoding without computing the prompts first."""
 
 import torch
 
 from ...kernels.cache_write import write_index_cache, write_latent_cache
+from ...kernels.registry import Preference
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE, LayerCache
 
-_ROWS = 65536  # tokens drawn at a time
+_ROWS = 65536  # tokens that are generated at a time
 
 
 @torch.inference_mode()
-def fill_synthetic_caches(config: ModelConfig, caches: list[LayerCache], backend: str = "auto", seed: int = 0) -> None:
-    """Give every slot of every layer a random latent and index key, in the caches' precision.
+def fill_synthetic_caches(
+    config: ModelConfig, caches: list[LayerCache], backend: str | Preference = "auto", seed: int = 0
+) -> None:
+    """Write a random latent and index key to every slot of every layer, in the caches' precision.
 
-    What is drawn depends on the seed and the kind of device alone: the caches of several ranks agree, as real ones do.
+    They depend on the seed and the kind of device alone, so that the caches of several ranks agree, as real ones do.
     """
     device, plain = caches[0].latent.device, caches[0].latent.dtype
     dtype = torch.bfloat16 if plain == torch.uint8 else plain
@@ -30,5 +33,5 @@ def fill_synthetic_caches(config: ModelConfig, caches: list[LayerCache], backend
             kv, keys = (
                 torch.randn(len(some), width, generator=generator, dtype=dtype, device=device) for width in widths
             )
-            write_latent_cache(kv, weight, 1e-6, *angles, cache.latent, some, backend)
+            write_latent_cache(kv, weight, 1e-6, *angles, cache.latent, some, backend=backend)
             write_index_cache(keys, *angles, cache.index, some, backend=backend)

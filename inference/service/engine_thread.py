@@ -1,4 +1,4 @@
-"""The thread that drives an engine: takes in what arrived, steps, hands out what each step added."""
+"""The thread that drives an engine: it queues new requests, runs steps and delivers the deltas of each step."""
 
 import logging
 import threading
@@ -16,54 +16,64 @@ from .streams import Inbox, deliver
 
 log = logging.getLogger(__name__)
 
-TIMED_OUT = "the request's time is over"
+TIMED_OUT = "the request has passed its deadline"
 STOPPED = "the server has stopped"
 STEP_FAILED = "the step that computed this answer failed"
 
-LONGEST_PAUSE = 0.15  # seconds between two deliveries; seven a second still look like writing
+# Seconds between two deliveries at most; seven updates a second still look like writing.
+LONGEST_PAUSE = 0.15
 
 
 class Observer(Protocol):
-    """Told by the engine's thread what happens to requests; must be quick and must not raise."""
+    """The engine's thread calls it about every token and every finished request. It must be quick and must not raise."""
 
-    def first_token(self, seconds: float) -> None: ...  # since the request was submitted
+    def first_token(self, seconds: float) -> None:
+        """`seconds` since the request was submitted."""
 
-    def next_token(self, seconds: float) -> None: ...  # since the token before it
+    def next_token(self, seconds: float) -> None:
+        """`seconds` since the token before."""
 
-    def finished(self, delta: Delta, seconds: float) -> None: ...  # `delta` is the last one; seconds since submission
+    def finished(self, delta: Delta, seconds: float) -> None:
+        """`delta` is the request's last one; `seconds` since it was submitted."""
 
 
 @dataclass
 class Entry:
-    """An open request. Times are those of time.monotonic."""
+    """An open request. Times are in seconds of time.monotonic."""
 
     request: Request
     inbox: Inbox
     submitted: float
     deadline: float
     last_token: float | None = None
-    failure: str | None = None  # why it was cancelled, if not by its caller
+    # Why the service cancelled it; None otherwise.
+    failure: str | None = None
 
 
 class EngineThread:
-    """Owns the engine from its start to its end. Other threads use the public methods, which never wait for a step."""
+    """Owns the engine while it runs. Other threads use the public methods; of these, only `stop` waits for a step."""
 
-    def __init__(self, engine: Engine, observer: Observer | None = None, pause: float = 0.0) -> None:
-        """pause: seconds for each open request between two deliveries, LONGEST_PAUSE at most in all."""
-        self.observer = observer
-        self.typical_seconds = 1.0  # a running mean of how long requests take
-        self.stats: EngineStats = engine.stats()  # after the latest step
+    def __init__(self, engine: Engine, pause: float = 0.0) -> None:
+        """pause: seconds between two deliveries per open request, at most LONGEST_PAUSE altogether."""
+        self.observers: tuple[Observer, ...] = ()
+        # An exponential moving average of how long requests take.
+        self.typical_seconds = 1.0
+        # A snapshot after the latest step.
+        self.stats: EngineStats = engine.stats()
         self._engine = engine
         self._last_step = time.monotonic()
         self._pause = pause
-        self._held: list[tuple[Inbox, Delta]] = []  # deltas that wait for the next delivery
+        # Deltas that wait for the next delivery.
+        self._undelivered: list[tuple[Inbox, Delta]] = []
         self._last_delivery = 0.0
 
-        self._wake = threading.Condition()  # guards the fields below
+        # Guards the fields below.
+        self._wake = threading.Condition()
         self._arrivals: list[Entry] = []
         self._cancels: list[int] = []
         self._jobs: deque[ScoreJob] = deque()
-        self._entries: dict[int, Entry] = {}  # every open request
+        # Every open request by its id.
+        self._entries: dict[int, Entry] = {}
         self._open_jobs = 0
         self._stopping = False
 
@@ -82,7 +92,7 @@ class EngineThread:
 
     @property
     def seconds_since_step(self) -> float:
-        """0 while there is nothing to do."""
+        """Seconds since a step ended; 0 when idle."""
         return time.monotonic() - self._last_step if self.open else 0.0
 
     def queue(self, entries: Sequence[Entry]) -> None:
@@ -104,20 +114,21 @@ class EngineThread:
                 self._wake.notify()
 
     def stop(self, drain: float) -> None:
-        """Wait up to `drain` seconds for what is open, fail the rest, end the thread."""
+        """Give open requests up to `drain` seconds to finish, fail the others, and end the thread."""
         with self._wake:
             self._wake.wait_for(lambda: not self._entries and not self._open_jobs, timeout=drain)
             self._stopping = True
             self._wake.notify_all()
         self._thread.join()
 
-    # The thread's own side
+    # The methods below run in the engine's thread.
 
     def _run(self) -> None:
         while True:
             with self._wake:
                 if not self._entries and not self._jobs:
-                    self._wake.notify_all()  # `stop` may be waiting for this
+                    # `stop` may be waiting for this.
+                    self._wake.notify_all()
                     self._wake.wait_for(lambda: self._entries or self._jobs or self._stopping)
                     self._last_step = time.monotonic()
                 if self._stopping:
@@ -138,28 +149,30 @@ class EngineThread:
                 self._engine.queue(entry.request)
             for request_id in cancels:
                 self._engine.abort(request_id)
-            self._abort_late()
+            self._abort_overdue()
             deltas = self._engine.step()
-        except Exception:  # the engine itself answers a failing model; this is a bug, which must not end the service
+        # The engine itself handles a model that raises, so this is a bug. It must not end the service.
+        except Exception:
             log.exception("the engine failed")
             self._fail_all(STEP_FAILED)
         else:
-            # Before the callers are told: who has read the end of an answer sees its pages free.
+            # Before the delivery, so that a caller who has read the end of an answer sees its pages free.
             self.stats = self._engine.stats()
-            self._hand_out(deltas)
+            self._deliver(deltas)
         self._last_step = time.monotonic()
 
-    def _abort_late(self) -> None:
+    def _abort_overdue(self) -> None:
         now = time.monotonic()
         with self._wake:
-            late = [entry for entry in self._entries.values() if entry.deadline < now and entry.failure is None]
-        for entry in late:
+            overdue = [entry for entry in self._entries.values() if entry.deadline < now and entry.failure is None]
+        for entry in overdue:
             entry.failure = TIMED_OUT
             self._engine.abort(entry.request.id)
 
-    def _hand_out(self, deltas: list[Delta]) -> None:
+    def _deliver(self, deltas: list[Delta]) -> None:
+        """Deliver the first and last deltas of requests at once, others when the pause between two deliveries is over."""
         now = time.monotonic()
-        urgent: set[Inbox] = set()  # whose first or last delta this is
+        urgent: set[Inbox] = set()
         finished = []
         for delta in deltas:
             entry = self._entries.get(delta.request_id)
@@ -171,24 +184,24 @@ class EngineThread:
                 finished.append(delta.request_id)
                 delta = _with_failure(delta, entry.failure)
                 self.typical_seconds += 0.1 * (now - entry.submitted - self.typical_seconds)
-            if self.observer is not None:
-                _tell(self.observer, entry, delta, now)
+            for observer in self.observers:
+                _notify(observer, entry, delta, now)
             if delta.token_ids:
                 entry.last_token = now
-            self._held.append((entry.inbox, delta))
+            self._undelivered.append((entry.inbox, delta))
         with self._wake:
             for request_id in finished:
                 del self._entries[request_id]
             pause = min(self._pause * len(self._entries), LONGEST_PAUSE)
         if now - self._last_delivery >= pause:
-            deliver(self._held)
-            self._held, self._last_delivery = [], now
+            deliver(self._undelivered)
+            self._undelivered, self._last_delivery = [], now
         elif urgent:
-            deliver(pair for pair in self._held if pair[0] in urgent)
-            self._held = [pair for pair in self._held if pair[0] not in urgent]
+            deliver(pair for pair in self._undelivered if pair[0] in urgent)
+            self._undelivered = [pair for pair in self._undelivered if pair[0] not in urgent]
 
     def _fail_all(self, reason: str) -> None:
-        """End every open request and waiting job with an error, whatever state the engine is in."""
+        """End every open request and every waiting job with an error, whatever the state of the engine."""
         with self._wake:
             entries, jobs = list(self._entries.values()), list(self._jobs)
             self._arrivals.clear()
@@ -202,15 +215,15 @@ class EngineThread:
         try:
             deltas = self._engine.apply_aborts()
         except Exception:
-            log.exception("the engine failed to let go of its requests")
+            log.exception("the engine failed to cancel its requests")
             deltas = []
         self.stats = self._engine.stats()
         ended = {delta.request_id for delta in deltas}
-        unknown = [_last_delta(entry.request, reason) for entry in entries if entry.request.id not in ended]
-        self._hand_out(deltas + unknown)
+        not_ended = [_error_delta(entry.request, reason) for entry in entries if entry.request.id not in ended]
+        self._deliver(deltas + not_ended)
 
 
-def _tell(observer: Observer, entry: Entry, delta: Delta, now: float) -> None:
+def _notify(observer: Observer, entry: Entry, delta: Delta, now: float) -> None:
     if delta.token_ids:
         if entry.last_token is None:
             observer.first_token(now - entry.submitted)
@@ -221,15 +234,15 @@ def _tell(observer: Observer, entry: Entry, delta: Delta, now: float) -> None:
 
 
 def _with_failure(delta: Delta, failure: str | None) -> Delta:
-    """A cancellation by the service itself is an error to its caller; what finished in time stays as it is."""
+    """The delta for the caller: a cancellation by the service is an error; a request that finished in time is unchanged."""
     if failure is None or delta.finish_reason != "abort" or delta.completion is None:
         return delta
     completion = replace(delta.completion, finish_reason="error", error=failure)
     return replace(delta, finish_reason="error", completion=completion)
 
 
-def _last_delta(request: Request, error: str) -> Delta:
-    """The end of a request that the engine does not know, or cannot end."""
+def _error_delta(request: Request, error: str) -> Delta:
+    """The last delta of a request that the engine does not know or cannot end."""
     usage = Usage(len(request.prompt), request.output_count, request.cached_tokens or 0)
     completion = Completion("", request.output, "error", usage, Timings(None, 0.0, None, 1.0), error=error)
     return Delta(request.id, finish_reason="error", completion=completion)

@@ -1,16 +1,16 @@
-"""One engine behind many callers: a thread that steps while there is work, a bounded queue, streams that can be left.
+"""One engine for many callers: a thread that runs its steps, a bounded queue, and streams that cancel when they are closed.
 
     service = Service(llm)                                     # starts the engine's thread
-    stream = await service.submit(token_ids, params)           # Busy if the queue is full, ValueError if out of range
-    async for delta in stream: ...                             # closing the stream, or forgetting it, cancels the request
+    stream = await service.submit(token_ids, params)           # raises Busy if the queue is full, ValueError if out of range
+    async for delta in stream: ...                             # closing or dropping the stream cancels the request
     for delta in service.stream(token_ids, params): ...        # the same from a plain thread
     await asyncio.to_thread(service.stop)
 
-From then on the engine belongs to the service: call none of the LLM's generate, stream, chat, logits or stats (its tokenizer,
-config, limits and chat_token_ids stay usable). A request ends with a Delta that has a finish_reason, always: "error", with the
-reason in ``completion.error``, also stands for a step that failed, a deadline that passed and a service that stopped.
+From its start the engine belongs to the service: do not call the LLM's generate, stream, chat, logits or stats. Its tokenizer,
+config, limits and chat_token_ids stay usable. A request always ends with a Delta that has a finish_reason. "error", with the
+reason in ``completion.error``, is also the end of a request whose step failed, whose deadline passed or whose service stopped.
 
-Under torchrun only rank 0 has a service; how a step reaches the other ranks is the runner's affair.
+With several ranks, only rank 0 has a service; the runner makes the other ranks take part in each step.
 """
 
 import asyncio
@@ -23,42 +23,42 @@ from dataclasses import dataclass
 from ..engine.scoring import ScoreJob
 from ..engine.stats import EngineStats
 from ..llm import LLM
-from ..params import SamplingParams, TokenLogprob
+from ..params import Request, SamplingParams, TokenLogprob
 from .engine_thread import EngineThread, Entry, Observer
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
-# Waking a reader costs about 0.05 ms of the interpreter's lock, so this bounds the readers' share of it to 1 %, up to 25 of them. A
-# single reader gets every token by itself, many get a few tokens at a time.
+# Waking a reader costs about 0.05 ms of the interpreter's lock, so that up to 25 readers take at most 1 % of its time. A single
+# reader gets every token by itself; many readers get a few tokens at a time.
 DELIVERY_SECONDS = 0.006
 
 
 class Busy(Exception):
-    """The queue is full, or the service is stopping; nothing was queued."""
+    """The queue is full or the service is stopping. Nothing was queued; `retry_after` seconds later it may succeed."""
 
     def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
-        self.retry_after = retry_after  # seconds after which trying again makes sense
+        self.retry_after = retry_after
 
 
 @dataclass(frozen=True)
 class ServiceStats:
-    """The state after the latest step; `engine` has the counts, the pages and who is running."""
+    """The state after the latest step."""
 
     engine: EngineStats
     open: int  # requests accepted and not finished
-    refused: int  # requests refused with Busy, since the start
-    capacity: int  # how many may be open
-    seconds_since_step: float  # since a step ended; 0 while there is nothing to do
-    alive: bool  # the engine's thread runs
+    refused: int  # requests refused with Busy since the start
+    capacity: int  # the most requests that may be open
+    seconds_since_step: float  # since a step ended; 0 when idle
+    alive: bool  # whether the engine's thread runs
 
     @property
     def waiting(self) -> int:
-        """Requests that are open but do not run: there is no page or no place in the batch for them yet."""
+        """Open requests that do not run yet, for lack of pages or of room in the batch."""
         return max(self.open - self.engine.running, 0)
 
 
 class Service:
-    """An LLM's engine, driven by one thread for everybody. Its methods may be called from any thread."""
+    """An LLM's engine, driven by a thread of its own. Any thread may call its methods."""
 
     def __init__(
         self,
@@ -67,80 +67,82 @@ class Service:
         max_queue: int = 128,
         deadline: float = 600.0,
         delivery: float = DELIVERY_SECONDS,
-        observer: Observer | None = None,
     ) -> None:
-        """max_queue: requests that may be open beyond the max_sequences that run at a time. deadline: seconds that a request
-        may take, waiting included. delivery: seconds for each open request, 0.15 at most in all; Deltas that come within them
-        reach their stream together, all but a request's first and last. observer: see Observer. ValueError for a value out of
-        range.
+        """max_queue: requests that may be open in addition to the max_sequences that run at a time. deadline: seconds that a
+        request may take, waiting included. delivery: Deltas are collected for this many seconds per open request, at most 0.15
+        altogether, and reach their streams together; a request's first and last Delta are not held back.
+
+        Raises ValueError for a value out of range.
         """
         if max_queue < 0:
-            raise ValueError(f"max_queue is {max_queue}; at least 0 is wanted")
+            raise ValueError(f"max_queue is {max_queue}; expected at least 0")
         if not (math.isfinite(deadline) and deadline > 0):
-            raise ValueError(f"deadline is {deadline}; a number of seconds above 0 is wanted")
+            raise ValueError(f"deadline is {deadline}; expected a finite number of seconds above 0")
         self.llm = llm
         self.capacity = llm.limits.max_sequences + max_queue
         self.deadline = deadline
-        self._admission = threading.Lock()  # one caller at a time may count and queue
+        # Counting the open requests and queueing new ones is one operation.
+        self._admission = threading.Lock()
         self._refused = 0
         self._draining = False
-        self._thread = EngineThread(llm.engine, observer, delivery)
+        self._thread = EngineThread(llm.engine, delivery)
 
     async def submit(
         self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
     ) -> AsyncStream:
-        """Queue a prompt; the answer comes as an async iterator of Deltas, the last one with the Completion.
+        """Queue a prompt. The answer is an async iterator of Deltas, the last one with the Completion.
 
-        Busy: nothing was queued. ValueError: as LLM.generate. inspect: Delta.selection holds what DSA selected.
+        inspect: Delta.selection records what DSA selected. Raises Busy, and ValueError as `LLM.generate`.
         """
-        [stream] = await self.submit_many([(token_ids, params)], inspect)
+        [stream] = await self.submit_many([await asyncio.to_thread(self.make_request, token_ids, params, inspect)])
         return stream
 
-    async def submit_many(
-        self, prompts: Sequence[tuple[Sequence[int], SamplingParams | None]], inspect: bool = False
-    ) -> list[AsyncStream]:
-        """Queue several prompts, all or none; one stream for each. Errors as `submit`."""
+    def make_request(
+        self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
+    ) -> Request:
+        """Check a prompt, for `submit_many` or `score`; a request may be used once. Raises ValueError as `LLM.generate`.
+
+        It takes a while for a long prompt, so an event loop should call it in another thread.
+        """
+        return self.llm.engine.make_request(token_ids, params, inspect)
+
+    async def submit_many(self, requests: Sequence[Request]) -> list[AsyncStream]:
+        """Queue several requests of `make_request`, all or none; one stream for each. Errors as `submit`."""
         loop = asyncio.get_running_loop()
-        inboxes = [AsyncInbox(loop) for _ in prompts]
-        entries = [
-            self._entry(tokens, params, inspect, inbox)
-            for (tokens, params), inbox in zip(prompts, inboxes, strict=True)
-        ]
-        self._queue(entries)
-        return [
-            AsyncStream(entry.request.id, self.cancel, inbox) for entry, inbox in zip(entries, inboxes, strict=True)
-        ]
+        inboxes = [AsyncInbox(loop) for _ in requests]
+        self._queue([self._entry(request, inbox) for request, inbox in zip(requests, inboxes, strict=True)])
+        return [AsyncStream(request.id, self.cancel, inbox) for request, inbox in zip(requests, inboxes, strict=True)]
 
     def stream(
         self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
     ) -> SyncStream:
-        """As `submit`, for threads: an iterator of Deltas. Not in an event loop's thread: it blocks.
+        """As `submit`, but an iterator of Deltas that blocks. Not for an event loop's thread.
 
-        The request is queued at the call, so Busy and ValueError come at once.
+        The request is queued at once, so that Busy and ValueError are raised by the call itself.
         """
-        inbox = SyncInbox()
-        entry = self._entry(token_ids, params, inspect, inbox)
-        self._queue([entry])
-        return SyncStream(entry.request.id, self.cancel, inbox)
+        request, inbox = self.make_request(token_ids, params, inspect), SyncInbox()
+        self._queue([self._entry(request, inbox)])
+        return SyncStream(request.id, self.cancel, inbox)
 
-    async def score(self, token_ids: Sequence[int], top: int = 0) -> list[TokenLogprob]:
-        """The log-probability of every token of a prompt but the first, given those before it, with the `top` likeliest there.
+    async def score(self, request: Request, top: int = 0) -> list[TokenLogprob]:
+        """The log-probability of every token of a prompt but the first, given the tokens before it, and the `top` most likely
+        tokens at each place.
 
-        It runs alone, between two steps, so others wait for it. Errors as `submit`; TimeoutError at the deadline; whatever the
-        model raises.
+        `request` comes from `make_request`. The prompt is scored alone, between two steps, while other requests wait. Raises
+        Busy, TimeoutError at the deadline, and whatever the model raises.
         """
-        job = ScoreJob(self.llm.engine.make_request(token_ids), top, time.monotonic() + self.deadline)
+        job = ScoreJob(request, top, time.monotonic() + self.deadline)
         with self._admission:
             self._admit(1)
             self._thread.queue_job(job)
         return await asyncio.wrap_future(job.future)
 
     def cancel(self, request_id: int) -> None:
-        """End a request before the next step but one: its stream ends with finish_reason "abort". Unknown ids are ignored."""
+        """End a request within two steps. Its stream ends with finish_reason "abort". Unknown ids are ignored."""
         self._thread.cancel(request_id)
 
     def check_room(self, count: int) -> None:
-        """Busy, or ValueError, if so many requests would be refused now: cheaper to know before their prompts are read."""
+        """Raise Busy, or ValueError, if `count` requests would be refused now, before time is spent on encoding their prompts."""
         with self._admission:
             self._admit(count)
 
@@ -156,11 +158,11 @@ class Service:
         return not self._draining
 
     def observe(self, observer: Observer) -> None:
-        """Tell this one from now on, instead of the one before it."""
-        self._thread.observer = observer
+        """Notify this observer, too, from now on."""
+        self._thread.observers += (observer,)
 
     def stop(self, drain: float = 0.0) -> None:
-        """Refuse new requests, give the open ones `drain` seconds to finish, fail the rest, end the thread. May be repeated."""
+        """Refuse new requests, give open ones `drain` seconds to finish, fail the others, end the thread. May be repeated."""
         with self._admission:
             self._draining = True
         self._thread.stop(drain)
@@ -171,8 +173,7 @@ class Service:
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
-    def _entry(self, tokens: Sequence[int], params: SamplingParams | None, inspect: bool, inbox: Inbox) -> Entry:
-        request = self.llm.engine.make_request(tokens, params, inspect)
+    def _entry(self, request: Request, inbox: Inbox) -> Entry:
         now = time.monotonic()
         return Entry(request, inbox, now, now + self.deadline)
 
@@ -183,12 +184,14 @@ class Service:
 
     def _admit(self, count: int) -> None:
         if count > self.capacity:
-            raise ValueError(f"{count} requests at once; this server holds {self.capacity}")
+            raise ValueError(
+                f"the number of requests is {count}; expected at most {self.capacity}, all that the server holds"
+            )
         if self._draining:
             self._refused += count
             raise Busy("the server is stopping", retry_after=30)
         if self._thread.open + count > self.capacity:
             self._refused += count
-            # One in capacity leaves in a capacity-th of the time that each takes, but others wait for the place as well.
+            # A place becomes free after typical_seconds / capacity, but other clients wait for it as well.
             retry_after = min(max(math.ceil(self._thread.typical_seconds), 1), 60)
-            raise Busy(f"{self.capacity} requests are running or waiting, which is all this server holds", retry_after)
+            raise Busy(f"the queue is full: {self.capacity} requests are running or waiting", retry_after)

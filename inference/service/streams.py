@@ -1,4 +1,4 @@
-"""How a request's deltas get from the engine's thread to whoever waits for them: an inbox on one side, a stream on the other."""
+"""The way of a request's deltas from the engine's thread to its caller: the thread fills an inbox, the caller reads a stream."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ Cancel = Callable[[int], None]
 
 
 class Stream:
-    """A request seen by its caller. Leaving it, by `close`, a with block or by forgetting it, cancels what still runs."""
+    """A request as its caller sees it. `close`, the end of a with block or garbage collection cancels a request that still runs."""
 
     def __init__(self, request_id: int, cancel: Cancel) -> None:
         self.request_id = request_id
@@ -36,7 +36,7 @@ class Stream:
 
 
 class AsyncStream(Stream):
-    """An async iterator of Deltas; to be used in the event loop that it was made in."""
+    """An async iterator of Deltas, for use in the event loop that it was made in."""
 
     def __init__(self, request_id: int, cancel: Cancel, inbox: "AsyncInbox") -> None:
         super().__init__(request_id, cancel)
@@ -44,7 +44,7 @@ class AsyncStream(Stream):
         self._ready: deque[Delta] = deque()
 
     async def take(self) -> list[Delta]:
-        """All that has come since the last time, at least one Delta; empty once the last one has been taken."""
+        """All Deltas since the last call: at least one, or none after the request's last Delta has been taken."""
         if self._ended:
             return []
         if not self._ready:
@@ -68,7 +68,7 @@ class AsyncStream(Stream):
 
 
 class SyncStream(Stream):
-    """An iterator of Deltas, for a thread that may block."""
+    """An iterator of Deltas, which blocks the thread that uses it."""
 
     def __init__(self, request_id: int, cancel: Cancel, inbox: "SyncInbox") -> None:
         super().__init__(request_id, cancel)
@@ -86,12 +86,13 @@ class SyncStream(Stream):
 
 
 class AsyncInbox:
-    """Filled and emptied by the event loop's thread only: `deliver` asks the loop to fill it."""
+    """Only the event loop's thread fills and empties it; `deliver` asks the loop to do so."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._deltas: list[Delta] = []
-        self._reader: asyncio.Future[None] | None = None  # the one that waits
+        # Set while a reader waits for deltas.
+        self._reader: asyncio.Future[None] | None = None
 
     def put(self, delta: Delta) -> None:
         self._deltas.append(delta)
@@ -110,6 +111,8 @@ class AsyncInbox:
 
 
 class SyncInbox:
+    """Filled by the engine's thread, emptied by the caller's."""
+
     def __init__(self) -> None:
         self.deltas: queue.SimpleQueue[Delta] = queue.SimpleQueue()
 
@@ -117,16 +120,17 @@ class SyncInbox:
 Inbox = AsyncInbox | SyncInbox
 
 
-def deliver(given: Iterable[tuple[Inbox, Delta]]) -> None:
-    """Hand a step's deltas out, waking each event loop once: waking it for every delta costs a tenth of a small model's speed."""
+def deliver(deltas: Iterable[tuple[Inbox, Delta]]) -> None:
+    """Put deltas into their inboxes and wake each event loop once. A wake-up per delta costs a small model 10 % of its speed."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[AsyncInbox, Delta]]] = defaultdict(list)
-    for inbox, delta in given:
+    for inbox, delta in deltas:
         if isinstance(inbox, SyncInbox):
             inbox.deltas.put(delta)
         else:
             by_loop[inbox.loop].append((inbox, delta))
     for loop, pairs in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and with it every reader
+        # RuntimeError: the loop is closed, so nobody reads these any more.
+        with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_put_all, pairs)
 
 

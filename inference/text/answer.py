@@ -1,4 +1,4 @@
-"""What the model wrote, taken apart: reasoning, content, function calls; at once or as it streams."""
+"""The model's output, parsed into reasoning, content and tool calls: whole, or as it streams."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,13 +7,13 @@ from .detokenizer import StopStrings
 from .dsml import CLOSE_CALLS, OPEN_CALLS, ToolCall, parse_calls
 from .tokenizer import END_THINK, EOS
 
-# The two line breaks before a block belong to the format, not to the content; models forget them at times.
+# The two line breaks before a block of calls belong to the format, not to the content. Models sometimes leave them out.
 _OPENINGS = (f"\n\n{OPEN_CALLS}", f"\n{OPEN_CALLS}", OPEN_CALLS)
 
 
 @dataclass(frozen=True)
 class AnswerDelta:
-    """What one more piece of text added; joined in order these make the ``AssistantMessage``."""
+    """What one piece of text added to an answer. All of them, joined in order, make the ``AssistantMessage``."""
 
     content: str = ""
     reasoning_content: str = ""
@@ -32,14 +32,14 @@ class AnswerDelta:
 
 @dataclass(frozen=True)
 class AssistantMessage:
-    """A whole answer. ``reasoning_content`` is None when the model was not asked to think."""
+    """A whole answer. ``reasoning_content`` is None if thinking was off."""
 
     content: str
     reasoning_content: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
 
     def to_message(self) -> dict[str, Any]:
-        """The OpenAI shape, ready to be appended to the conversation."""
+        """The answer in OpenAI's shape, to be appended to the conversation."""
         message: dict[str, Any] = {"role": "assistant", "content": self.content}
         if self.reasoning_content is not None:
             message["reasoning_content"] = self.reasoning_content
@@ -52,39 +52,39 @@ class AssistantMessage:
 
 
 class AnswerParser:
-    """Takes an answer apart while it streams.
+    """Parses an answer while it streams.
 
-    Nothing of a tag is ever given away as content: what may become one is held until it is decided. A block of calls
-    comes out whole when it closes; one that is malformed or never closes comes out as content, as it was written.
+    No part of a tag is ever returned as content: text that may become a tag is held back until that is decided. A block of
+    calls is returned whole when it closes. A block that is malformed or never closes is returned as content, unchanged.
     """
 
     def __init__(self, thinking: bool):
-        """``thinking``: the prompt ended in ``<think>``, so the answer starts inside the reasoning."""
+        """``thinking``: the prompt ends in ``<think>``, so that the answer starts inside the reasoning."""
         self._state = "reasoning" if thinking else "content"
         self._scanner = StopStrings([END_THINK] if thinking else _OPENINGS)
         self._opening = ""
         self._block = ""
 
     def push(self, text: str) -> AnswerDelta:
-        """What this text makes certain."""
+        """The part of the answer that is certain once this text is known."""
         delta = AnswerDelta()
         while True:
-            safe, hit = self._scanner.push(text)
-            delta += self._take(safe)
-            if hit is None:
+            safe, tag = self._scanner.push(text)
+            delta += self._add(safe)
+            if tag is None:
                 return delta
             text = self._scanner.rest
-            delta += self._turn(hit)
+            delta += self._change_state(tag)
 
     def finish(self) -> AnswerDelta:
-        """What was still held; the answer ends here."""
-        delta = self._take(self._scanner.finish())
+        """The part that was held back until the end of the answer."""
+        delta = self._add(self._scanner.finish())
         if self._state == "calls":
             delta += AnswerDelta(content=self._opening + self._block)
         self._block = ""
         return delta
 
-    def _take(self, text: str) -> AnswerDelta:
+    def _add(self, text: str) -> AnswerDelta:
         if self._state == "reasoning":
             return AnswerDelta(reasoning_content=text)
         if self._state == "content":
@@ -92,8 +92,8 @@ class AnswerParser:
         self._block += text
         return AnswerDelta()
 
-    def _turn(self, tag: str) -> AnswerDelta:
-        """Passes from one part of the answer to the next."""
+    def _change_state(self, tag: str) -> AnswerDelta:
+        """Go on to the part of the answer that follows this tag."""
         delta = AnswerDelta()
         if self._state == "content":
             self._state, self._opening, self._block = "calls", tag, ""
@@ -107,7 +107,7 @@ class AnswerParser:
 
 
 def parse_assistant(text: str, thinking: bool = False) -> AssistantMessage:
-    """Takes a whole answer apart. Never fails: what does not follow the format is content."""
+    """Parse a whole answer. Never fails: text that does not follow the format is content."""
     parser = AnswerParser(thinking)
     answer = parser.push(text.removesuffix(EOS)) + parser.finish()
     return AssistantMessage(answer.content, answer.reasoning_content if thinking else None, answer.tool_calls)

@@ -9,7 +9,7 @@ from typing import Any
 from .errors import MessageError
 from .tokenizer import BOS, END_THINK, EOS, Special, Tokenizer
 
-# Stand-ins for control words inside messages, while the template runs: code points that mean nothing to anyone.
+# Private-use code points, which stand for control tokens spelled in messages while the template runs.
 _PRIVATE = range(0xF0000, 0xFFFFE)
 
 
@@ -19,21 +19,23 @@ def render_template(
     thinking: bool,
     tools: Sequence[Mapping[str, Any]] | None,
 ) -> list[str | Special]:
-    """The prompt as pieces. Control words spelled in messages or tools come out as text, those of the template as
-    control tokens. Raises MessageError, also for tools that the template would leave out.
+    """The prompt as pieces. Control tokens that the template writes are ``Special``; those spelled in messages or tools are
+    text. Raises MessageError, also for tools that the template would ignore.
     """
     import jinja2
 
-    if tokenizer.chat_template is None:
-        raise MessageError("chat_format v3.2-exp: this checkpoint has no chat template")
+    assert tokenizer.chat_template is not None, "resolve_chat_format checks this"
     try:
         template, variables = _compile(tokenizer.chat_template)
         if tools and "tools" not in variables:
-            raise MessageError("tools: this checkpoint's chat template takes none; chat_format v3.2 does")
-        shield = _Shield(tokenizer, (messages, tools))
+            raise MessageError(
+                f"tools has {len(tools)} functions; expected none, because this checkpoint's chat template takes none "
+                "(chat_format v3.2 does)"
+            )
+        masking = _Masking(tokenizer, (messages, tools))
         text = template.render(
-            messages=[shield.cover(_history(message)) for message in messages],
-            tools=shield.cover(tools) if tools else None,
+            messages=[masking.mask(_without_reasoning(message)) for message in messages],
+            tools=masking.mask(tools) if tools else None,
             thinking=thinking,
             enable_thinking=thinking,
             add_generation_prompt=True,
@@ -43,12 +45,12 @@ def render_template(
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
         if isinstance(error, MessageError):
             raise
-        raise MessageError(f"chat template: {' '.join(str(error).split())}") from error
-    return [piece if isinstance(piece, Special) else shield.uncover(piece) for piece in tokenizer.split_special(text)]
+        raise MessageError(f"the chat template fails: {' '.join(str(error).split())}") from error
+    return [piece if isinstance(piece, Special) else masking.unmask(piece) for piece in tokenizer.split_special(text)]
 
 
-def _history(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of earlier answers only what follows the reasoning stays."""
+def _without_reasoning(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An earlier answer keeps only the text after its reasoning."""
     if message["role"] != "assistant" or not message.get("content"):
         return message
     return {**message, "content": message["content"].rpartition(END_THINK)[2]}
@@ -56,7 +58,7 @@ def _history(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=8)
 def _compile(source: str) -> tuple[Any, frozenset[str]]:
-    """(the template, the variables it reads), in the environment that transformers gives to chat templates."""
+    """(the template, the variables that it reads), in the environment that transformers gives to chat templates."""
     import jinja2.ext
     import jinja2.meta
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -77,25 +79,25 @@ def _compile(source: str) -> tuple[Any, frozenset[str]]:
     return environment.from_string(source), variables
 
 
-class _Shield:
-    """Swaps control words in values for stand-ins and back."""
+class _Masking:
+    """Replaces control tokens spelled in values by private-use characters, and back."""
 
     def __init__(self, tokenizer: Tokenizer, values: object):
-        taken = {ord(c) for c in json.dumps(values, ensure_ascii=False, default=str) if ord(c) in _PRIVATE}
-        free = (chr(code) for code in _PRIVATE if code not in taken)
+        used = {ord(c) for c in json.dumps(values, ensure_ascii=False, default=str) if ord(c) in _PRIVATE}
+        unused = (chr(code) for code in _PRIVATE if code not in used)
         self._tokenizer = tokenizer
-        self._stand_in = {word: next(free) for word in tokenizer.special_ids}
-        self._back = str.maketrans({stand_in: word for word, stand_in in self._stand_in.items()})
+        self._masks = {token: next(unused) for token in tokenizer.special_ids}
+        self._originals = str.maketrans({mask: token for token, mask in self._masks.items()})
 
-    def cover(self, value: Any) -> Any:
+    def mask(self, value: Any) -> Any:
         if isinstance(value, str):
             pieces = self._tokenizer.split_special(value)
-            return "".join(self._stand_in[p.text] if isinstance(p, Special) else p for p in pieces)
+            return "".join(self._masks[p.text] if isinstance(p, Special) else p for p in pieces)
         if isinstance(value, Mapping):
-            return {self.cover(key): self.cover(entry) for key, entry in value.items()}
+            return {self.mask(key): self.mask(entry) for key, entry in value.items()}
         if isinstance(value, list | tuple):
-            return [self.cover(entry) for entry in value]
+            return [self.mask(entry) for entry in value]
         return value
 
-    def uncover(self, text: str) -> str:
-        return text.translate(self._back)
+    def unmask(self, text: str) -> str:
+        return text.translate(self._originals)

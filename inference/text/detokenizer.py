@@ -1,4 +1,4 @@
-"""Text as it grows: token ids to stable text, and stop strings in text that comes in pieces."""
+"""Streaming text: token ids to complete characters, and stop strings in text that arrives in pieces."""
 
 from collections.abc import Sequence
 
@@ -8,72 +8,75 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class IncrementalDecoder:
-    """Decodes a growing list of ids; all pushes and ``finish`` joined equal the decoding of all ids at once.
+    """Decodes a growing list of ids. The texts of all pushes and of ``finish``, joined, equal the decoding of all ids at once.
 
-    A character whose bytes are spread over tokens comes out with its last byte. Trailing U+FFFD may be the start of
-    such a character, so they wait for what follows.
+    A character whose bytes are spread over several tokens is returned with its last byte. Trailing U+FFFD may be the beginning
+    of such a character, so they are held back until the next token.
     """
 
     def __init__(self, tokenizer: Tokenizer):
         self._tokenizer = tokenizer
-        self._window: list[int] = []  # ids since the last character boundary
-        self._given = 0  # characters of the window's text already returned
+        # Ids since the last character boundary, and how many characters of their text have been returned.
+        self._window: list[int] = []
+        self._returned = 0
 
     def push(self, ids: Sequence[int]) -> str:
-        """The text that these ids make certain; may be empty."""
+        """The new characters that are complete once these ids are known; may be empty."""
         if not ids:
             return ""
         self._window += ids
         text = self._tokenizer.decode(self._window)
         stable = text.rstrip(REPLACEMENT)
-        new = stable[self._given :]
-        self._given = max(self._given, len(stable))
+        new = stable[self._returned :]
+        self._returned = max(self._returned, len(stable))
         if len(stable) == len(text) and self._tokenizer.is_byte_level:
-            self._window, self._given = [], 0
+            self._window, self._returned = [], 0
         return new
 
     def finish(self) -> str:
-        """What is still held back; an incomplete character becomes U+FFFD. The decoder starts afresh."""
-        rest = self._tokenizer.decode(self._window)[self._given :] if self._window else ""
-        self._window, self._given = [], 0
+        """The text that is still held back, an incomplete character as U+FFFD. Afterwards the decoder is as new."""
+        rest = self._tokenizer.decode(self._window)[self._returned :] if self._window else ""
+        self._window, self._returned = [], 0
         return rest
 
 
 class StopStrings:
-    """Cuts text at the first stop string, without ever giving away part of one.
+    """Cuts text at the first stop string, without ever returning part of one.
 
-    The stop that is complete first wins; of two complete at the same character, the longer. The result does not
-    depend on how the text is cut into pushes.
+    The stop string that is complete first counts; of two that are complete at the same character, the longer one. The result
+    does not depend on how the text is divided into pushes.
     """
 
     def __init__(self, stops: Sequence[str]):
         if any(not stop for stop in stops):
-            raise ValueError("stop: an empty stop string would match everywhere")
+            raise ValueError("stop holds ''; expected strings that are not empty")
         self._stops = tuple(stops)
-        self._firsts = {stop[0] for stop in stops}
-        self.rest = ""  # after a hit: what the push that brought it held behind the stop string
+        self._first_characters = {stop[0] for stop in stops}
+        # Once a stop string has been found: the text that followed it in the same push.
+        self.rest = ""
         self._held = ""
-        self._hit: str | None = None
+        self._found: str | None = None
 
     def push(self, text: str) -> tuple[str, str | None]:
-        """(text that is safe to show, the stop string that was found). After a hit nothing more comes."""
-        if self._hit is not None:
-            return "", self._hit
-        if not self._held and self._firsts.isdisjoint(text):  # most pieces: nothing begins here
+        """(text that is safe to show, the stop string that was found or None). No text follows a stop string."""
+        if self._found is not None:
+            return "", self._found
+        # True of most pieces: no stop string begins here.
+        if not self._held and self._first_characters.isdisjoint(text):
             return text, None
         self._held += text
-        found = [(at + len(stop), at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
-        if found:
-            end, at, self._hit = min(found)
+        matches = [(at + len(stop), at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        if matches:
+            end, at, self._found = min(matches)
             safe, self.rest, self._held = self._held[:at], self._held[end:], ""
-            return safe, self._hit
+            return safe, self._found
         keep = max((self._partial(stop) for stop in self._stops), default=0)
         safe = self._held[: len(self._held) - keep]
         self._held = self._held[len(safe) :]
         return safe, None
 
     def finish(self) -> str:
-        """The held text, which turned out to be no stop string."""
+        """The text that was held back and is not a stop string after all."""
         rest, self._held = self._held, ""
         return rest
 

@@ -1,4 +1,4 @@
-"""DSML: how DeepSeek-V3.2 is told about functions and how it calls them (the release's encoding/encoding_dsv32.py)."""
+"""DSML: DeepSeek-V3.2's format for the description and the call of functions (the release's encoding/encoding_dsv32.py)."""
 
 import json
 import re
@@ -58,32 +58,32 @@ _CONTROL = re.compile(f"({'|'.join(map(re.escape, (THINK, END_THINK, DSML)))})")
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A function that the model wants called; ``arguments`` is the text of a JSON object."""
+    """A function call by the model; ``arguments`` is the text of a JSON object."""
 
     name: str
     arguments: str
 
 
 def control(text: str) -> list[str | Special]:
-    """Text written by the program itself, its control tokens marked as such."""
+    """Text of the format itself, in which every control token is a ``Special``."""
     return [Special(part) if i % 2 else part for i, part in enumerate(_CONTROL.split(text)) if part]
 
 
 def tools_pieces(tools: Sequence[Mapping[str, Any]]) -> list[str | Special]:
-    """The system prompt's section on functions; ``tools`` in OpenAI's shape, one JSON object a line."""
+    """The section of the system prompt on functions, one JSON object per line; ``tools`` has OpenAI's shape."""
     schemas = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
     return [*control(_TOOLS_BEFORE), schemas, _TOOLS_AFTER]
 
 
 def call_start(name: str | None) -> list[str | Special]:
-    """How an answer begins that must call a function: this one, or the one that the model names next."""
-    # The model's own tokens go on where a token ends: after "invoke" comes ' name', and '="' is one token.
+    """The beginning of an answer that must call a function: the named one, or any one, which the model names next."""
+    # The text ends where a token of the model's own answers ends: "invoke" is followed by ' name', and '="' is one token.
     start = control(f"{OPEN_CALLS}\n<{DSML}invoke")
     return ["\n\n", *start] if name is None else ["\n\n", *start, f' name="{name}">\n']
 
 
 def call_pieces(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str | Special]:
-    """A block of calls (name, arguments); strings are written as they are, other values as JSON."""
+    """A block of calls, each (name, arguments). String arguments are written as they are, other values as JSON."""
     pieces: list[str | Special] = control(OPEN_CALLS + "\n")
     for name, arguments in calls:
         pieces += [*control(f"<{DSML}invoke name="), f'"{name}">\n']
@@ -100,9 +100,9 @@ def call_pieces(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str | Sp
 
 
 def parse_calls(block: str) -> tuple[ToolCall, ...] | None:
-    """The calls between ``OPEN_CALLS`` and ``CLOSE_CALLS``; None if the block is not what the format allows.
+    """The calls between ``OPEN_CALLS`` and ``CLOSE_CALLS``; None if the block violates the format.
 
-    Space between tags is free. Numbers keep their spelling.
+    White space between tags is ignored. Numbers keep their spelling.
     """
     calls = []
     at = 0
@@ -139,6 +139,7 @@ def _is_json(text: str) -> bool:
 
     try:
         json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets
+    # RecursionError comes from thousands of nested brackets.
+    except (ValueError, RecursionError):
         return False
     return True

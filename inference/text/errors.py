@@ -1,5 +1,24 @@
-"""Errors that are the user's to mend, each one line."""
+"""Errors that the user can correct, each in one line."""
+
+_LONGEST = 500  # characters of an unexpected error's text: PyTorch's may go on for paragraphs
+
+
+class TokenizerError(ValueError):
+    """A checkpoint's tokenizer cannot be used."""
 
 
 class MessageError(ValueError):
-    """A conversation that cannot be encoded: which message, what came, what is wanted."""
+    """A conversation cannot be encoded. The text names the message, its value and what is expected."""
+
+
+def describe_error(error: BaseException) -> str:
+    """One line about an error, as a user reads it.
+
+    ValueError: its text. OSError: the file's name and what is wrong with it, without the system's number. Any other type: its
+    name and the beginning of its text.
+    """
+    text = str(error)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        text = f"{error.filename}: {error.strerror}"
+    text = " ".join(text.split())
+    return text if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {text[:_LONGEST]}"

@@ -1,35 +1,24 @@
 """Conversations to token ids, in both of the family's chat formats.
 
-DeepSeek-V3.2-Exp brings a Jinja template; DeepSeek-V3.2 brings none, and its messages are encoded by the program here
-(the release's encoding/encoding_dsv32.py). Whatever people, functions or the model said goes in as plain text: words
-that spell a control token do not become one.
+DeepSeek-V3.2-Exp has a Jinja chat template ("v3.2-exp"). DeepSeek-V3.2 has none; its messages are encoded by the code here,
+after the release's encoding/encoding_dsv32.py ("v3.2"). The text of users, tools and the model is always encoded as plain
+text: words that spell a control token do not become one.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from .answer import AnswerDelta, AnswerParser, AssistantMessage, parse_assistant
 from .chat_template import render_template
-from .dsml import ToolCall, call_pieces, tools_pieces
+from .dsml import call_pieces, tools_pieces
 from .errors import MessageError
 from .tokenizer import ASSISTANT, BOS, END_THINK, EOS, THINK, USER, Special, Tokenizer
-
-__all__ = [
-    "AnswerDelta",
-    "AnswerParser",
-    "AssistantMessage",
-    "ChatFormat",
-    "MessageError",
-    "ToolCall",
-    "encode_messages",
-    "parse_assistant",
-]
 
 ChatFormat = Literal["v3.2", "v3.2-exp"]
 Message = Mapping[str, Any]
 Pieces = list[str | Special]
-ASKING = ("user", "developer")  # a developer message is a search agent's way to write a user turn
+# A developer message is how a search agent writes a user turn.
+USER_ROLES = ("user", "developer")
 
 
 def encode_messages(
@@ -39,54 +28,65 @@ def encode_messages(
     tools: Sequence[Mapping[str, Any]] | None = None,
     chat_format: ChatFormat | None = None,
 ) -> list[int]:
-    """The prompt that asks for the next assistant turn.
+    """Token ids of the prompt for the next assistant turn.
 
     Messages have OpenAI's shape: role, content (text or a list of text parts), tool_calls, tool_call_id,
-    reasoning_content. Without ``chat_format`` the checkpoint decides: its chat template if it has one ("v3.2-exp"),
-    else "v3.2". Raises MessageError.
+    reasoning_content. ``chat_format`` is what ``resolve_chat_format`` returned; without it, the checkpoint decides.
+    Raises MessageError.
     """
-    normal = [_normal(index, message) for index, message in enumerate(messages)]
+    turns = [_normalized(index, message) for index, message in enumerate(messages)]
     _check_tools("tools", tools)
-    if not normal or normal[-1]["role"] not in (*ASKING, "tool"):
-        came = f"it has role {normal[-1]['role']!r}" if normal else "there are no messages"
-        raise MessageError(f"messages: the last one must come from the user or a tool, {came}")
-    chat_format = chat_format or default_format(tokenizer)
-    if chat_format == "v3.2":
-        return tokenizer.encode_pieces(v32_pieces(normal, thinking, tools))
-    if chat_format == "v3.2-exp":
-        return tokenizer.encode_pieces(render_template(normal, tokenizer, thinking, tools))
-    raise MessageError(f"chat_format: v3.2 or v3.2-exp is wanted, this is {chat_format!r}")
+    if not turns:
+        raise MessageError("messages is empty; expected at least 1 message")
+    if turns[-1]["role"] not in (*USER_ROLES, "tool"):
+        raise MessageError(
+            f"messages[{len(turns) - 1}].role is {turns[-1]['role']!r}; expected the last message to be a user's or a tool's"
+        )
+    if resolve_chat_format(tokenizer, chat_format) == "v3.2":
+        return tokenizer.encode_pieces(v32_pieces(turns, thinking, tools))
+    return tokenizer.encode_pieces(render_template(turns, tokenizer, thinking, tools))
 
 
-def default_format(tokenizer: Tokenizer) -> ChatFormat:
-    """What the checkpoint wants: the format of its chat template, if it has one."""
-    return "v3.2" if tokenizer.chat_template is None else "v3.2-exp"
+def resolve_chat_format(tokenizer: Tokenizer | None, chat_format: ChatFormat | None = None) -> ChatFormat:
+    """The format in which conversations are written: the given one, or else the checkpoint's own.
+
+    A checkpoint with a chat template uses it ("v3.2-exp"); any other uses "v3.2". Raises MessageError, a ValueError, for
+    "v3.2-exp" without a chat template.
+    """
+    has_template = tokenizer is not None and tokenizer.chat_template is not None
+    if chat_format is None:
+        return "v3.2-exp" if has_template else "v3.2"
+    if chat_format not in get_args(ChatFormat):
+        raise MessageError(f"chat_format is {chat_format!r}; expected v3.2 or v3.2-exp")
+    if chat_format == "v3.2-exp" and not has_template:
+        raise MessageError("chat_format is 'v3.2-exp'; expected 'v3.2', because this checkpoint has no chat template")
+    return chat_format
 
 
 def v32_pieces(messages: Sequence[Message], thinking: bool, tools: Sequence[Mapping[str, Any]] | None = None) -> Pieces:
     """DeepSeek-V3.2's encoding of a whole conversation, which may also end in an assistant turn.
 
-    Reasoning stays only behind the last user turn. Unlike the published program this one keeps developer messages
-    that stand before it, and accepts assistant turns without reasoning there.
+    Only assistant turns after the last user turn keep their reasoning. Two points differ from the published program:
+    developer messages before the last user turn are kept, and assistant turns after it may lack reasoning.
     """
     turns = [dict(message) for message in messages]
     if tools:
         if not turns or turns[0]["role"] != "system":
             turns.insert(0, {"role": "system", "content": ""})
         turns[0]["tools"] = tools
-    last_asked = max((index for index, turn in enumerate(turns) if turn["role"] in ASKING), default=-1)
+    last_user = max((index for index, turn in enumerate(turns) if turn["role"] in USER_ROLES), default=-1)
     pieces: Pieces = [Special(BOS)]
     for index, turn in enumerate(turns):
-        # From the last question on, every answer starts with reasoning.
-        thinks = thinking and index >= last_asked
+        # From the last user turn on, every assistant turn starts with reasoning.
+        thinks = thinking and index >= last_user
         role, content = turn["role"], turn["content"] or ""
         if role == "system":
             pieces += [content, *_appendix(turn)]
-        elif role in ASKING:
-            asked: Pieces = [content]
+        elif role in USER_ROLES:
+            question: Pieces = [content]
             if role == "developer":
-                asked = [*_appendix(turn), f"\n\n# The user's message is: {content}"]
-            pieces += [Special(USER), *asked, Special(ASSISTANT), Special(THINK if thinks else END_THINK)]
+                question = [*_appendix(turn), f"\n\n# The user's message is: {content}"]
+            pieces += [Special(USER), *question, Special(ASSISTANT), Special(THINK if thinks else END_THINK)]
         elif role == "assistant":
             if thinks:
                 pieces += [turn.get("reasoning_content") or "", Special(END_THINK)]
@@ -102,6 +102,7 @@ def v32_pieces(messages: Sequence[Message], thinking: bool, tools: Sequence[Mapp
 
 
 def _appendix(turn: Message) -> Pieces:
+    """The sections on tools and on the response format that follow a system or precede a developer text."""
     pieces: Pieces = []
     if turn.get("tools"):
         pieces += ["\n\n", *tools_pieces(turn["tools"])]
@@ -118,14 +119,16 @@ def _call(index: int, call: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     try:
         arguments = json.loads(function.get("arguments") or "{}")
     except (ValueError, RecursionError) as error:
-        raise MessageError(f"messages[{index}].tool_calls: arguments are not JSON: {error}") from None
+        raise MessageError(
+            f"messages[{index}].tool_calls has arguments that are not JSON; expected a JSON object: {error}"
+        ) from None
     if not isinstance(arguments, dict):
-        raise MessageError(f"messages[{index}].tool_calls: arguments must be a JSON object, this is {arguments!r:.50}")
+        raise MessageError(f"messages[{index}].tool_calls has arguments {arguments!r:.50}; expected a JSON object")
     return function["name"], arguments
 
 
 def _results(turns: Sequence[Message], start: int) -> list[str]:
-    """The contents of the tool messages from ``start`` on, in the order of the calls they answer."""
+    """The contents of the tool messages from ``start`` on, in the order of the calls that they answer."""
     end = start
     while end < len(turns) and turns[end]["role"] == "tool":
         end += 1
@@ -133,36 +136,39 @@ def _results(turns: Sequence[Message], start: int) -> list[str]:
     calls = (turns[start - 1].get("tool_calls") or ()) if start else ()
     if len(calls) != len(results):
         raise MessageError(
-            f"messages[{start}]: {len(results)} tool messages answer {len(calls)} calls of the message before them"
+            f"messages[{start}] starts {len(results)} tool messages; expected {len(calls)}, one for each call of the message "
+            "before them"
         )
-    order = {str(call.get("id")): place for place, call in enumerate(calls)}
+    order = {str(call.get("id")): index for index, call in enumerate(calls)}
     ids = [str(result.get("tool_call_id")) for result in results]
     if len(order) == len(calls) and set(ids) == set(order):
         results = [result for _, result in sorted(zip(ids, results, strict=True), key=lambda pair: order[pair[0]])]
     return [result["content"] or "" for result in results]
 
 
-def _normal(index: int, message: Message) -> dict[str, Any]:
-    """The message with its content as one text and its calls' arguments as JSON text; or MessageError."""
+def _normalized(index: int, message: Message) -> dict[str, Any]:
+    """The message with its content as one text and the arguments of its calls as JSON text. Raises MessageError."""
     if not isinstance(message, Mapping):
-        raise MessageError(f"messages[{index}]: an object is wanted, this is {message!r:.50}")
+        raise MessageError(f"messages[{index}] is {message!r:.50}; expected an object")
     role = message.get("role")
     if role not in ("system", "developer", "user", "assistant", "tool"):
-        raise MessageError(f"messages[{index}].role: system, developer, user, assistant or tool, this is {role!r:.50}")
-    normal = {key: value for key, value in message.items() if value is not None}
-    normal["content"] = _text(index, message.get("content"))
-    if normal["content"] is None and (role != "assistant" or not message.get("tool_calls")):
+        raise MessageError(
+            f"messages[{index}].role is {role!r:.50}; expected system, developer, user, assistant or tool"
+        )
+    turn = {key: value for key, value in message.items() if value is not None}
+    turn["content"] = _text(index, message.get("content"))
+    if turn["content"] is None and (role != "assistant" or not message.get("tool_calls")):
         if role != "assistant" and role != "system":
-            raise MessageError(f"messages[{index}].content: a {role} message needs text")
-        normal["content"] = ""
-    if "reasoning_content" in normal and not isinstance(normal["reasoning_content"], str):
-        raise MessageError(f"messages[{index}].reasoning_content: text is wanted")
+            raise MessageError(f"messages[{index}].content is None; expected text in a {role} message")
+        turn["content"] = ""
+    if "reasoning_content" in turn and not isinstance(turn["reasoning_content"], str):
+        raise MessageError(f"messages[{index}].reasoning_content is {turn['reasoning_content']!r:.50}; expected text")
     if calls := message.get("tool_calls"):
         if not isinstance(calls, list | tuple):
-            raise MessageError(f"messages[{index}].tool_calls: a list is wanted, this is {calls!r:.50}")
-        normal["tool_calls"] = [_normal_call(index, call) for call in calls]
+            raise MessageError(f"messages[{index}].tool_calls is {calls!r:.50}; expected a list")
+        turn["tool_calls"] = [_normalized_call(index, call) for call in calls]
     _check_tools(f"messages[{index}].tools", message.get("tools"))
-    return normal
+    return turn
 
 
 def _check_tools(name: str, tools: Any) -> None:
@@ -170,13 +176,13 @@ def _check_tools(name: str, tools: Any) -> None:
         return
     for tool in tools if isinstance(tools, list | tuple) else [None]:
         if not isinstance(tool, Mapping) or not isinstance(tool.get("function", tool), Mapping):
-            raise MessageError(f"{name}: a list of functions in OpenAI's shape is wanted, this is {tools!r:.50}")
+            raise MessageError(f"{name} is {tools!r:.50}; expected a list of functions in OpenAI's shape")
 
 
-def _normal_call(index: int, call: Any) -> dict[str, Any]:
+def _normalized_call(index: int, call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise MessageError(f"messages[{index}].tool_calls: each needs a function with a name")
+        raise MessageError(f"messages[{index}].tool_calls holds {call!r:.50}; expected a function with a name")
     arguments = function.get("arguments", "{}")
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False)
@@ -191,4 +197,6 @@ def _text(index: int, content: Any) -> str | None:
         texts = [part for part in parts if isinstance(part, str)]
         if len(texts) == len(parts):
             return "\n".join(texts)
-    raise MessageError(f"messages[{index}].content: text or a list of text parts is wanted; this model reads only text")
+    raise MessageError(
+        f"messages[{index}].content is {content!r:.50}; expected text or a list of text parts: this model reads only text"
+    )

@@ -1,4 +1,4 @@
-"""Text to token ids and back, from a checkpoint's ``tokenizer.json``; the Rust ``tokenizers`` library does the work."""
+"""Text to token ids and back. The Rust ``tokenizers`` library does the work, from a checkpoint's ``tokenizer.json``."""
 
 import json
 import re
@@ -10,6 +10,10 @@ from typing import Any
 
 import tokenizers
 
+from ...model.checkpoint.strict_json import parse_object
+from .auto_tokenizer import build_definition
+from .errors import TokenizerError
+
 # DeepSeek's control tokens, by their texts.
 BOS = "<｜begin▁of▁sentence｜>"
 EOS = "<｜end▁of▁sentence｜>"
@@ -18,17 +22,13 @@ ASSISTANT = "<｜Assistant｜>"
 THINK = "<think>"
 END_THINK = "</think>"
 DSML = "｜DSML｜"
-# A reader of the answer needs these, whatever the tokenizer file says about skipping them.
+# Decoding never skips these, whatever the tokenizer file says: the parser of the answer needs them.
 MARKUP = (THINK, END_THINK, DSML)
-
-
-class TokenizerError(ValueError):
-    """A tokenizer that cannot be used, in one line."""
 
 
 @dataclass(frozen=True)
 class Special:
-    """A control token by its text, as opposed to text that merely looks like one."""
+    """A control token, named by its text. Equal text in a plain ``str`` is never a control token."""
 
     text: str
 
@@ -44,7 +44,7 @@ class Tokenizer:
         eos: Iterable[str | int] = (EOS,),
         chat_template: str | None = None,
     ):
-        """``definition`` is the parsed tokenizer.json; ``eos`` names end tokens by text or id; unknown texts drop."""
+        """``definition`` is the parsed tokenizer.json. ``eos`` names end tokens by text or id; unknown texts are ignored."""
         self._definition = definition
         try:
             self._full = tokenizers.Tokenizer.from_str(json.dumps(definition))
@@ -58,26 +58,31 @@ class Tokenizer:
             token["content"]: token["id"] for token in definition.get("added_tokens", ())
         }
         self.bos_id: int | None = None if bos is None else self._full.token_to_id(bos)
-        named = (self._full.token_to_id(token) if isinstance(token, str) else token for token in eos)
-        self.eos_ids: tuple[int, ...] = tuple(dict.fromkeys(token for token in named if token is not None))
+        ids = (self._full.token_to_id(token) if isinstance(token, str) else token for token in eos)
+        self.eos_ids: tuple[int, ...] = tuple(dict.fromkeys(token for token in ids if token is not None))
         self.vocab_size: int = max(self._full.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         flagged = {token["id"] for token in definition.get("added_tokens", ()) if token.get("special")}
         kept = {self.special_ids.get(text) for text in MARKUP}
         self._skipped = (flagged | {self.bos_id, *self.eos_ids}) - kept - {None}
-        # Decoding byte-level tokens is concatenating bytes; other decoders look at what stands before a token.
+        # A byte-level decoder concatenates the bytes of the tokens; other decoders depend on the token before.
         self.is_byte_level: bool = (definition.get("decoder") or {}).get("type") == "ByteLevel"
 
     @classmethod
     def from_directory(cls, path: str | Path) -> "Tokenizer | None":
-        """The tokenizer of a checkpoint directory, or None if it has no ``tokenizer.json``.
+        """The tokenizer of a checkpoint directory, or None if the directory holds none.
 
-        End tokens are those of generation_config.json, config.json and tokenizer_config.json together.
+        A checkpoint without ``tokenizer.json`` is read through transformers' AutoTokenizer. The end tokens are those of
+        generation_config.json, config.json and tokenizer_config.json together. Raises TokenizerError.
         """
         directory = Path(path)
+        settings = _read_json(directory / "tokenizer_config.json") or {}
         definition = _read_json(directory / "tokenizer.json")
         if definition is None:
-            return None
-        settings = _read_json(directory / "tokenizer_config.json") or {}
+            built = build_definition(directory)
+            if built is None:
+                return None
+            definition, special = built
+            settings = {**settings, **special}
         eos: list[str | int] = []
         for name in ("generation_config.json", "config.json"):
             ids = (_read_json(directory / name) or {}).get("eos_token_id")
@@ -96,17 +101,22 @@ class Tokenizer:
     def encode(self, text: str, parse_special: bool = False) -> list[int]:
         """Ids of ``text``; no bos is added.
 
-        With ``parse_special``, text that spells a control token becomes that token: for prompts written by hand,
-        never for what users say.
+        With ``parse_special``, text that spells a control token becomes that token. That is for prompts written by hand,
+        never for what users send.
         """
         tokenizer = self._full if parse_special else self._plain
         return tokenizer.encode(_without_surrogates(text), add_special_tokens=False).ids
 
-    def encode_pieces(self, pieces: Sequence[str | Special]) -> list[int]:
-        """Ids of text mixed with control tokens; only ``Special`` pieces become control tokens.
+    def encode_prompt(self, text: str, parse_special: bool = False) -> list[int]:
+        """Token ids of a plain text prompt: the bos token, if the checkpoint has one, and the ids of ``text``."""
+        bos = [] if self.bos_id is None else [self.bos_id]
+        return bos + self.encode(text, parse_special)
 
-        Neighbouring texts are joined first, so the ids are those of the whole string. A control token that this
-        tokenizer lacks is written out as text.
+    def encode_pieces(self, pieces: Sequence[str | Special]) -> list[int]:
+        """Ids of text mixed with control tokens. Only ``Special`` pieces become control tokens.
+
+        Neighbouring texts are joined first, so that the ids are those of the whole string. A control token that this
+        tokenizer lacks is encoded as text.
         """
         ids: list[int] = []
         text = ""
@@ -122,24 +132,26 @@ class Tokenizer:
         return ids + (self.encode(text) if text else [])
 
     def split_special(self, text: str) -> list[str | Special]:
-        """``text`` as pieces for ``encode_pieces``, every spelled control token a ``Special``."""
+        """``text`` as pieces for ``encode_pieces``, in which every control token that it spells is a ``Special``."""
         if not self.special_ids:
             return [text]
         parts = self._special_pattern.split(text)
         return [Special(part) if odd else part for part, odd in zip(parts, _alternate(), strict=False) if part]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """Text of ``ids``. Ids that the tokenizer does not know (a padded vocabulary) give nothing.
+        """Text of ``ids``. Ids outside the vocabulary (the model's may be padded) give no text.
 
-        Skipping leaves ``<think>``, ``</think>`` and ``｜DSML｜`` in place: readers of the answer need them.
+        ``skip_special_tokens`` keeps ``<think>``, ``</think>`` and ``｜DSML｜``, which the parser of the answer needs.
         """
         kept = [token for token in ids if token not in self._skipped] if skip_special_tokens else list(ids)
         return self._full.decode(kept, skip_special_tokens=False)
 
     @cached_property
     def _plain(self) -> tokenizers.Tokenizer:
-        """The same tokenizer without added tokens: many control tokens are not flagged "special" in the file, so the
-        library's own switch for ignoring special tokens does not cover them."""
+        """The same tokenizer without added tokens.
+
+        The library can ignore tokens that the file flags as special, but many control tokens are not flagged.
+        """
         plain = tokenizers.Tokenizer.from_str(
             json.dumps({**self._definition, "added_tokens": [], "post_processor": None})
         )
@@ -160,7 +172,7 @@ def _alternate() -> Iterable[bool]:
 
 
 def _without_surrogates(text: str) -> str:
-    """Lone surrogates (from broken JSON or terminals) are no Unicode text; the library would raise TypeError."""
+    """``text`` with lone surrogates replaced. They come from broken JSON or terminals, and the library raises TypeError."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not text.isascii() else text
 
 
@@ -174,18 +186,16 @@ def _chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
     if separate.is_file():
         return separate.read_text(encoding="utf-8")
     template = settings.get("chat_template")
-    if isinstance(template, list):  # several named ones
+    # A list holds several named templates.
+    if isinstance(template, list):
         template = {entry.get("name"): entry.get("template") for entry in template}.get("default")
     return template
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return parse_object(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise TokenizerError(f"{path}: {error}") from error
-    if not isinstance(value, dict):
-        raise TokenizerError(f"{path}: a JSON object is wanted, this is a {type(value).__name__}")
-    return value

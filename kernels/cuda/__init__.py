@@ -1,1 +1,1 @@
-"""CUDA bodies of the operations: thin wrappers that launch what build.py compiles. Arguments come checked."""
+"""CUDA implementations of the operations: thin wrappers that launch the libraries that build.py compiles. Arguments are checked."""

@@ -1,15 +1,17 @@
-"""Dense decode on Hopper: paged contexts by block table, and the 16-head contract over one-token pages."""
+"""Dense decode on Hopper: over paged contexts given by a block table, and the 16-head contract over one-token pages."""
 
 import torch
 
+from ..alignment import check_aligned
 from ..build import load
-from .split_plan import SplitPlan, check_vectors, check_widths, costs, empty_plan
+from ..split_plan import SplitPlan
+from .split_plan import check_widths, costs, empty_plan, partial_results
 
-ROWS_PER_CTA = 64  # kRows of common/problem.cuh
+ROWS_PER_CTA = 64  # kRows of attention/problem.cuh
 
 
 def plan_dense(cache_seqlens: torch.Tensor, s_q: int, heads: int) -> SplitPlan:
-    """The split of whole contexts, cache_seqlens int32 [B]; or of kv_indptr int32 [B + 1] lists, see plan_lists."""
+    """The split-KV plan for whole contexts of cache_seqlens int32 [B]."""
     rows = s_q * heads
     plan = empty_plan(cache_seqlens.shape[0], rows, cache_seqlens.device, -(-rows // ROWS_PER_CTA))
     load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, cache_seqlens, *costs(rows))
@@ -17,7 +19,7 @@ def plan_dense(cache_seqlens: torch.Tensor, s_q: int, heads: int) -> SplitPlan:
 
 
 def plan_lists(kv_indptr: torch.Tensor, heads: int) -> SplitPlan:
-    """The split of contexts given by their bounds, kv_indptr int32 [B + 1]."""
+    """The split-KV plan for contexts given by their bounds, kv_indptr int32 [B + 1]."""
     plan = empty_plan(kv_indptr.shape[0] - 1, heads, kv_indptr.device, -(-heads // ROWS_PER_CTA))
     load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, kv_indptr, *costs(heads))
     return plan
@@ -35,7 +37,7 @@ def dense_mla_decode(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     batch, new, heads, width = q.shape
     check_widths(width, value_dim)
-    check_vectors(q=q, cache=cache)
+    check_aligned(q=q, cache=cache)
     if plan is None:
         plan = plan_dense(cache_seqlens, new, heads)
     plan.check(batch, new * heads)
@@ -52,7 +54,7 @@ def dense_mla_decode(
         causal,
         plan.parts,
         plan.split_offset,
-        *plan.buffers(value_dim, new * heads),
+        *partial_results(plan, value_dim),
     )
     return out, lse.transpose(1, 2)
 
@@ -66,7 +68,7 @@ def paged_mla_decode_h16(
     kv_indices: torch.Tensor,
     sm_scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    check_vectors(q_nope=q_nope, q_pe=q_pe, ckv_cache=ckv_cache, kpe_cache=kpe_cache)
+    check_aligned(q_nope=q_nope, q_pe=q_pe, ckv_cache=ckv_cache, kpe_cache=kpe_cache)
     batch, heads, value_dim = q_nope.shape
     plan = plan_lists(kv_indptr, heads)
     out = torch.empty_like(q_nope, memory_format=torch.contiguous_format)
@@ -83,6 +85,6 @@ def paged_mla_decode_h16(
         sm_scale,
         plan.parts,
         plan.split_offset,
-        *plan.buffers(value_dim, heads),
+        *partial_results(plan, value_dim),
     )
     return out, lse

@@ -1,19 +1,28 @@
-"""Small fp32 computations on the GPU, a launch each. What does not fit the kernels runs in the reference."""
+"""Small fp32 computations on the GPU, one launch each. Shapes that the kernels do not support run in the reference."""
 
 import torch
 
+from ..alignment import is_aligned
 from ..build import load
 from ..reference import fp32_ops as reference
-from .fp8_gemm import weights_are_static
+from .pdl import weights_are_static
 
-FEW = 32  # tokens up to which reading the weight is what counts; cuBLAS takes more
-_LINEAR, _NORM = 8192, 256  # columns at most
+# Up to this many tokens the time of fp32_linear is that of reading the weight; beyond, cuBLAS is faster.
+MAX_TOKENS = 32
+MAX_WIDTH, MAX_NORM_WIDTH = 8192, 256  # columns that the kernels hold in registers
+
+FALLS_BACK = {
+    "fp32_linear": f"torch beyond {MAX_TOKENS} tokens or {MAX_WIDTH} dims, or for unaligned rows",
+    "layer_norm": f"torch beyond {MAX_NORM_WIDTH} dims",
+}
 
 
 def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
     tokens, width = x.shape
-    whole = x.stride(0) % 4 == 0 and width % 4 == 0 and not (x.data_ptr() % 16 or weight.data_ptr() % 16)
-    if not 0 < tokens <= FEW or not 0 < width <= _LINEAR or not whole or not weight.is_contiguous():
+    aligned = (
+        width % 4 == 0 and is_aligned(x, multiple=4 * x.element_size()) and is_aligned(weight)
+    )  # four elements at a time
+    if not (0 < tokens <= MAX_TOKENS and 0 < width <= MAX_WIDTH and aligned and weight.is_contiguous()):
         return reference.fp32_linear(x, weight, scale)
     out = torch.empty(tokens, weight.shape[0], dtype=torch.float32, device=x.device)
     if out.numel():
@@ -22,7 +31,7 @@ def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Te
 
 
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
-    if not 0 < x.shape[1] <= _NORM:
+    if not 0 < x.shape[1] <= MAX_NORM_WIDTH:
         return reference.layer_norm(x, weight, bias, eps)
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if out.numel():

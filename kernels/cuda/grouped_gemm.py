@@ -1,73 +1,77 @@
-"""FP8 products of rows sorted by expert on Hopper: the kernels of fp8_gemm.py, which find each tile's expert from the offsets."""
+"""FP8 GEMM of rows sorted by expert on Hopper: the kernels of fp8_gemm.py, which find the expert of each tile from the offsets."""
 
 import torch
 
+from ..alignment import aligned_rows
 from ..build import load
-from ..padding import aligned_rows
-from .fp8_gemm import MANY, multiply, multiply_into, weights_are_static
+from ..quantize import Quantized
+from .fp8_gemm import LARGE_M, multiply, multiply_into
 from .fp8_gemm import token_tile as dense_tile
+from .pdl import weights_are_static
 
-GATHERED = 32  # the largest tile whose rows the kernel gathers by itself, a copy each
-TOGETHER = 16  # tokens up to which the shared expert's product goes with those of the routed ones: two tiles
+MAX_GATHER_TILE = 32  # the largest token tile whose rows the kernel gathers itself, with one copy for each row
+# Up to this many tokens, two token tiles, the shared expert's product is in the launch of the routed experts' products.
+MAX_SHARED_LAUNCH_ROWS = 16
 
 
 def token_tile(rows: int, experts: int) -> int:
-    """The tile for so many rows in all: twice an expert's average, since loads differ."""
+    """The token tile for `rows` rows of all experts: twice the average of an expert, because loads differ; or LARGE_M."""
     average = -(-rows // experts)
     if average > 32:
-        return MANY
+        return LARGE_M
     return max(8, 1 << (2 * average - 1).bit_length())
 
 
+def _gathered(a: Quantized, sorted_token_ids: torch.Tensor | None, tile: int) -> tuple[Quantized, torch.Tensor | None]:
+    """(a, sorted_token_ids) for a kernel of this tile: the rows are gathered here if the kernel cannot do it."""
+    if sorted_token_ids is None or 0 < tile <= MAX_GATHER_TILE:
+        return a, sorted_token_ids
+    return Quantized(a.values[sorted_token_ids], a.scales[sorted_token_ids]), None
+
+
 def grouped_gemm(
-    a: torch.Tensor,
-    b: torch.Tensor,
+    a: torch.Tensor | Quantized,
+    weight: torch.Tensor,
     offsets: torch.Tensor,
-    a_scale: torch.Tensor | None,
-    b_scale: torch.Tensor | None,
+    weight_scale: torch.Tensor | None,
     out_dtype: torch.dtype,
-    sources: torch.Tensor | None,
-    expected: int,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
 ) -> torch.Tensor:
-    assert a_scale is not None and b_scale is not None, "the FP8 dtype of a promises scales"
-    tile = token_tile(expected, b.shape[0])
-    if sources is not None and not 0 < tile <= GATHERED:
-        a, a_scale, sources = a[sources], a_scale[sources], None
-    return multiply(a, a_scale, b, b_scale, offsets, out_dtype, tile, 0, sources, expected)
+    assert isinstance(a, Quantized) and weight_scale is not None, "registry.py names FP8 as the only dtype"
+    tile = token_tile(expected_m, weight.shape[0])
+    a, sorted_token_ids = _gathered(a, sorted_token_ids, tile)
+    # With few tokens nearly every row is in a tile of its own, so expected_m is also the expected number of tiles.
+    return multiply(*a, weight, weight_scale, offsets, out_dtype, tile, 0, sorted_token_ids, expected_tiles=expected_m)
 
 
 def grouped_gemm_with_shared(
-    a: torch.Tensor,
-    a_scale: torch.Tensor,
-    b: torch.Tensor,
-    b_scale: torch.Tensor,
+    a: Quantized,
+    weight: torch.Tensor,
     offsets: torch.Tensor,
-    dense: tuple[torch.Tensor, torch.Tensor],
-    dense_weight: tuple[torch.Tensor, torch.Tensor],
+    weight_scale: torch.Tensor,
+    dense: Quantized,
+    dense_weight: Quantized,
     out_dtype: torch.dtype,
-    sources: torch.Tensor | None,
-    expected: int,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
 ) -> torch.Tensor:
-    """One launch for both where few tokens leave a dense product too small to fill the GPU; else one after the other."""
-    (values, scales), (weight, weight_scale) = dense, dense_weight
-    first = values.shape[0]
-    rows = a.shape[0] if sources is None else sources.shape[0]
-    out = torch.empty(first + rows, b.shape[1], dtype=out_dtype, device=a.device)
-    tile = token_tile(expected, b.shape[0])
-    if first > TOGETHER or tile == MANY:
-        multiply_into(
-            out[:first], values, scales, weight[None], weight_scale[None], None, dense_tile(first, b.shape[1])
-        )
-        if sources is not None and not 0 < tile <= GATHERED:
-            a, a_scale, sources = a[sources], a_scale[sources], None
-        multiply_into(out[first:], a, a_scale, b, b_scale, offsets, tile, 0, sources, expected)
+    """One launch for both products where few tokens leave a dense product too small to fill the GPU; otherwise one launch each."""
+    tokens = dense.values.shape[0]
+    rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
+    out = torch.empty(tokens + rows, weight.shape[1], dtype=out_dtype, device=weight.device)
+    tile = token_tile(expected_m, weight.shape[0])
+    if tokens > MAX_SHARED_LAUNCH_ROWS or tile == LARGE_M:
+        shared, shared_scale = dense_weight.values[None], dense_weight.scales[None]
+        multiply_into(out[:tokens], *dense, shared, shared_scale, None, dense_tile(tokens, weight.shape[1]))
+        a, sorted_token_ids = _gathered(a, sorted_token_ids, tile)
+        multiply_into(out[tokens:], *a, weight, weight_scale, offsets, tile, 0, sorted_token_ids, expected_m)
         return out
-    if sources is not None and tile > GATHERED:
-        a, a_scale, sources = a[sources], a_scale[sources], None
-    settled = weights_are_static(weight)
-    a, b, values, weight = (aligned_rows(x).view(torch.uint8) for x in (a, b, values, weight))
-    product = values, scales, weight[None], weight_scale[None], out[:first]
-    load("fp8_gemm").swap_ab_with_shared(
-        tile, settled, *product, a, a_scale, b, b_scale, offsets, sources, out[first:], expected
-    )
+    a, sorted_token_ids = _gathered(a, sorted_token_ids, tile)
+    static_weights = weights_are_static(dense_weight.values)
+    operands = (a.values, weight, dense.values, dense_weight.values)
+    values, experts, dense_values, shared = (aligned_rows(x).view(torch.uint8) for x in operands)
+    product = dense_values, dense.scales, shared[None], dense_weight.scales[None], out[:tokens]
+    routed = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
+    load("fp8_gemm").swap_ab_with_shared(tile, static_weights, *product, *routed)
     return out

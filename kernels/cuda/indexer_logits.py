@@ -2,11 +2,11 @@
 
 import torch
 
+from ..alignment import check_aligned, is_aligned
 from ..build import load
-from .split_plan import check_vectors
 
-HEADS = 64  # at most, of one launch: what a query's heads are padded to is 16, 32 or 64
-LINE = 32  # floats of an L2 line: rows of the result start on one
+HEADS = 64  # the most heads of one launch; the kernels pad the heads of a query to 16, 32 or 64
+LINE = 32  # floats of an L2 line; each row of the result starts on a line
 
 
 def _logits(rows: int, columns: int, device: torch.device) -> torch.Tensor:
@@ -25,9 +25,9 @@ def indexer_logits(
     if q.shape[1] > HEADS:
         first = indexer_logits(q[:, :HEADS], k, weights[:, :HEADS], starts, ends, k_scale)
         return first.add_(indexer_logits(q[:, HEADS:], k, weights[:, HEADS:], starts, ends, k_scale))
-    check_vectors(q=q, k=k)
-    if k_scale.data_ptr() % 16:
-        k_scale = k_scale.clone()  # a slice: the copy engine starts at multiples of 16 bytes
+    check_aligned(q=q, k=k)
+    if not is_aligned(k_scale):
+        k_scale = k_scale.clone()  # a slice of a tensor may start anywhere
     out = _logits(q.shape[0], k.shape[0], q.device)
     load("lightning_indexer").indexer_logits(
         q.view(torch.uint8), k.view(torch.uint8), weights, starts, ends, k_scale, out
@@ -48,7 +48,7 @@ def paged_indexer_logits(
         rest = paged_indexer_logits(q[:, :, HEADS:], cache, weights[:, :, HEADS:], block_table, lengths, max_context)
         return first.add_(rest)
     queries, pages = q.flatten(0, 1), cache.view(cache.shape[0], -1)
-    check_vectors(q=queries, cache=pages)
+    check_aligned(q=queries, cache=pages)
     out = _logits(queries.shape[0], max_context, q.device)
     load("lightning_indexer").paged_indexer_logits(queries.view(torch.uint8), pages, weights, block_table, lengths, out)
     return out

@@ -1,4 +1,4 @@
-"""Multi-head prefill on GPUs through cuDNN's fused attention, as torch ships it: the one backend that is fast with 192/128 dims."""
+"""Multi-head prefill on GPUs by the cuDNN attention of torch, the one backend of torch that is fast with 192/128 head dims."""
 
 import warnings
 
@@ -6,11 +6,13 @@ import torch
 
 from ..reference.dense_mla import mha_prefill as reference
 
+FALLS_BACK = {"mha_prefill": "torch where cuDNN refuses, with a warning"}
+
 
 def mha_prefill(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float, mask: torch.Tensor | None
 ) -> torch.Tensor:
-    earlier = k.shape[0] - q.shape[0]
+    earlier = k.shape[0] - q.shape[0]  # keys before the chunk
     heads_first = [x.transpose(0, 1)[None] for x in (q, k, v)]
     if not _cudnn_takes(*heads_first):
         shapes = f"{list(q.shape)}, {list(k.shape)} and {list(v.shape)}"
@@ -20,11 +22,12 @@ def mha_prefill(
     if mask is not None:
         bias = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, float("-inf"))[None, None]
         out, _ = _attend(q, k, v, softmax_scale, bias, causal=False)
-        # A row that sees nothing is a softmax over nothing.
+        # The softmax of a row without any allowed key is undefined: its result is zero.
         return out[0].transpose(0, 1).masked_fill_(~mask.any(1)[:, None, None], 0.0)
     out, lse = _attend(q, k[:, :, earlier:], v[:, :, earlier:], softmax_scale, None, causal=True)
     if earlier:
-        # cuDNN's causal triangle begins at the first key: take the keys before the chunk apart, and join by logsumexp.
+        # cuDNN aligns the causal mask with the first key. So the keys before the chunk are attended to separately, and both results
+        # are merged by their logsumexp.
         before, lse_before = _attend(q, k[:, :, :earlier], v[:, :, :earlier], softmax_scale, None, causal=False)
         share = torch.sigmoid(lse_before - lse)[..., None]
         out = torch.lerp(out.float(), before.float(), share).to(q.dtype)

@@ -1,10 +1,10 @@
-"""The top-k selector on Hopper: a cluster of CTAs a row, one pass over device memory."""
+"""The top-k selector on Hopper: a cluster of CTAs for each row, and nearly always one pass over device memory."""
 
 import torch
 
 from ..build import load
 
-_COLUMNS = 1 << 20  # of a row, whose bitmap is kept in shared memory
+MAX_COLUMNS = 1 << 20  # the bitmap of a row is kept in shared memory
 
 
 def _select(
@@ -15,9 +15,9 @@ def _select(
     block_table: torch.Tensor | None = None,
     page_size: int = 1,
 ) -> torch.Tensor:
-    if logits.shape[1] > _COLUMNS:
+    if logits.shape[1] > MAX_COLUMNS:
         raise ValueError(
-            f"logits has {logits.shape[1]} columns, the cuda select_topk takes up to {_COLUMNS}; use backend='reference'"
+            f"logits has {logits.shape[1]} columns; expected at most {MAX_COLUMNS} for backend 'cuda'; use backend='reference'"
         )
     out = torch.empty(logits.shape[0], k, dtype=torch.int32, device=logits.device)
     load("select_topk").select_topk(logits, starts, ends, out, block_table, page_size)

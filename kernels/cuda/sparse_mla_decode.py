@@ -4,22 +4,25 @@ import math
 
 import torch
 
+from ..alignment import check_aligned
 from ..build import load
+from ..split_plan import SplitPlan
 from .sparse_mla_prefill import sparse_mla_prefill
-from .split_plan import SplitPlan, check_vectors, check_widths, costs, empty_plan
+from .split_plan import check_widths, costs, empty_plan, partial_results
 
-FEW_HEADS = 32  # kFewHeads of sparse_decode/launch.cu: up to here CTAs of 16 heads
+FEW_HEADS = 32  # kFewHeads of sparse_decode/launch.cu: up to this many heads a CTA takes 16 heads, beyond it 64
 
 
 def plan_decode(
     batch: int, s_q: int, heads: int, topk: int, device: torch.device, topk_length: torch.Tensor | None = None
 ) -> SplitPlan:
-    """The split of `batch` sequences of `s_q` new tokens, each with `topk` keys, or the first topk_length [batch] of them."""
+    """The split-KV plan for `batch` sequences of `s_q` new tokens with `topk` keys each, or the first topk_length [batch]."""
     if heads <= FEW_HEADS:
-        # Two such CTAs fit on a multiprocessor. For few queries, one with all the memory and fewer parts to merge is faster.
+        # Two such CTAs fit on a multiprocessor. For few queries one CTA is faster: it has all the shared memory, and there are
+        # fewer partial results to merge.
         processors: int = torch.cuda.get_device_properties(device).multi_processor_count
         plan = empty_plan(batch * s_q, heads, device, -(-heads // 16), 1 if batch * s_q <= processors else 2)
-    else:  # over 64 heads, CTAs come in pairs
+    else:  # for more than 64 heads, CTAs work in pairs
         plan = empty_plan(batch * s_q, heads, device, 1 if heads <= 64 else 2 * -(-heads // 128))
     load("sparse_decode").sparse_decode_plan(plan.parts, plan.split_offset, topk_length, topk, s_q, *costs(heads))
     return plan
@@ -37,9 +40,9 @@ def sparse_mla_decode(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     batch, new, heads, width = q.shape
     check_widths(width, value_dim)
-    check_vectors(q=q, cache=cache)
+    check_aligned(q=q, cache=cache)
     queries, selected = q.flatten(0, 1), indices.flatten(0, 1)
-    if cache.dtype != torch.uint8:  # a bf16 cache: as prefill does it, without splitting
+    if cache.dtype != torch.uint8:  # a bf16 cache: the prefill kernel, without split-KV
         lengths = None if topk_length is None else topk_length.repeat_interleave(new)
         out, _, lse = sparse_mla_prefill(
             queries, cache.view(-1, 1, width), selected[:, None], softmax_scale, value_dim, lengths, attn_sink
@@ -64,6 +67,6 @@ def sparse_mla_decode(
         new,
         plan.parts,
         plan.split_offset,
-        *plan.buffers(value_dim, heads),
+        *partial_results(plan, value_dim),
     )
     return out, lse.transpose(1, 2)

@@ -4,8 +4,9 @@ import math
 
 import torch
 
+from ..alignment import check_aligned
 from ..build import load
-from .split_plan import check_vectors, check_widths
+from .split_plan import check_widths
 
 
 def sparse_mla_prefill(
@@ -19,7 +20,7 @@ def sparse_mla_prefill(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     tokens, heads, width = q.shape
     check_widths(width, value_dim)
-    check_vectors(q=q, kv=kv)
+    check_aligned(q=q, kv=kv)
     out = torch.empty(tokens, heads, value_dim, dtype=q.dtype, device=q.device)
     max_logits = torch.empty(tokens, heads, dtype=torch.float32, device=q.device)
     lse = torch.empty_like(max_logits)

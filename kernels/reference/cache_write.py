@@ -1,4 +1,4 @@
-"""Writing and reading the paged caches, in plain PyTorch. uint8 caches hold the FP8 byte layouts (see kernels/cache_write.py)."""
+"""Writes to and reads from the paged caches, in plain PyTorch. uint8 caches have the FP8 byte layouts of kernels/cache_write.py."""
 
 import torch
 
@@ -32,7 +32,7 @@ def write_latent_cache(
 
 
 def dequantize_latents(rows: torch.Tensor, width: int, dtype: torch.dtype) -> torch.Tensor:
-    """Token records [..., width + 4 * width/128 + 2R] uint8 -> [..., width + R]."""
+    """Token records uint8 [..., width + 4 * width/128 + 2R] -> latents and RoPE dims [..., width + R] in `dtype`."""
     scale_end = width + width // GROUP * 4
     values = rows[..., :width].contiguous().view(torch.float8_e4m3fn).to(torch.float32)
     scales = rows[..., width:scale_end].contiguous().view(torch.float32)
@@ -41,14 +41,14 @@ def dequantize_latents(rows: torch.Tensor, width: int, dtype: torch.dtype) -> to
     return torch.cat((latent.flatten(-2).to(dtype), rope.to(dtype)), -1)
 
 
-def gather_latents(cache: torch.Tensor, slots: torch.Tensor, width: int, dtype: torch.dtype) -> torch.Tensor:
+def gather_latents(cache: torch.Tensor, slots: torch.Tensor, latent_dim: int, dtype: torch.dtype) -> torch.Tensor:
     rows = cache.view(-1, cache.shape[-1]).index_select(0, slots.flatten())
     rows = rows.view(*slots.shape, -1)
-    return dequantize_latents(rows, width, dtype) if cache.dtype == torch.uint8 else rows.to(dtype)
+    return dequantize_latents(rows, latent_dim, dtype) if cache.dtype == torch.uint8 else rows.to(dtype)
 
 
-def _split_pages(cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """A uint8 index cache [P, 64, 1, D + 4] as its keys [P, 64, D] and its scales' bytes [P, 64, 4], both views."""
+def split_pages(cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Views of a uint8 index cache [P, 64, 1, D + 4]: its keys [P, 64, D] and the bytes of its scales [P, 64, 4]."""
     pages, size, _, record = cache.shape
     flat = cache.view(pages, size * record)
     keys, scales = flat.split((size * (record - 4), size * 4), 1)
@@ -68,7 +68,7 @@ def write_index_cache(
         return
     values, scales, _ = rotate_quantize(keys, cos, sin, interleaved, True, None)
     page, offset = slots // cache.shape[1], slots % cache.shape[1]
-    page_keys, page_scales = _split_pages(cache)
+    page_keys, page_scales = split_pages(cache)
     page_keys[page, offset] = _bytes(values)
     page_scales[page, offset] = _bytes(scales)
 
@@ -77,6 +77,6 @@ def gather_index_keys(cache: torch.Tensor, slots: torch.Tensor) -> tuple[torch.T
     if cache.dtype != torch.uint8:
         return cache.view(-1, cache.shape[-1]).index_select(0, slots), None
     page, offset = slots // cache.shape[1], slots % cache.shape[1]
-    page_keys, page_scales = _split_pages(cache)
+    page_keys, page_scales = split_pages(cache)
     scales = page_scales[page, offset].view(torch.float32).squeeze(-1)
     return page_keys[page, offset].view(torch.float8_e4m3fn), scales

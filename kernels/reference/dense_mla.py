@@ -1,4 +1,4 @@
-"""Dense attention: the multi-head form for short prompts, and absorbed decode over whole contexts, in plain PyTorch."""
+"""Dense attention in plain PyTorch: multi-head attention for short prompts, and absorbed decode over whole contexts."""
 
 import math
 from itertools import pairwise
@@ -6,24 +6,26 @@ from itertools import pairwise
 import torch
 import torch.nn.functional as F
 
+from ..split_plan import SplitPlan
 from .sparse_mla_prefill import sparse_attention
 
-QUERY_BLOCK = 256  # rows a product: little beyond the causal triangle is computed, and products still run at full speed
+# Query rows per product: small enough to compute little beyond the causal triangle, large enough for products at full speed.
+QUERY_BLOCK = 256
 
 
 def mha_prefill(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float, mask: torch.Tensor | None
 ) -> torch.Tensor:
     tokens, keys, width, dtype = q.shape[0], k.shape[0], v.shape[-1], q.dtype
-    # The narrower of keys and values are widened with zeros, which change nothing: torch's fused CPU attention takes equal
-    # head dims only, and is twice as fast.
+    # Zeros widen the narrower of keys and values, and change nothing: torch's fused CPU attention, which is twice as fast, needs
+    # equal head dims.
     equal = max(q.shape[-1], width)
     q, k, v = (F.pad(x, (0, equal - x.shape[-1])).float().transpose(0, 1)[None] for x in (q, k, v))
     positions = torch.arange(keys, device=q.device)
     blocks = []
     for start in range(0, tokens, QUERY_BLOCK):
         rows = slice(start, min(start + QUERY_BLOCK, tokens))
-        seen = keys - tokens + rows.stop  # later keys are masked for the whole block: leave them out
+        seen = keys - tokens + rows.stop  # later keys are masked for the whole block
         allowed = (
             positions[:seen] <= positions[keys - tokens + start : seen, None] if mask is None else mask[rows, :seen]
         )
@@ -43,7 +45,7 @@ def dense_mla_decode(
     softmax_scale: float,
     value_dim: int,
     causal: bool,
-    plan: object | None,
+    plan: SplitPlan | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     batch, new, heads, _ = q.shape
     page_size = cache.shape[1]

@@ -1,49 +1,51 @@
-"""Expert matrix products, one expert after another."""
+"""GEMM of rows sorted by expert in plain PyTorch, one expert after the other."""
 
 from itertools import pairwise
 
 import torch
 
+from ..quantize import Quantized
 from .fp8_gemm import fp8_gemm
 
 
 def grouped_gemm(
-    a: torch.Tensor,
-    b: torch.Tensor,
+    a: torch.Tensor | Quantized,
+    weight: torch.Tensor,
     offsets: torch.Tensor,
-    a_scale: torch.Tensor | None,
-    b_scale: torch.Tensor | None,
+    weight_scale: torch.Tensor | None,
     out_dtype: torch.dtype,
-    sources: torch.Tensor | None,
-    expected: int,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
 ) -> torch.Tensor:
-    if sources is not None:
-        a, a_scale = a[sources], None if a_scale is None else a_scale[sources]
-    out = torch.empty(a.shape[0], b.shape[1], dtype=out_dtype, device=a.device)
+    values, scales = a if isinstance(a, Quantized) else (a, None)
+    if sorted_token_ids is not None:
+        values, scales = values[sorted_token_ids], None if scales is None else scales[sorted_token_ids]
+    out = torch.empty(values.shape[0], weight.shape[1], dtype=out_dtype, device=values.device)
     bounds = offsets.tolist()
     for expert, (start, end) in enumerate(pairwise(bounds)):
         if start == end:
             continue
-        if a_scale is None or b_scale is None:
-            # a wider output keeps the product's fp32 bits instead of widening rounded ones
-            wide = torch.promote_types(a.dtype, out_dtype)
-            out[start:end] = a[start:end].to(wide) @ b[expert].to(wide).T
+        if scales is None or weight_scale is None:
+            # A wider output dtype keeps the fp32 bits of the product, instead of widening rounded ones.
+            wide = torch.promote_types(values.dtype, out_dtype)
+            out[start:end] = values[start:end].to(wide) @ weight[expert].to(wide).T
         else:
-            out[start:end] = fp8_gemm(a[start:end], a_scale[start:end], b[expert], b_scale[expert], out_dtype)
+            rows = Quantized(values[start:end], scales[start:end])
+            out[start:end] = fp8_gemm(rows, weight[expert], weight_scale[expert], out_dtype)
     return out
 
 
 def grouped_gemm_with_shared(
-    a: torch.Tensor,
-    a_scale: torch.Tensor,
-    b: torch.Tensor,
-    b_scale: torch.Tensor,
+    a: Quantized,
+    weight: torch.Tensor,
     offsets: torch.Tensor,
-    dense: tuple[torch.Tensor, torch.Tensor],
-    dense_weight: tuple[torch.Tensor, torch.Tensor],
+    weight_scale: torch.Tensor,
+    dense: Quantized,
+    dense_weight: Quantized,
     out_dtype: torch.dtype,
-    sources: torch.Tensor | None,
-    expected: int,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
 ) -> torch.Tensor:
-    shared = fp8_gemm(*dense, *dense_weight, out_dtype)
-    return torch.cat((shared, grouped_gemm(a, b, offsets, a_scale, b_scale, out_dtype, sources, expected)))
+    shared = fp8_gemm(dense, *dense_weight, out_dtype)
+    routed = grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m)
+    return torch.cat((shared, routed))

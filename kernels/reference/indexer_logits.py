@@ -2,14 +2,14 @@
 
 import torch
 
-from .cache_write import _split_pages
+from .cache_write import split_pages
 
-BLOCK_BYTES = 64 << 20  # of [rows, heads, keys] fp32 scores held at a time
-QUERY_BLOCK = 256  # rows that share one range of keys: little beyond a causal triangle is computed
+BLOCK_BYTES = 64 << 20  # of [rows, heads, keys] fp32 scores that are held at once
+QUERY_BLOCK = 256  # rows that share a range of keys, few enough to compute little beyond the causal triangle
 
 
 def _scores(q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, k_scale: torch.Tensor | None) -> torch.Tensor:
-    """[T, H, D], [S, D], [T, H] -> [T, S] fp32."""
+    """q [T, H, D], k [S, D], weights [T, H] -> fp32 [T, S]."""
     rows, heads, _ = q.shape
     keys = k.float().T
     out = torch.empty(rows, k.shape[0], dtype=torch.float32, device=q.device)
@@ -53,13 +53,13 @@ def paged_indexer_logits(
     for b, length in enumerate(lengths.tolist()):
         pages = block_table[b, : -(-length // page_size)].long()
         if cache.dtype == torch.uint8:
-            keys, scale_bytes = _split_pages(cache.index_select(0, pages))
+            keys, scale_bytes = split_pages(cache.index_select(0, pages))
             k = keys.reshape(-1, width)[:length].view(torch.float8_e4m3fn)
             k_scale = scale_bytes.contiguous().view(torch.float32).flatten()[:length]
         else:
             k, k_scale = cache.index_select(0, pages).view(-1, width)[:length], None
         for i in range(new):
-            visible = max(length - new + i + 1, 0)  # a padding sequence has no context
+            visible = max(length - new + i + 1, 0)  # a padding sequence has an empty context
             scale = None if k_scale is None else k_scale[:visible]
             out[b * new + i, :visible] = _scores(q[b, i : i + 1], k[:visible], weights[b, i : i + 1], scale)[0]
     return out

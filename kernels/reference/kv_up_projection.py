@@ -1,4 +1,4 @@
-"""Folding queries into the latent space, and unfolding what was attended to, in plain PyTorch."""
+"""Queries multiplied into the latent space, and attended latents multiplied out into values, in plain PyTorch."""
 
 import torch
 

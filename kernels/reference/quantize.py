@@ -5,12 +5,12 @@ import torch.nn.functional as F
 
 FP8_MAX = 448.0  # largest e4m3fn value
 GROUP = 128
-ACTIVATION_AMAX_FLOOR = 1e-4  # keeps the scale of an all-zero group away from zero
+ACTIVATION_AMAX_FLOOR = 1e-4  # keeps the scale of an all-zero group from being zero
 WEIGHT_AMAX_FLOOR = 1e-12
 
 
 def round_up_to_power_of_two(scale: torch.Tensor) -> torch.Tensor:
-    """The ue8m0 rounding: from the float's bits, so that exact powers of two stay what they are."""
+    """The ue8m0 rounding. It works on the bits of the float, so that exact powers of two are unchanged."""
     bits = scale.view(torch.int32)
     exponent = (bits >> 23) + ((bits & 0x7FFFFF) != 0)
     return (exponent << 23).view(torch.float32)
@@ -42,12 +42,12 @@ def quantize_weight(weight: torch.Tensor, ue8m0: bool = True) -> tuple[torch.Ten
 
 def dequantize_weight(weight: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     rows, columns = weight.shape
-    spread = scale.repeat_interleave(GROUP, 0)[:rows].repeat_interleave(GROUP, 1)[:, :columns]
-    return (weight.float() * spread).to(dtype)
+    scales = scale.repeat_interleave(GROUP, 0)[:rows].repeat_interleave(GROUP, 1)[:, :columns]
+    return (weight.float() * scales).to(dtype)
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """Computed in fp32 and cast afterwards, weight included."""
+    """RMSNorm of x [T, D] with weight [D], computed in fp32 and rounded once to x's dtype."""
     return F.rms_norm(x.float(), (x.shape[-1],), weight, eps).to(x.dtype)
 
 
@@ -60,7 +60,7 @@ def rms_norm_quantize(
 
 
 def swiglu(gate_up: torch.Tensor) -> torch.Tensor:
-    """silu(gate) * up of [..., 2I], the product in fp32."""
+    """silu(gate) * up of gate_up [..., 2I], computed in fp32 and rounded once to its dtype."""
     gate, up = gate_up.float().chunk(2, -1)
     return (F.silu(gate) * up).to(gate_up.dtype)
 

@@ -1,4 +1,4 @@
-"""Exact top-k with defined ties, in plain PyTorch."""
+"""Exact top-k with a defined order of equal values, in plain PyTorch."""
 
 import torch
 
@@ -8,17 +8,17 @@ def select_topk(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.T
     rows, columns = logits.shape
     positions = torch.arange(columns, device=logits.device)
     eligible = (positions >= starts[:, None]) & (positions < ends[:, None]) & (logits > float("-inf"))  # false for NaN
-    # -inf marks what cannot be chosen; adding 0.0 turns -0.0 into +0.0, so that the two tie.
+    # -inf marks values that cannot be selected. Adding 0.0 turns -0.0 into +0.0, so that both are equal.
     scores = torch.where(eligible, logits + 0.0, float("-inf"))
     count = min(k, columns)
-    # The k-th largest value does not depend on how ties are broken; positions at that value are taken lowest first.
+    # The order of equal values does not change the k-th largest value. Of the positions with that value, the lowest are selected.
     threshold = scores.topk(count, sorted=True).values[:, -1:]
     above = scores > threshold
-    level = (scores == threshold) & eligible
-    room = count - above.sum(1, keepdim=True)
-    if bool((level.sum(1, keepdim=True) > room).any()):
-        level &= level.cumsum(1, dtype=torch.int32) <= room
-    row, position = (above | level).nonzero(as_tuple=True)  # by row, then by position
+    at_threshold = (scores == threshold) & eligible
+    missing = count - above.sum(1, keepdim=True)
+    if bool((at_threshold.sum(1, keepdim=True) > missing).any()):
+        at_threshold &= at_threshold.cumsum(1, dtype=torch.int32) <= missing
+    row, position = (above | at_threshold).nonzero(as_tuple=True)  # by row, then by position
     first = torch.searchsorted(row, torch.arange(rows, device=row.device))
     out = torch.full((rows, k), -1, dtype=torch.int32, device=logits.device)
     out[row, torch.arange(row.numel(), device=row.device) - first[row]] = (position - starts[row]).int()
@@ -26,7 +26,7 @@ def select_topk(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.T
 
 
 def positions_to_slots(positions: torch.Tensor, block_table: torch.Tensor, page_size: int) -> torch.Tensor:
-    """Context positions int32 [R, K] (-1: none) -> cache slots int32 [R, K], through each row's pages int32 [R, pages]."""
+    """Context positions int32 [R, K] (-1: none) -> cache slots int32 [R, K], by each row's block table int32 [R, pages]."""
     page = torch.div(positions.clamp_min(0), page_size, rounding_mode="floor")
     slots = block_table.gather(1, page.long()) * page_size + positions % page_size
     return torch.where(positions < 0, -1, slots).int()

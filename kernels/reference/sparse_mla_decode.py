@@ -2,6 +2,7 @@
 
 import torch
 
+from ..split_plan import SplitPlan
 from .sparse_mla_prefill import sparse_attention
 
 
@@ -13,7 +14,7 @@ def sparse_mla_decode(
     value_dim: int,
     topk_length: torch.Tensor | None,
     attn_sink: torch.Tensor | None,
-    plan: object | None,
+    plan: SplitPlan | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     batch, new, heads, _ = q.shape
     latents = cache if cache.dtype == torch.uint8 else cache.view(-1, cache.shape[-1])

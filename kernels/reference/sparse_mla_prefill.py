@@ -4,7 +4,7 @@ import torch
 
 from .cache_write import gather_latents
 
-BLOCK_BYTES = 64 << 20  # of gathered fp32 keys held at a time
+BLOCK_BYTES = 64 << 20  # of gathered fp32 keys that are held at once
 
 
 def sparse_attention(
@@ -34,13 +34,14 @@ def sparse_attention(
             keys = gather_latents(latents, safe[block], value_dim, torch.float32)
         else:
             keys = latents.index_select(0, safe[block].flatten()).view(*keep.shape, width).float()
-        # What an invalid slot holds may be NaN and must not leak. They are few: a mask over all keys costs a tenth of a step.
+        # The memory behind an invalid slot may hold NaN, so its keys are zeroed. Only those: a mask over all keys costs a tenth of
+        # a step.
         keys.view(-1, width).index_fill_(0, (~keep).flatten().nonzero()[:, 0], 0.0)
         logits = torch.bmm(q[block].float(), keys.transpose(1, 2)).mul_(softmax_scale)
         logits.masked_fill_(~keep[:, None], float("-inf"))
         highest[block] = logits.amax(-1)
         lse[block] = logits.logsumexp(-1)
-        # An empty row has lse -inf: shift by 0 there, so that exp(-inf) gives zeros instead of NaN.
+        # A row without keys has lse -inf. 0 is subtracted there instead, so that exp gives zeros and not NaN.
         weights = (logits - torch.where(lse[block].isneginf(), 0.0, lse[block])[..., None]).exp_()
         result = torch.bmm(weights, keys[..., :value_dim])
         if attn_sink is not None:

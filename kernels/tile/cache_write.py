@@ -1,6 +1,6 @@
-"""Writing and reading the paged caches. Latents: a warp takes a token, 8 lanes a group. Index keys: 8 lanes take a token.
+"""Writes to and reads from the paged caches. A warp handles the latent of a token, 8 lanes each group; 8 lanes an index key.
 
-uint8 caches are seen through a view of each type that a record holds (e4m3, fp32, bf16), all of the same memory.
+The kernels get several views of the memory of a uint8 cache, one for each type that a record holds (e4m3, fp32, bf16).
 """
 
 from typing import Any
@@ -8,22 +8,20 @@ from typing import Any
 import tilelang.language as T
 import torch
 
+from ..alignment import is_aligned
 from ..reference import cache_write as reference
 from .factory import tile_kernel
 from .hadamard import ROWS, THREADS, held, load_row, rotate, store_row, transform
-from .lanes import APART, GROUP, LANES, PASSES, PIECE, dtype_name, flat, is_aligned, load, quantize, rounded, store
+from .lanes import APART, GROUP, LANES, PASSES, PIECE, dtype_name, flat, in_pieces, load, quantize, rounded, store
 
 WARP = 32
 WARPS = 4
 
-
-def is_whole(records: torch.Tensor) -> bool:
-    """Whether every row of bytes begins where eight of them can be stored at once."""
-    return not (records.shape[1] % PIECE or records.data_ptr() % PIECE)
+FALLS_BACK = {"gather_latents": "torch for bf16 and fp32 caches"}
 
 
 def spans(width: int) -> int:
-    """How many times a warp's four groups go into a row."""
+    """The number of times that a warp, four groups wide, covers a row."""
     return -(-width // (WARP // LANES * GROUP))
 
 
@@ -36,7 +34,7 @@ def column_of(span: Any, piece: Any, lane: Any) -> Any:
 def load_latent(
     values: Any, gains: Any, kv: Any, start: Any, weight: Any, width: int, exists: Any, aligned: bool, lane: Any
 ) -> None:
-    """A warp's row and the weight of its norm."""
+    """Load a warp's row, and the weight of the norm."""
     unit = PIECE if aligned else 1
     for piece in T.unroll(2 * spans(width)):
         column = column_of(piece // 2, piece % 2, lane)
@@ -73,7 +71,7 @@ def write_rope(
     exists: Any,
     lane: Any,
 ) -> None:
-    """Interleaved RoPE of kv[start:start + rope], rounded to its dtype, to columns `first` onwards; as the reference rounds."""
+    """Write kv[start:start + rope] after interleaved RoPE, rounded as in the reference, to columns `first` onwards."""
     half = rope // 2
     for step in T.unroll(-(-half // WARP)):
         pair = step * WARP + lane
@@ -89,7 +87,7 @@ def write_rope(
 
 @tile_kernel(("bfloat16", 512, 64, True, True), ("float32", 256, 32, False, False), pass_configs=PASSES)
 def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool, whole: bool) -> Any:
-    """Into FP8 records; `pitch` in pieces if `aligned`; records begin at 8 bytes if `whole`, else at 4."""
+    """Write FP8 records. `pitch` is in pieces if `aligned`; records begin at multiples of 8 bytes if `whole`, else of 4."""
     elements, angles = T.dynamic("elements", "int64"), T.dynamic("angles")
     rows, tokens = T.dynamic("rows"), T.dynamic("tokens")
     record = width + width // GROUP * 4 + 2 * rope
@@ -146,7 +144,7 @@ def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool
 
 @tile_kernel(("bfloat16", "bfloat16", 512, 64, True), ("float32", "float32", 40, 6, False), pass_configs=PASSES)
 def write_latent_rows_kernel(dtype: str, cached: str, width: int, rope: int, aligned: bool) -> Any:
-    """Into plain rows of dtype `cached`; `pitch` in pieces if `aligned`."""
+    """Write plain rows of dtype `cached`. `pitch` is in pieces if `aligned`."""
     elements, results, angles = T.dynamic("elements", "int64"), T.dynamic("results", "int64"), T.dynamic("angles")
     rows, tokens = T.dynamic("rows"), T.dynamic("tokens")
     unit = PIECE if aligned else 1
@@ -198,14 +196,16 @@ def write_latent_cache(
         return
     width, rope = norm_weight.shape[0], 2 * cos.shape[1]
     rows = cache.view(-1, cache.shape[-1])
-    aligned = is_aligned(kv, width) and norm_weight.data_ptr() % 16 == 0
+    aligned = in_pieces(kv, width) and is_aligned(norm_weight)
     if cache.dtype != torch.uint8:
-        aligned = aligned and is_aligned(rows, width)
+        aligned = aligned and in_pieces(rows, width)
     pitch = kv.stride(0) // (PIECE if aligned else 1)
     inputs = flat(kv), norm_weight, cos.reshape(-1), sin.reshape(-1), slots
     if cache.dtype == torch.uint8:
         views = (rows.view(dtype) for dtype in (torch.float8_e4m3fn, torch.float32, torch.bfloat16))
-        kernel = write_latent_records_kernel(dtype_name(kv.dtype), width, rope, aligned, is_whole(rows))
+        kernel = write_latent_records_kernel(
+            dtype_name(kv.dtype), width, rope, aligned, is_aligned(rows, multiple=PIECE)
+        )
         kernel(*inputs, *views, pitch, eps)
     else:
         kernel = write_latent_rows_kernel(dtype_name(kv.dtype), dtype_name(cache.dtype), width, rope, aligned)
@@ -214,7 +214,7 @@ def write_latent_cache(
 
 @tile_kernel(("bfloat16", 512, 64, True), ("float32", 256, 32, False), pass_configs=PASSES)
 def gather_latents_kernel(dtype: str, width: int, rope: int, whole: bool) -> Any:
-    """Records of `slots` to rows of `dtype`, a warp each; records begin at 8 bytes if `whole`, else at 4."""
+    """Read the records of `slots` to rows of `dtype`, one warp each. Records begin at multiples of 8 bytes if `whole`, or of 4."""
     rows, tokens = T.dynamic("rows"), T.dynamic("tokens")
     record = width + width // GROUP * 4 + 2 * rope
     parts = 1 if whole else 2
@@ -261,21 +261,21 @@ def gather_latents_kernel(dtype: str, width: int, rope: int, whole: bool) -> Any
 
 
 def gather_latents(cache: torch.Tensor, slots: torch.Tensor, latent_dim: int, dtype: torch.dtype) -> torch.Tensor:
-    if cache.dtype != torch.uint8:  # rows as they are, which torch copies as fast as anything
+    if cache.dtype != torch.uint8:  # plain rows, which torch gathers as fast as any kernel
         return reference.gather_latents(cache, slots, latent_dim, dtype)
     records = cache.view(-1, cache.shape[-1])
     rope = (records.shape[1] - latent_dim // GROUP * 4 - latent_dim) // 2
     out = torch.empty(*slots.shape, latent_dim + rope, dtype=dtype, device=cache.device)
     if slots.numel():
         views = (records.view(kind) for kind in (torch.float8_e4m3fn, torch.float32, torch.bfloat16))
-        kernel = gather_latents_kernel(dtype_name(dtype), latent_dim, rope, is_whole(records))
+        kernel = gather_latents_kernel(dtype_name(dtype), latent_dim, rope, is_aligned(records, multiple=PIECE))
         kernel(*views, slots.reshape(-1), out.view(-1, latent_dim + rope))
     return out
 
 
 @tile_kernel(("bfloat16", 128, 64, False, 64, True), ("float32", 128, 64, True, 1, False), pass_configs=PASSES)
 def write_index_pages_kernel(dtype: str, width: int, rope: int, interleaved: bool, page: int, aligned: bool) -> Any:
-    """Into FP8 pages: `page` keys, then their scales. `pitch` in pieces, and pages begin at 8 bytes, if `aligned`."""
+    """Write FP8 pages: `page` keys, then their scales. If `aligned`, `pitch` is in pieces, and pages begin at 8-byte boundaries."""
     elements, results, angles = T.dynamic("elements", "int64"), T.dynamic("results", "int64"), T.dynamic("angles")
     rows, pages = T.dynamic("rows"), T.dynamic("pages")
     size = page * (width + 4)
@@ -319,7 +319,7 @@ def write_index_pages_kernel(dtype: str, width: int, rope: int, interleaved: boo
 
 @tile_kernel(("bfloat16", "bfloat16", 128, 64, False, True), pass_configs=PASSES)
 def write_index_rows_kernel(dtype: str, cached: str, width: int, rope: int, interleaved: bool, aligned: bool) -> Any:
-    """Into plain rows of dtype `cached`, without the Hadamard rotation; `pitch` in pieces if `aligned`."""
+    """Write plain rows of dtype `cached`, without the Hadamard transform. `pitch` is in pieces if `aligned`."""
     elements, results, angles = T.dynamic("elements", "int64"), T.dynamic("results", "int64"), T.dynamic("angles")
     rows = T.dynamic("rows")
 
@@ -361,16 +361,16 @@ def write_index_cache(
     if not len(slots):
         return
     page, width, rope = cache.shape[1], keys.shape[1], 2 * cos.shape[1]
-    aligned = is_aligned(keys, width)
+    aligned = in_pieces(keys, width)
     inputs = flat(keys), cos.reshape(-1), sin.reshape(-1), slots
     if cache.dtype == torch.uint8:
         pages = cache.view(len(cache), -1)
-        aligned = aligned and is_whole(pages)
+        aligned = aligned and is_aligned(pages, multiple=PIECE)
         pitch = keys.stride(0) // (PIECE if aligned else 1)
         kernel = write_index_pages_kernel(dtype_name(keys.dtype), width, rope, interleaved, page, aligned)
         kernel(*inputs, pages.view(torch.float8_e4m3fn).view(-1), pages.view(torch.float32), pitch)
     else:
-        aligned = aligned and cache.data_ptr() % 16 == 0
+        aligned = aligned and is_aligned(cache.view(-1))
         pitch = keys.stride(0) // (PIECE if aligned else 1)
         names = dtype_name(keys.dtype), dtype_name(cache.dtype)
         kernel = write_index_rows_kernel(*names, width, rope, interleaved, aligned)

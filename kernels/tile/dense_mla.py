@@ -1,21 +1,22 @@
-"""Dense decode in TileLang: the seesaw of mla_pipelined.py over paged contexts, cut into runs that a second kernel combines."""
+"""Dense decode in TileLang: mla_pipelined.py over paged contexts with split-KV. A second kernel merges the partial results."""
 
 from typing import Any
 
 import tilelang.language as T
 import torch
 
+from ..split_plan import SplitPlan
 from .factory import tile_kernel
 from .mla_pipelined import BLOCK, FLOOR, LATENT, ROWS, attend, check_layout
 
-MOST_PARTS = 256  # runs of an item that can be combined
+MOST_PARTS = 256  # the most splits of an item that `combine` can merge
 
 
 @tile_kernel(("bfloat16",))
 def combine(dtype: str) -> Any:
-    """Merge the results of an item's runs by their logsumexp, one row a thread block.
+    """Merge the partial results of an item by their logsumexp, one thread block per row.
 
-    partial [N, P, R, 512] and partial_lse [N, P, R] fp32 -> out [N, R, 512], lse [N, R]; a run without keys has lse -inf.
+    partial [N, P, R, 512] and partial_lse [N, P, R] fp32 -> out [N, R, 512], lse [N, R]; a split without keys has lse -inf.
     """
     items, parts, rows = T.dynamic("items"), T.dynamic("parts"), T.dynamic("rows")
 
@@ -60,13 +61,13 @@ def dense_mla_decode(
     softmax_scale: float,
     value_dim: int,
     causal: bool,
-    plan: object | None,
+    plan: SplitPlan | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """As the reference. The runs follow from the shapes alone, so `plan` is not used and a captured graph serves every length."""
+    """The number of splits follows from the shapes alone: `plan` is not used, and a captured graph serves every length."""
     batch, fresh, heads, _ = q.shape
     pages, page = cache.shape[:2]
     if not cache.is_contiguous():
-        raise ValueError(f"cache has strides {cache.stride()}, expected a contiguous tensor for backend 'tile'")
+        raise ValueError(f"cache has strides {cache.stride()}; expected a contiguous tensor for backend 'tile'")
     rows = fresh * heads
     queries, keys = q.reshape(batch, rows, q.shape[3]), cache.view(pages * page, q.shape[3])
     check_layout(value_dim, q=queries, cache=keys)
@@ -78,7 +79,7 @@ def dense_mla_decode(
     parts = _parts(tiles, block_table.shape[1] * page, q.device)
     dtype = str(q.dtype).removeprefix("torch.")
     kernel = attend(dtype, True, causal and fresh > 1, True, False, parts > 1)
-    scores = torch.empty(2, batch * parts, rows, dtype=torch.float32, device=q.device)  # maxima, and their logsumexp
+    scores = torch.empty(2, batch * parts, rows, dtype=torch.float32, device=q.device)  # maxima, and logsumexps
     results = out.view(batch, rows, value_dim)
     if parts > 1:
         results = torch.empty(batch * parts, rows, value_dim, dtype=torch.float32, device=q.device)
@@ -94,6 +95,6 @@ def dense_mla_decode(
 
 
 def _parts(tiles: int, capacity: int, device: torch.device) -> int:
-    """How many runs of keys to cut every item into: one wave of thread blocks, and no run without a pair of blocks in it."""
+    """The number of splits of each item: one wave of thread blocks, and at least a pair of key blocks per split."""
     processors = torch.cuda.get_device_properties(device).multi_processor_count
     return max(1, min(processors // tiles, -(-capacity // (2 * BLOCK)), MOST_PARTS))

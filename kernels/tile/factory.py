@@ -1,4 +1,4 @@
-"""Compiling TileLang kernels: one library per static configuration, kept for the process and in TileLang's own cache on disk."""
+"""Compiles TileLang kernels, one library per static configuration, cached in the process and by TileLang on disk."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
@@ -6,22 +6,20 @@ from typing import Any
 
 import tilelang
 
-TARGET = {
-    "kind": "cuda",
-    "arch": "sm_90a",
-}  # said outright: compiles without a GPU, and WGMMA does not assemble for plain sm_90
+# Explicit, so that kernels compile without a GPU. WGMMA does not assemble for plain sm_90.
+TARGET = {"kind": "cuda", "arch": "sm_90a"}
 
-# Every kernel, with configurations that it is used in: name -> (factory, arguments of each).
+# All kernels: name -> (factory, argument tuples of the configurations that the tests compile).
 KERNELS: dict[str, tuple[Callable[..., Any], Sequence[tuple[Any, ...]]]] = {}
 
 
 def tile_kernel(
     *configurations: tuple[Any, ...], pass_configs: dict[str, Any] | None = None, compile_flags: Sequence[str] = ()
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Turn a function from static sizes to a T.prim_func into a function from static sizes to the compiled kernel.
+    """A decorator: from a function that returns a T.prim_func for static sizes to one that returns the compiled kernel.
 
-    The kernel takes all its tensors, outputs included, allocates nothing and runs on torch's current stream. `configurations`
-    are argument tuples that the released model uses; the tests compile each of them without a GPU.
+    The kernel takes all its tensors, also the outputs, allocates nothing and runs on torch's current stream. `configurations` are
+    argument tuples that the released model uses; the tests compile each of them without a GPU.
     """
 
     def decorate(build: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,8 +1,8 @@
-"""Block-scaled FP8 products in TileLang: fp32 sums of 128-wide slices of K, each scaled as it is added.
+"""Block-scaled FP8 GEMM in TileLang: fp32 sums over slices of 128 of K; each slice is scaled before it is added.
 
-Two kernels. `tokens_by_weights` has 128 tokens as the M of an MMA, for many rows. `weights_by_tokens` swaps the operands, so that
-few tokens fill an MMA's N instead of wasting its M, and may cut K into splits, whose partial sums `add_splits` adds in order. Both
-also serve experts, whose tiles a plan lists (grouped_gemm.py); without experts the plan is not read.
+Two kernels. `tokens_by_weights` is for large M: 128 tokens are the M of an MMA. `weights_by_tokens` is swap-AB, for small M: the
+tokens are the N of an MMA, so that few of them do not waste its M. It may split K (split-K); `add_splits` adds the partial sums in
+order. Both also compute grouped GEMMs, for which a plan lists the tiles (grouped_gemm.py). Without experts the plan is not read.
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,20 @@ from typing import Any
 import tilelang.language as T
 import torch
 
-from ..padding import aligned_rows
+from ..alignment import aligned_rows
+from ..quantize import Quantized
 from .factory import tile_kernel
 
 FP8 = "float8_e4m3fn"
-SLICE = 128  # of K, for which scales hold
-TILE = 128  # rows of weight in a tile: one scale for them all
+SLICE = 128  # of K: the range of a scale
+TILE = 128  # rows of the weight in a tile; they share a scale
 STAGE_BYTES = 200 * 1024  # of the 227 KB of shared memory
-MULTIPROCESSORS = 132  # of an H100 and H200; what K is split for
+MULTIPROCESSORS = 132  # of an H100 or H200; K is split to fill them
 
 
 @tile_kernel((4096, 7168, 0, "bfloat16"), (4096, 7168, 32, "bfloat16"), (130, 200, 3, "float32"))
 def tokens_by_weights(n: int, k: int, experts: int, out_dtype: str) -> Any:
-    """a [rows, k] times b[expert] [n, k] transposed -> out [rows, n]; tiles of 128 tokens."""
+    """a [rows, k] times b[expert] [n, k] transposed -> out [rows, n], in tiles of 128 tokens."""
     slices = -(-k // SLICE)
     rows, slots = T.dynamic("rows"), T.dynamic("slots")
 
@@ -66,12 +67,11 @@ def tokens_by_weights(n: int, k: int, experts: int, out_dtype: str) -> Any:
 
 @tile_kernel((4096, 7168, 0, 16, 4, "float32"), (4096, 7168, 32, 16, 1, "bfloat16"), (4096, 7168, 0, 64, 4, "float32"))
 def weights_by_tokens(n: int, k: int, experts: int, tokens: int, splits: int, out_dtype: str) -> Any:
-    """The same with operands swapped, tiles of `tokens` tokens -> out [splits, rows, n], one sum for each part of K."""
+    """The same with swap-AB, in tiles of `tokens` tokens -> out [splits, rows, n], one sum for each part of K."""
     slices = -(-k // SLICE)
     part_slices = -(-slices // splits)
-    stages = min(
-        part_slices, STAGE_BYTES // ((TILE + tokens) * SLICE)
-    )  # one thread block has a multiprocessor to itself
+    # One thread block has a multiprocessor to itself.
+    stages = min(part_slices, STAGE_BYTES // ((TILE + tokens) * SLICE))
     rows, slots = T.dynamic("rows"), T.dynamic("slots")
 
     @T.prim_func
@@ -95,7 +95,7 @@ def weights_by_tokens(n: int, k: int, experts: int, tokens: int, splits: int, ou
             if first < last:
                 T.clear(total)
                 for step in T.Pipelined(part_slices, num_stages=stages):
-                    i = split * part_slices + step  # past the end, zeros are loaded
+                    i = split * part_slices + step  # past the end of K, zeros are loaded
                     T.copy(a[first : first + tokens, i * SLICE : (i + 1) * SLICE], a_tile)
                     T.copy(b[expert, tile * TILE : (tile + 1) * TILE, i * SLICE : (i + 1) * SLICE], b_tile)
                     for t in T.Parallel(tokens):
@@ -113,7 +113,7 @@ def weights_by_tokens(n: int, k: int, experts: int, tokens: int, splits: int, ou
 
 @tile_kernel((4096, 4, "bfloat16"))
 def add_splits(n: int, splits: int, out_dtype: str) -> Any:
-    """parts fp32 [splits, rows, n] -> out [rows, n]: their sum, always in the same order."""
+    """out [rows, n] = the sum of parts fp32 [splits, rows, n], always in the same order."""
     rows = T.dynamic("rows")
 
     @T.prim_func
@@ -132,43 +132,39 @@ def add_splits(n: int, splits: int, out_dtype: str) -> Any:
 
 
 def token_tile(rows: int) -> int:
-    """Tokens in a tile of `weights_by_tokens`, for so many rows (of an expert)."""
+    """The token tile of `weights_by_tokens` for `rows` rows (of an expert)."""
     return 16 if rows <= 16 else 32 if rows <= 32 else 64
 
 
 def split_count(tiles: int, slices: int) -> int:
-    """Parts of K, so that about every multiprocessor has one of `tiles` x parts to do, each of four slices and more."""
+    """The number of parts of K: about one part of a tile for every multiprocessor, and at least four slices per part."""
     splits = 1
     while splits < 8 and tiles * splits * 2 <= MULTIPROCESSORS and slices >= 8 * splits:
         splits *= 2
     return splits
 
 
-def fp8_gemm(
-    a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, out_dtype: torch.dtype
-) -> torch.Tensor:
-    a, b = aligned_rows(a).contiguous(), aligned_rows(b).contiguous()
-    (rows, k), n = a.shape, b.shape[0]
+def fp8_gemm(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+    values, weight = aligned_rows(a.values).contiguous(), aligned_rows(weight).contiguous()
+    (rows, k), n = values.shape, weight.shape[0]
     dtype = str(out_dtype).removeprefix("torch.")
-    out = torch.empty(rows, n, dtype=out_dtype, device=a.device)
-    operands = a, a_scale.contiguous(), b[None], b_scale.contiguous()[None]
+    out = torch.empty(rows, n, dtype=out_dtype, device=values.device)
+    operands = values, a.scales.contiguous(), weight[None], weight_scale.contiguous()[None]
     tokens = 128 if rows > 128 else token_tile(rows)
     slots = -(-rows // tokens)
-    no_plan = torch.empty(slots, 3, dtype=torch.int32, device=a.device)
+    no_plan = torch.empty(slots, 3, dtype=torch.int32, device=values.device)
     if rows > 128:
         tokens_by_weights(n, k, 0, dtype)(*operands, no_plan, out)
         return out
-    splits = split_count(-(-n // TILE) * slots, a_scale.shape[1])
+    splits = split_count(-(-n // TILE) * slots, a.scales.shape[1])
     if splits == 1:
         weights_by_tokens(n, k, 0, tokens, 1, dtype)(*operands, no_plan, out[None])
         return out
-    parts = torch.empty(splits, rows, n, dtype=torch.float32, device=a.device)
+    parts = torch.empty(splits, rows, n, dtype=torch.float32, device=values.device)
     weights_by_tokens(n, k, 0, tokens, splits, "float32")(*operands, no_plan, parts)
     add_splits(n, splits, dtype)(parts, out)
     return out
 
 
-def fp8_gemms(
-    a: torch.Tensor, a_scale: torch.Tensor, weights: Sequence[tuple[torch.Tensor, torch.Tensor]], out_dtype: torch.dtype
-) -> list[torch.Tensor]:
-    return [fp8_gemm(a, a_scale, weight, scale, out_dtype) for weight, scale in weights]
+def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
+    return [fp8_gemm(a, *weight, out_dtype) for weight in weights]

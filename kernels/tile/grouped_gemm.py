@@ -1,23 +1,24 @@
-"""Products of rows sorted by expert in TileLang. Which tile belongs to which expert is found on the device, from the offsets."""
+"""Grouped GEMM of rows sorted by expert in TileLang. The expert of each tile is found on the device, from the offsets."""
 
 from typing import Any
 
 import tilelang.language as T
 import torch
 
-from ..padding import aligned_rows
+from ..alignment import aligned_rows
+from ..quantize import Quantized
 from .factory import tile_kernel
 from .fp8_gemm import TILE, fp8_gemm, token_tile, tokens_by_weights, weights_by_tokens
 
-TOKENS = 128  # in a tile of bf16_tokens_by_weights
+TOKENS = 128  # the token tile of bf16_tokens_by_weights
 
 
 @tile_kernel((32, 128), (32, 16), (256, 16))
 def plan_tiles(experts: int, tokens: int) -> Any:
-    """offsets [experts + 1] -> plan [slots, 3]: expert, first row and end of its rows for each tile of `tokens` rows.
+    """offsets [experts + 1] -> plan [slots, 3]: expert, first row, and end of the expert's rows for each tile of `tokens` rows.
 
-    Expert e has the slots from offsets[e] // tokens + e on, which are as many as it has tiles or one more: without a prefix sum,
-    and rows // tokens + experts slots suffice. A slot too many starts at or past its expert's end.
+    Expert e has the slots from offsets[e] // tokens + e on. They are as many as it has tiles, or one more, so that no prefix sum is
+    needed and rows // tokens + experts slots are enough. A superfluous slot starts at or past the end of its expert.
     """
     slots = T.dynamic("slots")
 
@@ -45,7 +46,7 @@ def plan_tiles(experts: int, tokens: int) -> Any:
 
 @tile_kernel((4096, 7168, 32, "bfloat16"), (130, 200, 3, "float32"))
 def bf16_tokens_by_weights(n: int, k: int, experts: int, out_dtype: str) -> Any:
-    """a bf16 [rows, k] times b[expert] bf16 [n, k] transposed -> out [rows, n], summed in fp32."""
+    """a bf16 [rows, k] times b[expert] bf16 [n, k] transposed -> out [rows, n], accumulated in fp32."""
     rows, slots = T.dynamic("rows"), T.dynamic("slots")
 
     @T.prim_func
@@ -76,46 +77,47 @@ def bf16_tokens_by_weights(n: int, k: int, experts: int, out_dtype: str) -> Any:
 
 
 def grouped_gemm(
-    a: torch.Tensor,
-    b: torch.Tensor,
+    a: torch.Tensor | Quantized,
+    weight: torch.Tensor,
     offsets: torch.Tensor,
-    a_scale: torch.Tensor | None,
-    b_scale: torch.Tensor | None,
+    weight_scale: torch.Tensor | None,
     out_dtype: torch.dtype,
-    sources: torch.Tensor | None,
-    expected: int,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
 ) -> torch.Tensor:
-    if sources is not None:
-        a, a_scale = a[sources], None if a_scale is None else a_scale[sources]
-    a, b = aligned_rows(a).contiguous(), aligned_rows(b).contiguous()
-    (rows, k), (experts, n) = a.shape, b.shape[:2]
+    values, scales = a if isinstance(a, Quantized) else (a, None)
+    if sorted_token_ids is not None:
+        values, scales = values[sorted_token_ids], None if scales is None else scales[sorted_token_ids]
+    values, weight = aligned_rows(values).contiguous(), aligned_rows(weight).contiguous()
+    (rows, k), (experts, n) = values.shape, weight.shape[:2]
     dtype = str(out_dtype).removeprefix("torch.")
-    out = torch.empty(rows, n, dtype=out_dtype, device=a.device)
-    few = a_scale is not None and expected <= 32 * experts  # on average; an expert may have more tiles than one
-    tokens = token_tile(2 * expected // experts) if few else TOKENS
-    plan = torch.empty(rows // tokens + experts, 3, dtype=torch.int32, device=a.device)
+    out = torch.empty(rows, n, dtype=out_dtype, device=values.device)
+    swap_ab = scales is not None and expected_m <= 32 * experts  # an average; an expert may have several tiles
+    tokens = token_tile(2 * expected_m // experts) if swap_ab else TOKENS
+    plan = torch.empty(rows // tokens + experts, 3, dtype=torch.int32, device=values.device)
     plan_tiles(experts, tokens)(offsets, plan)
-    if a_scale is None or b_scale is None:
-        bf16_tokens_by_weights(n, k, experts, dtype)(a, b, plan, out)
-    elif few:
-        operands = a, a_scale.contiguous(), b, b_scale.contiguous()
+    if scales is None or weight_scale is None:
+        bf16_tokens_by_weights(n, k, experts, dtype)(values, weight, plan, out)
+        return out
+    operands = values, scales.contiguous(), weight, weight_scale.contiguous()
+    if swap_ab:
         weights_by_tokens(n, k, experts, tokens, 1, dtype)(*operands, plan, out[None])
     else:
-        tokens_by_weights(n, k, experts, dtype)(a, a_scale.contiguous(), b, b_scale.contiguous(), plan, out)
+        tokens_by_weights(n, k, experts, dtype)(*operands, plan, out)
     return out
 
 
 def grouped_gemm_with_shared(
-    a: torch.Tensor,
-    a_scale: torch.Tensor,
-    b: torch.Tensor,
-    b_scale: torch.Tensor,
+    a: Quantized,
+    weight: torch.Tensor,
     offsets: torch.Tensor,
-    dense: tuple[torch.Tensor, torch.Tensor],
-    dense_weight: tuple[torch.Tensor, torch.Tensor],
+    weight_scale: torch.Tensor,
+    dense: Quantized,
+    dense_weight: Quantized,
     out_dtype: torch.dtype,
-    sources: torch.Tensor | None,
-    expected: int,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
 ) -> torch.Tensor:
-    shared = fp8_gemm(*dense, *dense_weight, out_dtype)
-    return torch.cat((shared, grouped_gemm(a, b, offsets, a_scale, b_scale, out_dtype, sources, expected)))
+    shared = fp8_gemm(dense, *dense_weight, out_dtype)
+    routed = grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m)
+    return torch.cat((shared, routed))

@@ -1,7 +1,8 @@
-"""The Hadamard rotation, alone and in the indexer's chain: RoPE, Hadamard, FP8. A row is eight lanes, as a group is (see lanes.py).
+"""The Hadamard transform, alone and in the indexer's chain of RoPE, Hadamard transform and FP8 quantisation.
 
-Of the index of an element in its row, bits 0-2 choose within a piece, 3-5 the lane and the higher ones the piece, so butterflies
-of strides 8 to 32 are exchanges between lanes and all others stay in a lane.
+Eight lanes hold a row, in pieces as in lanes.py. Bits 0-2 of an element's index in its row are its position in a piece, bits 3-5
+the lane, and the higher ones the piece. So butterflies with strides 8 to 32 are exchanges between lanes, and all others are local
+to a lane.
 """
 
 from typing import Any
@@ -10,20 +11,20 @@ import tilelang.language as T
 import torch
 
 from .factory import tile_kernel
-from .lanes import APART, GROUP, LANES, PASSES, PIECE, dtype_name, flat, is_aligned, load, quantize, rounded, store
+from .lanes import APART, GROUP, LANES, PASSES, PIECE, dtype_name, flat, in_pieces, load, quantize, rounded, store
 
 THREADS = 128
-ROWS = THREADS // LANES  # of a thread block
+ROWS = THREADS // LANES  # rows per thread block
 
 
 def held(width: int) -> int:
-    """Elements that a lane holds of a row: two pieces for each group, a last one perhaps half empty."""
+    """The number of elements of a row that a lane holds: two pieces for each group of 128, the last perhaps partly empty."""
     return -(-width // GROUP) * 2 * PIECE
 
 
 @T.macro
 def load_row(values: Any, x: Any, start: Any, width: int, exists: Any, aligned: bool, lane: Any) -> None:
-    """A lane's pieces of a row that begins at `start` (in pieces if `aligned`); zeros where there is nothing."""
+    """Load a lane's pieces of the row that begins at `start` (in pieces if `aligned`); zeros if it does not exist."""
     for piece in T.unroll(held(width) // PIECE):
         column = piece * APART + lane * PIECE
         valid = T.if_then_else(exists, width - column, 0)
@@ -32,7 +33,7 @@ def load_row(values: Any, x: Any, start: Any, width: int, exists: Any, aligned: 
 
 @T.macro
 def store_row(out: Any, start: Any, values: Any, width: int, exists: Any, aligned: bool, lane: Any) -> None:
-    """The reverse of `load_row`."""
+    """Store a lane's pieces of a row; arguments as for `load_row`."""
     for piece in T.unroll(held(width) // PIECE):
         column = piece * APART + lane * PIECE
         valid = T.if_then_else(exists, width - column, 0)
@@ -53,9 +54,9 @@ def rotate(
     aligned: bool,
     lane: Any,
 ) -> None:
-    """RoPE of the first `rope` elements of a loaded row. Partners are read again, which the L1 cache answers.
+    """RoPE of the first `rope` elements of a loaded row. The other element of each pair is read again, from the L1 cache.
 
-    Products and their sum are rounded one by one, as in the reference.
+    The products and their sum are rounded separately, as in the reference.
     """
     half = rope // 2
     for piece in T.unroll(-(-rope // APART)):
@@ -106,7 +107,7 @@ def butterflies(values: Any, count: int, stride: int) -> None:
 
 @T.macro
 def transform(values: Any, width: int, scale: Any, dtype: str, lane: Any) -> None:
-    """A row times the Sylvester matrix times `scale`, rounded to `dtype`; all lanes take part."""
+    """Multiply a row with the Sylvester matrix and `scale`, and round it to `dtype`. All lanes of the row must call it."""
     count = held(width)
     for stride in (1, 2, 4):
         if stride < width:
@@ -126,7 +127,7 @@ def transform(values: Any, width: int, scale: Any, dtype: str, lane: Any) -> Non
 
 @tile_kernel(("bfloat16", 128, True), ("float32", 2, False), pass_configs=PASSES)
 def hadamard_kernel(dtype: str, width: int, aligned: bool) -> Any:
-    """x [rows, width], with `pitch` in pieces if `aligned`, to out [rows, width]."""
+    """Transform x [rows, width] to out [rows, width]. `pitch` is in pieces if `aligned`."""
     elements, results = T.dynamic("elements", "int64"), T.dynamic("results", "int64")
 
     @T.prim_func
@@ -156,7 +157,7 @@ def hadamard_transform(x: torch.Tensor, scale: float) -> torch.Tensor:
     if x.numel():
         width = x.shape[-1]
         rows = x.reshape(-1, width)
-        aligned = is_aligned(rows, width)
+        aligned = in_pieces(rows, width)
         pitch = rows.stride(0) // (PIECE if aligned else 1)
         hadamard_kernel(dtype_name(x.dtype), width, aligned)(flat(rows), out.view(-1), rows.shape[0], pitch, scale)
     return out
@@ -171,9 +172,10 @@ def hadamard_transform(x: torch.Tensor, scale: float) -> torch.Tensor:
 def rotate_quantize_kernel(
     dtype: str, width: int, rope: int, interleaved: bool, aligned: bool, ue8m0: bool, weighs: bool
 ) -> Any:
-    """x [rows, width] of `heads` rows a token, with `pitch` in pieces if `aligned`, to codes [rows, width] and scales.
+    """RoPE, transform and quantise x [rows, width], `heads` rows per token, to codes [rows, width] and scales.
 
-    If it `weighs`, weights [rows] times the scale of each row's first group become `weighted`; else neither is touched.
+    `pitch` is in pieces if `aligned`. If it `weighs`, `weighted` = weights [rows] times the scale of each row's first group;
+    otherwise neither tensor is used.
     """
     elements, results, angles = T.dynamic("elements", "int64"), T.dynamic("results", "int64"), T.dynamic("angles")
     rows, weighed = T.dynamic("rows"), T.dynamic("weighed")
@@ -228,7 +230,7 @@ def rotate_quantize(
     weighted = None if weights is None else torch.empty(x.shape[:2], dtype=torch.float32, device=x.device)
     if x.numel():
         rows = x.reshape(-1, width)
-        aligned = is_aligned(rows, width)
+        aligned = in_pieces(rows, width)
         rope, weighs = 2 * cos.shape[1], weights is not None
         kernel = rotate_quantize_kernel(dtype_name(x.dtype), width, rope, interleaved, aligned, ue8m0, weighs)
         kernel(

@@ -1,7 +1,7 @@
-"""Lightning indexer scores in TileLang, over FP8 or bf16 keys: keys are the M of an MMA, (query, head) pairs its N.
+"""Lightning indexer scores in TileLang, for FP8 or bf16 keys. Keys are the M of an MMA, (query, head) pairs its N.
 
-The grid has a thread block for every few queries and every CHUNK keys; blocks whose keys none of their queries sees leave at
-once. In paged decode a thread block takes CHUNK keys of one sequence, page by page.
+In ragged prefill the grid has one thread block for each block of queries and chunk of CHUNK keys; it exits at once if none of its
+queries may see its keys. In paged decode a thread block takes CHUNK keys of one sequence, page by page.
 """
 
 from typing import Any
@@ -14,18 +14,18 @@ from .factory import tile_kernel
 
 FP8, BF16 = "float8_e4m3fn", "bfloat16"
 WIDTH = 128
-TILE = 128  # keys of a stage
-COLUMNS = 128  # (query, head) pairs of a thread block
+TILE = 128  # keys per stage
+COLUMNS = 128  # (query, head) pairs per thread block
 CHUNK = 2048
 PAGE = 64
-LINES = {FP8: PAGE + 2, BF16: PAGE}  # of 128 values in a page: FP8 keys are followed by 64 fp32 scales
-WORDS = LINES[FP8] * WIDTH // 4  # of such a page, read as fp32
-NEW = 4  # tokens of a sequence that one thread block does at most
+LINES = {FP8: PAGE + 2, BF16: PAGE}  # lines of 128 values per page: 64 fp32 scales follow FP8 keys
+WORDS = LINES[FP8] * WIDTH // 4  # fp32 words of an FP8 page
+NEW = 4  # the most new tokens of a sequence per thread block
 
 
 @tile_kernel((64, FP8), (16, BF16))
 def ragged(heads: int, dtype: str) -> Any:
-    """q [rows * heads, 128], k [keys, 128], weights [rows, heads] -> out [rows, keys], for heads that divide 128."""
+    """q [rows * heads, 128], k [keys, 128], weights [rows, heads] -> out [rows, keys], for head counts that divide 128."""
     queries = COLUMNS // heads
     rows, keys, lines = T.dynamic("rows"), T.dynamic("keys"), T.dynamic("lines")
 
@@ -77,7 +77,7 @@ def ragged(heads: int, dtype: str) -> Any:
 
 @tile_kernel((64, 1, FP8), (16, 2, BF16))
 def paged(heads: int, new: int, dtype: str) -> Any:
-    """q [sequences * new * heads, 128], pages [P, LINES, 128] and the same bytes as fp32 -> out [sequences * new, columns]."""
+    """q [sequences * new * heads, 128]; pages [P, LINES, 128]; words, the same memory as fp32 -> out [sequences * new, columns]."""
     count, sequences, columns = T.dynamic("pages"), T.dynamic("sequences"), T.dynamic("columns")
     width, scale_pages = T.dynamic("table_width"), T.dynamic("scale_pages")
     pairs = new * heads
@@ -99,12 +99,12 @@ def paged(heads: int, new: int, dtype: str) -> Any:
             by_query = T.reshape(score, (PAGE, new, heads))
             total = T.alloc_fragment((PAGE, new), "float32")
             weight = T.alloc_fragment((new, heads), "float32")
-            # Lowering splits this into roles, and loses a length that is kept in a variable: it is read again where it is used.
+            # TileLang's lowering splits this into roles and loses a variable that holds the length, so it is read at each use.
             if chunk * CHUNK < T.min(lengths[b], columns):
                 T.copy(q[b, :, :], q_tile)
                 T.copy(weights[b, :, :], weight)
                 for at in T.Pipelined(CHUNK // PAGE, num_stages=3):
-                    # Beyond the end, the last page is done again and not written.
+                    # Past the end, the last page is computed again and not written.
                     last = T.ceildiv(T.min(lengths[b], columns), PAGE) - 1
                     page = table[b, T.min(chunk * (CHUNK // PAGE) + at, last)]
                     first = chunk * CHUNK + at * PAGE
@@ -127,7 +127,7 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def _padded_heads(heads: int) -> int:
-    """Head counts that the kernels take: zeros fill the rest."""
+    """The head count that the kernels support, at least `heads`; zeros fill the others."""
     return max(16, 1 << (heads - 1).bit_length())
 
 
@@ -193,5 +193,5 @@ def paged_indexer_logits(
 
 
 def _pad(q: torch.Tensor, heads: int) -> torch.Tensor:
-    """Zeros for the missing heads. Bytes, because torch pads no FP8."""
+    """Pad q with zeros to `heads` heads, as bytes, because torch cannot pad FP8 tensors."""
     return F.pad(q.view(torch.uint8), (0, 0, 0, heads - q.shape[-2])).view(q.dtype)

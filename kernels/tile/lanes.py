@@ -1,11 +1,12 @@
-"""What the memory-bound kernels share: a group of 128 elements is 8 lanes, and a lane holds two pieces of 8, 64 elements apart.
+"""The parts that the memory-bound kernels share.
 
-So eight bf16 of each lane are one 16-byte load, and those of 8 lanes a whole 128-byte line. Tensors come flat, with the distance
-of their rows (`pitch`). An `aligned` kernel takes distances in pieces, so that TileLang sees that its vectors are whole; for any
-other shape elements are taken one by one, guarded by how many of them are `valid`.
+Eight lanes hold a group of 128 elements. A lane holds two pieces of 8 neighbouring elements, 64 elements apart, so that eight bf16
+elements are one 16-byte load, and the loads of 8 lanes a whole 128-byte line. Tensors are passed flat, with the stride of their
+rows (`pitch`). An `aligned` kernel takes strides in pieces, so that TileLang knows that vectors are whole. For other shapes
+elements are loaded one by one, and `valid` says how many there are.
 
-All are launched programmatically: they let the next kernel start (`T.pdl_trigger`), and wait for the end of the one before
-(`T.pdl_sync`) before they touch what it touches.
+All kernels use programmatic dependent launch (PDL): they let the next kernel start (`T.pdl_trigger`), and wait until the previous
+kernel has ended (`T.pdl_sync`) before they access memory that it may access.
 """
 
 from typing import Any
@@ -13,12 +14,14 @@ from typing import Any
 import tilelang.language as T
 import torch
 
-PIECE = 8  # neighbouring elements of a lane
-LANES = 8  # that share a group and its scale
-GROUP = 128
-APART = 64  # from the first piece of a lane to the second
+from ..alignment import is_aligned
+
+PIECE = 8  # neighbouring elements that a lane holds
+LANES = 8  # lanes that hold a group
+GROUP = 128  # elements that share a scale
+APART = 64  # distance of the two pieces of a lane
 FLOOR_BITS = 0x38D1B717  # 1e-4, the smallest amax of a group, as fp32 bits
-PASSES = {"tl.disable_safe_memory_legalize": True}  # bounds are checked here, once for a piece
+PASSES = {"tl.disable_safe_memory_legalize": True}  # bounds are checked by these macros, once per piece
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -26,18 +29,18 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def flat(x: torch.Tensor) -> torch.Tensor:
-    """The memory from the first to the last element of x [T, D], whatever lies between its rows."""
+    """The memory of x [T, D] from its first to its last element, with anything between its rows."""
     return x.as_strided(((x.shape[0] - 1) * x.stride(0) + x.shape[1],), (1,))
 
 
-def is_aligned(x: torch.Tensor, width: int) -> bool:
-    """Whether every piece of x [T, D] is whole and starts at 16 bytes, also of segments of `width` columns."""
-    return not (x.stride(0) % PIECE or x.data_ptr() % 16 or width % PIECE)
+def in_pieces(x: torch.Tensor, width: int) -> bool:
+    """Whether x [T, D], cut into segments of `width` columns, consists of whole pieces that start on 16-byte boundaries."""
+    return is_aligned(x) and x.stride(0) % PIECE == 0 and width % PIECE == 0
 
 
 @T.macro
 def load(values: Any, at: Any, x: Any, start: Any, valid: Any, aligned: bool) -> None:
-    """A piece of x as fp32 into values[at:at + 8], zeros from `valid` on; `start` is in pieces if `aligned`, else in elements."""
+    """Load a piece of x as fp32 to values[at:at + 8]; zeros from `valid` on. `start` is in pieces if `aligned`, or in elements."""
     raw = T.alloc_local((PIECE,), x.dtype)
     for i in T.unroll(PIECE):
         raw[i] = 0
@@ -55,13 +58,13 @@ def load(values: Any, at: Any, x: Any, start: Any, valid: Any, aligned: bool) ->
 
 @T.macro
 def store(out: Any, start: Any, values: Any, at: Any, valid: Any, aligned: bool) -> None:
-    """The reverse of `load`, cast to out's dtype."""
+    """Store a piece, values[at:at + 8], to out in its dtype; arguments as for `load`."""
     raw = T.alloc_local((PIECE,), out.dtype)
-    for i in T.vectorized(PIECE):  # converts in pairs
+    for i in T.vectorized(PIECE):  # vectorised, so that two elements are converted at once
         raw[i] = T.cast(values[at + i], out.dtype)
     if aligned:
         if valid > 0:
-            if out.dtype == "bfloat16":  # said outright: nvcc splits some of these stores into four
+            if out.dtype == "bfloat16":  # explicit: nvcc splits some of these stores into four
                 T.stg128(out[start * PIECE], raw[T.Ramp(0, 1, PIECE)])
             else:
                 for i in T.vectorized(PIECE):
@@ -74,10 +77,10 @@ def store(out: Any, start: Any, values: Any, at: Any, valid: Any, aligned: bool)
 
 @T.macro
 def rounded(values: Any, at: Any, dtype: str) -> None:
-    """Round a piece to `dtype` and keep it as fp32: what one operation gives and the next starts from."""
+    """Round a piece to `dtype` and keep it as fp32, as if one operation stored it and the next one loaded it."""
     if dtype != "float32":
         raw = T.alloc_local((PIECE,), dtype)
-        for i in T.vectorized(PIECE):  # in pairs, which takes half of the instructions
+        for i in T.vectorized(PIECE):  # vectorised, so that two elements are converted at once
             raw[i] = T.cast(values[at + i], dtype)
         for i in T.unroll(PIECE):
             values[at + i] = T.cast(raw[i], "float32")
@@ -85,11 +88,11 @@ def rounded(values: Any, at: Any, dtype: str) -> None:
 
 @T.macro
 def quantize(values: Any, at: Any, scale: Any, ue8m0: bool) -> None:
-    """Divide both pieces of a lane, values[at:at + 16], by the scale of their group, bit for bit as the reference does.
+    """Divide both pieces of a lane, values[at:at + 16], by the scale of their group. The bits are those of the reference.
 
-    The maximum is taken of the bits, which orders magnitudes and lets infinities and NaN win. Rounding a scale up carries its
-    mantissa into the exponent: an infinite one stays, NaN wraps to -0.0. The conversion to e4m3 that follows saturates at 448
-    and keeps NaN.
+    The maximum is that of the absolute values' bits, of which infinity and NaN are the largest. To round a scale up, its mantissa
+    is carried into the exponent: infinity stays infinity, NaN wraps to -0.0. The following conversion to e4m3 saturates at 448 and
+    keeps NaN.
     """
     top = T.alloc_var("int32")
     top = FLOOR_BITS
@@ -103,7 +106,9 @@ def quantize(values: Any, at: Any, scale: Any, ue8m0: bool) -> None:
         bits = T.reinterpret(scale[0], "int32")
         scale[0] = T.reinterpret((bits + 0x7FFFFF) & -0x800000, "float32")
         inverse = T.alloc_var("float32")
-        inverse = T.ieee_fdiv(1.0, scale[0])  # of a power of two, so multiplying by it rounds as dividing does
+        inverse = T.ieee_fdiv(
+            1.0, scale[0]
+        )  # exact for a power of two, so that multiplying gives the same bits as dividing
         for i in T.unroll(2 * PIECE):
             values[at + i] = values[at + i] * inverse
     else:

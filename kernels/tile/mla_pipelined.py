@@ -1,17 +1,18 @@
-"""Attention over gathered latents in TileLang, warp-specialised by hand: two math warpgroups in a seesaw, and a third gathers keys.
+"""Attention over gathered latents in TileLang, with explicit warp specialisation: the seesaw schedule.
 
-A thread block takes 64 rows of queries (heads, or heads of several new tokens) that share their keys, and goes over those in
-pairs of 64-key blocks. Group 0 scores the even block of a pair, group 1 the odd one; each owns 256 of the 512 output columns and
-hands its probabilities to the other through shared memory:
+"Seesaw" is FlashMLA's name for it (docs/20250422-new-kernel-deep-dive.md there). There are two math warpgroups and a producer
+warpgroup. A thread block has 64 query rows (heads, or heads of several new tokens) that share their keys, and processes those in
+pairs of 64-key blocks. Group 0 computes the scores of the even block of a pair, group 1 those of the odd one. Each group owns 256
+of the 512 output columns, and passes its probabilities to the other group through shared memory:
 
     group 0 (columns 0-255):   Q K0 | softmax 0 | P0 V0        | wait P1 | P1 V1 | Q K0' ...
     group 1 (columns 256-511): wait P0          | P0 V0 | Q K1 | softmax 1 | P1 V1 | wait P0' ...
-    producer:                  rows of the next blocks, by 16-byte cp.async, into whatever half of a buffer is free
+    producer:                  copies rows of the next blocks, by 16-byte cp.async, into the halves of buffers that are free
 
-Each half of a key buffer (the columns of one group) is released by the group that owns it. The even block's probabilities overwrite
-that block's rope columns, which are dead once it is scored: 2 x 72 KB of keys, 72 KB of queries and the odd probabilities are all
-that fits. The reference that exponents are taken from follows a row's maximum only when that is more than 2^8 ahead, so the
-accumulators are hardly ever rescaled after the first blocks; the true maximum is kept beside it.
+The group that owns the columns in half of a key buffer releases that half. The probabilities of the even block overwrite its RoPE
+columns, which are not needed after its scores: 2 x 72 KB of keys, 72 KB of queries and the odd probabilities fill shared memory.
+The reference value that is subtracted in the exponents follows a row's maximum only when that is more than 2^8 larger, so
+accumulators are rarely rescaled after the first blocks. The true maximum is kept separately.
 """
 
 from typing import Any
@@ -19,29 +20,30 @@ from typing import Any
 import tilelang.language as T
 import torch
 
+from ..alignment import check_aligned
 from .factory import tile_kernel
 
-ROWS = 64  # of queries in one thread block: the M of a WGMMA
-BLOCK = 64  # keys
+ROWS = 64  # query rows per thread block: the M of a WGMMA
+BLOCK = 64  # keys per block
 LATENT, ROPE = 512, 64
 HALF = LATENT // 2
 GROUP, WARPS = 128, 4  # threads and warps of a role
 P0, P1, SUMS, STAGED = 3, 4, 5, 6  # named barriers
 LOG2E = 1.4426950408889634
-LAZY = 8.0  # log2 of how far a maximum may run ahead of the reference
-FLOOR = -1e30  # the first reference: finite, so that -inf minus it is not NaN
+LAZY = 8.0  # log2 of the factor by which a maximum may exceed the reference value
+FLOOR = -1e30  # the first reference value: finite, so that -inf minus it is not NaN
 
 PASSES = {
-    "tl.disable_warp_specialized": True,  # the roles are written out below,
-    "tl.disable_thread_storage_sync": True,  # and so is their synchronisation
+    "tl.disable_warp_specialized": True,  # the kernel has explicit roles,
+    "tl.disable_thread_storage_sync": True,  # and explicit synchronisation
     "tl.disable_safe_memory_legalize": True,  # indices are checked where they are read
-    "tl.enable_fast_math": True,  # exp2 as one instruction: 2 ulp, of values that are rounded to bf16
+    "tl.enable_fast_math": True,  # exp2 is one instruction with an error of 2 ulp; its results are rounded to bf16
 }
 
 
 @T.macro
 def load_queries(q: Any, item: Any, first: Any, rows: Any, left: Any, right: Any, rope: Any, tx: Any) -> None:
-    """64 rows of queries into swizzled tiles by 256 threads; those that do not exist become zeros."""
+    """256 threads copy 64 query rows into swizzled tiles; rows that do not exist become zeros."""
     for i in T.unroll(ROWS * 8 // (2 * GROUP)):
         line = i * (2 * GROUP // 8) + tx // 8
         row = T.min(first + line, rows - 1)
@@ -60,7 +62,7 @@ def load_queries(q: Any, item: Any, first: Any, rows: Any, left: Any, right: Any
 
 @T.macro
 def look_up(table: Any, item: Any, block: Any, limit: Any, page: Any, slots: Any, tx: Any, paged: bool) -> None:
-    """The keys that this thread copies of a block, as given; -1 past the columns that count."""
+    """Read the indices of the keys of a block that this thread copies; -1 from `limit` on."""
     for r in T.unroll(4):
         column = block * BLOCK + r * 16 + tx // 8
         slots[r] = -1
@@ -73,7 +75,7 @@ def look_up(table: Any, item: Any, block: Any, limit: Any, page: Any, slots: Any
 
 @T.macro
 def gather(kv: Any, slots: Any, first: Any, target: Any, columns: int, tx: Any) -> None:
-    """Columns [first, first + columns) of 64 keys; those that do not exist become zeros and are not read."""
+    """Copy columns [first, first + columns) of 64 keys; keys that do not exist become zeros and are not read."""
     for tile in T.unroll(columns // 64):
         for r in T.unroll(4):
             at = tile * 64 + tx % 8 * 8
@@ -87,7 +89,7 @@ def gather(kv: Any, slots: Any, first: Any, target: Any, columns: int, tx: Any) 
 
 @T.macro
 def publish_bias(slots: Any, keys: Any, bias: Any, tx: Any) -> None:
-    """What to add to the scores of this block: -inf where there is no key, whose slot becomes -1."""
+    """Write the mask that is added to the scores of this block: -inf where there is no key. Sets the slot of such keys to -1."""
     for r in T.unroll(4):
         slots[r] = T.if_then_else(slots[r] < keys, slots[r], -1)
     if tx % 8 == 0:
@@ -97,7 +99,7 @@ def publish_bias(slots: Any, keys: Any, bias: Any, tx: Any) -> None:
 
 @T.macro
 def release(barrier: Any, tx: Any) -> None:
-    """One arrival a warp: all its lanes are done with what the barrier guards."""
+    """Arrive once per warp, after all its lanes have finished with the memory that the barrier guards."""
     T.sync_warp()
     if tx % 32 == 0:
         T.mbarrier_arrive(barrier)
@@ -105,16 +107,16 @@ def release(barrier: Any, tx: Any) -> None:
 
 @T.macro
 def start_scores(bias: Any, full: Any, parity: Any, s: Any) -> None:
-    """s = bias: adding to -inf masks, off the way from scores to probabilities."""
+    """s = bias. Scores are added to the mask, so that masking takes no time between scores and probabilities."""
     T.mbarrier_wait_parity(full, parity)
     for h, k in T.Parallel(ROWS, BLOCK):
         s[h, k] = bias[k]
-    T.warpgroup_fence_operand(s, num_regs=BLOCK // 2)  # here, not between two products
+    T.warpgroup_fence_operand(s, num_regs=BLOCK // 2)  # before the first MMA, not between two
 
 
 @T.macro
 def score_left(q: Any, k: Any, full: Any, parity: Any, s: Any) -> None:
-    """s += Q K^T over the left half of the columns, once they are there."""
+    """s += Q K^T over the left half of the columns, after waiting for them."""
     T.mbarrier_wait_parity(full, parity)
     T.fence_proxy_async()
     T.wgmma_gemm(q, k, s, transpose_B=True)
@@ -122,7 +124,7 @@ def score_left(q: Any, k: Any, full: Any, parity: Any, s: Any) -> None:
 
 @T.macro
 def score_right(qr: Any, qt: Any, kr: Any, kt: Any, full: Any, parity: Any, s: Any) -> None:
-    """s += Q K^T over the right half and the rope."""
+    """s += Q K^T over the right half and the RoPE columns, after waiting for them."""
     T.mbarrier_wait_parity(full, parity)
     T.fence_proxy_async()
     T.wgmma_gemm(qr, kr, s, transpose_B=True)
@@ -142,7 +144,7 @@ def softmax(
     column: Any,
     causal: bool,
 ) -> None:
-    """s = p = 2^(s * scale - new), with `new` the next reference; `top` follows the true maximum."""
+    """s = p = 2^(s * scale - new), where `new` is the next reference value. `top` is the true maximum."""
     if causal:
         for h, k in T.Parallel(ROWS, BLOCK):
             s[h, k] = T.if_then_else(column + k < limits[h], s[h, k], -T.infinity("float32"))
@@ -157,7 +159,7 @@ def softmax(
 
 @T.macro
 def rescale(o: Any, ref: Any, new: Any, sums: Any, factor: Any, moved: Any) -> None:
-    """Move the accumulators of one group to the reference `new`, if any row of a warp needs it."""
+    """Rescale the accumulators of one group to the reference value `new`, if any row of a warp needs it."""
     moved[0] = 0
     for h in T.Parallel(ROWS):
         factor[h] = T.exp2(ref[h] - new[h])
@@ -188,7 +190,7 @@ def finish(
     partial: bool,
     barrier: int,
 ) -> None:
-    """Divide one group's columns by the row sums and the sink's share of them; write them, through shared memory if 16-bit."""
+    """Divide one group's columns by the row sums, sink included, and write them, through shared memory if they are 16-bit."""
     for h in T.Parallel(ROWS):
         factor[h] = sums[h]
         if has_sink:
@@ -218,10 +220,10 @@ def finish(
 def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bool, partial: bool) -> Any:
     """Attention of N items with R rows of queries each.
 
-    q [N, R, 576]; kv [S, 576]; table [N, K]: an item's keys by row of kv, or, if `paged`, by page of `page` rows; lengths [N]: how
-    many of them count (always given if paged); sink [R] -> out [N * splits, R, 512], max_logits and lse [N * splits, R], the
-    keys of an item being cut into `splits` runs; `partial` outputs are fp32. `causal`: the rows are those of `fresh` tokens, the
-    last of an item's keys, of which each sees those up to its own.
+    q [N, R, 576]; kv [S, 576]; table [N, K]: the rows of kv that are an item's keys, or, if `paged`, its pages of `page` rows;
+    lengths [N]: the number of keys that count (always given if paged); sink [R]. An item's keys are divided into `splits` parts.
+    -> out [N * splits, R, 512], max_logits and lse [N * splits, R]; `partial` outputs are fp32. If `causal`, the rows belong to the
+    `fresh` last tokens of the item, each of which attends to the keys up to its own.
     """
     items, rows, keys, columns = T.dynamic("items"), T.dynamic("rows"), T.dynamic("keys"), T.dynamic("columns")
     targets, width = T.dynamic("targets"), LATENT + ROPE
@@ -362,7 +364,7 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                     T.fence_proxy_async()
                     T.wgmma_gemm(kt0, kr0, o1)
                     score_right(qr, qt, kr1, kt1, kr1_full, i & 1, s1)
-                    T.wait_wgmma(2)  # all but these scores: the values of the even block
+                    T.wait_wgmma(2)  # the product with the values of the even block has finished, these scores have not
                     release(kr0_free, tx)
                     score_left(ql, kl1, kl1_full, i & 1, s1)
                     T.wait_wgmma(0)
@@ -383,7 +385,9 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                 T.copy(t1, top1)
                 T.sync_threads(SUMS, 2 * GROUP)
                 for h in T.Parallel(ROWS):
-                    sums1[h] = sum0[h] + sum1[h]  # in the order of group 0, so that both divide by the same number
+                    sums1[h] = (
+                        sum0[h] + sum1[h]
+                    )  # in the order of group 0, so that both groups divide by the same number
                 finish(out, sink, target, first, rows, o1, sums1, r1, factor1, qr, HALF, has_sink, partial, STAGED + 1)
             else:
                 T.set_max_nreg(72, 0)
@@ -402,7 +406,7 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                     gather(kv, even, LATENT, kt0, ROPE, lane)
                     T.cp_async_barrier_noinc(kr0_full)
                     look_up(table, item, 2 * (begin + i) + 2, limit, page, even, lane, paged)
-                    # Group 1 reads the odd bias, so it may be replaced once group 1 has freed its half.
+                    # Group 1 reads the odd mask, so it may be overwritten once group 1 has released its half.
                     T.mbarrier_wait_parity(kr1_free, (i & 1) ^ 1)
                     publish_bias(odd, keys, bias1, lane)
                     release(bias1_full, tx)
@@ -420,14 +424,10 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
 
 
 def check_layout(value_dim: int, **tensors: torch.Tensor) -> None:
-    """ValueError unless this kernel's 16-byte copies fit the dims and strides of `tensors`, queries first."""
+    """ValueError unless the kernel supports the dims and strides of `tensors`, queries first."""
     width = next(iter(tensors.values())).shape[-1]
     if (value_dim, width) != (LATENT, LATENT + ROPE):
         raise ValueError(
-            f"value_dim is {value_dim} of {width} dims, expected {LATENT} of {LATENT + ROPE} for backend 'tile'"
+            f"value_dim is {value_dim} of {width} dims; expected {LATENT} of {LATENT + ROPE} for backend 'tile'"
         )
-    for name, tensor in tensors.items():
-        sizes = list(zip(tensor.shape, tensor.stride(), strict=True))[:-1]
-        strides = [stride * tensor.element_size() for size, stride in sizes if size > 1]
-        if tensor.data_ptr() % 16 or any(stride % 16 for stride in strides):
-            raise ValueError(f"{name} has strides of {strides} bytes, expected multiples of 16; call .contiguous()")
+    check_aligned(**tensors)

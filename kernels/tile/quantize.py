@@ -1,7 +1,7 @@
-"""FP8 quantisation, alone and fused with what comes before it: a norm (with the residual stream's addition) or a gate.
+"""FP8 quantisation, alone and fused with the operation before it: RMSNorm (with the addition of the residual) or SwiGLU.
 
-Groups need nothing but themselves: 8 lanes each, from wherever their row is. A norm takes one thread block for a row, which
-stays in registers between the sum of squares and the values.
+Without a norm, each group of 128 elements is independent and takes 8 lanes. With a norm, a thread block takes one row, and keeps it
+in registers between the sum of squares and the quantisation.
 """
 
 from typing import Any
@@ -9,15 +9,16 @@ from typing import Any
 import tilelang.language as T
 import torch
 
+from ..alignment import is_aligned
 from .factory import tile_kernel
-from .lanes import APART, GROUP, LANES, PASSES, PIECE, dtype_name, flat, is_aligned, load, quantize, rounded, store
+from .lanes import APART, GROUP, LANES, PASSES, PIECE, dtype_name, flat, in_pieces, load, quantize, rounded, store
 
 THREADS = 256
 
 
 @T.macro
 def silu_times(gate: Any, at: Any, up: Any, dtype: str) -> None:
-    """gate becomes silu(gate) * up in fp32, rounded once to `dtype`."""
+    """gate = silu(gate) * up in fp32, rounded once to `dtype`."""
     for i in T.unroll(PIECE):
         gate[at + i] = gate[at + i] * T.fast_rcp(1.0 + T.exp(-gate[at + i])) * up[i]
     rounded(gate, at, dtype)
@@ -31,7 +32,7 @@ def silu_times(gate: Any, at: Any, up: Any, dtype: str) -> None:
     pass_configs=PASSES,
 )
 def quantize_groups_kernel(dtype: str, aligned: bool, ue8m0: bool, gated: bool) -> Any:
-    """x [rows, width], or silu(x[:, :width]) * x[:, width:] of twice the columns, to codes [rows, width] and scales.
+    """Quantise x [rows, width], or silu(x[:, :width]) * x[:, width:] if `gated`, to codes [rows, width] and scales.
 
     `pitch` and `width` are in pieces if `aligned`.
     """
@@ -79,7 +80,7 @@ def _quantize_groups(x: torch.Tensor, width: int, ue8m0: bool) -> tuple[torch.Te
     values = torch.empty(rows, width, dtype=torch.float8_e4m3fn, device=x.device)
     scales = torch.empty(rows, -(-width // GROUP), dtype=torch.float32, device=x.device)
     if values.numel():
-        aligned = is_aligned(x, width)
+        aligned = in_pieces(x, width)
         unit = PIECE if aligned else 1
         kernel = quantize_groups_kernel(dtype_name(x.dtype), aligned, ue8m0, x.shape[1] != width)
         kernel(flat(x), values.view(-1), scales, x.stride(0) // unit, width // unit)
@@ -102,7 +103,7 @@ def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True) -> tuple[torch.Te
     pass_configs=PASSES,
 )
 def rms_norm_quantize_kernel(dtype: str, threads: int, parts: int, aligned: bool, adds: bool, ue8m0: bool) -> Any:
-    """A row of up to threads * parts * 16 elements; `residual` and `total` are touched only if it `adds`.
+    """RMSNorm and quantisation of rows of up to threads * parts * 16 elements. `residual` and `total` are used only if it `adds`.
 
     `pitch`, `residual_pitch` and `width` are in pieces if `aligned`.
     """
@@ -193,7 +194,7 @@ def rms_norm_quantize(
     if not x.numel():
         return total, normed, values, scales
     other = x if residual is None else residual
-    aligned = is_aligned(x, width) and is_aligned(other, width) and weight.data_ptr() % 16 == 0
+    aligned = in_pieces(x, width) and in_pieces(other, width) and is_aligned(weight)
     unit = PIECE if aligned else 1
     parts = -(-groups * LANES // 1024)
     threads = -(-groups * LANES // (32 * parts)) * 32

@@ -1,7 +1,8 @@
-"""The top-k selector: a thread block a row, a threshold guessed from a sample, then a radix select among what reaches it.
+"""The top-k selector in TileLang, one thread block per row: a threshold from a sample, then a radix select.
 
-If the guess was bad, the radix select goes over the row itself. Values and positions are put in one order by one integer, `rank`,
-so that of equal values the lowest position wins without more ado. What is chosen is kept as a bitmap, and written from it in order.
+The radix select works on the candidates, the values that reach the threshold; if the sample was misleading, on the row itself. One
+integer, `rank`, orders values and positions, so that of equal values the lowest position is selected. The selected positions are
+kept as a bitmap, and written from it in ascending order.
 """
 
 from typing import Any
@@ -16,33 +17,33 @@ WARPS = THREADS // 32
 DIGIT_BITS = 11
 DIGITS = 1 << DIGIT_BITS
 PER_THREAD = DIGITS // THREADS
-POSITION_BITS = 23  # the 32 bits of a value and these are five digits
+POSITION_BITS = 23  # together with the 32 bits of a value, five digits
 ROUNDS = 5
-CAPACITY = 6144  # of candidates
-AT_ONCE = 16  # loads that a thread has under way
-LOWEST = -3.4028234663852886e38  # >= this: neither NaN nor -inf
-COLUMNS = (32768, 262144, 1 << 20)  # sizes of the bitmap
+CAPACITY = 6144  # the most candidates
+AT_ONCE = 16  # loads that a thread has in flight
+LOWEST = -3.4028234663852886e38  # values >= this are neither NaN nor -inf
+COLUMNS = (32768, 262144, 1 << 20)  # sizes of the bitmap, one kernel for each
 PASSES = {
-    "tl.disable_thread_storage_sync": True,  # barriers are set here: most are inside of uniform branches
+    "tl.disable_thread_storage_sync": True,  # the kernel has its own barriers, most of them in uniform branches
     "tl.disable_safe_memory_legalize": True,
 }
 
 
 def key_of(value: Any) -> Any:
-    """fp32 -> uint32 in the same order; -0.0, of these bits, has the key of +0.0."""
+    """fp32 -> uint32 in the same order; -0.0 has the key of +0.0."""
     bits = T.reinterpret(value, "uint32")
     return T.if_then_else(bits > T.uint32(0x80000000), ~bits, bits | T.uint32(0x80000000))
 
 
 def rank_of(value: Any, position: Any) -> Any:
-    """uint64 in the order of values, and of equal ones from the last position to the first."""
+    """uint64 in the order of values, and for equal values in descending order of positions."""
     place = T.cast((1 << POSITION_BITS) - 1 - position, "uint64")
     return T.shift_left(T.cast(key_of(value), "uint64"), T.uint64(POSITION_BITS)) | place
 
 
 @T.macro
 def scan(value: Any, before: Any, total: Any, sums: Any, tx: Any) -> None:
-    """The sums of `value` [1] over the threads before this one, and over all. Two barriers."""
+    """The sums of `value` [1] over the threads before this one, and over all threads. It has two barriers."""
     lane = tx % 32
     other = T.alloc_local((1,), "int32")
     warps = T.alloc_local((1,), "int32")
@@ -77,7 +78,7 @@ def clear(histogram: Any, tx: Any) -> None:
 
 @T.macro
 def find_digit(histogram: Any, found: Any, needed: Any, sums: Any, tx: Any) -> None:
-    """The digit of the needed-th best entry: found becomes that digit, the entries above it, those in it, and all."""
+    """Find the digit of the needed-th best entry: found = (digit, entries above it, entries with it, all entries)."""
     mine = T.alloc_local((1,), "int32")
     above = T.alloc_local((1,), "int32")
     total = T.alloc_local((1,), "int32")
@@ -99,14 +100,14 @@ def find_digit(histogram: Any, found: Any, needed: Any, sums: Any, tx: Any) -> N
 
 @T.macro
 def count_digit(histogram: Any, rank: Any, prefix: Any, shift: Any) -> None:
-    """Counts the digit at `shift` of a rank whose higher digits are `prefix`."""
+    """Count the digit at `shift` of a rank if its higher digits are `prefix`."""
     if T.shift_right(rank, shift + T.uint64(DIGIT_BITS)) == prefix:
         T.atomic_add(histogram[T.cast(T.shift_right(rank, shift), "int32") & (DIGITS - 1)], 1)
 
 
 @tile_kernel((COLUMNS[0], False), (COLUMNS[1], True), pass_configs=PASSES)
 def select_kernel(most_columns: int, paged: bool) -> Any:
-    """Rows of up to `most_columns`; writes slots if `paged`, else positions."""
+    """Selects from rows of up to `most_columns`; writes slots if `paged`, else positions."""
     rows, columns, k, pages = T.dynamic("rows, columns, k, pages")
     pitch, table_pitch = T.dynamic("pitch, table_pitch")
 
@@ -154,14 +155,14 @@ def select_kernel(most_columns: int, paged: bool) -> Any:
                 candidates[0] = 0
             T.sync_threads()
 
-            # A threshold that about k values, and four deviations, reach.
+            # A threshold that about k values reach, plus four standard deviations.
             least[0] = LOWEST
             if length > CAPACITY:
                 logs = T.min(T.max(10, 32 - T.cast(T.clz(T.cast((length - 1) >> 6, "uint32")), "int32")), 13)
                 samples = 1 << logs
                 expected = T.cast(k, "float32") * T.cast(samples, "float32") / T.cast(length, "float32")
                 needed[0] = T.cast(expected + 4.0 * T.sqrt(expected), "int32") + 2
-                for i in T.serial(T.ceildiv(samples, THREADS)):  # one of each stretch, at changing places in it
+                for i in T.serial(T.ceildiv(samples, THREADS)):  # one from each stretch, at a changing offset
                     sample = T.cast(i * THREADS + tx, "uint64")
                     start = T.cast(T.shift_right(sample * T.cast(length, "uint64"), T.cast(logs, "uint64")), "int32")
                     jitter = T.shift_right(T.cast(sample, "uint32") * T.uint32(2654435761), T.uint32(16))
@@ -193,7 +194,7 @@ def select_kernel(most_columns: int, paged: bool) -> Any:
                     least[0] = T.reinterpret(key[0], "float32")
                 T.sync_threads()
 
-            # What reaches it, in no order; those that do not fit are counted all the same.
+            # The candidates, in any order. Those that do not fit are counted all the same.
             for tile in T.serial(T.ceildiv(T.max(length, 0), THREADS * AT_ONCE)):
                 base = tile * (THREADS * AT_ONCE) + tx
                 for i in T.unroll(AT_ONCE):
@@ -221,7 +222,7 @@ def select_kernel(most_columns: int, paged: bool) -> Any:
                             at[0] += 1
             T.sync_threads()
 
-            # The rank of the last that is chosen: digit by digit, among the candidates or (state 1) over the row.
+            # The rank of the last selected value, digit by digit, among the candidates or (state 1) over the row.
             total[0] = candidates[0]
             state[0] = T.if_then_else(total[0] > CAPACITY or (total[0] < k and least[0] > LOWEST), 1, 0)
             threshold[0] = T.uint64(0)
@@ -251,7 +252,7 @@ def select_kernel(most_columns: int, paged: bool) -> Any:
                                         count_digit(histogram, rank[0], prefix[0], shift)
                         T.sync_threads()
                         find_digit(histogram, found, needed[0], sums, tx)
-                        if found[3] < needed[0]:  # in the first round: all that there is
+                        if found[3] < needed[0]:  # in the first round: fewer than k values, so all are selected
                             needed[0] = 0
                         else:
                             prefix[0] = (prefix[0] << T.uint64(DIGIT_BITS)) | T.cast(found[0], "uint64")
@@ -268,7 +269,7 @@ def select_kernel(most_columns: int, paged: bool) -> Any:
                         if rank[0] >= threshold[0]:
                             mask = T.uint64((1 << POSITION_BITS) - 1)
                             place = T.cast(mask - (rank[0] & mask), "int32")
-                            # Adds, since each bit is set once and T.atomic_or knows global memory only.
+                            # An addition: each bit is set once, and T.atomic_or supports global memory only.
                             T.atomic_add(bitmap[place // 32], T.uint32(1) << T.cast(place % 32, "uint32"))
             else:
                 for tile in T.serial(T.ceildiv(length, THREADS)):
@@ -320,7 +321,7 @@ def _select(
     columns = logits.shape[1]
     if columns > COLUMNS[-1]:
         raise ValueError(
-            f"logits has {columns} columns, the tile select_topk takes up to {COLUMNS[-1]}; use backend='reference'"
+            f"logits has {columns} columns; expected at most {COLUMNS[-1]} for backend 'tile'; use backend='reference'"
         )
     out = torch.empty(logits.shape[0], k, dtype=torch.int32, device=logits.device)
     kernel = select_kernel(next(most for most in COLUMNS if columns <= most), block_table is not None)

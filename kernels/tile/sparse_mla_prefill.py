@@ -1,4 +1,4 @@
-"""Sparse prefill in TileLang: the plain kernel, which reads like the mathematics; the operation runs mla_pipelined.py."""
+"""Sparse prefill in TileLang. The operation runs mla_pipelined.py; the plain kernel here is written like the mathematics."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from ..cache_write import gather_latents
 from .factory import tile_kernel
 from .mla_pipelined import BLOCK, FLOOR, LATENT, LOG2E, ROPE, ROWS, attend, check_layout
 
-HEADS = ROWS  # of one thread block
+HEADS = ROWS  # heads per thread block
 
 
 @tile_kernel((True, True), pass_configs={"tl.enable_fast_math": True, "tl.disable_safe_memory_legalize": True})
 def sparse_attn_fwd_plain(has_length: bool, has_sink: bool) -> Any:
-    """Online softmax over blocks of 64 gathered keys, one query and 64 heads a thread block.
+    """Online softmax over blocks of 64 gathered keys. A thread block computes 64 heads of one query.
 
     q [T, H, 576], kv [S, 576], indices [T, K], lengths [T], sink [H] -> out [T, H, 512], max_logits and lse [T, H].
     """
@@ -106,13 +106,13 @@ def sparse_attn_fwd_plain(has_length: bool, has_sink: bool) -> Any:
 
 
 def row(indices: Any, token: Any, column: Any, topk: Any, rows: Any) -> Any:
-    """The row that a column names; 0 for one that names none, so that it may be read."""
+    """The row of kv that a column of the selection names; 0 if it names none, so that it can be read."""
     index = indices[token, T.min(column, topk - 1)]
     return T.if_then_else(index < rows, T.max(index, 0), 0)
 
 
 def exists(indices: Any, token: Any, column: Any, limit: Any, topk: Any, rows: Any) -> Any:
-    """Whether this column of the selection counts and names a row."""
+    """Whether this column of the selection counts and names a row of kv."""
     index = indices[token, T.min(column, topk - 1)]
     return T.And(column < limit, T.And(index >= 0, index < rows))
 
@@ -125,7 +125,7 @@ def sparse_mla_prefill_plain(
     topk_length: torch.Tensor | None = None,
     attn_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """sparse_mla_prefill over contiguous bf16 rows by the plain kernel: to read, and to compare the pipelined one with."""
+    """sparse_mla_prefill over contiguous bf16 rows by the plain kernel, with which the pipelined one is compared."""
     results, lengths, sink = _prepare(q, indices[:, 0], topk_length, attn_sink)
     compiled = sparse_attn_fwd_plain(topk_length is not None, attn_sink is not None)
     compiled(q, kv[:, 0], indices[:, 0], lengths, sink, *results, softmax_scale)
@@ -150,9 +150,9 @@ def sparse_mla_prefill(
 
 
 def _dequantized(cache: torch.Tensor, indices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """bf16 rows of a paged FP8 cache and indices into them: of every slot, or of every index where those are fewer."""
+    """(bf16 rows of a paged FP8 cache, indices into them). Converts all slots, or one row for each index if those are fewer."""
     if not cache.is_contiguous():
-        raise ValueError(f"kv has strides {cache.stride()}, expected a contiguous cache for backend 'tile'")
+        raise ValueError(f"kv has strides {cache.stride()}; expected a contiguous cache for backend 'tile'")
     capacity = cache.shape[0] * cache.shape[1]
     if capacity <= indices.numel():
         slots = torch.arange(capacity, device=cache.device)
@@ -167,7 +167,7 @@ def _dequantized(cache: torch.Tensor, indices: torch.Tensor) -> tuple[torch.Tens
 def _prepare(
     q: torch.Tensor, indices: torch.Tensor, topk_length: torch.Tensor | None, attn_sink: torch.Tensor | None
 ) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor, torch.Tensor]:
-    """Memory for out, max_logits and lse; lengths and sink, or, where there are none, memory of their shape that is not read."""
+    """((out, max_logits, lse) to be written, lengths, sink). Missing lengths and sink become tensors that are not read."""
     tokens, heads, _ = q.shape
     out = q.new_empty(tokens, heads, LATENT)
     max_logits = torch.empty(tokens, heads, dtype=torch.float32, device=q.device)

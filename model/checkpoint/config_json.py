@@ -1,13 +1,14 @@
-"""The spellings of a Hugging Face ``config.json``, old and new, and which of its keys this program honours."""
+"""Reads and writes a Hugging Face ``config.json``: its old and new spellings, and the keys that this program honours."""
 
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..config import FP8_BLOCK, ConfigError, ModelConfig, YarnScaling, shown
+from ..config import FP8_BLOCK, ModelConfig, YarnScaling
+from ..errors import ConfigError, short_repr
 from .strict_json import parse_object
 
-# Keys that this program implements for one value only. Any other value is another model.
+# Keys of which this program implements one value. Any other value means another model.
 _FIXED: dict[str, tuple[Any, ...]] = {
     "model_type": ("deepseek_v32",),
     "architectures": (["DeepseekV32ForCausalLM"], None),
@@ -20,7 +21,7 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "partial_rotary_factor": (1.0,),
 }
 
-# Keys that say how the model was trained, stored or is to be run elsewhere; nothing computed here depends on them.
+# Keys about training, storage or other programs; nothing computed here depends on them.
 _HARMLESS = """
     _name_or_path attention_dropout attn_implementation auto_map aux_loss_alpha bad_words_ids chunk_size_feed_forward
     classifier_dropout cross_attention_hidden_size decoder_start_token_id dtype ep_size experts_implementation
@@ -29,47 +30,61 @@ _HARMLESS = """
     pad_token_id prefix pretraining_tp problem_type return_dict return_dict_in_generate router_aux_loss_coef
     sep_token_id seq_aux task_specific_params temperature tokenizer_class top_k top_p torch_dtype transformers_version
     use_cache use_return_dict
-"""  # head_dim: transformers writes the rope part's width there, others the whole head's; neither is read
+"""  # head_dim: transformers writes the width of the RoPE part, other programs that of the whole head; we read neither
 
-# Keys that are read, each in its own way, below.
+# Keys that functions below read, each in its own way.
 _SPECIAL = """
     eos_token_id rope_theta rope_scaling rope_parameters quantization_config mlp_layer_types layer_types
     num_local_experts num_key_value_heads qk_head_dim
 """
 
-# Fields of ModelConfig that config.json spells otherwise; the rest keep their name.
+# Fields of ModelConfig that have another name in config.json. The rest have the same.
 _RENAMED = {"yarn", "rope_theta", "eos_token_ids", "weight_block", "ue8m0_scales"}
 _PLAIN = {field.name: field.type for field in fields(ModelConfig) if field.name not in _RENAMED}
 
-_LAYER_TYPES = ("indexed_attention", "deepseek_sparse_attention")  # both mean: every layer has an indexer
+_LAYER_TYPES = ("indexed_attention", "deepseek_sparse_attention")  # two names for the same: the layer has an indexer
 _YARN_KEYS = {field.name for field in fields(YarnScaling)}
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file. Raises ConfigError if there is no such file or it holds anything else."""
+def read_config(path: str | Path) -> ModelConfig:
+    """`parse_config` of a config.json, given by its own path or by its directory's. Raises ConfigError."""
+    path = Path(path)
+    path = path / "config.json" if path.is_dir() else path
+    try:
+        return parse_config(_read_object(path))
+    except ConfigError as error:
+        raise ConfigError(f"{str(path)!r}: {error}") from error
+
+
+def _read_object(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise ConfigError("no such file; wanted the config.json of a checkpoint directory")
+        raise ConfigError("no such file; expected the config.json of a checkpoint directory")
     try:
         return parse_object(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read: {error}; wanted a JSON object") from error
+        raise ConfigError(f"cannot be read: {error}; expected a JSON object") from error
 
 
-def read_fields(values: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of `ModelConfig` from config.json's keys. An absent dimension is the released model's."""
+def parse_config(values: dict[str, Any]) -> ModelConfig:
+    """The configuration in config.json's keys, in the old (``rope_scaling``) or new (``rope_parameters``) spelling.
+
+    An absent dimension is the released model's. Keys that would change the mathematics computed here raise ConfigError;
+    harmless ones are ignored.
+    """
     found: dict[str, Any] = {}
     for key, value in values.items():
         if key in _PLAIN:
             found[key] = _number(key, value) if _PLAIN[key] is float else value
         elif key in _FIXED and not any(type(value) in (type(one), int) and value == one for one in _FIXED[key]):
-            raise _wrong(key, value, " or ".join(shown(one) for one in _FIXED[key]))
+            raise _wrong(key, value, " or ".join(short_repr(one) for one in _FIXED[key]))
     if found.get("n_shared_experts", 1) is None:
         found["n_shared_experts"] = 0
     found.setdefault("num_nextn_predict_layers", 0)  # transformers drops the key along with the layer
     if "num_local_experts" in values:
         found.setdefault("n_routed_experts", values["num_local_experts"])
     if "eos_token_id" in values:
-        found["eos_token_ids"] = _read_eos(values["eos_token_id"])
+        eos = values["eos_token_id"]
+        found["eos_token_ids"] = tuple(eos if isinstance(eos, list) else [] if eos is None else [eos])
     found["rope_theta"], found["yarn"] = _read_rope(values)
     found["weight_block"], found["ue8m0_scales"] = _read_quantization(values.get("quantization_config"))
     _read_layer_types(values, found)
@@ -77,23 +92,18 @@ def read_fields(values: dict[str, Any]) -> dict[str, Any]:
 
     known = _PLAIN.keys() | _FIXED.keys() | set(_HARMLESS.split()) | set(_SPECIAL.split())
     for key, value in values.items():
-        # A key set to null or false switches nothing on, whatever it is; any other unknown one may change the result.
+        # An unknown key set to null or false switches nothing on. Any other value may change the result.
         if key not in known and not key.startswith("_") and value is not None and value is not False:
-            raise _wrong(key, value, "no such key: it may change the model in a way this program does not know")
-    return found
+            raise _wrong(key, value, "no such key, because it may change the model in an unknown way")
+    return ModelConfig(**found)
 
 
-def _wrong(key: str, value: Any, wanted: str) -> ConfigError:
-    return ConfigError(f"{key} = {shown(value)}: wanted {wanted}")
-
-
-def _read_eos(value: Any) -> tuple[int, ...]:
-    ids = value if isinstance(value, list) else [] if value is None else [value]
-    return tuple(ids)
+def _wrong(key: str, value: Any, expected: str) -> ConfigError:
+    return ConfigError(f"{key} is {short_repr(value)}; expected {expected}")
 
 
 def _read_rope(values: dict[str, Any]) -> tuple[float, YarnScaling | None]:
-    """(theta, YaRN or None) from either spelling; where both are given they must agree."""
+    """(theta, YaRN or None) from either spelling. If both are given, they must agree."""
     readings = []
     for key in ("rope_scaling", "rope_parameters"):
         if values.get(key) is not None:
@@ -112,7 +122,7 @@ def _read_rope_dict(where: str, values: dict[str, Any]) -> tuple[float, YarnScal
     outer = values.get("rope_theta")
     theta = next((one for one in (rope.get("rope_theta"), outer) if one is not None), ModelConfig.rope_theta)
     if outer is not None and theta != outer:
-        raise _wrong("rope_theta", outer, f"the same as {where}.rope_theta ({shown(theta)})")
+        raise _wrong("rope_theta", outer, f"the same as {where}.rope_theta ({short_repr(theta)})")
     theta = _number(f"{where}.rope_theta", theta)
     kind = rope.get("rope_type", rope.get("type", "default"))
     if rope.get("type", kind) != kind or kind not in ("default", "yarn"):
@@ -120,10 +130,10 @@ def _read_rope_dict(where: str, values: dict[str, Any]) -> tuple[float, YarnScal
     checked = {"rope_type", "type", "rope_theta", "truncate", "partial_rotary_factor", "attention_factor"}
     for key, value in rope.items():
         if key not in checked | _YARN_KEYS and value is not None:
-            raise _wrong(f"{where}.{key}", value, "no such key: it may change the rotation")
+            raise _wrong(f"{where}.{key}", value, "no such key, because it may change the rotation")
     for key, only in (("truncate", True), ("partial_rotary_factor", 1)):
         if rope.get(key, only) != only:
-            raise _wrong(f"{where}.{key}", rope[key], shown(only))
+            raise _wrong(f"{where}.{key}", rope[key], short_repr(only))
     if kind == "default":
         return theta, None
 
@@ -142,7 +152,7 @@ def _read_rope_dict(where: str, values: dict[str, Any]) -> tuple[float, YarnScal
 
 
 def _check_unscaled(where: str, rope: dict[str, Any], given: dict[str, Any]) -> None:
-    """YaRN may also scale cos and sin, by the ratio of two mscales. DeepSeek-V3.2 does not, so neither do we."""
+    """Raises ConfigError if cos and sin would be scaled: YaRN can do so by the ratio of two mscales; DeepSeek-V3.2 does not."""
     explicit = rope.get("attention_factor")
     if explicit is not None:
         if explicit != 1:
@@ -150,12 +160,12 @@ def _check_unscaled(where: str, rope: dict[str, Any], given: dict[str, Any]) -> 
         return
     mscale, all_dim = given.get("mscale"), given.get("mscale_all_dim")
     if given["factor"] > 1 and (mscale != all_dim or not mscale):
-        wanted = f"the same as {where}.mscale_all_dim ({shown(all_dim)}) and not 0: cos and sin are not scaled"
-        raise _wrong(f"{where}.mscale", mscale, wanted)
+        expected = f"the same as {where}.mscale_all_dim ({short_repr(all_dim)}) and not 0: cos and sin are not scaled"
+        raise _wrong(f"{where}.mscale", mscale, expected)
 
 
 def _number(key: str, value: Any) -> float:
-    if type(value) not in (int, float) or not abs(value) < 1e300:  # an integer may be past every float
+    if type(value) not in (int, float) or not abs(value) < 1e300:  # an integer may exceed the range of floats
         raise _wrong(key, value, "a finite number")
     return float(value)
 
@@ -166,45 +176,47 @@ def _read_quantization(given: Any) -> tuple[tuple[int, int] | None, bool]:
         return None, ModelConfig.ue8m0_scales
     if not isinstance(given, dict):
         raise _wrong("quantization_config", given, "an object, or null")
-    wanted: dict[str, tuple[Any, ...]] = {
+    accepted: dict[str, tuple[Any, ...]] = {
         "quant_method": ("fp8",),
         "fmt": ("e4m3", None),
         "activation_scheme": ("dynamic", None),
         "weight_block_size": ([FP8_BLOCK, FP8_BLOCK],),
         "scale_fmt": ("ue8m0", "float", None),
     }
-    for key, allowed in wanted.items():
+    for key, allowed in accepted.items():
         if given.get(key) not in allowed:
-            raise _wrong(f"quantization_config.{key}", given.get(key), " or ".join(shown(one) for one in allowed))
-    # Which tensors stay unquantised is read from the tensors themselves.
-    harmless = wanted.keys() | {"modules_to_not_convert", "ignored_layers", "dequantize"}
+            raise _wrong(f"quantization_config.{key}", given.get(key), " or ".join(short_repr(one) for one in allowed))
+    # The tensors themselves say which of them are not quantised.
+    harmless = accepted.keys() | {"modules_to_not_convert", "ignored_layers", "dequantize"}
     for key, value in given.items():
         if key not in harmless and value is not None and value is not False:
-            raise _wrong(f"quantization_config.{key}", value, "no such key: it may change the numbers")
+            raise _wrong(f"quantization_config.{key}", value, "no such key, because it may change the numbers")
     return (FP8_BLOCK, FP8_BLOCK), given.get("scale_fmt") == "ue8m0"
 
 
 def _read_layer_types(values: dict[str, Any], found: dict[str, Any]) -> None:
-    """Per-layer lists, where given, decide; they must say what `first_k_dense_replace` can say."""
+    """Lists of layer types, if given, replace `first_k_dense_replace`, which must be able to express them."""
     layers = found.get("num_hidden_layers", ModelConfig.num_hidden_layers)
     types = values.get("mlp_layer_types")
     if types is not None:
         dense = types.count("dense") if isinstance(types, list) else 0
         if not isinstance(layers, int) or types != ["dense"] * dense + ["sparse"] * (layers - dense):
-            raise _wrong("mlp_layer_types", types, f"'dense' layers first, then 'sparse' ones, {shown(layers)} in all")
+            raise _wrong(
+                "mlp_layer_types", types, f"'dense' layers first, then 'sparse' ones, {short_repr(layers)} in all"
+            )
         found["first_k_dense_replace"] = dense
     elif type(layers) is int and type(found.get("first_k_dense_replace")) is int:
-        # More dense layers than there are means all; the MTP layer that may follow has experts nevertheless.
+        # A number above that of the layers means all of them. The MTP layer that may follow still has experts.
         found["first_k_dense_replace"] = min(found["first_k_dense_replace"], layers)
     types = values.get("layer_types")
     if types is not None and (
         not isinstance(types, list) or len(types) != layers or any(one not in _LAYER_TYPES for one in types)
     ):
-        raise _wrong("layer_types", types, f"{shown(layers)} times {_LAYER_TYPES[0]!r}")
+        raise _wrong("layer_types", types, f"{short_repr(layers)} times {_LAYER_TYPES[0]!r}")
 
 
 def _check_derived(values: dict[str, Any], found: dict[str, Any]) -> None:
-    """Keys that repeat what other keys say."""
+    """Keys whose value follows from other keys must agree with them."""
 
     def field(key: str) -> Any:
         return found.get(key, getattr(ModelConfig, key))
@@ -216,13 +228,13 @@ def _check_derived(values: dict[str, Any], found: dict[str, Any]) -> None:
     nope, rope = field("qk_nope_head_dim"), field("qk_rope_head_dim")
     if type(nope) is int and type(rope) is int:
         repeats["qk_head_dim"] = (nope + rope, "qk_nope_head_dim + qk_rope_head_dim")
-    for key, (wanted, formula) in repeats.items():
-        if values.get(key) is not None and values[key] != wanted:
-            raise _wrong(key, values[key], f"{formula} ({shown(wanted)})")
+    for key, (expected, formula) in repeats.items():
+        if values.get(key) is not None and values[key] != expected:
+            raise _wrong(key, values[key], f"{formula} ({short_repr(expected)})")
 
 
-def write_fields(config: ModelConfig) -> dict[str, Any]:
-    """config.json of a model with this configuration, in the released model's spelling."""
+def config_json(config: ModelConfig) -> dict[str, Any]:
+    """The keys of a config.json from which `parse_config` makes this configuration again, in the released model's spelling."""
     values: dict[str, Any] = {"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32"}
     values |= {key: getattr(config, key) for key in _PLAIN}
     values |= {"scoring_func": "sigmoid", "topk_method": "noaux_tc", "hidden_act": "silu", "attention_bias": False}

@@ -1,7 +1,7 @@
-"""A Hugging Face checkpoint into one file a rank, streamed: nothing is held but a few bands of rows.
+"""Converts a Hugging Face checkpoint into one file per rank. It streams: memory holds only a few row chunks.
 
-A rank's file grows under the name *.partial and gets its own name when it is whole, so a conversion that was killed goes on with
-the first file that is not there. What is written depends on the checkpoint alone: it ends in the same bytes.
+A rank's file is written under the name *.partial and renamed once it is complete, so an interrupted conversion resumes with the
+first missing file. The bytes written depend only on the checkpoint.
 """
 
 import hashlib
@@ -11,36 +11,40 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ..config import ModelConfig, shown
+from ..errors import CheckpointError, short_repr
 from ..parallel.plan import Plan
-from .converted import FORMAT, MANIFEST, STATE, check_file, file_name, read_manifest
+from .config_json import read_config
+from .converted import FORMAT, MANIFEST, STATE, check_file, file_name, is_converted, read_manifest
 from .load import Progress
 from .locate import match
 from .rank_file import write_rank_file
-from .safetensors import INDEX, CheckpointError, StoredTensor, parse_file, read_headers
+from .safetensors import INDEX, StoredTensor, parse_file, read_headers
 
-_BAND = 2**22  # bytes read at a time
+_CHUNK_BYTES = 2**22
 _COPIED = ("*.json", "*.jinja", "*.model", "*.txt")  # configuration, tokenizer, chat template
 
 
 def convert(source: Path, target: Path, ranks: int, progress: Progress | None = None) -> list[Path]:
-    """Write the checkpoint in `source` for `ranks` ranks into `target`; returns the files of weights.
+    """Write the checkpoint in `source` for `ranks` ranks into `target`. Returns the files of weights.
 
-    Done already, it does nothing; cut off, it goes on. Takes a few hundred MB of memory. CheckpointError or ConfigError, of one
-    line: the checkpoint is not whole, has changed since the conversion began, or the target holds something else.
+    A finished conversion is left as it is; an interrupted one resumes. Takes a few hundred MB of memory. Raises CheckpointError
+    or ConfigError, each of one line, if the checkpoint is incomplete or has changed since the conversion began, and if the
+    target holds something else.
     """
-    config = ModelConfig.from_file(source)
+    config = read_config(source)
     plans = [Plan(config, rank, ranks) for rank in range(ranks)]
-    if is_whole(source):
-        raise CheckpointError(source, f"is a converted checkpoint; wanted one in the Hugging Face layout, with {INDEX}")
+    if is_converted(source):
+        raise CheckpointError(
+            source, f"is a converted checkpoint; expected one in the Hugging Face layout, with {INDEX}"
+        )
     stored = read_headers(source)
-    placements = [match(plan, stored, source) for plan in plans]
+    sources = [match(plan, stored, source) for plan in plans]
     identity = {"format": FORMAT, "ranks": ranks, "source": _identity(source, stored)}
     if _is_done(source, target, identity):
         return [target / file_name(rank, ranks) for rank in range(ranks)]
 
     others = _copy_others(source, target)
-    total, done = sum(each.size for of_rank in placements for each in of_rank), 0
+    total, done = sum(each.size for of_rank in sources for each in of_rank), 0
 
     def advance(size: int) -> None:
         nonlocal done
@@ -48,29 +52,32 @@ def convert(source: Path, target: Path, ranks: int, progress: Progress | None = 
         if progress is not None:
             progress(done, total)
 
-    for plan, of_rank in zip(plans, placements, strict=True):
+    for plan, of_rank in zip(plans, sources, strict=True):
         path = target / file_name(plan.rank, ranks)
         if path.exists() and path.stat().st_size == parse_file(_hashes(path), "the hashes").get("size"):
             advance(sum(each.size for each in of_rank))
         else:
-            growing = path.with_name(path.name + ".partial")
-            entry = write_rank_file(growing, plan, of_rank, advance)
-            _write_json(_hashes(path), entry)  # before the file has its name: who finds that may rely on these
-            os.replace(growing, path)
+            partial = path.with_name(path.name + ".partial")
+            entry = write_rank_file(partial, plan, of_rank, advance)
+            _write_json(_hashes(path), entry)  # before the renaming: a file that has its name has its hashes
+            os.replace(partial, path)
             _sync(target)
     if _identity(source, read_headers(source)) != identity["source"]:
-        raise CheckpointError(source, f"changed while it was converted; delete {str(target)!r} and start again")
+        raise CheckpointError(
+            source, f"changed during the conversion; expected it unchanged: delete {str(target)!r} and start again"
+        )
     _finish(target, ranks, others)
     return [target / file_name(rank, ranks) for rank in range(ranks)]
 
 
 def verify(directory: Path, progress: Progress | None = None) -> int:
-    """Read every byte of a converted checkpoint again; returns the number of tensors. CheckpointError for the first difference."""
+    """Read every byte of a converted checkpoint. Returns the number of tensors; raises CheckpointError for the first difference."""
     manifest = read_manifest(directory)
     total, done, count = sum(entry["size"] for entry in manifest["files"].values()), 0, 0
-    for name, wanted in manifest.get("others", {}).items():
-        if _hash_file(directory / name) != wanted:
-            raise CheckpointError(directory / name, f"is not as it was copied: its SHA-256 is not that of {MANIFEST}")
+    for name, expected in manifest.get("others", {}).items():
+        found = _hash_file(directory / name)
+        if found != expected:
+            raise CheckpointError(directory / name, f"SHA-256 is {found}; expected {expected}, as in {MANIFEST}")
     for rank in range(manifest["ranks"]):
         name = file_name(rank, manifest["ranks"])
         tensors = check_file(directory, name, manifest)
@@ -80,34 +87,30 @@ def verify(directory: Path, progress: Progress | None = None) -> int:
                 file.seek(tensors[tensor].offset)
                 left = tensors[tensor].size
                 while left:
-                    data = file.read(min(left, _BAND))
+                    data = file.read(min(left, _CHUNK_BYTES))
                     if not data:
-                        raise CheckpointError(directory / name, f"ends inside tensor {shown(tensor)}")
+                        raise CheckpointError(
+                            directory / name, f"ends inside tensor {short_repr(tensor)}; expected all of it"
+                        )
                     digest.update(data)
                     left -= len(data)
                     done += len(data)
                     if progress is not None:
                         progress(done, total)
-                if digest.hexdigest() != manifest["files"][name]["tensors"][tensor]:
-                    raise CheckpointError(
-                        directory / name,
-                        f"tensor {shown(tensor)} is not as it was written: its SHA-256 is not that of {MANIFEST}",
-                    )
+                came, expected = digest.hexdigest(), manifest["files"][name]["tensors"][tensor]
+                if came != expected:
+                    problem = f"tensor {short_repr(tensor)}: SHA-256 is {came}; expected {expected}, as in {MANIFEST}"
+                    raise CheckpointError(directory / name, problem)
                 count += 1
     return count
 
 
-def is_whole(directory: Path) -> bool:
-    """Whether this is a converted checkpoint to its end."""
-    return (directory / MANIFEST).exists()
-
-
 def _is_done(source: Path, target: Path, identity: dict[str, Any]) -> bool:
-    """Whether the target is finished; if not, it is made ready. CheckpointError if it is for something else."""
+    """Whether the target is finished; if not, prepare it. Raises CheckpointError if it holds another conversion or checkpoint."""
     if target.resolve() == source.resolve():
-        raise CheckpointError(target, "is the checkpoint itself; wanted another directory to write to")
+        raise CheckpointError(target, "is the checkpoint itself; expected another directory to write to")
     state = target / STATE
-    if is_whole(target):
+    if is_converted(target):
         manifest = read_manifest(target)
         found = {key: manifest.get(key) for key in identity}
         if found == identity:
@@ -116,21 +119,21 @@ def _is_done(source: Path, target: Path, identity: dict[str, Any]) -> bool:
     elif state.exists():
         found = parse_file(state, "the state of the conversion")
     elif target.exists() and (leftovers := sorted(target.glob("*.safetensors"))):
-        raise CheckpointError(leftovers[0], "is in the way; wanted a directory without weights to write to")
+        raise CheckpointError(leftovers[0], "is in the way; expected a directory without weights to write to")
     else:
         target.mkdir(parents=True, exist_ok=True)
         _write_json(state, identity)
         return False
     if found != identity:
-        raise CheckpointError(
-            target,
-            "was begun from another checkpoint, or that has changed since, or for another number of ranks; delete it",
+        problem = (
+            "holds a conversion of another checkpoint or for another number of ranks, or the checkpoint has changed"
         )
+        raise CheckpointError(target, f"{problem}; expected an empty directory: delete this one to start again")
     return False
 
 
 def _identity(source: Path, stored: dict[str, StoredTensor]) -> dict[str, Any]:
-    """What tells a checkpoint from another, or from itself after a change, without reading 689 GB."""
+    """Identifies a checkpoint and its state by sizes, times and headers, without reading 689 GB of data."""
     paths = sorted({tensor.file for tensor in stored.values()})
     files = {path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}
     layout = [(name, each.file.name, each.dtype, each.shape, each.offset) for name, each in sorted(stored.items())]
@@ -142,7 +145,7 @@ def _identity(source: Path, stored: dict[str, StoredTensor]) -> dict[str, Any]:
 
 
 def _copy_others(source: Path, target: Path) -> dict[str, str]:
-    """Copy what else belongs to a checkpoint; returns the files' hashes."""
+    """Copy the files beside the weights. Returns their hashes."""
     others = {}
     for path in sorted({path for pattern in _COPIED for path in source.glob(pattern)}):
         if path.name not in (INDEX, MANIFEST, STATE):
@@ -152,7 +155,7 @@ def _copy_others(source: Path, target: Path) -> dict[str, str]:
 
 
 def _finish(target: Path, ranks: int, others: dict[str, str]) -> None:
-    """Let the manifest say that all is there."""
+    """Write the manifest, which says that the conversion is complete."""
     paths = [target / file_name(rank, ranks) for rank in range(ranks)]
     state = parse_file(target / STATE, "the state of the conversion")
     files = {path.name: parse_file(_hashes(path), "the hashes") for path in paths}
@@ -161,7 +164,7 @@ def _finish(target: Path, ranks: int, others: dict[str, str]) -> None:
 
 
 def _tidy(target: Path, ranks: int) -> None:
-    """Remove what only an unfinished conversion needs."""
+    """Remove the files that only an unfinished conversion needs."""
     for path in (*(_hashes(target / file_name(rank, ranks)) for rank in range(ranks)), target / STATE):
         path.unlink(missing_ok=True)
 
@@ -171,19 +174,19 @@ def _hashes(path: Path) -> Path:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    """All of it or nothing."""
-    growing = path.with_name(path.name + ".partial")
-    with growing.open("w", encoding="utf-8") as file:
+    """Write a file atomically."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as file:
         json.dump(value, file, indent=1)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
-    os.replace(growing, path)
+    os.replace(partial, path)
     _sync(path.parent)
 
 
 def _sync(directory: Path) -> None:
-    """Make renames last through a power cut."""
+    """Make renames in a directory survive a power cut."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,11 +1,11 @@
-"""Converted checkpoints: one safetensors file a rank, which holds that rank's parameters as they lie in memory.
+"""Converted checkpoints: one safetensors file per rank, which holds that rank's parameters as they lie in memory.
 
-    manifest.json               format, number of ranks, and of every file its size and the SHA-256 of every tensor
+    manifest.json               the format, the number of ranks, each file's size and the SHA-256 of each of its tensors
     model<rank>-mp<ranks>.safetensors
-    config.json, tokenizer.json, …  as they came
+    config.json, tokenizer.json, …  copied
 
-Tensors have our names and this rank's shapes, the experts of a layer stacked, and keep the dtype that they were stored in; an
-e4m3 one has its scales beside it. Layers for multi-token prediction are left out, as they are in loading.
+Tensors have our names and this rank's shapes, with the experts of a layer stacked. Each keeps the dtype in which it was
+stored; an e4m3 tensor has its scales beside it. MTP layers are left out, because they are not loaded either.
 """
 
 import math
@@ -14,51 +14,51 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..config import shown
-from ..parallel.plan import Plan, Share
+from ..errors import CheckpointError, short_repr
+from ..parallel.plan import Plan, Shard
 from ..weight_map import scale_parameter
-from .safetensors import INDEX, SINGLE, CheckpointError, StoredTensor, parse_file, read_header
+from .safetensors import StoredTensor, parse_file, read_header
 
 MANIFEST = "manifest.json"
-STATE = "conversion.json"  # of which checkpoint the files here are, until all are there
-FORMAT = "deepseek-v32 converted checkpoint, version 2"  # 1 dealt experts out in blocks
+STATE = "conversion.json"  # names the source of an unfinished conversion
+FORMAT = "deepseek-v32 converted checkpoint, version 2"  # version 1 gave each rank a block of neighbouring experts
 
 
 @dataclass(frozen=True)
-class Stack:
-    """One parameter of a rank, made of one piece or of several: gate above up, one expert behind the other."""
+class FusedParameter:
+    """One parameter of a rank, made of one or several tensors of the checkpoint: gate above up, one expert after the other."""
 
     name: str
-    shares: tuple[Share, ...]  # in the order of memory
+    shards: tuple[Shard, ...]  # in the order of memory
 
     def shape(self, scales: bool = False) -> tuple[int, ...]:
-        """Of the parameter, or of its scales."""
-        shapes = [share.piece.scale_shape if scales else share.piece.shape for share in self.shares]
-        experts = len({share.piece.expert for share in self.shares})
+        """Shape of the parameter, or of its scales."""
+        shapes = [shard.spec.scale_shape if scales else shard.spec.shape for shard in self.shards]
+        experts = len({shard.spec.expert for shard in self.shards})
         rows = sum(shape[0] for shape in shapes) // experts
-        stacked = () if self.shares[0].piece.expert is None else (experts,)
+        stacked = () if self.shards[0].spec.expert is None else (experts,)
         return (*stacked, rows, *shapes[0][1:])
 
-    def parts(self, tensor: StoredTensor, scales: bool = False) -> Iterator[tuple[Share, StoredTensor]]:
-        """Where in this parameter's (or its scales') one tensor each piece lies, cut already."""
+    def parts(self, tensor: StoredTensor, scales: bool = False) -> Iterator[tuple[Shard, StoredTensor]]:
+        """Each shard with its place inside `tensor`, which holds this parameter (or its scales) as one."""
         offset, item = tensor.offset, tensor.size // math.prod(tensor.shape)
-        for share in self.shares:
-            shape = share.piece.scale_shape if scales else share.piece.shape
+        for shard in self.shards:
+            shape = shard.spec.scale_shape if scales else shard.spec.shape
             size = math.prod(shape) * item
-            yield Share(share.piece), StoredTensor(tensor.file, tensor.dtype, shape, offset, size)
+            yield Shard(shard.spec), StoredTensor(tensor.file, tensor.dtype, shape, offset, size)
             offset += size
 
 
-def stacks(plan: Plan) -> list[Stack]:
-    """A rank's parameters, in the order of its file. A tied output table is the embedding's, and is not written again."""
-    found: dict[str, list[Share]] = {}
-    for share in plan.shares():
-        assert share.piece.parameter is not None
-        if not (plan.config.tie_word_embeddings and share.piece.parameter == "lm_head.weight"):
-            found.setdefault(share.piece.parameter, []).append(share)
-    for shares in found.values():
-        shares.sort(key=lambda share: (share.piece.expert or 0, share.piece.row))
-    return [Stack(name, tuple(shares)) for name, shares in found.items()]
+def fused_parameters(plan: Plan) -> list[FusedParameter]:
+    """A rank's parameters, in the order of its file. A tied output head is the embedding and is not written again."""
+    found: dict[str, list[Shard]] = {}
+    for shard in plan.shards():
+        assert shard.spec.parameter is not None
+        if not (plan.config.tie_word_embeddings and shard.spec.parameter == "lm_head.weight"):
+            found.setdefault(shard.spec.parameter, []).append(shard)
+    for shards in found.values():
+        shards.sort(key=lambda shard: (shard.spec.expert or 0, shard.spec.row))
+    return [FusedParameter(name, tuple(shards)) for name, shards in found.items()]
 
 
 def file_name(rank: int, size: int) -> str:
@@ -66,76 +66,74 @@ def file_name(rank: int, size: int) -> str:
 
 
 def is_converted(directory: Path) -> bool:
-    """Whether this is a converted checkpoint. CheckpointError for one whose conversion has not come to its end."""
-    if (directory / INDEX).exists() or (directory / SINGLE).exists():
-        return False
-    if (directory / MANIFEST).exists():
-        return True
-    if (directory / STATE).exists():
-        raise CheckpointError(directory, "is half a conversion; wanted a finished one: run the same convert again")
-    return False
+    """Whether a finished conversion wrote this directory: the manifest is written last."""
+    return (directory / MANIFEST).exists()
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """The manifest, checked for its form."""
+    """The manifest. Raises CheckpointError unless it has the form that convert writes."""
     path = directory / MANIFEST
     manifest = parse_file(path, "the manifest")
     if manifest.get("format") != FORMAT:
-        raise CheckpointError(path, f"format is {shown(manifest.get('format'))}; wanted {FORMAT!r}: convert again")
+        came = short_repr(manifest.get("format"))
+        raise CheckpointError(path, f"format is {came}; expected {FORMAT!r}: convert again")
     ranks, files = manifest.get("ranks"), manifest.get("files")
     if type(ranks) is not int or not isinstance(files, dict):
-        raise CheckpointError(path, "lacks ranks and files; wanted a manifest that convert wrote")
+        raise CheckpointError(path, "ranks or files is missing; expected a manifest that convert wrote")
     for name, entry in files.items():
-        whole = isinstance(entry, dict) and isinstance(entry.get("tensors"), dict) and type(entry.get("size")) is int
-        if not whole or name != Path(name).name:
-            raise CheckpointError(path, f"file {shown(name)} has no size and tensors; wanted what convert wrote")
+        complete = isinstance(entry, dict) and isinstance(entry.get("tensors"), dict) and type(entry.get("size")) is int
+        if not complete or name != Path(name).name:
+            problem = f"entry of file {short_repr(name)} is {short_repr(entry)}; expected the size and tensors that convert wrote"
+            raise CheckpointError(path, problem)
     return manifest
 
 
 def check_file(directory: Path, name: str, manifest: Mapping[str, Any]) -> dict[str, StoredTensor]:
-    """The tensors of one rank's file, which must be as long as the manifest says and hold what it names."""
+    """The tensors of one rank's file. Raises CheckpointError unless its size and tensors are those in the manifest."""
     path = directory / name
     entry = manifest["files"].get(name)
     if entry is None:
-        raise CheckpointError(path, f"is not in {MANIFEST}; wanted {', '.join(manifest['files'])}")
+        raise CheckpointError(path, f"is not in {MANIFEST}; expected one of {', '.join(manifest['files'])}")
     tensors = dict(read_header(path))
-    if path.stat().st_size != entry["size"]:
-        raise CheckpointError(path, f"{path.stat().st_size} bytes; wanted the {entry['size']} that {MANIFEST} names")
+    size = path.stat().st_size
+    if size != entry["size"]:
+        raise CheckpointError(path, f"size is {size} bytes; expected the {entry['size']} in {MANIFEST}")
     for tensor in sorted(tensors.keys() ^ entry["tensors"].keys()):
         where = "is here, but not" if tensor in tensors else "is not here, but"
-        raise CheckpointError(path, f"tensor {shown(tensor)} {where} in {MANIFEST}; wanted the file as it was written")
+        problem = f"tensor {short_repr(tensor)} {where} in {MANIFEST}; expected the file as convert wrote it"
+        raise CheckpointError(path, problem)
     return tensors
 
 
-def find_converted(plan: Plan, directory: Path) -> list[tuple[Share, StoredTensor, StoredTensor | None]]:
-    """Where everything that a rank keeps lies: (what, weight, scales of an e4m3 weight).
+def find_converted(plan: Plan, directory: Path) -> list[tuple[Shard, StoredTensor, StoredTensor | None]]:
+    """Where everything that a rank holds lies: (shard, weight, scales of an e4m3 weight).
 
-    CheckpointError, one line, for another number of ranks, for another model, and for files that are not as they were written.
+    Raises CheckpointError for another number of ranks, another model, and files that are not as convert wrote them.
     """
     manifest = read_manifest(directory)
     if manifest["ranks"] != plan.size:
         raise CheckpointError(
             directory,
-            f"converted for {manifest['ranks']} ranks; this job has {plan.size}: "
+            f"number of ranks is {plan.size}; expected {manifest['ranks']}, for which this checkpoint was converted: "
             f"torchrun --nproc-per-node {manifest['ranks']}, or convert with --model-parallel {plan.size}",
         )
     path = directory / file_name(plan.rank, plan.size)
     tensors = check_file(directory, path.name, manifest)
-    found: list[tuple[Share, StoredTensor, StoredTensor | None]] = []
+    found: list[tuple[Shard, StoredTensor, StoredTensor | None]] = []
     known = set()
-    for stack in stacks(plan):
-        weight = _expect(path, tensors, stack.name, stack.shape(), ("F8_E4M3", "BF16", "F32"))
-        known.add(stack.name)
-        parts = list(stack.parts(weight))
+    for fused in fused_parameters(plan):
+        weight = _expect(path, tensors, fused.name, fused.shape(), ("F8_E4M3", "BF16", "F32"))
+        known.add(fused.name)
+        parts = list(fused.parts(weight))
         if weight.dtype != "F8_E4M3":
-            found += [(share, part, None) for share, part in parts]
+            found += [(shard, part, None) for shard, part in parts]
             continue
-        name = scale_parameter(stack.name)
-        scales = stack.parts(_expect(path, tensors, name, stack.shape(True), ("F32",)), True)
+        name = scale_parameter(fused.name)
+        scales = fused.parts(_expect(path, tensors, name, fused.shape(True), ("F32",)), True)
         known.add(name)
-        found += [(share, part, scale) for (share, part), (_, scale) in zip(parts, scales, strict=True)]
+        found += [(shard, part, scale) for (shard, part), (_, scale) in zip(parts, scales, strict=True)]
     for name in tensors.keys() - known:
-        raise CheckpointError(path, f"tensor {shown(name)} is surplus; wanted no such tensor in this model")
+        raise CheckpointError(path, f"tensor {short_repr(name)} is surplus; expected no such tensor in this model")
     return found
 
 
@@ -144,8 +142,8 @@ def _expect(
 ) -> StoredTensor:
     tensor = tensors.get(name)
     if tensor is None:
-        raise CheckpointError(path, f"tensor {shown(name)} is missing; wanted {list(shape)}")
+        raise CheckpointError(path, f"tensor {short_repr(name)} is missing; expected {list(shape)}")
     if tensor.shape != shape or tensor.dtype not in dtypes:
-        came, wanted = f"{tensor.dtype} {list(tensor.shape)}", f"{' or '.join(dtypes)} {list(shape)}"
-        raise CheckpointError(path, f"tensor {shown(name)}: {came}; wanted {wanted}")
+        came, expected = f"{tensor.dtype} {list(tensor.shape)}", f"{' or '.join(dtypes)} {list(shape)}"
+        raise CheckpointError(path, f"tensor {short_repr(name)} is {came}; expected {expected}")
     return tensor

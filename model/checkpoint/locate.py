@@ -1,31 +1,31 @@
-"""Where everything that a rank keeps lies on disk, checked by headers alone against the table of tensors."""
+"""Locates on disk everything that a rank holds, from headers alone, and checks it against the table of tensors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..config import shown
-from ..parallel.plan import Plan, Share
-from ..weight_map import SCALE, Piece, pieces
-from .converted import find_converted, is_converted
-from .safetensors import CheckpointError, StoredTensor, read_headers
+from ..errors import CheckpointError, short_repr
+from ..parallel.plan import Plan, Shard
+from ..weight_map import SCALE, TensorSpec, tensor_specs
+from .converted import STATE, find_converted, is_converted
+from .safetensors import INDEX, SINGLE, StoredTensor, read_headers
 
 _FLOATS = ("BF16", "F32")
 
 
 @dataclass(frozen=True)
-class Placement:
-    """What a rank keeps of a tensor, with its data's place on disk."""
+class TensorSource:
+    """A rank's part of a tensor, and where the tensor lies on disk."""
 
-    share: Share
+    shard: Shard
     weight: StoredTensor
     scale: StoredTensor | None  # of an e4m3 weight
 
     @property
     def rows(self) -> tuple[int, int]:
-        """The rows of the stored tensor that are read."""
-        cut = self.share.cut
-        return (0, self.weight.shape[0]) if cut is None or cut.dim else (cut.start, cut.stop)
+        """First and last row (exclusive) of the stored tensor to read."""
+        kept = self.shard.kept
+        return (0, self.weight.shape[0]) if kept is None or kept.dim else (kept.start, kept.stop)
 
     @property
     def size(self) -> int:
@@ -35,64 +35,65 @@ class Placement:
         return weight + (self.scale.size if self.scale else 0)
 
 
-def locate(plan: Plan, directory: Path) -> list[Placement]:
-    """Where everything that a rank keeps lies in a checkpoint of either kind. Raises CheckpointError."""
-    if is_converted(directory):
-        return [Placement(*found) for found in find_converted(plan, directory)]
+def locate(plan: Plan, directory: Path) -> list[TensorSource]:
+    """Where everything that a rank holds lies, in a checkpoint of either layout. Raises CheckpointError.
+
+    A directory that holds both layouts is read in the Hugging Face layout.
+    """
+    if not (directory / INDEX).exists() and not (directory / SINGLE).exists():
+        if is_converted(directory):
+            return [TensorSource(*found) for found in find_converted(plan, directory)]
+        if (directory / STATE).exists():
+            problem = "is an unfinished conversion; expected a finished one: run the same convert again"
+            raise CheckpointError(directory, problem)
     return match(plan, read_headers(directory), directory)
 
 
-def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> list[Placement]:
-    """Where every tensor of the table lies, of those that the plan's rank keeps something of.
+def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> list[TensorSource]:
+    """Where every tensor of which the plan's rank holds a part lies.
 
-    Raises CheckpointError for missing, surplus, misshapen and mistyped ones.
+    Raises CheckpointError for tensors of the table that are missing or have another shape or dtype, and for surplus ones.
     """
-    found: dict[Piece, tuple[StoredTensor, StoredTensor | None]] = {}
+    found: dict[TensorSpec, tuple[StoredTensor, StoredTensor | None]] = {}
     known = set()
-    for piece in pieces(plan.config):
-        weight = stored.get(piece.name)
+    for spec in tensor_specs(plan.config):
+        weight = stored.get(spec.name)
         if weight is None:
-            if piece.required:
-                problem = f"tensor {shown(piece.name)} is missing; wanted {_wanted(piece)} {list(piece.shape)}"
-                raise CheckpointError(directory, problem)
+            if spec.required:
+                expected = f"{' or '.join(_dtypes(spec))} {list(spec.shape)}"
+                raise CheckpointError(directory, f"tensor {short_repr(spec.name)} is missing; expected {expected}")
             continue
-        known.add(piece.name)
-        _check(weight, piece.name, _wanted_dtypes(piece), piece.shape)
+        known.add(spec.name)
+        _check(weight, spec.name, _dtypes(spec), spec.shape)
         scale = None
         if weight.dtype == "F8_E4M3":
-            scale = stored.get(piece.scale_name)
+            scale = stored.get(spec.scale_name)
             if scale is None:
-                problem = f"tensor {shown(piece.scale_name)} is missing; wanted F32 {list(piece.scale_shape)}"
+                problem = f"tensor {short_repr(spec.scale_name)} is missing; expected F32 {list(spec.scale_shape)}"
                 raise CheckpointError(weight.file, f"{problem} beside the F8_E4M3 weight")
-            known.add(piece.scale_name)
-            _check(scale, piece.scale_name, ("F32",), piece.scale_shape)
-        found[piece] = weight, scale
+            known.add(spec.scale_name)
+            _check(scale, spec.scale_name, ("F32",), spec.scale_shape)
+        found[spec] = weight, scale
     for name, tensor in stored.items():
         if name not in known:
             weight = stored.get(name.removesuffix(SCALE))
             beside = f" beside a {weight.dtype} weight" if weight is not None and weight is not tensor else ""
-            came = f"{tensor.dtype} {shown(list(tensor.shape))}"
-            raise CheckpointError(
-                tensor.file, f"tensor {shown(name)} is surplus: {came}; wanted no such tensor{beside}"
-            )
-    shares = ((piece, plan.share(piece)) for piece in found)
-    return [Placement(share, *found[piece]) for piece, share in shares if share is not None]
+            came = f"{tensor.dtype} {short_repr(list(tensor.shape))}"
+            problem = f"tensor {short_repr(name)} is surplus: {came}; expected no such tensor{beside}"
+            raise CheckpointError(tensor.file, problem)
+    shards = ((spec, plan.shard(spec)) for spec in found)
+    return [TensorSource(shard, *found[spec]) for spec, shard in shards if shard is not None]
 
 
-def _wanted_dtypes(piece: Piece) -> tuple[str, ...]:
-    return (*_FLOATS, "F8_E4M3") if piece.quantised else _FLOATS
-
-
-def _wanted(piece: Piece) -> str:
-    return " or ".join(_wanted_dtypes(piece))
+def _dtypes(spec: TensorSpec) -> tuple[str, ...]:
+    """The dtypes in which a tensor may be stored."""
+    return (*_FLOATS, "F8_E4M3") if spec.quantised else _FLOATS
 
 
 def _check(tensor: StoredTensor, name: str, dtypes: tuple[str, ...], shape: tuple[int, ...]) -> None:
+    where = f"tensor {short_repr(name)}"
     if tensor.shape != shape:
-        raise CheckpointError(
-            tensor.file, f"tensor {shown(name)}: shape is {shown(list(tensor.shape))}; wanted {list(shape)}"
-        )
+        came = short_repr(list(tensor.shape))
+        raise CheckpointError(tensor.file, f"{where}: shape is {came}; expected {list(shape)}")
     if tensor.dtype not in dtypes:
-        raise CheckpointError(
-            tensor.file, f"tensor {shown(name)}: dtype is {tensor.dtype}; wanted {' or '.join(dtypes)}"
-        )
+        raise CheckpointError(tensor.file, f"{where}: dtype is {tensor.dtype}; expected {' or '.join(dtypes)}")

@@ -1,7 +1,7 @@
-"""safetensors files on disk: which tensor lies where, checked before a byte of data is read.
+"""Reads the headers of safetensors files: where each tensor lies, checked before any data is read.
 
-Only headers are parsed here, so nothing a checkpoint contains is ever executed. The format: 8 bytes little-endian header
-length, a JSON header {name: {dtype, shape, data_offsets}}, then the data, without holes.
+Only headers are parsed, so nothing in a checkpoint is ever executed. The format: 8 bytes of little-endian header length, a JSON
+header {name: {dtype, shape, data_offsets}}, then the data without gaps.
 """
 
 import math
@@ -11,72 +11,71 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..config import shown
+from ..errors import CheckpointError, short_repr
 from .strict_json import parse_object
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 _MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors library itself
 
-# Bytes an element, for every dtype the format names; only some are accepted as weights.
+# Bytes per element of every dtype in the format. Only some of them are accepted as weights.
 _ITEM_SIZE = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "F16": 2, "BF16": 2, "I16": 2}
 _ITEM_SIZE |= {"U16": 2, "F32": 4, "I32": 4, "U32": 4, "F64": 8, "I64": 8, "U64": 8, "C64": 8}
 
 
-class CheckpointError(ValueError):
-    """A checkpoint that cannot be loaded, in one line: file, tensor, what came, what was wanted."""
-
-    def __init__(self, file: Path, problem: str) -> None:
-        super().__init__(f"{shown(str(file), 300)}: {problem}")
-
-
 @dataclass(frozen=True)
 class StoredTensor:
-    """Where a tensor lies."""
+    """Where a tensor lies on disk."""
 
     file: Path
-    dtype: str  # the format's name: "BF16", "F32", "F8_E4M3", …
+    dtype: str  # in the format's spelling: "BF16", "F32", "F8_E4M3", …
     shape: tuple[int, ...]
     offset: int  # bytes from the start of the file
     size: int  # bytes
 
 
 def read_headers(directory: str | Path) -> dict[str, StoredTensor]:
-    """Every tensor of a checkpoint directory, from its single file or from the shards its index names.
+    """Every tensor of a checkpoint directory, from its single file or from the files that its index names.
 
-    Raises CheckpointError for anything missing, duplicate, truncated, overlapping, or not a safetensors file.
+    Raises CheckpointError for anything that is missing, duplicate, truncated, overlapping, or not a safetensors file.
     """
     directory = Path(directory)
     if not directory.is_dir():
-        raise CheckpointError(directory, "not a directory; wanted one with config.json and safetensors files")
+        raise CheckpointError(directory, "is not a directory; expected one with config.json and safetensors files")
     index, single = directory / INDEX, directory / SINGLE
     if not _exists(index):
         if not _exists(single):
-            raise CheckpointError(directory, f"holds no weights; wanted {SINGLE} or {INDEX}")
+            raise CheckpointError(directory, f"holds no weights; expected {SINGLE} or {INDEX}")
         return dict(read_header(single))
 
     weight_map = _read_index(index)
     if SINGLE not in weight_map.values() and _exists(single):
-        raise CheckpointError(single, f"is there besides {INDEX}, which does not name it; wanted one or the other")
+        raise CheckpointError(single, f"exists beside {INDEX}, which does not name it; expected one of the two")
     tensors: dict[str, StoredTensor] = {}
     for file in dict.fromkeys(weight_map.values()):
         for name, tensor in read_header(directory / file):
             if name in tensors:
                 other = tensors[name].file.name
-                raise CheckpointError(tensor.file, f"tensor {shown(name)} is in {shown(other)} as well; wanted once")
+                raise CheckpointError(
+                    tensor.file, f"tensor {short_repr(name)} is also in {short_repr(other)}; expected it once"
+                )
             if weight_map.get(name) != file:
-                place = shown(weight_map[name]) if name in weight_map else "nowhere"
-                raise CheckpointError(tensor.file, f"tensor {shown(name)} is here; the index has it in {place}")
+                place = f"in {short_repr(weight_map[name])}" if name in weight_map else "nowhere"
+                raise CheckpointError(
+                    tensor.file, f"tensor {short_repr(name)} is here; expected it {place}, as in the index"
+                )
             tensors[name] = tensor
     for name, file in weight_map.items():
         if name not in tensors:
-            raise CheckpointError(directory / file, f"tensor {shown(name)} is not here; the index has it in this file")
+            raise CheckpointError(
+                directory / file, f"tensor {short_repr(name)} is not here; expected it, as in the index"
+            )
     return tensors
 
 
 def _exists(path: Path) -> bool:
     try:
-        path.lstat()  # a dangling link is there, and wrong
+        path.lstat()  # finds a dangling link too, which opening then refuses
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -90,14 +89,14 @@ def _reason(error: BaseException) -> str:
 
 
 def _check_regular(path: Path) -> int:
-    """The file's size. Links are followed (download caches are made of them); pipes and devices are never opened."""
+    """The file's size. Links are followed, because download caches consist of them; pipes and devices are never opened."""
     try:
         status = path.stat()
     except (OSError, RuntimeError) as error:
         raise CheckpointError(path, f"cannot be opened ({_reason(error)})") from error
     if not stat.S_ISREG(status.st_mode):
         kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-        raise CheckpointError(path, f"is {kind}; wanted a file")
+        raise CheckpointError(path, f"is {kind}; expected a file")
     return status.st_size
 
 
@@ -105,11 +104,11 @@ def _parse(path: Path, data: bytes, what: str) -> dict[str, Any]:
     try:
         return parse_object(data)
     except ValueError as error:
-        raise CheckpointError(path, f"{what} is {error}; wanted a JSON object") from error
+        raise CheckpointError(path, f"{what} is {error}; expected a JSON object") from error
 
 
 def parse_file(path: Path, what: str) -> dict[str, Any]:
-    """The JSON object in a file; CheckpointError if there is none."""
+    """The JSON object in a file. Raises CheckpointError if there is none."""
     _check_regular(path)
     try:
         return _parse(path, path.read_bytes(), what)
@@ -120,31 +119,33 @@ def parse_file(path: Path, what: str) -> dict[str, Any]:
 def _read_index(path: Path) -> dict[str, str]:
     weight_map = parse_file(path, "the index").get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(path, f"weight_map is {shown(weight_map)}; wanted an object from tensor to file name")
+        raise CheckpointError(
+            path, f"weight_map is {short_repr(weight_map)}; expected an object from tensor to file name"
+        )
     for name, file in weight_map.items():
         plain = isinstance(file, str) and file == Path(file).name and "\\" not in file and file.isprintable()
         if not plain or not file.endswith(".safetensors"):
-            wanted = "the plain name of a .safetensors file in the same directory"
-            raise CheckpointError(path, f"tensor {shown(name)} is in {shown(file)}; wanted {wanted}")
+            expected = "the plain name of a .safetensors file in the same directory"
+            raise CheckpointError(path, f"tensor {short_repr(name)} is in {short_repr(file)}; expected {expected}")
     return weight_map
 
 
 def read_header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
-    """The tensors of one file, in the order of their data. CheckpointError if it is not a whole safetensors file."""
+    """The tensors of one file, in the order of their data. Raises CheckpointError unless it is a complete safetensors file."""
     size = _check_regular(path)
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if size < 8 or length > min(size - 8, _MAX_HEADER):
-                wanted = f"8 bytes of header length, then at most {max(min(size - 8, _MAX_HEADER), 0)} of header"
+                expected = f"8 bytes of header length, then at most {max(min(size - 8, _MAX_HEADER), 0)} of header"
                 raise CheckpointError(
-                    path, f"truncated or not safetensors: {size} bytes, header {length}; wanted {wanted}"
+                    path, f"truncated or not safetensors: {size} bytes, header {length}; expected {expected}"
                 )
             header = file.read(length)
     except OSError as error:
         raise CheckpointError(path, f"cannot be read ({_reason(error)})") from error
     if not header.startswith(b"{"):
-        raise CheckpointError(path, f"not safetensors: the header starts with {shown(header[:8])}; wanted '{{'")
+        raise CheckpointError(path, f"not safetensors: the header starts with {short_repr(header[:8])}; expected '{{'")
 
     start = 8 + length
     entries = _parse(path, header, "the header")
@@ -153,33 +154,33 @@ def read_header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
     end = start
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].offset, item[1].size)):
         if tensor.offset != end:
-            problem = f"data begins at byte {tensor.offset - start}; wanted {end - start}, right after its neighbour"
-            raise CheckpointError(path, f"tensor {shown(name)}: {problem}")
+            problem = f"data begins at byte {tensor.offset - start}; expected {end - start}, right after its neighbour"
+            raise CheckpointError(path, f"tensor {short_repr(name)}: {problem}")
         end += tensor.size
         yield name, tensor
     if end != size:
         kind = "truncated" if size < end else "longer than its header says"
-        raise CheckpointError(path, f"{kind}: {size} bytes; wanted {end}")
+        raise CheckpointError(path, f"{kind}: {size} bytes; expected {end}")
 
 
 def _tensor(path: Path, name: str, entry: Any, start: int) -> StoredTensor:
-    """A header entry, checked by itself."""
+    """One entry of the header, checked by itself."""
 
-    def wrong(what: str, came: Any, wanted: str) -> CheckpointError:
-        return CheckpointError(path, f"tensor {shown(name)}: {what} is {shown(came)}; wanted {wanted}")
+    def wrong(what: str, value: Any, expected: str) -> CheckpointError:
+        return CheckpointError(path, f"tensor {short_repr(name)}: {what} is {short_repr(value)}; expected {expected}")
 
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise wrong("header entry", entry, "dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in _ITEM_SIZE:
-        raise wrong("dtype", dtype, "one that safetensors names")
+        raise wrong("dtype", dtype, "one of safetensors' dtypes")
     if not _naturals(shape):
         raise wrong("shape", shape, "a list of sizes")
     if not _naturals(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise wrong("data_offsets", offsets, "two ascending byte positions")
     size = math.prod(shape) * _ITEM_SIZE[dtype]
     if offsets[1] - offsets[0] != size:
-        raise wrong("data_offsets", offsets, f"{size} bytes for {dtype} {shown(shape)}")
+        raise wrong("data_offsets", offsets, f"{size} bytes for {dtype} {short_repr(shape)}")
     return StoredTensor(path, dtype, tuple(shape), start + offsets[0], size)
 
 

@@ -1,4 +1,4 @@
-"""JSON that was written by others: one object, unique keys, every failure a ValueError of one line."""
+"""Strict JSON for untrusted files: one object, unique keys, and a ValueError of one line for everything else."""
 
 import json
 from typing import Any

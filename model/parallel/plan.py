@@ -1,8 +1,9 @@
-"""What each rank of a job keeps of a model: parameter pattern -> how it is shared.
+"""How a model is sharded: which slice of each parameter a rank holds.
 
-Heads, dense MLPs, shared experts and the vocabulary are split (tensor parallel), routed experts are dealt out whole (expert
-parallel); norms, the router and the weights of indexer and latent projections are on every rank. A split never cuts a
-128x128 block of FP8 scales; what does not divide so is whole, and counted once in sums.
+Tensor parallelism splits heads, dense MLPs, the shared expert and the vocabulary. Expert parallelism gives each rank whole
+routed experts. Norms, the router, the indexer and the latent projections are replicated. A split never crosses a 128x128
+block of FP8 scales. A part whose sizes do not allow that is replicated; the shared expert, whose outputs ranks sum, is then
+on rank 0 alone.
 """
 
 import re
@@ -10,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-from ..config import FP8_BLOCK, ConfigError, ModelConfig, blocks
-from ..weight_map import Piece, pieces
+from ..config import FP8_BLOCK, ModelConfig, blocks
+from ..errors import ConfigError
+from ..weight_map import TensorSpec, tensor_specs
 
-SIZES = (1, 2, 4, 8)  # ranks
+SIZES = (1, 2, 4, 8)  # numbers of ranks
 
-# Our parameters (without layer prefix), the part that decides whether they are split, and the dimension that is. The rest is
-# whole on every rank.
+# Our parameters (without the layer's prefix), the part of the model that decides whether they are split, and the dimension
+# that is split. All other parameters are replicated.
 _TABLE = (
     (r"(embed_tokens|lm_head)\.weight", "vocabulary", 0),
     (r"self_attn\.(q_b_proj|kv_b_proj)\..+", "heads", 0),
@@ -30,7 +32,7 @@ _TABLE = (
 
 
 @dataclass(frozen=True)
-class Cut:
+class ShardSlice:
     """Elements [start, stop) of one dimension of a tensor."""
 
     dim: int
@@ -41,22 +43,22 @@ class Cut:
     def size(self) -> int:
         return self.stop - self.start
 
-    def in_blocks(self) -> "Cut":
-        """The same of the tensor's scales."""
-        return Cut(self.dim, self.start // FP8_BLOCK, blocks(self.stop))
+    def of_scales(self) -> "ShardSlice":
+        """The same slice of the tensor's scales."""
+        return ShardSlice(self.dim, self.start // FP8_BLOCK, blocks(self.stop))
 
 
 @dataclass(frozen=True)
-class Share:
-    """What a rank keeps of one tensor of the checkpoint."""
+class Shard:
+    """A rank's part of one tensor of the checkpoint."""
 
-    piece: Piece  # with the shape that is kept, and its place in this rank's parameter
-    cut: Cut | None = None  # of the stored tensor; None: all of it
+    spec: TensorSpec  # with the part's shape, and its place in this rank's parameter
+    kept: ShardSlice | None = None  # of the stored tensor; None: all of it
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What rank `rank` of `size` keeps of a model."""
+    """The part of a model that rank `rank` of `size` holds."""
 
     config: ModelConfig
     rank: int = 0
@@ -64,16 +66,16 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
-            raise ConfigError(f"the model would run on {self.size} ranks; it can on 1, 2, 4 or 8")
+            raise ConfigError(f"number of ranks is {self.size}; expected 1, 2, 4 or 8")
         if self.size > self.config.n_routed_experts:
             raise ConfigError(
-                f"{self.size} ranks share {self.config.n_routed_experts} experts; wanted one each at least"
+                f"number of ranks is {self.size}; expected at most the {self.config.n_routed_experts} routed experts"
             )
         assert 0 <= self.rank < self.size
 
     @cached_property
     def split(self) -> dict[str, bool]:
-        """Which parts of the model are split: those that divide, with whole 128-blocks."""
+        """Which parts of the model are split: those whose sizes divide into whole 128-wide blocks."""
         config, size = self.config, self.size
         heads, uneven = divmod(config.num_attention_heads, size)
         expanded = config.qk_nope_head_dim + config.v_head_dim
@@ -89,14 +91,14 @@ class Plan:
 
     @property
     def experts(self) -> range:
-        """This rank's routed experts, one of every `size`.
+        """This rank's routed experts: every `size`-th.
 
-        A token's experts are of a few groups of neighbours: dealt out in blocks, they would be on a few ranks.
+        A token's experts come from a few groups of neighbours. If each rank held neighbours, a token would keep few ranks busy.
         """
         return range(self.rank, self.config.n_routed_experts, self.size)
 
     def describe(self) -> str:
-        """What is split and what is not, in one line."""
+        """One line that says what is split and what is not."""
         config = self.config
         whole = [part for part in ("vocabulary", "heads", "dense MLPs") if not self.split[part]]
         text = f"{self.size} ranks, {len(self.experts)} of {config.n_routed_experts} experts on each"
@@ -108,42 +110,43 @@ class Plan:
             text += "; not divisible, so on rank 0 alone: shared expert"
         return text
 
-    def cut(self, name: str, shape: Sequence[int]) -> Cut | None:
-        """What this rank keeps of a parameter, of one of its pieces, or of their scales, of this shape; None: all."""
+    def slice_of(self, name: str, shape: Sequence[int]) -> ShardSlice | None:
+        """This rank's slice of a whole parameter, of a tensor that fills a part of one, or of their scales; None: all of it."""
         part, dim = _rule(name)
         if part is None or not self.split[part] or self.size == 1:
             return None
         if part == "experts":
-            return Cut(0, 0, len(self.experts))  # of the stacked ones; each expert is kept whole, or not at all
-        share = shape[dim] // self.size
-        return Cut(dim, share * self.rank, share * (self.rank + 1))
+            # Parameters that stack experts. Each expert is on this rank wholly or not at all.
+            return ShardSlice(0, 0, len(self.experts))
+        size = shape[dim] // self.size
+        return ShardSlice(dim, size * self.rank, size * (self.rank + 1))
 
     def holds(self, name: str) -> bool:
-        """False for what is not split and is counted in a sum: rank 0 alone keeps it."""
+        """False for a part that is not split and whose outputs ranks sum, except on rank 0."""
         return _rule(name)[0] != "shared expert" or self.split["shared expert"] or self.rank == 0
 
-    def shares(self) -> Iterator[Share]:
-        """This rank's part of every tensor of the checkpoint that has a place in the model, in reading order."""
-        return (share for share in map(self.share, pieces(self.config)) if share is not None)
+    def shards(self) -> Iterator[Shard]:
+        """This rank's part of every tensor that has a place in the model, in the order of `tensor_specs`."""
+        return (shard for shard in map(self.shard, tensor_specs(self.config)) if shard is not None)
 
-    def share(self, piece: Piece) -> Share | None:
-        """What this rank keeps of a tensor; None: nothing."""
-        if piece.parameter is None or not self.holds(piece.parameter):
+    def shard(self, spec: TensorSpec) -> Shard | None:
+        """This rank's part of a tensor; None: nothing."""
+        if spec.parameter is None or not self.holds(spec.parameter):
             return None
-        if piece.expert is not None:
-            if piece.expert not in self.experts:
+        if spec.expert is not None:
+            if spec.expert not in self.experts:
                 return None
-            return Share(replace(piece, expert=self.experts.index(piece.expert)))
-        cut = self.cut(piece.parameter, piece.shape)
-        if cut is None:
-            return Share(piece)
-        shape = (*piece.shape[: cut.dim], cut.size, *piece.shape[cut.dim + 1 :])
-        part = piece.row // piece.shape[0]  # gate rows are a parameter's first part, up rows its second
-        return Share(replace(piece, shape=shape, row=part * shape[0], scale_row=part * blocks(shape[0])), cut)
+            return Shard(replace(spec, expert=self.experts.index(spec.expert)))
+        kept = self.slice_of(spec.parameter, spec.shape)
+        if kept is None:
+            return Shard(spec)
+        shape = (*spec.shape[: kept.dim], kept.size, *spec.shape[kept.dim + 1 :])
+        part = spec.row // spec.shape[0]  # gate rows are the first part of a parameter, up rows the second
+        return Shard(replace(spec, shape=shape, row=part * shape[0], scale_row=part * blocks(shape[0])), kept)
 
 
 def _rule(name: str) -> tuple[str | None, int]:
-    """The part of the model that decides on a parameter's split, and the dimension."""
+    """The part of the model that decides whether a parameter is split, and the dimension that is split."""
     return _local_rule(re.sub(r"^layers\.\d+\.", "", name))
 
 

@@ -1,96 +1,116 @@
-"""How ranks share what is not split among them: prompts by their tokens.
+"""Sequence parallelism for prefill: ranks share the tokens of a prompt chunk in the work that they do not split otherwise.
 
-Heads are split, but selecting is for whole tokens, and a kernel that attends with a few heads of many tokens gathers as many keys
-as one with all heads. So a chunk's tokens are dealt out: each rank selects for its own, gets the other ranks' heads of their
-queries in exchange for its heads of all other queries, attends with all heads, and hands the results back. The two products in
-fp32, the router's and that of the indexer's head weights, are dealt out in the same way.
+Selecting tokens needs all heads of the indexer, which ranks do not split, so each rank selects for its part of the chunk.
+Attention heads are split, but a sparse kernel gathers as many keys for a few heads of a token as for all of them. Ranks
+therefore exchange heads for tokens before attention and back after it, as DeepSpeed-Ulysses does (arXiv 2309.14509). The fp32
+projections of the router and of the indexer's head weights are shared by tokens as well.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
+from ..attention import MultiHeadLatentAttention
+from ..config import ModelConfig
+from ..indexer import Fp32Linear, IndexQueries
+from ..layers import Compute
 from ..metadata import LayerCache, Prefill, Selection
+from ..moe import Router
+from .collectives import Ranks
 
-if TYPE_CHECKING:
-    from ..attention import MultiHeadLatentAttention
-    from .shard import Ranks
-
-_FEW_HEADS = 64  # with so many on a rank its kernels compute as well as with all of them
-_LEAST_ROWS = 16  # of a rank, below which exchanging takes longer than it saves
-_COMPUTED_ROWS = 512  # the same of an fp32 product
+_MANY_HEADS = 64  # with at least this many heads on a rank, its kernels are as efficient as with all heads
+_LEAST_TOKENS = 16  # per rank; with fewer, the exchange of heads takes longer than it saves
+_LEAST_FP32_TOKENS = 512  # per rank; the same for an fp32 projection
 
 
-def join_prefill(attention: "MultiHeadLatentAttention", ranks: "Ranks", splits_heads: bool) -> None:
-    """Let the ranks of a layer share their prompt chunks."""
-    indexer = attention.indexer
-    select, attend = indexer.select_prefill, attention.attend_best
+class SequenceParallelPrefill:
+    """One layer's `PrefillSharing`: every rank selects, and with split heads attends, for its part of a chunk."""
 
-    def select_share(queries: Any, prefill: Prefill, cache: LayerCache, with_scores: bool = False) -> Selection:
-        """As `Indexer.select_prefill`: every rank's part, gathered."""
-        own, share = _own_rows(prefill, ranks)
+    def __init__(self, attention: MultiHeadLatentAttention, ranks: Ranks, splits_heads: bool) -> None:
+        self._attention, self._ranks, self._splits_heads = attention, ranks, splits_heads
+
+    def select(
+        self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool = False
+    ) -> Selection:
+        """As `Indexer.select_prefill`: each rank selects for its tokens, then all-gather."""
         count = prefill.length - prefill.start
-        selection = select(queries, own, cache, with_scores)
-        scores = None if selection.scores is None else _gather(ranks, selection.scores, share, count)
-        return Selection(_gather(ranks, selection.positions, share, count), scores)
+        own, per_rank = _own_tokens(prefill, self._ranks)
+        selection = self._attention.indexer.select_prefill(queries, own, cache, with_scores)
+        scores = None if selection.scores is None else _gather(self._ranks, selection.scores, per_rank, count)
+        return Selection(_gather(self._ranks, selection.positions, per_rank, count), scores)
 
-    def attend_share(q: torch.Tensor, queries: Any, prefill: Prefill, cache: LayerCache) -> torch.Tensor:
-        """As `MultiHeadLatentAttention.attend_best`: own heads of all tokens, by way of all heads of own tokens."""
-        own, share = _own_rows(prefill, ranks)
-        count = q.shape[0]
-        if attention.heads >= _FEW_HEADS or share < _LEAST_ROWS:
-            return attend(q, queries, prefill, cache)
-        q = ranks.all_to_all(_padded(q, share * ranks.size).unflatten(0, (ranks.size, share)))
-        rows = own.length - own.start
-        q = q.transpose(0, 1).flatten(1, 2)[:rows]  # heads in the order of ranks
-        latents = attention.attend_selected(q, select(queries, own, cache).positions, own, cache)
-        latents = _padded(latents, share).unflatten(1, (ranks.size, -1)).transpose(0, 1)
+    def attend(self, q: torch.Tensor, queries: IndexQueries, prefill: Prefill, cache: LayerCache) -> torch.Tensor:
+        """As `MultiHeadLatentAttention.select_and_attend`, q [t, H, L + rope] with this rank's heads -> latents [t, H, L].
+
+        By Ulysses: all-to-all to all heads of this rank's tokens, attention, all-to-all back.
+        """
+        attention, ranks, count = self._attention, self._ranks, q.shape[0]
+        own, per_rank = _own_tokens(prefill, ranks)
+        if not self._splits_heads or attention.heads >= _MANY_HEADS or per_rank < _LEAST_TOKENS:
+            return attention.select_and_attend(q, queries, prefill, cache)
+        q = ranks.all_to_all(_padded(q, per_rank * ranks.size).unflatten(0, (ranks.size, per_rank)))
+        q = q.transpose(0, 1).flatten(1, 2)[: own.length - own.start]  # heads in the order of ranks
+        positions = attention.indexer.select_prefill(queries, own, cache).positions
+        latents = attention.attend_selected(q, positions, own, cache)
+        latents = _padded(latents, per_rank).unflatten(1, (ranks.size, -1)).transpose(0, 1)
         return ranks.all_to_all(latents).flatten(0, 1)[:count]
 
-    share_rows(indexer.weights_proj, ranks)
-    indexer.select_prefill = select_share  # type: ignore[method-assign]
-    if splits_heads:
-        attention.attend_best = attend_share  # type: ignore[method-assign]
+
+class SequenceParallelLinear(Fp32Linear):
+    """An fp32 projection, which every rank holds whole and computes for its part of the tokens."""
+
+    def __init__(self, inputs: int, outputs: int, compute: Compute, ranks: Ranks) -> None:
+        super().__init__(inputs, outputs, compute)
+        self._ranks = ranks
+
+    def forward(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+        compute = super().forward
+        (out,) = _by_rank(lambda rows: (compute(rows, scale),), x, self._ranks)
+        return out
 
 
-def share_rows(module: nn.Module, ranks: "Ranks") -> None:
-    """Let the ranks share a module that each has whole and that treats every row of its input [T, ...] alone: fp32 products."""
-    compute = module.forward
+class SequenceParallelRouter(Router):
+    """The router, which every rank holds whole and computes for its part of the tokens."""
 
-    def forward(x: torch.Tensor, *rest: Any) -> Any:
-        count = x.shape[0]
-        share = -(-count // ranks.size)
-        if share < _COMPUTED_ROWS:
-            return compute(x, *rest)
-        first = min(share * ranks.rank, count - 1)
-        own = compute(x[first : first + share], *rest)
-        if isinstance(own, tuple):
-            return tuple(_gather(ranks, part, share, count) for part in own)
-        return _gather(ranks, own, share, count)
+    def __init__(self, config: ModelConfig, compute: Compute, ranks: Ranks) -> None:
+        super().__init__(config, compute)
+        self._ranks = ranks
 
-    module.forward = forward  # type: ignore[method-assign]
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        experts, weights = _by_rank(super().forward, x, self._ranks)
+        return experts, weights
 
 
-def _gather(ranks: "Ranks", part: torch.Tensor, share: int, count: int) -> torch.Tensor:
-    """All ranks' rows of [count, ...], of which each has up to `share`."""
-    return ranks.all_gather(_padded(part, share)).flatten(0, 1)[:count]
+def _by_rank(
+    compute: Callable[[torch.Tensor], tuple[torch.Tensor, ...]], x: torch.Tensor, ranks: Ranks
+) -> tuple[torch.Tensor, ...]:
+    """compute(x) for x [T, ...], a function that treats every row by itself. With many rows, each rank computes its part."""
+    count = x.shape[0]
+    per_rank = -(-count // ranks.size)
+    if per_rank < _LEAST_FP32_TOKENS:
+        return compute(x)
+    first = min(per_rank * ranks.rank, count - 1)
+    return tuple(_gather(ranks, part, per_rank, count) for part in compute(x[first : first + per_rank]))
+
+
+def _gather(ranks: Ranks, part: torch.Tensor, per_rank: int, count: int) -> torch.Tensor:
+    """This rank's rows, at most `per_rank`, -> all ranks' rows [count, ...]."""
+    return ranks.all_gather(_padded(part, per_rank)).flatten(0, 1)[:count]
 
 
 def _padded(x: torch.Tensor, rows: int) -> torch.Tensor:
-    """x [n, ...] with rows of zeros behind, up to so many; F.pad copies what needs none."""
+    """x zero-padded along dim 0 to `rows`. Returned as it is if it already fits, because F.pad would copy it."""
     return x if x.shape[0] == rows else F.pad(x, (0, 0) * (x.dim() - 1) + (0, rows - x.shape[0]))
 
 
-def _own_rows(prefill: Prefill, ranks: "Ranks") -> tuple[Prefill, int]:
-    """The part of a chunk that is this rank's, as a chunk whose context ends earlier; and how many rows a rank has at most."""
+def _own_tokens(prefill: Prefill, ranks: Ranks) -> tuple[Prefill, int]:
+    """This rank's part of a chunk, as a chunk whose context ends earlier, and the largest number of tokens on any rank."""
     count = prefill.length - prefill.start
-    share = -(-count // ranks.size)
-    first, last = (min(share * rank, count) for rank in (ranks.rank, ranks.rank + 1))
-    # A rank without any of its own repeats the last one.
-    begin = min(first, count - 1)
-    end = max(last, begin + 1)
-    rows = slice(prefill.rows.start + begin, prefill.rows.start + end)
-    end += prefill.start
-    return Prefill(rows, prefill.start + begin, end, prefill.context_slots[:end]), share
+    per_rank = -(-count // ranks.size)
+    # A rank without tokens of its own repeats the chunk's last token.
+    first = min(per_rank * ranks.rank, count - 1)
+    stop = max(min(per_rank * (ranks.rank + 1), count), first + 1)
+    rows = slice(prefill.rows.start + first, prefill.rows.start + stop)
+    length = prefill.start + stop
+    return Prefill(rows, prefill.start + first, length, prefill.context_slots[:length]), per_rank

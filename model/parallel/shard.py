@@ -1,22 +1,20 @@
-"""One rank's share of a model, and what ranks compute together.
+"""Turns a model into one rank's part of it, and inserts the collectives between the ranks.
 
-The model is written for one device. `share_out` takes it on the meta device, allocates what the plan leaves to this rank, and
-puts collectives where the shares meet: behind attention, behind the MLP, around the vocabulary, and over the tokens of prompts.
+The model is written for one device. `shard_model` takes it on the meta device, allocates this rank's part of every parameter,
+and inserts collectives where ranks depend on each other: after attention, after the MLP, around the vocabulary, and over the
+tokens of prompt chunks (prefill.py).
 
-Every rank computes the same hidden states, bit for bit: replicated parts run the same kernels on the same inputs, and an
-all-reduce, by gloo, NCCL or shared memory, hands every rank the same sums (each element is added up in one place, or everywhere in
-one order).
-So all ranks select the same tokens in decoding, where each runs the whole indexer; in prefill each selects for its share of the
-tokens (prefill_shares.py). The data never decides a shape, so not even a broken model can leave a rank waiting.
+Every rank computes the same hidden states, bit for bit. Replicated parts run the same kernels on the same inputs. An
+all-reduce, by gloo, NCCL or shared memory, returns the same sums on every rank: each element is summed in one place, or
+everywhere in the same order. Therefore all ranks select the same tokens in decoding, where each runs the whole indexer. No
+shape depends on data, so that even NaN cannot make ranks wait for each other forever.
 """
 
-import logging
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from ..config import ModelConfig, Precision
@@ -24,105 +22,39 @@ from ..layers import MLP, Compute, parameter
 from ..moe import MixtureOfExperts
 from ..rope import RotaryEmbedding
 from ..transformer import Block, Embedding, Transformer
+from .collectives import Ranks
 from .plan import Plan
-from .prefill import join_prefill, share_rows
-
-# Its name from torch 2.13 on; the old one warns there.
-_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-
-SHARED_BYTES = 2 << 20  # sums of up to so many bytes go through memory that the GPUs share: what 128 tokens need
-_VECTOR = 16  # bytes that its kernel moves at a time
-
-log = logging.getLogger(__name__)
-
-
-class Ranks:
-    """This process's place among those of a job, and what they compute together, over torch.distributed's default group.
-
-    shared: uint8 memory of this rank that the kernels of all others can read, from `shared_memory`.
-    """
-
-    def __init__(self, rank: int, size: int, shared: torch.Tensor | None = None) -> None:
-        self.rank, self.size = rank, size
-        self._shared = shared
-
-    def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
-        """The sum of every rank's x, which may be overwritten."""
-        shared = self._shared
-        if shared is not None and x.nbytes <= shared.nbytes and x.nbytes % _VECTOR == 0 and x.is_contiguous():
-            # One kernel: each rank puts x where the others see it, then adds all of them up by itself, in the order of ranks.
-            place = shared[: x.nbytes].view(x.dtype).view(x.shape)
-            total: torch.Tensor = torch.ops.symm_mem.one_shot_all_reduce_copy(place, x, "sum", _group().group_name)
-            return total
-        dist.all_reduce(x)
-        return x
-
-    def all_to_all(self, x: torch.Tensor) -> torch.Tensor:
-        """x [size, ...], whose part r is for rank r -> what every rank had for this one, in the order of ranks."""
-        received = torch.empty_like(x, memory_format=torch.contiguous_format)
-        dist.all_to_all_single(received, x.contiguous())
-        return received
-
-    def all_gather(self, x: torch.Tensor) -> torch.Tensor:
-        """Every rank's x [...], in the order of ranks: [size, ...]."""
-        gathered = x.new_empty(self.size, *x.shape)
-        _all_gather(gathered.view(-1, *x.shape[1:]), x.contiguous())
-        return gathered
-
-
-def _group() -> dist.ProcessGroup:
-    group = dist.group.WORLD
-    assert group is not None
-    return group
-
-
-def shared_memory(device: torch.device, size: int) -> torch.Tensor | None:
-    """Memory for `Ranks`, if all the GPUs of this machine's job reach each other's; else None. All ranks call it together.
-
-    A decode step adds up two small tensors a layer. NCCL takes several steps for each, this a single one.
-    """
-    if device.type != "cuda" or size == 1:
-        return None
-    buffer = None
-    try:
-        from torch.distributed import _symmetric_memory as symmetric
-
-        if all(torch.cuda.can_device_access_peer(device, other) for other in range(size) if other != device.index):
-            buffer = symmetric.empty(SHARED_BYTES, dtype=torch.uint8, device=device)
-            symmetric.rendezvous(buffer, _group())
-    except (ImportError, AttributeError, RuntimeError) as error:  # torch's interface to it is not public yet
-        log.warning("no memory shared between GPUs: %s", " ".join(str(error).split())[:200])
-        buffer = None
-    agreed = torch.tensor(int(buffer is not None), device=device)
-    dist.all_reduce(agreed, dist.ReduceOp.MIN)
-    return buffer if agreed.item() else None
+from .prefill import SequenceParallelLinear, SequenceParallelPrefill, SequenceParallelRouter
 
 
 def build_model(
     config: ModelConfig, precision: Precision, backend: str, device: torch.device | str, ranks: Ranks | None = None
 ) -> Transformer:
-    """The model, or this rank's share of it, with its parameters allocated on `device` and left as they come."""
+    """The model, or this rank's part of it, with parameters that are allocated on `device` but not initialised."""
     if ranks is None or ranks.size == 1:
         return Transformer(config, precision, backend, device)
     model = Transformer(config, precision, backend, "meta")  # takes no memory
-    share_out(model, Plan(config, ranks.rank, ranks.size), ranks, torch.device(device))
+    shard_model(model, Plan(config, ranks.rank, ranks.size), ranks, torch.device(device))
     return model
 
 
 def parameter_bytes(config: ModelConfig, precision: Precision, rank: int = 0, size: int = 1) -> int:
-    """What one rank's parameters take in memory."""
+    """Bytes of one rank's parameters."""
     model = Transformer(config, precision, "reference", "meta")
     if size > 1:
-        share_out(model, Plan(config, rank, size), Ranks(rank, size), torch.device("meta"))
+        shard_model(model, Plan(config, rank, size), Ranks(rank, size), torch.device("meta"))
     return sum(each.numel() * each.element_size() for each in model.parameters())
 
 
-def share_out(model: Transformer, plan: Plan, ranks: Ranks, device: torch.device) -> None:
-    """Turn a whole model on the meta device into one rank's: its parameters, allocated on `device`, and the collectives."""
+def shard_model(model: Transformer, plan: Plan, ranks: Ranks, device: torch.device) -> None:
+    """Turn a whole model on the meta device into one rank's part on `device`, with the collectives between ranks."""
     config, split = plan.config, plan.split
     for name, module in model.named_modules():
         if isinstance(module, MixtureOfExperts) and not plan.holds(f"{name}.shared_experts.down_proj.weight"):
             module.shared_experts = None
+    for block in model.layers:
+        assert isinstance(block, Block)
+        _replace_projections(block, config, ranks)
     compute = replace(model.compute, device=device)
     for module in model.modules():
         if isinstance(getattr(module, "compute", None), Compute):
@@ -137,23 +69,32 @@ def share_out(model: Transformer, plan: Plan, ranks: Ranks, device: torch.device
         setattr(model.get_submodule(owner), last, _allocate(plan, name, whole, device))
     for block in model.layers:
         assert isinstance(block, Block)
-        _join(block, plan, ranks)
+        _connect(block, plan, ranks)
 
 
 def _allocate(plan: Plan, name: str, whole: torch.Tensor, device: torch.device) -> nn.Parameter:
     """A parameter of this rank's shape."""
     shape = list(whole.shape)
-    if name not in ("embed_tokens.weight", "lm_head.weight"):  # those are this rank's already
-        cut = plan.cut(name, shape)  # of scales as of weights: whole blocks
-        if cut is not None:
-            shape[cut.dim] = cut.size
+    if name not in ("embed_tokens.weight", "lm_head.weight"):  # these have this rank's shape already
+        kept = plan.slice_of(name, shape)  # the same for scales, because a split never crosses a block
+        if kept is not None:
+            shape[kept.dim] = kept.size
     return parameter(*shape, dtype=whole.dtype, device=device)
 
 
-def _join(block: Block, plan: Plan, ranks: Ranks) -> None:
-    """Where a layer's ranks meet: behind attention, behind the MLP, and over the tokens of prompt chunks."""
+def _replace_projections(block: Block, config: ModelConfig, ranks: Ranks) -> None:
+    """Let ranks share the fp32 projections, which none of them splits, by tokens."""
+    indexer = block.self_attn.indexer
+    sizes = config.hidden_size, config.index_n_heads
+    indexer.weights_proj = SequenceParallelLinear(*sizes, indexer.compute, ranks)
+    if isinstance(block.mlp, MixtureOfExperts):
+        block.mlp.gate = SequenceParallelRouter(config, indexer.compute, ranks)
+
+
+def _connect(block: Block, plan: Plan, ranks: Ranks) -> None:
+    """Insert a layer's collectives: over the tokens of prompt chunks, after attention and after the MLP."""
     attention, split = block.self_attn, plan.split
-    join_prefill(attention, ranks, split["heads"])
+    attention.prefill_sharing = SequenceParallelPrefill(attention, ranks, split["heads"])
     if split["heads"]:
         attention.heads //= plan.size
         attention.kv_b_proj.heads //= plan.size
@@ -162,7 +103,6 @@ def _join(block: Block, plan: Plan, ranks: Ranks) -> None:
         if split["dense MLPs"]:
             block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
         return
-    share_rows(block.mlp.gate, ranks)
     block.mlp.experts.first, block.mlp.experts.step = plan.experts.start, plan.experts.step
     block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
 
@@ -172,7 +112,7 @@ def _sum_outputs(ranks: Ranks, module: nn.Module, inputs: Any, output: torch.Ten
 
 
 class SplitEmbedding(Embedding):
-    """A rank's rows of the [V, D] table."""
+    """This rank's rows of the [V, D] table."""
 
     def __init__(self, config: ModelConfig, compute: Compute, ranks: Ranks) -> None:
         rows = config.vocab_size // ranks.size
@@ -181,9 +121,9 @@ class SplitEmbedding(Embedding):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         local = tokens - self.rows * self.ranks.rank
-        foreign = (local < 0) | (local >= self.rows)
-        found = super().forward(local.masked_fill(foreign, 0)).masked_fill(foreign[:, None], 0)
-        return self.ranks.all_reduce(found)
+        elsewhere = (local < 0) | (local >= self.rows)
+        embedded = super().forward(local.masked_fill(elsewhere, 0)).masked_fill(elsewhere[:, None], 0)
+        return self.ranks.all_reduce(embedded)
 
     def logits(self, h: torch.Tensor) -> torch.Tensor:
         """h [N, D] -> fp32 [N, V], on every rank."""

@@ -1,4 +1,4 @@
-"""Random checkpoints in the Hugging Face layout, for tests and for trying everything without the released weights."""
+"""Random checkpoints in the Hugging Face layout, for tests and for trials without the released weights."""
 
 import hashlib
 import json
@@ -10,15 +10,16 @@ from typing import Literal, get_args
 import torch
 
 from ...kernels.quantize import quantize_weight
+from ..checkpoint.config_json import config_json
 from ..checkpoint.safetensors import INDEX, SINGLE
 from ..config import FP8_BLOCK, ModelConfig, YarnScaling
-from ..weight_map import Piece, pieces
+from ..weight_map import TensorSpec, tensor_specs
 
 WeightDtype = Literal["bf16", "fp32", "fp8"]
-_SHARD_LIMIT = 10**9  # bytes of one shard in memory, if the caller does not say how many there are to be
+_FILE_LIMIT = 10**9  # bytes of one file, which memory holds, if the caller does not give the number of files
 
-# Every ratio of the released model that matters is kept (heads of 128 + 64, groups, one dense layer first, YaRN), while the
-# whole fits in a few MB. 16 index heads: with few, ReLU makes exact ties at zero common.
+# The released model's proportions (heads of 128 + 64, expert groups, a leading dense layer, YaRN) in a few MB. It has 16 index
+# heads, because with fewer, ReLU often makes scores of exactly zero, which tie.
 TINY = ModelConfig(
     vocab_size=1024,
     hidden_size=256,
@@ -49,30 +50,30 @@ TINY = ModelConfig(
 def write_checkpoint(
     directory: str | Path, config: ModelConfig, dtype: WeightDtype = "bf16", seed: int = 0, shards: int | None = None
 ) -> int:
-    """Write config.json and random weights; with MTP layers if the configuration counts any. Returns the bytes of weights.
+    """Write config.json and random weights, with MTP layers if the configuration has any. Returns the bytes of weights.
 
-    The same seed gives the same weights, up to rounding, in every dtype and sharding. `shards` None: one file if it is
-    small. Raises ValueError if an argument is none of those that exist.
+    The same seed gives the same weights, up to rounding, in every dtype and number of files. shards: number of files; None: as
+    many as keep each below a GB. Raises ValueError for an unknown dtype and for fewer than one file.
     """
     if dtype not in get_args(WeightDtype):
-        raise ValueError(f"dtype is {dtype!r}; wanted one of {', '.join(get_args(WeightDtype))}")
+        raise ValueError(f"dtype is {dtype!r}; expected one of {', '.join(get_args(WeightDtype))}")
     if shards is not None and shards < 1:
-        raise ValueError(f"shards is {shards}; wanted at least 1")
+        raise ValueError(f"shards is {shards}; expected at least 1")
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     config = replace(config, weight_block=(FP8_BLOCK, FP8_BLOCK) if dtype == "fp8" else None)
     for stale in (*directory.glob("model*.safetensors"), directory / INDEX):
         stale.unlink(missing_ok=True)
-    (directory / "config.json").write_text(json.dumps(config.to_dict(), indent=2) + "\n", encoding="utf-8")
+    (directory / "config.json").write_text(json.dumps(config_json(config), indent=2) + "\n", encoding="utf-8")
 
-    table = [piece for piece in pieces(config) if _is_written(piece, config)]
-    sizes = [_bytes(piece, dtype) for piece in table]
-    count = shards or max(-(-sum(sizes) // _SHARD_LIMIT), 1)
+    table = [spec for spec in tensor_specs(config) if _is_written(spec, config)]
+    sizes = [_bytes(spec, dtype) for spec in table]
+    count = shards or max(-(-sum(sizes) // _FILE_LIMIT), 1)
     groups = _split(table, sizes, min(count, len(table)))
     weight_map: dict[str, str] = {}
     for number, group in enumerate(groups, 1):
         file = SINGLE if shards is None and len(groups) == 1 else f"model-{number:05}-of-{len(groups):05}.safetensors"
-        tensors = {name: tensor for piece in group for name, tensor in _tensors(piece, config, dtype, seed)}
+        tensors = {name: tensor for spec in group for name, tensor in _tensors(spec, config, dtype, seed)}
         _save(tensors, directory / file)
         weight_map |= dict.fromkeys(tensors, file)
     if SINGLE not in weight_map.values():
@@ -85,74 +86,76 @@ def _save(tensors: dict[str, torch.Tensor], path: Path) -> None:
     from safetensors.torch import save_file
 
     save_file(tensors, path, metadata={"format": "pt"})
-    path.chmod(path.with_name("config.json").stat().st_mode)  # the library writes for the owner's eyes only
+    path.chmod(path.with_name("config.json").stat().st_mode)  # the library makes it readable by its owner only
 
 
-def _is_written(piece: Piece, config: ModelConfig) -> bool:
-    if piece.name == "lm_head.weight" or piece.parameter == "lm_head.weight":
+def _is_written(spec: TensorSpec, config: ModelConfig) -> bool:
+    if spec.name == "lm_head.weight" or spec.parameter == "lm_head.weight":
         return not config.tie_word_embeddings
-    return piece.required or config.num_nextn_predict_layers > 0  # optional ones are MTP layers
+    return spec.required or config.num_nextn_predict_layers > 0  # optional tensors belong to MTP layers
 
 
-def _stored_dtype(piece: Piece, dtype: WeightDtype) -> torch.dtype:
-    """The released checkpoint's choice: FP8 where a piece may be, fp32 norms and correction biases, bf16 the rest."""
-    if dtype == "fp32" or "norm" in piece.name or piece.name.endswith("bias"):
+def _stored_dtype(spec: TensorSpec, dtype: WeightDtype) -> torch.dtype:
+    """As in the released checkpoint: FP8 where a tensor may be, fp32 for norms and correction biases, bf16 for the rest."""
+    if dtype == "fp32" or "norm" in spec.name or spec.name.endswith("bias"):
         return torch.float32
-    return torch.float8_e4m3fn if dtype == "fp8" and piece.quantised else torch.bfloat16
+    return torch.float8_e4m3fn if dtype == "fp8" and spec.quantised else torch.bfloat16
 
 
-def _bytes(piece: Piece, dtype: WeightDtype) -> int:
-    stored = _stored_dtype(piece, dtype)
-    scales = torch.Size(piece.scale_shape).numel() if stored == torch.float8_e4m3fn else 0
-    return torch.Size(piece.shape).numel() * stored.itemsize + scales * torch.float32.itemsize
+def _bytes(spec: TensorSpec, dtype: WeightDtype) -> int:
+    stored = _stored_dtype(spec, dtype)
+    scales = torch.Size(spec.scale_shape).numel() if stored == torch.float8_e4m3fn else 0
+    return torch.Size(spec.shape).numel() * stored.itemsize + scales * torch.float32.itemsize
 
 
-def _split(table: list[Piece], sizes: list[int], count: int) -> list[list[Piece]]:
-    """`count` runs of the table, none empty, of about the same bytes."""
-    groups: list[list[Piece]] = [[]]
+def _split(table: list[TensorSpec], sizes: list[int], count: int) -> list[list[TensorSpec]]:
+    """Split the table, in order, into `count` non-empty groups of about equal bytes."""
+    groups: list[list[TensorSpec]] = [[]]
     written, total = 0, sum(sizes)
-    for index, (piece, size) in enumerate(zip(table, sizes, strict=True)):
+    for index, (spec, size) in enumerate(zip(table, sizes, strict=True)):
         left = count - len(groups)
         full = written * count >= total * len(groups) or len(table) - index == left
         if groups[-1] and left and full:
             groups.append([])
-        groups[-1].append(piece)
+        groups[-1].append(spec)
         written += size
     return groups
 
 
-def _tensors(piece: Piece, config: ModelConfig, dtype: WeightDtype, seed: int) -> Iterator[tuple[str, torch.Tensor]]:
-    stored = _stored_dtype(piece, dtype)
-    weight = _draw(piece, config, seed)
+def _tensors(
+    spec: TensorSpec, config: ModelConfig, dtype: WeightDtype, seed: int
+) -> Iterator[tuple[str, torch.Tensor]]:
+    stored = _stored_dtype(spec, dtype)
+    weight = _random(spec, config, seed)
     if stored != torch.float8_e4m3fn:
-        yield piece.name, weight.to(stored)
+        yield spec.name, weight.to(stored)
         return
     values, scales = quantize_weight(weight, config.ue8m0_scales)
-    yield piece.name, values
-    yield piece.scale_name, scales
+    yield spec.name, values
+    yield spec.scale_name, scales
 
 
-def _draw(piece: Piece, config: ModelConfig, seed: int) -> torch.Tensor:
-    """fp32 values of one tensor, from its name and the seed alone."""
-    digest = hashlib.sha256(f"{seed}/{piece.name}".encode()).digest()
+def _random(spec: TensorSpec, config: ModelConfig, seed: int) -> torch.Tensor:
+    """fp32 values of one tensor, which depend only on its name and the seed."""
+    digest = hashlib.sha256(f"{seed}/{spec.name}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
-    return scaled(torch.randn(piece.shape, generator=generator), piece, config)
+    return scaled(torch.randn(spec.shape, generator=generator), spec, config)
 
 
-def scaled(values: torch.Tensor, piece: Piece, config: ModelConfig) -> torch.Tensor:
-    """Standard normal values as the weights of one tensor.
+def scaled(values: torch.Tensor, spec: TensorSpec, config: ModelConfig) -> torch.Tensor:
+    """Standard normal values, scaled to the weights of one tensor.
 
-    Variance 1 / inputs keeps every projection's output O(1). What writes to the residual stream is divided by
-    sqrt(2 layers), so the stream stays O(1) too. Norm weights and biases differ from 1 and 0 so that a model which
-    forgets one is found out, and the correction bias is as wide as the router's scores, so that it decides things.
+    A variance of 1 / inputs keeps every projection's output O(1). Projections into the residual stream are also divided by
+    sqrt(2 layers), so the stream stays O(1). Norm weights and biases differ from 1 and 0, so that tests notice a model that
+    ignores them. The correction bias is as wide as the router's scores, so that it changes which experts are chosen.
     """
-    if piece.name.endswith("bias"):
+    if spec.name.endswith("bias"):
         return values * 0.2
-    if len(piece.shape) == 1:
+    if len(spec.shape) == 1:
         return 1 + values * 0.1
-    if piece.name.endswith("embed_tokens.weight") and not config.tie_word_embeddings:
+    if spec.name.endswith("embed_tokens.weight") and not config.tie_word_embeddings:
         return values
-    spread = piece.shape[1] ** -0.5
-    if piece.name.endswith(("o_proj.weight", "down_proj.weight")):
+    spread = spec.shape[1] ** -0.5
+    if spec.name.endswith(("o_proj.weight", "down_proj.weight")):
         spread *= (2 * config.num_hidden_layers) ** -0.5
     return values * spread

@@ -1,16 +1,16 @@
-"""A small byte-level BPE tokenizer with DeepSeek's control tokens, trained on text made here. Goes with `synthetic`."""
+"""A small byte-level BPE tokenizer with DeepSeek's control tokens, trained on generated text, for synthetic checkpoints."""
 
 import json
 import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-# As in the released tokenizer: the first three have the first ids and are flagged special, the rest have the last ids.
+# As in the released tokenizer, the first three have the lowest ids and are flagged special; the others have the highest ids.
 BOS, EOS, PAD = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>"
 MARKUP = ("<think>", "</think>", "<｜User｜>", "<｜Assistant｜>", "｜DSML｜")
-SMALLEST_VOCABULARY = 256 + 3 + len(MARKUP)  # every byte, and the control tokens
+SMALLEST_VOCABULARY = 256 + 3 + len(MARKUP)  # every byte and the control tokens
 
-# V3.2-Exp's chat format. An assistant's reasoning is not kept in the history.
+# V3.2-Exp's chat format. It drops an assistant's reasoning from the history.
 CHAT_TEMPLATE = """\
 {%- if thinking is not defined %}{% set thinking = false %}{% endif -%}
 {{- bos_token -}}
@@ -54,35 +54,34 @@ _FORMS = (
 
 
 def make_texts(seed: int = 0, count: int = 8000) -> Iterator[str]:
-    """Short made-up texts: sentences, sums, code, JSON, and a little of other scripts."""
-    draw = random.Random(seed)
+    """Short generated texts: sentences, sums, code, JSON, and a few lines in other scripts."""
+    rng = random.Random(seed)
     syllables = _SYLLABLES.split()
     choices = {key: words.split("|") for key, words in _WORDS.items()}
     for _ in range(count):
-        a, b = draw.randrange(1, 100), draw.randrange(1, 100)
-        fill = {key: draw.choice(words) for key, words in choices.items()}
-        for key in ("name", "other"):  # invented, so that there are as many words as any vocabulary can take
-            fill[key] = "".join(draw.choices(syllables, k=draw.randrange(2, 5))).capitalize()
-        text = draw.choice(_FORMS).format(**fill, a=a, b=b, sum=a + b, product=a * b)
+        a, b = rng.randrange(1, 100), rng.randrange(1, 100)
+        fill = {key: rng.choice(words) for key, words in choices.items()}
+        for key in ("name", "other"):  # invented names give more words than any vocabulary holds
+            fill[key] = "".join(rng.choices(syllables, k=rng.randrange(2, 5))).capitalize()
+        text = rng.choice(_FORMS).format(**fill, a=a, b=b, sum=a + b, product=a * b)
         yield text[0].upper() + text[1:]
 
 
 def write_tokenizer(directory: str | Path, vocab_size: int, texts: Iterable[str] | None = None) -> int:
-    """Train on `texts` and write tokenizer.json, tokenizer_config.json and generation_config.json. Returns its ids' count.
+    """Train on `texts` and write tokenizer.json, tokenizer_config.json and generation_config.json. Returns the number of ids.
 
-    Ids: bos 0, eos 1, padding 2, then bytes and merges (fewer than asked for if the texts have no more), then the
-    markup. Raises ValueError if `vocab_size` cannot hold every byte and the control tokens.
+    Ids: bos 0, eos 1, padding 2, then bytes and merges (fewer than vocab_size allows if the texts yield no more), then MARKUP.
+    Raises ValueError if `vocab_size` cannot hold every byte and the control tokens.
     """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     if vocab_size < SMALLEST_VOCABULARY:
         raise ValueError(
-            f"vocab_size is {vocab_size}; wanted at least {SMALLEST_VOCABULARY} for a byte-level tokenizer"
+            f"vocab_size is {vocab_size}; expected at least {SMALLEST_VOCABULARY} for a byte-level tokenizer"
         )
     tokenizer = Tokenizer(models.BPE())
-    digits = pre_tokenizers.Split(
-        Regex(r"\p{N}{1,3}"), "isolated"
-    )  # numbers in groups of three, as in the released one
+    # Numbers are split into groups of three digits, as in the released tokenizer.
+    digits = pre_tokenizers.Split(Regex(r"\p{N}{1,3}"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(

@@ -1,1 +1,1 @@
-"""What scripts/evaluate.py is made of: the variants of the engine that it compares, and the plot."""
+"""Modules of scripts/evaluate.py: the variants of the engine that it compares, and the plot."""

@@ -1,6 +1,7 @@
-"""The cells of the evaluation, and one conversation's answers under a variant of the engine."""
+"""The cells of the evaluation, and the answers of one conversation in a variant of the engine."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,17 @@ from deepseek_v32.model.metadata import Selection
 
 @dataclass(frozen=True)
 class Variant:
-    """length and wording say which conversations; the rest how the engine attends."""
+    """A set of conversations (length, wording) and how the engine attends to them."""
 
     length: int
-    wording: str = "train"  # whose phrasings: train, or test for those that training never saw
+    wording: str = "train"  # split of phrasings: train, or test for those that training never used
     attention: str = "dsa"  # dsa; dense: index_topk past the context; window: the last index_topk tokens
     precision: Precision = "fp8"
     interleaved: bool = False  # the indexer rotated as in early public code
 
     @property
     def engine(self) -> tuple:
-        """What an engine is built for."""
+        """Variants with the same value share an engine."""
         return self.precision, self.attention == "dense", self.interleaved
 
     @property
@@ -46,64 +47,69 @@ CELLS = {
 def open_engine(folder: Path, variant: Variant, device: str | None, backend: str) -> LLM:
     overrides: dict = {"indexer_rope_interleave": True} if variant.interleaved else {}
     if variant.attention == "dense":
-        overrides["index_topk"] = 32768  # every context fits, so nothing is left out
+        overrides["index_topk"] = 32768  # every context fits, so attention is dense
     return LLM(
         folder, device=device, backend=backend, precision=variant.precision, config_overrides=overrides or None,
         max_model_len=17408, page_count=2048, reuse_pages=True,
     )  # fmt: skip
 
 
-class Watch:
-    """Stands between the indexers and the attention of an engine: notes what was selected, or selects a window instead."""
+class SelectionProbe:
+    """Takes the `prefill_sharing` seam of one layer: records the selection of some query positions, or replaces all by a window."""
 
-    def __init__(self, llm: LLM, window: bool, rows: list[int]):
-        model: Any = llm.model
-        self.indexers = [layer.self_attn.indexer for layer in model.layers]
-        self.window, self.rows = window, rows
-        self.selected: list[dict[int, set]] = [{} for _ in self.indexers]  # layer → query position → context positions
+    def __init__(self, attention: Any, window: bool, rows: list[int]):
+        self._attention, self._window, self._rows = attention, window, rows
+        self.selected: dict[int, set] = {}  # query position → selected context positions
 
-    def __enter__(self) -> "Watch":
-        for layer, indexer in enumerate(self.indexers):
-            indexer.select_prefill = self._between(layer, indexer, indexer.select_prefill)
-        return self
+    def select(self, queries: Any, prefill: Any, cache: Any, with_scores: bool = False) -> Selection:
+        if self._window:
+            ends = torch.arange(prefill.start, prefill.length, dtype=torch.int32, device=queries.q.device)
+            positions = ends[:, None] - torch.arange(self._attention.topk, dtype=torch.int32, device=ends.device)
+            return Selection(positions.clamp_min(-1))
+        selection = self._attention.indexer.select_prefill(queries, prefill, cache, with_scores)
+        inside = [row for row in self._rows if prefill.start <= row < prefill.length]
+        if inside:
+            chosen = selection.positions[[row - prefill.start for row in inside]].tolist()
+            self.selected.update((row, set(line)) for row, line in zip(inside, chosen, strict=True))
+        return selection
 
-    def __exit__(self, *_: object) -> None:
-        for indexer in self.indexers:
-            del indexer.select_prefill  # the class's own method shows again
+    def attend(self, q: torch.Tensor, queries: Any, prefill: Any, cache: Any) -> torch.Tensor:
+        return self._attention.select_and_attend(q, queries, prefill, cache)
 
-    def _between(self, layer: int, indexer: Any, select: Callable) -> Callable:
-        def select_prefill(queries: Any, prefill: Any, cache: Any, with_scores: bool = False) -> Selection:
-            if self.window:
-                ends = torch.arange(prefill.start, prefill.length, dtype=torch.int32, device=queries.q.device)
-                positions = ends[:, None] - torch.arange(indexer.topk, dtype=torch.int32, device=ends.device)
-                return Selection(positions.clamp_min(-1))
-            selection = select(queries, prefill, cache, with_scores)
-            inside = [row for row in self.rows if prefill.start <= row < prefill.length]
-            if inside:
-                chosen = selection.positions[[row - prefill.start for row in inside]].tolist()
-                self.selected[layer].update((row, set(line)) for row, line in zip(inside, chosen, strict=True))
-            return selection
 
-        return select_prefill
+@contextmanager
+def probes(llm: LLM, window: bool, rows: list[int]) -> Iterator[list[SelectionProbe]]:
+    """A probe in each layer of a model that runs on one rank."""
+    model: Any = llm.model
+    found = [SelectionProbe(layer.self_attn, window, rows) for layer in model.layers]
+    for layer, probe in zip(model.layers, found, strict=True):
+        layer.self_attn.prefill_sharing = probe
+    try:
+        yield found
+    finally:
+        for layer in model.layers:
+            layer.self_attn.prefill_sharing = None
 
 
 def answers_of(llm: LLM, variant: Variant, ids: list[int], answers: list[Answer]) -> list[tuple]:
-    """For each answer: are all its value's tokens the likeliest; the first token predicted; and for each layer, whether every
-    token of the told value was among the selected when its copy was produced (None unless DSA ran and the value was told)."""
+    """For each answer: whether all tokens of its value are the likeliest; the first token predicted; and for each layer, whether
+    the selection held each token of the stated value when the answer copied it (None unless DSA ran and the value was stated)."""
     answers_rows = [[p - 1 for p in range(a.first, a.end)] for a in answers]
     rows = sorted({row for group in answers_rows for row in group})
-    with Watch(llm, variant.attention == "window", rows) as watch:
+    with probes(llm, variant.attention == "window", rows) as found:
         predicted = llm.logits(ids)[rows].argmax(-1).tolist()
     token = dict(zip(rows, predicted, strict=True))
     results = []
     for answer, group in zip(answers, answers_rows, strict=True):
-        got = [token[row] for row in group]
+        produced = [token[row] for row in group]
         layers = None
-        if variant.attention == "dsa" and answer.told >= 0 and answer.told_end - answer.told == len(group):
+        if variant.attention == "dsa" and answer.stated >= 0 and answer.stated_end - answer.stated == len(group):
             layers = [
-                # a row that nobody recorded had no more context than index_topk: it attended to all of it
-                all(row not in chosen or answer.told + j in chosen[row] for j, row in enumerate(group))
-                for chosen in watch.selected
+                # A row that was not recorded had at most index_topk tokens of context and attended to all of them.
+                all(
+                    row not in probe.selected or answer.stated + j in probe.selected[row] for j, row in enumerate(group)
+                )
+                for probe in found
             ]
-        results.append((got == ids[answer.first : answer.end], got[0], layers))
+        results.append((produced == ids[answer.first : answer.end], produced[0], layers))
     return results

@@ -1,4 +1,4 @@
-"""Recall over length, and what the variants cost at 4K."""
+"""Plots exact match over context length, and that of the variants at 4K."""
 
 from pathlib import Path
 
@@ -11,13 +11,15 @@ def plot(results: dict, path: Path) -> None:
 
     figure, (lines, bars) = pyplot.subplots(1, 2, figsize=(11, 4))
     for label, chosen in (("DSA, FP8", ""), ("dense, FP8", " dense"), ("DSA, unseen phrasings", " new")):
-        points = [(r["length"], r["told"]) for name, r in results.items() if name == f"{r['length'] // 1024}K{chosen}"]
+        points = [
+            (r["length"], r["stated"]) for name, r in results.items() if name == f"{r['length'] // 1024}K{chosen}"
+        ]
         if points:
             lines.plot(*zip(*sorted(points), strict=True), marker="o", label=label)
-    lines.set(xscale="log", xlabel="context, tokens", ylabel="exact match of told facts, %", ylim=(80, 100.5))
+    lines.set(xscale="log", xlabel="context, tokens", ylabel="exact match of stated facts, %", ylim=(80, 100.5))
     lines.set_xticks([1024, 4096, 8192, 16384], ["1K", "4K", "8K", "16K"])
     lines.legend(loc="lower left")
-    at_4k = {name[3:] or "DSA": r["told"] for name, r in results.items() if r["length"] == 4096}
+    at_4k = {name[3:] or "DSA": r["stated"] for name, r in results.items() if r["length"] == 4096}
     bars.bar(list(at_4k), list(at_4k.values()))
     bars.set(ylabel="exact match at 4K, %", ylim=(0, 100))
     bars.tick_params(axis="x", rotation=30)

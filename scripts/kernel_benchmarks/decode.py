@@ -1,4 +1,4 @@
-"""What a decode step does between its large products, and those products as it calls them: few tokens, eight experts each."""
+"""The small operations of a decode step, and its GEMMs as it calls them: few tokens, eight experts each."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -44,7 +44,7 @@ def _choices(tokens: int, experts: int, device: torch.device) -> torch.Tensor:
 
 
 def _experts(tokens: int, count: int, n: int, k: int, gathers: bool, device: torch.device) -> Iterator[Case]:
-    """`count` of the 256 experts here. Which ones are chosen changes from call to call, so that L2 is cold."""
+    """This rank has `count` of the 256 experts. The chosen ones change from call to call, so that L2 is cold."""
     weight, scale = _codes(count, n, k, device=device), _scales(count, n // 128, k // 128, device=device)
     shared = _weight(n, k, device)
     calls, read = [], 0
@@ -54,7 +54,7 @@ def _experts(tokens: int, count: int, n: int, k: int, gathers: bool, device: tor
         read += used
         dense = _operand(tokens, k, device)
         rows = dense if gathers else _operand(tokens * CHOSEN, k, device)
-        sources, expected = groups.tokens if gathers else None, tokens * CHOSEN * count // EXPERTS
+        sorted_token_ids, expected_m = groups.sorted_token_ids if gathers else None, tokens * CHOSEN * count // EXPERTS
         calls.append(
             partial(
                 grouped_gemm_with_shared,
@@ -64,8 +64,8 @@ def _experts(tokens: int, count: int, n: int, k: int, gathers: bool, device: tor
                 scale,
                 dense,
                 shared,
-                sources=sources,
-                expected=expected,
+                sorted_token_ids=sorted_token_ids,
+                expected_m=expected_m,
             )
         )
     size = int((read / 8 + 1) * n * k)

@@ -1,4 +1,4 @@
-"""The FP8 products: many tokens against the tensor cores, few tokens and experts against the weights' bytes."""
+"""The FP8 GEMMs. Large M is compared with the tensor cores, small M and experts with the bytes of the weights."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -18,12 +18,12 @@ SHAPES = (  # N, K of the released model's projections, then those that an 8-way
 )
 LARGE = ((4096, 7168), (7168, 16384), (2112, 7168), (24576, 1536), (32768, 512), (7168, 2048))
 REQUIRED = LARGE[:2]
-LARGE_WEIGHT = 20_000_000  # bytes from which a share of bandwidth is required
+LARGE_WEIGHT = 20_000_000  # bytes; for larger weights a fraction of the bandwidth is required
 EXPERTS = 32
 
 
 def _codes(*shape: int, device: torch.device) -> torch.Tensor:
-    """Normal e4m3 values, filled in parts: fp32 weights of all experts would not fit."""
+    """Normally distributed e4m3 values, made in parts because fp32 weights of all experts would not fit."""
     codes = torch.empty(*shape, dtype=torch.float8_e4m3fn, device=device)
     for part in codes.view(-1).split(1 << 26):
         part.copy_(torch.randn(part.shape, device=device) * 32)
@@ -35,7 +35,7 @@ def _scales(*shape: int, device: torch.device) -> torch.Tensor:
 
 
 def _time_limits(size: int, must: float, aim: float) -> tuple[str, str]:
-    """Microseconds at shares of the bandwidth."""
+    """Microseconds at two fractions of the bandwidth."""
     return f"{size / COPY / must * 1e6:.1f}", f"{size / COPY / aim * 1e6:.1f}"
 
 

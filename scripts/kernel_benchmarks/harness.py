@@ -1,6 +1,6 @@
-"""How one kernel is timed, and what its time is compared with.
+"""The timing of one kernel, and the bounds that its time is compared with.
 
-A case names a call, the inputs that it rotates through, and the bytes and FLOPs that the operation cannot do without.
+A case has a call, the inputs that it rotates through, and the bytes and FLOPs that the operation needs at least.
 """
 
 from collections.abc import Callable
@@ -12,18 +12,18 @@ import torch
 Unit = Literal["us", "TFLOPS", "GB/s", "% of copy"]
 
 L2_BYTES = 50e6
-COPY = 3.02e12  # bytes a second that a device copy moves on an H100 SXM, read plus write
-FP8, BF16 = 1500e12, 800e12  # dense FLOPs a second that its power limit leaves at best
+COPY = 3.02e12  # bytes per second of a device copy on an H100 SXM, read plus write
+FP8, BF16 = 1500e12, 800e12  # dense FLOPs per second, at most, within its power limit
 
 
 @dataclass(frozen=True)
 class Case:
     """One line of the table.
 
-    `run(i)` works on inputs i of 0..rotations-1 and returns its outputs, which are kept until inputs i have their turn again.
-    `bytes` and `flops` are of one run: what must be read, written and computed. `must` and `aim` are shown as they are, in
-    `unit`. `graph` is False for calls that cannot be captured in a CUDA graph, whose time then includes launching them. `peak`
-    is the rate that `flops` are compared with.
+    `run(i)` uses inputs i of 0..rotations-1 and returns its outputs, which are kept until inputs i are used again. `bytes` and
+    `flops` are those of one run: what must be read, written and computed. `must` and `aim` are shown unchanged, in `unit`. `graph`
+    is False for calls that cannot be captured in a CUDA graph; their time includes the launches. `peak` is the rate that `flops`
+    are compared with.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Case:
 
     @property
     def cold(self) -> bool:
-        """Whether a run finds none of its inputs in L2, because the others have gone through it since."""
+        """Whether none of a run's inputs are in L2, because the other inputs have replaced them."""
         return self.rotations * self.bytes > L2_BYTES
 
     def achieved(self, microseconds: float, copy: float = COPY) -> float:
-        """The time in the case's unit; `copy` is the rate of a device copy here."""
+        """The time in the case's unit. `copy` is the rate of a device copy on this machine."""
         if self.unit == "TFLOPS":
             return self.flops / microseconds / 1e6
         if self.unit == "GB/s":
@@ -53,26 +53,26 @@ class Case:
         return microseconds
 
     def roofline(self, microseconds: float, copy: float = COPY) -> float:
-        """The time that bytes or FLOPs need at least, as a fraction of the time taken."""
+        """The least time that the bytes or FLOPs need, divided by the measured time."""
         return max(self.flops / self.peak, self.bytes / copy) / microseconds * 1e6
 
 
 def rotations_for(size: int, at_most: int = 512) -> int:
-    """How many inputs of `size` bytes it takes so that L2 has forgotten the first when its turn comes again.
+    """The number of inputs of `size` bytes that replace each other in L2 before the first is used again.
 
-    Eight times what L2 holds: it does not evict the oldest first, and keeps a good part of twice as much.
+    They are eight times the size of L2: it does not evict the oldest line first, and keeps a good part of twice its size.
     """
     return min(int(8 * L2_BYTES // max(size, 1)) + 1, at_most)
 
 
 def measure(case: Case, repeats: int = 15, milliseconds: float = 2.0) -> float:
-    """Microseconds of one run, median of `repeats` timings by CUDA events.
+    """Microseconds of one run: the median of `repeats` timings by CUDA events.
 
-    Each timing covers whole rotations, about `milliseconds` of them and at least one, so that neither the events' resolution
-    nor the launch of the graph that holds them counts.
+    Each timing covers whole rotations, at least one, for about `milliseconds`, so that neither the resolution of the events nor the
+    launch of the graph matters.
     """
 
-    # Alive until replaced, so that each run writes elsewhere and L2 is cold for that too.
+    # Kept until replaced, so that each run writes to other memory and L2 is cold for its writes, too.
     outputs: list[object] = [None] * case.rotations
 
     def rotate(times: int) -> None:
@@ -90,9 +90,9 @@ def measure(case: Case, repeats: int = 15, milliseconds: float = 2.0) -> float:
         torch.cuda.synchronize()
         return sorted(start.elapsed_time(end) for start, end in pairs)
 
-    rotate(1)  # compiles, and chooses what is chosen once
+    rotate(1)  # compiles kernels and makes all choices that are made once
     once = timed(lambda: rotate(1), 2)[0]
-    # A graph of more than some thousand launches takes longer to build than to run.
+    # A graph of more than a few thousand launches takes longer to build than to run.
     times = max(1, min(int(milliseconds / once), 2000 // case.rotations))
     if not case.graph:
         results = timed(lambda: rotate(times), repeats)
@@ -106,9 +106,9 @@ def measure(case: Case, repeats: int = 15, milliseconds: float = 2.0) -> float:
 
 
 def copy_rate(device: torch.device, size: int = 1 << 29) -> float:
-    """Bytes a second that a kernel reads and writes which passes `size` bytes on.
+    """Bytes per second, read plus write, of a kernel that copies `size` bytes.
 
-    An absolute value, since cudaMemcpy is a sixth slower inside a CUDA graph.
+    The kernel computes an absolute value, because cudaMemcpy is a sixth slower in a CUDA graph.
     """
     source = torch.randn(size // 2, dtype=torch.bfloat16, device=device)
     target = torch.empty_like(source)

@@ -1,4 +1,4 @@
-"""Lightning indexer scores in FP8, 64 heads: prefill at the end of a context, bound by the MMAs, and paged decode, by memory."""
+"""Lightning indexer scores in FP8, 64 heads: prefill at the end of a context, bound by MMAs, and paged decode, bound by memory."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,7 +18,7 @@ FP8 = torch.float8_e4m3fn
 
 
 def _fp8(*shape: int, device: torch.device) -> torch.Tensor:
-    """Values as quantising makes them: the largest of 128 is 448."""
+    """Values like those of the quantiser: the largest of 128 is 448."""
     return (torch.randn(*shape, device=device) * 160).clamp_(-448, 448).to(FP8)
 
 
@@ -31,7 +31,7 @@ def _prefill(queries: int, context: int, device: torch.device) -> Callable[[int]
 
 
 def _select(queries: int, context: int, device: torch.device) -> Callable[[int], object]:
-    """Scores and selector in turn, as the model's prefill runs them: so many rows at a time as its bound on logits allows."""
+    """Scores and selector in turn, as in the model's prefill, with as many rows at a time as its bound on logits allows."""
     q, k = _fp8(queries, HEADS, WIDTH, device=device), _fp8(context, WIDTH, device=device)
     weights, scales = torch.randn(queries, HEADS, device=device), torch.rand(context, device=device)
     ends = torch.arange(context - queries + 1, context + 1, dtype=torch.int32, device=device)
@@ -92,7 +92,7 @@ def cases(device: torch.device) -> Iterator[Case]:
         "both",
         "both / 1.2",
     )
-    # The keys of one sequence of 128K fit in L2, and stay there from run to run, as they would not in a model.
+    # The keys of one sequence of 128K fit into L2 and stay there from run to run, unlike in a model.
     limits = {(1, 131072, 1): ("12", "6.4"), (64, 131072, 1): ("470", "386"), (64, 131072, 2): ("480", "403")}
     for batch, context in ((1, 131072), (16, 32768), (64, 32768), (64, 131072), (128, 8192)):
         for new in (1, 2):

@@ -1,4 +1,4 @@
-"""Quantising, the norms and gates fused with it, and the writes to the paged caches. All of it is bound by memory."""
+"""Quantisation, the norms and gates fused with it, and writes to the paged caches. All are bound by memory."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,7 +18,7 @@ LATENT, ROPE, RECORD = 512, 64, 656
 def _case(
     name: str, make: Callable[[], Callable[[], object]], size: int, must: str = "", aim: str = "", unit: Unit = "us"
 ) -> Case:
-    """`make` allocates one set of inputs and returns the call on it."""
+    """A case whose `make` allocates one set of inputs and returns the call with it."""
     calls = [make() for _ in range(rotations_for(size))]
     return Case(name, lambda i: calls[i](), len(calls), size, 0, must, aim, unit)
 
@@ -53,7 +53,7 @@ def _rotate(rows: int, device: torch.device) -> Callable[[], object]:
 
 
 def _cache(rows: int, record: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pages for twice the rows, and slots all over them."""
+    """Pages for twice as many rows, and random slots."""
     pages = -(-2 * rows // 64)
     cache = torch.zeros(pages, 64, 1, record, dtype=torch.uint8, device=device)
     return cache, torch.randperm(pages * 64, device=device)[:rows]

@@ -1,4 +1,4 @@
-"""Attention of prefill: over selected latents in TileLang and CUDA, and multi-head; and dense decode over pages in TileLang."""
+"""Prefill attention, sparse (TileLang and CUDA) and multi-head, and dense decode."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -83,7 +83,7 @@ def _decode_cases(device: torch.device) -> Iterator[Case]:
                 )
                 table = torch.randperm(cache.shape[0], device=device).int().view(batch, -1)
                 lengths = torch.full((batch,), cached, device=device, dtype=torch.int32)
-                plan = plan_dense(lengths, 1, heads, backend)
+                plan = plan_dense(lengths, 1, heads, backend=backend)
                 calls.append(partial(dense_mla_decode, q, cache, table, lengths, SCALE, plan=plan, backend=backend))
             title = f"dense decode, {backend}, {heads} heads, B={batch}, {cached} keys"
             yield Case(title, _turns(calls), len(calls), size, flops, unit="GB/s", peak=BF16)

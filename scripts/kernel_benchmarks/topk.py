@@ -1,4 +1,4 @@
-"""The top-k selector at the released model's 2048: one read of the logits is what it cannot do without."""
+"""The top-k selector with the released model's 2048, which has to read the logits at least once."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,7 +19,7 @@ REQUIRED = {
 
 
 def relu_sums(rows: int, width: int, device: torch.device) -> torch.Tensor:
-    """Logits as the indexer makes them: weighted sums of ReLUs over 16 heads, so that most share an exponent."""
+    """Logits like the indexer's: weighted sums of ReLUs over 16 heads, most of which have the same exponent."""
     out = torch.zeros(rows, width, device=device)
     for _ in range(16):
         out += torch.randn(rows, width, device=device).relu_() * torch.rand(rows, 1, device=device)

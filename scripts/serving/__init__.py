@@ -1,1 +1,1 @@
-"""What scripts/benchmark_server.py is made of: a server to measure, and a lean client."""
+"""Parts of scripts/benchmark_server.py: a server to measure and a lean client."""

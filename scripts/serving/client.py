@@ -1,4 +1,4 @@
-"""A server that is measured, and a client that costs next to nothing."""
+"""A server to measure, and a client that uses little of the machine."""
 
 import asyncio
 import json
@@ -20,13 +20,13 @@ USED_PAGES = re.compile(rb'^deepseek_v32_pages\{state="used"\} (\S+)', re.MULTIL
 
 
 class Client:
-    """HTTP/1.1 in as few instructions as possible: on a small machine a client's work slows the server down."""
+    """HTTP/1.1 with little work per event, because on a small machine the client's work slows the server down."""
 
     def __init__(self, port: int) -> None:
         self._port = port
 
     async def ask(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, float, bytes]:
-        """(status, seconds until it came, everything after the head)."""
+        """(status, seconds until the status arrived, everything after the status line)."""
         start = time.perf_counter()
         reader, writer = await self.open(path, body)
         status = int((await reader.readline()).split()[1])
@@ -74,5 +74,5 @@ def server(model: Path | None, threads: int, *arguments: str) -> Iterator[Client
 
 
 def prompts(count: int, vocab_size: int) -> list[list[int]]:
-    """Fresh ones each time: nothing is to be found in reused pages."""
+    """`count` random prompts, so that none is found in reused pages."""
     return [[random.randrange(10, vocab_size) for _ in range(PROMPT_TOKENS)] for _ in range(count)]

@@ -1,1 +1,1 @@
-"""What scripts/train_demo.py is made of: model, sparse attention, optimiser, data, measurement, export."""
+"""Modules of scripts/train_demo.py: model, sparse attention, optimiser, schedule, data, measurement, export."""

@@ -1,14 +1,16 @@
-"""Do the Triton kernels compute what plain torch does, and how fast is a step? `train_demo.py --check`."""
+"""Compares the Triton kernels with plain torch and times training steps: `train_demo.py --check`."""
 
 import time
 
 import torch
 
+from . import data
 from . import sparse_attention as kernels
+from .schedule import Step
 
 
-def _error(got, want) -> float:
-    return ((got.float() - want.float()).norm() / want.float().norm()).item()
+def _error(result, expected) -> float:
+    return ((result.float() - expected.float()).norm() / expected.float().norm()).item()
 
 
 def check_kernels(device, length: int = 300, topk: int = 64, dtype=torch.bfloat16) -> dict[str, float]:
@@ -21,26 +23,24 @@ def check_kernels(device, length: int = 300, topk: int = 64, dtype=torch.bfloat1
         torch.randn(length, 16, device=device, generator=generator),
     )
     scores = kernels.index_scores(iq, ik, weights)
-    want_scores = kernels.index_scores(iq.cpu(), ik.cpu(), weights.cpu()).to(device)
-    seen = want_scores > float("-inf")
-    index = kernels.select_topk(want_scores, topk)
+    expected_scores = kernels.index_scores(iq.cpu(), ik.cpu(), weights.cpu()).to(device)
+    causal = expected_scores > float("-inf")
+    index = kernels.select_topk(expected_scores, topk)
     q, kv, grad = make(length, 16, 576), make(length, 576), make(length, 16, 512)
     results = {}
-    for name, body in (("kernel", kernels.sparse_attention), ("reference", kernels._reference)):
+    for name, attend in (("kernel", kernels.sparse_attention), ("reference", kernels._reference)):
         inputs = [t.clone().requires_grad_() for t in ((q, kv) if name == "kernel" else (q.float(), kv.float()))]
-        out = body(*inputs, index, 0.1)
+        out = attend(*inputs, index, 0.1)
         out.backward(grad.to(out.dtype))
         results[name] = [out.detach(), *(t.grad for t in inputs)]
     names = ("out", "grad q", "grad kv")
     errors = {n: _error(a, b) for n, a, b in zip(names, results["kernel"], results["reference"], strict=True)}
-    errors["scores"] = _error(scores[seen], want_scores[seen])
-    errors["mask"] = float(((scores > float("-inf")) != seen).sum())
+    errors["scores"] = _error(scores[causal], expected_scores[causal])
+    errors["mask"] = float(((scores > float("-inf")) != causal).sum())
     return errors
 
 
 def check(trainer) -> None:
-    from train_demo import Step
-
     errors = check_kernels(trainer.device)
     print({name: f"{value:.2e}" for name, value in errors.items()}, flush=True)
     assert all(value < 2e-2 for value in errors.values()), "a kernel disagrees with plain torch"
@@ -48,8 +48,6 @@ def check(trainer) -> None:
     steps += [Step("indexer", 16384, 0.0, indexer=True)]
     steps += [Step("sparse", n, 0.0, topk=k, indexer=True) for n, k in ((4096, 128), (16384, 128), (16384, 256))]
     rows = [(s.length, trainer.args.tokens // s.length) for s in steps]
-    from . import data
-
     batches = data.Batches(trainer.tokenizer_path, 0, rows, 4)
     for number, ids, classes in batches:
         began = time.time()

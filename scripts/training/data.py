@@ -1,4 +1,4 @@
-"""Tokenizer and packed batches. Batch i of a length is a function of (seed, length, i) alone; workers only make it early."""
+"""Tokenizer and batches. Batch i of a length depends only on (seed, length, i); worker processes generate it in advance."""
 
 import multiprocessing
 from dataclasses import dataclass
@@ -7,27 +7,27 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from deepseek_v32.model.demo.conversations import NOT_TOLD, write
+from deepseek_v32.model.demo.conversations import UNANSWERABLE, write
 
 SPECIALS = [
     "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>", "<｜User｜>", "<｜Assistant｜>", "<think>", "</think>",
     "｜DSML｜",
 ]  # fmt: skip
 BOS, EOS, PAD, USER, ASSISTANT, THINK, END_THINK = range(7)
-# What a token counts for: the user's text, the assistant's other words, and where the memory shows.
+# Classes of tokens, by their weight in the loss: the user's text, the assistant's other words, values and refusals.
 IGNORE, USER_TEXT, WORDS, VALUE, REFUSAL = range(5)
-# Refusals weigh half: the model then doubts a new wording a little less, and still refuses what it was not told.
+# Refusals weigh half: the model then refuses new phrasings a little less often, and still refuses unanswerable questions.
 WEIGHTS = np.array([0.0, 0.03, 0.3, 1.0, 0.5], dtype=np.float32)
 
 
 def characters(length: int) -> int:
-    """How long a conversation to ask for so that it fits `length` tokens: the study of both lengths gave 0.335 + 18 / length
-    tokens a character (special tokens included), and the spread shrinks with the root of the length."""
+    """Characters of a conversation that fits `length` tokens. Measured: 0.335 + 18 / length tokens per character, special tokens
+    included; the spread shrinks with the square root of the length."""
     return int(length * (1 - 1.6 / length**0.5) / (0.335 + 18 / length))
 
 
 def train_tokenizer(path: Path, vocabulary: int, conversations: int = 600) -> Tokenizer:
-    """Byte-level BPE on the training split, digits in pairs, so that any text has tokens and numbers split alike."""
+    """Byte-level BPE, trained on the training split, with digits in pairs: any text has tokens, and numbers split uniformly."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(r"\p{N}{1,2}"), "isolated"),
@@ -43,7 +43,9 @@ def train_tokenizer(path: Path, vocabulary: int, conversations: int = 600) -> To
     )
     texts = (
         turn.user + "\n" + turn.assistant
-        for i in range(conversations)  # mostly statements: their words deserve whole tokens, the filler's need not
+        for i in range(
+            conversations
+        )  # mostly statements, so that their words rather than the filler's become whole tokens
         for turn in write(f"tokenizer {i}", length=6000, split="train", density=0.93).turns
     )
     tokenizer.train_from_iterator(texts, trainer)
@@ -53,20 +55,23 @@ def train_tokenizer(path: Path, vocabulary: int, conversations: int = 600) -> To
 
 @dataclass(frozen=True)
 class Answer:
-    """Where an answer's value stands in the tokens ([first, end)), and where the user told it ([told, told_end), -1 if never)."""
+    """Tokens of an answer's value, [first, end), and of the same value in the user's statement, [stated, stated_end) or -1."""
 
     first: int
     end: int
     kind: str
-    told: int = -1
-    told_end: int = -1
+    stated: int = -1
+    stated_end: int = -1
 
 
 def encode(
     tokenizer: Tokenizer, conversation, locate: bool = False, thoughts: bool = True
 ) -> tuple[list[int], list[int], list[Answer]]:
-    """Token ids, their classes and the answers. `locate` also finds the told values' tokens (slower); `thoughts` lets one turn
-    in thirty ask for thoughts, and get none, so that the demo answers in either mode."""
+    """Token ids, their classes and the answers.
+
+    locate: also find the tokens of stated values, which is slower. thoughts: one turn in thirty begins a thought and ends it at
+    once, so that the demo answers in either mode.
+    """
     texts = [part for turn in conversation.turns for part in (turn.user, turn.prefix, turn.value, turn.suffix)]
     run = tokenizer.encode_batch if locate else tokenizer.encode_batch_fast
     encoded = run([conversation.system, *texts], add_special_tokens=False)
@@ -89,13 +94,13 @@ def encode(
             if locate and turn.fact:
                 where, start, _ = turn.fact
                 at = conversation.turns[where].user.rindex(turn.value[1:], 0, turn.fact[2])
-                assert at >= start, "the value stands in the sentence that told it"
+                assert at >= start, "the value is in the sentence that states it"
                 span = _tokens(encoded[1 + 4 * where], starts[where], at, at + len(turn.value) - 1)
             answers.append(Answer(len(ids), len(ids) + len(value), turn.kind, *span))
             ids += value
-            # "something I was not told" is decided at its first word; the rest follows
-            told = turn.value != f" {NOT_TOLD}"
-            classes += [VALUE] * len(value) if told else [REFUSAL] + [WORDS] * (len(value) - 1)
+            # The first token of "something I was not told" decides; the rest follows from it.
+            answerable = turn.value != f" {UNANSWERABLE}"
+            classes += [VALUE] * len(value) if answerable else [REFUSAL] + [WORDS] * (len(value) - 1)
         ids += [*suffix, EOS]
         classes += ([VALUE] if value else [WORDS]) * len(suffix) + [WORDS]
     return ids, classes, answers
@@ -109,8 +114,8 @@ def _tokens(encoding, offset: int, start: int, end: int) -> tuple[int, int]:
 def batch(
     tokenizer: Tokenizer, seed, length: int, rows: int, *, locate: bool = False, thoughts: bool = True, **options
 ):
-    """`rows` conversations of at most `length` tokens, padded: ids uint16 and classes uint8 [rows, length + 1],
-    and a list of answers a row."""
+    """`rows` conversations of at most `length` tokens, padded: ids uint16 and classes uint8 [rows, length + 1], and a list of
+    answers per row."""
     ids = np.full((rows, length + 1), PAD, dtype=np.uint16)
     classes = np.zeros((rows, length + 1), dtype=np.uint8)
     answers = []
@@ -131,7 +136,7 @@ def _work(path: str, seed: int, plan: list[tuple[int, int, int]], queue, options
 
 
 class Batches:
-    """Iterates over a plan [(length, rows)] in order, made by worker processes ahead of time."""
+    """Iterates in order over the batches of a plan [(length, rows)], which worker processes generate in advance."""
 
     def __init__(
         self, tokenizer: Path, seed: int, plan: list[tuple[int, int]], workers: int, start: int = 0, **options
@@ -139,7 +144,7 @@ class Batches:
         context = multiprocessing.get_context("spawn")
         numbered = [(number, *item) for number, item in enumerate(plan)][start:]
         self.count, self.start = len(plan), start
-        self.queues = [context.Queue(maxsize=60) for _ in range(workers)]  # 60 batches of 65K tokens: 12 MB each worker
+        self.queues = [context.Queue(maxsize=60) for _ in range(workers)]  # 60 batches of 65K tokens: 12 MB per worker
         self.processes = [
             context.Process(
                 target=_work, args=(str(tokenizer), seed, numbered[w::workers], self.queues[w], options), daemon=True
@@ -151,8 +156,8 @@ class Batches:
 
     def __iter__(self):
         for number in range(self.start, self.count):
-            got, ids, classes = self.queues[(number - self.start) % len(self.queues)].get()
-            assert got == number, f"batch {got} came where {number} was due"
+            came, ids, classes = self.queues[(number - self.start) % len(self.queues)].get()
+            assert came == number, f"batch is {came}; expected {number}"
             yield number, ids, classes
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A trained model → a Hugging Face checkpoint: FP8 blocks with power-of-two scales, config.json, tokenizer files."""
+"""Exports a trained model as a Hugging Face checkpoint: FP8 blocks with power-of-two scales, config.json, tokenizer files."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,6 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from . import data
-
 from .model import HEADS, INDEX, LATENT, NOPE, ROPE, VALUE, Model, Shape
 from .quantization import quantize_weight
 
@@ -57,7 +56,7 @@ def config(shape: Shape) -> dict:
 
 
 def tensors(model: Model) -> dict[str, torch.Tensor]:
-    """Names, dtypes and scales of the released checkpoint."""
+    """The weights with the released checkpoint's names, dtypes and scales."""
     out: dict[str, torch.Tensor] = {}
 
     def fp8(name: str, weight: torch.Tensor) -> None:

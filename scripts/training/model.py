@@ -1,6 +1,6 @@
-"""The V3.2 architecture for training: flat batches of N = B·T tokens, MHA attention while dense, absorbed once sparse.
+"""The V3.2 architecture for training, on flat batches of N = B·T tokens. Dense attention is MHA, sparse attention absorbed.
 
-Everything but attention works on [N, ...], so torch.compile sees one shape whatever the sequence length."""
+Everything but attention works on [N, ...], so torch.compile sees one shape for all sequence lengths."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ HEADS, NOPE, ROPE, VALUE, LATENT, INDEX = 16, 128, 64, 128, 512, 128  # fixed by
 
 @dataclass(frozen=True)
 class Shape:
-    """What may vary. The defaults fit 15 MiB as FP8."""
+    """Dimensions that the kernels do not fix. In FP8, a model of the defaults fits 15 MiB."""
 
     vocab: int = 2048
     hidden: int = 256
@@ -45,11 +45,11 @@ class Shape:
 
 @dataclass
 class Mode:
-    """How attention and rounding are done in one forward pass."""
+    """How one forward pass attends and rounds."""
 
     attention: str = "dense"  # dense, sparse (DSA) or window (the last topk tokens)
     topk: int = 128
-    interleaved_indexer: bool = False  # the known bug, to measure what it costs
+    interleaved_indexer: bool = False  # the known bug, to measure its effect
     fp8: bool = False  # weights, activations, caches and indexer rounded to e4m3
 
 
@@ -140,13 +140,13 @@ class Layer(nn.Module):
         return h, qr, q, round_groups(latent) if fp8 else latent, k_rope
 
     def expand(self, latent, k_rope, fp8: bool):
-        """MHA form: k [N, H, 192], v [N, H, 128]."""
+        """The MHA form: k [N, H, 192], v [N, H, 128]."""
         weight = round_weight(self.kv_b) if fp8 else self.kv_b
         kv = F.linear(latent, weight.to(latent.dtype)).view(-1, HEADS, NOPE + VALUE)
         return torch.cat((kv[..., :NOPE], k_rope[:, None].expand(-1, HEADS, -1)), -1), kv[..., NOPE:]
 
     def index(self, h, qr, cos, sin, mode: Mode):
-        """The indexer's q [N, H_i, 128], k [N, 128], weights [N, H_i] with both scales in."""
+        """The indexer's q [N, H_i, 128], k [N, 128], weights [N, H_i] with both scales included."""
         rotate = rotate_interleaved if mode.interleaved_indexer else rotate_halves
         q = linear(qr, self.index_q, mode.fp8).view(-1, self.shape.index_heads, INDEX)
         q = torch.cat((rotate(q[..., :ROPE], cos[:, None], sin[:, None]), q[..., ROPE:]), -1)
@@ -182,7 +182,7 @@ class Layer(nn.Module):
             return x + linear(F.silu(linear(h, self.gate, fp8)) * linear(h, self.up, fp8), self.down, fp8), None
         weights, load = self.route(h)
         out = linear(F.silu(linear(h, self.shared_gate, fp8)) * linear(h, self.shared_up, fp8), self.shared_down, fp8)
-        # Every expert for every token as one wide MLP: 8 experts of 128 are cheaper than gathering.
+        # Every expert runs for every token, as one wide MLP: with 8 experts of 128, gathering would cost more.
         e, w, d = self.expert_gate.shape
         hidden = F.silu(linear(h, self.expert_gate.view(e * w, d), fp8)) * linear(h, self.expert_up.view(e * w, d), fp8)
         if fp8:
@@ -215,7 +215,7 @@ class Model(nn.Module):
         self._compiled: dict = {}
 
     def compile(self) -> None:
-        """Compile what works on flat tokens; attention itself stays outside."""
+        """Compile the functions of flat tokens. Attention itself is not compiled."""
         for name in ("project", "expand", "index", "feed_forward"):
             self._compiled[name] = torch.compile(getattr(Layer, name), dynamic=False)
         self._compiled["loss"] = torch.compile(_weighted_loss, dynamic=False)
@@ -226,7 +226,7 @@ class Model(nn.Module):
     def forward(self, tokens, length: int, mode: Mode, tables, sample=None, dtype=torch.bfloat16):
         """tokens [N] of sequences of `length` → hidden states [N, D], expert loads, indexer KL (0 without `sample`).
 
-        sample: rows [B, R], positions within each sequence, whose attention the indexer is compared with.
+        sample: positions [B, R] within each sequence at which the indexer is compared with attention.
         """
         batch = tokens.shape[0] // length
         cos, sin = (t[:length].repeat(batch, 1) for t in tables)
@@ -303,7 +303,7 @@ def _causal(sample, length):
 
 
 def _attention_rows(q, k, sample, batch, scale, index):
-    """Attention of the sampled rows, averaged over heads: [B, R, T]; restricted to the selected keys if there is an index."""
+    """Attention of the sampled rows, averaged over heads, [B, R, T]; only over selected keys if `index` is given."""
     length = q.shape[0] // batch
     rows = torch.gather(
         q.view(batch, length, -1), 1, sample[..., None].expand(-1, -1, q.shape[1] * q.shape[2])

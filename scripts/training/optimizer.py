@@ -1,4 +1,4 @@
-"""Muon for the matrices, AdamW for the rest: the study found it clearly faster than AdamW alone."""
+"""Muon for matrices, AdamW for the rest. In trials it converged clearly faster than AdamW alone."""
 
 import torch
 
@@ -7,7 +7,7 @@ from .model import Model
 
 @torch.no_grad()
 def orthogonalize(update: torch.Tensor, steps: int = 5) -> torch.Tensor:
-    """Newton-Schulz: [..., rows, columns] → the nearest semi-orthogonal matrices, about."""
+    """Newton-Schulz iteration: [..., rows, columns] → approximately the nearest semi-orthogonal matrices."""
     a, b, c = 3.4445, -4.7750, 2.0315
     x = update.bfloat16()
     tall = x.shape[-2] > x.shape[-1]
@@ -21,7 +21,7 @@ def orthogonalize(update: torch.Tensor, steps: int = 5) -> torch.Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum 0.95 (Nesterov), orthogonalised, step 0.2·sqrt(larger side): matrices of one shape go through together."""
+    """Momentum 0.95 (Nesterov), orthogonalised, step 0.2·sqrt(larger side). Matrices of one shape are processed together."""
 
     def __init__(self, parameters, lr: float, momentum: float = 0.95):
         super().__init__(list(parameters), {"lr": lr, "momentum": momentum})

@@ -1,4 +1,4 @@
-"""FP8 as the released model uses it: block-scaled weights for export, and rounding in place for measurement."""
+"""FP8 as in the released model: block-scaled weights for export, and simulated rounding for measurement."""
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +30,7 @@ def round_weight(weight: torch.Tensor) -> torch.Tensor:
 
 
 def round_groups(x: torch.Tensor) -> torch.Tensor:
-    """x as it reads back from e4m3 with one power-of-two scale per 128 values of the last axis."""
+    """x after rounding to e4m3 with one power-of-two scale per 128 values of the last axis."""
     groups = x.float().unflatten(-1, (-1, 128))
     scale = power_of_two_scale(groups.abs().amax(-1, keepdim=True))
     return ((groups / scale).clamp(-448, 448).to(torch.float8_e4m3fn).float() * scale).flatten(-2).to(x.dtype)

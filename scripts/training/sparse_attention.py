@@ -1,7 +1,7 @@
 """DSA for training: indexer logits, top-k, and attention over the selected tokens with gradients.
 
-Triton on a GPU; the same functions in plain torch elsewhere, which also serve as the reference that
-`train_demo.py --check` compares the kernels with. Rows are flat: N = B·T queries, K and V are the N latent rows (MQA, absorbed).
+On a GPU these are Triton kernels; elsewhere plain torch, which `train_demo.py --check` compares the kernels with.
+Rows are flat: N = B·T queries; keys and values are the N latent rows (MQA, absorbed).
 """
 
 import torch
@@ -9,7 +9,7 @@ import torch
 try:
     import triton
     import triton.language as tl
-except ImportError:  # a machine without a GPU runs the torch bodies
+except ImportError:  # a machine without a GPU runs plain torch
     triton = None
 
 

@@ -17,7 +17,7 @@ CALL = ToolCall("f", '{"n": 1.50, "s": "a \\"b\\"\\n"}')
 
 
 @pytest.mark.parametrize(
-    ("text", "thinking", "wanted"),
+    ("text", "thinking", "expected"),
     [
         ("Hello", False, AssistantMessage("Hello")),
         ("Hello<｜end▁of▁sentence｜>", False, AssistantMessage("Hello")),
@@ -35,8 +35,8 @@ CALL = ToolCall("f", '{"n": 1.50, "s": "a \\"b\\"\\n"}')
     ],
     ids=lambda value: None if not isinstance(value, str) else repr(value)[:20],
 )
-def test_answers_are_taken_apart(text, thinking, wanted):
-    assert parse_assistant(text, thinking) == wanted
+def test_answers_are_taken_apart(text, thinking, expected):
+    assert parse_assistant(text, thinking) == expected
 
 
 @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ names = st.text(st.characters(exclude_characters='"'), min_size=1, max_size=8)
     st.booleans(),
 )
 def test_what_is_encoded_is_read_back(content, reasoning, calls, thinking):
-    wanted = AssistantMessage(
+    expected = AssistantMessage(
         content,
         reasoning if thinking else None,
         tuple(ToolCall(name, json.dumps(arguments, ensure_ascii=False)) for name, arguments in calls),
     )
     question = [{"role": "user", "content": "q"}]
-    pieces = v32_pieces([*question, wanted.to_message()], thinking)
+    pieces = v32_pieces([*question, expected.to_message()], thinking)
     text = "".join(piece if isinstance(piece, str) else piece.text for piece in pieces)
     start = "".join(piece if isinstance(piece, str) else piece.text for piece in v32_pieces(question, thinking))
-    assert parse_assistant(text.removeprefix(start), thinking) == wanted
+    assert parse_assistant(text.removeprefix(start), thinking) == expected

@@ -31,8 +31,8 @@ def test_a_token_of_the_released_model_takes_48068_bytes_in_fp8() -> None:
     assert bytes_per_page(RELEASED, "fp8") == 64 * 48_068
 
 
-def test_fp8_wants_whole_scale_groups() -> None:
-    with pytest.raises(ValueError, match="kv_lora_rank is 96; the fp8 cache wants a multiple of 128"):
+def test_fp8_needs_whole_scale_groups() -> None:
+    with pytest.raises(ValueError, match="kv_lora_rank is 96; expected a multiple of 128 for the fp8 cache"):
         bytes_per_page(replace(RELEASED, kv_lora_rank=96), "fp8")
 
 
@@ -40,4 +40,4 @@ def test_pages_in_memory_stay_within_their_share() -> None:
     some = pages_in_memory(RELEASED, "exact", "cpu", 163840, 0.2)
     more = pages_in_memory(RELEASED, "exact", "cpu", 163840, 0.4)
     assert 1 <= some < more
-    assert pages_in_memory(RELEASED, "fp8", "cpu", 128, 0.9) == 16  # eight contexts of two pages
+    assert pages_in_memory(RELEASED, "fp8", "cpu", 128, 0.9) == 16  # eight full contexts of two pages

@@ -12,7 +12,9 @@ from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.synthetic.tokenizer import write_tokenizer
 
 COMMAND = [str(Path(sys.executable).with_name("deepseek-v32"))]
+PARTS = ("projections", "indexer", "attention", "output projection")  # ranges of a layer in a profile
 MODULE = [sys.executable, "-m", "deepseek_v32.inference.generate"]
+pytestmark = pytest.mark.heavy
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +26,7 @@ def checkpoint(tmp_path_factory):
 
 
 def execute(*command, stdin=""):
-    """(exit code, standard output, standard error); never a traceback."""
+    """Returns (exit code, standard output, standard error); fails on a traceback."""
     done = subprocess.run(
         [*map(str, command)], input=stdin, capture_output=True, text=True, errors="replace", timeout=120, check=False
     )
@@ -52,7 +54,7 @@ def test_deepseeks_own_flags(checkpoint, tmp_path):
     assert code == 0 and "4 tokens" in err
 
 
-def test_the_command_answers_alike_with_the_same_seed(checkpoint):
+def test_the_same_seed_gives_the_same_answer(checkpoint):
     ask = [*COMMAND, "generate", "one", "--model", checkpoint, "--max-new-tokens", 4, "--seed", 5, "--json"]
     first, second = execute(*ask), execute(*ask)
     assert first[0] == second[0] == 0, first[2]
@@ -74,7 +76,7 @@ def test_the_version():
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "wanted"),
+    ("name", "content", "mention"),
     [
         ("config.json", b"{", "config.json"),
         ("model.safetensors", b"not a safetensors file", "model.safetensors"),
@@ -84,7 +86,7 @@ def test_the_version():
     ],
     ids=["config", "weights", "tokenizer", "no-tokenizer", "no-config"],
 )
-def test_a_bad_checkpoint_is_one_line_and_exit_code_2(checkpoint, tmp_path, name, content, wanted):
+def test_a_bad_checkpoint_is_one_line_and_exit_code_2(checkpoint, tmp_path, name, content, mention):
     for path in checkpoint.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / name).unlink()
@@ -92,7 +94,7 @@ def test_a_bad_checkpoint_is_one_line_and_exit_code_2(checkpoint, tmp_path, name
         (tmp_path / name).write_bytes(content)
     code, out, err = execute(*COMMAND, "generate", "one", "--model", tmp_path)
     assert (code, out) == (2, "")
-    assert err.startswith("deepseek-v32: ") and err.count("\n") == 1 and wanted in err
+    assert err.startswith("deepseek-v32: ") and err.count("\n") == 1 and mention in err
 
 
 def test_a_checkpoint_without_tokenizer_takes_token_ids(checkpoint, tmp_path):
@@ -110,3 +112,19 @@ def test_doctor_and_help_need_no_model():
     assert code == 0 and "sparse_mla_prefill" in out and "reference" in out
     code, out, _ = execute(*COMMAND, "--help")
     assert code == 0 and "generate" in out and "doctor" in out
+
+
+def test_a_profile_is_a_trace_that_viewers_open(checkpoint, tmp_path):
+    trace = tmp_path / "trace.json"
+    assert TINY.index_topk < 80  # so that the prompts reach the indexer
+    profile = [*COMMAND, "bench", "--model", checkpoint, "--prompt-tokens", 80, "--batch", 2, "--profile", trace]
+    code, out, err = execute(*profile)
+    assert code == 0, err
+    assert json.loads(out)["profile"] == str(trace)
+    names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
+    layers = range(TINY.num_hidden_layers)
+    assert {"embedding", "head"} | {f"layer {layer}/{part}" for layer in layers for part in PARTS} <= names
+    assert any(name.startswith("aten::") for name in names if name)
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
+    code, _, err = execute(*profile[:-1], tmp_path / "trace.txt")
+    assert code == 2 and "expected a name that ends in .json" in err

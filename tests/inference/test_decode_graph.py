@@ -1,5 +1,6 @@
-"""Decode steps in buckets with padding: the same answers as step by step, on any machine; as CUDA graphs on a Hopper GPU."""
+"""Decode steps in buckets with padding give the same answers as plain steps. On a CPU the buckets run without CUDA graphs."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -8,16 +9,21 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine import runner
-from deepseek_v32.inference.engine.cache import allocate
-from deepseek_v32.inference.engine.decode_graph import DecodeGraphs, batch_buckets, context_buckets
+from deepseek_v32.inference.engine import decode_graph, runner
+from deepseek_v32.inference.engine.decode_graph import batch_buckets, can_capture, context_buckets
 from deepseek_v32.inference.engine.runner import Runner
+from deepseek_v32.inference.engine.scheduler import Scheduler
+from deepseek_v32.inference.params import Request
+from deepseek_v32.kernels import device as hardware
+from deepseek_v32.kernels import registry
+from deepseek_v32.model.config import ModelConfig, Precision
+from deepseek_v32.model.parallel.shard import build_model
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.preemption import preempt_every_other_step
 
 GREEDY = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
 PAGES = 32
-# Around index_topk = 64 and over pages; five at once, so that a bucket of eight has three padded rows.
+# Lengths around index_topk = 64 and over page bounds. Five at once, so that a bucket of eight has three padding rows.
 PROMPTS = [
     [(i * step) % 997 for i in range(count)] for step, count in ((37, 3), (11, 50), (53, 63), (7, 150), (29, 64))
 ]
@@ -31,26 +37,47 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def load(checkpoint: Path, in_buckets: bool) -> LLM:
-    llm = LLM(checkpoint, device="cpu", page_count=PAGES)
-    if in_buckets:
-        caches = allocate(llm.config, llm.precision, PAGES + 1)
-        for cache in caches:
-            cache.latent.fill_(torch.nan)  # what no token has written must not be read
-            cache.index.fill_(torch.nan)
-        graphs = DecodeGraphs(llm.model.forward, caches, PAGES, 16, 256, llm.config.index_topk, llm.device)
-        llm.engine.runner = Runner(llm.model, caches, graphs=graphs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "can_capture", lambda model: in_buckets)
+        llm = LLM(checkpoint, device="cpu", page_count=PAGES, max_sequences=16, max_model_len=256)
+    for cache in llm.engine.runner.caches:
+        cache.latent.fill_(torch.nan)  # slots that no token has written must not be read
+        cache.index.fill_(torch.nan)
     return llm
 
 
+def release_in_place(scheduler: Scheduler, request: Request) -> None:
+    """As Scheduler._release, with another way to empty the list of pages."""
+    scheduler.pool.release(request.pages)
+    request.pages.clear()
+    request.computed = request.cached_pages = request.prefix_id = 0
+
+
+def admit_in_place(self: Scheduler, request: Request, admit: Callable[[Scheduler, Request], bool]) -> bool:
+    pages = request.pages
+    admitted = admit(self, request)
+    pages[:] = request.pages
+    request.pages = pages
+    return admitted
+
+
 @pytest.mark.parametrize("preempt", [False, True], ids=["", "preempted"])
-def test_buckets_give_the_same_answers(checkpoint: Path, preempt: bool) -> None:
+@pytest.mark.parametrize("same_list", [False, True], ids=["", "same-list"])
+def test_buckets_give_the_same_answers(
+    checkpoint: Path, preempt: bool, same_list: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`same_list`: a request keeps one list of pages over all its admissions. Only `Request.admission` tells them apart."""
+    if same_list:
+        admit = Scheduler._admit
+        monkeypatch.setattr(Scheduler, "_release", release_in_place)
+        monkeypatch.setattr(Scheduler, "_admit", lambda self, request: admit_in_place(self, request, admit))
     expected = [c.token_ids for c in load(checkpoint, False).generate(PROMPTS, GREEDY)]
     llm = load(checkpoint, True)
     if preempt:
         preempt_every_other_step(llm)
-    for count in (5, 1, 3, 5):  # rows become padding and are used again, by others
+    for count in (5, 1, 3, 5):  # rows become padding, and other requests use them again
         assert [c.token_ids for c in llm.generate(PROMPTS[-count:], GREEDY)] == expected[-count:]
-    assert llm.generate(PROMPTS[0], GREEDY)[0].token_ids == expected[0]  # short: nothing to select
+    assert llm.generate(PROMPTS[0], GREEDY)[0].token_ids == expected[0]  # a short context: nothing to select
     graphs = llm.engine.runner.graphs
     assert graphs is not None and {context for _, context, _ in graphs._captured} == {64, 256}
 
@@ -76,6 +103,32 @@ def test_the_engine_uses_them_where_it_can(checkpoint: Path, monkeypatch: pytest
     assert llm.engine.runner.graphs._captured
     llm = LLM(checkpoint, device="cpu", page_count=PAGES, decode_graphs=False)
     assert isinstance(llm.engine.runner, Runner) and llm.engine.runner.graphs is None
+
+
+def test_graphs_need_implementations_that_do_not_wait_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a Hopper GPU: every operation of a decode step counts, with the implementation that would serve it."""
+    monkeypatch.setattr(hardware, "is_hopper", lambda device: True)
+    monkeypatch.setattr(registry, "find_spec", lambda package: True)
+    monkeypatch.setattr(registry, "choose_implementation", registry.choose_implementation.__wrapped__)
+    monkeypatch.setattr(decode_graph, "choose_implementation", registry.choose_implementation)
+    config = replace(TINY, num_hidden_layers=2, kv_lora_rank=512, qk_rope_head_dim=64, weight_block=(128, 128))
+
+    def captured(
+        config: ModelConfig, backend: str = "auto", precision: Precision = "fp8", device: str = "cuda"
+    ) -> bool:
+        model = build_model(config, precision, backend, "cpu")
+        model.compute = replace(model.compute, device=torch.device(device))
+        return can_capture(model)
+
+    assert captured(config) and captured(config, "tile") and captured(config, "cuda")
+    assert not captured(config, "reference")
+    assert not captured(replace(config, kv_lora_rank=128))  # a width that only the reference serves
+    assert not captured(config, precision="bf16") and not captured(config, device="cpu")
+    for operation in build_model(config, "fp8", "auto", "cpu").decode_operations():
+        with monkeypatch.context() as patch:
+            only_reference = tuple(one for one in registry.OPERATIONS[operation] if one.backend == "reference")
+            patch.setitem(registry.OPERATIONS, operation, only_reference)
+            assert not captured(config), operation
 
 
 def test_the_scratch_page_is_never_handed_out(checkpoint: Path) -> None:

@@ -11,9 +11,9 @@ encoded = st.text().map(TOKENIZER.encode)
 
 
 def cuts(sequence, data):
-    """The sequence in pieces, some of them empty."""
-    places = sorted(data.draw(st.lists(st.integers(0, len(sequence)), max_size=8)))
-    return [sequence[a:b] for a, b in zip([0, *places], [*places, len(sequence)], strict=True)]
+    """The sequence in pieces, some of which may be empty."""
+    ends = sorted(data.draw(st.lists(st.integers(0, len(sequence)), max_size=8)))
+    return [sequence[a:b] for a, b in zip([0, *ends], [*ends, len(sequence)], strict=True)]
 
 
 @given(st.lists(tokens) | encoded, st.data())
@@ -48,7 +48,7 @@ def test_a_cut_character_is_replaced_at_the_end():
 
 
 def first_stop(text, stops):
-    """Where text must end, by trying every length: the oracle."""
+    """(the text before the first stop string, that stop string), found by trying every length."""
     for end in range(len(text) + 1):
         hits = [stop for stop in stops if text[:end].endswith(stop)]
         if hits:
@@ -63,14 +63,15 @@ stop_lists = st.lists(st.text("ab", min_size=1, max_size=4), max_size=3)
 
 @given(small, stop_lists, st.data())
 def test_stops_cut_where_the_oracle_says_however_text_arrives(text, stops, data):
-    searcher, shown, hit = StopStrings(stops), "", None
-    wanted, wanted_hit = first_stop(text, stops)
+    searcher, shown, found = StopStrings(stops), "", None
+    expected, expected_stop = first_stop(text, stops)
     for piece in cuts(text, data):
-        safe, hit = searcher.push(piece)
+        safe, found = searcher.push(piece)
         shown += safe
-        assert wanted.startswith(shown)  # nothing of the stop has leaked
+        # No part of the stop string has been shown.
+        assert expected.startswith(shown)
     shown += searcher.finish()
-    assert (shown, hit) == (wanted, wanted_hit)
+    assert (shown, found) == (expected, expected_stop)
 
 
 def test_only_a_possible_start_of_a_stop_is_held():

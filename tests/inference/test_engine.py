@@ -1,4 +1,4 @@
-"""The engine over a model whose every token depends on every cache entry of its context."""
+"""The engine over a model each of whose tokens depends on every cache entry of its context."""
 
 import math
 
@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine import engine
-from deepseek_v32.inference.engine import step as flight
+from deepseek_v32.inference import llm as llm_module
+from deepseek_v32.inference.engine import runner as runner_module
+from deepseek_v32.inference.engine import step
 from deepseek_v32.inference.engine.runner import Runner
-from deepseek_v32.inference.engine.sampler import Draws
+from deepseek_v32.inference.engine.sampler import SampledTokens
 from deepseek_v32.inference.engine.selection import SelectionRecorder
 from deepseek_v32.inference.params import Delta
 from support.fake_model import (
@@ -17,9 +18,9 @@ from support.fake_model import (
     NAN,
     RAISE,
     VOCAB,
+    AsyncRunner,
     ByteTokenizer,
     FakeModel,
-    OverlappingRunner,
     ScriptedModel,
     fake_config,
     fake_llm,
@@ -32,11 +33,21 @@ COUNT = 80
 GREEDY = SamplingParams(temperature=0, max_tokens=COUNT)
 
 
+def run_steps_ahead(monkeypatch: pytest.MonkeyPatch, make: type[Runner] = AsyncRunner) -> None:
+    """Let LLMs made from now on use runners of this class."""
+
+    def make_runner(*arguments: object) -> Runner:
+        runner = runner_module.make_runner(*arguments)  # type: ignore[arg-type]
+        return make(runner.model, runner.caches)
+
+    monkeypatch.setattr(llm_module, "make_runner", make_runner)
+
+
 @pytest.fixture(autouse=True, params=[False, True], ids=["", "ahead"])
 def ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether steps of decodes are started before what the step before drew is read."""
+    """Whether steps of decodes are launched before the tokens of the step before are read."""
     if request.param:
-        monkeypatch.setattr(engine, "make_runner", lambda model, config, caches, *_: OverlappingRunner(model, caches))
+        run_steps_ahead(monkeypatch)
     return request.param
 
 
@@ -55,7 +66,7 @@ def tokens_of(llm: LLM, prompts: list[list[int]], params: SamplingParams = GREED
 def test_greedy_tokens_do_not_depend_on_the_batch(max_batch_tokens: int, max_sequences: int, reuse: bool) -> None:
     llm = fake_llm(max_batch_tokens=max_batch_tokens, max_sequences=max_sequences, reuse_pages=reuse)
     assert tokens_of(llm, PROMPTS) == expected()
-    assert tokens_of(llm, PROMPTS[::-1]) == expected()[::-1]  # now out of reused pages
+    assert tokens_of(llm, PROMPTS[::-1]) == expected()[::-1]  # now from reused pages
     assert (llm.stats().cached_tokens > 0) == reuse
 
 
@@ -75,7 +86,7 @@ def test_greedy_tokens_survive_a_lack_of_pages() -> None:
     assert llm.stats().pages_used == 0
 
 
-def test_seeded_draws_do_not_depend_on_the_batch_nor_on_preemption() -> None:
+def test_seeded_samples_do_not_depend_on_the_batch_nor_on_preemption() -> None:
     params = [SamplingParams(temperature=3.0, top_p=0.9, max_tokens=40, seed=i, ignore_eos=True) for i in range(6)]
     alone = [fake_llm().generate([p], s)[0].token_ids for p, s in zip(PROMPTS, params, strict=True)]
     disturbed = fake_llm(max_batch_tokens=100)
@@ -115,15 +126,17 @@ def test_a_step_that_raises_fails_its_requests_and_leaves_the_engine_usable(capl
     llm = fake_llm(max_sequences=2)
     first, bad, later = llm.generate([PROMPTS[0], [1, RAISE], PROMPTS[1]], GREEDY)
     assert bad.finish_reason == first.finish_reason == "error"
-    assert bad.error == "RuntimeError: the model was told to fail"  # one line of it
+    assert bad.error == "RuntimeError: the model was told to fail"  # its first line
     assert later.token_ids == expected([PROMPTS[1]])[0]
     assert llm.stats().pages_used == 0 and llm.stats().finished["error"] == 2
     assert tokens_of(llm, PROMPTS) == expected()
     assert "a step failed" in caplog.text
 
 
-def test_a_decode_that_raises_ahead_fails_its_requests_after_what_they_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "make_runner", lambda model, config, caches, *_: OverlappingRunner(model, caches))
+def test_a_decode_that_raises_ahead_fails_its_requests_after_their_earlier_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run_steps_ahead(monkeypatch)
     llm = fake_llm()
     steps = 0
 
@@ -141,11 +154,13 @@ def test_a_decode_that_raises_ahead_fails_its_requests_after_what_they_had(monke
     assert tokens_of(llm, PROMPTS) == expected()
 
 
-@pytest.mark.parametrize("where", [(SelectionRecorder, "fetch"), (flight, "draw_tokens"), (OverlappingRunner, "keep")])
+@pytest.mark.parametrize(
+    "where", [(SelectionRecorder, "fetch"), (step, "sample_tokens"), (AsyncRunner, "stage_tokens")]
+)
 def test_whatever_fails_in_a_step_fails_its_requests(
     where: tuple[object, str], ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once, after it has done its work: trying it again could count penalties twice."""
+    """The failure comes after the work is done. It is not tried again, which could apply penalties twice."""
     params = SamplingParams(temperature=0, max_tokens=20, frequency_penalty=2)
     whole = [completion.token_ids for completion in fake_llm().generate(PROMPTS[:2], params)]
     work, calls = getattr(*where), 0
@@ -163,13 +178,13 @@ def test_whatever_fails_in_a_step_fails_its_requests(
     for completion, tokens in zip(llm.generate(PROMPTS[:2], params), whole, strict=True):
         if calls >= 5:
             assert completion.error == "RuntimeError: no memory" and completion.token_ids == tokens[:4]
-    assert (calls >= 5) == (ahead or where[1] != "keep")
+    assert (calls >= 5) == (ahead or where[1] != "stage_tokens")
     assert [completion.token_ids for completion in llm.generate(PROMPTS[:2], params)] == whole
 
 
-@pytest.mark.parametrize("where", [(FakeModel, "forward"), (Draws, "read")])
-def test_a_step_cut_short_by_ctrl_c_is_gone_on_with(where: tuple[object, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends the answer that drove the engine; the others', of this caller or of other threads, lose nothing."""
+@pytest.mark.parametrize("where", [(FakeModel, "forward"), (SampledTokens, "read")])
+def test_a_step_cut_short_by_ctrl_c_is_continued(where: tuple[object, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends the answer that drove the engine. The other streams lose nothing."""
     llm, work, calls = fake_llm(), getattr(*where), 0
 
     def interrupt(*arguments: object) -> object:
@@ -190,20 +205,20 @@ def test_a_step_cut_short_by_ctrl_c_is_gone_on_with(where: tuple[object, str], m
     assert llm.stats().pages_used == 0
 
 
-def test_steps_start_before_the_draws_of_the_last_are_read(ahead: bool) -> None:
-    llm, before = fake_llm(), OverlappingRunner.ahead
+def test_steps_are_launched_before_the_tokens_of_the_last_are_read(ahead: bool) -> None:
+    llm, before = fake_llm(), AsyncRunner.ahead
     assert tokens_of(llm, PROMPTS) == expected()
-    started = OverlappingRunner.ahead - before
+    started = AsyncRunner.ahead - before
     assert started >= COUNT - 2 if ahead else started == 0
-    # The end of an answer shows only when its token is read: at most one step more for each.
+    # An answer's end is known only when its last token is read: at most one more step for each answer.
     assert llm.stats().generated_tokens == sum(map(len, expected()))
     computed = sum(len(prompt) + len(answer) - 1 for prompt, answer in zip(PROMPTS, expected(), strict=True))
     cached = llm.stats().cached_tokens
     assert computed <= llm.stats().computed_tokens + cached <= computed + (len(PROMPTS) if ahead else 0)
 
 
-def test_draws_of_all_kinds_are_those_of_one_step_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Penalties count the tokens that steps under way have drawn, randomness their places; they end anywhere."""
+def test_steps_ahead_sample_the_tokens_of_one_step_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Penalties depend on the tokens that steps in flight sample, randomness on their places. Answers end in any step."""
     kinds = [
         dict(temperature=0, frequency_penalty=2, repetition_penalty=3),
         dict(temperature=3, seed=1, presence_penalty=2),
@@ -215,8 +230,8 @@ def test_draws_of_all_kinds_are_those_of_one_step_at_a_time(monkeypatch: pytest.
     for several in (kinds, kinds[:1], kinds[2:3], kinds[3:]):
         params = [SamplingParams(max_tokens=20 + 7 * i, **kind) for i, kind in enumerate(several)]
         found = []
-        for make in (OverlappingRunner, Runner):
-            monkeypatch.setattr(engine, "make_runner", lambda model, _, caches, *__, make=make: make(model, caches))
+        for make in (AsyncRunner, Runner):
+            run_steps_ahead(monkeypatch, make)
             found.append(fake_llm().generate(PROMPTS[: len(params)], params))
         assert [c.token_ids for c in found[0]] == [c.token_ids for c in found[1]]
         assert [c.logprobs for c in found[0]] == [c.logprobs for c in found[1]]
@@ -231,7 +246,7 @@ def test_aborted_requests_free_their_pages_between_steps() -> None:
     used = engine.stats().pages_used
     engine.abort(running.id)
     engine.abort(waiting.id)
-    engine.abort(999)  # never was
+    engine.abort(999)  # there is no such request
     deltas = {delta.request_id: delta for delta in engine.apply_aborts()}
     assert {id: delta.finish_reason for id, delta in deltas.items()} == {running.id: "abort", waiting.id: "abort"}
     assert deltas[running.id].completion and len(deltas[running.id].completion.token_ids) == 1
@@ -258,9 +273,9 @@ def test_max_tokens_is_clipped_to_the_context() -> None:
     [
         ([], {}, "prompt is empty"),
         ("", {}, "prompt is empty"),
-        ([1, VOCAB], {}, f"token id {VOCAB} at position 1; the vocabulary has {VOCAB}"),
+        ([1, VOCAB], {}, f"token id {VOCAB} at position 1; expected ids of the vocabulary, 0 to {VOCAB - 1}"),
         ([-1], {}, "token id -1"),
-        ([1] * 100, {}, "prompt has 100 tokens; the context of 100"),
+        ([1] * 100, {}, "prompt has 100 tokens; expected at most 99: the context of 100"),
         ([1], {"stop_token_ids": [VOCAB]}, f"stop_token_ids holds {VOCAB}"),
     ],
 )
@@ -275,12 +290,15 @@ def test_bad_requests_are_refused_before_anything_runs(prompt: list[int], params
 @pytest.mark.parametrize(
     "options,message",
     [
-        ({"max_model_len": 5000}, "max_model_len is 5000; the model allows 2 to 4096"),
-        ({"max_model_len": 65, "page_count": 1}, "max_model_len is 65; 1 pages of 64 hold 64 tokens"),
+        ({"max_model_len": 5000}, "max_model_len is 5000; expected 2 to 4096 tokens"),
+        ({"max_model_len": 65, "page_count": 1}, "max_model_len is 65; expected at most 64: 1 pages of 64 tokens"),
         ({"max_batch_tokens": 0}, "max_batch_tokens is 0"),
         ({"page_count": 0}, "page_count is 0"),
         ({"page_count": None, "memory_fraction": 1.5}, "memory_fraction is 1.5"),
-        ({"page_count": None, "memory_fraction": 1e-12}, "no memory for the caches"),
+        (
+            {"page_count": None, "memory_fraction": 1e-12},
+            "memory_fraction is 1e-12, which leaves 0.0 MiB for the caches",
+        ),
     ],
 )
 def test_limits_that_cannot_be_are_refused(options: dict, message: str) -> None:
@@ -289,7 +307,7 @@ def test_limits_that_cannot_be_are_refused(options: dict, message: str) -> None:
 
 
 def test_pages_are_sized_from_memory_and_bound_the_context() -> None:
-    assert fake_llm(poison=False, page_count=None).limits.page_count == 8 * 4096 // 64  # eight contexts are enough
+    assert fake_llm(poison=False, page_count=None).limits.page_count == 8 * 4096 // 64  # eight full contexts at most
     assert fake_llm(page_count=3).limits.max_model_len == 192
 
 
@@ -301,7 +319,7 @@ def test_logits_of_every_token_whatever_the_chunk(chunk: int | None) -> None:
     assert whole.shape == (130, VOCAB) and whole.dtype == torch.float32
     assert int(whole[69].argmax()) == reference_tokens(tokens[:70], 1)[0]
     assert torch.equal(whole, llm.logits(tokens, 33))
-    assert llm.stats().pages_used == llm.stats().pages_cached == 0  # nothing reused, nothing kept
+    assert llm.stats().pages_used == llm.stats().pages_cached == 0  # no page is reused, and none can be
 
 
 def test_logits_between_the_steps_of_requests_that_fill_the_pages() -> None:
@@ -354,7 +372,7 @@ def test_timings_and_usage() -> None:
     assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (30, 4, 0)
     assert timings.time_to_first_token and 0 < timings.time_to_first_token <= timings.total
     assert timings.tokens_per_second and timings.tokens_per_second > 3 / timings.total
-    assert timings.kept_token_share == 4 * 16 / (30 + 31 + 32 + 33)
+    assert timings.selected_fraction == 4 * 16 / (30 + 31 + 32 + 33)
     stats = llm.stats()
     assert (stats.steps, stats.computed_tokens, stats.generated_tokens, stats.finished) == (4, 33, 4, {"length": 1})
 

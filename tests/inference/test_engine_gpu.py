@@ -25,14 +25,14 @@ LENGTHS = (400, 3000, 12_000, 45_000)  # characters: about 150, 1K, 4K and 15K t
 
 
 def questions(llm: LLM, count: int) -> tuple[list[list[int]], list[str]]:
-    """Prompts that end in a question about something told in them, and the right answers."""
+    """Prompts that end in a question about a fact stated in them, and the right answers."""
     prompts: list[list[int]] = []
     answers: list[str] = []
     for seed in itertools.count():
         length = LENGTHS[len(prompts) % len(LENGTHS)]
-        talk = write(f"gpu {seed}", length=length, split="test", wording="train", density=0.7, not_told=0.0)
-        number = max((n for n, turn in enumerate(talk.turns) if turn.kind == "told"), default=None)
-        if number is None:  # a short talk may hold filler alone
+        talk = write(f"gpu {seed}", length=length, split="test", wording="train", density=0.7, unanswerable=0.0)
+        number = max((n for n, turn in enumerate(talk.turns) if turn.kind == "stated"), default=None)
+        if number is None:  # a short conversation may have no question
             continue
         prompts.append(llm.chat_token_ids(talk.messages(until=number)))
         answers.append(talk.turns[number].assistant)
@@ -42,8 +42,10 @@ def questions(llm: LLM, count: int) -> tuple[list[list[int]], list[str]]:
 
 
 def count_right(llm: LLM, count: int) -> int:
-    """How many of so many questions are answered with the whole sentence that the talk holds; the checkpoint's own rate is
-    98.6 % and more (model/demo/README.md)."""
+    """How many of the questions are answered with the whole sentence that the conversation holds.
+
+    The checkpoint's own rate is at least 98.6 % (model/demo/README.md).
+    """
     prompts, answers = questions(llm, count)
     assert max(map(len, prompts)) > 50 * llm.config.index_topk and len(set(answers)) > count / 2
     said = llm.generate(prompts, GREEDY)
@@ -61,7 +63,7 @@ def test_decode_runs_as_graphs_and_remembers(llm: LLM) -> None:
 
 
 def test_graphs_change_no_token(llm: LLM) -> None:
-    """The same steps with and without graphs, alone in the batch, where both run the same kernels on the same shapes."""
+    """The same steps with and without graphs, with one request per batch: both run the same kernels on the same shapes."""
     prompts, _ = questions(llm, 8)
     params = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
     without = LLM(DEMO, device="cuda", precision="fp8", page_count=PAGES, max_sequences=64, decode_graphs=False)
@@ -97,14 +99,14 @@ def test_other_precisions_remember(precision: str) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_tokens_are_read_once_they_are_drawn_on_whichever_gpu() -> None:
-    """Another one than the thread's own, as with --device cuda:1; nothing else waits for the draws."""
+def test_tokens_are_read_after_they_are_sampled_on_any_gpu() -> None:
+    """On another GPU than the thread's current one, as with --device cuda:1. Nothing else waits for the tokens."""
     assert torch.cuda.current_device() == 0
     assert count_right(LLM(DEMO, device="cuda:1", precision="exact", page_count=PAGES), 16) >= 15
 
 
 def test_exact_precision_answers_as_the_cpu_does() -> None:
-    """Greedy and sampled; and logits closer than TF32 could bring them (1e-3)."""
+    """Greedy and sampled answers, and logits that agree more closely than with TF32 (1e-3)."""
     on_gpu = LLM(DEMO, device="cuda", precision="exact", page_count=PAGES)
     on_cpu = LLM(DEMO, device="cpu", precision="exact", page_count=PAGES)
     prompts, _ = questions(on_gpu, 4)
@@ -114,11 +116,11 @@ def test_exact_precision_answers_as_the_cpu_does() -> None:
     ids = prompts[1]
     there, here = on_gpu.logits(ids), on_cpu.logits(ids)
     apart = (there - here).norm(dim=-1) / here.norm(dim=-1)
-    assert apart.median() < 1e-5  # the median: a tie of two indexer scores may select another token somewhere
+    assert apart.median() < 1e-5  # the median: where two index scores tie, another token may be selected
 
 
 def test_thirty_seconds_of_mixed_requests_leak_nothing(llm: LLM) -> None:
-    """Cancelled before they start, while they are read and while they answer; more waiting than may run."""
+    """Requests are cancelled while they wait, in prefill and in decode; more of them wait than can run."""
     chance = random.Random(0)
     prompts, _ = questions(llm, 16)
     engine = llm.engine
@@ -147,4 +149,4 @@ def test_thirty_seconds_of_mixed_requests_leak_nothing(llm: LLM) -> None:
     engine.pool.check()
     assert engine.pool.used == 0 and not running
     assert reasons["length"] > 200 and reasons["abort"] > 20 and set(reasons) == {"length", "abort"}, reasons
-    assert torch.cuda.memory_allocated() <= memory + 64 * 2**20  # graphs of buckets met later
+    assert torch.cuda.memory_allocated() <= memory + 64 * 2**20  # graphs that were captured later

@@ -1,6 +1,7 @@
-"""The generate and doctor commands, with a model that always says the same."""
+"""The generate, bench and doctor commands, with a model that always gives the same answer."""
 
 import json
+import logging
 import os
 import signal
 import threading
@@ -152,18 +153,18 @@ def test_a_prompt_that_cannot_be_asked_fails_alone(run, tmp_path):
 
 
 BAD_LINES = {
-    "not-json": ("{", "line 1: not JSON"),
-    "list": ("[]", "line 1: a JSON object"),
+    "not-json": ("{", "line 1: not valid JSON"),
+    "list": ("[]", "expected a JSON object"),
     "no-prompt": ('{"id": 1}', "one of prompt, messages, token_ids"),
-    "two-prompts": ('{"prompt": "a", "token_ids": [1]}', "prompt and token_ids came"),
-    "unknown": ('{"prompt": "a", "temprature": 1}', "unknown key 'temprature'"),
-    "type": ('{"prompt": 3}', "prompt must be a str"),
-    "id": ('{"prompt": "a", "id": [1]}', "id must be"),
+    "two-prompts": ('{"prompt": "a", "token_ids": [1]}', "prompt and token_ids; expected one of"),
+    "unknown": ('{"prompt": "a", "temprature": 1}', "key is 'temprature'"),
+    "type": ('{"prompt": 3}', "prompt is 3; expected a str"),
+    "id": ('{"prompt": "a", "id": [1]}', "id is [1]; expected"),
     "sampling": ('{"prompt": "a", "top_p": 2}', "top_p is 2"),
-    "twice": ('{"prompt": "a", "id": 5}\n{"prompt": "b", "id": 5}', "line 2: id 5 stands at"),
-    "same-as-place": ('{"prompt": "a", "id": 2}\n{"prompt": "b"}', "id 2"),
+    "twice": ('{"prompt": "a", "id": 5}\n{"prompt": "b", "id": 5}', "line 2: id is 5; expected an id of its own"),
+    "same-as-place": ('{"prompt": "a", "id": 2}\n{"prompt": "b"}', "id is 2"),
     "empty": ("\n", "no prompts"),
-    "deep": ("[" * 100_000, "not JSON"),
+    "deep": ("[" * 100_000, "not valid JSON"),
 }
 
 
@@ -307,7 +308,7 @@ def test_a_terminal_gets_no_escape_sequences_from_the_model():
     assert dim("a", Terminal(False)) == "a"
 
 
-def test_doctor_names_a_body_for_every_operation(run):
+def test_doctor_names_an_implementation_for_every_operation(run):
     from deepseek_v32.kernels.registry import OPERATIONS
 
     code, out, _ = run("doctor", "--json", "--device", "cpu")
@@ -354,11 +355,21 @@ def test_what_dsa_selected_goes_into_a_file(run, tmp_path, capsys):
     assert run("generate", "1+1?", "--inspect", tmp_path / "selected.txt", llm=None)[0] == 2
     assert run("generate", "--interactive", "--inspect", report, llm=None)[0] == 2
     assert capsys.readouterr().err.count("\n") == 2
-    for place, wanted in ((tmp_path / "nowhere" / "out.html", "no folder"), (tmp_path / "folder.json", "is a folder")):
+    for place, mention in ((tmp_path / "nowhere" / "out.html", "no folder"), (tmp_path / "folder.json", "is a folder")):
         (tmp_path / "folder.json").mkdir(exist_ok=True)
         assert run("generate", "1+1?", "--inspect", place, llm=None)[0] == 2  # before anything is loaded
         err = capsys.readouterr().err
-        assert wanted in err and str(place) in err and err.count("\n") == 1
+        assert mention in err and str(place) in err and err.count("\n") == 1
+
+
+def test_the_log_level_is_that_of_the_package(run, monkeypatch):
+    package = logging.getLogger("deepseek_v32")
+    for name in ("deepseek_v32", "uvicorn"):
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
+    for arguments, level in (((), logging.WARNING), (("--log-level", "debug"), logging.DEBUG)):
+        assert run("generate", "1+1?", *arguments)[0] == 0
+        assert package.level == level
+    assert run("generate", "1+1?", "--log-level", "loud")[0] == 2
 
 
 def test_bench_measures_every_combination(run):

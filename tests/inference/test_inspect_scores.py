@@ -1,4 +1,4 @@
-"""The scores that the inspector shows are those by which the indexer chose, in every precision."""
+"""The scores that the inspector shows are those by which the indexer selected, in every precision."""
 
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,8 @@ def test_scores_are_the_logits_of_the_selected(
     seen: list[tuple[torch.Tensor, torch.Tensor]] = []
     select_topk = indexer.select_topk
 
-    def spy(logits: torch.Tensor, *arguments: Any) -> torch.Tensor:
-        positions = select_topk(logits, *arguments)
+    def spy(logits: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+        positions = select_topk(logits, *arguments, **options)
         seen.append((logits[-1].clone(), positions[-1]))
         return positions
 
@@ -48,8 +48,8 @@ def test_scores_are_the_logits_of_the_selected(
         for layer in range(layers):
             logits, positions = next(calls)
             assert sorted(p for p in positions.tolist() if p >= 0) == selection.layers[layer].tolist()
-            wanted = logits[torch.from_numpy(selection.layers[layer]).long()].numpy()
-            np.testing.assert_allclose(selection.scores[layer], wanted, rtol=1e-4, atol=1e-5 * abs(wanted).max())
+            expected = logits[torch.from_numpy(selection.layers[layer]).long()].numpy()
+            np.testing.assert_allclose(selection.scores[layer], expected, rtol=1e-4, atol=1e-5 * abs(expected).max())
 
 
 def test_no_scores_where_nothing_had_to_be_chosen(checkpoint: Path) -> None:

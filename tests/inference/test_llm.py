@@ -1,14 +1,14 @@
-"""LLM's front: streams, stop strings, threads."""
+"""LLM: streams, stop strings, threads."""
 
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from deepseek_v32.inference import LLM, Delta, SamplingParams
-from deepseek_v32.inference.fair_lock import FairLock
 from support.fake_model import (
     EOS,
     ByteTokenizer,
@@ -22,7 +22,7 @@ GREEDY = SamplingParams(temperature=0, max_tokens=60)
 
 
 def scripted(text: str, **options: object) -> LLM:
-    """An LLM that answers the prompt [0] with this text, a byte a token."""
+    """An LLM that answers the prompt [0] with this text, one byte per token."""
     config = fake_config()
     model = ScriptedModel(config, [0, *text.encode(), EOS])
     return LLM.from_model(model, config, ByteTokenizer(), page_count=64, **options)
@@ -138,32 +138,82 @@ def test_two_streams_of_one_thread_share_the_steps() -> None:
     assert max(len(step.query_lengths) for step in llm.model.steps) == 2
 
 
-def test_threads_share_the_steps_and_none_waits_for_another_to_finish() -> None:
+def in_thread(work: Callable[[], Any]) -> Any:
+    """What `work` returns in another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result(60)
+
+
+def test_one_thread_after_another_may_use_it_even_while_a_stream_is_open() -> None:
     llm = fake_llm()
-    prompts = [[i, i + 1] for i in range(6)]
-    answers: dict[int, list[int]] = {}
-    order: list[int] = []
-    barrier = threading.Barrier(len(prompts))
-
-    def run(i: int) -> None:
-        barrier.wait()
-        tokens: list[int] = []
-        for delta in llm.stream(prompts[i], SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)):
-            tokens += delta.token_ids
-            order.append(i)
-        answers[i] = tokens
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(prompts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert all(len(answers[i]) == 60 for i in range(len(prompts)))
-    assert all(answers[i][0] == reference_tokens(prompt, 1)[0] for i, prompt in enumerate(prompts))
-    middle = order[len(order) // 4 : 3 * len(order) // 4]
-    assert set(middle) == set(range(len(prompts)))
-    assert llm.stats().steps < 6 * 60 / 2  # shared, not one after the other
+    stream = llm.stream([4, 5], GREEDY)
+    tokens = [next(stream).token_ids[0] for _ in range(3)]
+    [other] = in_thread(lambda: llm.generate([[1, 2]], GREEDY))
+    assert other.token_ids == reference_tokens([1, 2], 60)
+    tokens += in_thread(lambda: [next(stream).token_ids[0] for _ in range(3)])
+    assert tokens + [delta.token_ids[0] for delta in stream] == reference_tokens([4, 5], 60)
     assert llm.stats().pages_used == 0
+
+
+def test_a_call_during_a_call_of_another_thread_is_refused() -> None:
+    llm = fake_llm()
+    idle = llm.stream([7], GREEDY)
+    next(idle)
+    calls: list[Callable[[], Any]] = [
+        lambda: llm.generate([[1]], GREEDY),
+        lambda: next(llm.stream([1], GREEDY)),
+        lambda: next(idle),
+        lambda: llm.logits([1]),
+        lambda: llm.stats(),
+    ]
+    refused: list[str] = []
+
+    def use_from_elsewhere() -> None:
+        for call in calls:
+            with pytest.raises(RuntimeError) as caught:
+                in_thread(call)
+            refused.append(str(caught.value))
+        calls.clear()
+
+    llm.model.before_step = use_from_elsewhere
+    [completion] = llm.generate([[4, 5]], GREEDY)
+    assert completion.token_ids == reference_tokens([4, 5], 60)
+    assert len(refused) == 5
+    assert all("expected one: use deepseek_v32.inference.service.Service" in message for message in refused)
+    assert list(idle) == [] and llm.stats().finished["abort"] == 1  # a stream that was refused a step has ended
+    assert llm.stats().pages_used == 0
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["", "in-another-thread"])
+def test_a_forgotten_stream_may_be_closed_in_the_middle_of_a_step(elsewhere: bool) -> None:
+    """By the garbage collector, which runs at any time in any thread: without waiting for the step, and without an error."""
+    llm = fake_llm()
+    forgotten: list[Iterator[Delta]] = [llm.stream([8, 9], GREEDY)]
+    next(forgotten[0])
+
+    def forget() -> None:
+        if forgotten:
+            if elsewhere:
+                in_thread(forgotten.clear)
+            else:
+                forgotten.clear()
+
+    llm.model.before_step = forget
+    [completion] = llm.generate([[4, 5]], GREEDY)
+    assert completion.token_ids == reference_tokens([4, 5], 60)
+    assert llm.stats().finished["abort"] == 1 and llm.stats().pages_used == 0
+    llm.engine.pool.check()
+
+
+def test_a_stream_forgotten_in_the_last_step_is_cancelled_by_the_next_use() -> None:
+    llm = fake_llm()
+    forgotten = [llm.stream([8, 9], GREEDY)]
+    next(forgotten[0])
+    llm.model.before_step = forgotten.clear
+    llm.logits([1, 2, 3])
+    stats = llm.stats()
+    assert stats.finished == {"abort": 1} and stats.pages_used == stats.running == 0 and not llm.engine.has_work
 
 
 def test_generate_takes_one_or_many_prompts_and_params() -> None:
@@ -176,7 +226,7 @@ def test_generate_takes_one_or_many_prompts_and_params() -> None:
     assert llm.generate([]) == []
     few = [SamplingParams(max_tokens=1), SamplingParams(max_tokens=2)]
     assert [c.text for c in llm.generate([[0], [0]], few)] == ["a", "ab"]
-    with pytest.raises(ValueError, match="params has 2 entries for 1 prompts"):
+    with pytest.raises(ValueError, match="params has 2 entries; expected one, or one for each of the 1 prompts"):
         llm.generate([[0]], few)
 
 
@@ -187,25 +237,3 @@ def test_text_begins_with_the_bos_token_and_token_ids_stay_as_they_are() -> None
     greedy = SamplingParams(temperature=0, max_tokens=5)
     text, ids = llm.generate(["ab", [7, *b"ab"]], greedy)
     assert text.token_ids == ids.token_ids and text.usage.prompt_tokens == 3
-
-
-def test_the_lock_serves_in_order_of_arrival() -> None:
-    lock, served = FairLock(), []
-    lock.acquire()
-    assert not lock.acquire(blocking=False)
-
-    def serve(name: int) -> None:
-        with lock:
-            served.append(name)
-
-    threads = []
-    for name in range(5):
-        threads.append(threading.Thread(target=serve, args=(name,)))
-        threads[-1].start()
-        while len(lock._waiting) <= name:
-            pass
-    lock.release()
-    for thread in threads:
-        thread.join(10)
-    assert served == [0, 1, 2, 3, 4]
-    assert lock.acquire(blocking=False)

@@ -1,4 +1,4 @@
-"""Both chat formats, against strings written out by hand from the published formats and against transformers."""
+"""Both chat formats, compared with strings written by hand after the published formats, and with transformers."""
 
 import json
 
@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepseek_v32.inference.text.messages import MessageError, encode_messages, v32_pieces
+from deepseek_v32.inference.text.errors import MessageError
+from deepseek_v32.inference.text.messages import encode_messages, v32_pieces
 from deepseek_v32.inference.text.tokenizer import Special
 from support.tokenizers import BOS, EOS, MARKUP, PAD, definition, make_tokenizer
 
-# In the manner of V3.2-Exp, from the description of its format.
+# A template like V3.2-Exp's, after the description of its format.
 EXP_TEMPLATE = """
 {%- if not thinking is defined %}{% set thinking = false %}{% endif -%}
 {{- bos_token -}}
@@ -141,11 +142,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("messages", "thinking", "wanted"), CASES.values(), ids=CASES)
-def test_v32_writes_what_the_published_program_writes(messages, thinking, wanted):
-    assert written(messages, thinking) == wanted
-    if messages[-1]["role"] != "assistant":  # the same with control tokens as tokens
-        assert encode_messages(messages, PLAIN, thinking) == PLAIN.encode(wanted, parse_special=True)
+@pytest.mark.parametrize(("messages", "thinking", "expected"), CASES.values(), ids=CASES)
+def test_v32_writes_what_the_published_program_writes(messages, thinking, expected):
+    assert written(messages, thinking) == expected
+    # The same, with control tokens as tokens.
+    if messages[-1]["role"] != "assistant":
+        assert encode_messages(messages, PLAIN, thinking) == PLAIN.encode(expected, parse_special=True)
 
 
 @pytest.mark.parametrize("messages", [[system("Be brief."), user("Hi")], [user("Hi")]], ids=["system", "no-system"])
@@ -171,17 +173,20 @@ def test_parts_of_text_are_joined_and_other_parts_refused():
 
 
 BAD = {
-    "empty": ([], "no messages"),
-    "ends-in-assistant": ([user("a"), assistant("b")], "last one"),
+    "empty": ([], "messages is empty"),
+    "ends-in-assistant": ([user("a"), assistant("b")], "expected the last message"),
     "role": ([{"role": "boss", "content": "a"}], r"messages\[0\]\.role.*boss"),
     "no-content": ([{"role": "user"}], r"messages\[0\]\.content"),
     "not-an-object": (["Hi"], r"messages\[0\]"),
-    "stray-result": ([user("a"), tool("b")], r"messages\[1\]: 1 tool messages answer 0"),
-    "result-first": ([tool("b")], r"messages\[0\]: 1 tool messages answer 0"),
-    "missing-result": ([user("a"), assistant("", tool_calls=[CALL, CALL]), tool("b")], "1 tool messages answer 2"),
+    "stray-result": ([user("a"), tool("b")], r"messages\[1\] starts 1 tool messages; expected 0"),
+    "result-first": ([tool("b")], r"messages\[0\] starts 1 tool messages; expected 0"),
+    "missing-result": (
+        [user("a"), assistant("", tool_calls=[CALL, CALL]), tool("b")],
+        "starts 1 tool messages; expected 2",
+    ),
     "arguments": (
         [user("a"), assistant("", tool_calls=[{"function": {"name": "f", "arguments": "{"}}]), tool("b")],
-        r"messages\[1\]\.tool_calls: arguments are not JSON",
+        r"messages\[1\]\.tool_calls has arguments that are not JSON; expected",
     ),
     "list-arguments": (
         [user("a"), assistant("", tool_calls=[{"function": {"name": "f", "arguments": "[1]"}}]), tool("b")],
@@ -210,11 +215,11 @@ def test_the_template_is_rendered_as_transformers_renders_it():
     )
     talk = [*TALK[:2], assistant("so<think>x</think>Hello!"), TALK[3]]
     for thinking in (False, True):
-        wanted = theirs.apply_chat_template(talk, add_generation_prompt=True, thinking=thinking, tokenize=False)
-        assert wanted.count("</think>Hello!") == 1
+        expected = theirs.apply_chat_template(talk, add_generation_prompt=True, thinking=thinking, tokenize=False)
+        assert expected.count("</think>Hello!") == 1
         ids = encode_messages(talk, EXP, thinking)
-        assert ids == EXP.encode(wanted, parse_special=True)
-        assert EXP.decode(ids, skip_special_tokens=False) == wanted
+        assert ids == EXP.encode(expected, parse_special=True)
+        assert EXP.decode(ids, skip_special_tokens=False) == expected
 
 
 def test_the_checkpoint_or_the_caller_chooses_the_format():

@@ -7,14 +7,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from deepseek_v32.inference.engine.pages import ROOT, PagePool
 
-SIZE = 2  # tokens a page
+SIZE = 2  # tokens per page
 
 
 class Holder:
-    """A sequence that holds pages; `tokens` is what it has, or will have, in them."""
+    """A sequence that holds pages. `tokens` are those that it has, or will have, in them."""
 
-    def __init__(self, tokens: list[int], pages: list[int], chain: int) -> None:
-        self.tokens, self.pages, self.chain, self.registered = tokens, pages, chain, len(pages)
+    def __init__(self, tokens: list[int], pages: list[int], prefix_id: int) -> None:
+        self.tokens, self.pages, self.prefix_id, self.cached_pages = tokens, pages, prefix_id, len(pages)
 
 
 class PoolMachine(RuleBasedStateMachine):
@@ -24,9 +24,11 @@ class PoolMachine(RuleBasedStateMachine):
     def start(self, page_count: int, reuse: bool) -> None:
         self.pool = PagePool(page_count, SIZE, reuse)
         self.holders: list[Holder] = []
-        self.contents: dict[int, tuple[int, ...] | None] = {}  # page → the whole prefix it ends, None: not written
+        self.contents: dict[
+            int, tuple[int, ...] | None
+        ] = {}  # page → the whole prefix up to its end; None: not written
 
-    @rule(program=st.binary(min_size=32, max_size=256))  # one byte an operation: cheap to make, and shrinks well
+    @rule(program=st.binary(min_size=32, max_size=256))  # one byte per operation is cheap to generate and shrinks well
     def run(self, program: bytes) -> None:
         for byte in program:
             self.operate(byte & 7, byte >> 3)
@@ -56,11 +58,11 @@ class PoolMachine(RuleBasedStateMachine):
             assert self.pool.cached == 0
 
     def begin(self, tokens: list[int]) -> None:
-        pages, chain = self.pool.match(tokens[:-1])
+        pages, prefix_id = self.pool.match(tokens[:-1])
         for i, page in enumerate(pages):
             assert self.contents[page] == tuple(tokens[: (i + 1) * SIZE]), "a page with other contents"
         assert self.pool.reuse or not pages
-        self.holders.append(Holder(tokens, pages, chain))
+        self.holders.append(Holder(tokens, pages, prefix_id))
 
     def grow(self, holder: Holder) -> None:
         if self.pool.available and len(holder.pages) * SIZE < len(holder.tokens):
@@ -71,14 +73,15 @@ class PoolMachine(RuleBasedStateMachine):
             holder.pages.append(page)
 
     def fill(self, holder: Holder) -> None:
-        i = holder.registered
+        i = holder.cached_pages
         if i < len(holder.pages):
             self.contents[holder.pages[i]] = tuple(holder.tokens[: (i + 1) * SIZE])
             tokens = holder.tokens[i * SIZE : (i + 1) * SIZE]
-            holder.chain = self.pool.register(holder.pages[i], holder.chain, tokens)
-            holder.registered += 1
+            holder.prefix_id = self.pool.register(holder.pages[i], holder.prefix_id, tokens)
+            holder.cached_pages += 1
 
 
+@pytest.mark.heavy
 def test_random_operations_conserve_pages_and_contents() -> None:
     PoolMachine.operations = 0
     while PoolMachine.operations < 200_000:
@@ -89,9 +92,9 @@ def test_random_operations_conserve_pages_and_contents() -> None:
 
 def filled(pool: PagePool, tokens: list[int]) -> list[int]:
     pages = pool.allocate(len(tokens) // SIZE)
-    chain = ROOT
+    prefix_id = ROOT
     for i, page in enumerate(pages):
-        chain = pool.register(page, chain, tokens[i * SIZE : (i + 1) * SIZE])
+        prefix_id = pool.register(page, prefix_id, tokens[i * SIZE : (i + 1) * SIZE])
     return pages
 
 
@@ -108,17 +111,17 @@ def test_a_prefix_is_found_in_whole_pages_only() -> None:
 
 def test_tokens_are_compared_and_not_their_hashes() -> None:
     pool = PagePool(8, SIZE)
-    assert hash((-1, 5)) == hash((-2, 5))  # Python's hash of -1 is that of -2
+    assert hash((-1, 5)) == hash((-2, 5))  # in Python -1 and -2 have the same hash
     filled(pool, [-1, 5])
     assert pool.match([-2, 5])[0] == []
 
 
-def test_the_page_let_go_longest_ago_is_evicted_first_and_a_prefix_from_its_end() -> None:
+def test_the_least_recently_used_page_is_evicted_first_and_a_prefix_from_its_end() -> None:
     pool = PagePool(4, SIZE)
     old, new = filled(pool, [1, 1, 2, 2]), filled(pool, [3, 3, 4, 4])
     pool.release(old)
     pool.release(new)
-    pool.release(pool.match([1, 1])[0])  # used again: now the youngest
+    pool.release(pool.match([1, 1])[0])  # used again: now the most recently used
     assert pool.allocate(3) == [old[1], new[1], new[0]]
     assert pool.match([1, 1, 2, 2])[0] == old[:1]
 
@@ -136,7 +139,7 @@ def test_discarded_pages_are_not_found_and_are_free_when_released() -> None:
     assert pool.free == 4
 
 
-def test_the_same_contents_twice_are_offered_once() -> None:
+def test_the_same_contents_twice_are_registered_once() -> None:
     pool = PagePool(4, SIZE)
     first, second = filled(pool, [1, 1, 2, 2]), filled(pool, [1, 1, 2, 2])
     pool.release(second)

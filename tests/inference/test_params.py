@@ -1,9 +1,11 @@
-"""Parameters out of range: ValueError with the name, what came and the limit."""
+"""Parameters out of range: ValueError with the name, the value and the limit."""
 
 import math
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from deepseek_v32.inference import SamplingParams
 from deepseek_v32.inference.params import check_token_ids
@@ -27,7 +29,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("presence_penalty", 2.1, "between -2 and 2"),
     ("frequency_penalty", -2.1, "between -2 and 2"),
     ("repetition_penalty", 0.0, "between 0.01"),
-    ("repetition_penalty", 1e-40, "between 0.01"),  # a logit divided by it is infinite, and no token can be drawn
+    ("repetition_penalty", 1e-40, "between 0.01"),  # a logit divided by it is infinite, and no token can be sampled
     ("repetition_penalty", math.inf, "finite"),
     ("stop", "", "non-empty"),
     ("stop", ["a", 1], "strings"),
@@ -53,10 +55,17 @@ def test_one_stop_string_may_come_bare() -> None:
     "tokens,message",
     [
         ([], "empty"),
-        ([1, 9], "token id 9 at position 1; the vocabulary has 9"),
+        ([1, 9], "token id 9 at position 1; expected ids of the vocabulary, 0 to 8"),
         ([-1], "token id -1"),
-        ([1.0], "1.0 at position 0; integer"),
+        ([1.0], "1.0 at position 0; expected an integer"),
         ([True], "integer"),
+        ([2, True], "True at position 1"),
+        ([2**70], "token id 1180591620717411303424"),
+        ([5, -1, "a"], "token id -1 at position 1"),
+        (np.array([0.5]), "0.5 at position 0"),
+        (np.array([True]), "True at position 0"),
+        (torch.tensor([1.0]), "1.0 at position 0"),
+        (np.array([[1, 2]]), r"\[1, 2\] at position 0"),
     ],
 )
 def test_token_ids_outside_the_vocabulary_are_refused(tokens: list[Any], message: str) -> None:
@@ -65,6 +74,7 @@ def test_token_ids_outside_the_vocabulary_are_refused(tokens: list[Any], message
 
 
 def test_token_ids_of_other_integer_types_become_int() -> None:
-    import numpy as np
-
-    assert [type(token) for token in check_token_ids(np.array([1, 2]), 9)] == [int, int]
+    whole = [np.array([1, 2]), torch.tensor([1, 2]), [np.int32(1), torch.tensor(2)], (1, 2), iter([1, np.uint8(2)])]
+    for tokens in whole:
+        found = check_token_ids(tokens, 9)
+        assert found == (1, 2) and [type(token) for token in found] == [int, int]

@@ -1,4 +1,4 @@
-"""Several ranks as one engine, over gloo: the answers of one process, whatever divides; and how such a job ends."""
+"""Several ranks as one engine, over gloo: they give the answers of one process, and their processes end together."""
 
 import json
 import os
@@ -17,9 +17,11 @@ import pytest
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from support.forked_ranks import run_ranks
 from support.job import ENVIRONMENT, Job, free_port, torchrun
 
-# Everything divides by four with whole blocks: 2 heads of 192 and 128, 128 columns of the shared expert.
+pytestmark = pytest.mark.heavy
+# Every part divides by four into whole quantisation blocks: 2 heads of 192 and 128 dims, 128 columns of the shared expert.
 DIVISIBLE = replace(
     TINY,
     num_attention_heads=8,
@@ -30,7 +32,7 @@ DIVISIBLE = replace(
     num_hidden_layers=2,
     index_topk=32,
 )
-# Nothing does, not even the experts.
+# No part divides by four, not even the experts.
 ODD = replace(
     TINY,
     vocab_size=1003,
@@ -47,8 +49,8 @@ ODD = replace(
     index_topk=32,
 )
 
-# Prompts around index_topk, a long one in several chunks, and so few pages that requests are preempted; what is selected, the
-# logits of a given text, and a reused prefix.
+# Prompts around index_topk, a long one in several chunks, so few pages that requests are preempted, the selected positions,
+# teacher-forced logits, and a reused prefix.
 WORK = """
 import json, sys
 from deepseek_v32.inference import LLM, SamplingParams
@@ -67,18 +69,19 @@ def main(path):
     best = llm.logits(prompts[3], chunk=50).argmax(1).tolist()
     return {"answers": answers, "selected": selected, "best": best, "cached": llm.stats().cached_tokens > 0}
 """
+# Decodes in buckets without CUDA graphs, and counts the steps that are scheduled ahead.
 AHEAD = """
 from deepseek_v32.inference.distributed import worker
 from deepseek_v32.inference.engine import runner
 
-ahead, share = 0, worker._share_draws
+ahead, broadcast = 0, worker.broadcast_sampled_tokens
 
-def count(batch, its_runner):
+def count(batch, rank_runner):
     global ahead
-    ahead += bool(batch.drawn)
-    share(batch, its_runner)
+    ahead += bool(batch.sampled_rows)
+    broadcast(batch, rank_runner)
 
-runner.can_capture, worker._share_draws = lambda model: True, count
+runner.can_capture, worker.broadcast_sampled_tokens = lambda model: True, count
 """
 PROGRAM = WORK + "print(json.dumps(main(sys.argv[1])))"
 
@@ -93,30 +96,30 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @cache
 def alone(path: Path) -> object:
-    """The results of one process."""
+    """The results of a single process."""
     namespace: dict[str, Any] = {}
     exec(WORK, namespace)
     return json.loads(json.dumps(namespace["main"](path)))
 
 
-def test_what_the_cases_divide() -> None:
+def test_the_cases_divide_as_intended() -> None:
     assert all(Plan(DIVISIBLE, 0, size).split[part] for size in (2, 4) for part in Plan(DIVISIBLE).split)
     assert [part for part, split in Plan(ODD, 0, 4).split.items() if split] == ["experts"]
 
 
-def test_ranks_take_what_rank_0_draws_ahead(checkpoints: dict[str, Path]) -> None:
-    """Decode steps in buckets, as on GPUs: followers start them before anybody has read the tokens that they are of."""
-    ended = Job(2, AHEAD + PROGRAM + "; assert ahead > 40, ahead", checkpoints["divisible"]).wait()
+def test_ranks_receive_tokens_that_rank_0_sampled_ahead(checkpoints: dict[str, Path]) -> None:
+    """Decode steps in buckets, as on GPUs: the ranks start them before the host has read their input tokens."""
+    ended = run_ranks(2, AHEAD + PROGRAM + "; assert ahead > 40, ahead", checkpoints["divisible"])
     assert [each.code for each in ended] == [0, 0], ended[0].err + ended[1].err
     assert json.loads(ended[0].out) == alone(checkpoints["divisible"])
 
 
 @pytest.mark.parametrize("size", [2, 4, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", ["divisible", "odd", "demo"])
-def test_ranks_answer_as_one(checkpoints, case, size):
+def test_ranks_answer_as_one_process(checkpoints, case, size):
     if case == "odd" and size == 8:
-        pytest.skip("six experts")
-    first, *rest = Job(size, PROGRAM, checkpoints[case]).wait()
+        pytest.skip("six experts do not reach eight ranks")
+    first, *rest = run_ranks(size, PROGRAM, checkpoints[case])
     assert first.code == 0, first.err
     assert json.loads(first.out) == alone(checkpoints[case])
     assert [(each.code, each.out) for each in rest] == [(0, "")] * (size - 1), rest[0].err
@@ -145,7 +148,7 @@ def test_the_command_under_torchrun(tmp_path):
     )
 
 
-# Says its process, then generates until it is killed.
+# Prints its process id, then generates until it is killed.
 ENDLESS = """
 import os, sys
 os.write(1, f"{os.getpid()}\\n".encode())  # in one piece: several ranks may share the pipe
@@ -160,7 +163,7 @@ for number, delta in enumerate(llm.stream([5] * 40, SamplingParams(temperature=0
 
 @pytest.mark.parametrize("victim", [0, 1, 2])
 def test_a_killed_rank_takes_the_job_with_it(checkpoints, victim):
-    """Nobody watches over these processes but they themselves."""
+    """No agent watches these processes; they watch each other."""
     with Job(4, ENDLESS, checkpoints["demo"]) as job:
         for rank in range(4):
             job.read_line(rank)
@@ -178,7 +181,7 @@ def test_a_killed_rank_takes_the_job_with_it(checkpoints, victim):
 
 
 def test_torchrun_ends_with_a_killed_rank(checkpoints, tmp_path):
-    """As above with an agent, which ends as its ranks do."""
+    """As above, under torchrun's agent, which ends when its ranks end."""
     program = tmp_path / "endless.py"
     program.write_text(ENDLESS)
     command = torchrun(2, program, checkpoints["demo"])
@@ -196,7 +199,7 @@ def test_torchrun_ends_with_a_killed_rank(checkpoints, tmp_path):
 
 
 def test_an_error_in_loading_ends_all(tmp_path, checkpoints):
-    """Rank 0's error is the only line, and nobody waits for it."""
+    """Rank 0's error is the only line, and no rank waits."""
     write_checkpoint(tmp_path, DIVISIBLE)
     (tmp_path / "model.safetensors").write_bytes(b"broken")
     first, *rest = Job(2, PROGRAM, tmp_path).wait(60)
@@ -220,7 +223,7 @@ llm.generate([[1, 2, 3]])
 
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_a_failing_step_ends_the_job(checkpoints, culprit):
-    """The ranks do not know how far the others got, so none goes on. Whose failure it was is the one line."""
+    """No rank knows how far the others got, so none goes on. The one line names the rank that failed."""
     ended = Job(2, FAILING, checkpoints["demo"], culprit).wait(60)
     assert [each.code for each in ended] == [1, 1]
     assert ended[0].err.splitlines() == [f"deepseek-v32: rank {culprit}: RuntimeError: the cable is broken"]
@@ -230,13 +233,13 @@ def test_a_failing_step_ends_the_job(checkpoints, culprit):
 @pytest.mark.parametrize(
     "size, settings, message",
     [
-        (3, {}, "the model would run on 3 ranks; it can on 1, 2, 4 or 8"),
-        (2, {"LOCAL_WORLD_SIZE": "1"}, "WORLD_SIZE is 2, 1 of them here; wanted all on one machine"),
-        ("many", {}, "WORLD_SIZE is 'many'; a number of processes is wanted"),
+        (3, {}, "number of ranks is 3; expected 1, 2, 4 or 8"),
+        (2, {"LOCAL_WORLD_SIZE": "1"}, "LOCAL_WORLD_SIZE is 1; expected 2, the WORLD_SIZE: all ranks on one machine"),
+        ("many", {}, "WORLD_SIZE is 'many'; expected a number of processes"),
     ],
-    ids=["three ranks", "two machines", "no number"],
+    ids=["three ranks", "two machines", "not a number"],
 )
-def test_jobs_that_cannot_be(size, settings, message):
+def test_invalid_jobs_are_refused(size, settings, message):
     count = size if size == 3 else 1
     command = ["-c", "from deepseek_v32.inference.cli import main; main()", "generate", "hello", "--device", "cpu"]
     with Job(count, command[1], *command[2:], settings={"WORLD_SIZE": str(size), **settings}) as job:
@@ -246,7 +249,7 @@ def test_jobs_that_cannot_be(size, settings, message):
 
 
 def test_a_server_is_ended_in_order(checkpoints):
-    """Termination of all ranks, as by torchrun: rank 0 answers what is open, then all end without a complaint."""
+    """SIGTERM to all ranks, as torchrun sends it: rank 0 finishes its open requests, then all ranks end without an error."""
     port = free_port()
     options = ["serve", "--model", str(checkpoints["demo"]), "--port", str(port), "--no-chat", "--device", "cpu"]
     options += ["--model-name", "shared"]

@@ -1,4 +1,4 @@
-"""Several GPUs as one engine, over NCCL: one GPU's answers, what their collectives compute, and how such a job ends."""
+"""Several GPUs as one engine, over NCCL: one GPU's answers, the results of their collectives, and how such a job ends."""
 
 import json
 import signal
@@ -22,7 +22,7 @@ pytestmark = [
 ]
 SIZES = [pytest.param(size, marks=pytest.mark.skipif(size > COUNT, reason=f"needs {size} GPUs")) for size in (2, 4, 8)]
 
-# Questions about something told in a conversation of 100 to 16K tokens; index_topk is 128.
+# Questions about facts that a conversation of 100 to 16K tokens states; index_topk is 128.
 WORK = """
 import json, sys
 from deepseek_v32.inference import LLM, SamplingParams
@@ -33,23 +33,23 @@ def main(precision):
     prompts, answers, seed = [], [], 0
     while len(prompts) < 16:
         length = (400, 3000, 12_000, 45_000)[len(prompts) % 4]
-        talk = write(f"gpu {seed}", length=length, split="test", wording="train", density=0.7, not_told=0.0)
+        conversation = write(f"gpu {seed}", length=length, split="test", wording="train", density=0.7, unanswerable=0.0)
         seed += 1
-        told = [n for n, turn in enumerate(talk.turns) if turn.kind == "told"]
-        if told:  # a short talk may hold filler alone
-            prompts.append(llm.chat_token_ids(talk.messages(until=told[-1])))
-            answers.append(talk.turns[told[-1]].assistant)
+        stated = [n for n, turn in enumerate(conversation.turns) if turn.kind == "stated"]
+        if stated:  # a short conversation may hold filler alone
+            prompts.append(llm.chat_token_ids(conversation.messages(until=stated[-1])))
+            answers.append(conversation.turns[stated[-1]].assistant)
     greedy = SamplingParams(temperature=0, max_tokens=40)
     if precision == "exact":
-        said = [llm.generate(prompt, greedy)[0] for prompt in prompts]
+        completions = [llm.generate(prompt, greedy)[0] for prompt in prompts]
     else:
-        said = llm.generate(prompts, greedy)
-    right = sum(each.text.strip() == answer.strip() for each, answer in zip(said, answers))
+        completions = llm.generate(prompts, greedy)
+    correct = sum(each.text.strip() == answer.strip() for each, answer in zip(completions, answers))
     runner = getattr(llm.engine.runner, "_runner", llm.engine.runner)
     return {
-        "tokens": [each.token_ids for each in said],
-        "right": right,
-        "graphs": len(runner.graphs._captured) if runner.graphs else 0,
+        "tokens": [each.token_ids for each in completions],
+        "correct": correct,
+        "graphs": runner.graphs.captured if runner.graphs else 0,
     }
 """
 PROGRAM = WORK + "print(json.dumps(main(sys.argv[1])))"
@@ -57,14 +57,14 @@ PROGRAM = WORK + "print(json.dumps(main(sys.argv[1])))"
 
 @cache
 def alone(precision: str) -> Any:
-    """One GPU's answers, in a process of its own."""
+    """The results of one GPU, in a process of its own."""
     [one] = Job(1, PROGRAM, precision).wait(240)
     assert one.code == 0, one.err
     return json.loads(one.out.splitlines()[-1])
 
 
 def answers(size: int, precision: str) -> Any:
-    """Those of several; all ranks end in order."""
+    """The results of several GPUs, whose processes all end in order."""
     first, *rest = Job(size, PROGRAM, precision).wait(240)
     assert first.code == 0, first.err
     assert [each.code for each in rest] == [0] * (size - 1), rest[0].err
@@ -77,11 +77,11 @@ def test_exact_precision_answers_as_one_gpu_does(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_decode_graphs_with_collectives_in_them_remember(size: int) -> None:
-    """The demo has 8, 4 and 2 heads on a rank: fewer than the sixteen of the kernels' tiles."""
-    said = answers(size, "fp8")
-    assert said["graphs"] > 0
-    assert said["right"] >= 15
+def test_decode_graphs_with_collectives_answer_correctly(size: int) -> None:
+    """The demo has 8, 4 or 2 heads on each rank: fewer than the 16 of the kernels' tiles."""
+    results = answers(size, "fp8")
+    assert results["graphs"] > 0
+    assert results["correct"] >= 15
 
 
 COLLECTIVES = """
@@ -98,22 +98,22 @@ for dtype in (torch.bfloat16, torch.float32):
     for count in (8, 7168, 7169, 16 * 7168, 1 << 19, 1 << 20):
         generator = torch.Generator(device).manual_seed(job.rank)
         x = torch.randn(3, count, device=device, generator=generator).to(dtype)
-        wanted = ranks.all_gather(x).double().sum(0)
+        expected = ranks.all_gather(x).double().sum(0)
         side = torch.cuda.Stream()
         with torch.cuda.stream(side):
             ranks.all_reduce(x[0].clone())
         torch.cuda.synchronize()
-        graph, given = torch.cuda.CUDAGraph(), torch.empty_like(x[0])
+        graph, inputs = torch.cuda.CUDAGraph(), torch.empty_like(x[0])
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            total = ranks.all_reduce(given.clone())
-        for row in range(3):  # one replay behind the other
-            given.copy_(x[row])
+            total = ranks.all_reduce(inputs.clone())
+        for row in range(3):  # one replay after the other
+            inputs.copy_(x[row])
             graph.replay()
             result = total.clone()
-            error = (result.double() - wanted[row]).norm() / wanted[row].norm()
-            everyone = ranks.all_gather(result.view(torch.uint8))
+            error = (result.double() - expected[row]).norm() / expected[row].norm()
+            all_ranks = ranks.all_gather(result.view(torch.uint8))
             errors.append([str(dtype), count, error.item()])
-            same.append(bool((everyone == everyone[0]).all()))
+            same.append(bool((all_ranks == all_ranks[0]).all()))
         del graph
 torch.cuda.synchronize()
 dist.destroy_process_group()
@@ -124,7 +124,7 @@ if job.rank == 0:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_every_rank_computes_the_same_sums(size: int) -> None:
-    """In graphs, small and large, through shared memory where there is some, whole vectors or not."""
+    """In CUDA graphs: small and large tensors, whole vectors or not, through memory that the GPUs share where there is some."""
     first, *_ = Job(size, COLLECTIVES).wait(120)
     assert first.code == 0, first.err
     result = json.loads(first.out.splitlines()[-1])
@@ -134,7 +134,7 @@ def test_every_rank_computes_the_same_sums(size: int) -> None:
         assert error < (1e-2 if "bfloat16" in dtype else 1e-6), (dtype, count, error)
 
 
-# Says its process, then decodes until it is killed.
+# Prints its process id, then decodes until it is killed.
 ENDLESS = """
 import os
 os.write(1, f"{os.getpid()}\\n".encode())
@@ -151,7 +151,7 @@ while True:
 
 @pytest.mark.parametrize(("size", "victim"), [(2, 0), (2, 1), (4, 3)])
 def test_a_killed_rank_takes_the_job_with_it(size: int, victim: int) -> None:
-    """In the middle of a graph's step: the others wait for it on the device, in a collective, when it dies."""
+    """In the middle of a step in a CUDA graph: the others wait for it in a collective on the device when it dies."""
     if size > COUNT:
         pytest.skip(f"needs {size} GPUs")
     with Job(size, ENDLESS) as job:
@@ -160,7 +160,7 @@ def test_a_killed_rank_takes_the_job_with_it(size: int, victim: int) -> None:
         assert job.read_line(0) == "generating"
         time.sleep(1)
         job.processes[victim].send_signal(signal.SIGSTOP)
-        time.sleep(1)  # they come to the collective that it does not join
+        time.sleep(1)  # the others reach the collective that it does not join
         start = time.monotonic()
         job.processes[victim].send_signal(signal.SIGKILL)
         ended = job.wait(30)

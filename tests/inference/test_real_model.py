@@ -12,7 +12,7 @@ from support.preemption import preempt_every_other_step
 
 COUNT = 24
 GREEDY = SamplingParams(temperature=0, max_tokens=COUNT, ignore_eos=True)
-# Below, at and above index_topk = 64, and over a page; the last two share pages with others.
+# Lengths below, at and above index_topk = 64, and over a page. The last two share pages with others.
 PROMPTS = [
     [5, 6, 7],
     [(i * 37) % 1000 for i in range(60)],
@@ -31,14 +31,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def alone(checkpoint: Path) -> list[list[int]]:
-    """Each prompt by itself, its cache fresh."""
+    """Each prompt by itself, with an empty cache."""
     llm = load(checkpoint, reuse_pages=False)
     return [llm.generate(prompt, GREEDY)[0].token_ids for prompt in PROMPTS]
 
 
 def load(checkpoint: Path, page_count: int = 32, **options: object) -> LLM:
     llm = LLM(checkpoint, device="cpu", page_count=page_count, **options)
-    for cache in llm.engine.runner.caches:  # what no token has written must not be read
+    for cache in llm.engine.runner.caches:  # slots that no token has written must not be read
         for tensor in (cache.latent, cache.index):
             tensor.view(torch.uint8).fill_(0xFF)  # NaN in every format
     return llm

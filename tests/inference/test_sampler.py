@@ -1,4 +1,4 @@
-"""Draws against exact distributions, penalties and filters against direct formulas in plain Python."""
+"""Samples against exact distributions, penalties and filters against direct formulas in plain Python."""
 
 import math
 from collections import Counter
@@ -8,12 +8,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepseek_v32.inference.engine.sampler import Sample, draw, filter_scores, penalise, sample, uniform, waits
+from deepseek_v32.inference.engine.sampler import (
+    Sample,
+    filter_scores,
+    inverse_cdf,
+    needs_host_sync,
+    penalise,
+    sample,
+    uniform,
+)
 from deepseek_v32.inference.params import Request, SamplingParams
 
 VOCAB = 12
 LOGITS = [2.0, -1.0, 0.5, 3.0, 0.0, 1.5, 1.5, -4.0, 2.5, 0.25, -0.5, 1.0]
-DRAWS = 8_000
+SAMPLES = 8_000
 
 FILTERS = {
     "plain": SamplingParams(),
@@ -40,7 +48,7 @@ def request(params: SamplingParams, seed: int = 0, prompt: list[int] | None = No
 
 
 def distribution(logits: list[float], params: SamplingParams) -> list[float]:
-    """The exact distribution, by the definitions of vLLM's filters: min_p, then top_k, then top_p of what is left."""
+    """The exact distribution, by the definitions of vLLM's filters: min_p, then top_k, then top_p of the remaining tokens."""
     weights = [math.exp((x - max(logits)) / params.temperature) for x in logits]
     floor = params.min_p * max(weights)
     weights = [w if w >= floor else 0.0 for w in weights]
@@ -48,12 +56,12 @@ def distribution(logits: list[float], params: SamplingParams) -> list[float]:
         kth = sorted(weights, reverse=True)[params.top_k - 1]
         weights = [w if w >= kth else 0.0 for w in weights]
     if params.top_p < 1:
-        reached, wanted = 0.0, params.top_p * sum(weights)
+        reached, target = 0.0, params.top_p * sum(weights)
         for last in sorted(weights, reverse=True):
             reached += last
-            if reached >= wanted:
+            if reached >= target:
                 break
-        weights = [w if w >= last else 0.0 for w in weights]  # equals of the last one stay
+        weights = [w if w >= last else 0.0 for w in weights]  # tokens that tie with the last one stay
     total = sum(weights)
     return [w / total for w in weights]
 
@@ -64,7 +72,7 @@ def chi_square_limit(degrees: int) -> float:
     return degrees * (1 - step + 3.09 * math.sqrt(step)) ** 3
 
 
-def assert_drawn_from(tokens: list[int], exact: list[float]) -> None:
+def assert_sampled_from(tokens: list[int], exact: list[float]) -> None:
     counts = Counter(tokens)
     assert all(exact[token] > 0 for token in counts), "a token that the filters rule out"
     possible = [token for token, p in enumerate(exact) if p > 0]
@@ -76,14 +84,14 @@ def assert_drawn_from(tokens: list[int], exact: list[float]) -> None:
 
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("varied", ["seeds", "positions"])
-def test_draws_follow_the_exact_distribution(name: str, varied: str) -> None:
+def test_samples_follow_the_exact_distribution(name: str, varied: str) -> None:
     params = FILTERS[name]
-    requests = [request(params, seed=i if varied == "seeds" else 7) for i in range(DRAWS)]
+    requests = [request(params, seed=i if varied == "seeds" else 7) for i in range(SAMPLES)]
     if varied == "positions":
         for i, r in enumerate(requests):
             r.tokens = range(1 + i)  # only its length matters here
-    drawn = sample(torch.tensor(LOGITS).expand(DRAWS, VOCAB).clone(), requests)
-    assert_drawn_from([s.token for s in drawn], distribution(LOGITS, params))
+    sampled = sample(torch.tensor(LOGITS).expand(SAMPLES, VOCAB).clone(), requests)
+    assert_sampled_from([s.token for s in sampled], distribution(LOGITS, params))
 
 
 @settings(max_examples=200, deadline=None)
@@ -142,7 +150,7 @@ def test_penalties_equal_the_formula(
 
 
 def test_filters_of_a_large_vocabulary() -> None:
-    """More tokens than the filters look at first; the last row's distribution is too flat for those."""
+    """More tokens than the candidates that the filters look at first. For the last row, which is flat, those are too few."""
     vocab = 5000
     generator = torch.Generator().manual_seed(1)
     logits = torch.randn(4, vocab, generator=generator) * torch.tensor([[3.0], [1.0], [3.0], [0.01]])
@@ -156,7 +164,7 @@ def test_filters_of_a_large_vocabulary() -> None:
     for row, p in enumerate(params):
         exact = torch.tensor(distribution(logits[row].double().tolist(), p), dtype=torch.float64)
         got = kept[row].exp() / kept[row].exp().sum()
-        # At the boundary of top_p, rounding may decide over one token.
+        # At the bound of top_p, rounding may decide about one token.
         assert ((got > 0) != (exact > 0)).sum() <= 1
         torch.testing.assert_close(got, exact, rtol=1e-3, atol=1e-6)
 
@@ -179,7 +187,7 @@ def test_greedy_takes_the_lowest_id_among_equals() -> None:
     assert sample(torch.tensor([[1.0, 3.0, 3.0]]), [request(SamplingParams(temperature=0))])[0].token == 1
 
 
-def test_the_same_seed_and_position_draw_the_same_whatever_the_batch() -> None:
+def test_the_same_seed_and_position_sample_the_same_whatever_the_batch() -> None:
     generator = torch.Generator().manual_seed(0)
     kinds = [*FILTERS.values(), SamplingParams(temperature=0)]
     requests = [request(kinds[i % len(kinds)], seed=i, output=[1] * (i % 5)) for i in range(60)]
@@ -193,7 +201,7 @@ def test_the_same_seed_and_position_draw_the_same_whatever_the_batch() -> None:
 
 
 def test_uniforms_are_pinned() -> None:
-    """A seed given today must draw the same tokens after an upgrade."""
+    """A seed must give the same tokens after an upgrade."""
     assert [uniform(1, 0), uniform(1, 1), uniform(2**64 - 1, 5)] == [
         0.3035680343067586,
         0.9002684531124185,
@@ -204,10 +212,10 @@ def test_uniforms_are_pinned() -> None:
     assert abs(sum(numbers) / 10_000 - 0.5) < 3 / math.sqrt(12 * 10_000)
 
 
-def test_the_ends_of_the_unit_interval_draw_possible_tokens() -> None:
+def test_the_ends_of_the_unit_interval_sample_possible_tokens() -> None:
     scores = torch.tensor([[-torch.inf, 0.0, -torch.inf, -1.0, -torch.inf]], dtype=torch.float64)
     last = math.nextafter(1.0, 0.0)
-    assert [int(draw(scores, torch.tensor([u], dtype=torch.float64))) for u in (0.0, last)] == [1, 3]
+    assert [int(inverse_cdf(scores, torch.tensor([u], dtype=torch.float64))) for u in (0.0, last)] == [1, 3]
 
 
 def test_tiny_temperatures_do_not_overflow() -> None:
@@ -251,8 +259,8 @@ def test_no_requests_no_samples() -> None:
     assert sample(torch.empty(0, VOCAB), []) == []
 
 
-def test_only_penalties_and_a_top_p_that_is_drawn_from_wait() -> None:
+def test_only_penalties_and_top_p_with_random_sampling_need_the_host() -> None:
     free = [{}, {"temperature": 0}, {"temperature": 0, "top_p": 0.95}, {"top_k": 5, "min_p": 0.1, "logprobs": 3}]
     bound = [{"top_p": 0.95}, {"temperature": 0, "presence_penalty": 1}, {"repetition_penalty": 1.1}]
-    assert not any(waits(SamplingParams(**each)) for each in free)
-    assert all(waits(SamplingParams(**each)) for each in bound)
+    assert not any(needs_host_sync(SamplingParams(**each)) for each in free)
+    assert all(needs_host_sync(SamplingParams(**each)) for each in bound)

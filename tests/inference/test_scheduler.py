@@ -9,14 +9,14 @@ from deepseek_v32.inference.engine.pages import PagePool
 from deepseek_v32.inference.engine.scheduler import Batch, Scheduler
 from deepseek_v32.inference.params import Request, SamplingParams
 
-SIZE = 4  # tokens a page
+SIZE = 4  # tokens per page
 
-Writes = list[list[tuple[int, int, int]]]  # of each entry: positions, pages and places in them
-Flight = tuple[Batch, Writes]
+Writes = list[list[tuple[int, int, int]]]  # per entry of the batch: (position, page, offset in the page) of each token
+InFlight = tuple[Batch, Writes]
 
 
 def next_token(tokens: list[int]) -> int:
-    """The model: depends on all the tokens and their places; three tokens, so that prompts and answers often agree."""
+    """The model: depends on all tokens and their places. It has three tokens, so that prompts and answers often share prefixes."""
     return sum((i % 7 + 1) * (token + 1) for i, token in enumerate(tokens)) % 3
 
 
@@ -36,7 +36,7 @@ class World:
         self.memory = [[(-1, -1)] * SIZE for _ in range(page_count)]
         self.requests: list[Request] = []
         self.added = 0
-        self.flight: Flight | None = None  # started ahead
+        self.in_flight: InFlight | None = None  # launched ahead
 
     def add(self, prompt: list[int], max_tokens: int) -> Request:
         request = Request(self.added, tuple(prompt), SamplingParams(), max_tokens, seed=0)
@@ -46,27 +46,27 @@ class World:
         return request
 
     def step(self, fails: bool = False, ahead: bool = False) -> Batch:
-        """As the engine's: `ahead` starts what follows before it looks at what this step draws."""
+        """As Engine.step. `ahead` launches the next step before it reads the tokens of this one."""
         if fails:
-            self.settle()
-        flight, self.flight = self.flight or self.start(self.scheduler.schedule()), None
+            self.drain()
+        in_flight, self.in_flight = self.in_flight or self.start(self.scheduler.schedule()), None
         if fails:
-            for request in flight[0].requests:
+            for request in in_flight[0].requests:
                 self.end(request, discard=True)
-            return flight[0]
-        following = self.scheduler.schedule_after(flight[0]) if ahead else None
+            return in_flight[0]
+        following = self.scheduler.schedule_ahead(in_flight[0]) if ahead else None
         started = self.start(following) if following else None
-        self.finish(*flight)
-        self.flight = started if self.requests else None
-        return flight[0]
+        self.finish(*in_flight)
+        self.in_flight = started if self.requests else None
+        return in_flight[0]
 
-    def settle(self) -> None:
-        flight, self.flight = self.flight, None
-        if flight:
-            self.finish(*flight)
+    def drain(self) -> None:
+        in_flight, self.in_flight = self.in_flight, None
+        if in_flight:
+            self.finish(*in_flight)
 
-    def start(self, batch: Batch) -> Flight:
-        """The slots that a step writes are settled here, whoever holds them when it comes to its end."""
+    def start(self, batch: Batch) -> InFlight:
+        """The slots that a step writes are fixed at its launch, even if another request holds them when it ends."""
         self.check_batch(batch)
         writes = []
         for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
@@ -97,11 +97,13 @@ class World:
     def check_batch(self, batch: Batch) -> None:
         assert len(set(batch.requests)) == len(batch.requests) <= self.scheduler.max_sequences
         assert batch.tokens <= self.scheduler.max_batch_tokens
-        assert bool(batch.requests) == bool(self.requests) or batch.drawn
+        assert bool(batch.requests) == bool(self.requests) or batch.sampled_rows
         assert [count == 1 for count in batch.counts] == [i < batch.decodes for i in range(len(batch.counts))]
-        for request, start, count, wanted in zip(batch.requests, batch.starts, batch.counts, batch.wanted, strict=True):
+        for request, start, count, logit_count in zip(
+            batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
+        ):
             assert start == request.computed and 1 <= count <= request.remaining
-            assert wanted == (count == request.remaining)
+            assert logit_count == (count == request.remaining)
             assert len(request.pages) * SIZE >= start + count
 
     def check(self) -> None:
@@ -109,11 +111,11 @@ class World:
         held = [page for request in self.requests for page in request.pages]
         assert self.pool._references == [held.count(page) for page in range(self.pool.page_count)]
         assert set(self.scheduler.running) | set(self.scheduler.waiting) == set(self.requests)
-        assert all(not r.pages and r.computed == r.registered == r.chain == 0 for r in self.scheduler.waiting)
+        assert all(not r.pages and r.computed == r.cached_pages == r.prefix_id == 0 for r in self.scheduler.waiting)
         assert len(self.scheduler.running) + len(self.scheduler.waiting) == len(self.requests)
 
-    def drain(self, forced_preemption: bool = False, ahead: bool = False) -> int:
-        """Run to the end; the bound on the steps catches requests that starve one another."""
+    def run_to_end(self, forced_preemption: bool = False, ahead: bool = False) -> int:
+        """Run until all requests have ended. The bound on the steps finds requests that starve one another."""
         steps = 0
         work = sum(len(request.prompt) + request.max_tokens for request in self.requests)
         while self.requests:
@@ -127,7 +129,7 @@ class World:
         return steps
 
     def preempt(self) -> None:
-        self.settle()
+        self.drain()
         if self.scheduler.running:
             self.scheduler.preempt_latest()
 
@@ -141,7 +143,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def start(self, page_count: int, tokens: int, sequences: int, reuse: bool) -> None:
         self.world = World(page_count, tokens, sequences, reuse)
 
-    @rule(program=st.binary(min_size=32, max_size=256))  # one byte an operation
+    @rule(program=st.binary(min_size=32, max_size=256))  # one byte per operation
     def run(self, program: bytes) -> None:
         world = self.world
         for byte in program:
@@ -157,7 +159,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             elif operation == 4 and world.requests:
                 world.step(fails=True)
             elif operation == 5:
-                world.settle()
+                world.drain()
                 pages = world.scheduler.take_pages(1 + value % world.pool.page_count)
                 world.pool.release(pages)
             else:
@@ -168,9 +170,10 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
-            self.world.drain()
+            self.world.run_to_end()
 
 
+@pytest.mark.heavy
 def test_random_operations() -> None:
     SchedulerMachine.operations = 0
     while SchedulerMachine.operations < 200_000:
@@ -182,7 +185,7 @@ def test_random_operations() -> None:
 PROMPTS = [[0, 1, 2] * 5, [2], [1, 1, 1, 1], [0, 1, 2] * 4, [2, 1] * 7]
 
 
-# Preempted every other step, a request has two steps to finish a page for reuse or, without reuse, its whole prompt.
+# A request that is preempted every other step has two steps to fill a page for reuse or, without reuse, to finish its prompt.
 SCHEDULES = [
     *[(tokens, sequences, False) for tokens, sequences in [(1, 1), (3, 8), (7, 2), (64, 8)]],
     *[(tokens, sequences, True) for tokens, sequences in [(2, 1), (3, 8), (7, 2), (64, 8)]],
@@ -200,7 +203,7 @@ def test_answers_do_not_depend_on_the_schedule(
     world = World(8, tokens, sequences, reuse)
     for prompt in PROMPTS:
         world.add(prompt, max_tokens=32 - len(prompt))
-    world.drain(forced, ahead)  # every step compares with the answer
+    world.run_to_end(forced, ahead)  # every step compares with the answer
 
 
 def test_decodes_go_first_and_a_prompt_takes_what_is_left() -> None:
@@ -210,10 +213,13 @@ def test_decodes_go_first_and_a_prompt_takes_what_is_left() -> None:
     second = world.add([2] * 9, 2)
     batch = world.step()
     assert (
-        batch.requests == (first, second) and batch.counts == (1, 5) and batch.decodes == 1 and batch.wanted == (1, 0)
+        batch.requests == (first, second)
+        and batch.counts == (1, 5)
+        and batch.decodes == 1
+        and batch.logit_counts == (1, 0)
     )
     batch = world.step()
-    assert batch.counts == (1, 4) and batch.starts == (3, 5) and batch.wanted == (1, 1)
+    assert batch.counts == (1, 4) and batch.starts == (3, 5) and batch.logit_counts == (1, 1)
 
 
 def test_a_last_chunk_of_one_token_counts_as_a_decode() -> None:
@@ -224,10 +230,10 @@ def test_a_last_chunk_of_one_token_counts_as_a_decode() -> None:
     assert batch.requests == (request,) and batch.decodes == 1 and batch.starts == (4,)
 
 
-def test_the_latest_request_gives_up_its_pages_and_its_answer_so_far_is_recomputed() -> None:
+def test_the_latest_request_is_preempted_and_its_answer_so_far_is_recomputed() -> None:
     world = World(4, max_batch_tokens=64, max_sequences=4, reuse=False)
     first, second = world.add([0] * 7, 8), world.add([1] * 7, 8)
-    for _ in range(2):  # to 8 tokens, then 9 each: a third page
+    for _ in range(2):  # to 8 tokens each, then 9, which need a third page
         world.step()
     batch = world.step()
     assert batch.requests == (first,) and list(world.scheduler.waiting) == [second]
@@ -235,41 +241,49 @@ def test_the_latest_request_gives_up_its_pages_and_its_answer_so_far_is_recomput
     while first in world.requests:
         world.step()
     batch = world.step()
-    assert batch.requests == (second,) and batch.counts == (9,) and batch.wanted == (1,)
+    assert batch.requests == (second,) and batch.counts == (9,) and batch.logit_counts == (1,)
 
 
-def test_what_follows_a_step_of_decodes_is_scheduled_before_its_draws_are_known() -> None:
+def test_the_step_after_decodes_is_scheduled_before_their_tokens_are_known() -> None:
     world = World(16, max_batch_tokens=64, max_sequences=2, reuse=False)
     first, second = world.add([0] * 3, 2), world.add([1] * 3, 9)
     assert world.step(ahead=True).requests == (first, second)
-    assert world.flight is not None and world.flight[0].drawn == (0, 1) and world.flight[0].starts == (3, 3)
-    world.step(ahead=True)  # the first has its two tokens: what follows goes on without it, on a new page
-    assert world.flight is not None and world.flight[0].requests == (second,) and world.flight[0].drawn == (1,)
+    assert (
+        world.in_flight is not None
+        and world.in_flight[0].sampled_rows == (0, 1)
+        and world.in_flight[0].starts == (3, 3)
+    )
+    world.step(ahead=True)  # the first has its two tokens: the next step is without it, on a new page
+    assert (
+        world.in_flight is not None
+        and world.in_flight[0].requests == (second,)
+        and world.in_flight[0].sampled_rows == (1,)
+    )
     assert len(second.pages) == 2 and second.pending == 1
     waiting = world.add([2], 9)
     world.step(ahead=True)
-    assert world.flight is None  # somebody can be admitted
+    assert world.in_flight is None  # a waiting request can be admitted
     assert world.step(ahead=True).requests == (second, waiting)
 
 
-def test_what_must_wait_for_draws_waits() -> None:
+def test_steps_that_depend_on_the_tokens_are_not_scheduled_ahead() -> None:
     full = World(2, max_batch_tokens=64, max_sequences=2, reuse=False)
     for _ in range(2):
         full.add([0] * 3, 3)
     full.step(ahead=True)
-    assert full.flight is not None  # a fourth token each
+    assert full.in_flight is not None  # each gets a fourth token
     full.step(ahead=True)
-    assert full.flight is None  # a fifth: no pages, so one has to give way
+    assert full.in_flight is None  # a fifth needs more pages than there are: one is preempted
     prompt = World(16, max_batch_tokens=4, max_sequences=2)
     prompt.add([0] * 6, 3)
     prompt.step(ahead=True)
-    assert prompt.flight is None  # the rest of the prompt
+    assert prompt.in_flight is None  # the next step is the rest of the prompt
 
 
 def test_a_reused_prefix_leaves_at_least_one_token_to_compute() -> None:
     world = World(8, max_batch_tokens=64, max_sequences=4)
     world.add([0] * 8, 1)
-    world.drain()
+    world.run_to_end()
     request = world.add([0] * 8, 1)
     batch = world.step()
     assert request.cached_tokens == 4 and batch.counts == (4,)

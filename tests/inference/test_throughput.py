@@ -1,4 +1,4 @@
-"""The benchmark of the whole model runs, alone and on two ranks, and its random contexts are sound ones."""
+"""The benchmark of the whole model runs, alone and on two ranks; its random contexts are valid and the same on every rank."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import torch
 from deepseek_v32.inference.engine.cache import allocate
 from deepseek_v32.inference.engine.synthetic_cache import fill_synthetic_caches
 from deepseek_v32.kernels.cache_write import gather_index_keys, gather_latents
+from deepseek_v32.model.checkpoint.config_json import config_json
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.metadata import PAGE_SIZE
 from deepseek_v32.model.synthetic.checkpoint import TINY
@@ -22,10 +23,11 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "benchmark_throughput.py"
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.heavy
 def test_every_case_is_measured(tmp_path: Path, ranks: int) -> None:
-    """Seven sequences do not fit in 26 pages with 256 tokens each: as many as do are measured."""
+    """Seven sequences of 256 tokens do not fit in 26 pages: the benchmark measures as many as fit."""
     config = tmp_path / "config.json"
-    config.write_text(json.dumps(replace(TINY, index_topk=64).to_dict()))
+    config.write_text(json.dumps(config_json(replace(TINY, index_topk=64))))
     program = [sys.executable] if ranks == 1 else torchrun(ranks)
     options = ["--model", str(config), "--layers", "2", "--device", "cpu", "--precision", "exact", "--steps", "4"]
     options += ["--decode", "1x128", "7x256", "--prefill", "100", "300", "--page-count", "26"]
@@ -41,11 +43,11 @@ def test_every_case_is_measured(tmp_path: Path, ranks: int) -> None:
 
 
 @pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
-def test_random_contexts_are_whole_and_the_same_on_every_rank(precision: Precision) -> None:
+def test_random_contexts_are_complete_and_the_same_on_every_rank(precision: Precision) -> None:
     config = replace(TINY, num_hidden_layers=2)
     caches = [allocate(config, precision, 3) for _ in range(2)]
     for each in caches:
-        for layer in each:  # what is not written shows
+        for layer in each:  # so that an entry that is not written shows
             layer.latent.view(torch.uint8).fill_(0xFF)
             layer.index.view(torch.uint8).fill_(0xFF)
         fill_synthetic_caches(config, each, seed=5)

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepseek_v32.inference.text.tokenizer import Special, Tokenizer, TokenizerError
-from support.tokenizers import BOS, EOS, MARKUP, PAD, make_tokenizer, write_tokenizer
+from deepseek_v32.inference.text.detokenizer import IncrementalDecoder
+from deepseek_v32.inference.text.errors import TokenizerError
+from deepseek_v32.inference.text.tokenizer import Special, Tokenizer
+from support.tokenizers import BOS, EOS, MARKUP, PAD, definition, make_tokenizer, write_tokenizer
 
 TOKENIZER = make_tokenizer()
 CONTROL = [BOS, EOS, PAD, *MARKUP]
@@ -34,6 +36,73 @@ def test_a_template_file_goes_before_the_configuration(tmp_path):
     assert Tokenizer.from_directory(tmp_path).chat_template == "a"
     (tmp_path / "chat_template.jinja").write_text("c")
     assert Tokenizer.from_directory(tmp_path).chat_template == "c"
+
+
+def write_vocabulary(directory, tokenizer_class="GPT2Tokenizer"):
+    """The tokenizer of `write_tokenizer` as a checkpoint without tokenizer.json has it."""
+    content = json.loads(definition())
+    added = {
+        token["id"]: {key: token[key] for key in ("content", "special", "normalized")}
+        for token in content["added_tokens"]
+    }
+    settings = {
+        "tokenizer_class": tokenizer_class,
+        "bos_token": BOS,
+        "eos_token": EOS,
+        "unk_token": None,
+        "added_tokens_decoder": added,
+    }
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+    (directory / "vocab.json").write_text(json.dumps(content["model"]["vocab"]))
+    merges = "".join(" ".join(pair) + "\n" for pair in content["model"]["merges"])
+    (directory / "merges.txt").write_text("#version: 0.2\n" + merges)
+    (directory / "config.json").write_text('{"model_type": "deepseek_v32", "eos_token_id": 7}')
+
+
+def test_vocabulary_files_make_the_same_tokenizer(tmp_path):
+    write_vocabulary(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("{{ messages }}")
+    built = Tokenizer.from_directory(tmp_path)
+    assert (built.bos_id, built.eos_ids, built.chat_template) == (0, (7, 1), "{{ messages }}")
+    assert (built.special_ids, built.vocab_size) == (TOKENIZER.special_ids, TOKENIZER.vocab_size)
+    assert built.is_byte_level
+    text = f"{BOS}The quick<think>naïve 🙂 café</think>｜DSML｜ 你好{EOS}{PAD}"
+    for parse_special in (False, True):
+        ids = built.encode(text, parse_special)
+        assert ids == TOKENIZER.encode(text, parse_special)
+        assert built.decode(ids) == TOKENIZER.decode(ids)
+    decoder = IncrementalDecoder(built)
+    ids = built.encode("你好 🙂")
+    assert "".join([*(decoder.push([id]) for id in ids), decoder.finish()]) == "你好 🙂"
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"tokenizer.model": "no protobuf"}, "AutoTokenizer cannot build it"),
+        ({"vocab.json": "{", "merges.txt": ""}, "AutoTokenizer cannot build it"),
+        ({"vocab.json": "{}", "merges.txt": ""}, "is empty; expected its files"),
+    ],
+    ids=["model", "cut", "empty"],
+)
+def test_vocabulary_files_that_cannot_be_used_are_refused_in_one_line(tmp_path, files, message):
+    write_vocabulary(tmp_path)
+    for name in ("vocab.json", "merges.txt"):
+        (tmp_path / name).unlink()
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(TokenizerError, match=message) as error:
+        Tokenizer.from_directory(tmp_path)
+    assert "\n" not in str(error.value) and str(tmp_path) in str(error.value)
+
+
+def test_a_tokenizer_in_python_is_refused(tmp_path, monkeypatch):
+    import transformers
+
+    write_vocabulary(tmp_path)
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda *_, **__: object())
+    with pytest.raises(TokenizerError, match="tokenizer is object, which is written in Python; expected one of"):
+        Tokenizer.from_directory(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every kernel test takes `backend` and so runs on whatever implementations this machine has."""
+"""Every kernel test takes the fixture `backend`, and so runs with all implementations that this machine can run."""
 
 import pytest
 

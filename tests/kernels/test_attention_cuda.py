@@ -1,6 +1,6 @@
-"""The attention kernels for Hopper over wide grids, of sizes that take a GPU to check.
+"""The attention kernels for Hopper over wide grids, with sizes that need a GPU.
 
-The operations' own tests run on them, too (test_sparse_mla*, test_dense_mla); test_compiled.py looks at their machine code.
+The tests of the operations (test_sparse_mla*, test_dense_mla) run with these kernels, too; test_compiled.py checks their code.
 """
 
 import math
@@ -18,7 +18,9 @@ from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 from support.compare import BF16_OUT, LSE, LSE_FP8, Tolerance, assert_close
 
 SCALE = 0.1352337788608801
-SIZE = 0.1  # of keys, as in the public tests whose tolerances these are; queries are ten times theirs, so that logits differ
+SIZE = (
+    0.1  # of keys, as in the public tests, whose tolerances apply; queries are ten times larger, so that logits differ
+)
 INT_MIN = -(2**31)
 
 
@@ -36,7 +38,7 @@ def rows(generator: torch.Generator, *shape: int) -> torch.Tensor:
 def random_indices(
     generator: torch.Generator, queries: int, columns: int, keys: int, past_the_end: bool
 ) -> torch.Tensor:
-    """Any key may come; one in eight is invalid."""
+    """Random indices, also repeated ones; one in eight is invalid."""
     device = generator.device
     indices = torch.randint(0, max(keys, 1), (queries, columns), generator=generator, device=device)
     wrong = [-1, INT_MIN, keys, 2**31 - 1] if past_the_end else [-1]
@@ -86,7 +88,7 @@ PREFILL_SIZES = [*product(PREFILL, (1, 62, 213)), *product([(32, 2048), (64, 819
 @pytest.mark.parametrize("heads", [16, 32, 64, 128])
 @pytest.mark.parametrize(("sizes", "queries"), PREFILL_SIZES, ids=[f"{s}x{k}-{q}" for (s, k), q in PREFILL_SIZES])
 def test_prefill(sizes: tuple[int, int], queries: int, heads: int) -> None:
-    """bf16 rows with strides of their own, and the same contract over the FP8 cache by slot."""
+    """Over strided bf16 rows, and over the FP8 cache by slot."""
     device = here()
     keys, columns = sizes
     if heads not in (64, 128) and queries == 1024:
@@ -195,7 +197,7 @@ def test_fp8_decode_without_a_valid_index(columns: int) -> None:
 
 @pytest.mark.gpu
 def test_fp8_decode_in_a_graph_with_changing_lengths() -> None:
-    """A plan computed on the device, and captured, follows topk_length; two runs agree bit for bit."""
+    """A plan that is made on the device in a captured graph follows topk_length; two runs give the same bits."""
     from deepseek_v32.kernels.cuda.sparse_mla_decode import plan_decode
 
     device = here()
@@ -286,7 +288,7 @@ def test_one_token_pages(lengths: list[int]) -> None:
 
 @pytest.mark.gpu
 def test_refusals() -> None:
-    """What the kernels cannot take is a ValueError that says what is wanted."""
+    """Inputs that the kernels do not support are a ValueError that says what was expected."""
     device = here()
     q = torch.zeros(2, 16, 576, dtype=torch.bfloat16, device=device)
     kv = torch.zeros(64, 1, 576, dtype=torch.bfloat16, device=device)
@@ -302,7 +304,7 @@ def test_refusals() -> None:
         sparse_mla_prefill(q[..., :320].contiguous(), kv[..., :320].contiguous(), indices, SCALE, 256, backend="cuda")
     with pytest.raises(ValueError, match="float32"):
         sparse_mla_prefill(q.float(), kv.float(), indices, SCALE, backend="cuda")
-    with pytest.raises(ValueError, match="plan was made for"):
+    with pytest.raises(ValueError, match="plan is for 3 queries"):
         from deepseek_v32.kernels.cuda.sparse_mla_decode import plan_decode
 
         cache = torch.zeros(2, 64, 1, 656, dtype=torch.uint8, device=device)

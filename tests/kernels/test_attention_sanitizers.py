@@ -1,8 +1,8 @@
 """The attention kernels under compute-sanitizer.
 
-What racecheck of compute-sanitizer 2025.3 reports though barriers order it: accesses to three fields of shared memory that one
-group of warps writes and another reads, where each tells the other by a one-sided arrival (bar.arrive, mbarrier.arrive, or
-bytes that complete on an mbarrier). Releases after 2025.3 mend false reports of this kind. Anything else fails the test.
+racecheck of compute-sanitizer 2025.3 reports hazards that barriers do order: accesses to three fields of shared memory that one
+group of warps writes and another reads, where each signals the other by a one-sided arrival (bar.arrive, mbarrier.arrive, or bytes
+that complete on an mbarrier). Releases after 2025.3 fix false reports of this kind. Any other hazard fails the test.
 
 reference  softmax: written before bar.arrive; add_others_values: read after bar.sync; the next write comes after the
            reader's own arrival on the other named barrier
@@ -26,7 +26,7 @@ from deepseek_v32.kernels.device import is_hopper
 
 
 def race_field(access: str) -> str:
-    """The field of shared memory that an access in a report is to; the access itself if it is none of the known ones."""
+    """The field of shared memory that an access of a report belongs to; the access itself if that is not known."""
     match = re.search(r" access at (.*)\+0x\w+ in (\S+):(\d+)", access)
     if match is None:
         return access
@@ -44,7 +44,7 @@ def race_field(access: str) -> str:
 
 
 def unknown_races(output: str) -> list[str]:
-    """Reported pairs of accesses that are not to the same known field."""
+    """The reported pairs of accesses, except those to the same known field."""
     found, first = [], ""
     for line in output.splitlines():
         if "Race reported between" in line:
@@ -71,7 +71,7 @@ def test_a_new_race_is_not_taken_for_a_known_one() -> None:
 @pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="no compute-sanitizer on the PATH")
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
 def test_compute_sanitizer(tool: str) -> None:
-    """A small call of every kernel, without torch's caching of memory, which would hide accesses past the end."""
+    """A small call of every kernel. torch's caching of memory is off, because it would hide accesses past the end."""
     if not torch.cuda.is_available() or not is_hopper(torch.device("cuda", 0)):
         pytest.skip("no Hopper GPU")
     program = Path(__file__).parents[1] / "support" / "small_attention.py"

@@ -1,4 +1,4 @@
-"""The paged latent cache, byte for byte: what is written where, that nothing else changes, and what reads back."""
+"""The paged latent cache, byte for byte: what is written and where, that nothing else changes, and what is read back."""
 
 import math
 
@@ -41,7 +41,7 @@ def exact_latents(tokens: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def exact_angles(tokens: int) -> tuple[np.ndarray, np.ndarray]:
-    """cos and sin [T, 32] in eighths: integers up to 8 turned by them are exact in bf16."""
+    """cos and sin [T, 32] in eighths, so that the rotation of integers up to 8 is exact in bf16."""
     rng = np.random.default_rng(6)
     return rng.integers(-8, 9, (tokens, 32)) / 8, rng.integers(-8, 9, (tokens, 32)) / 8
 
@@ -53,7 +53,7 @@ def fp32(x: np.ndarray) -> torch.Tensor:
 @DTYPES
 @pytest.mark.parametrize("slots", [SLOTS, ONE_SLOT, []], ids=["scattered", "one", "none"])
 def test_latent_bytes(backend: Backend, dtype: torch.dtype, slots: list[int]) -> None:
-    """All 3 x 64 x 656 bytes: the named slots hold exactly the hand-made record, the rest is untouched poison."""
+    """All 3 x 64 x 656 bytes: the slots hold exactly the records made by hand, all other bytes are still poison."""
     kv, weight, latents = exact_latents(len(slots))
     cos, sin = exact_angles(len(slots))
     cache = caches.poisoned(3, 64, 1, 656)
@@ -93,7 +93,7 @@ def exact_rows(kv: torch.Tensor, weight: torch.Tensor, eps: float, cos: torch.Te
 
 @DTYPES
 def test_latent_of_random_values(backend: Backend, dtype: torch.dtype) -> None:
-    """Any values: scales by the exact norm, codes within one of the exact ones, eps where it matters (tiny first rows)."""
+    """Random values: scales of the exact norm, codes within one of the exact ones; eps matters for the tiny first rows."""
     kv, weight, cos, sin = random_latent_inputs(len(SLOTS), dtype)
     cache = caches.poisoned(3, 64, 1, 656)
     backend.run(write_latent_cache, kv, weight, 1e-4, cos, sin, cache, torch.tensor(SLOTS))
@@ -103,10 +103,12 @@ def test_latent_of_random_values(backend: Backend, dtype: torch.dtype) -> None:
         record = cache.view(-1, 656)[slot].numpy()
         np.testing.assert_array_equal(record[512:528].view("<f4"), scales[token])
         wrong = record[:512] != codes[token]
-        assert wrong.mean() <= (0.002 if dtype == torch.float32 else 0.06)  # bf16 rounds the norm before e4m3 does
+        assert wrong.mean() <= (
+            0.002 if dtype == torch.float32 else 0.06
+        )  # bf16 rounds the norm before the rounding to e4m3
         assert (np.abs(record[:512][wrong].astype(int) - codes[token][wrong]) == 1).all()
         rope = torch.from_numpy(record[528:].copy()).view(torch.bfloat16)
-        # half a unit in the last place, and a little for fp32 sums that cancel
+        # Half a unit in the last place, and a little more for fp32 sums that cancel.
         assert_close(rope, exact[token, 512:], Tolerance(2.0**-8, 1e-6 * np.abs(exact[token, 512:]).max(), 1e-4))
 
 
@@ -125,7 +127,7 @@ def test_latent_rows_of_a_plain_cache(backend: Backend, dtype: torch.dtype, tole
 
 
 def test_a_wide_projection_slice_is_taken_by_its_stride(backend: Backend) -> None:
-    """kv as a slice of a fused projection's output, poisoned beside it."""
+    """kv is a slice of the output of a fused projection, whose other columns are poison."""
     kv, weight, cos, sin = random_latent_inputs(2, torch.bfloat16)
     wide = torch.full((2, 1000), math.nan, dtype=torch.bfloat16)
     wide[:, 100:676] = kv
@@ -148,12 +150,12 @@ def test_gather_latents(backend: Backend, powers_of_two: bool, page: int) -> Non
     expected = np.stack([rows, rows[::-1]])
     assert_close(backend.run(gather_latents, cache, slots, 512, torch.float32), expected, Tolerance(2.0**-23, 0.0))
     result = backend.run(gather_latents, cache, slots, 512, torch.bfloat16)
-    # e4m3 times a power of two is exact in bf16; a plain scale rounds the product, perhaps the scale too
+    # e4m3 times a power of two is exact in bf16. With another scale the product is rounded, and perhaps the scale.
     assert_close(result, expected, Tolerance(0.0 if powers_of_two else 2.01 * 2.0**-8, 0.0))
 
 
 def test_smaller_dims(backend: Backend) -> None:
-    """Other dims than the released model's: records that begin at 4 bytes only, a rope of no whole vector."""
+    """Other dims than the released model's: records that begin at multiples of 4 bytes, RoPE dims that fill no vector."""
     generator = torch.Generator().manual_seed(15)
     kv, weight = torch.randn(3, 262, generator=generator).bfloat16(), torch.rand(256, generator=generator) + 0.5
     angles = torch.randn(3, 3, generator=generator)
@@ -181,7 +183,7 @@ def test_gather_latents_of_a_plain_cache(backend: Backend, dtype: torch.dtype) -
 
 @pytest.mark.parametrize("tokens", COUNTS, ids=lambda tokens: f"{tokens} tokens")
 def test_latents_anywhere(backend: Backend, tokens: int) -> None:
-    """Every token reads back as what its own norm and angles say; bytes of other slots stay poison."""
+    """Every token is read back with its own norm and angles; the bytes of other slots are still poison."""
     generator = torch.Generator().manual_seed(13)
     kv = torch.randn(tokens, 576, generator=generator).bfloat16()
     weight = torch.rand(512, generator=generator) + 0.5
@@ -191,7 +193,7 @@ def test_latents_anywhere(backend: Backend, tokens: int) -> None:
     backend.run(write_latent_cache, kv, weight, 1e-6, angles.cos(), angles.sin(), cache, slots)
     got = backend.run(gather_latents, cache, slots, 512, torch.float32)
     exact = exact_rows(kv, weight, 1e-6, angles.cos(), angles.sin())
-    # e4m3 keeps 2^-4 of a value and steps of 2^-10 scales; scales are at most amax / 224; bf16 rounded before
+    # e4m3 has a relative error of 2^-4 and steps of 2^-10 scales; scales are at most amax / 224; bf16 was rounded before.
     assert_close(got[:, :512], exact[:, :512], Tolerance(2.0**-4 + 2.0**-7, 2.0**-10 * np.abs(exact).max() / 224))
     assert_close(got[:, 512:], exact[:, 512:], Tolerance(2.0**-8, 1e-5))
     others = torch.ones(pages * 64, dtype=torch.bool).scatter_(0, slots, False)

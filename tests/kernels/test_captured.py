@@ -1,4 +1,4 @@
-"""A chain of kernels in a CUDA graph, where each may start before the one before it has ended: the same bits as one by one."""
+"""A chain of kernels in a CUDA graph, where each may start before the previous one has ended, gives the same bits as outside."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ HIDDEN, INNER, EXPERTS, HEADS, LATENT, LOW = 1024, 256, 32, 16, 512, 512
 
 
 def layer(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
-    """What a decode step does around attention, with small weights: projections, absorbed products, experts."""
+    """The operations of a decode step around attention, with small weights: projections, absorbed products, experts."""
     generator = torch.Generator(device).manual_seed(0)
 
     def random(*shape: int) -> torch.Tensor:
@@ -50,7 +50,7 @@ def layer(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
         total, rows, operand = rms_norm_quantize(total, ones, 1e-6, residual=update)
         chosen, weights = route(fp32_linear(rows, gate), bias, 8, 8, 4)
         groups = group_by_expert(chosen, EXPERTS)
-        arguments = {"sources": groups.tokens, "expected": count * 8}
+        arguments = {"sorted_token_ids": groups.sorted_token_ids, "expected_m": count * 8}
         made = grouped_gemm_with_shared(
             operand, gate_up.values, groups.offsets, gate_up.scales, operand, shared_up, **arguments
         )
@@ -69,12 +69,12 @@ def test_a_captured_chain_gives_the_same_bits(count: int) -> None:
     forward = layer(device)
     x = torch.empty(count, HIDDEN, device=device, dtype=torch.bfloat16)
     inputs = [torch.randn(count, HIDDEN, device=device).bfloat16() for _ in range(6)]
-    wanted = [forward(forward(each)) for each in inputs]
+    plain = [forward(forward(each)) for each in inputs]
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        result = forward(forward(x))  # twice: the second begins while the first drains
-    for each, expected in zip(inputs, wanted, strict=True):
+        result = forward(forward(x))  # twice: the second starts while the first drains
+    for each, expected in zip(inputs, plain, strict=True):
         x.copy_(each)
         graph.replay()
         assert expected.isfinite().all() and torch.equal(result, expected)

@@ -1,4 +1,4 @@
-"""The CUDA kernels' machine code, on any machine that has nvcc: what a GPU would refuse, and what would be a race on it."""
+"""Building the CUDA kernels, and their machine code, on any machine with nvcc: illegal encodings, and races between kernels."""
 
 import re
 import shutil
@@ -12,8 +12,8 @@ from deepseek_v32.kernels import build
 
 ATTENTION = ("sparse_prefill", "sparse_decode", "dense_decode")
 PROGRAMMATIC = ("dense_decode", "fp32_ops", "fp8_gemm", "kv_up_projection", "routing", "sparse_decode")
-# What kernels may ask for before the one launched before them has ended, by names within theirs: static weights, the
-# router's bias, a plan that is older than the kernel before.
+# Kernel name -> the loads that it may issue before the previous kernel has ended: of static weights, of the router's bias, of a
+# plan that is older than the previous kernel.
 EARLY = {
     "absorb_queries_kernel": "LDG",
     "expand_quantize_kernel": "LDG",
@@ -27,7 +27,7 @@ GLOBAL = re.compile(r"\b(LDG|LDGSTS|STG|LD|ST|ATOMG?|REDG?|UTMALDG|UTMASTG|UBLKC
 
 
 def cannot_build() -> str:
-    """What is missing to compile, in one line; empty if nothing is."""
+    """The reason why nothing can be compiled here, in one line; empty if there is none."""
     try:
         build.compile_command(build.launcher(ATTENTION[0]), Path("kernel.so"))
     except RuntimeError as error:
@@ -53,6 +53,7 @@ def machine_code(library: Path) -> str:
 
 @pytest.mark.skipif(bool(cannot_build()), reason=cannot_build())
 @pytest.mark.parametrize("name", ATTENTION)
+@pytest.mark.heavy
 def test_attention(name: str) -> None:
     library = build.build(name)
     assert library.read_bytes()[:4] == b"\x7fELF"
@@ -64,12 +65,13 @@ def test_attention(name: str) -> None:
 
 @pytest.mark.skipif(bool(cannot_build()), reason=cannot_build())
 @pytest.mark.parametrize("name", PROGRAMMATIC)
-def test_nothing_is_read_or_written_before_the_kernel_before_has_ended(name: str) -> None:
-    """Compilers may move loads across griddepcontrol.wait (ACQBULK); PREEXIT lets the next kernel in."""
+@pytest.mark.heavy
+def test_nothing_is_read_or_written_before_the_previous_kernel_has_ended(name: str) -> None:
+    """Compilers may move loads across griddepcontrol.wait (ACQBULK in SASS). PREEXIT lets the next kernel start."""
     programmatic = 0
     for function in machine_code(build.build(name)).split("Function : ")[1:]:
         kernel, *lines = function.splitlines()
-        if "ACQBULK" not in function:  # launched without the attribute: it starts when all before it has ended
+        if "ACQBULK" not in function:  # launched without PDL: it starts after all earlier kernels have ended
             assert "PREEXIT" not in function or "plan_kernel" in kernel, kernel
             continue
         programmatic += 1
@@ -78,6 +80,55 @@ def test_nothing_is_read_or_written_before_the_kernel_before_has_ended(name: str
         allowed = {early for part, early in EARLY.items() if part in kernel}
         assert before <= allowed, f"{kernel}: {before - allowed} before the wait"
     assert programmatic
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the CUDA sources that `build` uses."""
+    copy = tmp_path / "cuda"
+    shutil.copytree(build.SOURCES, copy, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    monkeypatch.setattr(build, "SOURCES", copy)
+    return copy
+
+
+def hashes() -> dict[str, str]:
+    return {name: build.source_hash(build.launcher(name)) for name in build.kernels()}
+
+
+HEADERS = {  # header: the libraries that include it
+    "attention/core.cuh": {"dense_decode", "sparse_decode", "sparse_prefill"},
+    "routing/kernels.cuh": {"routing"},
+    "common/lane_sums.cuh": {"fp32_ops", "kv_up_projection"},
+    "common/launch.cuh": set(build.kernels()),
+}
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_comment_in_a_header_rebuilds_the_libraries_that_include_it(header: str, sources: Path) -> None:
+    before = hashes()
+    with (sources / header).open("a", encoding="utf-8") as file:
+        file.write("// one more comment\n")
+    after = hashes()
+    assert {name for name in before if before[name] != after[name]} == HEADERS[header]
+
+
+def test_included_files_are_found_through_other_headers(sources: Path) -> None:
+    names = [path.relative_to(sources).as_posix() for path in build.included_files(build.launcher("fp8_gemm"))]
+    assert names[0] == "fp8_gemm/launch.cu" and len(names) == len(set(names))
+    assert {"fp8_gemm/product.cuh", "common/pdl.cuh", "common/ptx.cuh"} <= set(names)
+    assert not any(name.startswith("attention/") for name in names)
+
+
+def test_every_included_file_is_there(sources: Path) -> None:
+    """`included_files` reads every file, so a missing header would be an error."""
+    for name in build.kernels():
+        assert all(path.is_relative_to(sources) for path in build.included_files(build.launcher(name)))
+
+
+def test_flags_are_a_part_of_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = hashes()
+    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-G"))
+    assert all(before[name] != changed for name, changed in hashes().items())
 
 
 def test_an_unknown_kernel() -> None:

@@ -59,7 +59,7 @@ def test_mha_prefill(
         for rows, dims in ((tokens, width), (cached, width), (cached, value))
     )
     v *= KEY_SIZE[dtype]
-    # query i is token S - T + i of the context, so it sees S - T + i + 1 keys
+    # Query i is token S - T + i of the context, so it attends to S - T + i + 1 keys.
     allowed = torch.tensor([[s <= cached - tokens + t for s in range(cached)] for t in range(tokens)])
     if masked:
         allowed &= torch.rand(tokens, cached, generator=generator) < 0.5
@@ -82,7 +82,7 @@ def test_mha_prefill_of_a_row_that_may_see_nothing(backend: Backend, dtype: torc
 
 
 def test_mha_prefill_over_strided_values(backend: Backend) -> None:
-    """Values beside the keys they were projected with, as a model has them."""
+    """Values that are strided because one projection makes keys and values, as in the model."""
     generator = torch.Generator().manual_seed(1)
     q, k, both = (torch.randn(n, 4, d, generator=generator).bfloat16() for n, d in ((40, 192), (100, 192), (100, 256)))
     v = both.mul_(KEY_SIZE[torch.bfloat16])[..., 128:]
@@ -107,7 +107,7 @@ DECODE = {  # lengths (new tokens included), s_q, H, page size
     "page size 1": ([3, 1], 1, 4, 1),
     "128 heads": ([100], 1, 128, 64),
     "as many new tokens as context": ([3], 3, 4, 64),
-    "fewer keys than new tokens": ([1, 0], 3, 4, 64),  # the first rows see nothing
+    "fewer keys than new tokens": ([1, 0], 3, 4, 64),  # the first rows have no keys
     "a context in many runs, others in few": ([1500, 3, 700], 2, 16, 64),
     "more rows than a tile": ([200, 70], 2, 40, 64),
 }
@@ -119,7 +119,7 @@ DECODE = {  # lengths (new tokens included), s_q, H, page size
 def test_dense_decode(
     backend: Backend, lengths: list[int], new: int, heads: int, page: int, causal: bool, dtype: torch.dtype
 ) -> None:
-    """Pages in shuffled order; what no sequence owns is NaN, and unused table columns name such a page."""
+    """Pages are in shuffled order. Pages that no sequence owns are NaN, and unused columns of the block table name such a page."""
     rng = np.random.default_rng(0)
     q = torch.from_numpy(rng.standard_normal((len(lengths), new, heads, 576))).to(dtype)
     counts = [-(-length // page) for length in lengths]
@@ -156,7 +156,7 @@ H16 = {  # lengths
 @by_dtype(torch.float32, torch.bfloat16)
 @pytest.mark.parametrize("lengths", H16.values(), ids=H16.keys())
 def test_h16(backend: Backend, lengths: list[int], dtype: torch.dtype) -> None:
-    """Base-2 logsumexp: of the scores times log2 e. A page that two sequences share is read by both."""
+    """The logsumexp has base 2. Two sequences may share a page."""
     rng = np.random.default_rng(1)
     pages = 150
     ckv = torch.from_numpy(rng.standard_normal((pages, 1, 512))).to(dtype)
@@ -190,7 +190,7 @@ def test_h16(backend: Backend, lengths: list[int], dtype: torch.dtype) -> None:
 
 
 def test_h16_of_one_key_by_hand(backend: Backend) -> None:
-    """One key: the output is its latent, and lse is its score times log2 e."""
+    """With one key the output is its latent, and lse is its score times log2 e."""
     ones = torch.ones
     output, lse = backend.run(
         paged_mla_decode_h16,
@@ -237,54 +237,54 @@ MISUSE = {
     "prefill: fewer keys than queries": (
         prefill,
         {"k": torch.ones(1, 4, 192), "v": torch.ones(1, 4, 128)},
-        "k has 1 tokens, expected at least q's 2",
+        "k has 1 tokens; expected at least q's 2",
     ),
     "prefill: heads differ": (
         prefill,
         {"k": torch.ones(3, 1, 192)},
-        r"k has shape \[3, 1, 192\], expected \[\*, 4, 192\]",
+        r"k has shape \[3, 1, 192\]; expected \[\*, 4, 192\]",
     ),
     "prefill: v of another length": (
         prefill,
         {"v": torch.ones(2, 4, 128)},
-        r"v has shape \[2, 4, 128\], expected \[3, 4, \*\]",
+        r"v has shape \[2, 4, 128\]; expected \[3, 4, \*\]",
     ),
     "prefill: v of another dtype": (prefill, {"v": torch.ones(3, 4, 128).bfloat16()}, "v has dtype torch.bfloat16"),
     "prefill: integer mask": (prefill, {"mask": torch.ones(2, 3, dtype=torch.int32)}, "mask has dtype torch.int32"),
     "prefill: transposed mask": (
         prefill,
         {"mask": torch.ones(3, 2) > 0},
-        r"mask has shape \[3, 2\], expected \[2, 3\]",
+        r"mask has shape \[3, 2\]; expected \[2, 3\]",
     ),
     "decode: byte cache": (
         decode,
         {"cache": torch.zeros(1, 64, 1, 576, dtype=torch.uint8)},
-        "cache has dtype torch.uint8, expected torch.float32",
+        "cache has dtype torch.uint8; expected torch.float32",
     ),
     "decode: cache of 512": (decode, {"cache": torch.ones(1, 64, 1, 512)}, r"expected \[\*, \*, 1, 576\]"),
     "decode: int64 table": (decode, {"block_table": torch.zeros(2, 1, dtype=torch.int64)}, "block_table has dtype"),
     "decode: a length too few": (
         decode,
         {"cache_seqlens": int32([1])},
-        r"cache_seqlens has shape \[1\], expected \[2\]",
+        r"cache_seqlens has shape \[1\]; expected \[2\]",
     ),
     "h16: 32 heads": (
         h16,
         {"q_nope": torch.ones(2, 32, 512)},
-        r"q_nope has shape \[2, 32, 512\], expected \[\*, 16, 512\]",
+        r"q_nope has shape \[2, 32, 512\]; expected \[\*, 16, 512\]",
     ),
-    "h16: rope elsewhere": (h16, {"q_pe": torch.ones(2, 16, 64, device="meta")}, "q_pe is on meta, expected cpu"),
+    "h16: rope elsewhere": (h16, {"q_pe": torch.ones(2, 16, 64, device="meta")}, "q_pe is on meta; expected cpu"),
     "h16: pages of 64": (
         h16,
         {"ckv_cache": torch.ones(3, 64, 512)},
-        r"ckv_cache has shape .*, expected \[\*, 1, 512\]",
+        r"ckv_cache has shape .*; expected \[\*, 1, 512\]",
     ),
     "h16: fewer rope pages": (
         h16,
         {"kpe_cache": torch.ones(2, 1, 64)},
-        r"kpe_cache has shape .*, expected \[3, 1, 64\]",
+        r"kpe_cache has shape .*; expected \[3, 1, 64\]",
     ),
-    "h16: indptr without its end": (h16, {"kv_indptr": int32([0, 1])}, r"kv_indptr has shape \[2\], expected \[3\]"),
+    "h16: indptr without its end": (h16, {"kv_indptr": int32([0, 1])}, r"kv_indptr has shape \[2\]; expected \[3\]"),
     "h16: int64 indices": (h16, {"kv_indices": torch.zeros(2, dtype=torch.int64)}, "kv_indices has dtype torch.int64"),
 }
 

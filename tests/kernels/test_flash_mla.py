@@ -1,4 +1,4 @@
-"""The public FlashMLA interfaces: conventions of logsumexp, metadata objects, and what they refuse. On a CPU over the reference."""
+"""The FlashMLA interfaces on a CPU, with the references: conventions of logsumexp, metadata objects, unsupported arguments."""
 
 import math
 
@@ -63,7 +63,7 @@ def test_sparse_decode(device: str, dtype: torch.dtype) -> None:
     q, cache, indices = decode_case(device)
     expected = sparse_attention(q.flatten(0, 1).float(), cache, indices.flatten(0, 1), 576**-0.5, 512, None, None)
     schedule, nothing = flash_mla.get_mla_metadata()
-    for _ in range(2):  # filled at the first call, used at the second
+    for _ in range(2):  # the first call fills the metadata, the second uses them
         today = flash_mla.flash_mla_with_kvcache(
             q, cache.view(dtype), None, None, 512, schedule, nothing, is_fp8_kvcache=True, indices=indices
         )
@@ -121,13 +121,13 @@ def test_refusals() -> None:
         ({"num_splits": torch.zeros(1)}, "get_mla_metadata"),
         ({"causal": True}, "causal is True"),
         ({"k_cache": cache[..., :576]}, "656"),
-        ({"indices": None}, "need indices"),
+        ({"indices": None}, "expected indices"),
         ({"indices": None, "is_fp8_kvcache": False}, "block_table"),
     ):
         with pytest.raises(ValueError, match=message):
             decode(**changes)
     decode()
-    with pytest.raises(ValueError, match="get new metadata"):
+    with pytest.raises(ValueError, match="get_mla_metadata again"):
         decode(indices=indices[..., :64])
     with pytest.raises(ValueError, match="indexer_topk"):
         flash_mla.flash_mla_sparse_fwd(*prefill_case("cpu"), 0.1, indexer_topk=512)

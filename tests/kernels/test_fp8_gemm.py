@@ -1,4 +1,4 @@
-"""The block-scaled FP8 product against a float64 sum over the dequantised operands."""
+"""The block-scaled FP8 GEMM against a float64 sum over the dequantised operands."""
 
 import math
 from typing import Literal
@@ -25,7 +25,7 @@ CASES = {  # M, N, K
     "long K": (2, 128, 7168),
 }
 
-# Tensor cores cut every product of a step to about 14 bits of the largest; everything else accumulates in fp32.
+# Tensor cores truncate the products of a step to about 14 bits below the largest; all other sums are fp32.
 ACCUMULATION = {"reference": 2.0**-20, "tile": 2.0**-11, "cuda": 2.0**-11}
 
 PROJECTIONS = (  # N, K of the released model, then those that an 8-way split adds
@@ -36,7 +36,7 @@ PROJECTIONS = (  # N, K of the released model, then those that an 8-way split ad
 
 
 def random_operands(m: int, n: int, k: int, seed: int = 0) -> tuple[np.ndarray, ...]:
-    """Codes without NaN and scales over four orders of magnitude, so that a scale of the wrong block shows at once."""
+    """Codes without NaN, and scales over four orders of magnitude, so that a scale of the wrong block is noticed."""
     rng = np.random.default_rng(seed)
     blocks = -(-k // 128)
     a, b = (e4m3.encode(rng.standard_normal((rows, k)) * 32) for rows in (m, n))
@@ -46,7 +46,7 @@ def random_operands(m: int, n: int, k: int, seed: int = 0) -> tuple[np.ndarray, 
 
 
 def exact_product(a: np.ndarray, a_scale: np.ndarray, b: np.ndarray, b_scale: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The product and the sum of its terms' sizes, float64."""
+    """The product, and the sum of the magnitudes of its terms, in float64."""
     left = e4m3.dequantize(a, a_scale)
     right = e4m3.dequantize(b, b_scale.repeat(128, 0)[: len(b)])
     return left @ right.T, np.abs(left) @ np.abs(right).T
@@ -71,7 +71,7 @@ def test_product(backend: Backend, m: int, n: int, k: int, dtype: torch.dtype, r
 @pytest.mark.parametrize("name", ["tile", "cuda"])
 @pytest.mark.parametrize(("n", "k"), PROJECTIONS)
 def test_projections_of_the_model(name: Literal["tile", "cuda"], n: int, k: int) -> None:
-    """Against an fp32 product on the GPU of the dequantised operands, and the same bits when run again."""
+    """Against an fp32 product of the dequantised operands on the GPU. A second run gives the same bits."""
     generator = torch.Generator("cuda").manual_seed(0)
 
     def operand(rows: int, block: int) -> tuple[Quantized, torch.Tensor]:
@@ -84,10 +84,10 @@ def test_projections_of_the_model(name: Literal["tile", "cuda"], n: int, k: int)
     weight, right = operand(n, 128)
     for m in (0, 1, 3, 64, 127, 128, 4096):
         a, left = operand(m, 1)
-        result = fp8_gemm(a, *weight, torch.float32, name)
+        result = fp8_gemm(a, *weight, torch.float32, backend=name)
         expected, size = left @ right.T, left.abs() @ right.abs().T
         assert ((result - expected).abs() <= 2.0**-20 * size + ACCUMULATION[name] * size).all(), f"M={m}"
-        assert torch.equal(result, fp8_gemm(a, *weight, torch.float32, name)), f"M={m} twice"
+        assert torch.equal(result, fp8_gemm(a, *weight, torch.float32, backend=name)), f"M={m} twice"
         rounded = fp8_gemm(a, *weight, backend=name)
         error = (rounded.float() - expected).abs()
         assert (error <= 2.0**-8 * expected.abs() + ACCUMULATION[name] * size).all(), f"M={m} in bf16"
@@ -100,7 +100,7 @@ def test_product_of_quantized_operands_is_close_to_the_exact_one(backend: Backen
     scale = w.unflatten(0, (-1, 128)).unflatten(2, (-1, 128)).abs().amax((1, 3)) / 448
     codes = (w / scale.repeat_interleave(128, 0).repeat_interleave(128, 1)).to(FP8)
     result = backend.run(fp8_gemm, quantize_blocks(x), codes, scale, torch.float32)
-    # e4m3 rounds to 3 bits: 2.6 % of a value, root mean square, on both sides
+    # Rounding to the 3 bits of e4m3 is a root mean square error of 2.6 % in both operands.
     assert cosine_distance(result.double().numpy(), (x.double() @ w.double().T).numpy()) < 1e-3
 
 
@@ -119,7 +119,7 @@ def test_scales_apply_to_their_own_slice_and_block(backend: Backend) -> None:
 @pytest.mark.parametrize("rows", [0, 1, 3, 64, 65], ids=str)
 @pytest.mark.parametrize("columns", [(1536, 576, 128), (24576, 8192), (130, 1, 128), (64,)], ids=str)
 def test_several_weights_at_once(backend: Backend, rows: int, columns: tuple[int, ...]) -> None:
-    """The same sums as one weight at a time, within what another split of K changes in fp32."""
+    """The same sums as with one weight at a time, up to the fp32 effect of another split of K."""
     generator = torch.Generator().manual_seed(rows)
     k = 384 if columns[0] < 10000 else 256
 
@@ -144,7 +144,7 @@ def test_default_output_is_bf16_and_no_row_is_no_row(backend: Backend) -> None:
 
 
 def test_nan_stays_in_its_row(backend: Backend) -> None:
-    """A NaN activation must show in its row's results, and in no other."""
+    """A NaN activation makes the results of its row NaN, and of no other row."""
     a, a_scale, b, b_scale = random_operands(3, 128, 256)
     a[1, 200] = e4m3.NAN_CODE
     quantized = Quantized(e4m3.as_fp8(a), torch.from_numpy(a_scale))
@@ -153,7 +153,7 @@ def test_nan_stays_in_its_row(backend: Backend) -> None:
 
 
 def test_strided_rows_and_rerun(backend: Backend) -> None:
-    """Rows of a wider tensor are taken by their stride; the same call gives the same bits."""
+    """Rows of a wider tensor are read by their stride, and a second call gives the same bits."""
     a, a_scale, b, b_scale = random_operands(4, 128, 128)
     wide = torch.full((4, 160), math.nan).to(torch.float8_e4m3fn)
     wide.view(torch.uint8)[:, :128] = torch.from_numpy(a)
@@ -176,16 +176,16 @@ def call(out_dtype: torch.dtype = torch.bfloat16, **changes: torch.Tensor) -> to
 
 
 MISUSE = {
-    "bf16 activations": ({"values": torch.ones(2, 256)}, r"a\.values has dtype torch\.float32, expected .*e4m3fn"),
+    "bf16 activations": ({"values": torch.ones(2, 256)}, r"a\.values has dtype torch\.float32; expected .*e4m3fn"),
     "three axes": ({"values": torch.ones(1, 2, 256).to(FP8)}, r"a\.values has shape \[1, 2, 256\]"),
-    "one scale too few": ({"scales": torch.ones(2, 1)}, r"a\.scales has shape \[2, 1\], expected \[2, 2\]"),
+    "one scale too few": ({"scales": torch.ones(2, 1)}, r"a\.scales has shape \[2, 1\]; expected \[2, 2\]"),
     "bf16 scales": ({"scales": torch.ones(2, 2).bfloat16()}, r"a\.scales has dtype torch\.bfloat16"),
     "narrower weight": (
         {"weight": torch.ones(130, 128).to(FP8)},
-        r"weight has shape \[130, 128\], expected \[\*, 256\]",
+        r"weight has shape \[130, 128\]; expected \[\*, 256\]",
     ),
-    "scale rounded down": ({"weight_scale": torch.ones(1, 2)}, r"weight_scale has shape \[1, 2\], expected \[2, 2\]"),
-    "weight elsewhere": ({"weight": torch.ones(130, 256, device="meta").to(FP8)}, "weight is on meta, expected cpu"),
+    "scale rounded down": ({"weight_scale": torch.ones(1, 2)}, r"weight_scale has shape \[1, 2\]; expected \[2, 2\]"),
+    "weight elsewhere": ({"weight": torch.ones(130, 256, device="meta").to(FP8)}, "weight is on meta; expected cpu"),
     "transposed weight": ({"weight": torch.ones(256, 130).to(FP8).T}, "weight has stride 130 .* expected 1"),
 }
 
@@ -197,8 +197,8 @@ def test_misuse_names_the_argument(changes: dict[str, torch.Tensor], message: st
 
 
 def test_results_are_bf16_or_fp32() -> None:
-    """The kernels store one or the other: four bytes an element into fp16's two would reach past its end."""
-    message = r"out_dtype is torch\.float16, expected torch\.float32 or torch\.bfloat16"
+    """The kernels store bf16 or fp32 only: fp32 elements stored to an fp16 result would exceed its memory."""
+    message = r"out_dtype is torch\.float16; expected torch\.float32 or torch\.bfloat16"
     with pytest.raises(ValueError, match=message):
         call(torch.float16)
     a, b = (Quantized(torch.ones(1, 128).to(FP8), torch.ones(1, 1)) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Products of rows grouped by expert: each row with its own expert's weight, in float64, one row at a time."""
+"""The grouped GEMM against float64: each row with the weight of its expert, one row at a time."""
 
 import math
 from itertools import pairwise
@@ -108,7 +108,7 @@ def fp8_experts(count: int, n: int, k: int, generator: torch.Generator) -> tuple
 @pytest.mark.parametrize("name", ["tile", "cuda"])
 @pytest.mark.parametrize(("n", "k"), [(4096, 7168), (7168, 2048), (512, 7168)])
 def test_experts_of_the_model(name: Literal["tile", "cuda"], n: int, k: int) -> None:
-    """One captured graph serves every load: nothing is read back to the host. Rows past the last expert's are not written."""
+    """One captured graph serves every load, and nothing is read back to the host. Rows past the last expert's are not written."""
     generator = torch.Generator("cuda").manual_seed(0)
     weight, weight_scale = fp8_experts(32, n, k, generator)
     for label, counts in LOADS.items():
@@ -116,10 +116,10 @@ def test_experts_of_the_model(name: Literal["tile", "cuda"], n: int, k: int) -> 
         codes = (torch.randn(rows, k, device="cuda", generator=generator) * 32).to(FP8)
         a = Quantized(codes, torch.rand(rows, k // 128, device="cuda", generator=generator) + 0.5)
         offsets = torch.zeros(33, dtype=torch.int32, device="cuda")
-        grouped_gemm(a, weight, offsets, weight_scale, torch.float32, name)  # compiles
+        grouped_gemm(a, weight, offsets, weight_scale, torch.float32, backend=name)  # compiles
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            result = grouped_gemm(a, weight, offsets, weight_scale, torch.float32, name)
+            result = grouped_gemm(a, weight, offsets, weight_scale, torch.float32, backend=name)
         result.fill_(-7.0)
         offsets.copy_(offsets_of(counts))
         graph.replay()
@@ -134,7 +134,7 @@ def test_experts_of_the_model(name: Literal["tile", "cuda"], n: int, k: int) -> 
         assert torch.equal(result, first), f"{label} twice"
 
 
-SHARES = {  # tokens, choices of each, experts here, of all, N, K: from one token to many; a rank of eight; ragged K
+SHARES = {  # tokens, top-k, experts of this rank, all experts, N, K: from one token to many; one of eight ranks; ragged K
     "one token": (1, 8, 16, 16, 256, 512),
     "one token, a rank's share": (1, 8, 8, 64, 256, 512),
     "three tokens": (3, 8, 16, 16, 128, 256),
@@ -145,13 +145,13 @@ SHARES = {  # tokens, choices of each, experts here, of all, N, K: from one toke
 }
 
 
-@pytest.mark.parametrize(("tokens", "chosen", "count", "total", "n", "k"), SHARES.values(), ids=SHARES.keys())
+@pytest.mark.parametrize(("tokens", "topk", "count", "total", "n", "k"), SHARES.values(), ids=SHARES.keys())
 def test_rows_are_gathered_and_the_shared_expert_goes_along(
-    backend: Backend, tokens: int, chosen: int, count: int, total: int, n: int, k: int
+    backend: Backend, tokens: int, topk: int, count: int, total: int, n: int, k: int
 ) -> None:
-    """Against the products of the rows taken one by one; experts that nobody chose hold NaN, as do rows of other ranks' experts."""
+    """Against gathered rows. Weights of experts without rows are NaN, and so are rows of other ranks' experts."""
     generator = torch.Generator().manual_seed(tokens)
-    experts = torch.rand(tokens, total, generator=generator).argsort(1)[:, :chosen].contiguous()
+    experts = torch.rand(tokens, total, generator=generator).argsort(1)[:, :topk].contiguous()
     groups = group_by_expert(experts, count, 0)
     blocks = -(-k // 128)
     x = Quantized(
@@ -168,20 +168,29 @@ def test_rows_are_gathered_and_the_shared_expert_goes_along(
         torch.rand(-(-n // 128), blocks, generator=generator) + 0.5,
     )
     here = int(groups.offsets[-1])
-    expected = tokens * chosen * count // total
+    expected_m = tokens * topk * count // total
     operands = weight, groups.offsets, weight_scale
-    alone = backend.run(grouped_gemm, x, *operands, torch.float32, sources=groups.tokens, expected=expected)
-    both = backend.run(
-        grouped_gemm_with_shared, x, *operands, x, dense, torch.float32, sources=groups.tokens, expected=expected
+    alone = backend.run(
+        grouped_gemm, x, *operands, torch.float32, sorted_token_ids=groups.sorted_token_ids, expected_m=expected_m
     )
-    taken = Quantized(x.values[groups.tokens], x.scales[groups.tokens])
+    both = backend.run(
+        grouped_gemm_with_shared,
+        x,
+        *operands,
+        x,
+        dense,
+        torch.float32,
+        sorted_token_ids=groups.sorted_token_ids,
+        expected_m=expected_m,
+    )
+    taken = Quantized(x.values[groups.sorted_token_ids], x.scales[groups.sorted_token_ids])
     sorted_rows = backend.run(grouped_gemm_with_shared, taken, *operands, x, dense, torch.float32)
-    wanted = grouped_gemm(taken, *operands, torch.float32, "reference")[:here]
-    shared = fp8_gemm(x, *dense, torch.float32, "reference")
-    bound = 2.0**-11 * k * 2**11  # of a sum's size: codes of 25 in magnitude on average, products of scales around one
+    expected = grouped_gemm(taken, *operands, torch.float32, backend="reference")[:here]
+    shared = fp8_gemm(x, *dense, torch.float32, backend="reference")
+    bound = 2.0**-11 * k * 2**11  # codes are 25 in magnitude on average, products of scales around one
     for result in (alone, both[tokens:], sorted_rows[tokens:]):
-        assert result.shape == (tokens * chosen, n)
-        assert ((result[:here] - wanted).abs() <= bound).all()
+        assert result.shape == (tokens * topk, n)
+        assert ((result[:here] - expected).abs() <= bound).all()
     for result in (both, sorted_rows):
         assert ((result[:tokens] - shared).abs() <= bound).all()
 
@@ -201,15 +210,15 @@ ROWS = Quantized(torch.ones(3, 16).to(FP8), torch.ones(3, 1))
 EXPERTS = torch.ones(2, 8, 16).to(FP8)
 MISUSE = {
     "vector": (lambda: call(torch.ones(16)), r"a has shape \[16\]"),
-    "another K": (lambda: call(weight=torch.ones(2, 8, 32)), r"weight has shape \[2, 8, 32\], expected \[\*, \*, 16\]"),
+    "another K": (lambda: call(weight=torch.ones(2, 8, 32)), r"weight has shape \[2, 8, 32\]; expected \[\*, \*, 16\]"),
     "mixed dtypes": (lambda: call(weight=torch.ones(2, 8, 16).bfloat16()), "weight has dtype torch.bfloat16"),
     "int64 offsets": (lambda: call(offsets=offsets_of([1, 2]).long()), "offsets has dtype torch.int64"),
-    "one offset missing": (lambda: call(offsets=offsets_of([3])), r"offsets has shape \[2\], expected \[3\]"),
-    "fp16 result": (lambda: call(out_dtype=torch.float16), r"out_dtype is torch\.float16, expected torch\.float32 or"),
-    "no weight scale": (lambda: call(ROWS, weight=EXPERTS), "weight_scale is None, expected"),
+    "one offset missing": (lambda: call(offsets=offsets_of([3])), r"offsets has shape \[2\]; expected \[3\]"),
+    "fp16 result": (lambda: call(out_dtype=torch.float16), r"out_dtype is torch\.float16; expected torch\.float32 or"),
+    "no weight scale": (lambda: call(ROWS, weight=EXPERTS), "weight_scale is None; expected"),
     "weight scale of one expert": (
         lambda: call(ROWS, weight=EXPERTS, weight_scale=torch.ones(1, 1, 1)),
-        r"weight_scale has shape \[1, 1, 1\], expected \[2, 1, 1\]",
+        r"weight_scale has shape \[1, 1, 1\]; expected \[2, 1, 1\]",
     ),
 }
 

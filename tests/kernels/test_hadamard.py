@@ -1,4 +1,4 @@
-"""The Hadamard rotation against the matrix written from its definition: H[i, j] = (-1)^(number of common one bits)."""
+"""The Hadamard transform against its definition: H[i, j] = (-1)^(number of common one bits of i and j)."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_unit_vectors_give_the_rows_exactly(backend: Backend) -> None:
 
 
 def test_rotation_preserves_scores(backend: Backend) -> None:
-    """With scale D^-0.5 it is orthogonal: applied to q and to k it cancels, and applied twice it is the identity."""
+    """With scale D^-0.5 the transform is orthogonal: it keeps dot products of q and k, and applied twice it is the identity."""
     q, k = seeded(4, 128, seed=1), seeded(6, 128, seed=2)
     rotated = [backend.run(hadamard_transform, x, 128**-0.5) for x in (q, k)]
     assert_close(rotated[0] @ rotated[1].T, (q.double() @ k.double().T).numpy(), Tolerance(1e-5, 1e-5))
@@ -82,13 +82,13 @@ def test_rotate_quantize(
     got = e4m3.codes_of(result.values).reshape(-1, width)
     scales = result.scales.numpy().reshape(tokens * heads, -1)
     if dtype == torch.float32:
-        codes, wanted = e4m3.quantize(exact.astype(np.float32))
-        np.testing.assert_array_equal(scales, wanted)
+        codes, expected = e4m3.quantize(exact.astype(np.float32))
+        np.testing.assert_array_equal(scales, expected)
         wrong = got != codes
-        assert wrong.mean() <= 1e-3  # fp32 sums end on the other side of a midpoint once in ten thousand
+        assert wrong.mean() <= 1e-3  # one fp32 sum in ten thousand is on the other side of a midpoint
         assert (np.abs(got[wrong].astype(int) - codes[wrong]) == 1).all()
         return
-    # bf16 may round between the steps (2^-8 of each of the 128 terms, so of the row's size); e4m3 keeps 2^-4 of a value
+    # bf16 may round between the steps, by 2^-8 of each of the 128 terms, so of the size of a row; e4m3 has an error of 2^-4.
     error = np.abs(e4m3.dequantize(got, scales) - exact)
     step = 2.0**-10 * scales.max(1, keepdims=True)
     assert (error <= 2.0**-4 * np.abs(exact) + step + 2.0**-7 * np.abs(exact).max(1, keepdims=True)).all()
@@ -104,7 +104,7 @@ def test_weights_come_back_times_the_scales(backend: Backend, tokens: int) -> No
 
 
 def test_heads_of_a_wider_tensor(backend: Backend) -> None:
-    """Queries as a slice of rows that hold more, poisoned beside it: the same bytes as of their copy."""
+    """Queries that are a slice of wider rows, whose other columns are poison, give the same bytes as a copy."""
     wide = torch.full((4, 5, 200), float("nan"), dtype=torch.bfloat16)
     wide[:, 1:3, 8:136] = seeded(4, 2, 128, seed=5)
     angles = seeded(4, 32, seed=6)
@@ -115,26 +115,26 @@ def test_heads_of_a_wider_tensor(backend: Backend) -> None:
 
 
 MISUSE = {
-    "width 96": (lambda: hadamard_transform(torch.ones(2, 96), 1.0), "x has 96 columns, expected a power of two"),
+    "width 96": (lambda: hadamard_transform(torch.ones(2, 96), 1.0), "x has 96 columns; expected a power of two"),
     "half precision": (
         lambda: hadamard_transform(torch.ones(2, 64, dtype=torch.float16), 1.0),
-        "x has dtype torch.float16, expected torch.float32 or torch.bfloat16",
+        "x has dtype torch.float16; expected torch.float32 or torch.bfloat16",
     ),
     "no head axis": (
         lambda: rotate_quantize(torch.ones(2, 128), torch.ones(2, 32), torch.ones(2, 32)),
-        r"x has shape \[2, 128\], expected \[\*, \*, \*\]",
+        r"x has shape \[2, 128\]; expected \[\*, \*, \*\]",
     ),
     "angles of another batch": (
         lambda: rotate_quantize(torch.ones(2, 4, 128), torch.ones(3, 32), torch.ones(3, 32)),
-        r"cos has shape \[3, 32\], expected \[2, \*\]",
+        r"cos has shape \[3, 32\]; expected \[2, \*\]",
     ),
     "sin unlike cos": (
         lambda: rotate_quantize(torch.ones(2, 4, 128), torch.ones(2, 32), torch.ones(2, 64)),
-        r"sin has shape \[2, 64\], expected \[2, 32\]",
+        r"sin has shape \[2, 64\]; expected \[2, 32\]",
     ),
     "three quarters of a power of two": (
         lambda: rotate_quantize(torch.ones(2, 4, 96), torch.ones(2, 32), torch.ones(2, 32)),
-        "x has 96 columns, expected a power of two",
+        "x has 96 columns; expected a power of two",
     ),
 }
 

@@ -25,7 +25,7 @@ def test_index_keys_anywhere(backend: Backend, tokens: int) -> None:
     values, scales = gather_index_keys(cache, slots)
     assert scales is not None
     exact = hadamard(rotated_keys(keys, angles.cos(), angles.sin(), False))
-    # bf16 rounds each of the 64 turned terms and the sum
+    # bf16 rounds each of the 64 rotated terms, and the sum.
     assert_close(values.float() * scales[:, None], exact, Tolerance(2.0**-4 + 2.0**-7, 0.03))
     others = torch.ones(pages * 64, dtype=torch.bool).scatter_(0, slots, False).view(pages, 64)
     flat = cache.view(pages, -1)
@@ -56,7 +56,7 @@ def rotated_keys(keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, inter
 @pytest.mark.parametrize("interleaved", [False, True], ids=["half-split", "interleaved"])
 @pytest.mark.parametrize("slots", [SLOTS, ONE_SLOT], ids=["scattered", "one"])
 def test_index_bytes(backend: Backend, slots: list[int], interleaved: bool) -> None:
-    """Keys at p*8448 + o*128, scales at p*8448 + 8192 + o*4; every other byte is untouched poison."""
+    """Keys are at p*8448 + o*128, scales at p*8448 + 8192 + o*4; all other bytes are still poison."""
     keys, cos, sin = index_inputs(len(slots), torch.float32)
     cache = caches.poisoned(3, 64, 1, 132)
     backend.run(write_index_cache, keys, cos, sin, cache, torch.tensor(slots), interleaved)
@@ -69,13 +69,13 @@ def test_index_bytes(backend: Backend, slots: list[int], interleaved: bool) -> N
         untouched[key : key + 128] = untouched[scale : scale + 4] = False
         assert flat[scale : scale + 4].view("<f4")[0] == scales[token, 0]
         wrong = flat[key : key + 128] != codes[token]
-        assert wrong.sum() <= 1  # an fp32 sum may end on the other side of a midpoint
+        assert wrong.sum() <= 1  # an fp32 sum may be on the other side of a midpoint
         assert (np.abs(flat[key : key + 128][wrong].astype(int) - codes[token][wrong]) <= 1).all()
     assert (flat[untouched] == caches.POISON).all()
 
 
 def test_index_bytes_exactly(backend: Backend) -> None:
-    """A key of sqrt(128) at one place rotates to plus and minus one everywhere: bytes known by heart.
+    """A key with sqrt(128) in one dim becomes plus and minus one in all dims, whose bytes are known.
 
     Scale 1/448 rounds up to 2^-8, so values are plus and minus 256: 0x78 and 0xF8.
     """

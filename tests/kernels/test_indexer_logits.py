@@ -14,12 +14,12 @@ from support.compare import cosine_distance
 
 FP8 = torch.float8_e4m3fn
 KINDS = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, FP8], ids=["fp32", "bf16", "fp8"])
-# relative to the sum of the terms' sizes: fp32 sums on the reference, tensor cores' 14 bits on compiled kernels
+# Relative to the sum of the terms' magnitudes: fp32 sums in the reference, 14 bits of tensor cores in compiled kernels.
 ACCUMULATION = {"reference": 2.0**-20}
 
 
 def scores(q: np.ndarray, k: np.ndarray, weights: np.ndarray, k_scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Equation 1 for one query [H, D] and keys [S, D] -> scores [S], and the sum of their terms' sizes."""
+    """Equation 1 for one query [H, D] and keys [S, D] -> scores [S], and the sums of the magnitudes of their terms."""
     found, sizes = np.zeros(len(k)), np.zeros(len(k))
     for head in range(len(q)):
         found += weights[head] * np.maximum(k @ q[head], 0.0)
@@ -38,7 +38,7 @@ def make(rng: np.random.Generator, dtype: torch.dtype, *shape: int) -> tuple[tor
 
 
 def assert_rows(backend: Backend, rows: Iterable[tuple[torch.Tensor, tuple[np.ndarray, np.ndarray]]]) -> None:
-    """Each score within the accumulation's error, and all together within the cosine distance asked for."""
+    """Each score is within the error of the accumulation, and all scores are within the cosine distance."""
     got, exact = [], []
     for found, (expected, size) in rows:
         got.append(found.double().numpy())
@@ -102,7 +102,7 @@ def test_keys_outside_the_range_do_not_leak(backend: Backend, dtype: torch.dtype
 
 
 def test_relu_is_inside_the_sum_and_weights_outside(backend: Backend) -> None:
-    """Two heads with opposite products, weights of both signs: only the positive product counts, with its weight's sign."""
+    """Two heads with opposite products and weights of both signs: only the positive product counts, with the sign of its weight."""
     q = torch.zeros(2, 2, 128)
     q[:, 0, 0], q[:, 1, 0] = 1.0, -1.0
     k = torch.zeros(2, 128)
@@ -121,7 +121,7 @@ def test_no_query_and_no_key(backend: Backend) -> None:
     assert backend.run(indexer_logits, torch.ones(2, 4, 128), k[:0], torch.ones(2, 4), zero, zero).shape == (2, 0)
 
 
-PAGED = {  # heads, lengths (new tokens included), new tokens, max_context; pages are taken in a shuffled order
+PAGED = {  # heads, lengths (with the new tokens), new tokens, max_context; pages are in shuffled order
     "one token": (16, [1], 1, 1),
     "a page and one, and its neighbours": (16, [65, 64, 63], 1, 65),
     "ragged, bound above every length": (32, [3, 150, 64], 1, 180),
@@ -131,7 +131,7 @@ PAGED = {  # heads, lengths (new tokens included), new tokens, max_context; page
     "fewer keys than new tokens": (16, [1, 0, 5], 3, 64),
     "more new tokens than are done at once": (64, [70, 5], 5, 70),
 }
-LONG = {  # runs of pages that fill every stage of a pipeline, and end in and beside a block of top-k
+LONG = {  # enough pages to fill every stage of a pipeline; the ends are inside and at the edge of a block of the top-k
     "about top-k": (64, [2047, 2048, 2049, 1], 1, 2049),
     "about top-k, two new tokens": (32, [2047, 2048, 2049], 2, 2049),
     "32K and 128K": (64, [32768, 131072, 65], 1, 131072),
@@ -140,13 +140,15 @@ LONG = {  # runs of pages that fill every stage of a pipeline, and end in and be
 
 
 def check_paged(backend: Backend, dtype: torch.dtype, heads: int, lengths: list[int], new: int, columns: int) -> None:
-    """Keys come through the block table; every slot that no sequence owns is NaN."""
+    """Keys are read by the block table; every slot that no sequence owns is NaN."""
     rng = np.random.default_rng(2)
     q, exact_q = make(rng, dtype, len(lengths), new, heads, 128)
     weights = rng.standard_normal((len(lengths), new, heads)).astype(np.float32)
     owned = [-(-length // 64) for length in lengths]
     free = rng.permutation(np.arange(1, 1 + sum(owned)))
-    table = torch.zeros(len(lengths), -(-columns // 64), dtype=torch.int32)  # unused columns name page 0, all poison
+    table = torch.zeros(
+        len(lengths), -(-columns // 64), dtype=torch.int32
+    )  # unused columns name page 0, which is poison
     if dtype == FP8:
         cache = caches.poisoned(1 + sum(owned), 64, 1, 132)
     else:
@@ -192,7 +194,7 @@ def test_long_contexts(backend: Backend, heads: int, lengths: list[int], new: in
 
 @pytest.mark.parametrize(("rows", "cached"), [(70, 4133), (5, 131072)], ids=["every key range", "128K keys"])
 def test_long_prefill(backend: Backend, rows: int, cached: int) -> None:
-    """Ranges that start and end anywhere, so that queries which share a tile of keys differ in what they see of it."""
+    """Ranges start and end anywhere, so that queries which share a tile of keys have different parts of it in their ranges."""
     if backend.name == "reference" and cached > 8192:
         pytest.skip("these lengths are about the compiled kernels' pipelines")
     rng = np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""What the indexer's operations refuse, and how they say so."""
+"""Misuse of the indexer's operations is an error of one line that names the argument."""
 
 import pytest
 import torch
@@ -36,29 +36,29 @@ def paged(**changes: torch.Tensor) -> torch.Tensor:
 MISUSE = {
     "fp8 keys without scale": (lambda: call(FP8), "k_scale is missing for keys of .*e4m3fn"),
     "fp32 keys with scale": (lambda: call(k_scale=torch.ones(3)), "k_scale is given for keys of torch.float32"),
-    "a scale too many": (lambda: call(FP8, k_scale=torch.ones(4)), r"k_scale has shape \[4\], expected \[3\]"),
+    "a scale too many": (lambda: call(FP8, k_scale=torch.ones(4)), r"k_scale has shape \[4\]; expected \[3\]"),
     "mixed dtypes": (
         lambda: call(k=torch.ones(3, 128).bfloat16()),
-        "k has dtype torch.bfloat16, expected torch.float32",
+        "k has dtype torch.bfloat16; expected torch.float32",
     ),
     "bf16 weights": (lambda: call(weights=torch.ones(2, 4).bfloat16()), "weights has dtype torch.bfloat16"),
     "weights of another head count": (
         lambda: call(weights=torch.ones(2, 5)),
-        r"weights has shape \[2, 5\], expected \[2, 4\]",
+        r"weights has shape \[2, 5\]; expected \[2, 4\]",
     ),
     "int64 ends": (lambda: call(ends=torch.zeros(2, dtype=torch.int64)), "ends has dtype torch.int64"),
     "starts of one row": (lambda: call(starts=torch.zeros(1, dtype=torch.int32)), r"starts has shape \[1\]"),
     "fp32 queries for a byte cache": (
         lambda: paged(q=torch.ones(2, 1, 4, 128)),
-        r"cache has shape .*, expected \[.*128\]",
+        r"cache has shape .*; expected \[.*128\]",
     ),
     "table of one sequence": (
         lambda: paged(block_table=torch.zeros(1, 1, dtype=torch.int32)),
-        r"block_table has shape \[1, 1\], expected \[2, \*\]",
+        r"block_table has shape \[1, 1\]; expected \[2, \*\]",
     ),
     "lengths elsewhere": (
         lambda: paged(lengths=torch.ones(2, dtype=torch.int32, device="meta")),
-        "lengths is on meta, expected cpu",
+        "lengths is on meta; expected cpu",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""The absorbed form's two products, against float64 and the quantiser written out."""
+"""The two products of the absorbed form, against float64 and a quantiser written by hand."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def random(*shape: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
 def test_absorb(
     backend: Backend, tokens: int, heads: int, nope: int, rope: int, latent: int, dtype: torch.dtype
 ) -> None:
-    """The weight is a part of kv_b_proj, whose heads have values' rows between them: NaN here."""
+    """The weight is a part of kv_b_proj, in which rows of values lie between the heads; they are NaN here."""
     q = random(tokens, heads, nope + rope, dtype=dtype, seed=1)
     both = torch.full((heads, nope + 32, latent), float("nan"), dtype=dtype)
     both[:, :nope] = random(heads, nope, latent, dtype=dtype, seed=2)
@@ -37,10 +37,10 @@ def test_absorb(
     result = backend.run(absorb_queries, q, angles.cos(), angles.sin(), both[:, :nope])
     assert result.dtype == dtype and result.shape == (tokens, heads, latent + rope)
     left, right = q[..., :nope].double().transpose(0, 1), both[:, :nope].double()
-    wanted, size = ((x @ y).transpose(0, 1) for x, y in ((left, right), (left.abs(), right.abs())))
+    expected, size = ((x @ y).transpose(0, 1) for x, y in ((left, right), (left.abs(), right.abs())))
     rounding = 2.0**-8 if dtype == torch.bfloat16 else 0
-    error = (result[..., :latent].double() - wanted).abs()
-    assert (error <= rounding * wanted.abs() + 2.0**-20 * size).all()
+    error = (result[..., :latent].double() - expected).abs()
+    assert (error <= rounding * expected.abs() + 2.0**-20 * size).all()
     cos, sin = (x.double().numpy()[:, None] for x in (angles.cos(), angles.sin()))
     turned = rotate_interleaved(q[..., nope:].double().numpy(), cos, sin)
     error = np.abs(result[..., latent:].double().numpy() - turned)
@@ -61,7 +61,7 @@ VALUES = {  # tokens, heads, value dims, latent
 @pytest.mark.parametrize("ue8m0", [True, False], ids=["ue8m0", "plain scale"])
 @pytest.mark.parametrize(("tokens", "heads", "value", "latent"), VALUES.values(), ids=VALUES.keys())
 def test_expand(backend: Backend, tokens: int, heads: int, value: int, latent: int, ue8m0: bool) -> None:
-    """Small integers, so that sums are exact in any order and the codes can be told bit for bit. A head that is all zero, too."""
+    """Small integers, so that sums are exact in any order and codes are known exactly. One head is all zero."""
     generator = torch.Generator().manual_seed(tokens)
     latents = torch.randint(-3, 4, (tokens, heads, latent), generator=generator).bfloat16()
     latents[:, heads // 2] = 0
@@ -69,16 +69,16 @@ def test_expand(backend: Backend, tokens: int, heads: int, value: int, latent: i
     both[:, 16:] = torch.randint(-3, 4, (heads, value, latent), generator=generator).bfloat16() / 8
     values, scales = backend.run(expand_quantize, latents, both[:, 16:], ue8m0)
     product = torch.einsum("thl,hvl->thv", latents.double(), both[:, 16:].double())
-    codes, wanted = e4m3.quantize(product.flatten(1).bfloat16().float().numpy(), ue8m0)
-    np.testing.assert_array_equal(scales.numpy(), wanted)
+    codes, expected = e4m3.quantize(product.flatten(1).bfloat16().float().numpy(), ue8m0)
+    np.testing.assert_array_equal(scales.numpy(), expected)
     np.testing.assert_array_equal(e4m3.codes_of(values), codes)
 
 
 def test_misuse_names_the_argument() -> None:
     q, angles = torch.ones(2, 3, 192), torch.ones(2, 32)
-    with pytest.raises(ValueError, match=r"wk has shape \[3, 127, 512\], expected \[3, 128, \*\]"):
+    with pytest.raises(ValueError, match=r"wk has shape \[3, 127, 512\]; expected \[3, 128, \*\]"):
         absorb_queries(q, angles, angles, torch.ones(3, 127, 512))
     with pytest.raises(ValueError, match=r"wk has dtype torch\.bfloat16"):
         absorb_queries(q, angles, angles, torch.ones(3, 128, 512).bfloat16())
-    with pytest.raises(ValueError, match=r"wv has shape \[4, 128, 512\], expected \[3, \*, 512\]"):
+    with pytest.raises(ValueError, match=r"wv has shape \[4, 128, 512\]; expected \[3, \*, 512\]"):
         expand_quantize(torch.ones(2, 3, 512), torch.ones(4, 128, 512))

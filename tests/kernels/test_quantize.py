@@ -1,4 +1,4 @@
-"""The FP8 quantiser, bit for bit, against e4m3 arithmetic done by hand."""
+"""The FP8 quantiser, bit for bit, against e4m3 arithmetic written by hand."""
 
 import math
 from collections.abc import Callable
@@ -23,7 +23,7 @@ HALF_EPS = 1 + 2.0**-23  # the float after 1
 
 
 def rows_of(*amax: float) -> np.ndarray:
-    """One group of 128 for each amax: it, its negative halves, and a fan of smaller values."""
+    """One group of 128 for each amax: the amax, its negative half, and a range of smaller values."""
     fan = np.linspace(-1, 1, 125)
     return np.array([[a, -a, -a / 2, *(fan * a)] for a in amax], dtype=np.float32)
 
@@ -53,7 +53,7 @@ BITWISE = {
     "random, many magnitudes": (
         np.random.default_rng(0).standard_normal((64, 256)) * 10.0 ** np.random.default_rng(1).integers(-6, 6, (64, 1))
     ).astype(np.float32),
-    # widths that are no multiple of 128: the last group is what remains, and its amax is its own
+    # Widths that are no multiple of 128: the last group is smaller and has its own amax.
     "width 1": np.array([[3.0], [-1e-9], [0.0]], np.float32),
     "width 127": np.random.default_rng(2).standard_normal((3, 127)).astype(np.float32),
     "width 129, huge first group": np.concatenate([rows_of(1e6), np.full((1, 1), 1e-3)], 1).astype(np.float32),
@@ -76,7 +76,7 @@ def test_bitwise(backend: Backend, case: str, dtype: torch.dtype, ue8m0: bool) -
 
 
 def test_scale_values_by_hand(backend: Backend) -> None:
-    """The three scales a reader can check in the head, and the floor's: 2^-22 is the power of two above 1e-4 / 448."""
+    """Three scales that are easy to check, and that of the floor: 2^-22 is the power of two above 1e-4 / 448."""
     x = torch.zeros(4, 128)
     x[:, 5] = torch.tensor([448.0, 449.0, -1.0, 0.0])
     assert backend.run(quantize_blocks, x).scales.flatten().tolist() == [1.0, 2.0, 2.0**-8, 2.0**-22]
@@ -93,7 +93,7 @@ def test_leading_axes_and_empty(backend: Backend) -> None:
 
 
 def test_strided_rows(backend: Backend) -> None:
-    """A slice of a wider tensor (the latent half of kv) quantises like its copy, and does not read what it skips."""
+    """A slice of a wider tensor (the latent part of kv) gives the result of its copy; the skipped columns are not read."""
     wide = torch.full((3, 576), math.nan)
     wide[:, :512] = torch.randn(3, 512, generator=torch.Generator().manual_seed(1))
     codes, scales = e4m3.quantize(wide[:, :512].numpy())
@@ -105,16 +105,16 @@ def test_strided_rows(backend: Backend) -> None:
 @pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf], ids=["nan", "inf", "-inf"])
 @pytest.mark.parametrize("ue8m0", [True, False], ids=["ue8m0", "plain scale"])
 def test_non_finite_input_stays_non_finite(backend: Backend, poison: float, ue8m0: bool) -> None:
-    """A NaN or infinity must not turn into a number (logits are checked for it), and must not touch another group."""
+    """A NaN or infinity must not become a number (logits are checked for it), and must not affect another group."""
     x = torch.ones(2, 256)
     x[0, 7] = poison
     values, scales = backend.run(quantize_blocks, x, ue8m0)
     read_back = values.float() * scales.repeat_interleave(128, 1)
     assert not read_back[0, 7].isfinite()
     assert read_back[0, 128:].eq(1).all() and read_back[1].eq(1).all()
-    if math.isinf(poison):  # the others of its group are nothing beside it
+    if math.isinf(poison):  # compared with it, the others of its group are zero
         assert scales[0, 0] == math.inf and values.float()[0, 8:128].eq(0).all()
-    else:  # NaN rounds up to -0: what overflows the exponent
+    else:  # NaN rounds up to -0, because the exponent overflows
         assert scales[0, 0] == 0 if ue8m0 else scales[0, 0].isnan()
 
 
@@ -132,7 +132,9 @@ def test_weight_blocks(shape: tuple[int, int], ue8m0: bool) -> None:
     rng = np.random.default_rng(4)
     rows, columns = shape
     weight = rng.standard_normal(shape).astype(np.float32)
-    weight *= 10.0 ** rng.integers(-2, 3, ((rows + 127) // 128, 1)).repeat(128, 0)[:rows]  # each row block its own size
+    weight *= (
+        10.0 ** rng.integers(-2, 3, ((rows + 127) // 128, 1)).repeat(128, 0)[:rows]
+    )  # each block of rows has its own magnitude
     weight[0, 0] = 0.0
     result = quantize_weight(torch.from_numpy(weight), ue8m0)
     read_back = dequantize_weight(result.values, result.scales).numpy()
@@ -175,14 +177,14 @@ def test_rms_norm_quantize(backend: Backend, width: int, dtype: torch.dtype, ulp
     expected = wide / (wide.square().mean(1, keepdim=True) + 1e-6).sqrt() * weight.double()
     assert normed.dtype == dtype
     assert ((normed.double() - expected).abs() <= ulp * expected.abs()).all()
-    codes, wanted = e4m3.quantize(normed.float().numpy())  # "the same rows quantised": from the rounded rows
-    np.testing.assert_array_equal(scales.numpy(), wanted)
+    codes, expected = e4m3.quantize(normed.float().numpy())  # "the same rows quantised": from the rounded rows
+    np.testing.assert_array_equal(scales.numpy(), expected)
     np.testing.assert_array_equal(e4m3.codes_of(values), codes)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 def test_rms_norm_of_a_sum(backend: Backend, dtype: torch.dtype) -> None:
-    """x + residual rounds once to their dtype; what comes after is the norm of that, bit for bit."""
+    """x + residual is rounded once to their dtype; the rest has the bits of the norm of that sum."""
     generator = torch.Generator().manual_seed(1)
     x, residual = (torch.randn(5, 7168, generator=generator).to(dtype) * factor for factor in (1, 100))
     weight = torch.rand(7168, generator=generator) + 0.5
@@ -194,7 +196,7 @@ def test_rms_norm_of_a_sum(backend: Backend, dtype: torch.dtype) -> None:
 
 
 def test_rms_norm_of_slices(backend: Backend) -> None:
-    """Both addends slices of wider tensors, poisoned beside them, at distances and starts that no vector load allows."""
+    """Both addends are slices of wider, poisoned tensors, with strides and starts that allow no vector loads."""
     generator = torch.Generator().manual_seed(2)
     wide = torch.full((2, 3, 1001), math.nan, dtype=torch.bfloat16)
     wide[..., 3:515] = torch.randn(2, 3, 512, generator=generator)
@@ -211,7 +213,7 @@ def test_rms_norm_of_slices(backend: Backend) -> None:
 @pytest.mark.parametrize("rows", [0, 1, 3, 64, 127, 128, 4096], ids=lambda rows: f"{rows} rows")
 @pytest.mark.parametrize("operation", [quantize_blocks, rms_norm_quantize, swiglu_quantize], ids=lambda f: f.__name__)
 def test_any_number_of_rows(backend: Backend, operation: Callable[..., Any], rows: int) -> None:
-    """First, last and middle row exactly; all others as near as e4m3 comes: half of its 2^-3, and its smallest step."""
+    """The first, last and middle row are exact; all others are within the error of e4m3: half of 2^-3, and its smallest step."""
     width = 2048 if rows > 1000 else 7168
     generator = torch.Generator().manual_seed(rows)
     x = torch.randn(rows, 2 * width, generator=generator).bfloat16()
@@ -221,13 +223,13 @@ def test_any_number_of_rows(backend: Backend, operation: Callable[..., Any], row
     elif operation is rms_norm_quantize:
         normed = backend.run(rms_norm_quantize, x[:, :width], torch.ones(width), 1e-6)
         result, exact = normed.quantized, normed.rows.float()
-        wanted = x[:, :width] * (x[:, :width].float().square().mean(1, keepdim=True) + 1e-6).rsqrt()
-        torch.testing.assert_close(exact, wanted, rtol=2.0**-8, atol=0)
+        expected = x[:, :width] * (x[:, :width].float().square().mean(1, keepdim=True) + 1e-6).rsqrt()
+        torch.testing.assert_close(exact, expected, rtol=2.0**-8, atol=0)
     else:
         result, exact = backend.run(quantize_blocks, x[:, :width]), x[:, :width].float()
     assert result.values.shape == (rows, width) and result.scales.shape == (rows, width // 128)
     spread = result.scales.repeat_interleave(128, 1)
-    # The gate's fp32 exponential may differ by a bit, and bf16's rounding with it.
+    # The fp32 exponential of the gate may differ by a bit, and so may the rounding to bf16.
     slack = 2.0**-8 * exact.abs() if operation is swiglu_quantize else 0.0
     assert ((result.values.float() * spread - exact).abs() <= 2.0**-4 * exact.abs() + 2.0**-10 * spread + slack).all()
     for row in {0, rows // 2, rows - 1} if rows else ():
@@ -240,7 +242,7 @@ def test_any_number_of_rows(backend: Backend, operation: Callable[..., Any], row
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("width", [1, 128, 200, 2048], ids=str)  # one; one group; ragged; an expert
 def test_swiglu_quantize(backend: Backend, width: int, dtype: torch.dtype) -> None:
-    """silu and product are fp32, the result rounds to x's dtype as in DeepSeek's model.py (`type_as(x)`), then quantises.
+    """silu and product are fp32; the result is rounded to x's dtype, as in DeepSeek's model.py (`type_as(x)`), then quantised.
 
     A silu that were rounded to bf16 before the product would move one code in thirty.
     """
@@ -249,8 +251,8 @@ def test_swiglu_quantize(backend: Backend, width: int, dtype: torch.dtype) -> No
     values, scales = backend.run(swiglu_quantize, x)
     gate, up = x.double().numpy()[:, :width], x.double().numpy()[:, width:]
     product = torch.from_numpy(gate / (1 + np.exp(-gate)) * up).to(dtype)
-    codes, wanted = e4m3.quantize(product.float().numpy())
-    np.testing.assert_array_equal(scales.numpy(), wanted)
+    codes, expected = e4m3.quantize(product.float().numpy())
+    np.testing.assert_array_equal(scales.numpy(), expected)
     got = e4m3.codes_of(values)
     wrong = got != codes
     assert wrong.mean() <= 1e-3
@@ -263,27 +265,27 @@ def test_swiglu_of_large_negative_gates_is_zero(backend: Backend) -> None:
 
 
 MISUSE = {
-    "integers": (lambda: quantize_blocks(torch.ones(2, 128, dtype=torch.int32)), r"x has dtype torch\.int32, expected"),
+    "integers": (lambda: quantize_blocks(torch.ones(2, 128, dtype=torch.int32)), r"x has dtype torch\.int32; expected"),
     "fp8 again": (lambda: quantize_blocks(torch.ones(2, 128).to(torch.float8_e4m3fn)), "x has dtype .*e4m3fn"),
     "columns strided": (lambda: quantize_blocks(torch.ones(128, 4).T), "x has stride 4 .* expected 1"),
     "norm of one axis": (lambda: rms_norm_quantize(torch.ones(8), torch.ones(8), 1e-6), r"x has shape \[8\]"),
     "norm weight too long": (
         lambda: rms_norm_quantize(torch.ones(2, 8), torch.ones(9), 1e-6),
-        r"weight has shape \[9\], expected \[8\]",
+        r"weight has shape \[9\]; expected \[8\]",
     ),
     "norm weight in bf16": (
         lambda: rms_norm_quantize(torch.ones(2, 8), torch.ones(8, dtype=torch.bfloat16), 1e-6),
-        "weight has dtype torch.bfloat16, expected torch.float32",
+        "weight has dtype torch.bfloat16; expected torch.float32",
     ),
-    "odd gate_up": (lambda: swiglu_quantize(torch.ones(2, 7)), "gate_up has 7 columns, expected an even number"),
+    "odd gate_up": (lambda: swiglu_quantize(torch.ones(2, 7)), "gate_up has 7 columns; expected an even number"),
     "weight of three axes": (lambda: quantize_weight(torch.ones(2, 3, 4)), r"weight has shape \[2, 3, 4\]"),
     "scale of another weight": (
         lambda: dequantize_weight(torch.ones(130, 8).to(torch.float8_e4m3fn), torch.ones(1, 1)),
-        r"scale has shape \[1, 1\], expected \[2, 1\]",
+        r"scale has shape \[1, 1\]; expected \[2, 1\]",
     ),
     "another device": (
         lambda: rms_norm_quantize(torch.ones(2, 8), torch.ones(8, device="meta"), 1e-6),
-        "weight is on meta, expected cpu",
+        "weight is on meta; expected cpu",
     ),
 }
 

@@ -1,55 +1,72 @@
-"""Which body runs is decided visibly: what does not exist or cannot run here is an error that says so."""
+"""The choice of an implementation is explicit: a backend that does not exist or cannot run here is an error that says why."""
 
+import inspect
 import re
 from importlib import import_module
 
 import pytest
 import torch
 
-from deepseek_v32.kernels import registry as choice
+from deepseek_v32.kernels import registry
 from deepseek_v32.kernels.quantize import quantize_blocks
 from deepseek_v32.kernels.registry import (
     BACKENDS,
     OPERATIONS,
-    Body,
+    Implementation,
     check_backend,
     choose,
-    choose_body,
+    choose_implementation,
     describe,
-    preferred,
+    preference_of,
 )
 from deepseek_v32.kernels.select_topk import select_topk
 
 CPU = torch.device("cpu")
+PUBLIC = (
+    "cache_write",
+    "dense_mla",
+    "fp32_ops",
+    "fp8_gemm",
+    "grouped_gemm",
+    "hadamard",
+    "indexer_logits",
+    "kv_up_projection",
+    "quantize",
+    "routing",
+    "select_topk",
+    "sparse_mla_decode",
+    "sparse_mla_prefill",
+)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("backend", ["auto", "reference"])
 def test_every_operation_runs_on_a_cpu(operation: str, backend: str) -> None:
     for dtype in (torch.float32, torch.bfloat16):
-        assert choose_body(operation, CPU, dtype, backend).backend == "reference"
+        assert choose_implementation(operation, CPU, dtype, backend).backend == "reference"
     assert callable(choose(operation, torch.empty(0), backend))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("backend", ["tile", "cuda"])
 def test_compiled_kernels_refuse_a_cpu(operation: str, backend: str) -> None:
-    """The message holds what was asked, what exists or is needed, and what this machine has."""
+    """The message says what was asked for, what exists or is needed, and what this machine has."""
     with pytest.raises(ValueError) as error:
-        choose_body(operation, CPU, torch.bfloat16, backend)
+        choose_implementation(operation, CPU, torch.bfloat16, backend)
     message = str(error.value)
     assert operation in message and f"no {backend} implementation" in message and "torch.bfloat16" in message
     assert re.search(r"on cpu \(\d+ threads\)", message)
-    exists = any(body.backend == backend for body in OPERATIONS[operation])
+    exists = any(one.backend == backend for one in OPERATIONS[operation])
     assert (f"{backend} needs a Hopper GPU" if exists else "it has ") in message
 
 
-@pytest.mark.parametrize("backend", ["triton", "", "CUDA", "Reference", "triton-first"])
+@pytest.mark.parametrize("backend", ["triton", "", "CUDA", "Reference", "cuda-first"])
 def test_unknown_backend(backend: str) -> None:
-    name = backend.removesuffix("-first")
-    message = re.escape(f"backend is {name!r}, expected one of auto, reference, tile, cuda")
+    message = re.escape(f"backend is {backend!r}; expected one of auto, reference, tile, cuda")
     with pytest.raises(ValueError, match=message):
         quantize_blocks(torch.ones(1, 128), backend=backend)
+    with pytest.raises(ValueError, match=message):
+        preference_of(backend)
 
 
 def test_the_operation_itself_refuses() -> None:
@@ -59,33 +76,40 @@ def test_the_operation_itself_refuses() -> None:
 
 
 def test_auto_tries_the_backend_that_a_case_prefers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Body, "refusal", lambda *_: None)
+    monkeypatch.setattr(Implementation, "unsupported_reason", lambda *_: None)
     arguments = ("sparse_mla_prefill", torch.device("meta"), torch.bfloat16)
-    assert [choose_body(*arguments, "auto", 576, first).backend for first in ("cuda", "tile")] == ["cuda", "tile"]
-    assert choose_body(*arguments, "reference", 576, "cuda").backend == "reference"
-    choose_body.cache_clear()
+    assert [choose_implementation(*arguments, "auto", 576, first).backend for first in ("cuda", "tile")] == [
+        "cuda",
+        "tile",
+    ]
+    assert choose_implementation(*arguments, "reference", 576, "cuda").backend == "reference"
+    preferred = choose_implementation(*arguments, preference_of("cuda"), 576, "tile")
+    assert preferred.backend == "cuda", "a preference for one backend comes before what is the fastest"
+    choose_implementation.cache_clear()
 
 
-def test_a_model_s_backend_serves_where_it_has_a_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Body, "refusal", lambda *_: None)
+def test_a_model_s_backend_serves_where_it_has_an_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Implementation, "unsupported_reason", lambda *_: None)
     found = {
         backend: {
-            operation: choose_body(operation, torch.device("meta"), torch.bfloat16, preferred(backend), 576).backend
+            operation: choose_implementation(
+                operation, torch.device("meta"), torch.bfloat16, preference_of(backend), 576
+            ).backend
             for operation in OPERATIONS
         }
         for backend in BACKENDS
     }
-    choose_body.cache_clear()
+    choose_implementation.cache_clear()
     assert set(found["reference"].values()) == {"reference"}
     for backend in ("tile", "cuda"):
         assert found[backend] == {line.operation: line.chosen for line in describe(torch.device("meta"), backend)}
-        for operation, bodies in OPERATIONS.items():
-            has = backend in [body.backend for body in bodies]
+        for operation, implementations in OPERATIONS.items():
+            has = backend in [one.backend for one in implementations]
             assert found[backend][operation] == (backend if has else found["auto"][operation])
 
 
 def test_a_model_s_backend_that_cannot_run_here_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"backend is 'cuda', which needs a Hopper GPU .* this is cpu"):
+    with pytest.raises(ValueError, match=r"backend is 'cuda'; expected auto or reference on cpu .* needs a Hopper GPU"):
         check_backend("cuda", "cpu")
     for backend in ("auto", "reference"):
         check_backend(backend, "cpu")
@@ -95,23 +119,23 @@ def test_a_model_s_backend_that_cannot_run_here_is_refused() -> None:
 def test_a_hopper_gpu_without_the_packages_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, backend: str, package: str
 ) -> None:
-    monkeypatch.setattr(choice.hardware, "is_hopper", lambda device: True)
-    monkeypatch.setattr(choice, "find_spec", lambda name: None)
-    message = Body(backend, "any").refusal(CPU, torch.bfloat16)
+    monkeypatch.setattr(registry.hardware, "is_hopper", lambda device: True)
+    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    message = Implementation(backend, "any").unsupported_reason(CPU, torch.bfloat16)
     assert message == f"{backend} needs {package}: pip install 'deepseek-v32[kernels]'"
 
 
 def test_reference_is_last_so_that_auto_prefers_compiled_kernels() -> None:
-    for bodies in OPERATIONS.values():
-        backends = [body.backend for body in bodies]
+    for implementations in OPERATIONS.values():
+        backends = [one.backend for one in implementations]
         assert backends[-1] == "reference" and len(set(backends)) == len(backends)
         assert set(backends) <= set(BACKENDS) - {"auto"}
 
 
-def test_every_body_exists_under_the_operation_s_name() -> None:
-    """Reference bodies can be imported anywhere; they carry the operation's name."""
-    for operation, bodies in OPERATIONS.items():
-        module = import_module(f"deepseek_v32.kernels.reference.{bodies[-1].module}")
+def test_every_reference_exists_under_the_operation_s_name() -> None:
+    """References can be imported on any machine, under the name of the operation."""
+    for operation, implementations in OPERATIONS.items():
+        module = import_module(f"deepseek_v32.kernels.reference.{implementations[-1].module}")
         assert callable(getattr(module, operation))
 
 
@@ -120,5 +144,27 @@ def test_describe_names_every_operation_and_why_others_do_not_serve() -> None:
     assert [line.operation for line in lines] == list(OPERATIONS)
     for line in lines:
         assert line.chosen == "reference" and line.available == ("reference",)
-        assert len(line.refusals) == len(OPERATIONS[line.operation]) - 1
+        assert len(line.unsupported_reasons) == len(OPERATIONS[line.operation]) - 1
     assert all(line.chosen == "none" for line in describe(CPU, "cuda"))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_implementation_takes_what_the_operation_takes(operation: str) -> None:
+    """The same arguments in the same order, without the choice of the backend."""
+    implementations = OPERATIONS[operation]
+    public = {
+        name: function
+        for module in PUBLIC
+        for name, function in vars(import_module(f"deepseek_v32.kernels.{module}")).items()
+    }
+    expected = [name for name in inspect.signature(public[operation]).parameters if name != "backend"]
+    for one in implementations:
+        if one.backend == "tile":
+            pytest.importorskip("tilelang")
+        module = import_module(f"deepseek_v32.kernels.{one.backend}.{one.module}")
+        assert list(inspect.signature(getattr(module, operation)).parameters) == expected, one.backend
+
+
+def test_what_a_cuda_graph_can_hold() -> None:
+    for implementations in OPERATIONS.values():
+        assert [one.capturable for one in implementations] == [one.backend != "reference" for one in implementations]

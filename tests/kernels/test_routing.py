@@ -1,4 +1,4 @@
-"""Routing against its formula in plain Python: who is chosen, where pairs stand, what is added up."""
+"""MoE routing against its formula in plain Python: the choice of experts, the sorting of pairs, and the weighted sum."""
 
 import math
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from deepseek_v32.kernels.routing import ExpertGroups, combine_experts, group_by_expert, route
 from support.backends import Backend
 
-ROUTES = {  # tokens, experts, groups, kept groups, chosen
+ROUTES = {  # tokens, experts, groups, kept groups, top-k
     "released": (64, 256, 8, 4, 8),
     "one token": (1, 256, 8, 4, 8),
     "three tokens": (3, 256, 8, 4, 8),
@@ -25,44 +25,44 @@ ROUTES = {  # tokens, experts, groups, kept groups, chosen
 
 
 def chosen_by_hand(
-    logits: list[float], bias: list[float], groups: int, kept: int, chosen: int, sigmoid: list[float]
+    logits: list[float], bias: list[float], groups: int, kept: int, topk: int, sigmoid: list[float]
 ) -> list[int]:
-    """Python's sort is stable, so of equal ones the lowest number comes first."""
-    choice = (torch.tensor(sigmoid) + torch.tensor(bias)).tolist()  # in fp32, as the sums that are compared
+    """Python's sort is stable, so of equal values the lowest index comes first."""
+    biased = (torch.tensor(sigmoid) + torch.tensor(bias)).tolist()  # in fp32, like the sums that the kernels compare
     size = len(logits) // groups
-    best_two = [sorted(choice[g * size : (g + 1) * size], reverse=True)[:2] for g in range(groups)]
+    best_two = [sorted(biased[g * size : (g + 1) * size], reverse=True)[:2] for g in range(groups)]
     scores = [float(torch.tensor(pair).sum()) for pair in best_two]
     ranked = sorted(range(groups), key=lambda g: -scores[g])[:kept] if groups > 1 else [0]
     if groups == 1:
         size = len(logits)
     candidates = sorted(e for g in ranked for e in range(g * size, (g + 1) * size))
-    return sorted(candidates, key=lambda e: -choice[e])[:chosen]
+    return sorted(candidates, key=lambda e: -biased[e])[:topk]
 
 
 @pytest.mark.parametrize("ties", [False, True], ids=["all different", "ties"])
-@pytest.mark.parametrize(("tokens", "experts", "groups", "kept", "chosen"), ROUTES.values(), ids=ROUTES.keys())
-def test_route(backend: Backend, tokens: int, experts: int, groups: int, kept: int, chosen: int, ties: bool) -> None:
-    """Logits on a grid of 2^-6 are never so close that the exponential's last bit would decide; with ties, of four values."""
+@pytest.mark.parametrize(("tokens", "experts", "groups", "kept", "topk"), ROUTES.values(), ids=ROUTES.keys())
+def test_route(backend: Backend, tokens: int, experts: int, groups: int, kept: int, topk: int, ties: bool) -> None:
+    """Logits on a grid of 2^-6 are never so close that the last bit of the exponential decides. With ties there are four values."""
     generator = torch.Generator().manual_seed(experts + tokens)
     values = torch.randint(4 if ties else 512, (tokens, experts), generator=generator)
     logits = values.float() / (1 if ties else 64) - 4
     bias = torch.randint(2 if ties else 64, (experts,), generator=generator).float() / 8 - 3
-    picked, weights = backend.run(route, logits, bias, chosen, groups, kept, True, 2.5)
+    picked, weights = backend.run(route, logits, bias, topk, groups, kept, True, 2.5)
     assert picked.dtype == torch.int64 and weights.dtype == torch.float32
-    assert picked.shape == weights.shape == (tokens, chosen)
+    assert picked.shape == weights.shape == (tokens, topk)
     sigmoid = logits.sigmoid()
     for row in range(min(tokens, 200)):
-        arguments = logits[row].tolist(), bias.tolist(), groups, kept, chosen, sigmoid[row].tolist()
+        arguments = logits[row].tolist(), bias.tolist(), groups, kept, topk, sigmoid[row].tolist()
         assert picked[row].tolist() == chosen_by_hand(*arguments), row
-    wanted = sigmoid.gather(1, picked).double()
-    wanted = wanted / wanted.sum(1, keepdim=True) * 2.5
-    torch.testing.assert_close(weights.double(), wanted, rtol=2e-6, atol=0)
-    plain = backend.run(route, logits, bias, chosen, groups, kept, False, 1.0)[1]
+    expected = sigmoid.gather(1, picked).double()
+    expected = expected / expected.sum(1, keepdim=True) * 2.5
+    torch.testing.assert_close(weights.double(), expected, rtol=2e-6, atol=0)
+    plain = backend.run(route, logits, bias, topk, groups, kept, False, 1.0)[1]
     torch.testing.assert_close(plain, sigmoid.gather(1, picked), rtol=1e-6, atol=0)
 
 
 def test_route_keeps_to_the_experts_when_everything_is_nan(backend: Backend) -> None:
-    """A broken model must not make a kernel read past its experts, and its weights show it."""
+    """A broken model must not make a kernel read past its experts; the weights are NaN."""
     picked, weights = backend.run(route, torch.full((3, 256), math.nan), torch.zeros(256), 8, 8, 4)
     assert picked.min() >= 0 and picked.max() < 256 and weights.isnan().all()
     assert all(len(set(row)) == 8 for row in picked.tolist())
@@ -76,7 +76,7 @@ def test_a_dropped_group_stays_below_negative_biases(backend: Backend) -> None:
     assert picked.tolist() == [[8, 9, 10]] * 2
 
 
-GROUPS = {  # tokens, chosen, experts in all, first here, experts here, one of every so many
+GROUPS = {  # tokens, top-k, all experts, first expert of the rank, experts of the rank, step between them
     "one token": (1, 8, 256, 0, 256, 1),
     "three tokens": (3, 8, 256, 0, 256, 1),
     "a batch": (64, 8, 256, 0, 256, 1),
@@ -92,11 +92,11 @@ GROUPS = {  # tokens, chosen, experts in all, first here, experts here, one of e
 }
 
 
-@pytest.mark.parametrize(("tokens", "chosen", "total", "first", "count", "step"), GROUPS.values(), ids=GROUPS.keys())
+@pytest.mark.parametrize(("tokens", "topk", "total", "first", "count", "step"), GROUPS.values(), ids=GROUPS.keys())
 def test_group_by_expert(
-    backend: Backend, tokens: int, chosen: int, total: int, first: int, count: int, step: int
+    backend: Backend, tokens: int, topk: int, total: int, first: int, count: int, step: int
 ) -> None:
-    experts = torch.randint(total, (tokens, chosen), generator=torch.Generator().manual_seed(tokens))
+    experts = torch.randint(total, (tokens, topk), generator=torch.Generator().manual_seed(tokens))
     check_groups(
         backend.run(group_by_expert, experts, count, first, step), experts, range(first, first + count * step, step)
     )
@@ -107,24 +107,24 @@ def check_groups(groups: ExpertGroups, experts: torch.Tensor, here: range) -> No
     assert all(part.dtype == torch.int32 for part in groups)
     pairs = [here.index(e) if e in here else count for e in experts.flatten().tolist()]
     order = sorted(range(len(pairs)), key=lambda pair: pairs[pair])  # python's sort is stable
-    chosen = max(experts.shape[1], 1)
-    assert groups.tokens.tolist() == [pair // chosen for pair in order]
-    assert groups.places.shape == experts.shape
-    assert [order[place] for place in groups.places.flatten().tolist()] == list(range(len(pairs)))
+    topk = max(experts.shape[1], 1)
+    assert groups.sorted_token_ids.tolist() == [pair // topk for pair in order]
+    assert groups.inverse_permutation.shape == experts.shape
+    assert [order[place] for place in groups.inverse_permutation.flatten().tolist()] == list(range(len(pairs)))
     load = torch.tensor(pairs, dtype=torch.int64).bincount(minlength=count + 1)
     assert groups.offsets.tolist() == [0, *load[:count].cumsum(0).tolist()]
 
 
-@given(data=st.data(), tokens=st.integers(0, 12), chosen=st.integers(1, 4), count=st.integers(1, 9))
+@given(data=st.data(), tokens=st.integers(0, 12), topk=st.integers(1, 4), count=st.integers(1, 9))
 @settings(max_examples=60, deadline=None)
-def test_any_pairs(data: st.DataObject, tokens: int, chosen: int, count: int) -> None:
+def test_any_pairs(data: st.DataObject, tokens: int, topk: int, count: int) -> None:
     first, step = data.draw(st.integers(0, 5)), data.draw(st.integers(1, 3))
-    pairs = data.draw(st.lists(st.integers(0, count + 5), min_size=tokens * chosen, max_size=tokens * chosen))
-    experts = torch.tensor(pairs, dtype=torch.int64).reshape(tokens, chosen)
+    pairs = data.draw(st.lists(st.integers(0, count + 5), min_size=tokens * topk, max_size=tokens * topk))
+    experts = torch.tensor(pairs, dtype=torch.int64).reshape(tokens, topk)
     check_groups(group_by_expert(experts, count, first, step), experts, range(first, first + count * step, step))
 
 
-COMBINED = {  # tokens, chosen, width: released; not whole vectors; one; nothing
+COMBINED = {  # tokens, top-k, width: released; widths that fill no vector; one; nothing
     "released": (3, 8, 7168),
     "one token": (1, 8, 7168),
     "a batch": (64, 8, 512),
@@ -136,49 +136,52 @@ COMBINED = {  # tokens, chosen, width: released; not whole vectors; one; nothing
 
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "with the shared expert"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-@pytest.mark.parametrize(("tokens", "chosen", "width"), COMBINED.values(), ids=COMBINED.keys())
-def test_combine(backend: Backend, tokens: int, chosen: int, width: int, dtype: torch.dtype, shared: bool) -> None:
-    """A third of the pairs belong to other ranks: their rows hold NaN, which must not show."""
+@pytest.mark.parametrize(("tokens", "topk", "width"), COMBINED.values(), ids=COMBINED.keys())
+def test_combine(backend: Backend, tokens: int, topk: int, width: int, dtype: torch.dtype, shared: bool) -> None:
+    """A third of the pairs belong to other ranks. Their rows hold NaN, which must not appear in the result."""
     generator = torch.Generator().manual_seed(width)
-    groups = group_by_expert(torch.randint(12, (tokens, chosen), generator=generator), 8, 0)
-    rows = torch.randn(tokens * chosen, width, generator=generator).to(dtype)
+    groups = group_by_expert(torch.randint(12, (tokens, topk), generator=generator), 8, 0)
+    rows = torch.randn(tokens * topk, width, generator=generator).to(dtype)
     here = int(groups.offsets[-1])
     rows[here:] = math.nan
-    weights = torch.rand(tokens, chosen, generator=generator)
+    weights = torch.rand(tokens, topk, generator=generator)
     beside = torch.randn(tokens, width, generator=generator).to(dtype) if shared else None
     result = backend.run(combine_experts, rows, groups, weights, beside)
     assert result.dtype == dtype and result.shape == (tokens, width)
-    wanted = torch.zeros(tokens, width, dtype=torch.float64) if beside is None else beside.double()
+    expected = torch.zeros(tokens, width, dtype=torch.float64) if beside is None else beside.double()
     for token in range(tokens):
-        for choice in range(chosen):
-            place = int(groups.places[token, choice])
+        for choice in range(topk):
+            place = int(groups.inverse_permutation[token, choice])
             if place < here:
-                wanted[token] += weights[token, choice].double() * rows[place].double()
+                expected[token] += weights[token, choice].double() * rows[place].double()
     rounding = 2.0**-8 if dtype == torch.bfloat16 else 2.0**-22
-    assert ((result.double() - wanted).abs() <= rounding * wanted.abs() + 1e-5).all()
+    assert ((result.double() - expected).abs() <= rounding * expected.abs() + 1e-5).all()
 
 
 PAIRS = torch.zeros(2, 2, dtype=torch.int32)
 MISUSE = {
-    "groups that do not divide": (lambda: route(torch.zeros(1, 10), torch.zeros(10), 2, 3), "groups is 3, which does"),
-    "more groups kept than there are": (lambda: route(torch.zeros(1, 4), torch.zeros(4), 2, 2, 3), "kept_groups is 3"),
-    "more chosen than there are": (lambda: route(torch.zeros(1, 4), torch.zeros(4), 5), "chosen is 5, expected 1 to 4"),
+    "groups that do not divide": (
+        lambda: route(torch.zeros(1, 10), torch.zeros(10), 2, 3),
+        "num_groups is 3; expected a divisor",
+    ),
+    "more groups kept than there are": (lambda: route(torch.zeros(1, 4), torch.zeros(4), 2, 2, 3), "topk_groups is 3"),
+    "more chosen than there are": (lambda: route(torch.zeros(1, 4), torch.zeros(4), 5), "topk is 5; expected 1 to 4"),
     "bf16 logits": (lambda: route(torch.zeros(1, 4).bfloat16(), torch.zeros(4), 1), "logits has dtype torch.bfloat16"),
     "int32 experts": (lambda: group_by_expert(torch.zeros(1, 1).int(), 1), "experts has dtype torch.int32"),
     "no experts": (lambda: group_by_expert(torch.zeros(1, 1).long(), 0), "count is 0"),
     "a row too few": (
         lambda: combine_experts(torch.ones(3, 8), group_by_expert(torch.zeros(2, 2).long(), 1), torch.ones(2, 2)),
-        r"rows has shape \[3, 8\], expected \[4, \*\]",
+        r"rows has shape \[3, 8\]; expected \[4, \*\]",
     ),
-    "places in a row": (
+    "a flat inverse permutation": (
         lambda: combine_experts(torch.ones(4, 8), ExpertGroups(*[torch.zeros(4).int()] * 3), torch.ones(2, 2)),
-        r"groups\.places has shape \[4\], expected \[\*, \*\]",
+        r"groups\.inverse_permutation has shape \[4\]; expected \[\*, \*\]",
     ),
     "int64 offsets": (
         lambda: combine_experts(
             torch.ones(4, 8), ExpertGroups(PAIRS.view(-1), PAIRS, torch.zeros(2).long()), torch.ones(2, 2)
         ),
-        r"groups\.offsets has dtype torch\.int64, expected torch\.int32",
+        r"groups\.offsets has dtype torch\.int64; expected torch\.int32",
     ),
 }
 

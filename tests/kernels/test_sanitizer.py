@@ -12,7 +12,7 @@ import pytest
 @pytest.mark.gpu
 @pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="no compute-sanitizer on the PATH")
 def test_no_access_out_of_bounds() -> None:
-    """A small call of every kernel, without torch's caching of memory, which would hide accesses past the end."""
+    """A small call of every kernel. torch's caching of memory is off, because it would hide accesses past the end."""
     program = Path(__file__).parents[1] / "support" / "small_kernels.py"
     command = ["compute-sanitizer", "--tool", "memcheck", sys.executable, str(program)]
     environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}

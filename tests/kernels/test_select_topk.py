@@ -1,4 +1,4 @@
-"""The top-k selector against a Python sort: exact, lowest position of equals first, NaN and -inf never."""
+"""The top-k selector against a Python sort: exact, of equal values the lowest position first, never NaN or -inf."""
 
 import math
 import struct
@@ -16,17 +16,17 @@ from support.backends import Backend
 INF, NAN = math.inf, math.nan
 
 
-def chosen(row: list[float], k: int) -> set[int]:
-    """Positions of the k largest. Python's sort is stable and has -0.0 == 0.0, so equals stay in order of position."""
+def best(row: list[float], k: int) -> set[int]:
+    """Positions of the k largest. Python's sort is stable and has -0.0 == 0.0, so equal values stay in the order of positions."""
     candidates = [position for position, value in enumerate(row) if not math.isnan(value) and value != -INF]
     return set(sorted(candidates, key=lambda position: -row[position])[:k])
 
 
 def check(result: torch.Tensor, rows: list[list[float]], k: int) -> None:
-    """Each row: the expected set without repeats, then -1 to the end."""
+    """Each row holds the expected positions, each once, then -1 to its end."""
     assert result.dtype == torch.int32 and result.shape == (len(rows), k)
     for got, row in zip(result.tolist(), rows, strict=True):
-        expected = chosen(row, k)
+        expected = best(row, k)
         assert got[len(expected) :] == [-1] * (k - len(expected))
         assert len(set(got[: len(expected)])) == len(expected) and set(got[: len(expected)]) == expected
 
@@ -74,7 +74,7 @@ COMMON = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]  # the fixt
 @given(data=st.data(), values=st.sampled_from([FEW, ANY, FEW | ANY]), k=st.integers(1, 40))
 @settings(max_examples=150, deadline=None, suppress_health_check=COMMON)
 def test_any_values_any_ranges(backend: Backend, data: st.DataObject, values: st.SearchStrategy, k: int) -> None:
-    """Every fp32 bit pattern, and few values for many ties; each row has its own range of the columns."""
+    """All fp32 bit patterns, or few values for many ties. Each row has its own range of columns."""
     width = data.draw(st.integers(1, 40), label="width")
     logits = data.draw(st.lists(st.lists(values, min_size=width, max_size=width), min_size=1, max_size=4))
     bounds = [sorted(data.draw(st.tuples(*[st.integers(0, width)] * 2))) for _ in logits]
@@ -83,7 +83,7 @@ def test_any_values_any_ranges(backend: Backend, data: st.DataObject, values: st
     check(result, [row[start:end] for row, (start, end) in zip(logits, bounds, strict=True)], k)
 
 
-LONG = {  # S, k: around the released k of 2048 and around powers of two, where radix passes change
+LONG = {  # S, k: around the released k of 2048, and around powers of two, where the radix passes change
     "2047 of 2048": (2048, 2047),
     "k one below S": (2049, 2048),
     "k equal to S": (2048, 2048),
@@ -107,7 +107,7 @@ def test_long_rows(backend: Backend, width: int, k: int, levels: int) -> None:
 
 
 def expected_positions(row: torch.Tensor, k: int) -> list[int]:
-    """`chosen` for long rows: numpy's stable sort of what is neither NaN nor -inf, ascending."""
+    """`best` for long rows, ascending: numpy's stable sort of the values that are neither NaN nor -inf."""
     values = row.numpy()
     candidates = np.flatnonzero(values > -np.inf)
     return sorted(candidates[np.argsort(-values[candidates], kind="stable")][:k].tolist())
@@ -125,14 +125,14 @@ def normal(size: int, seed: int = 0) -> torch.Tensor:
 
 
 def relu_sums(size: int) -> torch.Tensor:
-    """Logits as the indexer makes them: weighted sums of ReLUs, all of a few exponents."""
+    """Logits like the indexer's: weighted sums of ReLUs, with few different exponents."""
     generator = torch.Generator().manual_seed(size)
     weights = torch.rand(64, generator=generator)
     return 16 + torch.randn(size, 64, generator=generator).relu_() @ weights
 
 
 def one_bucket(size: int) -> torch.Tensor:
-    """Most values differ in their last bits only: 100,000 of them, where there is room, share any first digit."""
+    """Most values differ in their last bits only: 100,000 of them, in rows that long, share the first digit."""
     order = torch.randperm(size, generator=torch.Generator().manual_seed(1))
     values = 1 + order.float() * 2.0**-23
     values[order >= 100_000] = -values[order >= 100_000]
@@ -169,7 +169,7 @@ SHAPES: dict[str, Callable[[int], torch.Tensor]] = {
 @pytest.mark.parametrize("width", [4096, 32768, 131072, 163840, 200_001])
 @pytest.mark.parametrize("make", SHAPES.values(), ids=SHAPES.keys())
 def test_distributions(backend: Backend, make: Callable[[int], torch.Tensor], width: int) -> None:
-    """Rows of the released model's lengths up to its longest and beyond, whatever they hold; the second row has a range."""
+    """Rows up to and beyond the longest context of the released model, with different values. The second row has a range."""
     row = make(width)
     logits = torch.stack((row, row.flip(0)))
     starts, ends = int32(0, 5), int32(width, width - 3)
@@ -179,9 +179,9 @@ def test_distributions(backend: Backend, make: Callable[[int], torch.Tensor], wi
     assert torch.equal(result, backend.run(select_topk, logits, starts, ends, k))
 
 
-@pytest.mark.parametrize("rows", [3, 70, 150])  # a GPU divides few rows among its processors, and many not
+@pytest.mark.parametrize("rows", [3, 70, 150])  # a GPU gives several CTAs to each of few rows, but not of many
 def test_ragged_rows(backend: Backend, rows: int) -> None:
-    """Every length from none to all, at every alignment, inside a buffer whose rest holds what would win."""
+    """All lengths and alignments, in a buffer whose other values would be selected."""
     generator = torch.Generator().manual_seed(rows)
     logits = torch.full((rows, 9001), INF)
     starts = torch.randint(0, 64, (rows,), generator=generator, dtype=torch.int32)
@@ -194,7 +194,7 @@ def test_ragged_rows(backend: Backend, rows: int) -> None:
 
 
 def test_a_long_row_among_many(backend: Backend) -> None:
-    """As above with rows that need the second way: one CTA a row, and more ties than there is room for."""
+    """As above, with rows that need the radix select over the row: one CTA per row, and more equal values than fit."""
     logits = torch.randn(150, 20_000, generator=torch.Generator().manual_seed(5))
     logits[::3] = logits[::3].round()
     logits[1::3] = 0.5
@@ -203,7 +203,7 @@ def test_a_long_row_among_many(backend: Backend) -> None:
 
 
 def sampled(size: int) -> torch.Tensor:
-    """Where the compiled kernels look first: one place in each of so many stretches of a row."""
+    """The positions that the compiled kernels sample: one in each of equal stretches of a row."""
     samples = max(1024, 1 << (size // 64 - 1).bit_length())
     index = torch.arange(samples)
     jitter = (index * 2654435761 % 2**32) >> 16
@@ -214,17 +214,17 @@ def sampled(size: int) -> torch.Tensor:
 @pytest.mark.parametrize("distinct", [True, False])
 @pytest.mark.parametrize("rows", [1, 140])
 def test_rows_that_deceive_a_sample(backend: Backend, rows: int, k: int, at_samples: float, distinct: bool) -> None:
-    """Whatever is guessed from a part of the row, the result is exact."""
+    """The result is exact, also if the sample is misleading."""
     width = 131072 if rows == 1 else 20_000
     logits = torch.randn(rows, width, generator=torch.Generator().manual_seed(k))
-    places = sampled(width)
-    logits[:, places] = at_samples + (normal(len(places)) / 8 if distinct else 0)
+    samples = sampled(width)
+    logits[:, samples] = at_samples + (normal(len(samples)) / 8 if distinct else 0)
     result = backend.run(select_topk, logits, int32(*[0] * rows), int32(*[width] * rows), k)
     check_long(result, list(logits), k)
 
 
 def test_columns_outside_the_range_are_not_chosen(backend: Backend) -> None:
-    """Outside [start, end) a buffer holds anything, here +inf and NaN; positions count from start."""
+    """Outside [start, end) the buffer holds +inf and NaN. Positions are relative to start."""
     logits = torch.full((3, 100), INF)
     logits[:, ::2] = NAN
     logits[:, 40:60] = torch.arange(20.0)
@@ -266,7 +266,7 @@ def test_positions_to_slots(page: int) -> None:
 @pytest.mark.parametrize("width", [300, 20_000], ids=["all fit", "long"])
 @pytest.mark.parametrize("page", [1, 64])
 def test_slots(backend: Backend, page: int, width: int) -> None:
-    """Slots are those of the positions chosen, each row through its own pages; the table is part of a wider one."""
+    """The slots of the selected positions, by the pages of each row. The block table is a slice of a wider one."""
     generator = torch.Generator().manual_seed(width)
     logits = torch.randn(3, width, generator=generator)
     lengths = int32(0, 200, width)
@@ -290,11 +290,11 @@ def test_slots_of_nothing(backend: Backend) -> None:
 
 MISUSE = {
     "bf16 logits": ((torch.ones(1, 4).bfloat16(), int32(0), int32(4), 2), "logits has dtype torch.bfloat16"),
-    "one axis": ((torch.ones(4), int32(0), int32(4), 2), r"logits has shape \[4\], expected \[\*, \*\]"),
+    "one axis": ((torch.ones(4), int32(0), int32(4), 2), r"logits has shape \[4\]; expected \[\*, \*\]"),
     "int64 starts": ((torch.ones(1, 4), int32(0).long(), int32(4), 2), "starts has dtype torch.int64"),
-    "an end too many": ((torch.ones(1, 4), int32(0), int32(4, 4), 2), r"ends has shape \[2\], expected \[1\]"),
-    "ends elsewhere": ((torch.ones(1, 4), int32(0), int32(4).to("meta"), 2), "ends is on meta, expected cpu"),
-    "k of zero": ((torch.ones(1, 4), int32(0), int32(4), 0), "k is 0, expected at least 1"),
+    "an end too many": ((torch.ones(1, 4), int32(0), int32(4, 4), 2), r"ends has shape \[2\]; expected \[1\]"),
+    "ends elsewhere": ((torch.ones(1, 4), int32(0), int32(4).to("meta"), 2), "ends is on meta; expected cpu"),
+    "k of zero": ((torch.ones(1, 4), int32(0), int32(4), 0), "k is 0; expected at least 1"),
     "columns strided": ((torch.ones(4, 2).T, int32(0, 0), int32(4, 4), 2), "logits has stride 2 .* expected 1"),
 }
 
@@ -307,7 +307,7 @@ def test_misuse_names_the_argument(arguments: tuple, message: str) -> None:
 
 def test_slots_need_a_table_of_the_rows() -> None:
     arguments = torch.ones(2, 4), int32(0, 0), int32(4, 4), 2
-    with pytest.raises(ValueError, match=r"block_table has shape \[1, 3\], expected \[2, \*\]"):
+    with pytest.raises(ValueError, match=r"block_table has shape \[1, 3\]; expected \[2, \*\]"):
         select_topk_slots(*arguments, torch.zeros(1, 3, dtype=torch.int32), 64)
-    with pytest.raises(ValueError, match="page_size is 0, expected at least 1"):
+    with pytest.raises(ValueError, match="page_size is 0; expected at least 1"):
         select_topk_slots(*arguments, torch.zeros(2, 3, dtype=torch.int32), 0)

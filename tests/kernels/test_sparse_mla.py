@@ -1,4 +1,4 @@
-"""Sparse attention of prefill, against a float64 softmax over the rows that the indices name."""
+"""Sparse prefill attention against a float64 softmax over the selected rows."""
 
 import math
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ INT_MIN = -(2**31)
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 
 
-PREFILL = {  # T, H, S, K, invalid indices sprinkled in
+PREFILL = {  # T, H, S, K, whether some indices are invalid
     "one of everything": (1, 1, 1, 1, []),
     "all valid, K below a tile": (3, 16, 90, 40, []),
     "K of a tile, 128 heads": (2, 128, 300, 128, []),
@@ -46,7 +46,7 @@ def test_prefill(
     invalid: list[int],
     lengths: bool,
 ) -> None:
-    """Rows of kv that no query selects are NaN; beyond topk_length even valid indices do not count."""
+    """Rows of kv that no query selects are NaN. Beyond topk_length valid indices do not count either."""
     rng = np.random.default_rng(0)
     q, exact_q = queries(rng, dtype, tokens, heads)
     usable = np.arange(cached)[:: 1 if cached < 10 else 2]  # odd rows are poison
@@ -73,7 +73,7 @@ def test_prefill(
 
 @DTYPES
 def test_prefill_over_strided_rows(backend: Backend, dtype: torch.dtype) -> None:
-    """Heads of a wider projection, rows of a wider cache, every other list of indices."""
+    """q, kv and indices are slices of wider tensors."""
     rng = np.random.default_rng(8)
     q = torch.from_numpy(rng.standard_normal((3, 20, 592))).to(dtype)[..., 8:584]
     kv = torch.from_numpy(rng.standard_normal((60, 2, 584)) * KEY_SIZE[dtype]).to(dtype)[:, 1:, :576]
@@ -88,7 +88,7 @@ def test_prefill_over_strided_rows(backend: Backend, dtype: torch.dtype) -> None
 
 
 def test_prefill_of_more_queries_than_a_grid_has_in_its_second_dimension(backend: Backend) -> None:
-    """One key each: the output is its latent, and the logit is both maximum and logsumexp."""
+    """With one key the output is its latent, and the logit is both the maximum and the logsumexp."""
     generator = torch.Generator().manual_seed(9)
     q, kv = (torch.randn(n, 1, 576, generator=generator).bfloat16() for n in (65540, 7))
     indices = torch.arange(65540, dtype=torch.int32) % 7
@@ -118,7 +118,7 @@ def test_plain_and_pipelined_tile_kernels_agree() -> None:
 
 
 def test_prefill_weighs_a_repeated_index_twice(backend: Backend) -> None:
-    """The contract is a sum over columns, not over a set."""
+    """A key that is selected twice counts twice."""
     rng = np.random.default_rng(1)
     q, exact_q = queries(rng, torch.float32, 1, 4)
     kv = torch.from_numpy(rng.standard_normal((3, 1, 576))).float()
@@ -133,7 +133,7 @@ SINKS = [-math.inf, math.inf, 0.0, -3.0, 40.0, -2000.0, 3.0, 1.5]  # one for eac
 
 @DTYPES
 def test_prefill_attention_sink(backend: Backend, dtype: torch.dtype) -> None:
-    """The sink joins out's denominator only: -inf changes nothing, +inf silences the head, lse is returned without it."""
+    """The sink is added to the denominator of out only: -inf changes nothing, +inf makes the head zero; lse is without it."""
     rng = np.random.default_rng(2)
     q, exact_q = queries(rng, dtype, 3, 8)
     kv = torch.from_numpy(rng.standard_normal((50, 1, 576)) * KEY_SIZE[dtype]).to(dtype)
@@ -152,7 +152,7 @@ def test_prefill_attention_sink(backend: Backend, dtype: torch.dtype) -> None:
 
 @DTYPES
 def test_prefill_logits_far_from_zero(backend: Backend, dtype: torch.dtype) -> None:
-    """Logits of some thousands, of both signs: exponentials must be of differences."""
+    """Logits of several thousand, of both signs: the maximum must be subtracted before the exponential."""
     rng = np.random.default_rng(3)
     q = torch.from_numpy(rng.standard_normal((2, 4, 576)) * 30).to(dtype)
     q[1] = -q[0]
@@ -160,14 +160,14 @@ def test_prefill_logits_far_from_zero(backend: Backend, dtype: torch.dtype) -> N
     out, max_logits, lse = backend.run(sparse_mla_prefill, q, kv, int32([[list(range(40))]] * 2), SCALE)
     for t in range(2):
         expected = attend(q[t].double().numpy(), kv[:, 0].double().numpy(), SCALE, 512)
-        # the logits themselves are fp32 sums of 576 terms of hundreds: 1e-4 absolute, so 1e-4 relative in out
+        # The logits are fp32 sums of 576 terms of some hundred: an absolute error of 1e-4, so a relative one of 1e-4 in out.
         assert_close(out[t], expected[0], Tolerance(1e-3, 1e-3) if dtype == torch.float32 else BF16_OUT, "out")
         assert_close(max_logits[t], expected[1], Tolerance(1e-6, 1e-3), "max_logits")
         assert_close(lse[t], expected[2], Tolerance(1e-6, 1e-3), "lse")
 
 
 def test_prefill_reads_the_fp8_cache(backend: Backend) -> None:
-    """kv as the paged byte cache: an index is a slot, rows are what the cache holds, unused slots are NaN."""
+    """kv is the paged FP8 cache: an index is a slot, and unused slots are NaN."""
     rng = np.random.default_rng(4)
     codes, scales, rope, rows = caches.random_latents(rng, 6)
     scales, rope, rows = scales * SMALL, rope * SMALL, rows * SMALL
@@ -198,7 +198,7 @@ def test_prefill_of_nothing(backend: Backend, tokens: int, cached: int, columns:
 
 
 def test_other_dims(backend: Backend) -> None:
-    """Nothing in the contract fixes 512 + 64: a small model's 32 + 8."""
+    """Other dims than 512 + 64: the 32 + 8 of a small model."""
     rng = np.random.default_rng(5)
     q = torch.from_numpy(rng.standard_normal((2, 3, 40))).float()
     kv = torch.from_numpy(rng.standard_normal((9, 1, 40))).float()

@@ -1,4 +1,4 @@
-"""Sparse attention of decoding, against a float64 softmax over the slots that the indices name."""
+"""Sparse decode attention against a float64 softmax over the selected slots."""
 
 import math
 
@@ -28,7 +28,7 @@ DECODE = {  # B, s_q, H, page size, pages, K
 def test_decode(
     backend: Backend, batch: int, new: int, heads: int, page: int, pages: int, columns: int, options: str, kind: str
 ) -> None:
-    """Slots that are not selected are NaN throughout: values, scales and rope."""
+    """All bytes of slots that are not selected are NaN: values, scales and RoPE dims."""
     rng = np.random.default_rng(6)
     dtype = torch.float32 if kind == "fp32 cache" else torch.bfloat16
     total = pages * page
@@ -47,7 +47,7 @@ def test_decode(
         held = values.double().numpy()
     row_of = {int(slot): i for i, slot in enumerate(usable)}
     rows = [[pick(rng, usable, columns, [-1] if columns > 1 else []) for _ in range(new)] for _ in range(batch)]
-    rows[-1][-1] = [-1] * columns if batch > 1 else rows[-1][-1]  # a row with nothing
+    rows[-1][-1] = [-1] * columns if batch > 1 else rows[-1][-1]  # a row without keys
     lengths = rng.integers(0, columns + 1, batch).tolist() if options in ("topk_length", "both") else None
     sink = rng.standard_normal(heads) * 3 if options in ("attn_sink", "both") else None
     if sink is not None and heads > 2:
@@ -64,7 +64,7 @@ def test_decode(
     assert out.dtype == dtype and out.shape == (batch, new, heads, 512)
     assert lse.dtype == torch.float32 and lse.shape == (batch, heads, new)
     sink = None if sink is None else sink.astype(np.float32).astype(np.float64)
-    # a reader may round a plain scale, or the latent, to bf16: 2^-9 of every key
+    # A kernel may round a scale that is no power of two, or the latent, to bf16: 2^-9 of every key.
     lse_tolerance = Tolerance(2e-3, 2e-3) if kind.startswith("plain") else LSE_FP8
     for b in range(batch):
         for i in range(new):

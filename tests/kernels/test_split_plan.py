@@ -1,4 +1,4 @@
-"""Split-KV plans, which are made on the device."""
+"""Split-KV plans, which kernels make on the device."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from deepseek_v32.kernels.device import is_hopper
 )
 @pytest.mark.parametrize("lengths", ["equal", "ragged", "empty"])
 def test_plans_cover_every_block_once(batch: int, new: int, heads: int, columns: int, lengths: str) -> None:
-    """The parts of a plan, walked as the kernels walk them: every block of every query once, splits numbered without gaps."""
+    """The parts of a plan in the order of the kernels: every block of every query once, splits numbered without gaps."""
     from deepseek_v32.kernels.cuda.sparse_mla_decode import plan_decode
 
     device = torch.device("cuda", 0)

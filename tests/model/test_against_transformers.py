@@ -1,4 +1,4 @@
-"""Exact precision against an implementation that was not written here: transformers' deepseek_v32, in fp32.
+"""Exact precision against an independent implementation: transformers' deepseek_v32, in fp32.
 
 index_topk is 24 throughout: lengths of 20, 24, 25 and 100 lie below, at, just above and far above it.
 """
@@ -17,7 +17,7 @@ from deepseek_v32.model.moe import Router
 from support.oracle import VOCAB, Case, decisive_case, make_oracle, oracle_logits, random_tokens, relative_error
 
 TOLERANCE = 1e-5  # relative L2 of a token's logits; fp32 reordering alone gives 2e-6 to 4e-6
-MUTANT_ERROR = 1e-2  # what a wrong formula must at least show: a thousand times the tolerance
+MUTANT_ERROR = 1e-2  # least error of a wrong formula: a thousand times the tolerance
 
 GROUPS = [(1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 3), (4, 4)]
 CASES = (
@@ -81,7 +81,7 @@ def test_both_forms_of_sparse_prefill(masked: bool, tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("reuse_pages", [True, False], ids=["prefix reused", "nothing reused"])
 def test_ragged_batch_through_the_engine(reuse_pages: bool, tmp_path: Path) -> None:
-    """Prompts of many lengths at once, small steps, greedy decode: every step's whole distribution against the oracle's."""
+    """Prompts of many lengths at once, small steps, greedy decoding: each step's distribution against the oracle's."""
     shared = random_tokens(130, 70)
     prompts = [shared[:n] for n in (130, 1, 24, 66, 130)] + [random_tokens(n, n) for n in (2, 25, 97)]
     params = SamplingParams(temperature=0, max_tokens=12, logprobs=VOCAB, ignore_eos=True)
@@ -93,7 +93,7 @@ def test_ragged_batch_through_the_engine(reuse_pages: bool, tmp_path: Path) -> N
         max_batch_tokens=48,
         reuse_pages=reuse_pages,
     )
-    for _ in range(2):  # the second time every full page is cached
+    for _ in range(2):  # in the second round every full page is cached
         for prompt, completion in zip(prompts, llm.generate(prompts, params), strict=True):
             wanted = oracle_logits(oracle, prompt + completion.token_ids).log_softmax(-1)[len(prompt) - 1 : -1]
             assert completion.logprobs is not None
@@ -148,7 +148,7 @@ def _unit_weights(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MUTANTS: dict[str, Callable[[LLM, pytest.MonkeyPatch], None] | None] = {
-    "interleaved indexer RoPE": None,  # a configuration key, see below
+    "interleaved indexer RoPE": None,  # a configuration key, see test_mutants_are_caught
     "no ReLU": _no_relu,
     "no correction bias": _no_correction_bias,
     "mscale missing": _no_mscale,
@@ -159,7 +159,7 @@ MUTANTS: dict[str, Callable[[LLM, pytest.MonkeyPatch], None] | None] = {
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutants_are_caught(mutant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each plausible bug moves the logits far beyond the tolerance of the tests above."""
+    """Each plausible bug changes the logits by far more than the tolerance of the tests above."""
     oracle = make_oracle(Case("mutants", 80), tmp_path)
     plant = MUTANTS[mutant]
     overrides = {"indexer_rope_interleave": True} if plant is None else None

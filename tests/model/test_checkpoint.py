@@ -1,4 +1,4 @@
-"""Loading: every stored dtype into every precision, against tensors read and assembled independently."""
+"""Loading every stored dtype into every precision, against tensors that are read and assembled independently."""
 
 import math
 from dataclasses import replace
@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from deepseek_v32.inference.commands.progress import progress_bar
+from deepseek_v32.model.checkpoint.config_json import read_config
 from deepseek_v32.model.checkpoint.load import load_model, load_weights
 from deepseek_v32.model.checkpoint.locate import match
 from deepseek_v32.model.checkpoint.safetensors import read_headers
@@ -20,7 +21,7 @@ from deepseek_v32.model.transformer import Transformer
 from support.configs import random_arguments
 from support.parameters import Parameters, expected_parameters
 
-# No width but those that the cache formats fix is a multiple of 128, so every last block is part full.
+# Only widths that the cache formats fix are multiples of 128, so every other last block is smaller.
 RAGGED = replace(TINY, hidden_size=136, intermediate_size=200, moe_intermediate_size=20, q_lora_rank=72, v_head_dim=48)
 CONFIGS = {
     "tiny": TINY,
@@ -41,7 +42,7 @@ def stored_tensors(directory: Path) -> dict[str, torch.Tensor]:
 
 
 def dequantized(tensors: dict[str, torch.Tensor], name: str) -> torch.Tensor:
-    """A stored tensor in fp32; an e4m3 one times its block's scale."""
+    """A stored tensor in fp32; e4m3 values are multiplied by their block's scale."""
     weight = tensors[name].float()
     scale = tensors.get(name + "_scale_inv")
     if scale is None:
@@ -69,7 +70,7 @@ def quantized(weight: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Te
 
 
 def parts(name: str, config: ModelConfig) -> list[list[str]]:
-    """The checkpoint's names behind one of our parameters: one list an expert, each of the parts stacked by rows."""
+    """The checkpoint's names of one parameter: a list per expert, with the parts in the order of rows."""
     name = name.removesuffix("_scale_inv").removesuffix(".weight")
     prefix = "" if name == "lm_head" else "model."
     if name == "lm_head" and config.tie_word_embeddings:
@@ -85,7 +86,7 @@ def parts(name: str, config: ModelConfig) -> list[list[str]]:
 
 
 def assembled(name: str, dtype: torch.dtype, tensors: dict[str, torch.Tensor], config: ModelConfig) -> torch.Tensor:
-    """What our parameter must hold."""
+    """The expected content of a parameter."""
     experts = []
     for stack in parts(name, config):
         rows = []
@@ -118,7 +119,7 @@ def assert_loaded(
 def test_every_dtype_into_every_precision(tmp_path, case, dtype, precision):
     write_checkpoint(tmp_path, CONFIGS[case], dtype, seed=1, shards=3)
     model = load_model(tmp_path, precision)
-    assert_loaded(model, ModelConfig.from_file(tmp_path), precision, stored_tensors(tmp_path))
+    assert_loaded(model, read_config(tmp_path), precision, stored_tensors(tmp_path))
     tied = CONFIGS[case].tie_word_embeddings
     assert tied == (model.lm_head.weight.data_ptr() == model.embed_tokens.weight.data_ptr())
 
@@ -135,20 +136,18 @@ def test_sharding_changes_nothing(tmp_path, shards):
         assert torch.equal(ours.view(torch.uint8), theirs.view(torch.uint8))
 
 
-def test_bands_do_not_show(tmp_path, monkeypatch):
-    """A tensor converted in many bands is the same as one converted at once."""
+def test_row_chunks_do_not_change_the_result(tmp_path, monkeypatch):
+    """A tensor converted in many row chunks equals one converted at once."""
     config = replace(TINY, intermediate_size=1000, num_hidden_layers=1)
     for dtype in ("bf16", "fp8"):
         write_checkpoint(tmp_path, config, dtype)
         for precision in ("exact", "fp8"):
-            monkeypatch.setattr("deepseek_v32.model.checkpoint.load._BAND", 1)  # raised to one block of rows
-            assert_loaded(
-                load_model(tmp_path, precision), ModelConfig.from_file(tmp_path), precision, stored_tensors(tmp_path)
-            )
+            monkeypatch.setattr("deepseek_v32.model.checkpoint.load._CHUNK", 1)  # raised to one block of rows
+            assert_loaded(load_model(tmp_path, precision), read_config(tmp_path), precision, stored_tensors(tmp_path))
 
 
 def test_untied_module_of_a_tied_model(tmp_path):
-    """A model that keeps its own output table gets a copy."""
+    """A model with an output table of its own gets a copy."""
     config = CONFIGS["tied"]
     write_checkpoint(tmp_path, config)
     model = Parameters(expected_parameters(config, "bf16"))
@@ -159,7 +158,7 @@ def test_untied_module_of_a_tied_model(tmp_path):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 def test_saved_by_transformers(tmp_path, seed, dtype):
-    """`save_pretrained` as an independent writer: the loaded parameters are its own, in its own stacking."""
+    """`save_pretrained` is an independent writer: loaded parameters equal those of transformers' model."""
     from transformers import DeepseekV32Config, DeepseekV32ForCausalLM
 
     torch.manual_seed(seed)
@@ -182,7 +181,7 @@ def test_saved_by_transformers(tmp_path, seed, dtype):
 
 
 def test_progress(tmp_path):
-    """Bytes rise to the total, which is what is read: no MTP layer."""
+    """Bytes rise to the total that is read, which excludes the MTP layer."""
     size = write_checkpoint(tmp_path / "plain", RAGGED, "fp8", shards=2)
     write_checkpoint(tmp_path / "mtp", replace(RAGGED, num_nextn_predict_layers=1), "fp8", shards=2)
     for name in ("plain", "mtp"):
@@ -201,7 +200,7 @@ def test_overrides_reach_the_model(tmp_path):
 
 
 def test_progress_bar(capsys):
-    """Bytes and rate, on standard error, so that a program's output stays its own."""
+    """Bytes and rate, on standard error, so that standard output holds only a program's results."""
     with progress_bar("Loading weights") as report:
         for done in (1_000_000, 3_000_000, 4_000_000):
             report(done, 4_000_000)

@@ -1,4 +1,4 @@
-"""Well-formed files with the wrong tensors: refused before data is read and before the model is allocated."""
+"""Well-formed files with wrong tensors are refused before data is read and before the model is allocated."""
 
 import json
 import math
@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from deepseek_v32.model.checkpoint import load as checkpoint
+from deepseek_v32.model.checkpoint.config_json import parse_config
 from deepseek_v32.model.checkpoint.load import load_model
-from deepseek_v32.model.checkpoint.safetensors import CheckpointError
-from deepseek_v32.model.config import ConfigError, ModelConfig
+from deepseek_v32.model.errors import CheckpointError, ConfigError
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
-from deepseek_v32.model.weight_map import pieces
+from deepseek_v32.model.weight_map import tensor_specs
 from support.configs import RELEASED
 
 CONFIG = replace(TINY, num_hidden_layers=2, n_routed_experts=4, num_experts_per_tok=2, num_nextn_predict_layers=1)
@@ -42,11 +42,11 @@ def rename(old: str, new: str) -> Callable[[Tensors], object]:
 
 
 CASES = {
-    "missing weight": (drop(Q), f"'{Q}' is missing; wanted BF16 or F32 or F8_E4M3 [128, 256]"),
-    "missing norm": (drop(NORM), f"'{NORM}' is missing; wanted BF16 or F32 [256]"),
+    "missing weight": (drop(Q), f"'{Q}' is missing; expected BF16 or F32 or F8_E4M3 [128, 256]"),
+    "missing norm": (drop(NORM), f"'{NORM}' is missing; expected BF16 or F32 [256]"),
     "missing expert": (drop(EXPERT), f"'{EXPERT}' is missing"),
     "missing head": (drop("lm_head.weight"), "'lm_head.weight' is missing"),
-    "missing scale": (drop(Q + "_scale_inv"), f"'{Q}_scale_inv' is missing; wanted F32 [1, 2]"),
+    "missing scale": (drop(Q + "_scale_inv"), f"'{Q}_scale_inv' is missing; expected F32 [1, 2]"),
     "misspelt": (rename(Q, Q + "s"), f"'{Q}' is missing"),
     "surplus": (add("model.extra.weight", torch.zeros(1)), "'model.extra.weight' is surplus: F32 [1]"),
     "surplus layer": (add("model.layers.3.input_layernorm.weight", torch.zeros(256)), "is surplus"),
@@ -54,20 +54,20 @@ CASES = {
     "bias": (add(Q.replace("weight", "bias"), torch.zeros(128)), "is surplus"),
     "scale of a norm": (
         add(NORM + "_scale_inv", torch.zeros(2, 1)),
-        "is surplus: F32 [2, 1]; wanted no such tensor beside",
+        "is surplus: F32 [2, 1]; expected no such tensor beside",
     ),
     "float with a scale": (put(Q, torch.Tensor.bfloat16), f"'{Q}_scale_inv' is surplus"),
-    "transposed": (put(Q, lambda x: x.T.contiguous()), f"'{Q}': shape is [256, 128]; wanted [128, 256]"),
-    "flat": (put(Q, torch.flatten), f"'{Q}': shape is [32768]; wanted [128, 256]"),
-    "scalar norm": (put(NORM, lambda x: x[0]), f"'{NORM}': shape is []; wanted [256]"),
+    "transposed": (put(Q, lambda x: x.T.contiguous()), f"'{Q}': shape is [256, 128]; expected [128, 256]"),
+    "flat": (put(Q, torch.flatten), f"'{Q}': shape is [32768]; expected [128, 256]"),
+    "scalar norm": (put(NORM, lambda x: x[0]), f"'{NORM}': shape is []; expected [256]"),
     "misshapen scale": (put(Q + "_scale_inv", lambda x: x[:, :1].contiguous()), f"'{Q}_scale_inv': shape is [1, 1]"),
-    "fp16": (put(GATE, torch.Tensor.half), f"'{GATE}': dtype is F16; wanted BF16 or F32"),
-    "fp8 norm": (put(NORM, lambda x: x.to(torch.float8_e4m3fn)), f"'{NORM}': dtype is F8_E4M3; wanted BF16 or F32"),
+    "fp16": (put(GATE, torch.Tensor.half), f"'{GATE}': dtype is F16; expected BF16 or F32"),
+    "fp8 norm": (put(NORM, lambda x: x.to(torch.float8_e4m3fn)), f"'{NORM}': dtype is F8_E4M3; expected BF16 or F32"),
     "e5m2": (put(Q, lambda x: x.float().to(torch.float8_e5m2)), f"'{Q}': dtype is F8_E5M2"),
     "int8": (put(Q, lambda x: x.float().to(torch.int8)), f"'{Q}': dtype is I8"),
     "double": (put(Q, torch.Tensor.double), f"'{Q}': dtype is F64"),
-    "bf16 scale": (put(Q + "_scale_inv", torch.Tensor.bfloat16), f"'{Q}_scale_inv': dtype is BF16; wanted F32"),
-    # the MTP layer is skipped, but what is there must belong to it
+    "bf16 scale": (put(Q + "_scale_inv", torch.Tensor.bfloat16), f"'{Q}_scale_inv': dtype is BF16; expected F32"),
+    # the MTP layer is not loaded, but its tensors are checked
     "unknown in MTP": (add(MTP + "enorm.bias", torch.zeros(256)), f"'{MTP}enorm.bias' is surplus"),
     "misshapen in MTP": (put(MTP + "eh_proj.weight", lambda x: x.T.contiguous()), f"'{MTP}eh_proj.weight': shape is"),
     "dense MTP": (add(MTP + "mlp.up_proj.weight", torch.zeros(512, 256)), "is surplus"),
@@ -99,13 +99,13 @@ def refused(directory: Path, error: type[ValueError] = CheckpointError, **argume
 @pytest.mark.parametrize("change, message", CASES.values(), ids=CASES)
 def test_wrong_tensors(tmp_path, pristine, monkeypatch, change, message):
     copy(pristine, tmp_path, change)
-    monkeypatch.setattr(checkpoint, "Transformer", None)  # must not come to that
+    monkeypatch.setattr(checkpoint, "Transformer", None)  # must not be reached
     text = refused(tmp_path)
-    assert message in text and "wanted" in text
+    assert message in text and "; expected " in text
 
 
-def test_mtp_layer_may_be_there_or_not(tmp_path, pristine):
-    """Whatever config.json says of it: transformers drops the key, and some writers drop the layer."""
+def test_mtp_layer_is_optional(tmp_path, pristine):
+    """For any value in config.json: transformers drops the key, and some programs drop the layer."""
 
     def drop_layer(tensors: Tensors) -> None:
         for name in [name for name in tensors if name.startswith(MTP)]:
@@ -121,7 +121,7 @@ def test_mtp_layer_may_be_there_or_not(tmp_path, pristine):
     load_model(tmp_path, "fp8")
 
 
-def test_scales_that_are_no_numbers(tmp_path, pristine):
+def test_non_finite_scales(tmp_path, pristine):
     copy(pristine, tmp_path, put(Q + "_scale_inv", lambda x: x * math.nan))
     for precision in ("exact", "fp8"):
         assert f"'{Q}_scale_inv' holds non-finite scales" in refused(tmp_path, precision=precision)
@@ -137,26 +137,26 @@ def test_file_that_shrinks_while_loading(tmp_path, pristine, monkeypatch):
         return allocate(*arguments)
 
     monkeypatch.setattr(checkpoint, "build_model", shrink)
-    assert "it was complete when checked" in refused(tmp_path)
+    assert "the length that it had when it was checked" in refused(tmp_path)
 
 
 def test_config_comes_first(tmp_path, pristine):
     (tmp_path / "model.safetensors").write_bytes(b"")
     assert "no such file" in refused(tmp_path, ConfigError)
-    with pytest.raises(ConfigError, match="override 'depth' is not a field"):
+    with pytest.raises(ConfigError, match="override is 'depth'; expected one of"):
         load_model(pristine, config_overrides={"depth": 3})
-    with pytest.raises(ConfigError, match="precision = 'fp4'"):
+    with pytest.raises(ConfigError, match="precision is 'fp4'"):
         load_model(pristine, "fp4")
-    assert "is missing" in refused(pristine, config_overrides={"num_hidden_layers": 2**31 - 1})  # and at once
+    assert "is missing" in refused(pristine, config_overrides={"num_hidden_layers": 2**31 - 1})  # and fast
 
 
 def test_released_model_has_its_known_size():
-    """92,425 tensors, 689 GB: the table is complete for the released model's configuration."""
+    """92,425 tensors, 689 GB: the table of tensors is complete for the released model."""
     count = size = 0
-    for piece in pieces(ModelConfig.from_dict(RELEASED)):
-        count += 1 + piece.quantised
-        scales = 4 * math.prod(piece.scale_shape) if piece.quantised else 0
-        width = 1 if piece.quantised else 4 if "norm" in piece.name or piece.name.endswith("bias") else 2
-        size += width * math.prod(piece.shape) + scales
+    for spec in tensor_specs(parse_config(RELEASED)):
+        count += 1 + spec.quantised
+        scales = 4 * math.prod(spec.scale_shape) if spec.quantised else 0
+        width = 1 if spec.quantised else 4 if "norm" in spec.name or spec.name.endswith("bias") else 2
+        size += width * math.prod(spec.shape) + scales
     assert count == 92_425
     assert size == 689_471_107_200  # 642 GiB

@@ -10,11 +10,11 @@ import pytest
 
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 
-# One dense MLP with tensors of 33.6 M elements, beside which bands (a few MB) are small.
+# One dense MLP with tensors of 33.6 M elements, beside which row chunks (a few MB) are small.
 CONFIG = replace(TINY, hidden_size=4096, intermediate_size=8192, num_hidden_layers=1)
 LARGEST = CONFIG.hidden_size * CONFIG.intermediate_size
 
-# Prints how far the resident memory's high-water mark rose while loading, and the bytes of the parameters.
+# Prints the rise of the resident memory's high-water mark during loading, and the bytes of the parameters.
 MEASURE = """
 import sys
 from deepseek_v32.model.checkpoint.load import load_model
@@ -23,9 +23,9 @@ def status(key):
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key))
 
-load_model(sys.argv[1], sys.argv[3])  # the first call also brings in code and starts threads
+load_model(sys.argv[1], sys.argv[3])  # the first call also loads code and starts threads
 with open("/proc/self/clear_refs", "w") as file:
-    file.write("5")  # forgets the high-water mark
+    file.write("5")  # resets the high-water mark
 before = status("VmRSS")
 model = load_model(sys.argv[2], sys.argv[3])
 print(status("VmHWM") - before, sum(p.numel() * p.element_size() for p in model.parameters()))
@@ -46,6 +46,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "dtype, precision, width",
     [("fp8", "exact", 4), ("fp32", "bf16", 2), ("bf16", "bf16", 2), ("bf16", "fp8", 1), ("fp8", "fp8", 1)],
 )
+@pytest.mark.heavy
 def test_peak_memory(checkpoints, dtype, precision, width):
     paths = (checkpoints / f"small {dtype}", checkpoints / dtype)
     command = [sys.executable, "-c", MEASURE, *map(str, paths), precision]

@@ -1,4 +1,4 @@
-"""Converted checkpoints: what ranks load from them, the same bytes however often it was killed, and what is refused."""
+"""Converted checkpoints: loading by ranks, the same bytes after any number of interruptions, and refusals."""
 
 import hashlib
 import json
@@ -14,9 +14,8 @@ from safetensors.torch import load_file
 
 from deepseek_v32.model.checkpoint.conversion import convert, verify
 from deepseek_v32.model.checkpoint.load import load_model
-from deepseek_v32.model.checkpoint.safetensors import CheckpointError
-from deepseek_v32.model.config import ConfigError
-from deepseek_v32.model.parallel.shard import Ranks
+from deepseek_v32.model.errors import CheckpointError, ConfigError
+from deepseek_v32.model.parallel.collectives import Ranks
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 
 RAGGED = replace(
@@ -32,7 +31,7 @@ CONFIGS = {
 }
 
 
-def shares_of(path: Path, size: int, precision: str = "exact") -> list[torch.nn.Module]:
+def shards_of(path: Path, size: int, precision: str = "exact") -> list[torch.nn.Module]:
     return [load_model(path, precision, ranks=Ranks(rank, size)) for rank in range(size)]
 
 
@@ -46,10 +45,10 @@ def test_the_same_parameters_as_from_the_original(tmp_path, case, dtype, size):
     source, target = tmp_path / "source", tmp_path / "target"
     write_checkpoint(source, CONFIGS[case], dtype, seed=3, shards=3)
     for path in convert(source, target, size):
-        assert load_file(path)  # the library's reader takes it
+        assert load_file(path)  # the safetensors library can read it
     for precision in ("exact", "bf16", "fp8"):
         for original, converted in zip(
-            shares_of(source, size, precision), shares_of(target, size, precision), strict=True
+            shards_of(source, size, precision), shards_of(target, size, precision), strict=True
         ):
             theirs, ours = dict(original.named_parameters()), dict(converted.named_parameters())
             assert theirs.keys() == ours.keys()
@@ -57,35 +56,37 @@ def test_the_same_parameters_as_from_the_original(tmp_path, case, dtype, size):
                 assert torch.equal(tensor.view(torch.uint8), ours[name].view(torch.uint8)), name
 
 
-# What each rank holds of a parameter: cut along this dimension, in order of ranks. All others are whole everywhere.
-CUT = {"embed_tokens": 0, "lm_head": 0, "q_b_proj": 0, "kv_b_proj": 0, "o_proj": 1, "down_proj": 1}
+# The dimension by which ranks split a parameter, in the order of ranks. All other parameters are replicated.
+SPLIT = {"embed_tokens": 0, "lm_head": 0, "q_b_proj": 0, "kv_b_proj": 0, "o_proj": 1, "down_proj": 1}
 
 
 @pytest.mark.parametrize("precision", ["exact", "fp8"])
 @pytest.mark.parametrize("size", [2, 4])
-def test_the_shares_make_up_the_whole(tmp_path, size, precision):
-    """Of a model in which everything divides; put together again by hand."""
+def test_shards_together_are_the_whole_model(tmp_path, size, precision):
+    """A model in which everything divides, assembled from its shards by hand."""
     config = replace(CONFIGS["split"], qk_nope_head_dim=128, qk_rope_head_dim=64, moe_intermediate_size=512)
     write_checkpoint(tmp_path, config, "fp8")
     whole = load_model(tmp_path, precision)
-    parts = [dict(share.named_parameters()) for share in shares_of(tmp_path, size, precision)]
+    parts = [dict(shard.named_parameters()) for shard in shards_of(tmp_path, size, precision)]
     for name, wanted in whole.named_parameters():
         held = [part[name] for part in parts]
-        module = next((each for each in CUT if f"{each}." in f"{name}."), None)
+        module = next((each for each in SPLIT if f"{each}." in f"{name}."), None)
         if ".experts." in name:
-            found = torch.stack([each.view(torch.uint8) for each in held], 1).flatten(0, 1)  # dealt out one by one
+            found = torch.stack([each.view(torch.uint8) for each in held], 1).flatten(
+                0, 1
+            )  # ranks hold every size-th expert
         elif "gate_up_proj" in name:
             halves = [each.view(torch.uint8).chunk(2) for each in held]
             found = torch.cat([half[side] for side in (0, 1) for half in halves])
         elif module is not None:
-            found = torch.cat([each.view(torch.uint8) for each in held], CUT[module])
+            found = torch.cat([each.view(torch.uint8) for each in held], SPLIT[module])
         else:
             assert all(torch.equal(each.view(torch.uint8), held[0].view(torch.uint8)) for each in held), name
             found = held[0].view(torch.uint8)
         assert torch.equal(found, wanted.view(torch.uint8)), name
 
 
-# Converts in a child for each way to die; a child is killed at a fraction of the bytes, or at its nth change of a file's name.
+# Converts in one child process per given death: a child is killed at a fraction of the bytes, or at its nth call of a function.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -122,7 +123,8 @@ for death in deaths:
 """
 
 
-def test_killed_at_any_point_it_ends_in_the_same_bytes(tmp_path):
+@pytest.mark.heavy
+def test_killed_at_any_point_a_conversion_ends_in_the_same_bytes(tmp_path):
     source = tmp_path / "source"
     write_checkpoint(source, CONFIGS["split"], "fp8", shards=2)
     convert(source, tmp_path / "at once", 2)
@@ -157,8 +159,9 @@ print(status("VmHWM") - before, sum(path.stat().st_size for path in files))
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's account of a process's memory")
+@pytest.mark.heavy
 def test_memory_is_bounded(tmp_path):
-    """A few bands, whatever the size of a tensor: the largest here has 134 MB, and is cut by columns as well."""
+    """Memory holds a few row chunks, whatever the size of a tensor. The largest here has 134 MB and is also split by columns."""
     write_checkpoint(tmp_path / "source", LARGE, "fp32")
     command = [sys.executable, "-c", MEASURE, str(tmp_path / "source"), str(tmp_path / "target")]
     done = subprocess.run(
@@ -171,7 +174,7 @@ def test_memory_is_bounded(tmp_path):
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A checkpoint, and the same converted for two ranks."""
+    """A checkpoint, and its conversion for two ranks."""
     directory = tmp_path_factory.mktemp("pair")
     write_checkpoint(directory / "source", CONFIGS["split"], "fp8")
     convert(directory / "source", directory / "target", 2)
@@ -194,7 +197,7 @@ def refusal(call, *arguments, error: type[ValueError] = CheckpointError) -> str:
     return text
 
 
-def test_half_written_and_altered_originals(pair, tmp_path):
+def test_incomplete_and_altered_sources(pair, tmp_path):
     source = copy(pair[0], tmp_path / "source")
     weights = source / "model.safetensors"
     data = weights.read_bytes()
@@ -205,44 +208,49 @@ def test_half_written_and_altered_originals(pair, tmp_path):
     (tmp_path / "target").mkdir()
     state = {"format": json.loads((pair[1] / "manifest.json").read_text())["format"], "ranks": 2, "source": {}}
     (tmp_path / "target" / "conversion.json").write_text(json.dumps(state))
-    assert "from another checkpoint, or that has changed since" in refusal(convert, source, tmp_path / "target", 2)
+    assert "of another checkpoint or for another number of ranks, or the checkpoint has changed" in refusal(
+        convert, source, tmp_path / "target", 2
+    )
 
 
-def test_an_original_that_changes_while_it_is_read(pair, tmp_path):
+def test_a_source_that_changes_during_conversion(pair, tmp_path):
     source = copy(pair[0], tmp_path / "source")
 
     def touch(done: int, total: int) -> None:
         os.utime(source / "model.safetensors")
 
-    assert "changed while it was converted" in refusal(convert, source, tmp_path / "target", 2, touch)
-    assert "is half a conversion" in refusal(load_model, tmp_path / "target")
+    assert "changed during the conversion" in refusal(convert, source, tmp_path / "target", 2, touch)
+    assert "is an unfinished conversion" in refusal(load_model, tmp_path / "target")
 
 
-def test_where_nothing_is_written(pair, tmp_path):
+def test_invalid_sources_and_targets(pair, tmp_path):
     source, target = pair
     assert "is the checkpoint itself" in refusal(convert, source, source, 2)
     assert "is a converted checkpoint" in refusal(convert, target, tmp_path / "new", 2)
     assert "for another number of ranks" in refusal(convert, source, target, 4)
     assert "in the way" in refusal(convert, source, copy(source, tmp_path / "copy"), 2)
-    assert "3 ranks" in refusal(convert, source, tmp_path / "new", 3, error=ConfigError)
+    assert "number of ranks is 3" in refusal(convert, source, tmp_path / "new", 3, error=ConfigError)
     before = hashes(target)
     convert(source, target, 2)
     assert hashes(target) == before
 
 
-def test_loading_what_is_not_whole(pair, tmp_path):
+def test_loading_incomplete_conversions(pair, tmp_path):
     target = copy(pair[1], tmp_path / "target")
-    assert "converted for 2 ranks; this job has 1: torchrun --nproc-per-node 2" in refusal(load_model, target)
+    assert (
+        "number of ranks is 1; expected 2, for which this checkpoint was converted: torchrun --nproc-per-node 2"
+        in refusal(load_model, target)
+    )
     file = target / "model1-mp2.safetensors"
     data = file.read_bytes()
     file.write_bytes(data[:-1])
-    assert "truncated" in refusal(shares_of, target, 2)
+    assert "truncated" in refusal(shards_of, target, 2)
     file.write_bytes(data.replace(b"lm_head.weight", b"lm_hand.weight"))
-    assert "'lm_hand.weight' is here, but not in manifest.json" in refusal(shares_of, target, 2).replace(
+    assert "'lm_hand.weight' is here, but not in manifest.json" in refusal(shards_of, target, 2).replace(
         "lm_head", "lm_hand"
     )
     file.unlink()
-    assert "model1-mp2.safetensors" in refusal(shares_of, target, 2)
+    assert "model1-mp2.safetensors" in refusal(shards_of, target, 2)
 
 
 def test_verify_finds_a_changed_bit(pair, tmp_path):
@@ -252,7 +260,7 @@ def test_verify_finds_a_changed_bit(pair, tmp_path):
     data[-1] ^= 1
     file.write_bytes(data)
     found = refusal(verify, target)
-    assert "model1-mp2.safetensors" in found and "'lm_head.weight' is not as it was written" in found
+    assert "model1-mp2.safetensors" in found and "'lm_head.weight': SHA-256 is " in found
     data[-1] ^= 1
     file.write_bytes(data)
     verify(target)
@@ -260,6 +268,7 @@ def test_verify_finds_a_changed_bit(pair, tmp_path):
     assert "config.json" in refusal(verify, target)
 
 
+@pytest.mark.heavy
 def test_the_command(pair, tmp_path):
     script = Path(__file__).resolve().parents[2] / "scripts" / "convert.py"
 

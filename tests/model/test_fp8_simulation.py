@@ -23,22 +23,22 @@ from support import caches, e4m3
 from support.simulation import Latents, Simulation, random_parameters, read_caches
 
 # Largest allowed relative L2 difference of a stage in a token, and why it is not zero. e4m3 steps by 2^-4 to 2^-3 of a
-# value, so a stage that forgot a quantisation is 2e-2 away.
+# value, so a stage without a quantisation differs by 2e-2.
 TOLERANCE = {
     "attended": 4e-3,  # beyond half an e4m3 step; absorbed queries, latents and values round to bf16 once each: 3 x 2^-9
-    "attention": 1e-3,  # o_proj alone, from the model's own input: an fp32 sum rounds to another bf16 now and then
-    "output": 1e-3,  # MLP and both residual sums; as above, and what rounds otherwise is quantised again
+    "attention": 1e-3,  # o_proj alone, from the model's own input: an fp32 sum sometimes rounds to another bf16
+    "output": 1e-3,  # MLP and both residual sums: as above, and values that round differently are quantised again
     "logits": 2e-4,  # bf16 operands, fp32 sums: one of 320 normed values that rounds to another bf16 is 2^-8 / 320^0.5
 }
-# One value at a bf16 midpoint may round the other way before it is quantised, and then its token is a little off
-# everywhere: this share of the tokens must be within the tolerance (in the caches: have every byte right), the others
+# A value at a bf16 midpoint may round the other way before it is quantised, which changes its token slightly everywhere.
+# Therefore this fraction of tokens must be within the tolerance (in the caches: have every byte right), and the others
 # within this relative L2 difference, the size of one group's rounding.
 MOST_TOKENS, OTHER_TOKENS = 0.95, 2e-2
 
 CONFIG = ModelConfig(
     vocab_size=97,
     hidden_size=320,  # two blocks and a half
-    intermediate_size=272,  # two blocks and a bit: gate and up are blocked apart
+    intermediate_size=272,  # not a multiple of 128: gate and up have separate blocks
     moe_intermediate_size=160,
     num_hidden_layers=3,
     first_k_dense_replace=1,
@@ -55,7 +55,7 @@ CONFIG = ModelConfig(
     num_nextn_predict_layers=0,
 )
 LONG, SHORT = 0, 1
-PAGES = {LONG: [3, 1], SHORT: [2]}  # page 0 belongs to nobody
+PAGES = {LONG: [3, 1], SHORT: [2]}  # page 0 belongs to no sequence
 PAGE_COUNT = 5
 # Sequences of each step and their new tokens, decodes first: a prompt chunk of each, a decode beside a chunk, decodes.
 STEPS = [
@@ -69,7 +69,7 @@ STEPS = [
 
 @dataclass
 class Run:
-    """What the model did: every sequence's rows over all steps, by (layer, sequence)."""
+    """Recorded activations: every sequence's rows over all steps, by (layer, sequence)."""
 
     simulation: Simulation
     tokens: np.ndarray  # [sequence, position]
@@ -87,7 +87,7 @@ class Run:
 
 
 def values_of(operand: Any) -> np.ndarray:
-    """A projection's input as it multiplies: e4m3 values times scales, also where the projection quantises it itself."""
+    """A projection's effective input: e4m3 values times scales, also if the projection quantises it itself."""
     if isinstance(operand, torch.Tensor):
         return e4m3.dequantize(*e4m3.quantize(operand.float().numpy()))
     values, scales = operand
@@ -119,7 +119,7 @@ def metadata_of(step: list[tuple[int, int]], lengths: dict[int, int], chosen: An
 
 @pytest.fixture(scope="module", params=[True, False], ids=["masked multi-head form", "gathered absorbed form"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    """Prompts beyond index_topk have two forms of attention, which a CPU chooses between by their cost."""
+    """Prompts beyond index_topk have two forms of attention; on a CPU the cheaper one is chosen."""
     with patch.object(MultiHeadLatentAttention, "_masked_mha_is_cheaper", return_value=request.param) as choice:
         yield execute()
         assert choice.called
@@ -134,10 +134,10 @@ def execute() -> Run:
     ]
     parts: dict[str, dict[Any, list[np.ndarray]]] = {name: defaultdict(list) for name in ("in", "out", "o", "a", "l")}
     selections: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
-    rows_of: list[tuple[int, slice]] = []  # of the step that runs
+    rows_of: list[tuple[int, slice]] = []  # of the current step
 
     def stream(h: torch.Tensor, update: torch.Tensor | None) -> np.ndarray:
-        """What a block takes and gives: the next norm adds the update."""
+        """A block's inputs and outputs; the next norm adds the update."""
         return (h if update is None else h + update).double().numpy()
 
     def keep(name: str, layer: int, values: np.ndarray) -> None:
@@ -204,7 +204,7 @@ def assert_near(got: np.ndarray, expected: np.ndarray, stage: str) -> None:
 
 
 def rows_of(held: Latents) -> np.ndarray:
-    """All that the caches say about each token, as numbers."""
+    """The cache entries of each token, as numbers."""
     latent = e4m3.dequantize(held.codes, held.scales)
     return np.concatenate([latent, held.rope, e4m3.VALUES[held.key_codes] * held.key_scales[:, None]], axis=1)
 
@@ -222,8 +222,8 @@ def test_caches_hold_the_simulated_bytes(run: Run, layer: int, sequence: int) ->
 
 
 @pytest.mark.parametrize("layer", range(CONFIG.num_hidden_layers))
-def test_caches_hold_nothing_else(run: Run, layer: int) -> None:
-    """Every byte that belongs to no token is still poison."""
+def test_unused_cache_entries_stay_untouched(run: Run, layer: int) -> None:
+    """Every byte that belongs to no token still holds poison."""
     latent, index = np.ones(PAGE_COUNT * 64 * 656, bool), np.ones(PAGE_COUNT * caches.INDEX_PAGE, bool)
     for sequence, pages in PAGES.items():
         for s in range(len(run.inputs[layer, sequence])):
@@ -237,7 +237,7 @@ def test_caches_hold_nothing_else(run: Run, layer: int) -> None:
 
 @everywhere
 def test_selection_follows_the_quantised_scores(run: Run, layer: int, sequence: int) -> None:
-    """Each token selects min(index_topk, t + 1) tokens; what is chosen scores no less than what is left out."""
+    """Each token selects min(index_topk, t + 1) tokens, which score at least as high as all others."""
     queries = run.simulation.queries(layer, run.inputs[layer, sequence])
     held = run.held(layer, sequence)
     agreed = total = 0
@@ -247,7 +247,7 @@ def test_selection_follows_the_quantised_scores(run: Run, layer: int, sequence: 
         scores = run.simulation.scores(queries, held, token)
         left = np.setdiff1d(np.arange(token + 1), selected)
         if len(left):
-            # a query's value that rounds the other way moves a score by about a thousandth of their spread
+            # a query value that rounds the other way changes a score by about a thousandth of the scores' spread
             assert scores[selected].min() >= scores[left].max() - 0.01 * scores.std()
             best = np.argsort(-scores, kind="stable")[:count]
             agreed, total = agreed + len(set(selected) & set(best.tolist())), total + count
@@ -261,7 +261,7 @@ def test_attention_reads_what_the_cache_holds(run: Run, layer: int, sequence: in
     expected = run.simulation.attended(layer, queries, run.held(layer, sequence), run.selected[layer, sequence])
     got = run.attended[layer, sequence]
     with np.errstate(divide="ignore"):
-        half_step = 2.0 ** (np.floor(np.log2(np.abs(got))) - 4)  # what quantising o_proj's input may change
+        half_step = 2.0 ** (np.floor(np.log2(np.abs(got))) - 4)  # largest change by the quantisation of o_proj's input
     beyond = np.maximum(np.abs(got - expected) - half_step, 0)
     assert_near(expected + beyond, expected, "attended")
 

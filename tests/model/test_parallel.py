@@ -1,4 +1,4 @@
-"""A model shared by ranks against the whole one, over random configurations; every rank computes the same bits."""
+"""A model on several ranks against the same model on one, over random configurations; all ranks compute the same bits."""
 
 import json
 import random
@@ -9,7 +9,7 @@ import pytest
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
-from support.job import Job
+from support.forked_ranks import run_ranks
 
 COMPARE = """
 import json, sys
@@ -18,9 +18,9 @@ import torch
 import torch.distributed as dist
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.model import attention
-from deepseek_v32.model.parallel import prefill as prefill_shares
+from deepseek_v32.model.parallel import prefill
 from deepseek_v32.model.checkpoint.load import load_model
-from deepseek_v32.model.parallel.shard import Ranks
+from deepseek_v32.model.parallel.collectives import Ranks
 
 class Counting(Ranks):
     exchanges = 0
@@ -28,9 +28,9 @@ class Counting(Ranks):
         Counting.exchanges += 1
         return super().all_to_all(x)
 
-if sys.argv[2] == "gathered":  # as on GPUs; plain PyTorch prefers a mask for contexts as short as these
+if sys.argv[2] == "gathered":  # as on GPUs; plain PyTorch prefers a mask for contexts this short
     attention.REFERENCE_GATHER_COST = -1e9
-    prefill_shares._COMPUTED_ROWS = 8
+    prefill._LEAST_FP32_TOKENS = 8
 dist.init_process_group("gloo")
 ranks = Counting(dist.get_rank(), dist.get_world_size())
 results = []
@@ -59,7 +59,7 @@ dist.destroy_process_group()
 
 
 def random_config(seed: int) -> ModelConfig:
-    """Sides that divide into blocks and sides that do not, in any mixture. Eight experts at least."""
+    """Any combination of dimensions that divide into blocks and dimensions that do not, with at least eight experts."""
     draw = random.Random(seed)
     groups = draw.choice((1, 2, 4))
     return replace(
@@ -96,16 +96,17 @@ def test_the_configurations_divide_in_different_ways():
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("way", ["masked", "gathered"])
-def test_ranks_compute_what_one_does(tmp_path, size, way):
-    """Keys of prompts masked in a dense product, or gathered, for which ranks exchange heads for tokens where heads are split."""
+@pytest.mark.heavy
+def test_ranks_compute_the_same_as_one(tmp_path, size, way):
+    """Prefill masks dense attention, or gathers keys, for which ranks that split heads exchange them for tokens."""
     for seed in SEEDS:
         write_checkpoint(tmp_path / str(seed), random_config(seed), ("fp8", "bf16", "fp32")[seed % 3], seed)
-    first, *rest = Job(size, COMPARE, tmp_path, way).wait()
+    first, *rest = run_ranks(size, COMPARE, tmp_path, way)
     assert first.code == 0, first.err
     assert [each.code for each in rest] == [0] * (size - 1)
     for seed, (error, same_tokens, same_bits, exchanges) in zip(SEEDS, json.loads(first.out), strict=True):
         assert same_bits and same_tokens and error < 1e-4, (seed, error, same_tokens, same_bits)
         config = random_config(seed)
-        # Of chunks of 64 and 36 tokens with 16 on a rank, those whose context exceeds index_topk; out and back, in each layer.
+        # Chunks of 64 and 36 tokens with at least 16 per rank whose context exceeds index_topk: two exchanges per layer.
         chunks = sum(-(-count // size) >= 16 and length > config.index_topk for count, length in ((64, 64), (36, 100)))
         assert exchanges == (2 * 2 * chunks if way == "gathered" and Plan(config, 0, size).split["heads"] else 0)

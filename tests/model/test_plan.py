@@ -1,12 +1,13 @@
-"""What ranks keep of the released model, and which models cannot be shared."""
+"""How the released model is sharded, and which models cannot be."""
 
 from dataclasses import replace
 
 import pytest
 
-from deepseek_v32.model.config import ConfigError, ModelConfig, blocks
+from deepseek_v32.model.config import ModelConfig, blocks
+from deepseek_v32.model.errors import ConfigError
 from deepseek_v32.model.parallel.plan import Plan
-from deepseek_v32.model.weight_map import pieces
+from deepseek_v32.model.weight_map import tensor_specs
 
 RELEASED = ModelConfig()
 
@@ -16,33 +17,33 @@ def test_every_part_of_the_released_model_divides(size):
     plans = [Plan(RELEASED, rank, size) for rank in range(size)]
     assert all(plans[0].split.values())
     assert sorted(expert for plan in plans for expert in plan.experts) == list(range(256))
-    for piece in pieces(replace(RELEASED, num_hidden_layers=4)):
-        shares = [share for plan in plans if (share := plan.share(piece)) is not None]
-        if piece.parameter is None or piece.expert is not None:
-            assert len(shares) == (piece.parameter is not None)
+    for spec in tensor_specs(replace(RELEASED, num_hidden_layers=4)):
+        shards = [shard for plan in plans if (shard := plan.shard(spec)) is not None]
+        if spec.parameter is None or spec.expert is not None:
+            assert len(shards) == (spec.parameter is not None)
             continue
-        cuts = [share.cut for share in shares]
+        cuts = [shard.kept for shard in shards]
         if cuts[0] is None:
             assert cuts == [None] * size
             continue
-        # End to end, in order, and where there are scales in whole blocks.
+        # The slices are contiguous, in order, and in whole blocks if there are scales.
         dim = cuts[0].dim
-        assert [cut.start for cut in cuts] == [0, *(cut.stop for cut in cuts[:-1])] and cuts[-1].stop == piece.shape[
+        assert [kept.start for kept in cuts] == [0, *(kept.stop for kept in cuts[:-1])] and cuts[-1].stop == spec.shape[
             dim
         ]
-        if piece.quantised:
-            assert not any(cut.start % 128 for cut in cuts)
-            assert sum(cut.in_blocks().size for cut in cuts) == blocks(piece.shape[dim])
+        if spec.quantised:
+            assert not any(kept.start % 128 for kept in cuts)
+            assert sum(kept.of_scales().size for kept in cuts) == blocks(spec.shape[dim])
 
 
-def test_what_the_released_model_shares():
-    """By name and dimension, as the technical reports have it; the indexer, the router and all norms are everyone's."""
+def test_splits_of_the_released_model():
+    """By name and dimension, as in the technical reports. The indexer, the router and all norms are replicated."""
     plan = Plan(RELEASED, 5, 8)
-    cuts = {piece.name: share.cut for piece in pieces(RELEASED) if (share := plan.share(piece)) and share.cut}
+    cuts = {spec.name: shard.kept for spec in tensor_specs(RELEASED) if (shard := plan.shard(spec)) and shard.kept}
     layer = {
-        name.removeprefix("model.layers.3."): cut for name, cut in cuts.items() if name.startswith("model.layers.3.")
+        name.removeprefix("model.layers.3."): kept for name, kept in cuts.items() if name.startswith("model.layers.3.")
     }
-    assert {name: (cut.dim, cut.start, cut.stop) for name, cut in layer.items()} == {
+    assert {name: (kept.dim, kept.start, kept.stop) for name, kept in layer.items()} == {
         "self_attn.q_b_proj.weight": (0, 5 * 3072, 6 * 3072),
         "self_attn.kv_b_proj.weight": (0, 5 * 4096, 6 * 4096),
         "self_attn.o_proj.weight": (1, 5 * 2048, 6 * 2048),
@@ -56,7 +57,7 @@ def test_what_the_released_model_shares():
     assert plan.describe() == "8 ranks, 32 of 256 experts on each, 16 of 128 heads"
 
 
-def test_what_does_not_divide_is_named():
+def test_parts_that_do_not_divide_are_named():
     odd = replace(RELEASED, vocab_size=129281, num_attention_heads=100, intermediate_size=18432 + 128)
     odd = replace(odd, moe_intermediate_size=2048 + 128)
     assert Plan(odd, 0, 8).describe() == (
@@ -70,16 +71,16 @@ def test_what_does_not_divide_is_named():
 @pytest.mark.parametrize(
     "config, size, message",
     [
-        (RELEASED, 3, "the model would run on 3 ranks; it can on 1, 2, 4 or 8"),
-        (RELEASED, 16, "the model would run on 16 ranks; it can on 1, 2, 4 or 8"),
+        (RELEASED, 3, "number of ranks is 3; expected 1, 2, 4 or 8"),
+        (RELEASED, 16, "number of ranks is 16; expected 1, 2, 4 or 8"),
         (
             replace(RELEASED, n_routed_experts=4, n_group=1, topk_group=1, num_experts_per_tok=2),
             8,
-            "8 ranks share 4 experts",
+            "number of ranks is 8; expected at most the 4 routed experts",
         ),
     ],
     ids=["three", "sixteen", "fewer experts than ranks"],
 )
-def test_models_that_cannot_be_shared(config, size, message):
+def test_models_that_cannot_be_sharded(config, size, message):
     with pytest.raises(ConfigError, match=message):
         Plan(config, 0, size)

@@ -1,6 +1,7 @@
-"""A prompt's sparse attention over the FP8 cache: converted key by key, or the whole context once."""
+"""Sparse prefill over the FP8 cache: keys converted one by one, or the whole context once."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,15 +14,20 @@ from deepseek_v32.model.synthetic.checkpoint import TINY
 from deepseek_v32.model.synthetic.weights import fill_synthetic
 
 
-def test_both_ways_read_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Codes times scales that are powers of two are exact in bf16. Pages are in no order: a second request frees early ones."""
+def test_both_conversions_read_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FP8 codes times scales that are powers of two are exact in bf16. Releasing early pages makes the order of pages random."""
     config = replace(TINY, num_hidden_layers=2, index_topk=32, weight_block=(128, 128))
     model = build_model(config, "fp8", "auto", "cpu")
     fill_synthetic(model, Plan(config))
     monkeypatch.setattr(attention, "REFERENCE_GATHER_COST", -1e9)  # never masked
     calls = []
     gather = attention.gather_latents
-    monkeypatch.setattr(attention, "gather_latents", lambda *a: calls.append(a) or gather(*a))  # type: ignore[func-returns-value]
+
+    def spy(*arguments: Any, **named: Any) -> torch.Tensor:
+        calls.append(arguments)
+        return gather(*arguments, **named)
+
+    monkeypatch.setattr(attention, "gather_latents", spy)
     prompt = [i * 7919 % config.vocab_size for i in range(300)]
     results = []
     for heads in (1, 10**9):

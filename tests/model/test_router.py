@@ -1,4 +1,4 @@
-"""The router against its formula, written out token by token in plain Python."""
+"""The router against its formula, token by token in plain Python."""
 
 import math
 
@@ -11,7 +11,7 @@ from deepseek_v32.model.moe import Router
 
 
 def route(x: list[float], gate: list[list[float]], bias: list[float], config: ModelConfig) -> dict[int, float]:
-    """Expert → weight, as the specification says it."""
+    """Expert → weight, as in the specification."""
     scores = [1 / (1 + math.exp(-sum(a * b for a, b in zip(x, row, strict=True)))) for row in gate]
     biased = [score + b for score, b in zip(scores, bias, strict=True)]
     size = len(gate) // config.n_group
@@ -38,10 +38,10 @@ def test_router(experts: int, groups: int, kept: int, chosen: int, normalise: bo
         num_experts_per_tok=chosen,
         norm_topk_prob=normalise,
     )
-    router = Router(config, Compute("exact", "auto", torch.device("cpu")))
+    router = Router(config, Compute("exact", ("auto",), torch.device("cpu")))
     generator = torch.Generator().manual_seed(experts + groups)
     router.weight.normal_(generator=generator)
-    # Strongly negative biases: a dropped group's experts must stay below them all.
+    # Strongly negative biases: experts of a dropped group must rank below all of them.
     router.e_score_correction_bias.normal_(-3, 0.3, generator=generator)
     x = torch.randn(50, 10, generator=generator)
     picked, weights = router(x)

@@ -1,4 +1,4 @@
-"""Broken and hostile checkpoints: each is refused with one line that names the file, and nothing else happens."""
+"""Broken and hostile checkpoints: each is refused with one line that names the file, without side effects."""
 
 import json
 import os
@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from deepseek_v32.model.checkpoint.safetensors import CheckpointError, read_headers
+from deepseek_v32.model.checkpoint.safetensors import read_headers
+from deepseek_v32.model.errors import CheckpointError
 
 A = {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}
 B = {"dtype": "F32", "shape": [2], "data_offsets": [12, 20]}
@@ -28,7 +29,7 @@ def write_single(directory: Path, content: bytes) -> Path:
 
 
 def write_index(directory: Path, weight_map: object, **files: dict) -> None:
-    """An index and shards (named by keyword) that hold one-byte tensors."""
+    """Writes an index and files (named by keyword) of one-byte tensors."""
     for name, tensors in files.items():
         header = {key: {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]} for i, key in enumerate(tensors)}
         (directory / f"{name}.safetensors").write_bytes(file_bytes(header, bytes(len(tensors))))
@@ -66,13 +67,13 @@ def test_truncated_anywhere(tmp_path):
 
 
 HEADERS = {
-    "gap": ({"a": A, "b": B | {"data_offsets": [13, 21]}}, bytes(21), "data begins at byte 13; wanted 12"),
-    "leading gap": ({"b": B}, bytes(20), "data begins at byte 12; wanted 0"),
-    "overlap": ({"a": A, "b": B | {"data_offsets": [8, 16]}}, bytes(20), "data begins at byte 8; wanted 12"),
-    "same place": ({"a": A, "c": A}, bytes(12), "data begins at byte 0; wanted 12"),
+    "gap": ({"a": A, "b": B | {"data_offsets": [13, 21]}}, bytes(21), "data begins at byte 13; expected 12"),
+    "leading gap": ({"b": B}, bytes(20), "data begins at byte 12; expected 0"),
+    "overlap": ({"a": A, "b": B | {"data_offsets": [8, 16]}}, bytes(20), "data begins at byte 8; expected 12"),
+    "same place": ({"a": A, "c": A}, bytes(12), "data begins at byte 0; expected 12"),
     "trailing bytes": (GOOD, bytes(21), "longer than its header says"),
     "beyond the end": ({"a": A, "b": B}, bytes(19), "truncated"),
-    "wrong size": ({"a": A | {"shape": [2, 4]}}, bytes(12), "'a': data_offsets is [0, 12]; wanted 16 bytes"),
+    "wrong size": ({"a": A | {"shape": [2, 4]}}, bytes(12), "'a': data_offsets is [0, 12]; expected 16 bytes"),
     "huge shape": ({"a": A | {"shape": [2**62, 2**62]}}, bytes(12), "'a': data_offsets is"),
     "past 64 bits": ({"a": A | {"shape": [2**64]}}, bytes(12), "'a': shape is [18446744073709551616]"),
     "backwards": ({"a": A | {"data_offsets": [12, 0]}}, bytes(12), "'a': data_offsets is [12, 0]"),
@@ -102,7 +103,7 @@ HEADERS = {
 @pytest.mark.parametrize("header, data, message", HEADERS.values(), ids=HEADERS)
 def test_bad_header(tmp_path, header, data, message):
     path = write_single(tmp_path, file_bytes(header, data))
-    refused(tmp_path, path.name, message, "wanted")
+    refused(tmp_path, path.name, message, "expected")
 
 
 FOREIGN = {
@@ -136,7 +137,7 @@ ENTRY = st.fixed_dictionaries(
 @given(st.binary(max_size=60) | st.dictionaries(st.text(max_size=5), ENTRY | JSON, min_size=1, max_size=3))
 @example({"a": {"dtype": "BF16", "shape": [float("nan")], "data_offsets": [0, float("inf")]}})
 def test_garbage_header(tmp_path, header):
-    """Garbage is refused or, if it happens to be a header, read; it never raises anything else."""
+    """Garbage is refused or, if it is a valid header by chance, read. It never raises anything else."""
     write_single(tmp_path, file_bytes(header, b""))
     try:
         read_headers(tmp_path)
@@ -185,7 +186,7 @@ INDEXES = {
 @pytest.mark.parametrize("content", INDEXES.values(), ids=INDEXES)
 def test_broken_index(tmp_path, content):
     (tmp_path / "model.safetensors.index.json").write_bytes(content)
-    refused(tmp_path, "index.json", "wanted")
+    refused(tmp_path, "index.json", "expected")
 
 
 def test_index_and_shards_disagree(tmp_path):
@@ -193,13 +194,13 @@ def test_index_and_shards_disagree(tmp_path):
     write_index(tmp_path, {"a": x, "b": y}, x={"a": 1}, y={"b": 1})
     assert read_headers(tmp_path).keys() == {"a", "b"}
     write_index(tmp_path, {"a": x, "b": y}, x={"a": 1, "b": 1}, y={"b": 1})
-    refused(tmp_path, x, "tensor 'b' is here; the index has it in 'y.safetensors'")
+    refused(tmp_path, x, "tensor 'b' is here; expected it in 'y.safetensors', as in the index")
     write_index(tmp_path, {"a": x, "b": y}, x={"a": 1}, y={"b": 1, "a": 1})
-    refused(tmp_path, y, "tensor 'a' is in 'x.safetensors' as well; wanted once")
+    refused(tmp_path, y, "tensor 'a' is also in 'x.safetensors'; expected it once")
     write_index(tmp_path, {"a": x, "b": y, "c": y}, x={"a": 1}, y={"b": 1})
     refused(tmp_path, y, "tensor 'c' is not here")
     write_index(tmp_path, {"a": x, "b": y}, x={"a": 1}, y={"b": 1, "c": 1})
-    refused(tmp_path, y, "tensor 'c' is here; the index has it in nowhere")
+    refused(tmp_path, y, "tensor 'c' is here; expected it nowhere, as in the index")
     (tmp_path / y).unlink()
     refused(tmp_path, y, "cannot be opened")
 
@@ -207,12 +208,12 @@ def test_index_and_shards_disagree(tmp_path):
 def test_two_sources(tmp_path):
     write_index(tmp_path, {"a": "x.safetensors"}, x={"a": 1})
     write_single(tmp_path, file_bytes(GOOD))
-    refused(tmp_path, "model.safetensors", "wanted one or the other")
+    refused(tmp_path, "model.safetensors", "expected one of the two")
     write_index(tmp_path, {"a": "model.safetensors", "b": "model.safetensors"})
     assert read_headers(tmp_path).keys() == {"a", "b"}
 
 
-def test_what_is_no_file(tmp_path):
+def test_paths_that_are_not_files(tmp_path):
     refused(tmp_path / "nowhere", "not a directory")
     refused(tmp_path, "holds no weights")
     path = tmp_path / "model.safetensors"
@@ -225,7 +226,7 @@ def test_what_is_no_file(tmp_path):
     path.symlink_to(tmp_path / "gone")
     refused(tmp_path, "cannot be opened")
     path.unlink()
-    os.mkfifo(path)  # must not be opened: it would wait for a writer
+    os.mkfifo(path)  # must not be opened, because opening waits for a writer
     refused(tmp_path, "not a regular file")
     path.unlink()
     refused(write_single(tmp_path, file_bytes(GOOD)), "not a directory")

@@ -1,4 +1,4 @@
-"""Weights from a configuration alone: the right shapes and spread, the same for every number of ranks, ready to run."""
+"""Random weights on the device: right shapes and variances, the same for every number of ranks, ready to run."""
 
 import json
 from dataclasses import replace
@@ -10,12 +10,14 @@ from typer.testing import CliRunner
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.cli import app
 from deepseek_v32.kernels.quantize import dequantize_weight
+from deepseek_v32.model.checkpoint.config_json import config_json
+from deepseek_v32.model.parallel.collectives import Ranks
 from deepseek_v32.model.parallel.plan import Plan
-from deepseek_v32.model.parallel.shard import Ranks, build_model
+from deepseek_v32.model.parallel.shard import build_model
 from deepseek_v32.model.synthetic.checkpoint import TINY
 from deepseek_v32.model.synthetic.weights import fill_synthetic
 
-# Tables of several bands, of which ranks share some in the middle of a band.
+# Tables of several row chunks, some of which are split between ranks.
 CONFIG = replace(
     TINY, vocab_size=1300, intermediate_size=1536, num_attention_heads=8, qk_nope_head_dim=96, v_head_dim=128
 )
@@ -24,13 +26,13 @@ CONFIG = replace(
 def filled(precision: str, rank: int = 0, size: int = 1, seed: int = 0) -> dict[str, torch.Tensor]:
     model = build_model(CONFIG, precision, "reference", "cpu", Ranks(rank, size))
     for parameter in model.parameters():
-        parameter.view(torch.uint8).fill_(0xFF)  # NaN in every dtype: what stays is seen
+        parameter.view(torch.uint8).fill_(0xFF)  # NaN in every dtype, so that unfilled elements are noticed
     fill_synthetic(model, Plan(CONFIG, rank, size), seed)
     return dict(model.named_parameters())
 
 
-def test_the_spread_of_the_weights():
-    """One over the inputs; projections into the residual stream, less by the layers. In fp8 up to its rounding."""
+def test_variances():
+    """1 / inputs; for projections into the residual stream also / (2 layers). In fp8 up to its rounding."""
     exact, fp8 = filled("exact"), filled("fp8")
     assert all(tensor.isfinite().all() for tensor in exact.values())
     for name in (
@@ -49,7 +51,7 @@ def test_the_spread_of_the_weights():
     assert not exact["layers.1.mlp.gate.e_score_correction_bias"].any()
 
 
-def test_the_seed_decides():
+def test_weights_depend_on_the_seed():
     first, again, other = filled("exact"), filled("exact"), filled("exact", seed=1)
     name = "layers.1.self_attn.o_proj.weight"
     assert torch.equal(first[name], again[name])
@@ -57,7 +59,7 @@ def test_the_seed_decides():
 
 
 @pytest.mark.parametrize("precision", ["exact", "fp8"])
-def test_ranks_hold_the_model_of_one(precision):
+def test_ranks_together_hold_the_same_model_as_one(precision):
     whole, parts = filled(precision), [filled(precision, rank, 2) for rank in range(2)]
     dims = {"embed_tokens.weight": 0, "layers.1.self_attn.o_proj.weight": 1, "layers.0.mlp.down_proj.weight": 1}
     dims |= {"layers.1.self_attn.kv_b_proj.weight": 0}
@@ -72,28 +74,30 @@ def test_ranks_hold_the_model_of_one(precision):
 
 
 @pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
-def test_a_model_of_a_configuration_answers(precision, tmp_path):
+def test_a_model_with_random_weights_answers(precision, tmp_path):
     config = replace(CONFIG, num_hidden_layers=2)
-    llm = LLM(config.to_dict(), synthetic=True, device="cpu", precision=precision, page_count=8)
+    llm = LLM(config_json(config), synthetic=True, device="cpu", precision=precision, page_count=8)
     [answer] = llm.generate([list(range(100))], SamplingParams(temperature=0, max_tokens=4, ignore_eos=True))
     assert len(answer.token_ids) == 4 and answer.error is None
     logits = llm.logits(list(range(100)))
-    assert 0.2 < logits.std() < 5  # neither dead nor exploding
+    assert 0.2 < logits.std() < 5  # neither vanishing nor exploding
 
 
-def test_layers_replace_the_configurations():
-    llm = LLM(CONFIG.to_dict(), synthetic=True, device="cpu", page_count=4, config_overrides={"num_hidden_layers": 1})
+def test_overrides_replace_the_number_of_layers():
+    llm = LLM(
+        config_json(CONFIG), synthetic=True, device="cpu", page_count=4, config_overrides={"num_hidden_layers": 1}
+    )
     assert len(llm.model.layers) == 1
 
 
 def test_a_configuration_has_no_weights():
-    with pytest.raises(ValueError, match="a configuration alone has no weights; synthetic=True makes some"):
-        LLM(CONFIG.to_dict(), device="cpu")
+    with pytest.raises(ValueError, match="model is a configuration without weights; expected a checkpoint directory"):
+        LLM(config_json(CONFIG), device="cpu")
 
 
 def test_the_command(tmp_path):
     config = tmp_path / "config.json"
-    config.write_text(json.dumps(CONFIG.to_dict()))
+    config.write_text(json.dumps(config_json(CONFIG)))
     arguments = [
         "--prompt-tokens",
         "16",
@@ -112,4 +116,4 @@ def test_the_command(tmp_path):
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["model"] == "synthetic, 1 layers"
     refused = CliRunner().invoke(app, command)
-    assert "--layers 1 goes with --synthetic" in str(refused.exception)
+    assert "--layers is 1; expected only together with --synthetic" in str(refused.exception)

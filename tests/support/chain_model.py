@@ -1,4 +1,4 @@
-"""A model that always says the same: each token names the next one."""
+"""A model with a fixed answer: each token determines the next one."""
 
 import time
 
@@ -11,7 +11,7 @@ from support.tokenizers import make_tokenizer
 
 
 class ChainModel:
-    """After a token comes the one that ``following`` names, else ``end``. Optionally slow."""
+    """After a token comes the one that ``following`` has for it, else ``end``. Each step takes ``seconds``."""
 
     def __init__(self, vocab_size: int, following: dict[int, int], end: int, seconds: float = 0.0):
         self.next = torch.tensor([following.get(token, end) for token in range(vocab_size)])
@@ -25,7 +25,7 @@ class ChainModel:
 
 
 def make_llm(*after: tuple[str, str], seconds: float = 0.0, tokenized: bool = True) -> LLM:
-    """An LLM that after a control token says the text that comes with it, and then ends or goes on with the next."""
+    """An LLM that continues a control token with the text given for it, and then ends or goes on with the next one."""
     tokenizer = make_tokenizer()
     eos = tokenizer.eos_ids[0]
     config = ModelConfig(

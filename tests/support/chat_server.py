@@ -1,19 +1,28 @@
-"""The chat on a port of its own, answered by a script instead of a model, so that browser tests know what must appear."""
+"""The chat on a port of its own, with a scripted service, so that browser tests know which text must appear."""
 
 import itertools
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.engine.selection import TokenSelection
 from deepseek_v32.inference.engine.stats import EngineStats
-from deepseek_v32.inference.params import Completion, Delta, SamplingParams, Timings, Usage
-from deepseek_v32.inference.text.tokenizer import ASSISTANT, THINK, USER
+from deepseek_v32.inference.params import (
+    Completion,
+    Delta,
+    FinishReason,
+    SamplingParams,
+    Timings,
+    TokenSelection,
+    Usage,
+)
+from deepseek_v32.inference.service.service import ServiceStats
+from deepseek_v32.inference.text.tokenizer import ASSISTANT, THINK, USER, Tokenizer
 from support.fake_model import ScriptedModel, fake_config
 from support.tokenizers import make_tokenizer
 
@@ -23,8 +32,8 @@ TOPK = 24
 
 
 @dataclass
-class ScriptedBackend:
-    """Says what `replies` has for a question, else an echo of it, one token each `pace` seconds.
+class ScriptedService:
+    """Stands in for a Service: answers a question with its text in `replies`, else with an echo, one token each `pace` seconds.
 
     Its last layer selects the needle and the newest tokens, the others the newest tokens only.
     """
@@ -33,7 +42,7 @@ class ScriptedBackend:
     replies: dict[str, str] = field(default_factory=dict)
     thoughts: str = "First I look at the question. Then I look for the answer."
     pace: float = 0.004
-    asked: list[str] = field(default_factory=list)  # the prompts, decoded
+    asked: list[str] = field(default_factory=list)  # the decoded prompts
     seeds: list[int | None] = field(default_factory=list)
     cancelled: set[int] = field(default_factory=set)
     open: int = 0
@@ -41,9 +50,14 @@ class ScriptedBackend:
     def __post_init__(self) -> None:
         self._ids = itertools.count()
 
+    @property
+    def tokenizer(self) -> Tokenizer:
+        assert self.llm.tokenizer is not None
+        return self.llm.tokenizer
+
     def stream(
         self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
-    ) -> Iterator[Delta]:
+    ) -> "_Stream":
         stream = _Stream(self, list(token_ids), params or SamplingParams(), inspect, next(self._ids))
         if self.asked[-1].endswith("refuse this</think>"):
             raise ValueError("the prompt is refused")
@@ -52,21 +66,22 @@ class ScriptedBackend:
     def cancel(self, request_id: int) -> None:
         self.cancelled.add(request_id)
 
-    def stats(self) -> EngineStats:
-        return EngineStats(pages_used=3 * self.open, pages_cached=5)
+    def stats(self) -> ServiceStats:
+        engine = EngineStats(pages_used=3 * self.open, pages_cached=5)
+        return ServiceStats(engine, self.open, refused=0, capacity=8, seconds_since_step=0.0, alive=True)
 
 
 class _Stream:
     def __init__(
-        self, backend: ScriptedBackend, prompt: list[int], params: SamplingParams, inspect: bool, request_id: int
+        self, service: ScriptedService, prompt: list[int], params: SamplingParams, inspect: bool, request_id: int
     ) -> None:
         self.request_id = request_id
-        self.deltas = self._run(backend, prompt, params, inspect)
-        tokenizer = backend.llm.tokenizer
-        backend.asked.append(
+        self.deltas = self._run(service, prompt, params, inspect)
+        tokenizer = service.tokenizer
+        service.asked.append(
             tokenizer.decode(prompt, skip_special_tokens=False).replace(USER, "").replace(ASSISTANT, "")
         )
-        backend.seeds.append(params.seed)
+        service.seeds.append(params.seed)
 
     def __iter__(self) -> Iterator[Delta]:
         return self
@@ -78,38 +93,38 @@ class _Stream:
         self.deltas.close()
 
     def _run(
-        self, backend: ScriptedBackend, prompt: list[int], params: SamplingParams, inspect: bool
-    ) -> Iterator[Delta]:
-        tokenizer = backend.llm.tokenizer
+        self, service: ScriptedService, prompt: list[int], params: SamplingParams, inspect: bool
+    ) -> Generator[Delta, None, None]:
+        tokenizer = service.tokenizer
         text = tokenizer.decode(prompt, skip_special_tokens=False)
         question = text.rsplit(USER, 1)[1].split(ASSISTANT)[0]
         if "fail this" in question:
             raise RuntimeError("secret /etc/passwd detail")
-        reply = backend.replies.get(question, f"You said: {question}")
+        reply = service.replies.get(question, f"You said: {question}")
         thinking = text.endswith(THINK)
         if thinking:
-            reply = f"{backend.thoughts}</think>{reply}"
+            reply = f"{service.thoughts}</think>{reply}"
         tokens = tokenizer.encode(reply)[: params.max_tokens]
         needle = _find(text, prompt, tokenizer)
         written: list[int] = []
-        backend.open += 1
+        service.open += 1
         try:
             for token in tokens:
-                time.sleep(backend.pace)
-                if self.request_id in backend.cancelled:
+                time.sleep(service.pace)
+                if self.request_id in service.cancelled:
                     break
                 written.append(token)
                 selection = _selection(len(prompt) + len(written) - 2, needle) if inspect else None
                 yield Delta(self.request_id, tokenizer.decode([token]), (token,), selection=selection)
         finally:
-            backend.open -= 1
-        reason = "abort" if len(written) < len(tokens) else "stop"
+            service.open -= 1
+        reason: FinishReason = "abort" if len(written) < len(tokens) else "stop"
         usage = Usage(len(prompt), len(written), len(prompt) // 64 * 64)
         completion = Completion(reply, written, reason, usage, Timings(0.1, 0.2, 50.0, 0.1))
         yield Delta(self.request_id, finish_reason=reason, completion=completion)
 
 
-def _find(text: str, prompt: list[int], tokenizer: object) -> np.ndarray:
+def _find(text: str, prompt: list[int], tokenizer: Tokenizer) -> np.ndarray:
     """Positions of the needle's tokens in the prompt."""
     at = text.find(NEEDLE)
     if at < 0:
@@ -138,22 +153,23 @@ def scripted_llm() -> LLM:
 @dataclass
 class ChatServer:
     url: str
-    backend: object
-    stop: object
+    service: Any
+    stop: Callable[[], None]
 
 
-def serve(backend: object, llm: LLM, model: str = "scripted") -> ChatServer:
+def serve(service: ScriptedService, model: str = "scripted") -> ChatServer:
     """The chat alone."""
     import fastapi
 
     from deepseek_v32.inference.chat_app.mount import mount_chat
 
     app = fastapi.FastAPI()
-    mount_chat(app, backend, llm=llm, model=model)
-    return serve_app(app, backend)
+    stand_in: Any = service
+    mount_chat(app, stand_in, model=model)
+    return serve_app(app, service)
 
 
-def serve_app(app: object, backend: object) -> ChatServer:
+def serve_app(app: Any, service: Any) -> ChatServer:
     """On a free port of loopback, in a thread."""
     import uvicorn
 
@@ -170,4 +186,4 @@ def serve_app(app: object, backend: object) -> ChatServer:
         server.should_exit = True
         thread.join(10)
 
-    return ChatServer(f"http://127.0.0.1:{listener.getsockname()[1]}/", backend, stop)
+    return ChatServer(f"http://127.0.0.1:{listener.getsockname()[1]}/", service, stop)

@@ -1,7 +1,8 @@
-"""Stand-ins for the model: their next token depends on every cache entry of the context, so any paging mistake shows."""
+"""Stand-ins for the model. The next token depends on every cache entry of the context, so every paging mistake changes it."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,15 +22,19 @@ from deepseek_v32.model.metadata import (
 
 BYTES = 256  # ids below are bytes
 EOS = 256
-NAN = 257  # in a context: NaN logits
-RAISE = 258  # among the new tokens: the step fails
+NAN = 257  # in a context, it makes the logits NaN
+RAISE = 258  # among the new tokens, it makes the step fail
 VOCAB = 260
 PRIME = 2**31 - 1
 
 
-def fake_config(**overrides: object) -> ModelConfig:
-    sizes = dict(vocab_size=VOCAB, num_hidden_layers=2, kv_lora_rank=4, qk_rope_head_dim=2, index_head_dim=4)
-    rest = dict(bos_token_id=None, eos_token_ids=(EOS,), yarn=None, max_position_embeddings=4096, index_topk=16)
+def fake_config(**overrides: Any) -> ModelConfig:
+    sizes: dict[str, Any] = dict(
+        vocab_size=VOCAB, num_hidden_layers=2, kv_lora_rank=4, qk_rope_head_dim=2, index_head_dim=4
+    )
+    rest: dict[str, Any] = dict(
+        bos_token_id=None, eos_token_ids=(EOS,), yarn=None, max_position_embeddings=4096, index_topk=16
+    )
     return ModelConfig(**{**sizes, **rest, **overrides})
 
 
@@ -98,7 +103,7 @@ class FakeModel:
         assert len(metadata.slots.unique()) == len(metadata.slots), "two tokens share a slot"
 
     def _report(self, metadata: AttentionMetadata) -> None:
-        """Claims that every layer selected the latest index_topk tokens, the newest first."""
+        """Reports that every layer selected the latest index_topk tokens, the newest first."""
         if metadata.on_selection is None:
             return
         row, topk = 0, self.config.index_topk
@@ -111,7 +116,7 @@ class FakeModel:
 
 
 class ScriptedModel:
-    """Makes every sequence's token at position p be ``script[p]``, with near certainty."""
+    """With near certainty, every sequence's token at position p is ``script[p]``."""
 
     def __init__(self, config: ModelConfig, script: list[int]) -> None:
         self.config, self.script = config, script
@@ -127,7 +132,7 @@ class ScriptedModel:
 
 
 class ByteTokenizer:
-    """One token a byte, so that characters come in pieces."""
+    """One token per byte, so that characters come in pieces."""
 
     bos_id = None
     eos_ids = (EOS,)
@@ -137,44 +142,49 @@ class ByteTokenizer:
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
+    def encode_prompt(self, text: str) -> list[int]:
+        return ([] if self.bos_id is None else [self.bos_id]) + self.encode(text)
+
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
         return bytes(id for id in ids if id < BYTES).decode(errors="replace")
 
 
-def fake_llm(model: object | None = None, poison: bool = True, **options: object) -> LLM:
+def fake_llm(model: Any = None, poison: bool = True, **options: Any) -> LLM:
     """An LLM around a FakeModel, whose caches start out as NaN."""
     config = fake_config()
     options = {"page_count": 64, **options}
-    llm = LLM.from_model(model or FakeModel(config), config, ByteTokenizer(), **options)
+    tokenizer: Any = ByteTokenizer()
+    llm = LLM.from_model(model or FakeModel(config), config, tokenizer, **options)
+    runner: Any = llm.engine.runner
     if poison:
-        for cache in llm.engine.runner.caches:
+        for cache in runner.caches:
             cache.latent.fill_(torch.nan)
             cache.index.fill_(torch.nan)
     return llm
 
 
-class OverlappingRunner(Runner):
-    """On any model: takes the tokens that the step before has drawn from where `keep` left them, as decode graphs do."""
+class AsyncRunner(Runner):
+    """Supports asynchronous scheduling with any model: like decode graphs, it takes tokens that `stage_tokens` was given."""
 
-    overlaps = True
-    ahead = 0  # steps started so, by all of them
+    supports_async_scheduling = True
+    ahead = 0  # steps that were launched ahead, by all runners
 
-    def keep(self, tokens: torch.Tensor) -> None:
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
         self._kept = tokens.tolist()
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
-        OverlappingRunner.ahead += bool(batch.drawn)
-        for request, row in zip(batch.requests, batch.drawn, strict=False):
+        AsyncRunner.ahead += bool(batch.sampled_rows)
+        for request, row in zip(batch.requests, batch.sampled_rows, strict=False):
             request.tokens.append(self._kept[row])
         try:
-            return super().run(replace(batch, drawn=()), on_selection)
+            return super().run(replace(batch, sampled_rows=()), on_selection)
         finally:
-            for request in batch.requests[: len(batch.drawn)]:
+            for request in batch.requests[: len(batch.sampled_rows)]:
                 request.tokens.pop()
 
 
 def reference_tokens(prompt: list[int], count: int) -> list[int]:
-    """The greedy answer of a FakeModel, computed without any engine; ends after EOS."""
+    """The greedy answer of a FakeModel, computed without an engine. It ends after EOS."""
     config = fake_config()
     model = FakeModel(config)
     tokens = list(prompt)

@@ -1,4 +1,4 @@
-"""Jobs of several processes, with torchrun or started one by one, so that nobody but themselves sees when one dies."""
+"""Jobs of several processes: under torchrun, or started one by one, so that no agent ends the others when one dies."""
 
 import os
 import random
@@ -15,7 +15,7 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1", "PYTHONFAULTHANDLE
 
 @dataclass
 class Ended:
-    """What a process left behind."""
+    """Exit code, standard output and standard error of a process that has ended."""
 
     code: int
     out: str
@@ -23,7 +23,7 @@ class Ended:
 
 
 class Job:
-    """Processes that run the same program as ranks of one job."""
+    """Processes that run the same program as the ranks of one job."""
 
     def __init__(self, size: int, program: str, *arguments: object, settings: dict[str, str] | None = None) -> None:
         port = free_port()
@@ -42,7 +42,7 @@ class Job:
         ]
 
     def wait(self, seconds: float = 120.0) -> list[Ended]:
-        """All processes' ends, in the order of ranks. AssertionError if one is still there after so long."""
+        """Wait for all processes; their ends in the order of ranks. AssertionError if one still runs after `seconds`."""
         deadline = time.monotonic() + seconds
         late = False
         for process in self.processes:
@@ -50,13 +50,13 @@ class Job:
                 process.wait(max(deadline - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
                 late = True
-                process.send_signal(signal.SIGABRT)  # which tells where it hangs
+                process.send_signal(signal.SIGABRT)  # faulthandler prints where it hangs
         ended = [Ended(process.wait(), *process.communicate()) for process in self.processes]
         assert not late, f"a rank still runs after {seconds} s: {ended}"
         return ended
 
     def read_line(self, rank: int) -> str:
-        """The next line of what a rank prints."""
+        """The next line of a rank's standard output."""
         stream = self.processes[rank].stdout
         assert stream is not None
         return stream.readline().strip()
@@ -74,7 +74,7 @@ class Job:
 
 
 def free_port() -> int:
-    """Below those that systems hand out by themselves, so that nobody takes it before rank 0 does."""
+    """A free port below the range that systems assign by themselves, so that no other process takes it before rank 0 does."""
     while True:
         port = random.randrange(20_000, 32_000)
         try:

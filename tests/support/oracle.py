@@ -1,4 +1,4 @@
-"""transformers' own DeepSeek-V3.2 as an independent oracle: random checkpoints it writes, and the logits it computes in fp32."""
+"""The DeepSeek-V3.2 of transformers as an independent oracle: it writes random checkpoints and computes logits in fp32."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from transformers import DeepseekV32Config, DeepseekV32ForCausalLM
 from deepseek_v32.inference import LLM
 from deepseek_v32.model import indexer, moe
 
-VOCAB = 64  # at most as many alternatives as logprobs can report, so that whole distributions can be compared
+VOCAB = 64  # no more than logprobs can report alternatives, so that whole distributions can be compared
 YARN = {
     "rope_type": "yarn",
     "factor": 8.0,
@@ -23,7 +23,7 @@ YARN = {
     "mscale": 1.0,
     "mscale_all_dim": 1.0,
 }
-# A choice whose last winner and first loser lie closer than this (relatively) may fall either way under fp32 rounding.
+# Under fp32 rounding a selection may go either way if its last winner and first loser are closer than this (relatively).
 CLOSE_CALL = 1e-5
 
 # 16 index heads: with few, ReLU leaves exact ties at zero, and the library's own prefill and decode disagree.
@@ -102,9 +102,10 @@ def random_tokens(length: int, seed: int) -> list[int]:
 
 @contextmanager
 def recording_closest_call() -> Iterator[list[float]]:
-    """Collects, in a list of one number, the smallest relative margin by which a token or an expert was chosen."""
+    """Collects the smallest relative margin by which a token or an expert was selected, in a list of one number."""
     closest = [float("inf")]
-    select_topk, select_topk_slots, forward = indexer.select_topk, indexer.select_topk_slots, moe.Router.forward
+    names: Any = indexer
+    select_topk, select_topk_slots, forward = names.select_topk, names.select_topk_slots, moe.Router.forward
 
     def watch(scores: torch.Tensor, kept: int) -> None:
         if 0 < kept < scores.shape[-1]:
@@ -117,15 +118,17 @@ def recording_closest_call() -> Iterator[list[float]]:
         columns = torch.arange(logits.shape[1])
         watch(logits.masked_fill(columns >= ends[:, None], -torch.inf), k)
 
-    def select(logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any) -> torch.Tensor:
-        watch_rows(logits, ends, k)
-        return select_topk(logits, starts, ends, k, *rest)
-
-    def select_slots(
-        logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any
+    def select(
+        logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any, **options: Any
     ) -> torch.Tensor:
         watch_rows(logits, ends, k)
-        return select_topk_slots(logits, starts, ends, k, *rest)
+        return select_topk(logits, starts, ends, k, *rest, **options)
+
+    def select_slots(
+        logits: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, k: int, *rest: Any, **options: Any
+    ) -> torch.Tensor:
+        watch_rows(logits, ends, k)
+        return select_topk_slots(logits, starts, ends, k, *rest, **options)
 
     def route(self: moe.Router, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         config = self.config
@@ -146,7 +149,7 @@ def recording_closest_call() -> Iterator[list[float]]:
 def decisive_case(
     case: Case, directory: Path, run: Callable[[LLM], Any], **limits: Any
 ) -> tuple[DeepseekV32ForCausalLM, LLM]:
-    """An oracle and our LLM of the same weights for which `run` meets no close call: seeds are tried in turn."""
+    """An oracle and our LLM with the same weights, for the first seed with which `run` has no selection that is too close."""
     for attempt in range(20):
         path = directory / str(attempt)
         oracle = make_oracle(replace(case, seed=case.seed + 1000 * attempt), path)

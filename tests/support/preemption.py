@@ -5,19 +5,19 @@ from deepseek_v32.inference.params import Delta
 
 
 def preempt_every_other_step(llm: LLM) -> list[bool]:
-    """Make the engine lose its latest request before every second step; returns a list of what happened, step by step."""
+    """Preempt the engine's latest request before every second step. Returns a list: for each step, whether one was preempted."""
     engine = llm.engine
     step = engine.step
-    happened: list[bool] = []
+    preempted: list[bool] = []
 
     def step_after_preemption() -> list[Delta]:
-        happened.append(len(happened) % 2 == 0 and bool(engine.scheduler.running))
-        if happened[-1]:
-            engine.settle()
-            happened[-1] = bool(engine.scheduler.running)
-        if happened[-1]:
+        preempted.append(len(preempted) % 2 == 0 and bool(engine.scheduler.running))
+        if preempted[-1]:
+            engine.drain()
+            preempted[-1] = bool(engine.scheduler.running)
+        if preempted[-1]:
             engine.scheduler.preempt_latest()
         return step()
 
     engine.step = step_after_preemption  # type: ignore[method-assign]
-    return happened
+    return preempted

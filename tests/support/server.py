@@ -1,10 +1,11 @@
-"""A server under test: uvicorn in a thread on a free port, around a small stand-in model."""
+"""A server to test: uvicorn in a thread, on a free port, with a small stand-in model."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -22,8 +23,8 @@ MODEL = "stand-in"
 
 
 class Talker:
-    """Says `script` after a prompt that ends in `after`, word for word; after any other prompt, noise that depends on the
-    last token and its position. `before_step` may wait or raise.
+    """A model that generates a script after a prompt of a given length, and otherwise noise, which depends on the last token and
+    its position. `before_step` may wait or raise.
     """
 
     def __init__(self, config: ModelConfig, eos: int) -> None:
@@ -33,7 +34,8 @@ class Talker:
         self._start = 0
         generator = torch.Generator().manual_seed(0)
         self._noise = torch.randn(config.vocab_size, config.vocab_size, generator=generator)
-        self._noise[:, eos] = -100  # noise never ends by itself
+        # Noise never ends by itself.
+        self._noise[:, eos] = -100
 
     def forget(self) -> None:
         self._script, self.before_step = [], lambda: None
@@ -48,15 +50,15 @@ class Talker:
         rows = metadata.logit_rows
         logits = self._noise[(tokens[rows] + 7 * positions[rows]) % len(self._noise)].clone()
         for row, position in enumerate(positions[rows].tolist()):
-            place = position + 1 - self._start
-            if 0 <= place < len(self._script):
-                logits[row, self._script[place]] = 100
+            index = position + 1 - self._start
+            if 0 <= index < len(self._script):
+                logits[row, self._script[index]] = 100
         return logits
 
 
 @dataclass
 class Running:
-    """A server that listens."""
+    """A running server."""
 
     url: str
     service: Service
@@ -66,13 +68,14 @@ class Running:
     def llm(self) -> LLM:
         return self.service.llm
 
-    def say(self, pieces: Sequence[str | Special], messages: list[dict], **chat: object) -> None:
-        """Let the model answer this conversation with these pieces."""
+    def say(self, pieces: Sequence[str | Special], messages: list[dict], **chat: Any) -> None:
+        """Make the model answer this conversation with these pieces."""
+        assert self.llm.tokenizer is not None
         tokens = self.llm.tokenizer.encode_pieces(pieces)
         self.model.say(tokens, len(self.llm.chat_token_ids(messages, **chat)))
 
     def idle(self, seconds: float = 5.0) -> bool:
-        """Waits until no request is open and no page is held."""
+        """Wait until no request is open and no page is in use; whether that happened in time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             stats = self.service.stats()
@@ -82,18 +85,17 @@ class Running:
         return False
 
 
-def stand_in_llm(**limits: object) -> LLM:
-    """An LLM that talks, with a real tokenizer; `llm.model` is its Talker."""
-    tokenizer = make_tokenizer()
+def stand_in_llm(chat_template: str | None = None, **limits: Any) -> LLM:
+    """An LLM of a Talker, which is `llm.model`, with a real tokenizer."""
+    tokenizer = make_tokenizer(chat_template)
     eos = tokenizer.eos_ids[0]
     config = fake_config(vocab_size=tokenizer.vocab_size, eos_token_ids=(eos,))
-    limits = {"page_count": 64, "max_model_len": 1024, **limits}
-    return LLM.from_model(Talker(config, eos), config, tokenizer, **limits)
+    return LLM.from_model(Talker(config, eos), config, tokenizer, **{"page_count": 64, "max_model_len": 1024, **limits})
 
 
 @contextmanager
-def serving(service: Service, **options: object) -> Iterator[Running]:
-    """Runs create_app(service, **options) as `deepseek-v32 serve` does."""
+def serving(service: Service, **options: Any) -> Iterator[Running]:
+    """Run create_app(service, **options) as `deepseek-v32 serve` does."""
     import uvicorn
 
     app = create_app(service, **{"model_name": MODEL, "chat": False, **options})
@@ -105,7 +107,9 @@ def serving(service: Service, **options: object) -> Iterator[Running]:
             assert thread.is_alive(), "the server has ended"
             time.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
-        yield Running(f"http://127.0.0.1:{port}", service, service.llm.model)
+        # A Talker, or a real model in tests that need no script.
+        model: Any = service.llm.model
+        yield Running(f"http://127.0.0.1:{port}", service, model)
     finally:
         server.should_exit = True
         thread.join()

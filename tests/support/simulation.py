@@ -48,14 +48,14 @@ def rms_norm(x: Array, weight: Array, eps: float) -> Array:
 
 
 def hadamard(x: Array) -> Array:
-    """Rotated by bf16 steps, as the deployed model does between its kernels."""
+    """The rotation in bf16 steps, as the deployed model computes it between its kernels."""
     signs = [[(-1.0) ** (i & j).bit_count() for j in range(128)] for i in range(128)]
     return to_bf16(to_bf16(x) @ np.array(signs) * 128**-0.5)
 
 
 @dataclass(frozen=True)
 class Latents:
-    """What a layer's tokens leave in both caches."""
+    """The entries of S tokens in one layer's two caches."""
 
     codes: Array  # [S, 512] uint8
     scales: Array  # [S, 4] fp32
@@ -66,7 +66,7 @@ class Latents:
 
 @dataclass(frozen=True)
 class Queries:
-    """What a layer's tokens ask: of the indexer and of the latents."""
+    """The queries of S tokens in one layer: for the indexer and for attention over the latents."""
 
     index: Array  # [S, Hi, 128], as read back from e4m3 with its scale
     weights: Array  # [S, Hi]
@@ -74,7 +74,7 @@ class Queries:
 
 
 class Simulation:
-    """One sequence through one layer at a time; every method takes all S tokens, positions 0 to S - 1."""
+    """Computes one sequence, layer by layer. Every method takes all S tokens, at positions 0 to S - 1."""
 
     def __init__(self, config: ModelConfig, model: torch.nn.Module) -> None:
         self.config = config
@@ -100,7 +100,7 @@ class Simulation:
         return np.cos(angles), np.sin(angles)
 
     def product(self, x: Array, codes: Array, scale: Array, parts: int = 1) -> Array:
-        """x quantised, times a weight whose `parts` are blocked each on its own -> bf16."""
+        """x, quantised, times a weight whose `parts` have their own scale blocks -> bf16."""
         rows, columns = len(codes) // parts, codes.shape[1]
         blocks = len(scale) // parts
         weights = [
@@ -118,7 +118,7 @@ class Simulation:
         return rms_norm(x, self.parameters[name + ".weight"], self.config.rms_norm_eps)
 
     def cached(self, layer: int, h: Array) -> Latents:
-        """What tokens with hidden states h [S, D] write."""
+        """The cache entries of tokens with hidden states h [S, D]."""
         prefix = f"layers.{layer}."
         cos, sin = self.angles(len(h))
         x = self.norm(prefix + "input_layernorm", h)
@@ -151,7 +151,7 @@ class Simulation:
         return Queries(read_back.reshape(index.shape), weights, np.concatenate([latent, rope], axis=-1))
 
     def scores(self, queries: Queries, held: Latents, token: int) -> Array:
-        """Indexer scores of one token against the tokens up to itself, from keys as a cache holds them."""
+        """Index scores of one token against the tokens up to itself, from keys as the cache stores them."""
         keys = e4m3.VALUES[held.key_codes[: token + 1]] * held.key_scales[: token + 1, None]
         return np.maximum(keys @ queries.index[token].T, 0) @ queries.weights[token]
 
@@ -216,7 +216,7 @@ class Simulation:
 
 
 def read_caches(latent: torch.Tensor, index: torch.Tensor, slots: list[int]) -> Latents:
-    """What the bytes of both caches say about a sequence's tokens, by the published offsets."""
+    """A sequence's entries, decoded from the bytes of both caches by the published offsets."""
     records = latent.view(-1, caches.LATENT_RECORD)[slots].numpy()
     flat = index.view(-1).numpy()
     keys = np.stack([flat[caches.key_offset(slot) :][:128] for slot in slots])

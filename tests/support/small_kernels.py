@@ -1,4 +1,4 @@
-"""One small call of every CUDA kernel but attention's, for compute-sanitizer to watch: run as a program."""
+"""A program that calls every CUDA kernel except attention once with small inputs; tests run it under compute-sanitizer."""
 
 import torch
 
@@ -31,8 +31,8 @@ def products() -> list[torch.Tensor]:
         experts = torch.rand(tokens, 8, device="cuda").argsort(1)[:, :2].contiguous()
         groups = group_by_expert(experts, 8, backend="cuda")
         arguments = x, codes, groups.offsets, scale
-        results.append(grouped_gemm(*arguments, backend="cuda", sources=groups.tokens))
-        both = grouped_gemm_with_shared(*arguments, x, shared, backend="cuda", sources=groups.tokens)
+        results.append(grouped_gemm(*arguments, backend="cuda", sorted_token_ids=groups.sorted_token_ids))
+        both = grouped_gemm_with_shared(*arguments, x, shared, backend="cuda", sorted_token_ids=groups.sorted_token_ids)
         weights = torch.rand(tokens, 2, device="cuda")
         results.append(combine_experts(both[tokens:], groups, weights, both[:tokens], backend="cuda"))
     return results

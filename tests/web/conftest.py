@@ -16,8 +16,8 @@ FLAGS = [
 ]
 
 
-# What gradio's own script says when its event stream ends because the page is left; the question for a password; the
-# manifest, which browsers fetch without one.
+# Console messages that are no faults: gradio's when its event stream ends because the page is left, and the 401 before the password
+# is given and for the manifest, which browsers fetch without it.
 HARMLESS = ("AbortError", "Connection errored out", "ERR_NETWORK_IO_SUSPENDED", "network error", "status of 401")
 
 
@@ -37,17 +37,16 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def scripted() -> Iterator[Any]:
     pytest.importorskip("gradio", reason="gradio is not installed: pip install -e .[web]")
-    from support.chat_server import ScriptedBackend, scripted_llm, serve
+    from support.chat_server import ScriptedService, scripted_llm, serve
 
-    llm = scripted_llm()
-    server = serve(ScriptedBackend(llm), llm)
+    server = serve(ScriptedService(scripted_llm()))
     yield server
     server.stop()
 
 
 @dataclass
 class Tab:
-    """A page that has the chat open, with what went wrong on it."""
+    """A page with the chat, and the problems that it reported."""
 
     page: Any
     url: str
@@ -68,7 +67,7 @@ class Tab:
             self.wait()
 
     def wait(self) -> None:
-        """Until no answer grows."""
+        """Wait until no answer grows."""
         self.page.wait_for_selector("body:not(.dsa-running)")
 
     def answer(self, index: int = -1) -> str:
@@ -101,7 +100,7 @@ def open_tab(chromium: Any, scripted: Any) -> Iterator[Any]:
         tabs.append(tab)
         return tab.open()
 
-    scripted.backend.pace = 0.004
+    scripted.service.pace = 0.004
     yield make
     for context in contexts:
         context.close()

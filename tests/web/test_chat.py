@@ -1,4 +1,4 @@
-"""The chat as people use it: a real browser, real clicks, a scripted model."""
+"""The chat in a real browser, with a scripted service."""
 
 import json
 import time
@@ -9,7 +9,7 @@ import pytest
 
 def test_send_streams_and_shows_numbers(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
-    scripted.backend.pace = 0.02
+    scripted.service.pace = 0.02
     tab.ask("Tell me something about the quick brown fox and the lazy dog, please.", wait=False)
     lengths = []
     while tab.page.locator("body.dsa-running").count():
@@ -39,15 +39,15 @@ def test_enter_sends_and_shift_enter_breaks_the_line(open_tab: Any) -> None:
 
 def test_stop_keeps_what_came_and_frees_the_engine(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
-    scripted.backend.pace = 0.03
+    scripted.service.pace = 0.03
     tab.ask("word " * 200, wait=False)
     tab.page.wait_for_function("document.querySelector('.answer .body').innerText.length > 20")
     tab.page.click("#dsa-stop")
     tab.wait()
     assert 20 < len(tab.answer()) < 900
     assert "stopped" in tab.page.locator(".numbers").inner_text()
-    assert scripted.backend.open == 0
-    scripted.backend.pace = 0.004
+    assert scripted.service.open == 0
+    scripted.service.pace = 0.004
     tab.ask("and now?")
     assert tab.answer() == "You said: and now?"
 
@@ -56,7 +56,7 @@ def test_retry_and_edit(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
     tab.ask("first")
     tab.ask("second")
-    scripted.backend.replies["second"] = "Another answer"
+    scripted.service.replies["second"] = "Another answer"
     tab.page.locator(".answer [data-action=retry]").nth(1).click()
     tab.page.wait_for_function("document.querySelectorAll('.answer .body')[1]?.innerText.includes('Another')")
     tab.wait()
@@ -79,13 +79,13 @@ def test_reload_keeps_the_conversation_and_the_system_prompt(open_tab: Any, scri
     tab.page.wait_for_selector(".answer")
     assert tab.answer() == "You said: remember me" and tab.question() == "remember **me**"
     tab.ask("again")
-    assert "Be brief.remember" in scripted.backend.asked[-1]
-    assert "remember **me**" in scripted.backend.asked[-1]
+    assert "Be brief.remember" in scripted.service.asked[-1]
+    assert "remember **me**" in scripted.service.asked[-1]
 
 
 def test_reload_while_an_answer_grows_keeps_what_came_and_stops_it(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
-    scripted.backend.pace = 0.03
+    scripted.service.pace = 0.03
     tab.ask("word " * 200, wait=False)
     tab.page.wait_for_timeout(1500)
     tab.page.reload()
@@ -93,9 +93,9 @@ def test_reload_while_an_answer_grows_keeps_what_came_and_stops_it(open_tab: Any
     assert tab.answer().startswith("You said: word")
     assert "stopped" in tab.page.locator(".numbers").inner_text()
     deadline = time.monotonic() + 10
-    while scripted.backend.open and time.monotonic() < deadline:
+    while scripted.service.open and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert scripted.backend.open == 0
+    assert scripted.service.open == 0
 
 
 def test_several_conversations(open_tab: Any) -> None:
@@ -115,7 +115,7 @@ def test_several_conversations(open_tab: Any) -> None:
 
 def test_an_answer_goes_on_behind_another_conversation(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
-    scripted.backend.pace = 0.02
+    scripted.service.pace = 0.02
     tab.ask("slow " * 20, wait=False)
     tab.page.click("#dsa-new")
     tab.page.wait_for_timeout(400)
@@ -130,7 +130,7 @@ def test_an_answer_goes_on_behind_another_conversation(open_tab: Any, scripted: 
 
 def test_thinking_unfolds_folds_and_shows_its_time(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
-    scripted.backend.pace = 0.02
+    scripted.service.pace = 0.02
     tab.page.check("#dsa-thinking input")
     tab.ask("why?", wait=False)
     tab.page.wait_for_selector("details.thought[open]")
@@ -158,7 +158,7 @@ def test_export_and_import(open_tab: Any, tmp_path: Any) -> None:
     assert other.answer() == "You said: take me along"
     (tmp_path / "bad.json").write_text('{"messages": [{"role": "robot"}]}')
     other.page.set_input_files("#dsa-import-file", tmp_path / "bad.json")
-    other.page.get_by_text("role user or assistant is wanted").wait_for()
+    other.page.get_by_text("expected a message of role user or assistant").wait_for()
     (tmp_path / "worse.json").write_text("no json")
     other.page.set_input_files("#dsa-import-file", tmp_path / "worse.json")
     other.page.get_by_text("holds no conversation").wait_for()
@@ -174,30 +174,30 @@ def test_dropped_files_are_counted_and_sent(open_tab: Any, scripted: Any) -> Non
     )
     tab.page.dispatch_event("#dsa-composer", "drop", {"dataTransfer": transfer})
     tab.page.wait_for_selector("#dsa-files .file")
-    tokens = len(scripted.backend.llm.tokenizer.encode("The secret word is xylophone."))
+    tokens = len(scripted.service.llm.tokenizer.encode("The secret word is xylophone."))
     assert tab.page.locator("#dsa-files .file").all_inner_texts() == [f"notes.txt · {tokens} tokens\n×"]
     tab.page.get_by_text("picture.bin is no plain text").wait_for()
     tab.ask("What is it?")
     assert "notes.txt" in tab.page.locator(".user .file").inner_text()
-    prompt = scripted.backend.asked[-1]
+    prompt = scripted.service.asked[-1]
     assert "[file name]: notes.txt" in prompt and "xylophone" in prompt
     assert tab.page.locator("#dsa-files .file").count() == 0
 
 
 def test_examples_ask_their_question(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
-    scripted.backend.pace = 0
+    scripted.service.pace = 0
     tab.page.get_by_text("Find one line in a pasted text").click()
     tab.page.wait_for_selector(".answer")
     tab.wait()
-    assert "4815" in scripted.backend.asked[-1]
+    assert "4815" in scripted.service.asked[-1]
     assert tab.page.locator(".plain.folded").count() == 1
 
 
 def test_two_tabs_at_once_do_not_mix(open_tab: Any, scripted: Any) -> None:
     first = open_tab()
     second = open_tab(context=first.page.context)
-    scripted.backend.pace = 0.02
+    scripted.service.pace = 0.02
     first.ask("apples " * 12, wait=False)
     second.ask("pears " * 12, wait=False)
     first.wait()
@@ -213,11 +213,11 @@ def test_two_tabs_at_once_do_not_mix(open_tab: Any, scripted: Any) -> None:
 
 
 @pytest.mark.parametrize("question", ["fail this", "refuse this"])
-def test_errors_are_told_without_details(open_tab: Any, question: str) -> None:
+def test_errors_are_shown_without_details(open_tab: Any, question: str) -> None:
     tab = open_tab()
     tab.ask(question)
-    told = tab.page.locator(".problem:visible").inner_text()
-    assert told in (
+    shown = tab.page.locator(".problem:visible").inner_text()
+    assert shown in (
         "Something went wrong while this answer was computed. The server's log says what.",
         "the prompt is refused",
     )
@@ -239,7 +239,7 @@ def test_settings_reach_the_engine(open_tab: Any, scripted: Any) -> None:
     tab.page.click("#dsa-settings button")
     tab.page.get_by_label("Seed").fill("123")
     tab.ask("draw")
-    assert scripted.backend.seeds[-1] == 123
+    assert scripted.service.seeds[-1] == 123
     tab.page.get_by_label("Seed").fill("a dog")
     tab.ask("draw")
-    assert "a whole number is wanted" in tab.page.locator(".problem:visible").inner_text()
+    assert "expected a whole number" in tab.page.locator(".problem:visible").inner_text()

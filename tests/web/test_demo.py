@@ -1,4 +1,4 @@
-"""The shipped model behind the real server and a key, asked in the browser: its answer, and the passage that it read for it."""
+"""The demo checkpoint behind the real server with a key, in a browser: its answer, and the passage that it read for it."""
 
 import os
 import urllib.error

@@ -1,4 +1,4 @@
-"""The inspector finds the needle: in the chat, and in the page that the command line writes."""
+"""The inspector shows the passage that holds the answer: in the chat, and in the page that the command line writes."""
 
 import base64
 import json
@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deepseek_v32.inference.report.page import Recording, write_report
-from support.chat_server import LAYERS, NEEDLE, TOPK, ScriptedBackend, scripted_llm
+from deepseek_v32.inference.report.page import write_report
+from deepseek_v32.inference.report.recording import Recording
+from deepseek_v32.inference.text.token_texts import token_texts
+from support.chat_server import LAYERS, NEEDLE, TOPK, ScriptedService, scripted_llm
 
 LINES = [f"Item {i}: the committee talked about lamp number {i} and came to no conclusion." for i in range(60)]
 TEXT = "\n".join([*LINES[:35], NEEDLE, *LINES[35:]])
@@ -17,7 +19,7 @@ QUESTION = f"{TEXT}\n\nWhat is the door code of the Tolmir Archive?"
 
 
 def test_the_needle_is_shaded_and_listed_first(open_tab: Any, scripted: Any) -> None:
-    scripted.backend.replies[QUESTION] = "The door code of the Tolmir Archive is 4815."
+    scripted.service.replies[QUESTION] = "The door code of the Tolmir Archive is 4815."
     tab = open_tab()
     page = tab.page
     page.click("#dsa-inspect")
@@ -66,11 +68,11 @@ def test_closed_records_nothing_and_can_be_made_up_for(open_tab: Any, scripted: 
     page = tab.page
     tab.ask("Not recorded")
     assert page.locator(".answer [data-action=inspect]:visible").count() == 0
-    seed = scripted.backend.seeds[-1]
+    seed = scripted.service.seeds[-1]
     page.click("#dsa-inspect")
     page.get_by_text("Answer again with the same seed").click()
     page.wait_for_selector(".dsa-text span")
-    assert scripted.backend.seeds[-1] == seed
+    assert scripted.service.seeds[-1] == seed
     page.click("#dsa-inspect-close")
     page.locator(".answer [data-action=inspect]").click()
     page.wait_for_selector(".dsa-text:visible")
@@ -81,13 +83,14 @@ def test_closed_records_nothing_and_can_be_made_up_for(open_tab: Any, scripted: 
 
 def recording(budget: int = 1 << 30) -> Recording:
     llm = scripted_llm()
-    backend = ScriptedBackend(llm, pace=0)
+    service = ScriptedService(llm, pace=0)
     prompt = llm.chat_token_ids([{"role": "user", "content": QUESTION}])
-    backend.replies[QUESTION] = "It is 4815."
-    made = Recording(llm, prompt, budget)
-    for delta in backend.stream(prompt, inspect=True):
+    service.replies[QUESTION] = "It is 4815."
+    made = Recording(prompt, LAYERS, TOPK, budget=budget)
+    for delta in service.stream(prompt, inspect=True):
         if delta.selection:
             made.add(delta.token_ids[0], delta.selection)
+    made.label(token_texts(made.token_ids, llm.tokenizer), llm.tokenizer.special_ids.values())
     return made
 
 
@@ -136,7 +139,7 @@ def test_json_names_the_positions(tmp_path: Path) -> None:
     write_report(tmp_path / "both.json", [made, made])
     assert len(json.loads((tmp_path / "both.json").read_text())) == 2
     for name, count in (("out.txt", 1), ("two.html", 2)):
-        with pytest.raises(ValueError, match=r"wanted|holds them all"):
+        with pytest.raises(ValueError, match="expected"):
             write_report(tmp_path / name, [made] * count)
 
 

@@ -12,7 +12,7 @@ SIZES = {"desktop": (1280, 800), "tablet": (820, 1100), "phone": (390, 844)}
 def test_fits(open_tab: Any, scripted: Any, name: str, inspecting: bool) -> None:
     width, height = SIZES[name]
     tab = open_tab(viewport={"width": width, "height": height}, color_scheme="dark" if inspecting else "light")
-    scripted.backend.pace = 0
+    scripted.service.pace = 0
     tab.ask("What fits? " + "long_word_without_any_break" * 20)
     if inspecting:
         tab.page.click("#dsa-inspect")
@@ -55,7 +55,7 @@ def test_phone_opens_and_closes_its_drawer(open_tab: Any) -> None:
 def test_nothing_jumps_while_streaming(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
     tab.ask("before")
-    scripted.backend.pace = 0.015
+    scripted.service.pace = 0.015
     tab.ask("word " * 25, wait=False)
     tab.page.evaluate(
         """() => { window.tops = new Set(); window.widths = new Set();
@@ -72,9 +72,9 @@ def test_nothing_jumps_while_streaming(open_tab: Any, scripted: Any) -> None:
 
 def test_reading_back_is_not_disturbed(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
-    scripted.backend.pace = 0
+    scripted.service.pace = 0
     tab.ask("word " * 300)
-    scripted.backend.pace = 0.02
+    scripted.service.pace = 0.02
     tab.ask("more " * 20, wait=False)
     tab.page.evaluate("document.getElementById('dsa-log').scrollTop = 0")
     tab.page.wait_for_timeout(600)

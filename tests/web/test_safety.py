@@ -1,4 +1,4 @@
-"""Nothing that the model, a user or a file says may run, load or lead anywhere; the server serves the chat and nothing else."""
+"""No text of the model, a user or a file may run, load or link to anything; the server serves the chat and nothing else."""
 
 import itertools
 import json
@@ -74,15 +74,15 @@ def test_markdown_makes_only_harmless_tags(text: str) -> None:
 def test_no_injection_runs_or_loads(open_tab: Any, scripted: Any) -> None:
     """As a question, as an answer, as a thought, as a title, as a file's name, and from a file."""
     tab = open_tab()
-    backend = scripted.backend
-    backend.pace = 0
+    service = scripted.service
+    service.pace = 0
     everything = "\n\n".join(INJECTIONS)
-    backend.thoughts = everything
+    service.thoughts = everything
     tab.page.check("#dsa-thinking input")
     try:
         tab.ask(everything)
     finally:
-        backend.thoughts = "I look."
+        service.thoughts = "I look."
     messages = [{"role": "user", "content": text, "files": [{"name": text, "text": text}]} for text in INJECTIONS]
     messages += [
         {"role": "assistant", "content": text, "reasoning": text, "finish": text, "error": text, "run": text}
@@ -189,7 +189,7 @@ def test_the_page_may_call_only_its_own_functions(scripted: Any) -> None:
     ids=str,
 )
 def test_a_conversation_from_outside_is_checked(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"wanted|too long"):
+    with pytest.raises(ValueError, match="expected"):
         Conversation.from_json(value)
 
 

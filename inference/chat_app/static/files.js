@@ -1,5 +1,5 @@
-// Text files dropped on the page or chosen: read here, in the browser, and sent with the question. Nothing is uploaded.
-const MOST_BYTES = 4e6;
+// Text files that are dropped on the page or chosen. The browser reads them and sends their text with the question; no file is uploaded.
+const MAX_BYTES = 4e6;
 const row = element.querySelector(".files");
 
 function draw() {
@@ -31,8 +31,8 @@ function say(text) {
 
 async function add(list) {
   for (const file of list) {
-    if (file.size > MOST_BYTES) {
-      say(`${file.name} is too big: at most ${MOST_BYTES / 1e6} MB of text.`);
+    if (file.size > MAX_BYTES) {
+      say(`${file.name} is too big: at most ${MAX_BYTES / 1e6} MB of text.`);
       continue;
     }
     const bytes = new Uint8Array(await file.arrayBuffer());

@@ -1,9 +1,9 @@
-// The conversation. Only what changed is touched, so that a growing answer neither flickers nor loses a selection.
+// The conversation. Only the parts that changed are updated, so that a growing answer neither flickers nor loses a selection.
 const messagesBox = element.querySelector(".messages");
 const scroller = document.getElementById("dsa-log");
-const LONG_TEXT = 1500; // characters of a question that is shown folded
+const LONG_TEXT = 1500; // characters; a longer question is shown folded
 const nodes = [];
-let shown = null; // the value on show
+let shown = null; // the value that the page shows
 let saveTimer = 0;
 
 function node(tag, className, text, title) {
@@ -29,7 +29,7 @@ async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch (error) {
-    // Browsers give the clipboard only to secure pages; the older way works on any.
+    // Browsers give the clipboard to secure pages only; the older way works on every page.
     const area = node("textarea");
     area.value = text;
     document.body.append(area);
@@ -106,7 +106,7 @@ function answerNode(index) {
       summary.textContent = thinking ? "Thinking…" : time === undefined ? "Thought" : `Thought for ${seconds(time)}`;
       if (thinking && !folded) thought.open = true;
       if (!thinking && !folded && message.reasoning) {
-        folded = true; // once, so that whoever opens it again keeps it open
+        folded = true; // only once, so that a thought which the user opens again stays open
         thought.open = false;
       }
       box.classList.toggle("growing", growing);
@@ -162,7 +162,7 @@ function openInspector(index) {
 
 document.addEventListener("dsa:who", () => shown && document.dispatchEvent(new CustomEvent("dsa:shown", { detail: shown })));
 
-// The newest answer stays in view when the column gets narrower, as it does when the inspector opens.
+// Keep the newest answer in view when the column gets narrower, for example when the inspector opens.
 let pinned = true;
 function toEnd() {
   scroller.scrollTop = scroller.scrollHeight;

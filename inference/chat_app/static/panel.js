@@ -1,8 +1,8 @@
-// The inspector's panel: opens, closes, follows the answers. While it is open, answers are recorded.
+// The inspector's panel: it opens, closes and follows the answers. Answers are recorded while it is open.
 const panelBody = element.querySelector(".panel-body");
 const panelNote = element.querySelector(".panel-note");
 let current = null; // {run, view}
-let latest = null; // the log's value
+let latest = null; // the latest value of the log
 
 function opened() {
   return document.body.classList.contains("dsa-inspecting");

@@ -1,7 +1,7 @@
-// Around the conversation: which one is on show, the list of them, export and import, theme, drawers, examples.
+// The frame of the conversation: switching between conversations, their list, export and import, theme, drawers and examples.
 const byId = (id) => document.getElementById(id);
 
-let unsaved = null; // saved at latest after half a second, and when the page goes
+let unsaved = null; // is saved after half a second at the latest, and when the page is left
 
 function saveNow() {
   clearTimeout(saveTimer);
@@ -19,7 +19,7 @@ function keep(conversation, now) {
 }
 window.addEventListener("pagehide", saveNow);
 
-// The server has sent a new value: it may belong to a conversation that this tab has left meanwhile.
+// The server has sent a new value. It may belong to a conversation that this tab has left in the meantime.
 watch("value", () => {
   const value = props.value;
   if (value && value.notice) {
@@ -43,7 +43,7 @@ watch("value", () => {
   keep(value.conversation, finished || !value.running);
 });
 
-const leftRunning = new Set(); // conversations whose answer still grows while another one is on show
+const leftRunning = new Set(); // conversations whose answer still grows while the page shows another one
 
 function leave() {
   if (shown && shown.running) leftRunning.add(shown.conversation.id);
@@ -52,7 +52,7 @@ function leave() {
 function open(conversation) {
   if (!conversation) return;
   leave();
-  store.current = conversation.id; // once the server has checked it, it is shown under this name
+  store.current = conversation.id; // the server checks the conversation and sends it back under this id
   leftRunning.delete(conversation.id);
   trigger("restore", { conversation });
   closeDrawers();
@@ -71,7 +71,7 @@ function startNew() {
   focusText();
 }
 
-// On a phone this would open the keyboard.
+// Not on a phone, where it would open the keyboard.
 function focusText() {
   if (innerWidth > 800) document.querySelector("#dsa-text textarea")?.focus();
 }
@@ -114,7 +114,7 @@ async function importConversation(file) {
   try {
     const conversation = JSON.parse(await file.text());
     if (!conversation || !Array.isArray(conversation.messages)) throw new Error();
-    // A new name: importing never replaces a conversation that is here.
+    // A new id: an import never replaces a conversation of this browser.
     conversation.id = "c" + crypto.getRandomValues(new Uint32Array(3)).join("").slice(0, 24);
     open(conversation);
   } catch (error) {
@@ -152,7 +152,7 @@ const welcome = element.querySelector(".examples");
   card.append(node("b", "", title), node("span", "", hint));
   card.addEventListener("click", () => {
     leave();
-    store.current = null; // the example's conversation gets its name from the server
+    store.current = null; // the server gives the example's conversation its id
     trigger("example", { index });
   });
   welcome.append(card);

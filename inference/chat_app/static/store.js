@@ -1,4 +1,4 @@
-// Conversations in this browser: one entry each, so that two tabs never overwrite one another's.
+// The conversations of this browser, each in an entry of its own, so that two tabs never overwrite each other's.
 const CONVERSATION = "deepseek-v32/conversation/";
 const CURRENT = "deepseek-v32/current";
 
@@ -35,7 +35,7 @@ const store = {
     }
     return entries.sort((a, b) => b.saved - a.saved);
   },
-  // The tab's own conversation; it survives a reload and ends with the tab.
+  // Id of the conversation that this tab shows; it survives a reload and ends with the tab.
   get current() {
     return sessionStorage.getItem(CURRENT);
   },

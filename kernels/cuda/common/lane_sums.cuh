@@ -1,9 +1,10 @@
-// Several sums over the lanes of a warp at once, with fewer shuffles than one after the other.
+// Several sums over the lanes of a warp at once. This takes fewer shuffles than one reduction after the other.
 #pragma once
 
 namespace common {
 
-// kCount sums over all lanes, a power of two; lane l gets that of number l / (32 / kCount). Half of them change sides at each step.
+// kCount sums over all lanes, kCount a power of two. Lane l returns sum number l / (32 / kCount). At each step a lane gives half of
+// its partial sums to another lane and adds that lane's to the half that it keeps.
 template <int kCount>
 __device__ __forceinline__ float sums_over_lanes(float (&x)[kCount], int lane) {
 #pragma unroll

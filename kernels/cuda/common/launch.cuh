@@ -1,4 +1,4 @@
-// Host side: what every launcher needs: error checks, the current stream and device, and one way to launch a kernel.
+// Host side of every library: error checks, the current stream and device, and the one way to launch a kernel.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -36,7 +36,7 @@ T* data(const Optional<TensorView>& tensor) {
   return tensor.has_value() ? data<T>(tensor.value()) : nullptr;
 }
 
-// The tensors' device is made current for the launch and restored after.
+// Makes the tensor's device current for the launch, and restores the previous one afterwards.
 class DeviceGuard {
  public:
   explicit DeviceGuard(const TensorView& tensor) {
@@ -49,19 +49,19 @@ class DeviceGuard {
   int before_ = 0;
 };
 
-// How a kernel is launched, apart from its parameters.
+// The launch configuration of a kernel, apart from its parameters.
 struct Launch {
   dim3 grid;
   int threads;
   size_t shared_bytes;
   cudaStream_t stream;
-  int cluster = 1;            // CTAs of a cluster along x
-  bool programmatic = false;  // programmatic dependent launch: it may start while the kernel before it drains (pdl.cuh)
+  int cluster = 1;            // CTAs in a cluster, along x
+  bool programmatic = false;  // programmatic dependent launch: the kernel may start before the previous one has ended (pdl.cuh)
 };
 
 template <class... Parameters>
 void launch_kernel(void (*kernel)(Parameters...), const Launch& how, const Parameters&... arguments) {
-  constexpr size_t kDefaultSharedBytes = 48 * 1024;  // what a kernel may use without asking for more
+  constexpr size_t kDefaultSharedBytes = 48 * 1024;  // a kernel needs an attribute to use more
   if (how.shared_bytes > kDefaultSharedBytes)
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(how.shared_bytes)),
           "shared memory");

@@ -1,8 +1,11 @@
 // Programmatic dependent launch (PDL; CUDA programming guide, "Programmatic Dependent Launch and Synchronization"): a kernel may start
-// while the kernel before it drains. Each kernel must call pdl_wait at least once, before it reads or writes anything that the kernel
-// before it wrote or reads. After pdl_wait all kernels launched earlier have ended, too.
-// Weights may be read before pdl_wait if they are `static_weights`: the kernel right before has not written them, as in a captured step
-// of a model. The router reads its bias before pdl_wait in every case, so the kernel right before must not have written it.
+// while the previous kernel on the stream drains. Each kernel must call pdl_wait at least once, before it reads or writes anything that
+// the previous kernel writes, and before it writes anything that the previous kernel reads. After pdl_wait all earlier kernels on the
+// stream have ended.
+//
+// A kernel may read its weights before pdl_wait if they are `static_weights`, that is, if the previous kernel has not written them. This
+// holds in a captured step of a model. The router reads its bias before pdl_wait in every case, so the previous kernel must not have
+// written it.
 #pragma once
 
 #include "launch.cuh"

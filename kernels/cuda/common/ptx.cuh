@@ -1,4 +1,4 @@
-// Thin names for the Hopper instructions the attention kernels use: barriers, asynchronous copies, warpgroup MMA.
+// Thin wrappers of Hopper instructions: barriers, asynchronous copies, warpgroup MMA (WGMMA).
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// ---- mbarriers. Waits are of CTA scope also in pairs: what a peer sends arrives by asynchronous copies, which complete on the barrier.
-// .acquire.cluster would invalidate the L1 cache at every wait (CCTL.IVALL) ----
+// ---- mbarriers. Waits have CTA scope, also in pairs of CTAs: what a peer sends arrives by asynchronous copies, which complete on the
+// barrier. A wait with .acquire.cluster would invalidate the L1 cache (CCTL.IVALL) ----
 
 __device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count));
@@ -30,12 +30,12 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
 __device__ __forceinline__ void barrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// `remote` comes from peer_address: a shared::cluster address. Not .release.cluster, which costs a GPU-wide memory barrier: what it
-// announces is that MMAs have finished reading.
+// `remote` is a shared::cluster address, from peer_address. The arrival is not .release.cluster, which costs a GPU-wide memory barrier:
+// it only announces that MMAs have finished reading.
 __device__ __forceinline__ void barrier_arrive_remote(uint32_t remote) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(remote) : "memory");
 }
-// Arrives once all earlier cp.async of this thread have landed; does not raise the pending count.
+// Arrives once all earlier cp.async of this thread have completed; does not raise the pending count.
 __device__ __forceinline__ void barrier_arrive_after_copies(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
@@ -78,15 +78,15 @@ __device__ __forceinline__ uint32_t peer_address(uint32_t local, uint32_t rank) 
 
 // ---- asynchronous copies ----
 
-// A register that the compiler knows nothing about, so that sums with it are not computed early and kept.
+// Hides the value from the compiler, so that it does not compute sums with it early and keep them in registers.
 __device__ __forceinline__ uint32_t opaque(uint32_t word) {
   asm volatile("" : "+r"(word));
   return word;
 }
 
-// What createpolicy returns for policies of whole accesses.
+// L2 cache policies, as createpolicy returns them for whole accesses.
 constexpr uint64_t kEvictNormal = 0x1000000000000000, kEvictFirst = 0x12F0000000000000, kEvictLast = 0x14F0000000000000;
-// 16 bytes; zeros are written where `bytes` is 0. Policy 0 is none.
+// Copies 16 bytes, or writes 16 zeros if `bytes` is 0. Policy 0 means no policy.
 template <uint64_t kPolicy>
 __device__ __forceinline__ void copy16(uint32_t destination, const void* source, uint32_t bytes) {
   if constexpr (kPolicy == 0)
@@ -99,13 +99,13 @@ __device__ __forceinline__ void copy16(uint32_t destination, const void* source,
 __device__ __forceinline__ void copy4(uint32_t destination, const void* source) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(destination), "l"(source) : "memory");
 }
-// One row, a multiple of 16 bytes, whose bytes complete on the barrier.
+// Copies `bytes` bytes, a multiple of 16; they complete on the barrier.
 __device__ __forceinline__ void copy_bulk(uint32_t destination, const void* source, uint32_t bytes, uint32_t barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(destination),
                "l"(source), "r"(bytes), "r"(barrier)
                : "memory");
 }
-// From this CTA's shared memory to a peer's, completing on the peer's barrier.
+// Copies from this CTA's shared memory to a peer's; the bytes complete on the peer's barrier.
 __device__ __forceinline__ void copy_bulk_peer(uint32_t remote, uint32_t source, uint32_t bytes, uint32_t remote_barrier) {
   asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(remote), "r"(source),
                "r"(bytes), "r"(remote_barrier)
@@ -157,7 +157,7 @@ __device__ __forceinline__ void shrink_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// ---- warpgroup MMA. Tiles are 64 rows of 128 bytes under the 128-byte swizzle, 8 KB each ----
+// ---- warpgroup MMA. A tile is 64 rows of 128 bytes under the 128-byte swizzle, 8 KB ----
 
 __device__ __forceinline__ void mma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void mma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -171,15 +171,15 @@ __device__ __forceinline__ void hold(float (&registers)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(registers[i])::"memory");
 }
 
-// A tile as an MMA operand: descriptors differ in their low word only, so stepping is one 32-bit addition. The compiler would
-// compute all the steps' words ahead of the loops, and spill them.
+// A tile as an MMA operand. Descriptors of one tile differ in their low word only, so that a step is one 32-bit addition. `opaque`
+// keeps the compiler from computing the words of all steps ahead of the loops and spilling them.
 struct Tile {
   uint32_t low, high;
-  // Rows are the M or N dimension, the 64 columns of a tile are K: eight-row groups lie 1024 bytes apart.
+  // Rows are the M or N dimension, the 64 columns of a tile are K. Groups of eight rows are 1024 bytes apart.
   static __device__ __forceinline__ Tile rows(uint32_t address) {
     return {opaque((address & 0x3FFFF) >> 4 | 1u << 16), 1024u >> 4 | 1u << 30};
   }
-  // Rows are K, columns are N: 64-column tiles lie 8192 bytes apart, eight-row groups 1024.
+  // Rows are K, columns are N. Tiles of 64 columns are 8192 bytes apart, groups of eight rows 1024.
   static __device__ __forceinline__ Tile columns(uint32_t address) {
     return {opaque((address & 0x3FFFF) >> 4 | (8192u >> 4) << 16), 1024u >> 4 | 1u << 30};
   }

@@ -1,4 +1,5 @@
-// A projection with fp32 weights for few tokens, a CTA for each row of the weight; and LayerNorm of narrow rows, a warp each.
+// A linear projection with fp32 weights for few tokens, one CTA for each one or two rows of the weight; and LayerNorm of narrow rows, one
+// warp for each row.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,9 +10,9 @@
 namespace fp32_ops {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kHeld = 8;                          // float4s of weights that a thread asks for before the previous kernel has ended
-constexpr int kWidth = kThreads * 4 * kHeld;      // dims that a CTA can so hold
-constexpr int kNormWarps = 4, kNormHeld = 8;      // rows of a CTA; elements of a lane
+constexpr int kHeld = 8;                      // float4s of each weight row that a thread holds, loaded before pdl_wait if they are static
+constexpr int kWidth = kThreads * 4 * kHeld;  // the widest row that a CTA can hold
+constexpr int kNormWarps = 4, kNormHeld = 8;  // rows per CTA; elements per lane
 constexpr unsigned kAll = ~0u;
 
 __device__ __forceinline__ float4 load4(const float* x) { return *reinterpret_cast<const float4*>(x); }
@@ -33,10 +34,10 @@ struct Linear {
   int64_t stride;       // between rows of x
   int tokens, rows, width;
   float scale;
-  bool static_weights;  // the weight
+  bool static_weights;  // the previous kernel has not written the weight
 };
 
-// A CTA holds kRows rows of the weight in registers and meets all tokens with them, kTokens at a time.
+// A CTA holds kRows rows of the weight in registers and multiplies them with all tokens, kTokens at a time.
 template <class Element, int kTokens, int kRows>
 __global__ void __launch_bounds__(kThreads) fp32_linear_kernel(Linear p) {
   constexpr int kSums = kTokens * kRows;
@@ -59,7 +60,7 @@ __global__ void __launch_bounds__(kThreads) fp32_linear_kernel(Linear p) {
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
       if (i * kThreads * 4 >= p.width) break;  // the same for all threads
-      // What lies past a row or past the last token is read from where there is something, and not counted.
+      // Reads past the end of a row or past the last token are clamped to valid addresses; their results are not used.
       const int column = min((i * kThreads + static_cast<int>(threadIdx.x)) * 4, p.width - 4);
 #pragma unroll
       for (int t = 0; t < kTokens; ++t) {

@@ -12,13 +12,14 @@ template <class Element>
 void run_linear(const Linear& p, cudaStream_t stream) {
   if (p.tokens == 1)
     launch_pdl(fp32_linear_kernel<Element, 1, 1>, dim3(p.rows), kThreads, 0, stream, p);
-  else if (p.rows < 256)  // fewer rows than would give every multiprocessor two
+  else if (p.rows < 256)  // too few to give two rows to every multiprocessor
     launch_pdl(fp32_linear_kernel<Element, 4, 1>, dim3(p.rows), kThreads, 0, stream, p);
   else
     launch_pdl(fp32_linear_kernel<Element, 4, 2>, dim3((p.rows + 1) / 2), kThreads, 0, stream, p);
 }
 
-// x bf16 or fp32 [T, D], weight fp32 [N, D] -> out fp32 [T, N]. D a multiple of 4 up to 8192, rows on 16-byte boundaries (x bf16: 8).
+// x bf16 or fp32 [T, D], weight fp32 [N, D] -> out fp32 [T, N]. D is a multiple of 4 up to 8192; rows start on 16-byte boundaries (bf16 x:
+// 8-byte).
 void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale, bool static_weights) {
   DeviceGuard guard(x);
   Linear p = {};
@@ -37,7 +38,7 @@ void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale, 
     run_linear<float>(p, stream_of(x));
 }
 
-// x [T, D] and out [T, D] bf16 or fp32, weight, bias fp32 [D]; D up to 256.
+// x and out [T, D] bf16 or fp32, weight and bias fp32 [D]; D is at most 256.
 void layer_norm(TensorView x, TensorView weight, TensorView bias, TensorView out, double eps) {
   DeviceGuard guard(x);
   Norm p = {};

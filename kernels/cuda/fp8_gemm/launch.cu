@@ -19,7 +19,7 @@ using tvm::ffi::TensorView;
 
 namespace {
 
-// The driver's encoder, fetched at run time so that the library needs no libcuda to link.
+// The driver's encoder of tensor maps, looked up at run time so that linking needs no libcuda.
 PFN_cuTensorMapEncodeTiled_v12000 encoder() {
   static const auto found = [] {
     void* function = nullptr;
@@ -31,7 +31,7 @@ PFN_cuTensorMapEncodeTiled_v12000 encoder() {
   return found;
 }
 
-// Bytes [experts, rows, k] under the 128-byte swizzle, in boxes of 128 columns; what lies outside reads as zero.
+// Tensor map of bytes [experts, rows, k] under the 128-byte swizzle, in boxes of 128 columns. Elements outside read as zero.
 CUtensorMap map_of(const TensorView& tensor, int box_rows) {
   const int rank = tensor.ndim();
   CUtensorMap map;
@@ -47,7 +47,8 @@ CUtensorMap map_of(const TensorView& tensor, int box_rows) {
   return map;
 }
 
-// Transposed scales [slices, pitch], of which the first `rows` of each line count, in boxes of a tile's tokens and the three before at most.
+// Tensor map of transposed scales [slices, pitch], of which the first `rows` columns are valid. A box holds the scales of a tile, after up
+// to three others.
 CUtensorMap scale_map_of(const TensorView& scales, int rows) {
   CUtensorMap map;
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(scales.size(0))};
@@ -61,7 +62,7 @@ CUtensorMap scale_map_of(const TensorView& scales, int rows) {
 }
 
 Product product_of(const TensorView& a, const TensorView& a_scale, const TensorView& b, const TensorView& b_scale,
-                   const Optional<TensorView>& offsets, const Optional<TensorView>& sources, const TensorView& out) {
+                   const Optional<TensorView>& offsets, const Optional<TensorView>& sorted_token_ids, const TensorView& out) {
   Product p = {};
   p.a_scale = data<float>(a_scale);
   p.a_scale_stride = a_scale.stride(0);
@@ -69,7 +70,7 @@ Product product_of(const TensorView& a, const TensorView& a_scale, const TensorV
   p.b_scale_expert_stride = b_scale.stride(0);
   p.b_scale_stride = b_scale.stride(1);
   p.offsets = data<int32_t>(offsets);
-  p.sources = data<int32_t>(sources);
+  p.sorted_token_ids = data<int32_t>(sorted_token_ids);
   p.out = data<void>(out);
   p.rows = static_cast<int>(out.size(0));
   p.n = static_cast<int>(b.size(1));
@@ -78,137 +79,140 @@ Product product_of(const TensorView& a, const TensorView& a_scale, const TensorV
   return p;
 }
 
-// Parts of K. Few tiles are cut until they give work to a third of the GPU; long ones further, as far as all parts run at once.
-int choose_splits(int64_t grid, int slices, int64_t places) {
-  if (grid > places) return slices >= 32 ? 2 : 1;  // smaller pieces for the last wave
-  if (grid >= 16 && grid * 3 <= places / 2 && slices >= 24) return 3;  // each alone on a multiprocessor; four leave none free
+// The number of parts of K (split-K) for `tiles` tiles and room for `slots` CTAs. Few tiles are split until they occupy a third of the GPU.
+// Where K is long they are split further, as long as all parts run at once.
+int choose_splits(int64_t tiles, int slices, int64_t slots) {
+  if (tiles > slots) return slices >= 32 ? 2 : 1;  // smaller parts for the last wave
+  if (tiles >= 16 && tiles * 3 <= slots / 2 && slices >= 24) return 3;  // one CTA on a multiprocessor; with four, none would be free
   int splits = 1;
-  while (splits < 8 && grid * splits * 2 <= places && slices >= (grid * splits < places / 5 ? 8 : 33) * splits) splits *= 2;
+  while (splits < 8 && tiles * splits * 2 <= slots && slices >= (tiles * splits < slots / 5 ? 8 : 33) * splits) splits *= 2;
   return splits;
 }
 
-// One product of a launch of the kernel for few tokens. `expected_tiles` tiles of tokens will have any: experts may have none.
-struct Given {
+// The operands of one product of a swap-AB launch. `expected_tiles`: how many token tiles will hold any token, since an expert may have
+// none; 0: all.
+struct Operands {
   const TensorView &a, &a_scale, &b, &b_scale;
-  const Optional<TensorView>&offsets, &sources;
+  const Optional<TensorView>&offsets, &sorted_token_ids;
   const TensorView& out;
   int64_t expected_tiles;
 };
 
 template <int kTokens, class Out>
-void run_swap_ab(std::initializer_list<Given> given, int splits, bool static_weights, cudaStream_t stream) {
+void run_swap_ab(std::initializer_list<Operands> products, int splits, bool static_weights, cudaStream_t stream) {
   using Config = SwapAB<kTokens>;
   Jobs jobs = {};
   int64_t clusters = 0, expected_tiles = 0;
   bool grouped = false;
   int slices = 0, number = 0;
-  for (const Given& each : given) {
+  for (const Operands& each : products) {
     Job& job = jobs.job[number++];
-    job.product = product_of(each.a, each.a_scale, each.b, each.b_scale, each.offsets, each.sources, each.out);
+    job.product = product_of(each.a, each.a_scale, each.b, each.b_scale, each.offsets, each.sorted_token_ids, each.out);
     const Product& p = job.product;
-    const bool gathers = p.sources != nullptr;
+    const bool gathers = p.sorted_token_ids != nullptr;
     if (gathers && kTokens > 32) TVM_FFI_THROW(ValueError) << "rows are gathered in tiles of up to 32 tokens, not " << kTokens;
     job.a_map = map_of(each.a, gathers ? 1 : kTokens);
     job.b_map = map_of(each.b, kWeights);
     job.tiles = (p.n + kWeights - 1) / kWeights;
-    // As many tiles of tokens as there can be: each expert that has any row may have one that is not full.
-    const int slots = p.offsets == nullptr ? (p.rows + kTokens - 1) / kTokens : std::min(p.rows, p.rows / kTokens + p.experts);
-    job.clusters = job.tiles * slots;
+    // The largest possible number of token tiles: each expert that has any row may have one tile that is not full.
+    const int token_tiles = p.offsets == nullptr ? (p.rows + kTokens - 1) / kTokens : std::min(p.rows, p.rows / kTokens + p.experts);
+    job.clusters = job.tiles * token_tiles;
     clusters += job.clusters;
-    expected_tiles += job.tiles * (each.expected_tiles > 0 ? std::min<int64_t>(each.expected_tiles, slots) : slots);
+    expected_tiles += job.tiles * (each.expected_tiles > 0 ? std::min<int64_t>(each.expected_tiles, token_tiles) : token_tiles);
     slices = std::max(slices, p.slices);
     grouped |= p.offsets != nullptr;
   }
-  const int64_t places = int64_t(common::multiprocessors(given.begin()->a)) * 2;
-  if (splits == 0) splits = choose_splits(expected_tiles, slices, places);
-  // One CTA on a multiprocessor may have all of its shared memory; how many experts' there are is not known.
-  const bool alone = !grouped && expected_tiles * splits <= places / 2;
+  const int64_t slots = int64_t(common::multiprocessors(products.begin()->a)) * 2;
+  if (splits == 0) splits = choose_splits(expected_tiles, slices, slots);
+  // A CTA that has a multiprocessor to itself may use all of its shared memory. For experts the number of CTAs is not known here.
+  const bool alone = !grouped && expected_tiles * splits <= slots / 2;
   const int shared = (Config::kCtas == 1 || alone ? 227 : 113) * 1024;
   const int stages = Config::stages(slices, splits, shared);
   if (stages < 2) TVM_FFI_THROW(ValueError) << "K is " << slices * kSlice << ", too wide for the scales in shared memory";
-  launch_kernel(swap_ab_kernel<kTokens, Out>,
-                {dim3(static_cast<unsigned>(clusters * splits)), Config::kThreads, static_cast<size_t>(shared), stream, splits, true}, jobs,
-                splits, stages, static_weights);
+  const dim3 grid(static_cast<unsigned>(clusters * splits));
+  launch_kernel(swap_ab_kernel<kTokens, Out>, {grid, Config::kThreads, static_cast<size_t>(shared), stream, splits, true}, jobs, splits,
+                stages, static_weights);
 }
 
 template <class Out>
-void run_swap_ab(int tokens, std::initializer_list<Given> given, int splits, bool static_weights, cudaStream_t stream) {
+void run_swap_ab(int tokens, std::initializer_list<Operands> products, int splits, bool static_weights, cudaStream_t stream) {
   switch (tokens) {
-    case 8: return run_swap_ab<8, Out>(given, splits, static_weights, stream);
-    case 16: return run_swap_ab<16, Out>(given, splits, static_weights, stream);
-    case 32: return run_swap_ab<32, Out>(given, splits, static_weights, stream);
-    case 64: return run_swap_ab<64, Out>(given, splits, static_weights, stream);
-    case 128: return run_swap_ab<128, Out>(given, splits, static_weights, stream);
+    case 8: return run_swap_ab<8, Out>(products, splits, static_weights, stream);
+    case 16: return run_swap_ab<16, Out>(products, splits, static_weights, stream);
+    case 32: return run_swap_ab<32, Out>(products, splits, static_weights, stream);
+    case 64: return run_swap_ab<64, Out>(products, splits, static_weights, stream);
+    case 128: return run_swap_ab<128, Out>(products, splits, static_weights, stream);
   }
   TVM_FFI_THROW(ValueError) << "a tile of " << tokens << " tokens; there are 8, 16, 32, 64 and 128";
 }
 
-void run_swap_ab(int64_t tokens, std::initializer_list<Given> given, int64_t splits, bool static_weights) {
-  const TensorView &out = given.begin()->out;
+void run_swap_ab(int64_t tokens, std::initializer_list<Operands> products, int64_t splits, bool static_weights) {
+  const TensorView& out = products.begin()->out;
   DeviceGuard guard(out);
   if (out.dtype().code == kDLBfloat)
-    run_swap_ab<__nv_bfloat16>(static_cast<int>(tokens), given, static_cast<int>(splits), static_weights, stream_of(out));
+    run_swap_ab<__nv_bfloat16>(static_cast<int>(tokens), products, static_cast<int>(splits), static_weights, stream_of(out));
   else
-    run_swap_ab<float>(static_cast<int>(tokens), given, static_cast<int>(splits), static_weights, stream_of(out));
+    run_swap_ab<float>(static_cast<int>(tokens), products, static_cast<int>(splits), static_weights, stream_of(out));
 }
 
 template <class Out>
-void run_many(const TensorView& a, const TensorView& b, const TensorView& scales, const Product& p, cudaStream_t stream) {
+void run_large_m(const TensorView& a, const TensorView& b, const TensorView& scales, const Product& p, cudaStream_t stream) {
   const int pitch = static_cast<int>(scales.size(1));
   launch_pdl(transpose_scales_kernel, dim3((p.rows + 31) / 32, (p.slices + 31) / 32), 256, 0, stream, p.a_scale, p.a_scale_stride,
              p.rows, p.slices, data<float>(scales), pitch);
-  launch_kernel(large_m_kernel<Out>, {dim3(common::multiprocessors(a) / 2 * 2), LargeM::kThreads, sizeof(LargeM), stream, 2, true}, map_of(a, kTile / 2), map_of(b, kWeights), scale_map_of(scales, p.rows), p);
+  launch_kernel(large_m_kernel<Out>, {dim3(common::multiprocessors(a) / 2 * 2), LargeM::kThreads, sizeof(LargeM), stream, 2, true},
+                map_of(a, kTile / 2), map_of(b, kWeights), scale_map_of(scales, p.rows), p);
 }
 
 }  // namespace
 
-// Everywhere: a [rows, K] and b [E, N, K] e4m3 with rows on 16-byte boundaries; a_scale [rows, slices], b_scale [E, ceil(N / 128), slices]
-// fp32; offsets int32 [E + 1], or none where E is 1; out [M, N] bf16 or fp32, contiguous.
+// Arguments of all functions below: a [rows, K] and b [E, N, K] e4m3 with rows on 16-byte boundaries; a_scale [rows, slices] and b_scale
+// [E, ceil(N / 128), slices] fp32; offsets int32 [E + 1], or none where E is 1; out [M, N] bf16 or fp32, contiguous.
 
-// The kernel for many tokens; `scales` fp32 [slices, M rounded up to 4] is room for the transposed scales of a.
+// The kernel for large M. `scales` fp32 [slices, M rounded up to 4] is scratch memory for the transposed scales of a.
 void large_m(TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, Optional<TensorView> offsets, TensorView out,
-                 TensorView scales) {
+             TensorView scales) {
   DeviceGuard guard(a);
   const Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), out);
   if (out.dtype().code == kDLBfloat)
-    run_many<__nv_bfloat16>(a, b, scales, p, stream_of(a));
+    run_large_m<__nv_bfloat16>(a, b, scales, p, stream_of(a));
   else
-    run_many<float>(a, b, scales, p, stream_of(a));
+    run_large_m<float>(a, b, scales, p, stream_of(a));
 }
 
-// The kernel for few: `tokens` a tile (8 to 128). splits: parts of K, up to 8, or 0 for a choice by the grid. sources:
-// int32 [M], the row of a that each row of out is of, or none. expected_tiles: how many tiles of tokens will have any, or 0 for all. static_weights:
-// b is not the work of the kernel right before.
+// The kernel for small M. tokens: the size of a token tile, 8 to 128. splits: parts of K, up to 8; 0: chosen by the number of tiles.
+// sorted_token_ids: int32 [M], the row of a for each row of out, or none. expected_tiles: how many token tiles will hold any token; 0: all.
+// static_weights: the previous kernel has not written b (pdl.cuh).
 void swap_ab(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
-                Optional<TensorView> offsets, Optional<TensorView> sources, TensorView out, int64_t expected_tiles) {
-  run_swap_ab(tokens, {{a, a_scale, b, b_scale, offsets, sources, out, expected_tiles}}, splits, static_weights);
+             Optional<TensorView> offsets, Optional<TensorView> sorted_token_ids, TensorView out, int64_t expected_tiles) {
+  run_swap_ab(tokens, {{a, a_scale, b, b_scale, offsets, sorted_token_ids, out, expected_tiles}}, splits, static_weights);
 }
 
-// Two and three weights [1, N, K] for the same rows.
-void swap_ab_2(int64_t tokens, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out, TensorView b2,
-                  TensorView b2_scale, TensorView out2) {
+// The products of the same rows with two or three weights [1, N, K].
+void swap_ab_2(int64_t tokens, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out,
+               TensorView b2, TensorView b2_scale, TensorView out2) {
   const Optional<TensorView> none;
   run_swap_ab(tokens, {{a, a_scale, b, b_scale, none, none, out, 0}, {a, a_scale, b2, b2_scale, none, none, out2, 0}}, 0, static_weights);
 }
-void swap_ab_3(int64_t tokens, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out, TensorView b2,
-                  TensorView b2_scale, TensorView out2, TensorView b3, TensorView b3_scale, TensorView out3) {
+void swap_ab_3(int64_t tokens, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out,
+               TensorView b2, TensorView b2_scale, TensorView out2, TensorView b3, TensorView b3_scale, TensorView out3) {
   const Optional<TensorView> none;
   run_swap_ab(tokens,
-          {{a, a_scale, b, b_scale, none, none, out, 0},
-           {a, a_scale, b2, b2_scale, none, none, out2, 0},
-           {a, a_scale, b3, b3_scale, none, none, out3, 0}},
-          0, static_weights);
+              {{a, a_scale, b, b_scale, none, none, out, 0},
+               {a, a_scale, b2, b2_scale, none, none, out2, 0},
+               {a, a_scale, b3, b3_scale, none, none, out3, 0}},
+              0, static_weights);
 }
 
-// A dense product beside the experts': the shared expert's.
-void swap_ab_with_shared(int64_t tokens, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out,
-                       TensorView rows, TensorView rows_scale, TensorView experts, TensorView experts_scale, TensorView offsets,
-                       Optional<TensorView> sources, TensorView rows_out, int64_t expected_tiles) {
+// The shared expert's product (a, b, out) and the routed experts' products in one launch.
+void swap_ab_with_shared(int64_t tokens, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
+                         TensorView out, TensorView rows, TensorView rows_scale, TensorView experts, TensorView experts_scale,
+                         TensorView offsets, Optional<TensorView> sorted_token_ids, TensorView rows_out, int64_t expected_tiles) {
   const Optional<TensorView> none;
   run_swap_ab(tokens,
-          {{a, a_scale, b, b_scale, none, none, out, 0},
-           {rows, rows_scale, experts, experts_scale, offsets, sources, rows_out, expected_tiles}},
-          0, static_weights);
+              {{a, a_scale, b, b_scale, none, none, out, 0},
+               {rows, rows_scale, experts, experts_scale, offsets, sorted_token_ids, rows_out, expected_tiles}},
+              0, static_weights);
 }
 
 }  // namespace gemm

@@ -1,5 +1,5 @@
-// Block-scaled FP8 products: what both kernels share. out [rows, n] = a [rows, k] times b[expert] [n, k] transposed, where a has a
-// scale for each row and slice of 128 of k, and b one for each 128 x 128 block.
+// The parts that both block-scaled FP8 GEMM kernels share. out [rows, n] = a [rows, k] times b[expert] [n, k] transposed. K is cut into
+// slices of 128; a has one scale for each row and slice, b one for each 128 x 128 block.
 #pragma once
 
 #include <cuda.h>
@@ -26,22 +26,22 @@ using common::peer_address;
 using common::shared_address;
 using common::pdl_wait;
 
-constexpr int kSlice = 128;                      // of k, for which scales hold: one 128-byte row of a swizzled tile
-constexpr int kWeights = 128;                    // rows of b in a tile, which share a scale
+constexpr int kSlice = 128;                      // of K, the range of a scale: one 128-byte row of a swizzled tile
+constexpr int kWeights = 128;                    // rows of b in a tile; they share a scale
 constexpr int kWeightBytes = kWeights * kSlice;  // 16 KB
 
 struct Product {
   const float* a_scale;  // [rows of a, slices]
   const float* b_scale;  // [experts, ceil(n / 128), slices]
-  const int32_t* offsets;  // [experts + 1]; null: one weight for all rows
-  const int32_t* sources;  // [rows]: the row of a that each row is; null: the row of the same number
+  const int32_t* offsets;  // [experts + 1], the rows of each expert; null: one weight for all rows
+  const int32_t* sorted_token_ids;  // [rows]: the row of a for each row of out; null: the row of the same number
   void* out;
   int64_t a_scale_stride;  // between rows
   int64_t b_scale_stride, b_scale_expert_stride;
   int rows, n, slices, experts;
 };
 
-// ---- copies by the TMA ----
+// ---- copies by the TMA (tensor memory accelerator) ----
 
 __device__ __forceinline__ void copy_2d(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int column, int row) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
@@ -49,7 +49,7 @@ __device__ __forceinline__ void copy_2d(uint32_t destination, const CUtensorMap*
                "l"(map), "r"(barrier), "r"(column), "r"(row)
                : "memory");
 }
-// To the same place in both CTAs of a pair, and to their barriers.
+// Multicast to the same shared-memory address of both CTAs of a pair; the bytes complete on the barriers of both.
 __device__ __forceinline__ void copy_2d_to_pair(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int column, int row) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5}], [%2], "
@@ -90,7 +90,7 @@ __device__ __forceinline__ void mma_step(float (&d)[kN / 2], uint64_t a, uint64_
   Atom<kN>::Type::fma(a, b, d[I]..., accumulate ? ScaleOut::One : ScaleOut::Zero);
 }
 
-// d = the product of one slice: 64 rows of a times kN rows of b.
+// Starts d = the product of one slice: 64 rows of a times kN rows of b.
 template <int kN>
 __device__ __forceinline__ void multiply_slice(float (&d)[kN / 2], uint32_t a, uint32_t b) {
   const common::Tile left = common::Tile::rows(a), right = common::Tile::rows(b);

@@ -1,5 +1,6 @@
-// Few tokens: 128 rows of weights are the M of the MMAs and the tokens their N, so that each weight is read once and no MMA is wasted on
-// padding. A cluster cuts K into parts and adds them through shared memory, in the order of its CTAs: the same bits every time.
+// The kernel for small M, by swap-AB (the name that CUTLASS and DeepGEMM use): 128 rows of weights are the M dimension of the MMAs and the
+// tokens their N dimension, so that each weight is read once and little of an MMA is spent on padding. Split-K: the CTAs of a cluster
+// take a part of K each, and add the parts through shared memory in a fixed order, so that results are bitwise reproducible.
 #pragma once
 
 #include "product.cuh"
@@ -8,40 +9,40 @@ namespace gemm {
 
 template <int kTokens>
 struct SwapAB {
-  static constexpr int kThreads = 288;  // two warpgroups of math, one warp that copies
+  static constexpr int kThreads = 288;  // two math warpgroups, one producer warp
   static constexpr int kStageBytes = kWeightBytes + kTokens * kSlice;
   static constexpr int kCtas = kTokens <= 64 ? 2 : 1;  // on a multiprocessor
-  static constexpr int kPitch = kWeights + 4;          // floats; the 4 spread tokens over banks
+  static constexpr int kPitch = kWeights + 4;          // floats; the 4 more avoid bank conflicts between tokens
   static constexpr int kMaxStages = 12;
   static constexpr int kBarrierBytes = 2 * kMaxStages * 8;
 
-  // What the scales of a part of K leave room for.
+  // The number of stages that fit into shared memory beside the scales of a part of K.
   static int stages(int slices, int splits, int shared_bytes) {
     const int scale_bytes = (slices + splits - 1) / splits * kTokens * 4;
     return std::min((shared_bytes - kBarrierBytes - scale_bytes) / kStageBytes, kMaxStages);
   }
 };
 
-// Up to three products in one launch, all of one token tile and one number of parts of K: projections of the same rows, or the routed
-// experts beside the shared one. A cluster works on one of them.
+// Up to three products in one launch, all with the same token tile and the same number of parts of K: projections of the same rows, or
+// the routed experts and the shared expert. A cluster works on one of them.
 constexpr int kMaxJobs = 3;
 struct Job {
-  CUtensorMap a_map, b_map;  // boxes of kTokens rows of a, or of one where they are gathered; of 128 rows of b
+  CUtensorMap a_map, b_map;  // a_map: boxes of kTokens rows, or of one row where rows are gathered; b_map: boxes of 128 rows
   Product product;
   int tiles;        // of 128 rows of b
-  int clusters;     // tiles x slots of token tiles; the last slots may be empty
+  int clusters;     // tiles x slots for token tiles; the last slots may be empty
 };
 struct Jobs {
   Job job[kMaxJobs];
 };
 
-struct Group {
-  int expert, first, last;  // tokens first to last of the tile; empty if there is no such tile
+struct TokenTile {
+  int expert, first, last;  // rows [first, last); none if there is no such tile
 };
 
-// The slot-th tile of tokens, experts in order, of those that have any. Each lane counts the tiles of its share of the experts.
+// Token tile number `slot`, in the order of experts. Each lane counts the tiles of a range of experts.
 template <int kTokens>
-__device__ __forceinline__ Group find_group(const Product& p, int slot) {
+__device__ __forceinline__ TokenTile find_token_tile(const Product& p, int slot) {
   if (p.offsets == nullptr) return {0, slot * kTokens, min(p.rows, (slot + 1) * kTokens)};
   const int lane = threadIdx.x % 32, share = (p.experts + 31) / 32, begin = min(lane * share, p.experts);
   const int end = min(begin + share, p.experts);
@@ -59,7 +60,7 @@ __device__ __forceinline__ Group find_group(const Product& p, int slot) {
     if (lane >= step) before += other;
   }
   before -= own;
-  Group found = {0, 0, 0};
+  TokenTile found = {0, 0, 0};
   const unsigned holder = __ballot_sync(~0u, slot >= before && slot < before + own);
   if (holder == 0) return found;
   if (holder >> lane & 1) {
@@ -77,7 +78,7 @@ __device__ __forceinline__ Group find_group(const Product& p, int slot) {
   return {__shfl_sync(~0u, found.expert, from), __shfl_sync(~0u, found.first, from), __shfl_sync(~0u, found.last, from)};
 }
 
-// Four neighbouring results, of which `left` are inside the matrix.
+// Writes four neighbouring results; only the first `left` are inside the matrix.
 template <class Out>
 __device__ __forceinline__ void store_row(Out* out, const float4& x, int left) {
   if (left >= 4 && reinterpret_cast<uint64_t>(out) % (4 * sizeof(Out)) == 0) {
@@ -109,11 +110,11 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
   const Product& p = job.product;
   const int slot = cluster / job.tiles, tile = cluster - slot * job.tiles;
   const int begin = p.slices * rank / splits, count = p.slices * (rank + 1) / splits - begin;
-  // Each tile starts at another slice, so that not all ask L2 for the same tokens at once.
+  // Each tile starts at a different slice, so that the tiles do not all read the same tokens from L2 at once.
   const int shift = count > 0 ? tile % count : 0;
   const auto column_of = [&](int i) { return (begin + (i + shift < count ? i + shift : i + shift - count)) * kSlice; };
-  const bool plain = static_weights && p.offsets == nullptr && p.sources == nullptr;
-  const int early = plain ? min(stages, count) : 0;  // slices whose weights are asked for before the previous kernel has ended
+  const bool plain = static_weights && p.offsets == nullptr && p.sorted_token_ids == nullptr;
+  const int prefetched = plain ? min(stages, count) : 0;  // slices whose weights are requested before pdl_wait
 
   if (threadIdx.x == 0) {
     prefetch_map(&job.a_map);
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
   }
   __syncthreads();
   if (warp == 8 && lane == 0) {
-    for (int i = 0; i < early; ++i) {
+    for (int i = 0; i < prefetched; ++i) {
       const uint32_t barrier = shared_address(&full[i]);
       barrier_arrive_expect(barrier, Config::kStageBytes);
       copy_3d(tiles + i * Config::kStageBytes, &job.b_map, barrier, column_of(i), tile * kWeights, 0);
@@ -135,29 +136,30 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
   __syncwarp();
   pdl_wait();
 
-  const Group group = find_group<kTokens>(p, slot);
-  if (group.first >= group.last) return;  // the same for the whole cluster, and never where copies are under way
+  const TokenTile token_tile = find_token_tile<kTokens>(p, slot);
+  if (token_tile.first >= token_tile.last) return;  // the same for the whole cluster; never while copies are in flight
 
   if (warp == 8) {
-    const int tokens = group.last - group.first;
-    int source = 0;
-    if (p.sources != nullptr && lane < tokens) source = p.sources[group.first + lane];
+    const int tokens = token_tile.last - token_tile.first;
+    int token_id = 0;
+    if (p.sorted_token_ids != nullptr && lane < tokens) token_id = p.sorted_token_ids[token_tile.first + lane];
     int stage = 0, phase = 0;
     for (int i = 0; i < count; ++i) {
       const int column = column_of(i);
       const uint32_t buffer = tiles + stage * Config::kStageBytes, barrier = shared_address(&full[stage]);
       if (lane == 0) {
-        if (i >= early) {
+        if (i >= prefetched) {
           barrier_wait(shared_address(&empty[stage]), phase ^ 1);
-          barrier_arrive_expect(barrier, p.sources == nullptr ? Config::kStageBytes : kWeightBytes + tokens * kSlice);
-          copy_3d(buffer, &job.b_map, barrier, column, tile * kWeights, group.expert);
+          barrier_arrive_expect(barrier, p.sorted_token_ids == nullptr ? Config::kStageBytes : kWeightBytes + tokens * kSlice);
+          copy_3d(buffer, &job.b_map, barrier, column, tile * kWeights, token_tile.expert);
         }
-        if (p.sources == nullptr) copy_2d(buffer + kWeightBytes, &job.a_map, barrier, column, group.first);
+        if (p.sorted_token_ids == nullptr) copy_2d(buffer + kWeightBytes, &job.a_map, barrier, column, token_tile.first);
       }
       if constexpr (kTokens <= 32) {
-        if (p.sources != nullptr) {  // the rows of the tile past its tokens stay what they are: each is a column of the result
+        // Rows past the tile's tokens keep their old bytes: each affects only its own column of the result.
+        if (p.sorted_token_ids != nullptr) {
           __syncwarp();
-          if (lane < tokens) copy_2d(buffer + kWeightBytes + lane * kSlice, &job.a_map, barrier, column, source);
+          if (lane < tokens) copy_2d(buffer + kWeightBytes + lane * kSlice, &job.a_map, barrier, column, token_id);
         }
       }
       if (++stage == stages) stage = 0, phase ^= 1;
@@ -170,14 +172,14 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
     return;
   }
 
-  // Both scales multiplied, for all slices of this part at once: they arrive while the first tiles do. A token has kLanes threads.
+  // The products of both scales for all slices of this part, loaded while the first tiles arrive. kLanes threads serve one token.
   constexpr int kLanes = 256 / kTokens;
   {
     const int token = threadIdx.x / kLanes;
-    const bool inside = group.first + token < group.last;
-    const int row = group.first + (inside ? token : 0);
-    const float* a_scale = p.a_scale + (p.sources == nullptr ? row : p.sources[row]) * p.a_scale_stride + begin;
-    const float* b_scale = p.b_scale + group.expert * p.b_scale_expert_stride + tile * p.b_scale_stride + begin;
+    const bool inside = token_tile.first + token < token_tile.last;
+    const int row = token_tile.first + (inside ? token : 0);
+    const float* a_scale = p.a_scale + (p.sorted_token_ids == nullptr ? row : p.sorted_token_ids[row]) * p.a_scale_stride + begin;
+    const float* b_scale = p.b_scale + token_tile.expert * p.b_scale_expert_stride + tile * p.b_scale_stride + begin;
 #pragma unroll 8
     for (int i = threadIdx.x % kLanes; i < count; i += kLanes)
       scales[i * kTokens + token] = inside ? __ldg(a_scale + i) * __ldg(b_scale + i) : 0.0f;
@@ -207,8 +209,8 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
     if (++stage == stages) stage = 0, phase ^= 1;
   }
 
-  pdl_launch_dependents();  // not earlier: its CTAs would take bandwidth and places from this kernel's
-  // The sums go to shared memory, over the tiles, as [token][weight row]; then each warp adds one token's of all CTAs.
+  pdl_launch_dependents();  // not earlier: the next kernel's CTAs would take bandwidth and multiprocessors from this one
+  // The sums go to shared memory in place of the tiles, as [token][weight row]; then each warp adds the parts of one token.
   named_sync(1, 256);
   float* sums = reinterpret_cast<float*>(shared);
   {
@@ -226,8 +228,8 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
     cluster_sync();
   else
     named_sync(1, 256);
-  const int tokens = group.last - group.first, column = tile * kWeights + lane * 4;
-  Out* out = static_cast<Out*>(p.out) + int64_t(group.first) * p.n + column;
+  const int tokens = token_tile.last - token_tile.first, column = tile * kWeights + lane * 4;
+  Out* out = static_cast<Out*>(p.out) + int64_t(token_tile.first) * p.n + column;
   const uint32_t local = shared_address(sums) + lane * 16;
   if (splits == 1) {
 #pragma unroll
@@ -253,8 +255,8 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
       if (s < splits) sum.x += parts[s].x, sum.y += parts[s].y, sum.z += parts[s].z, sum.w += parts[s].w;
     store_row(out + int64_t(token) * p.n, sum, p.n - column);
   }
-  __syncwarp();    // which the barrier wants, after stores of some lanes
-  cluster_sync();  // no CTA leaves while another reads its sums
+  __syncwarp();    // the barrier needs converged warps, and only some lanes have stored
+  cluster_sync();  // no CTA exits while another reads its sums
 }
 
 }  // namespace gemm

@@ -1,6 +1,6 @@
-// kv_b_proj's two halves for few tokens. Both are bound by reading its weights once: each thread asks for a piece of its own and
-// multiplies it with every token in fp32. It asks before the previous kernel has ended, where the compiler lets it: nvcc 13.0 moves
-// the loads of expand_quantize_kernel behind the wait. Many tokens are left to a library's matrix product.
+// The two halves of kv_b_proj for few tokens. The time of both is that of reading the weights once: each thread loads its own part of the
+// weights into registers and multiplies it with every token in fp32. The loads are issued before pdl_wait where the compiler allows it:
+// nvcc 13.0 moves those of expand_quantize_kernel behind the wait. For many tokens the caller uses a library's matrix product.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,8 +12,8 @@
 namespace kv_up_projection {
 
 constexpr int kThreads = 256;
-constexpr int kNope = 128;     // rows of wk a head, and of wv
-constexpr int kColumns = 128;  // of wk in a CTA
+constexpr int kNope = 128;     // rows of wk, and of wv, per head
+constexpr int kColumns = 128;  // columns of wk per CTA
 constexpr unsigned kAll = ~0u;
 
 __device__ __forceinline__ float low_of(uint32_t pair) { return __uint_as_float(pair << 16); }
@@ -40,12 +40,12 @@ struct Queries {
   const float *cos, *sin;   // [tokens, rope / 2]
   const __nv_bfloat16* wk;  // [heads, kNope, latent]
   __nv_bfloat16* out;       // [tokens, heads, latent + rope]
-  int64_t q_token, q_head, wk_head;  // distances
+  int64_t q_token, q_head, wk_head;  // strides
   int tokens, heads, rope, latent;
-  bool static_weights;  // wk
+  bool static_weights;  // the previous kernel has not written wk
 };
 
-// Interleaved pairs of one token's head. Products and their sum are rounded one by one, as in the reference.
+// RoPE of one interleaved pair of one token's head. The products and their sum are rounded separately, as in the reference.
 __device__ __forceinline__ void rotate_pair(const Queries& p, int token, int head, int pair) {
   const uint32_t word = reinterpret_cast<const uint32_t*>(p.q + token * p.q_token + head * p.q_head + kNope)[pair];
   const float even = low_of(word), odd = high_of(word);
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads) rotate_queries_kernel(Queries p) {
   rotate_pair(p, row / p.heads, row % p.heads, static_cast<int>(at % pairs));
 }
 
-// A CTA: one head, 128 columns, kTokens tokens. Sixteen threads take a row of 128 columns, so that a thread has every 16th row.
+// A CTA computes one head, 128 columns and kTokens tokens. Sixteen threads load a row of 128 columns, so that a thread has every 16th row.
 template <int kTokens>
 __global__ void __launch_bounds__(kThreads) absorb_queries_kernel(Queries p) {
   __shared__ float queries[kTokens][kNope];
@@ -129,12 +129,13 @@ struct Values {
   const __nv_bfloat16* wv;       // [heads, 128, latent]
   uint8_t* values;               // e4m3 [tokens, heads * 128]
   float* scales;                 // [tokens, heads]
-  int64_t token, head, wv_head;  // distances
+  int64_t token, head, wv_head;  // strides
   int tokens, heads;
-  bool static_weights;  // wv
+  bool static_weights;  // the previous kernel has not written wv
 };
 
-// A CTA: one head's 128 values, a group of the quantiser, of kTokens tokens; 512 latent dims. A warp has 16 rows of wv, eight at a time.
+// A CTA computes the 128 values of one head, which are one group of the quantiser, for kTokens tokens; there are 512 latent dims. A warp
+// takes 16 rows of wv, eight at a time.
 template <int kTokens, bool kUe8m0>
 __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
   constexpr int kLatent = 512, kRows = 8;
@@ -176,7 +177,7 @@ __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
         if (batch == 0) held[r][c] = load_weights(weights + (kRows + r) * kLatent + 256 * c);
       }
     }
-    constexpr int kLanes = 32 / (kRows * kTokens);  // that end up with the same sum
+    constexpr int kLanes = 32 / (kRows * kTokens);  // lanes that end up with the same sum
     const float sum = common::sums_over_lanes(sums, lane);
     const int which = lane / kLanes;
     if (lane % kLanes == 0)
@@ -185,7 +186,7 @@ __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
   __syncthreads();
   if (warp >= kTokens || first + warp >= p.tokens) return;
 
-  // The quantiser, bit for bit the reference's: see kernels/tile/lanes.py.
+  // The quantiser gives the same bits as the reference: see kernels/tile/lanes.py.
   const float4 x = reinterpret_cast<const float4*>(results[warp])[lane];
   const float values[4] = {x.x, x.y, x.z, x.w};
   uint32_t top = 0x38D1B717u;  // 1e-4

@@ -8,8 +8,8 @@ using common::launch_pdl;
 using common::stream_of;
 using tvm::ffi::TensorView;
 
-// q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]: all of it, or only the R turned
-// dims. L a multiple of 128; q's heads on 4-byte and wk's rows on 16-byte boundaries.
+// q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, or only the R rotated
+// dims unless `all`. L is a multiple of 128; q's heads start on 4-byte and wk's rows on 16-byte boundaries.
 void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights) {
   DeviceGuard guard(q);
   Queries p = {};
@@ -37,7 +37,8 @@ void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk,
   launch_pdl(tokens == 1 ? absorb_queries_kernel<1> : absorb_queries_kernel<4>, grid, kThreads, 0, stream, p);
 }
 
-// latents bf16 [T, H, 512], wv bf16 [H, 128, 512], rows on 16-byte boundaries -> values e4m3 (as bytes) [T, H * 128], scales fp32 [T, H].
+// latents bf16 [T, H, 512] and wv bf16 [H, 128, 512], rows on 16-byte boundaries -> values e4m3 (as bytes) [T, H * 128], scales fp32
+// [T, H].
 void expand_quantize(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights) {
   DeviceGuard guard(latents);
   Values p = {};

@@ -17,7 +17,7 @@ CUtensorMap encode(CUtensorMapDataType type, int dims, const void* start, const 
   using Encode = CUresult(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
                           const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
                           CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-  static Encode* const driver = [] {  // found at run time, so that the library needs no libcuda to link
+  static Encode* const driver = [] {  // looked up at run time, so that linking needs no libcuda
     void* found = nullptr;
     cudaDriverEntryPointQueryResult status;
     check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &status),
@@ -34,7 +34,7 @@ CUtensorMap encode(CUtensorMapDataType type, int dims, const void* start, const 
   return map;
 }
 
-// Boxes [box_blocks, box_rows, 128] of bytes [blocks, rows, 128], under the 128-byte swizzle; zeros outside.
+// Tensor map of bytes [blocks, rows, 128] in boxes [box_blocks, box_rows, 128] under the 128-byte swizzle. Elements outside read as zero.
 CUtensorMap map_of(const void* start, int64_t rows, int64_t row_stride, int64_t blocks, int64_t block_stride, int box_rows,
                    int box_blocks) {
   const cuuint64_t sizes[] = {kWidth, static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(blocks)};
@@ -43,18 +43,16 @@ CUtensorMap map_of(const void* start, int64_t rows, int64_t row_stride, int64_t 
   return encode(CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, start, sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
-// `box` of `count` floats; zeros outside.
+// Tensor map of `count` floats in boxes of `box`. Elements outside read as zero.
 CUtensorMap map_of_line(const void* start, int64_t count, int box) {
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(count)}, strides[] = {static_cast<cuuint64_t>(count) * 4};  // not read
   const cuuint32_t boxes[] = {static_cast<cuuint32_t>(box)};
   return encode(CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 1, start, sizes, strides, boxes, CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
-template <class Kernel, class Problem, class... Maps>
-void start(Kernel kernel, int threads, size_t bytes, const TensorView& on, const Problem& p, const Maps&... maps) {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)), "shared memory");
-  kernel<<<common::multiprocessors(on), threads, bytes, stream_of(on)>>>(p, maps...);
-  check(cudaGetLastError(), "launch");
+// One CTA on each multiprocessor.
+common::Launch persistent(const TensorView& on, int threads, size_t shared_bytes) {
+  return {dim3(common::multiprocessors(on)), threads, shared_bytes, stream_of(on)};
 }
 
 template <int kHeads>
@@ -63,29 +61,30 @@ void run_prefill(const Prefill& p, const TensorView& q, const TensorView& k, con
       map_of(data<void>(q), p.heads, q.stride(1), p.rows, q.stride(0), kHeads, kGroups * kColumns / kHeads);
   const CUtensorMap keys = map_of(data<void>(k), p.keys, k.stride(0), 1, p.keys * k.stride(0), kTile, 1);
   const CUtensorMap scales = map_of_line(data<void>(k_scale), p.keys, kTile);
-  start(indexer_logits_kernel<kHeads>, kPrefillThreads, sizeof(PrefillMemory), q, p, queries, keys, scales);
+  common::launch_kernel(indexer_logits_kernel<kHeads>, persistent(q, kPrefillThreads, sizeof(PrefillMemory)), p, queries, keys, scales);
 }
 
-template <int kHeads, int kFresh>
+template <int kHeads, int kTokens>
 void run_paged(const Paged& p, const TensorView& q, const TensorView& cache) {
-  using Shape = PagedShape<kHeads, kFresh>;
+  using Shape = PagedShape<kHeads, kTokens>;
   const int64_t rows = q.size(0);
-  const CUtensorMap queries = map_of(data<void>(q), p.heads, q.stride(1), rows, q.stride(0), kHeads, kFresh);
+  const CUtensorMap queries = map_of(data<void>(q), p.heads, q.stride(1), rows, q.stride(0), kHeads, kTokens);
   const CUtensorMap pages = map_of(data<void>(cache), kPageLines, kWidth, cache.size(0), cache.stride(0), kPageLines, 1);
-  start(paged_indexer_logits_kernel<kHeads, kFresh>, Shape::kThreads, sizeof(typename Shape::Memory), q, p, queries, pages);
+  const common::Launch how = persistent(q, Shape::kThreads, sizeof(typename Shape::Memory));
+  common::launch_kernel(paged_indexer_logits_kernel<kHeads, kTokens>, how, p, queries, pages);
 }
 
 template <int kHeads>
 void run_paged(const Paged& p, const TensorView& q, const TensorView& cache) {
-  if (p.fresh == 1)
+  if (p.s_q == 1)
     run_paged<kHeads, 1>(p, q, cache);
-  else if (p.fresh == 2)
+  else if (p.s_q == 2)
     run_paged<kHeads, 2>(p, q, cache);
   else
     run_paged<kHeads, 4>(p, q, cache);
 }
 
-// The kernels' head counts: 16, 32 and 64.
+// Calls f with the number of heads padded to 16, 32 or 64.
 template <class F>
 void with_heads(int heads, F f) {
   if (heads <= 16)
@@ -98,7 +97,7 @@ void with_heads(int heads, F f) {
 
 }  // namespace
 
-// Bytes: q [T, H <= 64, 128], k [S, 128]; weights fp32 [T, H], starts and ends int32 [T], k_scale fp32 [S], out fp32 [T, S].
+// q [T, H <= 64, 128] and k [S, 128] are e4m3 as bytes; weights fp32 [T, H], starts and ends int32 [T], k_scale fp32 [S], out fp32 [T, S].
 void indexer_logits(TensorView q, TensorView k, TensorView weights, TensorView starts, TensorView ends, TensorView k_scale,
                     TensorView out) {
   DeviceGuard guard(q);
@@ -115,8 +114,8 @@ void indexer_logits(TensorView q, TensorView k, TensorView weights, TensorView s
   with_heads(p.heads, [&](auto heads) { run_prefill<decltype(heads)::value>(p, q, k, k_scale); });
 }
 
-// Bytes: q [B * s_q, H <= 64, 128], cache [P, 64 * 132]; weights fp32 [B, s_q, H], block_table int32 [B, pages], lengths int32 [B],
-// out fp32 [B * s_q, max_context].
+// q [B * s_q, H <= 64, 128] is e4m3 as bytes, cache [P, 64 * 132] bytes; weights fp32 [B, s_q, H], block_table int32 [B, pages], lengths
+// int32 [B], out fp32 [B * s_q, max_context].
 void paged_indexer_logits(TensorView q, TensorView cache, TensorView weights, TensorView block_table, TensorView lengths,
                           TensorView out) {
   DeviceGuard guard(q);
@@ -132,7 +131,7 @@ void paged_indexer_logits(TensorView q, TensorView cache, TensorView weights, Te
   p.out_stride = out.stride(0);
   p.max_context = static_cast<int>(out.size(1));
   p.sequences = static_cast<int>(weights.size(0));
-  p.fresh = static_cast<int>(weights.size(1));
+  p.s_q = static_cast<int>(weights.size(1));
   p.heads = static_cast<int>(q.size(1));
   with_heads(p.heads, [&](auto heads) { run_paged<decltype(heads)::value>(p, q, cache); });
 }

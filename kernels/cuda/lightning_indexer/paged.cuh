@@ -1,5 +1,5 @@
-// Paged decode: every CTA takes an equal share of all pages of all sequences, in order. Two warps copy whole pages, keys and
-// scales, by the tensor copy engine, another the queries; math warpgroups take turns at the pages.
+// Paged decode. The pages of all sequences, in order, are divided equally among the CTAs. Two producer warps copy whole pages (keys and
+// scales) by TMA, another one copies queries. The math warpgroups take turns at the pages.
 #pragma once
 
 #include "scores.cuh"
@@ -7,30 +7,30 @@
 namespace indexer {
 
 constexpr int kCopiers = 2;
-constexpr int kPageLines = kKeys + 2;  // of 128 bytes: 64 keys, then 64 fp32 scales
+constexpr int kPageLines = kKeys + 2;  // lines of 128 bytes: 64 keys, then 64 fp32 scales
 
 struct Paged {
-  const float* weights;  // [sequences, fresh, heads]
+  const float* weights;  // [sequences, s_q, heads]
   int64_t weight_stride, weight_row_stride;
   const int32_t* table;  // [sequences, columns]
   int64_t table_stride;
   const int32_t* lengths;  // [sequences]
-  float* out;  // [sequences * fresh, max_context]
+  float* out;  // [sequences * s_q, max_context]
   int64_t out_stride;
-  int sequences, fresh, heads, max_context, columns;
+  int sequences, s_q, heads, max_context, columns;  // s_q: new tokens of each sequence; columns: of the block table
 };
 
-// kHeads is what the heads are padded to, kFresh how many of a sequence's new tokens are done at once.
-template <int kHeads, int kFresh>
+// kHeads: the number of heads, padded to 16, 32 or 64. kTokens: new tokens of a sequence that are computed at once.
+template <int kHeads, int kTokens>
 struct PagedShape {
-  static constexpr int kColumns = kHeads * kFresh;
-  static constexpr int kGroups = kColumns > 128 ? 2 : 3;  // math warpgroups: 64 x 256 products take most of a thread's registers
+  static constexpr int kColumns = kHeads * kTokens;
+  static constexpr int kGroups = kColumns > 128 ? 2 : 3;  // math warpgroups; 64 x 256 products take most registers
   static constexpr int kMathRegisters = kGroups == 2 ? 232 : 152, kCopyRegisters = 40;
   static constexpr int kThreads = (kGroups + 1) * kWarpgroup;
-  // 12 pages are 100 KB under way: with 18, B=16 took 9 % longer, with 6, B=64 took 2 to 4 %.
+  // 12 pages are 100 KB in flight. With 18 pages, B=16 took 9 % longer; with 6 pages, B=64 took 2 to 4 % longer.
   static constexpr int kStages = kColumns > 128 ? 16 : 12;
-  // Each stage belongs to one copying warp and one math group: a barrier tells only neighbouring phases apart, and copies may land
-  // out of order, so that another group could take a phase that has not begun for one that is over.
+  // Each stage belongs to one producer warp and one math warpgroup. A barrier's parity only distinguishes neighbouring phases, and copies
+  // may complete out of order: another warpgroup could mistake a phase that has not begun for one that is over.
   static_assert(kStages % kCopiers == 0 && kStages % kGroups == 0);
 
   struct Memory {
@@ -45,8 +45,9 @@ struct PagedShape {
   static_assert(sizeof(Memory) <= 227 * 1024);
 };
 
-// This CTA's share, as one run of pages after another, each of one item: kFresh new tokens of one sequence. Whole warps call this.
-template <int kFresh>
+// Iterates over the runs of this CTA's share: consecutive pages of one item, that is, of kTokens new tokens of one sequence. Whole warps
+// call it.
+template <int kTokens>
 struct PagedRuns {
   const Paged& p;
   int parts, skip = 0, left = 0;
@@ -57,7 +58,7 @@ struct PagedRuns {
     return max(length + kKeys - 1, 0) / kKeys;
   }
 
-  __device__ __forceinline__ explicit PagedRuns(const Paged& problem) : p(problem), parts((p.fresh + kFresh - 1) / kFresh) {
+  __device__ __forceinline__ explicit PagedRuns(const Paged& problem) : p(problem), parts((p.s_q + kTokens - 1) / kTokens) {
     const int lane = threadIdx.x & 31, items = p.sequences * parts;
     int sum = 0;
     for (int at = lane; at < items; at += 32) sum += pages(at);
@@ -66,7 +67,7 @@ struct PagedRuns {
     const int last = static_cast<int>(total * (blockIdx.x + 1) / gridDim.x);
     if (first == last) return;
     left = last - first;
-    for (int at = 0, before = 0;; at += 32) {  // ends where `first` lies
+    for (int at = 0, before = 0;; at += 32) {  // ends at the item that holds page `first`
       const int mine = at + lane < items ? pages(at + lane) : 0;
       int through = mine;
 #pragma unroll
@@ -97,13 +98,13 @@ struct PagedRuns {
   }
 };
 
-// Every kCopiers-th page, from number `first` of the CTA's share on: one thread cannot start copies as fast as L2 serves them.
-template <int kHeads, int kFresh>
-__device__ void copy_pages(const Paged& p, const CUtensorMap& page_map, typename PagedShape<kHeads, kFresh>::Memory& s, int first) {
+// Copies every kCopiers-th page of the CTA's share, from page `first` on. One thread alone cannot start copies as fast as L2 serves them.
+template <int kHeads, int kTokens>
+__device__ void copy_pages(const Paged& p, const CUtensorMap& page_map, typename PagedShape<kHeads, kTokens>::Memory& s, int first) {
   const int lane = threadIdx.x & 31;
-  Ring<PagedShape<kHeads, kFresh>::kStages> ring;
+  Ring<PagedShape<kHeads, kTokens>::kStages> ring;
   ring.advance(first);
-  for (PagedRuns<kFresh> runs(p); runs.next();) {
+  for (PagedRuns<kTokens> runs(p); runs.next();) {
     const int begin = runs.run.begin, end = runs.run.end;
     const int32_t* table = p.table + runs.run.item / runs.parts * p.table_stride;
     auto look_up = [&](int at) { return at + kCopiers * lane < end ? __ldg(table + at + kCopiers * lane) : 0; };
@@ -125,24 +126,24 @@ __device__ void copy_pages(const Paged& p, const CUtensorMap& page_map, typename
   }
 }
 
-template <int kHeads, int kFresh>
-__device__ void copy_queries(const Paged& p, const CUtensorMap& query_map, typename PagedShape<kHeads, kFresh>::Memory& s) {
+template <int kHeads, int kTokens>
+__device__ void copy_queries(const Paged& p, const CUtensorMap& query_map, typename PagedShape<kHeads, kTokens>::Memory& s) {
   const int lane = threadIdx.x & 31;
   Ring<2> ring;
-  PagedRuns<kFresh> runs(p);
+  PagedRuns<kTokens> runs(p);
   for (bool more = true; more; ring.advance()) {
     more = runs.next();
     wait(&s.queries_empty[ring.stage], ring.parity ^ 1);
     uint64_t* full = &s.queries_full[ring.stage];
     if (more) {
-      const int sequence = runs.run.item / runs.parts, fresh = runs.run.item % runs.parts * kFresh;
+      const int sequence = runs.run.item / runs.parts, token = runs.run.item % runs.parts * kTokens;
       if (lane == 0) {
         s.run[ring.stage] = runs.run;
         arrive_expect(full, sizeof(s.queries[0]));
-        copy_box(s.queries[ring.stage], query_map, 0, 0, sequence * p.fresh + fresh, full);
+        copy_box(s.queries[ring.stage], query_map, 0, 0, sequence * p.s_q + token, full);
       }
-      copy_weights<kHeads, kFresh>(s.weights[ring.stage], p.weights + sequence * p.weight_stride + fresh * p.weight_row_stride,
-                                   p.weight_row_stride, p.fresh - fresh, p.heads);
+      copy_weights<kHeads, kTokens>(s.weights[ring.stage], p.weights + sequence * p.weight_stride + token * p.weight_row_stride,
+                                   p.weight_row_stride, p.s_q - token, p.heads);
       if (lane != 0) arrive(full);
     } else {
       if (lane == 0) s.run[ring.stage].begin = -1;
@@ -151,30 +152,30 @@ __device__ void copy_queries(const Paged& p, const CUtensorMap& query_map, typen
   }
 }
 
-// A page's scales are its last two lines of 128 bytes, the second of them with neighbouring 16-byte pieces swapped by the swizzle.
+// The scales of a page are its last two lines of 128 bytes. In the second one the swizzle has exchanged neighbouring 16-byte pieces.
 __device__ __forceinline__ float scale_of(const uint8_t* page, int key) {
   return reinterpret_cast<const float*>(page + kKeys * kWidth)[key < 32 ? key : key ^ 4];
 }
 
-template <int kHeads, int kFresh>
-__device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kFresh>::Memory& s) {
-  using Shape = PagedShape<kHeads, kFresh>;
+template <int kHeads, int kTokens>
+__device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens>::Memory& s) {
+  using Shape = PagedShape<kHeads, kTokens>;
   constexpr int kColumns = Shape::kColumns;
   using All = Sums<kHeads, kColumns>;
-  const int group = threadIdx.x / kWarpgroup, lane = threadIdx.x & 31, parts = (p.fresh + kFresh - 1) / kFresh;
+  const int group = threadIdx.x / kWarpgroup, lane = threadIdx.x & 31, parts = (p.s_q + kTokens - 1) / kTokens;
   float d[kColumns / 2], weights[kColumns / 4];
   Ring<Shape::kStages> ring;
   ring.advance(group);
-  int first = group;  // of this group's pages in the run
+  int first = group;  // this warpgroup's first page in the run
   for (Ring<2> queries;; queries.advance()) {
     wait(&s.queries_full[queries.stage], queries.parity);
     const Run run = s.run[queries.stage];
     if (run.begin < 0) break;
     load_weights<kColumns>(weights, s.weights[queries.stage]);
     const uint32_t q = shared_address(s.queries[queries.stage]);
-    const int sequence = run.item / parts, fresh = run.item % parts * kFresh + All::query();
-    float* out = p.out + (int64_t(sequence) * p.fresh + fresh) * p.out_stride + All::key();
-    const int rows = All::writes() ? p.fresh - fresh : 0;
+    const int sequence = run.item / parts, token = run.item % parts * kTokens + All::query();
+    float* out = p.out + (int64_t(sequence) * p.s_q + token) * p.out_stride + All::key();
+    const int rows = All::writes() ? p.s_q - token : 0;
     int at = run.begin + first;
     for (; at < run.end; at += Shape::kGroups, ring.advance(Shape::kGroups)) {
       const uint8_t* page = s.pages[ring.stage].bytes;
@@ -202,17 +203,17 @@ __device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kFresh>::
   }
 }
 
-template <int kHeads, int kFresh>
-__global__ void __launch_bounds__(PagedShape<kHeads, kFresh>::kThreads, 1)
+template <int kHeads, int kTokens>
+__global__ void __launch_bounds__(PagedShape<kHeads, kTokens>::kThreads, 1)
     paged_indexer_logits_kernel(const __grid_constant__ Paged p, const __grid_constant__ CUtensorMap query_map,
                                 const __grid_constant__ CUtensorMap page_map) {
-  using Shape = PagedShape<kHeads, kFresh>;
+  using Shape = PagedShape<kHeads, kTokens>;
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& s = *reinterpret_cast<typename Shape::Memory*>(memory);
   const int thread = threadIdx.x;
   if (thread < Shape::kStages) {
     barrier_init(shared_address(&s.full[thread]), 1);
-    barrier_init(shared_address(&s.empty[thread]), 4);  // warps of the group whose page it is
+    barrier_init(shared_address(&s.empty[thread]), 4);  // the warps of the warpgroup that uses the stage
   }
   if (thread < 2) {
     barrier_init(shared_address(&s.queries_full[thread]), 32);
@@ -227,11 +228,11 @@ __global__ void __launch_bounds__(PagedShape<kHeads, kFresh>::kThreads, 1)
   if (thread >= Shape::kGroups * kWarpgroup) {
     shrink_registers<Shape::kCopyRegisters>();
     const int warp = thread / 32 % 4;
-    if (warp < kCopiers) copy_pages<kHeads, kFresh>(p, page_map, s, warp);
-    if (warp == kCopiers) copy_queries<kHeads, kFresh>(p, query_map, s);
+    if (warp < kCopiers) copy_pages<kHeads, kTokens>(p, page_map, s, warp);
+    if (warp == kCopiers) copy_queries<kHeads, kTokens>(p, query_map, s);
   } else {
     grow_registers<Shape::kMathRegisters>();
-    paged_math<kHeads, kFresh>(p, s);
+    paged_math<kHeads, kTokens>(p, s);
   }
 }
 

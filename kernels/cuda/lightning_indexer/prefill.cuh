@@ -1,5 +1,5 @@
-// Ragged prefill: every CTA takes an equal share of all (block of queries, tile of keys) pairs, in order, and works through it with
-// three math warpgroups, which have their own queries and share the keys, and two warps that copy.
+// Ragged prefill. The (block of queries, tile of keys) pairs, in order, are divided equally among the CTAs. A CTA has three math
+// warpgroups, each with its own queries, which share the keys, and two producer warps.
 #pragma once
 
 #include <climits>
@@ -17,25 +17,25 @@ struct Prefill {
   int rows, keys, heads;
 };
 
-constexpr int kTile = 128;     // keys of a stage
-constexpr int kColumns = 128;  // (query, head) pairs of a warpgroup
+constexpr int kTile = 128;     // keys per stage
+constexpr int kColumns = 128;  // (query, head) pairs per warpgroup
 constexpr int kGroups = 3;     // math warpgroups
 constexpr int kPrefillStages = 7;
 constexpr int kPrefillThreads = (kGroups + 1) * kWarpgroup;
 
 struct PrefillMemory {
-  alignas(1024) uint8_t queries[2][kGroups][kColumns * kWidth];  // of two runs, for each warpgroup
+  alignas(1024) uint8_t queries[2][kGroups][kColumns * kWidth];  // two buffers of runs, for each warpgroup
   alignas(1024) uint8_t keys[kPrefillStages][kTile * kWidth];
   alignas(128) float scales[kPrefillStages][kTile];
   alignas(16) float weights[2][kGroups][kColumns];
   uint64_t full[kPrefillStages], empty[kPrefillStages], queries_full[2], queries_empty[2];
   Run run[2];
   int sums[kPrefillThreads];
-  Run share;  // item: the first block; begin: its units that others do; end: how many units
+  Run share;  // item: the first block; begin: units of it that earlier CTAs do; end: the number of units of this CTA
 };
 static_assert(sizeof(PrefillMemory) <= 227 * 1024);
 
-// Where a query's keys start and end; nowhere for rows that do not exist.
+// The first key of a query and the one past its last; an empty range for rows that do not exist.
 __device__ __forceinline__ int2 keys_of(const Prefill& p, int row) {
   const int at = min(row, p.rows - 1);
   const int start = max(__ldg(p.starts + at), 0), end = min(__ldg(p.ends + at), p.keys);
@@ -45,11 +45,11 @@ __device__ __forceinline__ int2 keys_of(const Prefill& p, int row) {
 __device__ __forceinline__ int2 tiles_of(int low, int high) {
   return low < high ? make_int2(low / kTile, (high + kTile - 1) / kTile) : make_int2(0, 0);
 }
-// What a block of queries counts for when work is shared out: its tiles, and one for fetching the queries, without which CTAs
-// whose blocks have few keys would be the last to finish.
+// The units of work of a block of queries: its tiles, and one for fetching the queries. Without that one, CTAs whose blocks have few keys
+// would finish last.
 __device__ __forceinline__ int units_of(int2 tiles) { return tiles.x < tiles.y ? tiles.y - tiles.x + 1 : 0; }
 
-// This CTA's share of the units of all blocks, into s.share.
+// Computes this CTA's share of the units of all blocks, and stores it in s.share.
 template <int kQueries>
 __device__ void find_share(const Prefill& p, PrefillMemory& s) {
   const int64_t blocks = (p.rows + kQueries - 1) / kQueries;
@@ -94,7 +94,7 @@ __device__ void find_share(const Prefill& p, PrefillMemory& s) {
   __syncthreads();
 }
 
-// The share as one run of tiles after another, each of one block of queries. Whole warps call this.
+// Iterates over the runs of this CTA's share: consecutive tiles of one block of queries. Whole warps call it.
 template <int kQueries>
 struct PrefillRuns {
   const Prefill& p;
@@ -112,7 +112,7 @@ struct PrefillRuns {
       const int2 keys = keys_of(p, lane < kQueries ? run.item * kQueries + lane : p.rows);
       const int2 tiles = tiles_of(__reduce_min_sync(~0u, keys.x), __reduce_max_sync(~0u, keys.y));
       const int through = min(units_of(tiles), skip + left);
-      run.begin = tiles.x + max(skip - 1, 0);  // unit 0 is no tile
+      run.begin = tiles.x + max(skip - 1, 0);  // unit 0 is the fetch of the queries
       run.end = tiles.x + max(through - 1, 0);
       left -= through - skip;
       skip = 0;
@@ -165,7 +165,7 @@ __device__ void copy_queries(const Prefill& p, const CUtensorMap& query_map, Pre
 
 template <int kHeads>
 __device__ void prefill_math(const Prefill& p, PrefillMemory& s) {
-  constexpr int kOwn = kColumns / kHeads;  // queries of this warpgroup
+  constexpr int kOwn = kColumns / kHeads;  // queries per warpgroup
   using All = Sums<kHeads, kColumns>;
   const int group = threadIdx.x / kWarpgroup, lane = threadIdx.x & 31;
   float d[kColumns / 2], weights[kColumns / 4];
@@ -206,7 +206,7 @@ __device__ void prefill_math(const Prefill& p, PrefillMemory& s) {
   }
 }
 
-// kHeads is what a query's heads are padded to.
+// kHeads: the number of heads of a query, padded to 16, 32 or 64.
 template <int kHeads>
 __global__ void __launch_bounds__(kPrefillThreads, 1)
     indexer_logits_kernel(const __grid_constant__ Prefill p, const __grid_constant__ CUtensorMap query_map,

@@ -1,8 +1,8 @@
-// What prefill and paged decode share: 64 keys times the heads of a few queries by FP8 warpgroup MMA, and the weighted sum over
+// The parts that prefill and paged decode share: FP8 warpgroup MMA of 64 keys with the heads of a few queries, and the weighted sum over
 // heads.
 //
-// Keys are the M of the MMA, (query, head) pairs its N: a thread holds two keys and, of every query, a quarter of the heads, so the
-// sum over heads stays in registers until the four threads of a quad add theirs up.
+// Keys are the M dimension of the MMA and (query, head) pairs its N dimension. A thread holds two keys and, of every query, a quarter of
+// the heads. So the sum over heads stays in registers until the four threads of a quad add their parts.
 #pragma once
 
 #include <cuda.h>
@@ -19,11 +19,11 @@ using common::mma_wait;
 using common::shared_address;
 using common::shrink_registers;
 
-constexpr int kWidth = 128;  // dims, one byte each: a row is one line of the 128-byte swizzle
-constexpr int kKeys = 64;    // of one MMA
+constexpr int kWidth = 128;  // dims of a head, one byte each: a row is one line of the 128-byte swizzle
+constexpr int kKeys = 64;    // keys of one MMA
 constexpr int kWarpgroup = 128;
 
-// Acquires for this CTA only: at cluster scope every wait would invalidate the L1 cache.
+// Acquires at CTA scope: at cluster scope every wait would invalidate the L1 cache.
 __device__ __forceinline__ void wait(const uint64_t* barrier, uint32_t parity) {
   const uint32_t address = shared_address(barrier);
   uint32_t done;
@@ -56,13 +56,13 @@ __device__ __forceinline__ void copy_line(void* destination, const CUtensorMap& 
                "l"(&map), "r"(x), "r"(shared_address(barrier))
                : "memory");
 }
-// What the copying warps tell the math warpgroups beside each buffer of queries: whose they are, and the tiles (or pages)
-// [begin, end) of keys that they meet. There are no more if begin is negative.
+// What the producer warps pass to the math warpgroups with each buffer of queries: the block of queries, and its tiles (or pages) of keys
+// [begin, end). A negative `begin` marks the end.
 struct Run {
   int item, begin, end;
 };
 
-// A position in a ring of shared-memory buffers and the parity of its barriers' phase.
+// A position in a ring of shared-memory stages, and the parity of the phase of its barriers.
 template <int kStages>
 struct Ring {
   int stage = 0;
@@ -98,7 +98,7 @@ __device__ __forceinline__ void multiply_step(float (&d)[kColumns / 2], uint64_t
   Multiply<kColumns>::fma(keys, queries, d[I]..., accumulate ? Scale::One : Scale::Zero);
 }
 
-// Starts d = keys * queries^T from tiles of 128-byte rows; committed as one group.
+// Starts d = keys * queries^T, both tiles of 128-byte rows, and commits it as one group.
 template <int kColumns>
 __device__ __forceinline__ void multiply(float (&d)[kColumns / 2], uint32_t keys, uint32_t queries) {
   const common::Tile a = common::Tile::rows(keys), b = common::Tile::rows(queries);
@@ -111,7 +111,7 @@ __device__ __forceinline__ void multiply(float (&d)[kColumns / 2], uint32_t keys
 
 // ---- the weighted sum over heads ----
 
-// Weights of kQueries queries x heads into shared memory by a warp: zeros for heads and queries that do not exist.
+// A warp copies the weights of kQueries queries x heads to shared memory, and zeros for heads and queries that do not exist.
 template <int kHeads, int kQueries>
 __device__ __forceinline__ void copy_weights(float* to, const float* from, int64_t stride, int queries, int heads) {
 #pragma unroll
@@ -121,7 +121,7 @@ __device__ __forceinline__ void copy_weights(float* to, const float* from, int64
   }
 }
 
-// A thread's columns are 8 j + 2 (lane mod 4) + c; their weights come at 2 j + c.
+// Loads the weights of a thread's columns: that of column 8 j + 2 (lane mod 4) + c goes to w[2 j + c].
 template <int kColumns>
 __device__ __forceinline__ void load_weights(float (&w)[kColumns / 4], const float* from) {
 #pragma unroll
@@ -132,14 +132,14 @@ __device__ __forceinline__ void load_weights(float (&w)[kColumns / 4], const flo
   }
 }
 
-// Sums of kColumns / kHeads queries x 2 keys, spread over the quad: a thread ends up with kHeld of them. Its value v is of query
-// query() + v / 2 and of key key() + 8 (v mod 2) of the 64.
+// The sums of kColumns / kHeads queries x 2 keys, distributed over the four threads of a quad: each ends up with kHeld of them. Value v of
+// a thread belongs to query query() + v / 2 and to key key() + 8 (v mod 2) of the 64.
 template <int kHeads, int kColumns>
 struct Sums {
   static constexpr int kAll = 2 * (kColumns / kHeads);
   static constexpr int kHeld = kAll >= 4 ? kAll / 4 : 1;
   static constexpr int kHeldKeys = kHeld == 1 ? 1 : 2;
-  float value[kAll];  // counted query by query
+  float value[kAll];  // index: 2 * query + key
 
   static __device__ __forceinline__ int first() {
     const int lane = threadIdx.x & 3;
@@ -149,11 +149,11 @@ struct Sums {
   static __device__ __forceinline__ int key() {
     return 16 * (threadIdx.x / 32 % 4) + threadIdx.x % 32 / 4 + 8 * (first() & 1);
   }
-  // Two sums are held by two threads each.
+  // If there are two sums, two threads hold each, and one of them writes it.
   static __device__ __forceinline__ bool writes() { return kAll >= 4 || (threadIdx.x & 1) == 0; }
 
   __device__ __forceinline__ void add_up(const float (&d)[kColumns / 2], const float (&w)[kColumns / 4]) {
-    // Additions depend on each other: eight chains of them keep a scheduler busy.
+    // Each addition depends on the one before it: eight independent chains keep a scheduler busy.
     constexpr int kChains = kAll >= 8 ? 1 : 8 / kAll;
     float part[kChains][kAll];
 #pragma unroll
@@ -177,7 +177,7 @@ struct Sums {
   template <int kLeft, int kMask>
   __device__ __forceinline__ void exchange() {
     if constexpr (kMask > 0) {
-      if constexpr (kLeft > 1) {  // each of two threads keeps half of the numbers
+      if constexpr (kLeft > 1) {  // each of two threads keeps half of the sums
         const bool upper = threadIdx.x & kMask;
 #pragma unroll
         for (int n = 0; n < kLeft / 2; ++n) {

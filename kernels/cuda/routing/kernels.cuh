@@ -1,4 +1,5 @@
-// Choosing experts (a warp a token), sorting pairs by expert (one CTA counts, then places), and adding up what the experts made.
+// MoE routing: the choice of experts (one warp for each token), the sorting of (token, expert) pairs by expert (one CTA counts them, then
+// writes their positions), and the weighted sum of the experts' outputs.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -7,22 +8,22 @@
 
 namespace routing {
 
-constexpr int kRouteWarps = 4;       // tokens of a CTA
+constexpr int kRouteWarps = 4;  // tokens per CTA
 constexpr int kCombineThreads = 128;
 constexpr unsigned kAll = ~0u;
 
 struct Routing {
-  const float* logits;  // [tokens, count]
+  const float* logits;  // [tokens, count], count: the number of experts
   const float* bias;    // [count]
-  int64_t* experts;     // [tokens, chosen]
-  float* weights;       // [tokens, chosen]
+  int64_t* experts;     // [tokens, topk]
+  float* weights;       // [tokens, topk]
   int64_t stride;       // between rows of logits
-  int tokens, count, groups, kept, chosen;
+  int tokens, count, groups, topk_groups, topk;
   bool normalise;
   float scale;
 };
 
-// Unsigned integers in the order of floats; -0 equals +0, NaN is the largest, and no float is 0.
+// The key of a float: unsigned integers have the same order as the floats. -0 equals +0, NaN is the largest, and no float has key 0.
 __device__ __forceinline__ uint32_t key_of(float x) {
   if (x != x) return ~0u;
   const uint32_t bits = __float_as_uint(x + 0.0f);
@@ -33,7 +34,7 @@ __device__ __forceinline__ float value_of(uint32_t key) {
 }
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// kHeld: experts that a lane holds.
+// kHeld: experts per lane.
 template <int kHeld>
 __global__ void __launch_bounds__(kRouteWarps * 32) route_kernel(Routing p) {
   extern __shared__ uint32_t shared_keys[];
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(kRouteWarps * 32) route_kernel(Routing p) {
 
   if (p.groups > 1) {
     const int size = p.count / p.groups;
-    uint32_t score = 0;  // lane g holds that of group g
+    uint32_t score = 0;  // lane g holds the key of group g's score
     for (int g = 0; g < p.groups; ++g) {
       uint32_t first = 0, second = 0;
       for (int i = lane; i < size; i += 32) {
@@ -76,7 +77,7 @@ __global__ void __launch_bounds__(kRouteWarps * 32) route_kernel(Routing p) {
       const uint32_t other = __shfl_sync(kAll, score, g);
       better += other > score || (other == score && g < lane);
     }
-    const unsigned kept = __ballot_sync(kAll, lane < p.groups && better < p.kept);
+    const unsigned kept = __ballot_sync(kAll, lane < p.groups && better < p.topk_groups);
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
       const int e = lane + 32 * i;
@@ -84,8 +85,8 @@ __global__ void __launch_bounds__(kRouteWarps * 32) route_kernel(Routing p) {
     }
   }
 
-  int expert = 0;  // lane i holds the i-th choice
-  for (int choice = 0; choice < p.chosen; ++choice) {
+  int expert = 0;  // lane i holds choice number i
+  for (int choice = 0; choice < p.topk; ++choice) {
     uint32_t best = 0;
     unsigned at = kAll;
 #pragma unroll
@@ -98,26 +99,28 @@ __global__ void __launch_bounds__(kRouteWarps * 32) route_kernel(Routing p) {
     for (int i = 0; i < kHeld; ++i)
       if (lane + 32 * i == winner) own[i] = 0;
   }
-  const float score = lane < p.chosen ? sigmoid(logits[expert]) : 0.0f;
+  const float score = lane < p.topk ? sigmoid(logits[expert]) : 0.0f;
   float sum = 0.0f;
-  for (int choice = 0; choice < p.chosen; ++choice) sum += __shfl_sync(kAll, score, choice);
-  if (lane < p.chosen) {
-    p.experts[int64_t(token) * p.chosen + lane] = expert;
-    p.weights[int64_t(token) * p.chosen + lane] = (p.normalise ? score / (sum + 1e-20f) : score) * p.scale;
+  for (int choice = 0; choice < p.topk; ++choice) sum += __shfl_sync(kAll, score, choice);
+  if (lane < p.topk) {
+    p.experts[int64_t(token) * p.topk + lane] = expert;
+    p.weights[int64_t(token) * p.topk + lane] = (p.normalise ? score / (sum + 1e-20f) : score) * p.scale;
   }
 }
 
 struct Grouping {
   const int64_t* experts;  // [pairs]
-  int32_t *tokens, *places;  // [pairs]
-  int32_t* offsets;        // [count + 1]
-  int64_t first;
-  uint32_t step;  // every so many experts, one is here
-  int pairs, chosen, count;
-  int warps;  // that count and place; the others only add up
+  int32_t* sorted_token_ids;     // [pairs]
+  int32_t* inverse_permutation;  // [pairs]: the sorted row of each pair
+  int32_t* offsets;              // [count + 1]
+  int64_t first;                 // the first expert of this rank
+  uint32_t step;                 // of every `step` experts, one is on this rank
+  int pairs, topk, count;        // count: experts of this rank
+  int warps;                     // warps that count pairs and write positions; the others only add counts up
 };
 
-// Each warp counts the pairs of its part, expert by expert; the counts become the places where its pairs of that expert begin.
+// A counting sort. Each warp counts the pairs of its part by expert; prefix sums turn the counts into the position where the pairs of
+// each expert and warp begin; then each warp writes the positions of its pairs.
 __global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
   extern __shared__ int32_t counts[];  // [warps][buckets]
   __shared__ int32_t sums[32];
@@ -129,7 +132,7 @@ __global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
 
   const int part = ((p.pairs + 32 * p.warps - 1) / (32 * p.warps)) * 32;
   const int begin = warp * part, end = min(begin + part, p.pairs);
-  const auto bucket_of = [&](int pair) {  // those past the end meet nobody
+  const auto bucket_of = [&](int pair) {  // pairs past the end get a bucket of their own
     if (pair >= end) return -1 - lane;
     const int64_t past = p.experts[pair] - p.first;
     if (past < 0 || past >= int64_t(p.count) * p.step) return p.count;
@@ -177,9 +180,9 @@ __global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
       const int bucket = bucket_of(pair);
       const unsigned same = __match_any_sync(kAll, bucket);
       if (bucket >= 0) {
-        const int place = own[bucket] + __popc(same & ((1u << lane) - 1));
-        p.places[pair] = place;
-        p.tokens[place] = pair / p.chosen;
+        const int sorted_row = own[bucket] + __popc(same & ((1u << lane) - 1));
+        p.inverse_permutation[pair] = sorted_row;
+        p.sorted_token_ids[sorted_row] = pair / p.topk;
       }
       __syncwarp();
       if (bucket >= 0 && __ffs(same) - 1 == lane) own[bucket] += __popc(same);
@@ -189,50 +192,51 @@ __global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
 }
 
 struct Combination {
-  const void* rows;    // [tokens * chosen, width], sorted by expert
+  const void* rows;    // [tokens * topk, width], sorted by expert
   const void* shared;  // [tokens, width], or null
-  const int32_t* places;  // [tokens, chosen]
-  const int32_t* end;     // rows from *end on do not count
-  const float* weights;   // [tokens, chosen]
-  void* out;              // [tokens, width]
+  const int32_t* inverse_permutation;  // [tokens, topk]
+  const int32_t* end;                  // rows from *end on do not count
+  const float* weights;                // [tokens, topk]
+  void* out;                           // [tokens, width]
   int64_t stride, shared_stride;
-  int chosen, width;
+  int topk, width;
 };
 
-template <class Element, int kPiece>
-struct alignas(kPiece == 1 ? sizeof(Element) : 16) Piece {
-  Element at[kPiece];
+// kWidth neighbouring elements, read and written at once.
+template <class Element, int kWidth>
+struct alignas(kWidth == 1 ? sizeof(Element) : 16) Vector {
+  Element at[kWidth];
 };
 
-template <class Element, int kPiece>
+template <class Element, int kWidth>
 __global__ void __launch_bounds__(kCombineThreads) combine_kernel(Combination p) {
-  using Vector = Piece<Element, kPiece>;
+  using Elements = Vector<Element, kWidth>;
   common::pdl_launch_dependents();
   common::pdl_wait();
   const int64_t token = blockIdx.x;
-  const int column = (blockIdx.y * kCombineThreads + threadIdx.x) * kPiece;
+  const int column = (blockIdx.y * kCombineThreads + threadIdx.x) * kWidth;
   if (column >= p.width) return;
   const int end = *p.end;
-  float total[kPiece] = {};
+  float total[kWidth] = {};
 #pragma unroll 8
-  for (int i = 0; i < p.chosen; ++i) {
-    const int place = p.places[token * p.chosen + i];
-    if (place < end) {
-      const float weight = p.weights[token * p.chosen + i];
-      const Vector row = *reinterpret_cast<const Vector*>(static_cast<const Element*>(p.rows) + place * p.stride + column);
+  for (int i = 0; i < p.topk; ++i) {
+    const int sorted_row = p.inverse_permutation[token * p.topk + i];
+    if (sorted_row < end) {
+      const float weight = p.weights[token * p.topk + i];
+      const Elements row = *reinterpret_cast<const Elements*>(static_cast<const Element*>(p.rows) + sorted_row * p.stride + column);
 #pragma unroll
-      for (int j = 0; j < kPiece; ++j) total[j] = fmaf(weight, float(row.at[j]), total[j]);
+      for (int j = 0; j < kWidth; ++j) total[j] = fmaf(weight, float(row.at[j]), total[j]);
     }
   }
   if (p.shared != nullptr) {
-    const Vector row = *reinterpret_cast<const Vector*>(static_cast<const Element*>(p.shared) + token * p.shared_stride + column);
+    const Elements row = *reinterpret_cast<const Elements*>(static_cast<const Element*>(p.shared) + token * p.shared_stride + column);
 #pragma unroll
-    for (int j = 0; j < kPiece; ++j) total[j] += float(row.at[j]);
+    for (int j = 0; j < kWidth; ++j) total[j] += float(row.at[j]);
   }
-  Vector out;
+  Elements out;
 #pragma unroll
-  for (int j = 0; j < kPiece; ++j) out.at[j] = Element(total[j]);
-  *reinterpret_cast<Vector*>(static_cast<Element*>(p.out) + token * p.width + column) = out;
+  for (int j = 0; j < kWidth; ++j) out.at[j] = Element(total[j]);
+  *reinterpret_cast<Elements*>(static_cast<Element*>(p.out) + token * p.width + column) = out;
 }
 
 }  // namespace routing

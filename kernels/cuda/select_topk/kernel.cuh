@@ -1,13 +1,13 @@
-// Exact top-k of fp32 rows with the lowest position first among equals, by a cluster of CTAs a row.
+// Exact top-k of fp32 rows. Of equal values the lowest position is selected first. A cluster of CTAs works on one row.
 //
-// One pass over the row where luck allows, which is nearly always: a sample of the row gives a threshold that somewhat more than k
-// values pass; those become candidates in shared memory, and a radix select there finds the k best. If the sample misled (fewer than k
-// passed, or more than there is room for) a radix select over the row itself, digit by digit, takes its place. Many equal values about
-// the threshold, such as the zeros that ReLU leaves, show in the sample; then what is above them is collected, and the first of them,
-// by position, fill up.
+// Nearly always one pass over the row suffices. A sample of the row gives a threshold that somewhat more than k values reach. These become
+// candidates in shared memory, where a radix select finds the k best. If the sample was misleading (fewer than k values reach the
+// threshold, or more than fit into shared memory), a radix select over the row itself is used instead, digit by digit. Many equal values
+// around the threshold, such as the zeros that ReLU produces, show in the sample. Then the values above them are collected, and the first
+// of the equal values, by position, fill the rest.
 //
-// An order is put on pairs (value, position) by one integer, `rank`, so that ties need no treatment of their own. Which positions are
-// chosen is kept as a bitmap: whatever order threads arrive in, the bits are the same, and they come out in ascending order.
+// One integer, `rank`, orders pairs (value, position), so that ties need no separate treatment. The selected positions are kept as a
+// bitmap: the bits do not depend on the order of threads, and positions are written in ascending order.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -27,18 +27,18 @@ struct Problem {
   int64_t table_stride;
   int32_t* out;                // [rows, k]
   int columns, k;
-  int page_size, page_shift;   // shift: log2 of the size, or -1 if there is none
-  int capacity;                // of candidates
+  int page_size, page_shift;   // page_shift: log2 of page_size, or -1 if it is no power of two
+  int capacity;                // the most candidates that fit
 };
 
 struct Threshold {
   float least;  // candidates are >= this
-  bool level;   // so many values equal `below`, next to `least`, that they are no candidates
+  bool level;   // too many values equal `below`, the next value under `least`, for them to be candidates
   float below;
 };
 
-// Samples are spread over the row: one from each of 1 << log_samples equal stretches, at a place within it that changes from stretch to
-// stretch, against periodic rows. Those from `first` on; -inf where there are no more.
+// Loads samples from number `first` on; -inf past the last. There is one sample in each of 1 << log_samples equal stretches of the row. Its
+// offset changes from stretch to stretch, so that periodic rows are sampled well.
 template <int kThreads, int kSamples>
 __device__ __forceinline__ void load_samples(float (&values)[kSamples], const float* row, int length, int log_samples, int first) {
   const uint32_t stretch = uint32_t(length) >> log_samples;
@@ -50,7 +50,7 @@ __device__ __forceinline__ void load_samples(float (&values)[kSamples], const fl
   }
 }
 
-// A threshold that about `target` samples reach; kLowest if there are not so many. `values` are the first samples.
+// Returns a threshold that about `target` samples reach; kLowest if there are fewer samples. `values` are the first samples.
 template <int kThreads, int kSamples>
 __device__ __forceinline__ Threshold sampled_threshold(Shared& shared, float (&values)[kSamples], const float* row, int length,
                                                        int log_samples, uint32_t target, int capacity) {
@@ -69,7 +69,7 @@ __device__ __forceinline__ Threshold sampled_threshold(Shared& shared, float (&v
   __syncthreads();
   const Found high = find_digit<kThreads>(shared, target);
   if (high.total < target) return {kLowest, false, 0};
-  // A threshold serves if what reaches it will fit, with four deviations to spare.
+  // A threshold is good enough if the values that reach it will fit, with a margin of four standard deviations.
   const auto fits = [&](uint32_t reached) {
     return (float(reached) + 4.0f * float(reached) * rsqrtf(float(reached))) * float((length >> log_samples) + 1) <= float(capacity);
   };
@@ -92,10 +92,10 @@ __device__ __forceinline__ Threshold sampled_threshold(Shared& shared, float (&v
   return {value_of(key + 1), true, value_of(key)};
 }
 
-// Elements of one CTA's part of a row, `count` from `from` on, as aligned vectors; outside: -inf.
+// The `count` elements from `from` on, one CTA's part of a row, as aligned vectors; elements outside are -inf.
 struct Slice {
   const float* aligned;  // at or below the first element
-  int skip, count;       // elements from `aligned` to the first; elements
+  int skip, count;       // skip: elements between `aligned` and the first
 
   __device__ __forceinline__ Slice(const float* from, int count) : count(count) {
     skip = static_cast<int>(reinterpret_cast<uintptr_t>(from) / sizeof(float) % 4);
@@ -128,7 +128,7 @@ __device__ __forceinline__ void load_tile(float4 (&tile)[kVectors], const Slice&
   }
 }
 
-// Appends what reaches the threshold to this CTA's candidates. `position` is that of the slice's vector 0.
+// Appends the values that reach the threshold to this CTA's candidates. `position` is that of the slice's vector 0.
 template <int kThreads, int kVectors>
 __device__ __forceinline__ void append(Shared& shared, const float4 (&tile)[kVectors], float threshold, int position, int tile_index,
                                        int capacity) {
@@ -152,7 +152,7 @@ __device__ __forceinline__ void append(Shared& shared, const float4 (&tile)[kVec
   uint32_t base = 0;
   if (lane == 31) base = atomicAdd(&shared.candidates, sum);
   base = __shfl_sync(kWarp, base, 31);
-  if (base + __shfl_sync(kWarp, sum, 31) > capacity) return;  // counted, though: the leader sees that they did not fit
+  if (base + __shfl_sync(kWarp, sum, 31) > capacity) return;  // counted all the same: the leader sees that they did not fit
   uint2* to = shared.entries + base + sum - mine;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
@@ -164,17 +164,17 @@ __device__ __forceinline__ void append(Shared& shared, const float4 (&tile)[kVec
   }
 }
 
-// All candidates, in the leader.
+// The candidates of all CTAs, in the leader's shared memory.
 struct Candidates {
   const uint2* entries;
-  uint32_t own, total, gap;  // gap: entries between its own and those of others
+  uint32_t own, total, gap;  // gap: entries between the leader's own candidates and the others'
 
   __device__ __forceinline__ uint2 operator[](uint32_t i) const { return entries[i < own ? i : i + gap]; }
 };
 
-// Turns the values of this CTA's candidates into keys, and tells the leader the highest.
+// Turns the values of this CTA's candidates into keys, and updates the leader's highest key.
 template <int kThreads>
-__device__ __forceinline__ void settle(Shared& shared, uint32_t count, uint32_t* leader_highest) {
+__device__ __forceinline__ void make_keys(Shared& shared, uint32_t count, uint32_t* leader_highest) {
   uint32_t highest = 0;
   for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
     const uint32_t key = key_of(__uint_as_float(shared.entries[i].x));
@@ -187,7 +187,7 @@ __device__ __forceinline__ void settle(Shared& shared, uint32_t count, uint32_t*
 
 __device__ __forceinline__ void set_bit(uint32_t* bitmap, uint32_t position) { atomicOr(&bitmap[position / 32], 1u << position % 32); }
 
-// The smallest of the k best ranks among the candidates, of which there are more than k, digit by digit.
+// Returns the smallest of the k best ranks of the candidates, found digit by digit. There are more than k candidates.
 template <int kThreads>
 __device__ __noinline__ uint64_t last_rank(Shared& shared, const Candidates& candidates, uint32_t k) {
   uint64_t prefix = 0;
@@ -202,12 +202,12 @@ __device__ __noinline__ uint64_t last_rank(Shared& shared, const Candidates& can
     const Found found = find_digit<kThreads>(shared, k);
     prefix = prefix << kDigitBits | found.digit;
     k -= found.above;
-    if (found.count == k) return prefix << shift;  // at the last digit at the latest, since no two ranks are equal
+    if (found.count == k) return prefix << shift;  // at the last digit at the latest, since all ranks differ
   }
 }
 
-// Marks the k best candidates, all of which have keys >= lowest. A histogram of what keys exceed `lowest` by tells most apart; the few
-// that share the digit of the last chosen are compared with each other.
+// Marks the k best candidates in the bitmap. All candidates have keys >= lowest. A histogram of (key - lowest) decides for most; the few
+// candidates that share the digit of the last selected one are compared with each other.
 template <int kThreads>
 __device__ __forceinline__ void mark_best(Shared& shared, const Candidates& candidates, uint32_t k, uint32_t lowest, uint32_t* bitmap) {
   const int shift = max(0, 32 - kDigitBits - __clz(shared.highest - lowest));
@@ -240,7 +240,8 @@ __device__ __forceinline__ void mark_best(Shared& shared, const Candidates& cand
   if (above < needed) set_bit(bitmap, position_of(mine));
 }
 
-// Calls visit(value, position) for the positions of a part, warps together for 32 that share a word of the bitmap; beyond: -inf.
+// Calls visit(value, position) for the positions of a part; the value is -inf past its end. The 32 lanes of a warp visit the positions of
+// one word of the bitmap together.
 template <int kThreads, class Visit>
 __device__ __forceinline__ void visit_row(const float* row, int from, int to, Visit visit) {
   constexpr int kAtOnce = 8;
@@ -253,16 +254,16 @@ __device__ __forceinline__ void visit_row(const float* row, int from, int to, Vi
   }
 }
 
-// Marks what `chosen` accepts in the leader's bitmap.
-template <int kThreads, class Chosen>
-__device__ __forceinline__ void mark(const float* row, int from, int to, uint32_t* leader_bitmap, Chosen chosen) {
+// Marks the positions that `selects` accepts in the leader's bitmap.
+template <int kThreads, class Predicate>
+__device__ __forceinline__ void mark(const float* row, int from, int to, uint32_t* leader_bitmap, Predicate selects) {
   visit_row<kThreads>(row, from, to, [&](float value, int position) {
-    const uint32_t word = __ballot_sync(kWarp, chosen(value, position));
+    const uint32_t word = __ballot_sync(kWarp, selects(value, position));
     if (threadIdx.x % 32 == 0 && position < to) leader_bitmap[position / 32] = word;
   });
 }
 
-// Radix select over the row itself; every CTA reads its own part up to six times. Leaves the bitmap in the leader.
+// Radix select over the row itself. Every CTA reads its own part up to six times. The bitmap ends up in the leader.
 template <int kThreads>
 __device__ __noinline__ void select_over_row(Shared& shared, const float* row, int from, int to, uint32_t needed, uint32_t* bitmap) {
   const cg::cluster_group cluster = cg::this_cluster();
@@ -288,7 +289,7 @@ __device__ __noinline__ void select_over_row(Shared& shared, const float* row, i
     if (cluster.block_rank() == 0) find_digit<kThreads>(shared, needed);
     cluster_sync();
     const Found found = leader.found;
-    if (found.total < needed) break;  // only in the first round: all that there is
+    if (found.total < needed) break;  // only in the first round: the row has fewer candidates than needed, so all are selected
     prefix = prefix << kDigitBits | found.digit;
     threshold = prefix << shift;
     needed -= found.above;
@@ -299,7 +300,7 @@ __device__ __noinline__ void select_over_row(Shared& shared, const float* row, i
   cluster_sync();
 }
 
-// Leaves the first `keep` bits of a bitmap; how many there were.
+// Clears all bits of a bitmap but the first `keep`; returns how many bits were set.
 template <int kThreads>
 __device__ __forceinline__ uint32_t keep_first(Shared& shared, uint32_t* bitmap, int words, uint32_t keep) {
   uint32_t before = 0;
@@ -315,7 +316,8 @@ __device__ __forceinline__ uint32_t keep_first(Shared& shared, uint32_t* bitmap,
   return before;
 }
 
-// With `above` candidates, fewer than k, and the level below them: the bitmap of the level's first positions. Whether they suffice.
+// Used when fewer than k values lie above the level. Makes the bitmap of the first `missing` positions whose value equals `level`; returns
+// whether there are that many.
 template <int kThreads>
 __device__ __noinline__ bool select_level(Shared& shared, const float* row, int from, int to, int length, float level, uint32_t missing,
                                           uint32_t* bitmap) {
@@ -340,12 +342,13 @@ __device__ __forceinline__ void write(const Problem& p, int row, uint32_t to, in
   p.out[int64_t(row) * p.k + to] = pages ? slot_of(p, pages, position) : position;
 }
 
-// Positions plus `offset`, ascending, of the candidates that the bitmap holds: each finds its place by the bits before its own. How many.
+// Writes the positions, plus `offset`, of the candidates that the bitmap holds, in ascending order: the bits before a candidate's own give
+// its index in the output. Returns how many there are.
 template <int kThreads>
 __device__ __forceinline__ uint32_t write_candidates(Shared& shared, const Problem& p, const Candidates& candidates, const uint32_t* bitmap,
                                                      int length, int offset, int row) {
   const uint64_t* groups = reinterpret_cast<const uint64_t*>(bitmap);
-  uint16_t* before = reinterpret_cast<uint16_t*>(shared.histogram);  // of each group
+  uint16_t* before = reinterpret_cast<uint16_t*>(shared.histogram);  // bits set before each group
   const int count = (length + 63) / 64, mine = (count + kThreads - 1) / kThreads, first = threadIdx.x * mine;
   uint32_t sum = 0;
   for (int i = first; i < min(first + mine, count); ++i) sum += __popcll(groups[i]);
@@ -361,19 +364,19 @@ __device__ __forceinline__ uint32_t write_candidates(Shared& shared, const Probl
     const uint64_t group = groups[position / 64], bit = uint64_t(1) << position % 64;
     if (!(group & bit)) continue;
     const uint32_t to = before[position / 64] + __popcll(group & (bit - 1));
-    if (p.k <= kStaged)  // so that whole lines leave together: scattered words cost 40 us of 4096 rows of 32K
-      shared.chosen[to] = int(position) + offset;
+    if (p.k <= kStaged)  // staged, so that whole lines are written at once: scattered words cost 40 us for 4096 rows of 32K
+      shared.selected[to] = int(position) + offset;
     else
       write(p, row, to, int(position) + offset);
   }
   if (p.k <= kStaged) {
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < scan.total; i += kThreads) write(p, row, i, shared.chosen[i]);
+    for (uint32_t i = threadIdx.x; i < scan.total; i += kThreads) write(p, row, i, shared.selected[i]);
   }
   return scan.total;
 }
 
-// The same of all that the bitmap holds. Neighbouring words are neighbouring threads', so that no thread has many of a run.
+// The same for all positions in the bitmap. Neighbouring threads take neighbouring words, so that a run of set bits is spread over threads.
 template <int kThreads>
 __device__ __noinline__ uint32_t write_bitmap(Shared& shared, const Problem& p, const uint32_t* bitmap, int length, int offset, int row) {
   uint32_t written = 0;
@@ -387,8 +390,8 @@ __device__ __noinline__ uint32_t write_bitmap(Shared& shared, const Problem& p, 
   return written;
 }
 
-// kCtas to an SM. Each thread has 2 * kVectors 16-byte loads under way. More CTAs leave too little L1 cache, through which all loads go
-// that are under way: 4096 rows of 32K take three CTAs of 71 KB 379 us, two 276.
+// kCtas run on a multiprocessor. Each thread has 2 * kVectors 16-byte loads in flight. All loads in flight go through the L1 cache, of
+// which more CTAs would leave too little: 4096 rows of 32K take 379 us with three CTAs of 71 KB and 276 us with two.
 template <int kThreads, int kCtas, int kVectors>
 __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __grid_constant__ Problem p) {
   extern __shared__ __align__(16) unsigned char memory[];
@@ -403,11 +406,11 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
     return;
   }
   const float* logits = p.logits + row * p.row_stride + first;
-  // Parts are whole words of the bitmap.
+  // The boundaries of parts are those of words of the bitmap.
   const int share = (length + parts * 32 - 1) / (parts * 32) * 32, from = min(part * share, length), to = min(from + share, length);
   const Slice slice(logits + from, to - from);
 
-  // Loads are on their way while shared memory is cleared; those of the tile while the threshold is found.
+  // Loads are in flight while shared memory is cleared; those of the tile also while the threshold is computed.
   const bool sampled = length > p.capacity;
   const int log_samples = min(max(10, 32 - __clz((length - 1) >> kLogStretch)), 13);
   float samples[4];
@@ -422,13 +425,14 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
 
   Threshold threshold = {kLowest, false, 0};
   if (sampled) {
-    // Of the row's k best, k * samples / length fall into the sample, give or take a root; four of them for safety.
+    // About k * samples / length of the k best values are in the sample, with the square root of that as standard deviation. Four standard
+    // deviations are added for safety.
     const float expected = __fdividef(float(p.k) * float(1 << log_samples), float(length));
     const uint32_t target = uint32_t(expected + 4.0f * expected * rsqrtf(expected)) + 2;
     threshold = sampled_threshold<kThreads>(shared, samples, logits, length, log_samples, target, p.capacity);
-    __syncthreads();  // the sample's keys lie where candidates go
+    __syncthreads();  // candidates overwrite the keys of the sample
   }
-  if (parts > 1) cluster_arrive(part == 0 && threadIdx.x < 32);  // from here on others may send the leader their candidates
+  if (parts > 1) cluster_arrive(part == 0 && threadIdx.x < 32);  // from here on other CTAs may write to the leader
 
   const int tiles = (slice.vectors() + kVectors * kThreads - 1) / (kVectors * kThreads);
   for (int i = 0; i < tiles; ++i) {
@@ -445,7 +449,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   if (parts > 1) cluster_wait();
   if (part && threadIdx.x == 0) shared.base = atomicAdd(&leader.received, own);
   clear_histogram<kThreads>(shared);
-  settle<kThreads>(shared, min(own, p.capacity), &leader.highest);
+  make_keys<kThreads>(shared, min(own, p.capacity), &leader.highest);
   __syncthreads();
   uint32_t total = own;
   if (parts > 1) {
@@ -475,7 +479,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   const uint32_t written = direct ? write_candidates<kThreads>(shared, p, candidates, bitmap, length, first - start, row)
                                   : write_bitmap<kThreads>(shared, p, bitmap, length, first - start, row);
   for (uint32_t i = written + threadIdx.x; i < k; i += kThreads) p.out[int64_t(row) * k + i] = -1;
-  if (parts > 1) {  // others have read this CTA's memory before it ends, whether they wait or are gone
+  if (parts > 1) {  // the leader's shared memory must exist until the other CTAs have read it
     cluster_arrive(false);
     cluster_wait();
   }

@@ -8,30 +8,17 @@ using common::data;
 using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
 
-constexpr int kLeastPart = 4096;  // elements a CTA, below which another CTA costs more than it saves
+constexpr int kLeastPart = 4096;  // elements per CTA below which a larger cluster costs more than it saves
 constexpr int kThreads = 512;
-constexpr int kSharedLimit = 227 * 1024;
 
 template <class Kernel>
 void launch(Kernel kernel, const Problem& problem, int rows, int parts, cudaStream_t stream) {
-  const size_t bytes = shared_bytes(problem.capacity, problem.columns);
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedLimit), "shared memory");
   if (parts > 8) check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "cluster size");
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(rows * parts);
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = bytes;
-  config.stream = stream;
-  cudaLaunchAttribute attribute[1];
-  attribute[0].id = cudaLaunchAttributeClusterDimension;
-  attribute[0].val.clusterDim = {unsigned(parts), 1, 1};
-  config.attrs = attribute;
-  config.numAttrs = 1;
-  check(cudaLaunchKernelEx(&config, kernel, problem), "select_topk");
+  common::launch_kernel(kernel, {dim3(rows * parts), kThreads, shared_bytes(problem.capacity, problem.columns), stream, parts}, problem);
 }
 
-// logits fp32 [T, S], starts (none: zeros) and ends int32 [T] -> out int32 [T, K]: positions relative to starts, or slots through
-// block_table int32 [T, pages].
+// logits fp32 [T, S], starts (none: zeros) and ends int32 [T] -> out int32 [T, K]: positions relative to starts, or cache slots if there is
+// a block_table int32 [T, pages].
 void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends, TensorView out, Optional<TensorView> block_table,
                  int64_t page_size) {
   common::DeviceGuard guard(logits);
@@ -50,13 +37,15 @@ void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends
   p.columns = static_cast<int>(logits.size(1));
   p.k = static_cast<int>(out.size(1));
   const int rows = static_cast<int>(logits.size(0)), multiprocessors = common::multiprocessors(logits);
-  // Pairs find room wherever SMs are free; larger clusters only in part, since a GPC's SMs are seldom a multiple of them.
+  // Two CTAs fit wherever multiprocessors are free. Larger clusters leave some free, because the number of multiprocessors of a GPC is
+  // seldom a multiple of theirs.
   int parts = 1;
-  while (parts < 16 && p.columns >= 2 * parts * kLeastPart && 2 * parts * rows <= (parts == 1 ? multiprocessors : multiprocessors * 3 / 4))
+  while (parts < 16 && p.columns >= 2 * parts * kLeastPart &&
+         2 * parts * rows <= (parts == 1 ? multiprocessors : multiprocessors * 3 / 4))
     parts *= 2;
   const cudaStream_t stream = common::stream_of(logits);
   p.capacity = rows * parts <= multiprocessors ? 8192 : 6144;
-  if (rows * parts <= multiprocessors && p.columns <= parts * kThreads * 16)  // a part is one tile at most
+  if (rows * parts <= multiprocessors && p.columns <= parts * kThreads * 16)  // a part is at most one tile
     launch(select_topk_kernel<kThreads, 1, 4>, p, rows, parts, stream);
   else if (rows * parts <= multiprocessors)
     launch(select_topk_kernel<kThreads, 1, 8>, p, rows, parts, stream);

@@ -1,4 +1,5 @@
-// What a radix select needs: an order of values and positions as integers, histograms of digits, sums over a CTA, cluster barriers.
+// The parts of a radix select: integer keys that order values and positions, histograms of digits, prefix sums over a CTA, cluster
+// barriers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,42 +10,42 @@ namespace topk {
 
 constexpr int kDigitBits = 11;
 constexpr int kDigits = 1 << kDigitBits;
-constexpr int kPositionBits = 23;                // 32 of the value and 23 of the position are five digits
-constexpr int kFirstShift = 4 * kDigitBits;      // of the highest digit
-constexpr float kLowest = -3.402823466e38f;      // >= this: neither NaN nor -inf
-constexpr int kLogStretch = 6;                   // one sample in 64 values, but a thousand at least
-constexpr int kFew = 64;
-constexpr int kStaged = 2048;                    // positions that are written through shared memory, the released model's k
-constexpr int kMostGroups = 2 * kDigits;         // of 64 columns, whose 16-bit counts find room in a histogram
+constexpr int kPositionBits = 23;                // 32 bits of the value and 23 of the position make five digits
+constexpr int kFirstShift = 4 * kDigitBits;      // shift of the highest digit
+constexpr float kLowest = -3.402823466e38f;      // values >= this are neither NaN nor -inf
+constexpr int kLogStretch = 6;                   // one sample for 64 values, but at least a thousand samples
+constexpr int kFew = 64;                         // candidates that are compared with each other one by one
+constexpr int kStaged = 2048;                    // positions staged in shared memory before they are written; the released k
+constexpr int kMostGroups = 2 * kDigits;         // groups of 64 columns; their 16-bit counts fit into a histogram
 constexpr unsigned kWarp = 0xffffffffu;
 
 struct Found {
-  uint32_t digit;  // of the needed-th best
-  uint32_t above;  // entries of higher digits
-  uint32_t count;  // entries of this digit
+  uint32_t digit;  // the digit of the needed-th best entry
+  uint32_t above;  // entries with higher digits
+  uint32_t count;  // entries with this digit
   uint32_t total;
 };
 
 struct Shared {
   uint32_t histogram[kDigits];
-  uint64_t few[kFew];   // ranks that the last choice is among
+  uint64_t few[kFew];   // ranks of the candidates that share the digit of the last selected one
   uint32_t warp_sums[2][32];
-  int32_t chosen[kStaged];  // on their way out
+  int32_t selected[kStaged];  // positions, staged before they are written
   Found found;
-  uint32_t candidates;  // of this CTA, from the first entry on
-  uint32_t received;    // in the leader: those of the other CTAs, from the last entry down
-  uint32_t highest;     // key among all candidates
+  uint32_t candidates;  // number of this CTA's own, from the first entry on
+  uint32_t received;    // in the leader: number of the other CTAs' candidates, from the last entry down
+  uint32_t highest;     // in the leader: the highest key of all candidates
   uint32_t few_count;
   uint32_t base;
-  uint32_t lacking;     // the level and what is above it are fewer than k
-  alignas(16) uint2 entries[];  // [capacity] of a value's bits, later its key, and its position; then the bitmap
+  uint32_t lacking;     // whether the values at the level and above it are fewer than k
+  alignas(16) uint2 entries[];  // [capacity]: (bits of the value, later its key; position); the bitmap follows
 };
 
 inline size_t shared_bytes(int capacity, int columns) {
   return sizeof(Shared) + size_t(capacity) * 8 + (size_t(columns) + 63) / 64 * 8;
 }
 
-// Unsigned order of keys is the order of values; both zeros have the key of +0.
+// Keys have the order of values as unsigned integers; both zeros have the key of +0.
 __device__ __forceinline__ uint32_t key_of(float value) {
   const uint32_t bits = __float_as_uint(value + 0.0f);
   return bits ^ (static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31) | 0x80000000u);
@@ -55,17 +56,18 @@ __device__ __forceinline__ float value_of(uint32_t key) {
 __device__ __forceinline__ uint64_t rank_of(float value, int position) {
   return (uint64_t(key_of(value)) << kPositionBits) | uint32_t((1 << kPositionBits) - 1 - position);
 }
-__device__ __forceinline__ uint64_t rank_of(uint2 entry) {  // of a key and a position
+__device__ __forceinline__ uint64_t rank_of(uint2 entry) {  // entry: a key and a position
   return (uint64_t(entry.x) << kPositionBits) | ((1u << kPositionBits) - 1 - entry.y);
 }
 __device__ __forceinline__ uint32_t position_of(uint64_t rank) {
   return (1u << kPositionBits) - 1 - (uint32_t(rank) & ((1u << kPositionBits) - 1));
 }
 
-// Cluster barriers in halves. cooperative_groups would have every thread wait for a GPU-wide memory barrier at each arrival; one
-// warp's announces the whole CTA's writes if they are ordered before it by __syncthreads, and who announces nothing needs none.
-__device__ __forceinline__ void cluster_arrive(bool announce) {
-  if (announce)
+// Cluster barriers, split into arrive and wait. With cooperative_groups every thread would execute a GPU-wide memory barrier at each
+// arrival. One warp's release covers the writes of the whole CTA if __syncthreads orders them before it, and a CTA that has written
+// nothing for others arrives without release.
+__device__ __forceinline__ void cluster_arrive(bool release) {
+  if (release)
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
   else
     asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
@@ -81,7 +83,8 @@ struct Scan {
   uint32_t before, total;
 };
 
-// Sums of the threads before this one, and of all. One barrier: successive calls must alternate between two buffers of 32.
+// The sum over the threads before this one, and over all threads. It has one barrier only, so that successive calls must alternate between
+// two buffers of 32.
 template <int kThreads>
 __device__ __forceinline__ Scan block_scan(uint32_t value, uint32_t* warp_sums) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -109,7 +112,7 @@ __device__ __forceinline__ void clear_histogram(Shared& shared) {
   for (int i = 0; i < kDigits / kThreads; ++i) shared.histogram[i * kThreads + threadIdx.x] = 0;
 }
 
-// The digit of the needed-th best entry of a complete histogram. If there are fewer entries, only `total` means anything.
+// Finds the digit of the needed-th best entry in a complete histogram. If there are fewer entries, only `total` is valid.
 template <int kThreads>
 __device__ __forceinline__ Found find_digit(Shared& shared, uint32_t needed) {
   constexpr int kMine = kDigits / kThreads;

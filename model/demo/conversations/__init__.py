@@ -1,5 +1,5 @@
-"""The demo's conversations: a generator of long chats with facts to remember, deterministic by seed, no outside data."""
+"""Generator of the demo's conversations: long chats with facts to remember, deterministic by seed, without outside data."""
 
-from .conversation import NOT_TOLD, Conversation, Turn, write
+from .conversation import UNANSWERABLE, Conversation, Turn, write
 
-__all__ = ["NOT_TOLD", "Conversation", "Turn", "write"]
+__all__ = ["UNANSWERABLE", "Conversation", "Turn", "write"]

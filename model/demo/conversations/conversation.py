@@ -1,10 +1,10 @@
-"""Whole conversations: facts told, changed and asked for, with stretches of unrelated text between."""
+"""Whole conversations: facts are stated, updated and asked for, with unrelated text between them."""
 
 import random
 from dataclasses import dataclass, field
 
 from . import filler, frames, names, values
-from .phrasing import NOT_TOLD, WORDINGS, Entity, Fact, answer_parts
+from .phrasing import UNANSWERABLE, WORDINGS, Entity, Fact, answer_parts
 from .relations import BY_KIND, RELATIONS, Relation
 from .splits import draw, pick
 from .words import ADJECTIVES, NOUNS
@@ -17,16 +17,18 @@ SYSTEMS = [
 
 @dataclass
 class Turn:
-    """The user's text and the assistant's answer: prefix + value + suffix. `kind` is told, changed, not_told, or talk."""
+    """The user's text and the assistant's answer, prefix + value + suffix.
+
+    kind: "stated", "updated" or "unanswerable" for a question, by what was said of its fact before; "talk" otherwise.
+    """
 
     user: str
     prefix: str
     value: str = ""
     suffix: str = ""
     kind: str = "talk"
-    fact: tuple[int, int, int] | None = (
-        None  # (turn, start, end): the sentence that holds the answer, in that turn's text
-    )
+    # (turn, start, end): the sentence that holds the answer, in that turn's text.
+    fact: tuple[int, int, int] | None = None
     distance: int = 0  # characters between that sentence and the question
 
     @property
@@ -40,7 +42,7 @@ class Conversation:
     turns: list[Turn]
 
     def messages(self, until: int | None = None) -> list[dict]:
-        """Chat messages up to the question of turn `until` (its answer left out), or all of them."""
+        """Chat messages up to the question of turn `until` (without its answer), or all of them."""
         turns = self.turns if until is None else self.turns[: until + 1]
         messages = [{"role": "system", "content": self.system}] if self.system else []
         for turn in turns:
@@ -51,7 +53,7 @@ class Conversation:
 @dataclass
 class _Known:
     value: str
-    changed: bool = False
+    updated: bool = False
     asked: bool = False
     where: tuple[int, int, int] = (0, 0, 0)
     at: int = 0
@@ -59,7 +61,7 @@ class _Known:
 
 @dataclass
 class _Writer:
-    """State of one conversation while it is written. Lengths are in characters (3.4 to a token or so)."""
+    """State of one conversation while it is generated. Lengths are in characters, of which a token has about 3.4."""
 
     rng: random.Random
     split: str
@@ -112,7 +114,7 @@ class _Writer:
         )
 
     def open_relation(self, kind: str | None = None) -> Relation:
-        """A relation that no list has ("the crimson lever of the Tarvin Ferry"): the answer takes the noun from the question."""
+        """A relation outside the lists ("the crimson lever of the Tarvin Ferry"): the answer repeats the question's noun."""
         rng = self.rng
 
         def noun(r) -> str:
@@ -126,14 +128,14 @@ class _Writer:
         name = draw(rng, self.split, noun)
         return Relation(name, (kind or pick(rng, list(BY_KIND)),), pick(rng, values.TYPES), (name,), (), ())
 
-    def tell(self) -> list[tuple[str, list[Fact], bool]]:
-        """The next statement: [(sentence, facts stated by it, is it a change)]."""
+    def state(self) -> list[tuple[str, list[Fact], bool]]:
+        """The next statement: [(sentence, the facts that it states, whether it is an update)]."""
         rng, wording = self.rng, WORDINGS[self.wording]
         if self.known and rng.random() < 0.09:
             (entity, relation), known = pick(rng, list(self.known.items()))
             fact = Fact(entity, relation, values.value(rng, self.split, relation.value_type))
             if fact.value != known.value:
-                return [(s, [fact], True) for s in wording.change(rng, fact, known.value, self.split)]
+                return [(s, [fact], True) for s in wording.update(rng, fact, known.value, self.split)]
         facts = [self.new_fact()]
         if rng.random() < 0.22:
             first = facts[0]
@@ -152,7 +154,7 @@ class _Writer:
             self.entities.append(entity)
 
     def text(self, sentences: int, density: float) -> str:
-        """A stretch of user text with statements at the density, noting where each fact stands."""
+        """User text with the given density of statements. Records where each fact is."""
         rng, parts, position = self.rng, [], 0
 
         def add(text: str, joiner: str) -> int:
@@ -168,14 +170,14 @@ class _Writer:
         joiner = "\n" if rng.random() < 0.1 else " "
         while sentences > 0:
             if rng.random() < density:
-                spans = [(add(s, joiner), s, facts, change) for s, facts, change in self.tell()]
+                spans = [(add(s, joiner), s, facts, is_update) for s, facts, is_update in self.state()]
                 start, end = spans[0][0], position
-                for _, _, facts, change in spans:
+                for _, _, facts, is_update in spans:
                     for fact in facts:
                         self._introduce(fact.entity)
                         where = (len(self.turns), start, end)
                         self.known[fact.entity, fact.relation] = _Known(
-                            fact.value, change, False, where, self.length + end
+                            fact.value, is_update, False, where, self.length + end
                         )
                 sentences -= 1
             else:
@@ -184,21 +186,21 @@ class _Writer:
                 sentences -= count
         return "".join(parts)
 
-    def ask(self, before: str = "", *, prefer_changed: float = 0.2, not_told: float = 0.2) -> Turn:
-        """A question turn, `before` (text with facts) in front of it."""
+    def ask(self, before: str = "", *, prefer_updated: float = 0.2, unanswerable: float = 0.2) -> Turn:
+        """A turn with a question, after the text `before` if given."""
         rng = self.rng
-        kind, known = "not_told", None
-        if rng.random() >= not_told:
+        kind, known = "unanswerable", None
+        if rng.random() >= unanswerable:
             open_facts = [(k, f) for k, f in self.known.items() if not f.asked] or list(self.known.items())
-            changed = [item for item in open_facts if item[1].changed]
+            updated = [item for item in open_facts if item[1].updated]
             if open_facts:
                 (entity, relation), known = pick(
-                    rng, changed if changed and rng.random() < prefer_changed else open_facts
+                    rng, updated if updated and rng.random() < prefer_updated else open_facts
                 )
-                kind = "changed" if known.changed else "told"
+                kind = "updated" if known.updated else "stated"
                 known.asked = True
         if known is None:
-            entity, relation = self._untold()
+            entity, relation = self._unstated()
         prefix, value, suffix = answer_parts(entity, relation, known.value if known else None)
         question = WORDINGS[self.wording].question(rng, entity, relation, self.split)
         user = f"{before}{pick(rng, [' ', chr(10), chr(10) * 2])}{question}" if before else question
@@ -207,7 +209,7 @@ class _Writer:
             turn.fact, turn.distance = known.where, self.length + len(before) - known.at
         return turn
 
-    def _untold(self) -> tuple[Entity, Relation]:
+    def _unstated(self) -> tuple[Entity, Relation]:
         rng = self.rng
         for _ in range(12):
             entity = pick(rng, self.entities) if self.entities and rng.random() < 0.7 else None
@@ -233,8 +235,8 @@ class _Writer:
         self.length += len(turn.user) + len(turn.assistant) + 16
 
 
-_OPEN = 0.08  # share of new facts with a relation of their own
-_OVERHEAD = 90  # characters of a question and its answer, about
+_OPEN = 0.08  # fraction of new facts with a relation outside the lists
+_OVERHEAD = 90  # approximate characters of a question and its answer
 
 
 def write(
@@ -245,13 +247,14 @@ def write(
     wording: str | None = None,
     questions: int | None = None,
     density: float | None = None,
-    not_told: float = 0.2,
-    prefer_changed: float = 0.2,
+    unanswerable: float = 0.2,
+    prefer_updated: float = 0.2,
 ) -> Conversation:
-    """A conversation of about `length` characters, the same for the same arguments.
+    """A conversation of about `length` characters, which depends only on the arguments.
 
-    split: whose names and values; wording: whose phrasings (default the same split). questions: how many, half of them after
-    everything was told. density: share of statements among the user's sentences, drawn from 0.15 to 1 if not given.
+    split: of names and values. wording: split of phrasings; None: the same. questions: their number; half of them follow all
+    statements. density: fraction of statements among the user's sentences; None: random, from 0.15 to 1. unanswerable:
+    fraction of questions about facts that were not stated. prefer_updated: probability of asking for an updated fact, if any.
     """
     rng = random.Random(f"{seed} {length} {split} {wording}")
     writer = _Writer(rng, split, wording or split)
@@ -272,17 +275,17 @@ def write(
         text = writer.text(sentences, dense)
         due = asked_early < early and writer.known and rng.random() < 0.5
         if due and rng.random() < 0.4:
-            writer.append(writer.ask(text, not_told=not_told, prefer_changed=prefer_changed))
+            writer.append(writer.ask(text, unanswerable=unanswerable, prefer_updated=prefer_updated))
             asked_early += 1
             continue
         writer.append(Turn(text, pick(rng, frames.ACKNOWLEDGEMENTS if dense else frames.READ_REPLIES)))
         progress = writer.length / length
         while asked_early < early * progress and writer.known and rng.random() < 0.8:
-            writer.append(writer.ask(not_told=not_told, prefer_changed=prefer_changed))
+            writer.append(writer.ask(unanswerable=unanswerable, prefer_updated=prefer_updated))
             asked_early += 1
     for _ in range(questions - asked_early):
-        writer.append(writer.ask(not_told=not_told, prefer_changed=prefer_changed))
+        writer.append(writer.ask(unanswerable=unanswerable, prefer_updated=prefer_updated))
     return Conversation(pick(rng, SYSTEMS) if rng.random() < 0.15 else "", writer.turns)
 
 
-__all__ = ["NOT_TOLD", "Conversation", "Turn", "write"]
+__all__ = ["UNANSWERABLE", "Conversation", "Turn", "write"]

@@ -1,4 +1,4 @@
-"""Unrelated text: prose from a small grammar, lists, tables, odd scripts. It never states a fact about a named entity."""
+"""Unrelated text: prose from a small grammar, lists, tables, other scripts. It states no fact about a named entity."""
 
 from . import names, values
 from .splits import pick
@@ -23,7 +23,7 @@ _TEMPLATES = [part.strip() for line in _SENTENCES.splitlines() for part in line.
 
 
 def sentence(rng, split: str) -> str:
-    """One sentence of prose. Names in it come from the split, too."""
+    """One sentence of prose, with names of the split."""
     template = pick(rng, _TEMPLATES)
     noun = lambda: pick(rng, NOUNS)  # noqa: E731
     first, second = noun(), noun()
@@ -68,7 +68,7 @@ _RANGES = [(0x00C0, 0x017F), (0x0370, 0x03FF), (0x0400, 0x04FF), (0x4E00, 0x9FFF
 
 
 def odd_script(rng) -> str:
-    """Letters of some other alphabet, in words of random length."""
+    """Letters of another alphabet, in words of random length."""
     low, high = pick(rng, _RANGES)
     words = (
         "".join(chr(low + int(rng.random() * (high - low))) for _ in range(1 + int(rng.random() * 6)))
@@ -78,7 +78,7 @@ def odd_script(rng) -> str:
 
 
 def paragraph(rng, split: str, sentences: int) -> str:
-    """Several sentences; now and then a list, a table, made-up language or another alphabet instead."""
+    """Several sentences, or sometimes a list, a table, invented words or another alphabet."""
     style = rng.random()
     if style < 0.03:
         return _listing(rng)

@@ -1,7 +1,7 @@
 """How things are said whatever the relation: frames for statements and questions, lead-ins, tails, small talk.
 
 {e} is the entity, {n} a noun of the relation, {v} the value, {c} a whole clause, {p} a made-up person, {x} the old value.
-Every list is dealt to train, validation and test by splits.divide, so that a test frame was never trained on."""
+splits.divide distributes every list among train, validation and test, so that training never uses a test frame."""
 
 NOUN_STATEMENTS = """the {n} of {e} is {v}|the {n} for {e} is {v}|{es} {n} is {v}|{e} has {a} {n} of {v}|for {e}, the {n} is {v}
 as for {e}, the {n} is {v}|when it comes to {e}, the {n} is {v}|regarding {e}, the {n} is {v}|with {e}, the {n} is {v}
@@ -100,7 +100,7 @@ I have to think of {e}|something on {e}|{p} recommended {e}|I wrote a note on {e
 you should know about {e}|I know {e} well|{p} knows {e} well|speaking of {e}|concerning {e}|on the subject of {e}|as for {e}"""
 
 # A change: {c} is the statement with the new value, {n}, {x} (old) and {v} (new) for those that name both.
-CHANGES = """actually, {c} now|correction: {c}|I was wrong: {c}|I made a mistake: {c}|change of plan: {c}|things have changed: {c}
+UPDATES = """actually, {c} now|correction: {c}|I was wrong: {c}|I made a mistake: {c}|change of plan: {c}|things have changed: {c}
 there was a change: {c}|update: {c}|an update on {e}: {c}|forget what I said about {e}: {c}|I have to correct myself: {c}
 sorry, I was wrong about {e}: {c}|news from {e}: {c}|it changed: {c}|it was changed: {c}|since today {c}|starting now, {c}
 the {n} of {e} has changed to {v}|{es} {n} has changed: it is now {v}|the {n} of {e} was changed to {v}

@@ -1,4 +1,4 @@
-"""Made-up names of people, shops, places, things: every split draws from its own hash range of them."""
+"""Invented names of people, shops, places and things. Each split has its own, by hash."""
 
 from .splits import draw, pick
 from .words import ADJECTIVES, NOUNS
@@ -7,7 +7,7 @@ _ONSETS = "b br d dr f fl g gr h k kl l m n p pr r s sh st t tr v w z".split()
 _RIMES = "a al an ar ell em en er i il in ir o ol on or u ul um un ay ie ost ash ick".split()
 SYLLABLES = [onset + rime for onset in _ONSETS for rime in _RIMES]
 
-# Where a kind of thing is named "Tarvin Bakery", these are the second words; {w} is the made-up word.
+# Patterns of names for each kind of entity; {w} is the invented word.
 KINDS: dict[str, list[str]] = {
     "person": [
         *["{w} {u}"] * 12,
@@ -100,7 +100,7 @@ KIND_WORDS = {
 
 
 def word(rng, split: str) -> str:
-    """A capitalised made-up word of two or three syllables."""
+    """A capitalised invented word of two or three syllables."""
     return draw(rng, split, _made_up)
 
 
@@ -108,7 +108,7 @@ _CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxyz", "aeiouy"
 
 
 def _made_up(rng) -> str:
-    """Mostly syllables; now and then letters in no order, or an English word, so that no name is out of the question."""
+    """Usually syllables; sometimes random letters or an English word, so that any name is possible."""
     style = rng.random()
     if style < 0.12:
         letters = "".join(
@@ -134,7 +134,7 @@ def _made_up(rng) -> str:
 
 
 def entity(rng, split: str, kind: str, shared: str | None = None) -> str:
-    """A name of the kind; `shared` reuses another entity's made-up word (Tarvin Bakery beside Tarvin Museum)."""
+    """A name of the kind. `shared` is another entity's invented word to use again (Tarvin Bakery, Tarvin Museum)."""
     form = pick(rng, KINDS[kind])
     if "{" not in form:  # "my sister": nothing to divide
         return form

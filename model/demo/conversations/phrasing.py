@@ -1,4 +1,4 @@
-"""From facts and questions to sentences: frames, inflection, lead-ins, pronouns, several facts in a sentence."""
+"""Turns facts and questions into sentences: frames, inflection, lead-ins, pronouns, several facts in a sentence."""
 
 import re
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Entity:
 
     @property
     def for_assistant(self) -> str:
-        """The user's "my kettle" is the assistant's "your kettle"."""
+        """The name in the assistant's answer: "my kettle" becomes "your kettle"."""
         for own in ("my ", "our "):
             if self.name.startswith(own):
                 return "your " + self.name[len(own) :]
@@ -80,7 +80,7 @@ _QUESTIONS = {
 
 
 def _drop_known(divided: dict[str, dict[str, list[str]]]) -> None:
-    """What one relation holds out, another may train on ("who leads {e}"): such templates are not held out."""
+    """Remove held-out templates ("who leads {e}") that are training templates of another relation."""
     trained = {template for splits in divided.values() for template in splits["train"]}
     for splits in divided.values():
         for split in ("validation", "test"):
@@ -92,17 +92,17 @@ _drop_known(_QUESTIONS)
 
 
 class Wording:
-    """Every list of templates, cut down to those of one split, and the sentences they make."""
+    """The templates of one split, and the sentences composed of them."""
 
     def __init__(self, split: str):
         self.split = split
-        for name in ("NOUN_STATEMENTS", "NOUN_QUESTIONS", "LEADS", "TAILS", "INTROS", "CHANGES", "ASK_LEADS", "ASK_TAILS",
+        for name in ("NOUN_STATEMENTS", "NOUN_QUESTIONS", "LEADS", "TAILS", "INTROS", "UPDATES", "ASK_LEADS", "ASK_TAILS",
                      "INDIRECT", "SAME_ENTITY", "LISTS", "TWO_ENTITIES", "APPOSITIONS"):  # fmt: skip
             setattr(self, name.lower(), _split_list(getattr(frames, name))[split])
         self.statements = {r.name: _STATEMENTS[r.name][split] for r in RELATIONS}
         self.questions = {r.name: _QUESTIONS[r.name][split] for r in RELATIONS}
         self.indirects = {name: [i for q in qs if (i := _indirect(q))] for name, qs in self.questions.items()}
-        # Soup (words in no order) teaches that the glue around key and value does not matter. Training only.
+        # Shuffled words teach the model that the function words around key and value do not matter. Only in training.
         self.soup = 0.2 if split == "train" else 0.0
         self.keywords = _keywords() if split == "train" else {}
 
@@ -111,7 +111,7 @@ class Wording:
     def clause(
         self, rng, fact: Fact, names_split: str, entity: str | None = None, possessive: str | None = None
     ) -> str:
-        """One clause for one fact; `entity` and `possessive` may be a pronoun's forms."""
+        """One clause for one fact. `entity` and `possessive` may be the forms of a pronoun."""
         e = entity or fact.entity.name
         draw = rng.random()
         if draw < self.soup and entity is None:
@@ -140,7 +140,7 @@ class Wording:
         return pick(rng, self.appositions).format(l=place, a=pick(rng, ADJECTIVES), p=names.word(rng, names_split))
 
     def _soup(self, rng, fact: Fact) -> str:
-        """Entity, key word and value in random glue, value last: "so kettle at here storage place was under the oak box"."""
+        """Entity, key word and value among random function words: "so kettle at here storage place was under the oak box"."""
         if rng.random() < 0.5 and fact.relation.statements:
             return (
                 f"{self._shuffled(rng, pick(rng, self.statements[fact.relation.name]), fact.entity.name)} {fact.value}"
@@ -159,13 +159,13 @@ class Wording:
         return pick(rng, keys) if keys and rng.random() < 0.5 else pick(rng, relation.nouns)
 
     def _shuffled(self, rng, template: str, entity: str) -> str:
-        """The template's words in another order, some left out, some glue put in; the value is not among them."""
+        """The template's words in another order, with some removed and some function words added, and without the value."""
         words = [w for w in _VERB.sub(lambda m: self._inflect(rng, m[1]), template.replace(" {v}", "")).split()]
         words = [w for w in words if w == "{e}" or w not in FUNCTION_WORDS or rng.random() < 0.7]
         words += [pick(rng, frames.GLUE) for _ in range(int(rng.random() * 3))]
         if rng.random() < 0.6:
             rng.shuffle(words)
-        else:  # neighbours change places
+        else:  # neighbours swap places
             for i in range(len(words) - 1):
                 if rng.random() < 0.3:
                     words[i], words[i + 1] = words[i + 1], words[i]
@@ -212,10 +212,10 @@ class Wording:
             fields["c"] = self.clause(rng, first, names_split)
         return template.format(**fields)
 
-    def change(self, rng, fact: Fact, old: str, names_split: str) -> list[str]:
-        """A sentence that replaces the old value by the fact's."""
+    def update(self, rng, fact: Fact, old: str, names_split: str) -> list[str]:
+        """A sentence that replaces the old value with the fact's."""
         noun = pick(rng, fact.relation.nouns)
-        template = pick(rng, self.changes)
+        template = pick(rng, self.updates)
         clause = self.clause(rng, fact, names_split) if "{c}" in template else ""
         text = template.format(
             c=clause, e=fact.entity.name, es=fact.entity.possessive, n=noun, a=_article(noun), x=old, v=fact.value, its=fact.entity.its,
@@ -267,10 +267,10 @@ def _finish(rng, text: str, end: str = ".") -> str:
 
 def answer_parts(entity: Entity, relation: Relation, value: str | None) -> tuple[str, str, str]:
     """The assistant's sentence: the key restated, then the value or "something I was not told"."""
-    return f"The {relation.name} of {entity.for_assistant} is", f" {value if value is not None else NOT_TOLD}", "."
+    return f"The {relation.name} of {entity.for_assistant} is", f" {value if value is not None else UNANSWERABLE}", "."
 
 
-NOT_TOLD = "something I was not told"
+UNANSWERABLE = "something I was not told"
 
 
 def _keywords() -> dict[str, list[str]]:

@@ -1,7 +1,7 @@
-"""What can be told: relations with their nouns, statements and questions.
+"""The facts that can be stated: relations with their nouns, statements and questions.
 
-One block a relation: `name | kinds of entity | type of value`, then `n:` other nouns, `s:` statements and `q:` questions,
-parted by semicolons. {e} is the entity, {v} the value, [open] a verb that phrasing inflects. Values come after their key:
+One block per relation: `name | kinds of entity | type of value`, then `n:` other nouns, `s:` statements and `q:` questions,
+separated by semicolons. {e} is the entity, {v} the value, [open] a verb that phrasing inflects. Values come after their key:
 a causal model of three layers can then carry the key forward to the value."""
 
 from dataclasses import dataclass
@@ -320,7 +320,7 @@ q: how long does delivery from {e} take; how long do I wait for {e}; within what
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """One attribute: its canonical noun is `name`; every noun, statement and question here belongs to it alone."""
+    """One attribute. `name` is its canonical noun; no other relation has its nouns, statements and questions."""
 
     name: str
     kinds: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Which names, values and phrasings belong to training, validation and test: decided by a hash, so the sets cannot meet."""
+"""Assigns names, values and phrasings to training, validation and test by a hash, so that the splits are disjoint."""
 
 import re
 from zlib import crc32
@@ -7,12 +7,12 @@ SPLITS = ("train", "validation", "test")
 
 
 def split_of(text: str) -> str:
-    """80 % of all strings are train, 10 % validation, 10 % test; the same string always falls on the same side."""
+    """The split of a string: 80 % of all strings are train, 10 % validation, 10 % test."""
     bucket = crc32(text.encode()) % 10
     return "train" if bucket < 8 else SPLITS[bucket - 7]
 
 
-# Words that carry no relation: a held-out template may use them freely.
+# Words that say nothing about a relation, so a held-out template may use them.
 FUNCTION_WORDS = set(
     "a an the of in on at by for to from with and or is was are be been it its you your i we they their people one who whom "
     "what which when where how do does did has have had that this as so up out into can must will than all most every".split()
@@ -20,7 +20,7 @@ FUNCTION_WORDS = set(
 
 
 def content_words(template: str) -> set[str]:
-    """The words of a template that mean something; [open] stands for both "open" and "opens"."""
+    """The words of a template except function words; [open] stands for both "open" and "opens"."""
     text = re.sub(r"\[(\w+)\]", lambda verb: f"{verb[1]} {third_person(verb[1])}", re.sub(r"\{\w+\}", " ", template))
     return set(re.findall(r"[a-z'-]+", text.lower())) - FUNCTION_WORDS
 
@@ -34,22 +34,22 @@ def third_person(verb: str) -> str:
 
 
 def divide(templates: list[str], known: set[str] = frozenset()) -> dict[str, list[str]]:
-    """Deal templates to the splits by hash: about a fifth to test, a tenth to validation, at least one each.
+    """Distribute templates among the splits by hash: about a fifth to test, a tenth to validation, at least one to each.
 
-    A template is held out only if every content word of it stays in training, in another template or among `known`: a model
-    that knows no text but this cannot guess a word it never met. The order of words, the frame, is what is new.
+    A template is held out only if training has all its content words, in another template or in `known`: a model that is
+    trained on nothing else cannot know a new word. New in a held-out template is the order of words.
     """
     ranked = sorted(set(templates), key=lambda text: crc32(b"phrasing " + text.encode()))
     if len(ranked) < 3:
-        raise ValueError(f"{len(ranked)} templates cannot be divided into three splits: {ranked}")
+        raise ValueError(f"templates is {ranked}; expected at least 3 templates for three splits")
     words = {template: content_words(template) for template in ranked}
     held: list[str] = []
-    wanted = max(1, round(0.2 * len(ranked))) + max(1, round(0.1 * len(ranked)))
+    target = max(1, round(0.2 * len(ranked))) + max(1, round(0.1 * len(ranked)))
     for strict in (True, False):
         for template in ranked:
             rest = set(known).union(*(words[t] for t in ranked if t not in held and t != template))
             if (
-                len(held) < (wanted if strict else 2)
+                len(held) < (target if strict else 2)
                 and template not in held
                 and (words[template] <= rest or not strict)
             ):
@@ -63,12 +63,12 @@ def divide(templates: list[str], known: set[str] = frozenset()) -> dict[str, lis
 
 
 def pick(rng, items):
-    """rng.choice without its overhead: the generator has to feed half a million tokens a second."""
+    """As rng.choice, without its overhead: training consumes half a million tokens per second."""
     return items[int(rng.random() * len(items))]
 
 
 def draw(rng, split: str, make):
-    """Call make(rng) until its result belongs to the split."""
+    """The first result of make(rng) that belongs to the split."""
     while True:
         text = make(rng)
         if split_of(text) == split:

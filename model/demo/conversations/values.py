@@ -1,4 +1,4 @@
-"""Values that nobody can guess: times, prices, codes, names, word pairs, from spaces of thousands and more."""
+"""Values that cannot be guessed: times, prices, codes, names and word pairs, with thousands of possibilities or more."""
 
 from . import names
 from .splits import draw, pick
@@ -83,7 +83,7 @@ _PLAIN = {
     "room": lambda rng: pick(rng, ["room", "box", "row", "bay", "desk", "shelf", "locker"]) + f" {int(rng.random() * 900) + 10}",
     "spot": lambda rng: f"{pick(rng, ['in', 'under', 'behind', 'near', 'on'])} the {pick(rng, ADJECTIVES)} {pick(rng, NOUNS)}",
 }  # fmt: skip
-# Values that hold a made-up word: the word itself is of the split.
+# Values with an invented word, which belongs to the split.
 _NAMED = {
     "person": lambda rng, split: f"{names.word(rng, split)} {names.word(rng, split)}",
     "word": lambda rng, split: names.word(rng, split),
@@ -99,7 +99,7 @@ TYPES = sorted([*_PLAIN, *_NAMED])
 
 
 def value(rng, split: str, kind: str) -> str:
-    """A value of the type, from the split's share of the space."""
+    """A value of the type that belongs to the split."""
     if kind in _NAMED:
         return _NAMED[kind](rng, split)
     return draw(rng, split, _PLAIN[kind])

@@ -1,4 +1,4 @@
-"""Plain English words that fillers, objects and word-pair values are made of."""
+"""English words for filler text, objects and word-pair values."""
 
 ADJECTIVES = """old young small large quiet loud bright dark heavy light warm cold early late narrow wide round square flat
 steep rough smooth soft hard sharp blunt clean dusty wet dry fresh stale plain fancy gentle bold brave shy calm busy lazy

@@ -1,11 +1,12 @@
-// How fast rows can be gathered into shared memory when nothing is done with them: the ceiling of every sparse kernel.
+// A benchmark: the time to gather rows into shared memory without using them, which bounds every sparse kernel.
 #include "../../../kernels/cuda/attention/launch.cuh"
 
 namespace mla {
 
 constexpr int kStageRows = 32, kGatherThreads = 128;
 
-// Blocks of 32 rows into a ring of stages. kBulk: a bulk copy a row, issued by the lanes of one warp; else 16-byte copies by all threads.
+// Copies blocks of 32 rows into a ring of stages. kBulk: one bulk copy per row, issued by the lanes of one warp; otherwise 16-byte copies
+// by all threads.
 template <int kRowBytes, bool kBulk>
 __global__ void __launch_bounds__(kGatherThreads) gather_kernel(const uint8_t* rows, const int32_t* indices, int blocks, int stages) {
   constexpr int kPitch = (kRowBytes / 32 + 1) * 32, kStage = kStageRows * kPitch;
@@ -30,7 +31,7 @@ __global__ void __launch_bounds__(kGatherThreads) gather_kernel(const uint8_t* r
       __syncwarp();
       copy_bulk(shared_address(memory) + stage * kStage + lane * kPitch, rows + int64_t(slot) * kRowBytes, kRowBytes, barrier);
     }
-    for (int n = max(0, fills - stages); n < fills; ++n) wait(n);  // nothing may be under way at the end
+    for (int n = max(0, fills - stages); n < fills; ++n) wait(n);  // all copies must have completed at the end
   } else {
     constexpr int kChunks = kRowBytes / 16;
     int stage = 0, even = 0;

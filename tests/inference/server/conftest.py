@@ -1,4 +1,4 @@
-"""Servers that the tests here share."""
+"""Servers that the tests of this folder share."""
 
 import httpx
 import openai
@@ -10,7 +10,7 @@ from support.server import serving, stand_in_llm
 
 @pytest.fixture(scope="module")
 def server():
-    """One that stays up for the module; every test must leave it idle."""
+    """A server that runs for the whole module. Every test must leave it idle."""
     with serving(Service(stand_in_llm(), max_queue=40)) as server:
         yield server
 

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from deepseek_v32.inference.cli import app
-from deepseek_v32.inference.commands import batch, loading
-from deepseek_v32.inference.commands.batch import Answers, read_lines
+from deepseek_v32.inference.commands import jsonl_log, loading
+from deepseek_v32.inference.commands.batch import Answers, read_requests
 from support.server import stand_in_llm
 
 MESSAGES = [{"role": "user", "content": "Hi\N{LINE SEPARATOR}there"}]
@@ -87,7 +87,7 @@ def test_a_run_that_was_cut_short_goes_on(run):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "not JSON"),
+        ("{", "not valid JSON"),
         ("[]", "custom_id"),
         ('{"custom_id": 5}', "custom_id"),
         ('{"custom_id": "a", "url": "/v1/embeddings"}', "/v1/completions"),
@@ -99,7 +99,7 @@ def test_lines_that_are_no_requests(tmp_path, line, message):
     path = tmp_path / "in.jsonl"
     path.write_text('{"custom_id": "x", "url": "/v1/completions"}\n\n' + line)
     with pytest.raises(ValueError, match=message) as error:
-        read_lines(path)
+        read_requests(path)
     assert ":3:" in str(error.value)
 
 
@@ -107,14 +107,18 @@ def test_files_that_are_something_else(tmp_path):
     path = tmp_path / "file"
     path.write_text("")
     with pytest.raises(ValueError, match="no requests"):
-        read_lines(path)
+        read_requests(path)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="file: not UTF-8"):
-        read_lines(path)
+        read_requests(path)
     path.write_text("a letter\n")
     with pytest.raises(ValueError, match="another output file"):
         Answers(path)
     assert path.read_text() == "a letter\n"
+    path.write_text("a letter without a line break")
+    with pytest.raises(ValueError, match="last line"):
+        Answers(path)
+    assert path.read_text() == "a letter without a line break"
 
 
 def test_two_runs_do_not_share_an_output_file(run, tmp_path):
@@ -132,7 +136,7 @@ def test_two_runs_do_not_share_an_output_file(run, tmp_path):
 def test_a_run_that_opened_the_file_before_another_replaced_it_leaves_it_alone(tmp_path, monkeypatch):
     path = tmp_path / "out.jsonl"
     path.write_text("")
-    real = batch.lock
+    real = jsonl_log.lock
 
     def lock(file, name):
         if name == path:
@@ -140,6 +144,6 @@ def test_a_run_that_opened_the_file_before_another_replaced_it_leaves_it_alone(t
             (tmp_path / "new").replace(path)  # what another run does when it asks failed requests again
         real(file, name)
 
-    monkeypatch.setattr(batch, "lock", lock)
+    monkeypatch.setattr(jsonl_log, "lock", lock)
     with pytest.raises(ValueError, match="another run"):
         Answers(path)

@@ -1,4 +1,4 @@
-"""Who may speak to the server, and how much they may say."""
+"""The guard before all routes: who may use the server, and how much they may send."""
 
 import base64
 import contextlib
@@ -19,7 +19,7 @@ KEY = "correct horse battery"
 
 @pytest.fixture(scope="module")
 def locked():
-    """With a key, and with the chat where gradio is installed."""
+    """A server with a key, and with the chat if gradio is installed."""
     chat = importlib.util.find_spec("gradio") is not None
     with serving(Service(stand_in_llm()), api_key=KEY, chat=chat) as server:
         yield server
@@ -29,7 +29,7 @@ def raw(server, head: bytes, body: bytes = b"") -> bytes:
     """The answer to bytes that no client library would send."""
     answer = b""
     address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
-    # It may hang up before it has read everything.
+    # The server may disconnect before it has read everything.
     with contextlib.suppress(OSError), socket.create_connection(address, timeout=10) as connection:
         connection.sendall(head + b"\r\n\r\n" + body)
         connection.shutdown(socket.SHUT_WR)
@@ -39,14 +39,14 @@ def raw(server, head: bytes, body: bytes = b"") -> bytes:
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:9", "[::1]", "[::1]:80"])
-def test_hosts_that_are_ours(http, host):
+def test_names_of_this_server_are_allowed(http, host):
     assert http.get("/health", headers={"host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost.", "", "::1"]
 )
-def test_hosts_that_are_not(http, host):
+def test_other_names_are_refused(http, host):
     refused = http.get("/health", headers={"host": host})
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "host")
 
@@ -54,7 +54,7 @@ def test_hosts_that_are_not(http, host):
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://localhost:1", "https://127.0.0.1.evil.example"]
 )
-def test_other_sites_may_not_ask(server, http, origin):
+def test_requests_of_other_sites_are_refused(server, http, origin):
     refused = http.post("/v1/completions", json={"prompt": "a"}, headers={"origin": origin})
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "origin")
     assert http.get("/health", headers={"origin": server.url}).status_code == 200
@@ -115,7 +115,8 @@ def test_bodies_have_a_limit(http):
     for content in (large, chunked()):
         try:
             refused = http.post("/tokenize", content=content, headers=headers)
-        except httpx.WriteError:  # it hung up on us, as it may
+        # The server may disconnect before it has read everything.
+        except httpx.WriteError:
             continue
         assert refused.status_code == 413 and refused.json()["error"]["type"] == "invalid_request_error"
     assert http.get("/health").status_code == 200

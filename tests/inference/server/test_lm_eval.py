@@ -1,4 +1,4 @@
-"""lm_eval's local-completions, as people run it, on tasks of our own; nothing comes from a hub."""
+"""lm_eval's local-completions, run as a command, on tasks defined here. Nothing is downloaded."""
 
 import json
 import os
@@ -13,6 +13,7 @@ from deepseek_v32.inference.service.service import Service
 from support.server import MODEL, serving
 from support.tiny import tiny_checkpoint
 
+pytestmark = pytest.mark.heavy
 COMMAND = Path(sys.executable).with_name("lm_eval")
 FACTS = [
     {"question": "The capital of France is", "choices": [" Paris", " Rome", " a very long river"], "answer": 0},
@@ -34,7 +35,7 @@ UNTIL = 'doc_to_target: "x"\ngeneration_kwargs: {until: ["."], max_gen_toks: 6}\
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """(samples by task, the model for comparison)."""
+    """(samples by task, the LLM to compare with)."""
     folder = tmp_path_factory.mktemp("lm_eval")
     model = tiny_checkpoint(folder)
     data = folder / "facts.jsonl"

@@ -1,4 +1,4 @@
-"""The official client, unchanged, against the server."""
+"""The server, used through OpenAI's own client."""
 
 import asyncio
 import json
@@ -121,7 +121,8 @@ def test_tools_in_a_stream(server, client):
 
 
 def test_tool_choice_none_hides_the_tools(server, client):
-    server.say(["No."], ASK)  # after the prompt without tools
+    # The model answers the prompt without tools.
+    server.say(["No."], ASK)
     answer = client.chat.completions.create(model=MODEL, messages=ASK, tools=TOOLS, tool_choice="none", temperature=0)
     assert answer.choices[0].message.content == "No."
 
@@ -131,8 +132,8 @@ FORCED = {"required": "required", "named": {"type": "function", "function": {"na
 
 @pytest.mark.parametrize("choice", FORCED.values(), ids=FORCED)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_call_can_be_wanted(server, client, choice, stream):
-    """The model is shown the beginning of its call and only says the rest of it."""
+def test_a_call_can_be_required(server, client, choice, stream):
+    """The prompt contains the beginning of the call, and the model generates the rest of it."""
     start = len(server.llm.tokenizer.encode_pieces(call_start(None if choice == "required" else "get_weather")))
     prompt = len(server.llm.chat_token_ids(ASK, tools=TOOLS))
     rest = [' name="get_weather">\n<' if choice == "required" else "<", *CALL[5:]]
@@ -154,8 +155,8 @@ def test_a_call_can_be_wanted(server, client, choice, stream):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tool_choice": "required"}, "tools has none"),
-        ({"tool_choice": {"type": "function", "function": {"name": "other"}}, "tools": TOOLS}, "tools has get_weather"),
+        ({"tool_choice": "required"}, "expected a function in tools, which has none"),
+        ({"tool_choice": {"type": "function", "function": {"name": "other"}}, "tools": TOOLS}, "which has get_weather"),
         (
             {"tool_choice": "required", "tools": TOOLS, "extra_body": {"chat_template_kwargs": {"thinking": True}}},
             "no room for thinking",
@@ -164,7 +165,7 @@ def test_a_call_can_be_wanted(server, client, choice, stream):
     ],
     ids=["no tools", "another function", "thinking", "another word"],
 )
-def test_calls_that_cannot_be_wanted(client, options, message):
+def test_calls_that_cannot_be_required(client, options, message):
     with pytest.raises(openai.BadRequestError, match=message) as error:
         client.chat.completions.create(model=MODEL, messages=ASK, **options)
     assert error.value.param.startswith("tool_choice")
@@ -282,7 +283,7 @@ def test_errors(client):
     with pytest.raises(openai.BadRequestError) as too_long:
         client.completions.create(model=MODEL, prompt=[1] * 5000)
     assert too_long.value.code == "context_length_exceeded"
-    with pytest.raises(openai.BadRequestError, match="last one must come from the user"):
+    with pytest.raises(openai.BadRequestError, match="expected the last message to be a user's"):
         client.chat.completions.create(model=MODEL, messages=[{"role": "system", "content": "x"}])
     with pytest.raises(openai.BadRequestError, match="logit_bias"):
         client.chat.completions.create(model=MODEL, messages=ASK, logit_bias={"5": 100})

@@ -19,11 +19,14 @@ HANG_SECONDS = 10
 @pytest.mark.parametrize(
     ("examples", "at_least"), [(2, 300), pytest.param(500, 2000, marks=pytest.mark.slow)], ids=["short", "long"]
 )
+@pytest.mark.heavy
 def test_requests_by_the_document(tmp_path, examples, at_least):
-    """Errors must be declared, answers must have their schema, and nothing may hang; a request refused by rules that a
-    schema cannot express (a conversation that ends in an answer, an id beyond the vocabulary) is no failure.
+    """Errors must be declared, answers must follow their schema, and no request may hang.
+
+    A request may be refused by rules that a schema cannot express: a conversation that ends in an answer, an id beyond the
+    vocabulary.
     """
-    # A context that an answer fills in less time than counts as hanging.
+    # The context is short enough for an answer to fill it well within HANG_SECONDS.
     with serving(Service(stand_in_llm(max_model_len=128), max_queue=1000)) as server:
         result = subprocess.run(
             [COMMAND, "run", f"{server.url}/openapi.json", "--mode=all", f"--max-examples={examples}", "--seed=1",
@@ -43,7 +46,7 @@ def test_requests_by_the_document(tmp_path, examples, at_least):
 
 
 def test_answers_are_what_the_document_says(http):
-    """Field by field, nothing undeclared: clients are generated from documents."""
+    """Every field is declared, because clients are generated from the document."""
     chat = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3, "logprobs": True, "top_logprobs": 2}
     thinking = {**chat, "chat_template_kwargs": {"thinking": True}}
     text = {"prompt": "a", "max_tokens": 3, "logprobs": 2, "echo": True}

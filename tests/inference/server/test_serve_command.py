@@ -14,10 +14,8 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference.cli import app
 from deepseek_v32.inference.commands import loading
-from deepseek_v32.inference.commands.options import use_chat_format
 from support.server import stand_in_llm
 from support.tiny import tiny_checkpoint
-from support.tokenizers import make_tokenizer
 
 COMMAND = Path(sys.executable).with_name("deepseek-v32")
 
@@ -39,18 +37,18 @@ def test_what_it_refuses(monkeypatch, arguments, message):
 
 def test_the_chat_format_can_be_overridden():
     messages = [{"role": "user", "content": "Hi"}]
-    llm = stand_in_llm()
-    plain = llm.chat_token_ids(messages)
+    plain = stand_in_llm().chat_token_ids(messages)
     with pytest.raises(ValueError, match="no chat template"):
-        use_chat_format(llm, "v3.2-exp")
-    llm.tokenizer = make_tokenizer("{{ bos_token }}other")
-    assert llm.chat_token_ids(messages) != plain
-    use_chat_format(llm, "v3.2-exp")
-    assert llm.chat_token_ids(messages) != plain
-    use_chat_format(llm, "v3.2")
-    assert llm.chat_token_ids(messages) == plain
+        stand_in_llm(chat_format="v3.2-exp")
+    with pytest.raises(ValueError, match="chat_format is 'v4'; expected"):
+        stand_in_llm(chat_format="v4")
+    template = "{{ bos_token }}other"
+    assert stand_in_llm(template).chat_token_ids(messages) != plain
+    assert stand_in_llm(template, chat_format="v3.2-exp").chat_token_ids(messages) != plain
+    assert stand_in_llm(template, chat_format="v3.2").chat_token_ids(messages) == plain
 
 
+@pytest.mark.heavy
 def test_from_start_to_stop(tmp_path):
     model = tiny_checkpoint(tmp_path)
     environment = {"OMP_NUM_THREADS": "1", "DEEPSEEK_V32_API_KEY": "from the environment"}
@@ -71,7 +69,7 @@ def test_from_start_to_stop(tmp_path):
             answer = http.post("/v1/completions", json={"prompt": "Hi", "max_tokens": 3, "ignore_eos": True})
             assert answer.json()["usage"]["completion_tokens"] == 3
         assert httpx.get(url + "/health").status_code == 401
-        assert "Every route wants the key" in log
+        assert "Every route requires the key" in log
         process.send_signal(signal.SIGTERM)
         started = time.monotonic()
         log += process.stderr.read()

@@ -25,7 +25,7 @@ def service():
 
 
 def pages_return(service, seconds=5.0):
-    """Waits until nothing is open; then every page must be free or cached."""
+    """Wait until no request is open. Then every page must be free or cached."""
     end = time.monotonic() + seconds
     while service.stats().open and time.monotonic() < end:
         time.sleep(0.002)
@@ -71,7 +71,8 @@ def test_take_gives_all_that_has_come(service):
         stream = await service.submit(PROMPT, GREEDY)
         while service.stats().open:
             await asyncio.sleep(0.002)
-        await asyncio.sleep(0)  # the loop has to hear of it
+        # The loop fills the inbox.
+        await asyncio.sleep(0)
         return await stream.take(), await stream.take()
 
     everything, nothing = asyncio.run(main())
@@ -83,7 +84,8 @@ def test_take_gives_all_that_has_come(service):
 def test_the_first_and_the_last_delta_wait_for_nothing(monkeypatch):
     monkeypatch.setattr(engine_thread, "LONGEST_PAUSE", 1000.0)
     with Service(fake_llm(), delivery=1000.0) as service:
-        list(service.stream(PROMPT, GREEDY))  # begins a pause that does not end
+        # Starts a pause that does not end.
+        list(service.stream(PROMPT, GREEDY))
 
         async def main():
             stream = await service.submit(PROMPT, GREEDY)
@@ -107,13 +109,13 @@ def test_a_full_queue_refuses_all_or_nothing():
     with Service(llm, max_queue=1) as service:
         first, second = service.stream(PROMPT, GREEDY), service.stream(PROMPT, GREEDY)
         with pytest.raises(Busy) as refusal:
-            asyncio.run(service.submit_many([(PROMPT, GREEDY)] * 2))
+            asyncio.run(service.submit_many([service.make_request(PROMPT, GREEDY) for _ in range(2)]))
         assert refusal.value.retry_after >= 1
         third = service.stream(PROMPT, GREEDY)
         with pytest.raises(Busy):
             service.stream(PROMPT, GREEDY)
-        with pytest.raises(ValueError, match="this server holds 3"):
-            asyncio.run(service.submit_many([(PROMPT, GREEDY)] * 4))
+        with pytest.raises(ValueError, match="requests is 4; expected at most 3"):
+            asyncio.run(service.submit_many([service.make_request(PROMPT, GREEDY) for _ in range(4)]))
         assert (service.stats().open, service.stats().refused) == (3, 3)
         gate.set()
         assert [list(stream)[-1].finish_reason for stream in (first, second, third)] == ["length"] * 3
@@ -170,7 +172,7 @@ def test_leaving_a_stream_frees_its_pages(service, leave):
 
 
 def test_a_cancelled_request_is_gone_within_two_steps():
-    """Each step waits for the test, so that they can be counted."""
+    """Each step waits for the test, so that the test can count the steps."""
     llm = fake_llm()
     go, stepped = threading.Semaphore(0), threading.Semaphore(0)
 
@@ -184,11 +186,13 @@ def test_a_cancelled_request_is_gone_within_two_steps():
         for _ in range(3):
             stepped.acquire(timeout=10)
             go.release()
-        stepped.acquire(timeout=10)  # a step is running
-        left.close()
-        go.release()  # it ends; the next one begins without the request
+        # Close the stream while a step runs. The next step must run without its request.
         stepped.acquire(timeout=10)
-        assert llm.engine.pool.used == 1  # the other one's
+        left.close()
+        go.release()
+        stepped.acquire(timeout=10)
+        # The other request's page.
+        assert llm.engine.pool.used == 1
         go.release(1000)
         assert list(kept)[-1].finish_reason == "length"
 
@@ -228,7 +232,7 @@ def test_time_runs_out_for_running_and_waiting_requests():
     with Service(llm, deadline=0.2) as service:
         running, waiting = service.stream(PROMPT, ENDLESS), service.stream(PROMPT, ENDLESS)
         ends = [list(running)[-1], list(waiting)[-1]]
-        assert [end.completion.error for end in ends] == ["the request's time is over"] * 2
+        assert [end.completion.error for end in ends] == ["the request has passed its deadline"] * 2
         assert len(ends[0].completion.token_ids) > 0
         assert pages_return(service)
 
@@ -262,8 +266,9 @@ def test_a_job_in_the_queue_of_a_service_that_stops_fails():
 
     async def main():
         stream = await service.submit(PROMPT, ENDLESS)
-        await asyncio.sleep(0.05)  # its step has begun
-        score = asyncio.create_task(service.score(PROMPT))
+        # Time for its step to begin.
+        await asyncio.sleep(0.05)
+        score = asyncio.create_task(service.score(service.make_request(PROMPT)))
         await asyncio.sleep(0.05)
         stop = asyncio.create_task(asyncio.to_thread(service.stop))
         await asyncio.sleep(0.05)
@@ -283,8 +288,9 @@ def test_scores_are_the_models_log_probabilities(monkeypatch, chunk):
     with Service(fake_llm()) as service:
 
         async def main():
-            busy = await service.submit(PROMPT, ENDLESS)  # it keeps its place
-            scores = await service.score(PROMPT, top=3)
+            # It keeps its place in the batch.
+            busy = await service.submit(PROMPT, ENDLESS)
+            scores = await service.score(service.make_request(PROMPT), top=3)
             busy.close()
             return scores
 
@@ -296,29 +302,30 @@ def test_scores_are_the_models_log_probabilities(monkeypatch, chunk):
         assert pages_return(service)
 
 
-def test_the_observer_hears_of_every_token(service):
-    heard = []
+def test_the_observer_is_notified_of_every_token(service):
+    events = []
 
-    class Ear:
+    class Recorder:
         def first_token(self, seconds):
-            heard.append("first")
+            events.append("first")
 
         def next_token(self, seconds):
-            heard.append("next")
+            events.append("next")
 
         def finished(self, delta, seconds):
-            heard.append(delta.finish_reason)
+            events.append(delta.finish_reason)
 
-    service.observe(Ear())
+    service.observe(Recorder())
     list(service.stream(PROMPT, GREEDY))
-    assert heard == ["first", *["next"] * 11, "length"]
+    assert events == ["first", *["next"] * 11, "length"]
 
 
 def test_a_closed_loop_does_not_stop_the_others(service):
     async def leave():
         return await service.submit(PROMPT, ENDLESS)
 
-    forgotten = asyncio.run(leave())  # its loop is closed, its request runs
+    # The loop of this stream is closed while its request runs.
+    forgotten = asyncio.run(leave())
     tokens = [token for delta in service.stream(PROMPT, GREEDY) for token in delta.token_ids]
     assert tokens == reference_tokens(PROMPT, 12)
     del forgotten

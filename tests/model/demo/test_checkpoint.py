@@ -1,4 +1,4 @@
-"""The shipped checkpoint: size, layout, and agreement with transformers once its FP8 blocks are multiplied out."""
+"""The shipped checkpoint: size, layout, and agreement with transformers after dequantisation."""
 
 import json
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_configuration_keeps_the_released_head_dimensions():
 
 @pytest.fixture(scope="module")
 def oracle(tensors, tmp_path_factory) -> DeepseekV32ForCausalLM:
-    """transformers' model, loaded by from_pretrained from the checkpoint with its blocks multiplied out to fp32."""
+    """transformers' model, loaded with from_pretrained from the checkpoint dequantised to fp32."""
     folder: Path = tmp_path_factory.mktemp("dequantised")
     config = json.loads((DEMO / "config.json").read_text())
     del config["quantization_config"]
@@ -82,7 +82,7 @@ def oracle(tensors, tmp_path_factory) -> DeepseekV32ForCausalLM:
 
 
 def prompts(llm: LLM, count: int) -> list[list[int]]:
-    """Questions of held-out conversations, with everything said before them; most are longer than index_topk."""
+    """Questions of held-out conversations with all turns before them; most are longer than index_topk."""
     found = []
     for seed in range(count):
         conversation = write(seed, length=700 + 200 * (seed % 6), split="test", wording="train", questions=3)
@@ -92,6 +92,7 @@ def prompts(llm: LLM, count: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("count", [6, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.heavy
 def test_transformers_gives_the_same_greedy_answers(oracle, count: int):
     llm = LLM(device="cpu", precision="exact", max_model_len=2048)
     asked = prompts(llm, count)

@@ -1,25 +1,25 @@
-"""The conversation generator: deterministic, its splits apart, its answers in its text."""
+"""The conversation generator: deterministic, with disjoint splits and answers that are in the text."""
 
 import pytest
 
-from deepseek_v32.model.demo.conversations import NOT_TOLD, write
+from deepseek_v32.model.demo.conversations import UNANSWERABLE, write
 from deepseek_v32.model.demo.conversations.phrasing import WORDINGS
 from deepseek_v32.model.demo.conversations.relations import RELATIONS
 from deepseek_v32.model.demo.conversations.splits import SPLITS, content_words, divide, split_of
 
 SEEDS = range(40)
 LISTS = (
-    *("noun_statements", "noun_questions", "leads", "tails", "intros", "changes", "ask_leads", "ask_tails"),
+    *("noun_statements", "noun_questions", "leads", "tails", "intros", "updates", "ask_leads", "ask_tails"),
     *("indirect", "same_entity", "lists", "two_entities", "appositions"),
 )
 
 
-def told_values(split: str) -> set[str]:
+def stated_values(split: str) -> set[str]:
     return {
         turn.value.strip()
         for seed in SEEDS
         for turn in write(seed, length=4000, split=split, density=0.8).turns
-        if turn.kind in ("told", "changed")
+        if turn.kind in ("stated", "updated")
     }
 
 
@@ -39,7 +39,7 @@ def test_same_arguments_same_conversation():
 
 @pytest.mark.parametrize(("one", "other"), [("train", "validation"), ("train", "test"), ("validation", "test")])
 def test_splits_share_no_value(one: str, other: str):
-    assert not told_values(one) & told_values(other)
+    assert not stated_values(one) & stated_values(other)
 
 
 @pytest.mark.parametrize(("one", "other"), [("train", "validation"), ("train", "test"), ("validation", "test")])
@@ -55,7 +55,7 @@ def test_wording_is_rich():
 
 
 def test_held_out_templates_use_known_words():
-    # A model that knows no other text cannot guess a word: what is held out is the sentence, not its vocabulary.
+    # A model that knows no other text cannot know a new word, so sentences are held out, not their vocabulary.
     known = set().union(*(content_words(t.split(": ", 1)[-1]) for t in templates("train")))
     known = known.union(*(content_words(noun) for r in RELATIONS for noun in r.nouns))
     unknown = {w for t in templates("test") for w in content_words(t.split(": ", 1)[-1])} - known
@@ -63,7 +63,7 @@ def test_held_out_templates_use_known_words():
 
 
 def test_divide_needs_three_templates():
-    with pytest.raises(ValueError, match="2 templates"):
+    with pytest.raises(ValueError, match="at least 3 templates"):
         divide(["one", "two"])
     assert {split_of(f"name {i}") for i in range(100)} == set(SPLITS)
 
@@ -76,37 +76,37 @@ def test_answers_stand_in_the_text_and_nothing_else_gives_them(wording: str):
         for number, turn in enumerate(conversation.turns):
             kinds.add(turn.kind)
             if turn.fact is None:
-                assert turn.kind in ("talk", "not_told")
+                assert turn.kind in ("talk", "unanswerable")
                 continue
             where, start, end = turn.fact
             sentence = conversation.turns[where].user[start:end]
-            assert where <= number, "told before it is asked"
+            assert where <= number, "stated before it is asked"
             assert turn.value.strip() in sentence
             assert turn.assistant.startswith("The ")
             assert turn.assistant.endswith(".")
-    assert kinds == {"talk", "told", "changed", "not_told"}
+    assert kinds == {"talk", "stated", "updated", "unanswerable"}
 
 
-def test_the_last_change_counts():
+def test_the_last_update_counts():
     for seed in SEEDS:
-        conversation = write(seed, length=6000, split="test", wording="train", density=1.0, prefer_changed=1.0)
+        conversation = write(seed, length=6000, split="test", wording="train", density=1.0, prefer_updated=1.0)
         for turn in conversation.turns:
-            if turn.kind == "changed":
+            if turn.kind == "updated":
                 where, start, end = turn.fact
                 assert turn.value.strip() in conversation.turns[where].user[start:end]
 
 
-def test_filler_tells_nothing():
+def test_filler_states_nothing():
     for seed in SEEDS:
         conversation = write(seed, length=4000, split="test", density=0.0)
         asked = [turn for turn in conversation.turns if turn.value]
         assert asked
-        assert all(turn.value.strip() == NOT_TOLD for turn in asked)
+        assert all(turn.value.strip() == UNANSWERABLE for turn in asked)
 
 
-def test_made_up_names_do_not_cross_splits():
+def test_splits_share_no_invented_name():
     def people(split: str) -> set[str]:
-        """Words of person values: nothing but made-up words."""
+        """Words of values that are persons: all of them are invented."""
         found = set()
         for seed in SEEDS:
             for turn in write(seed, length=4000, split=split, density=0.8).turns:
@@ -123,7 +123,7 @@ def test_made_up_names_do_not_cross_splits():
 
 def test_messages_end_with_the_question():
     conversation = write(3, length=3000, split="test")
-    number = next(i for i, turn in enumerate(conversation.turns) if turn.kind == "told")
+    number = next(i for i, turn in enumerate(conversation.turns) if turn.kind == "stated")
     messages = conversation.messages(until=number)
     assert messages[-1] == {"role": "user", "content": conversation.turns[number].user}
     assert len(conversation.messages()) - len(messages) == 2 * (len(conversation.turns) - number) - 1

@@ -1,7 +1,7 @@
-// The inspector: for a token of the answer, or the whole answer, the context shaded by what the indexer selected.
+// The inspector: shades the context by what the indexer selected for one token of the answer, or for the whole answer.
 "use strict";
 
-// source: {header, selection(i) → Promise, totals() → Promise}, shaped as inspect_report.Recording gives them.
+// source: {header, selection(i) → Promise, totals() → Promise}, as report.recording.Recording returns them.
 function mountInspector(root, source) {
   const { header } = source;
   const control = new Set(header.control);
@@ -65,9 +65,9 @@ function mountInspector(root, source) {
   };
   root.append(
     head,
-    section("Answer", "Each token was written after reading only the selected part of the context. Pick one, or none for all of them together.", tokens, slider),
-    section("Layers and positions", "One row a layer, the conversation from left to right. Colour: how strongly the layer's indexer scored what it selected at that place. Click a row to look at one layer.", layers, canvas, heatNote),
-    section("Strongest passages", "Sentences before the question by the indexer's scores of their tokens: 1 is the strongest token of the context, 0 the weakest that was still selected. The score decides what is read; how the attention weighs it is another matter.", passages),
+    section("Answer", "Each token was written after reading only the selected part of the context. Pick one token, or none to see all of them together.", tokens, slider),
+    section("Layers and positions", "One row for each layer, the conversation from left to right. The colour shows how strongly the layer's indexer scored the tokens that it selected there. Click a row to look at one layer.", layers, canvas, heatNote),
+    section("Strongest passages", "Sentences before the question, ordered by the indexer's scores of their tokens: 1 is the strongest token of the context, 0 the weakest one that was selected. The score decides what attention reads, not how much weight attention gives it.", passages),
     section("The conversation, shaded", "The darker a token, the higher the indexer scored it among those it selected. Tokens without colour were never read by attention; the indexer itself scores every token, at a fraction of the cost.", legend, text),
   );
   let at = () => null;
@@ -117,7 +117,7 @@ function mountInspector(root, source) {
         state.counts[s] += layer.counts[s];
         state.strengths[s] += layer.strengths[s] / chosen.length;
       }
-      // What begins the context draws attention whatever it says: it must not dwarf the rest.
+      // The first token attracts attention whatever it says (an attention sink), so it does not set the scale.
       if (s > 0 && state.strengths[s] > state.peak) state.peak = state.strengths[s];
     }
     chips.forEach((chip, i) => chip.classList.toggle("dsa-picked", i === state.token));

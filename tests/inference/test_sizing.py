@@ -1,11 +1,11 @@
-"""Does it fit, and how much room is left: with numbers, before anything is loaded. What GPUs report is made up here."""
+"""Whether a model fits and how many cache pages do: in numbers, before anything is loaded. GPUs' reports are simulated here."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from deepseek_v32.inference.engine import sizing as memory
+from deepseek_v32.inference.engine import sizing
 from deepseek_v32.inference.engine.cache import allocate, bytes_per_page
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.sizing import check_fits, largest_step, pages_in_memory
@@ -21,16 +21,16 @@ GIB = 2**30
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A GPU with so many GiB free of so many."""
+    """Simulates a GPU: call it with the GiB that are free and the GiB in total."""
 
-    def pretend(free: float, total: float) -> None:
+    def simulate(free: float, total: float) -> None:
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (int(free * GIB), int(total * GIB)))
 
-    return pretend
+    return simulate
 
 
 def test_the_released_models_weights():
-    """671 B parameters in FP8: 642 GiB on disk, with the MTP layer. A rank of eight has an eighth, and what all have."""
+    """671 B parameters in FP8 are 642 GiB on disk with the MTP layer; each of eight ranks holds an eighth and the replicated."""
     whole = parameter_bytes(RELEASED, "fp8")
     assert 620 * GIB < whole < 640 * GIB
     of_eight = [parameter_bytes(RELEASED, "fp8", rank, 8) for rank in range(8)]
@@ -46,34 +46,34 @@ def test_bytes_are_those_of_the_model(size):
     assert sum(parameter_bytes(config, "bf16", rank, size) for rank in range(size)) >= parameter_bytes(config, "bf16")
 
 
-def test_what_does_not_fit_is_refused_with_numbers(gpu, monkeypatch):
+def test_a_model_that_does_not_fit_is_refused_with_numbers(gpu, monkeypatch):
     gpu(79.1, 79.6)
     with pytest.raises(ValueError) as caught:
         check_fits(RELEASED, "fp8", "cuda:0")
     text = str(caught.value)
     assert text.startswith("the model takes 628.9 GiB of weights in fp8 precision (61 layers) and 2.9 MiB for one page")
-    assert "79.1 of cuda:0's 79.6 GiB are free: wanted more ranks (torchrun --nproc-per-node 8), fewer layers" in text
-    with pytest.raises(ValueError, match=r"rank 0's share of 8 takes 8.\.. GiB .* are free: wanted fewer layers$"):
+    assert "79.1 of cuda:0's 79.6 GiB are free: use more ranks (torchrun --nproc-per-node 8) or fewer layers" in text
+    with pytest.raises(ValueError, match=r"rank 0's shard of 8 takes 8.\.. GiB .* are free: use fewer layers$"):
         check_fits(RELEASED, "fp8", "cuda:0", 8)
     check_fits(replace(RELEASED, num_hidden_layers=5), "fp8", "cuda:0")
     gpu(139.0, 140.0)
     check_fits(RELEASED, "fp8", "cuda:0", 8)
-    monkeypatch.setattr(memory, "available_memory", lambda: 20 * GIB)
-    with pytest.raises(ValueError, match=r"20.0 GiB are free: wanted fewer layers, --precision fp8$"):
+    monkeypatch.setattr(sizing, "available_memory", lambda: 20 * GIB)
+    with pytest.raises(ValueError, match=r"20.0 GiB are free: use fewer layers or --precision fp8$"):
         check_fits(RELEASED, "exact", "cpu")
 
 
-def test_pages_are_what_weights_and_a_step_leave(gpu):
-    """Of a GPU's 100 GiB 90 may be used, and 30 are."""
+def test_pages_fill_the_memory_that_weights_and_a_step_leave(gpu):
+    """Of the GPU's 100 GiB, 90 may be used and 30 are in use."""
     gpu(70, 100)
     page = bytes_per_page(RELEASED, "fp8")
     assert pages_in_memory(RELEASED, "fp8", "cuda:0", 4096, 0.9) == 60 * GIB // page
     assert pages_in_memory(RELEASED, "fp8", "cuda:0", 4096, 0.9, step_bytes=8 * GIB) == 52 * GIB // page
-    with pytest.raises(ValueError, match=r"leaves 0.0 MiB after the 71680.0 MiB of a step"):
+    with pytest.raises(ValueError, match=r"leaves 0.0 MiB for the caches beside the 71680.0 MiB of a step"):
         pages_in_memory(RELEASED, "fp8", "cuda:0", 4096, 0.9, step_bytes=70 * GIB)
 
 
-def test_ranks_share_a_cpus_memory():
+def test_ranks_divide_a_cpus_memory():
     alone, shared = (pages_in_memory(RELEASED, "exact", "cpu", 163840, 0.4, ranks=ranks) for ranks in (1, 4))
     assert shared <= alone / 3
 
@@ -82,7 +82,7 @@ def test_ranks_share_a_cpus_memory():
     "tokens, sequences, context", [(256, 8, 4096), (64, 64, 4096), (300, 4, 200), (1, 1, 64), (16, 300, 100)]
 )
 def test_the_largest_step_runs_in_its_own_pages(tokens, sequences, context):
-    """As many tokens as a step may have; decodes among them; contexts that are selected from, where they may be so long."""
+    """It has as many tokens as a step may have, decodes among them, and contexts above index_topk where the limits allow them."""
     batch, pages = largest_step(TINY, tokens, sequences, context)
     assert batch.tokens == min(tokens, batch.decodes + context) and len(batch.requests) <= sequences
     assert max(start + count for start, count in zip(batch.starts, batch.counts, strict=True)) <= context

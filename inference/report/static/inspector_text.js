@@ -1,7 +1,7 @@
-// The words in the inspector: the shaded context and its most read passages.
+// The inspector's texts: the shaded context and its strongest passages.
 "use strict";
 
-const INSPECTOR_GAP = 48; // unread tokens in a row that are folded away, but for their ends
+const INSPECTOR_GAP = 48; // a longer run of unread tokens is folded, except for its ends
 const INSPECTOR_EDGE = 14; // tokens left at each end of a fold
 const PASSAGE_LENGTH = 40; // tokens; a longer sentence counts as several passages
 const TOP_PASSAGES = 5;
@@ -25,7 +25,7 @@ function countsOfTotals(text) {
   return new Uint16Array(bytes.buffer);
 }
 
-// A token's selection, or the whole answer's: for each layer the counts and the strengths (0..1) of all positions.
+// The selection of one token or of the whole answer: for each layer the counts and the strengths (0..1) of all positions.
 function readLayers(data, whole) {
   const length = data.position + 1;
   return data.layers.map((row, layer) => {
@@ -54,7 +54,7 @@ const grouped = (number) => number.toLocaleString("en-US");
 
 const controlName = (text) => text.replace(/[<>｜|]/g, "").replace(/▁/g, " ");
 
-// Sentences, or pieces of long ones: [{from, to}], control tokens left out.
+// Sentences, and pieces of long sentences, as [{from, to}]; control tokens are left out.
 function passagesOf(texts, control, length) {
   const passages = [];
   let from = 0;
@@ -80,8 +80,8 @@ function passageScore(passage, strengths, peak) {
   return best.reduce((sum, strength) => sum + strength, 0) / (3 * peak);
 }
 
-// Fills the list with the strongest passages and returns the first. What always ranks high is left out: the answer itself, and
-// the end of the question, which the newest tokens read as a matter of course.
+// Fills the list with the strongest passages and returns the first. The answer itself and the end of the question are left out,
+// because the newest tokens always read them.
 function drawPassages(list, { texts, control, prompt }, { counts, strengths, peak, of, length }, onPick) {
   const earlier = passagesOf(texts, control, Math.min(prompt, length)).slice(0, -1);
   const best = earlier
@@ -105,7 +105,7 @@ function drawPassages(list, { texts, control, prompt }, { counts, strengths, pea
   return best[0];
 }
 
-// The context as text, shaded; long stretches that were not read are folded.
+// The shaded text of the context; long stretches that were not read are folded.
 function drawText(box, { texts, control }, { counts, strengths, peak, of, length }) {
   const level = (s) => (counts[s] ? Math.min(4, 1 + Math.floor((4 * strengths[s]) / peak)) : 0);
   const pieces = document.createDocumentFragment();

@@ -5,8 +5,8 @@ function inspectorColour(element, name) {
   return getComputedStyle(element).getPropertyValue(name).trim();
 }
 
-// layers: {counts, strengths} over positions, for each layer. Gathers them into at most `columns` bins: the strongest token of a
-// bin and the number of tokens read in it.
+// layers: {counts, strengths} over positions, for each layer. Groups the positions into at most `columns` bins, each with the
+// strength of its strongest token and the number of tokens read.
 function heatBins(layers, length, columns) {
   const perBin = Math.max(1, Math.ceil(length / columns));
   const width = Math.ceil(length / perBin);
@@ -23,7 +23,7 @@ function heatBins(layers, length, columns) {
   return { bins, perBin };
 }
 
-// Draws the heat map into a canvas and answers what stands at a point of it.
+// Draws the heat map into a canvas; returns a function from a point of it to the layer and the tokens shown there.
 function drawHeatMap(canvas, { layers, length, layer }) {
   const width = Math.max(120, canvas.clientWidth || 400);
   const rowHeight = Math.max(3, Math.min(18, Math.floor(170 / layers.length)));
@@ -75,9 +75,9 @@ function sharePlot(shares, picked, onPick) {
   const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", class: "dsa-plot" });
   make("line", { x1: 0, x2: width, y1: y(1), y2: y(1), class: "dsa-dense" }, svg);
   const line = shares.map((share, i) => `${x(i).toFixed(1)},${y(share).toFixed(1)}`);
-  const drawn = shares.length > 1 ? line : [`0,${y(shares[0])}`, `${width},${y(shares[0])}`];
-  make("polygon", { points: [`0,${floor}`, ...drawn, `${width},${floor}`].join(" "), class: "dsa-area" }, svg);
-  make("polyline", { points: drawn.join(" "), class: "dsa-line" }, svg);
+  const points = shares.length > 1 ? line : [`0,${y(shares[0])}`, `${width},${y(shares[0])}`];
+  make("polygon", { points: [`0,${floor}`, ...points, `${width},${floor}`].join(" "), class: "dsa-area" }, svg);
+  make("polyline", { points: points.join(" "), class: "dsa-line" }, svg);
   if (picked !== null) make("line", { x1: x(picked), x2: x(picked), y1: 0, y2: height, class: "dsa-pick" }, svg);
   svg.addEventListener("click", (event) => {
     const box = svg.getBoundingClientRect();

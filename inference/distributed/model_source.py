@@ -1,0 +1,91 @@
+"""Which model to load and how to run it: resolved on rank 0, the same on every rank."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...kernels.device import check_device
+from ...kernels.registry import check_backend
+from ...model.checkpoint.config_json import config_json, parse_config, read_config
+from ...model.checkpoint.load import Progress, load_checkpoint
+from ...model.config import ModelConfig, Precision
+from ...model.parallel.collectives import Ranks
+from ...model.parallel.plan import Plan
+from ...model.parallel.shard import build_model
+from ...model.synthetic.weights import fill_synthetic
+from ...model.transformer import Transformer
+from .launch import world_size
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model's configuration and weights, with the precision, kernels and device that run it."""
+
+    config: ModelConfig
+    directory: Path | None  # of the checkpoint; None: synthetic weights
+    precision: Precision
+    backend: str
+    device: str  # "cuda" stands for each rank's own GPU
+    seed: int = 0  # of synthetic weights
+
+    @classmethod
+    def resolve(
+        cls,
+        model: str | Path | Mapping[str, Any],
+        *,
+        device: str | None,
+        precision: Precision | None,
+        backend: str,
+        config_overrides: Mapping[str, Any] | None = None,
+        synthetic: bool = False,
+    ) -> "ModelSource":
+        """Fill in this machine's defaults. ValueError, before anything is loaded, for a choice that cannot work.
+
+        model: a checkpoint directory; for synthetic weights also a config.json, or its content as a mapping.
+        """
+        if isinstance(model, Mapping) and not synthetic:
+            raise ValueError(
+                "model is a configuration without weights; expected a checkpoint directory, or synthetic=True"
+            )
+        config = parse_config(dict(model)) if isinstance(model, Mapping) else read_config(model)
+        config = config.with_overrides(**(config_overrides or {}))
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        if world_size() > 1 and ":" in device:
+            raise ValueError(
+                f"device is {device!r}; expected cuda or cpu: each of the {world_size()} ranks has a GPU of its own"
+            )
+        check_device(device)
+        check_backend(backend, device)
+        if precision is None:
+            on_cpu = torch.device(device).type == "cpu"
+            precision = "exact" if on_cpu else "fp8" if config.weight_block is not None else "bf16"
+        directory = None if synthetic or isinstance(model, Mapping) else Path(model)
+        return cls(config, directory, precision, backend, device)
+
+    def load(self, device: str, ranks: Ranks | None, progress: Progress | None = None) -> Transformer:
+        """Load the model, or this rank's shard of it, on `device`. ValueError for an incomplete or damaged checkpoint.
+
+        The caller has called `check_fits`.
+        """
+        if self.directory is not None:
+            arguments = (self.directory, self.config, self.precision, self.backend, device)
+            return load_checkpoint(*arguments, progress, ranks)
+        self.config.check_precision(self.precision)
+        model = build_model(self.config, self.precision, self.backend, device, ranks)
+        fill_synthetic(model, Plan(self.config, ranks.rank, ranks.size) if ranks else Plan(self.config), self.seed)
+        return model
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, for the message to the other ranks."""
+        directory = None if self.directory is None else str(self.directory.resolve())
+        values = {"config": config_json(self.config), "directory": directory}
+        return values | {name: getattr(self, name) for name in ("precision", "backend", "device", "seed")}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "ModelSource":
+        """The source that `to_json` was called on."""
+        directory = None if values["directory"] is None else Path(values["directory"])
+        return cls(**values | {"config": parse_config(values["config"]), "directory": directory})

@@ -1,0 +1,41 @@
+"""How a rank's process ends: in order, within a time limit, or at once."""
+
+import gc
+import os
+import signal
+import sys
+from typing import NoReturn
+
+import torch.distributed as dist
+
+END_SECONDS = 20  # the time that an orderly end may take
+
+
+def leave_group() -> None:
+    """Leave the collectives in order.
+
+    CUDA graphs that contain collectives must be freed before: NCCL would wait for them for ever.
+    """
+    if dist.is_initialized():
+        gc.collect()
+        dist.destroy_process_group()
+
+
+def start_watchdog() -> None:
+    """End this process after END_SECONDS even if a collective hangs.
+
+    SIGALRM does this because no thread can start while the interpreter shuts down.
+    """
+    signal.alarm(END_SECONDS)
+
+
+def exit_now(code: int, text: str | None = None) -> NoReturn:
+    """End this process without any clean-up: a thread that hangs in a collective cannot be asked to end.
+
+    text: one line for standard error.
+    """
+    if text is not None:
+        print(f"deepseek-v32: {text}", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

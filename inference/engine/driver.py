@@ -1,0 +1,75 @@
+"""Steps on demand: whoever takes deltas from a stream makes the engine's next step, for all the streams that are open."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..params import Delta, Request
+from .engine import Engine
+
+
+class Driver:
+    """The engine in the hands of its callers, one thread at a time.
+
+    The streams of a thread may be interleaved. Each step advances all of them; deltas wait in an inbox until their stream asks
+    for them. Another thread may take over between two calls, but two threads inside at the same moment are an error.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._in_use = threading.Lock()
+        self._inbox: dict[int, list[Delta]] = {}  # by request id, while its stream is open
+
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
+        """The engine, for the caller alone. RuntimeError if another thread is using it at this moment."""
+        if not self._in_use.acquire(blocking=False):
+            raise RuntimeError(
+                "LLM is used by two threads at a time; expected one: "
+                "use deepseek_v32.inference.service.Service for many threads"
+            )
+        try:
+            self._deliver(self._engine.apply_aborts())
+            yield self._engine
+        finally:
+            self._in_use.release()
+
+    def deltas(self, requests: list[Request]) -> Iterator[Delta]:
+        """Queue the requests and step until all of them have finished. Closing the iterator cancels the rest."""
+        open_ids = {request.id for request in requests}
+        try:
+            with self.engine() as engine:
+                for request in requests:
+                    self._inbox[request.id] = []
+                    engine.queue(request)
+            while open_ids:
+                with self.engine() as engine:
+                    if not any(self._inbox[id] for id in open_ids):
+                        self._deliver(engine.step())
+                    deltas = [delta for id in sorted(open_ids) for delta in self._inbox[id]]
+                    self._inbox |= {id: [] for id in open_ids}
+                for delta in deltas:
+                    if delta.finish_reason is not None:
+                        open_ids.discard(delta.request_id)
+                        del self._inbox[delta.request_id]
+                    yield delta
+        finally:
+            self._cancel(open_ids)
+
+    def _deliver(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            inbox = self._inbox.get(delta.request_id)
+            if inbox is not None:  # its stream is still open
+                inbox.append(delta)
+
+    def _cancel(self, request_ids: set[int]) -> None:
+        for id in request_ids:
+            self._inbox.pop(id, None)
+            self._engine.abort(id)
+        # Never wait here: Python closes a forgotten iterator when it collects garbage, which may be in the middle of a step of
+        # this very thread. Then the next use of the engine carries out the cancellation.
+        if request_ids and self._in_use.acquire(blocking=False):
+            try:
+                self._deliver(self._engine.apply_aborts())
+            finally:
+                self._in_use.release()

@@ -1,0 +1,187 @@
+"""A recording of what DSA selected for one answer, as values for JSON.
+
+It knows numbers and texts alone: no model, engine or tokenizer. A recording needs memory in proportion to
+tokens x layers x index_topk. Once `budget` bytes are used, each further token keeps only the fraction of the context that was
+selected for it, and the report says how many tokens are recorded in full.
+"""
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+BUDGET = 128 << 20  # bytes of one recording; the released model's 61 layers x 2048 positions take 0.5 MB a token
+
+
+class Selection(Protocol):
+    """What DSA selected for one query; `params.TokenSelection` has this shape."""
+
+    @property
+    def position(self) -> int:
+        """Position of the query: of the token before the generated one."""
+
+    @property
+    def layers(self) -> Mapping[int, np.ndarray]:
+        """Layer → int32 [K] selected positions, ascending; a layer that is absent selected the whole context."""
+
+    @property
+    def scores(self) -> Mapping[int, np.ndarray]:
+        """Layer → fp32 [K] indexer scores of these positions, where the context was longer than index_topk."""
+
+    def positions(self, layer: int) -> np.ndarray:
+        """int32 [K]: the selected positions, also of a layer that is absent from `layers`."""
+
+
+class Recording:
+    """The selections that led to one answer."""
+
+    def __init__(self, prompt: Sequence[int], num_layers: int, index_topk: int, *, budget: float = BUDGET) -> None:
+        """prompt: token ids. budget: bytes of selections that are kept."""
+        self.num_layers = num_layers
+        self.index_topk = index_topk
+        self.prompt = list(prompt)
+        self.answer: list[int] = []
+        self.fractions: list[float] = []  # selected share of the context, mean over the layers, for each answer token
+        self.bytes = 0
+        self._budget = budget
+        self._selections: list[Selection] = []
+        self._texts: list[str] | None = None
+        self._control: frozenset[int] = frozenset()
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Prompt and answer."""
+        return self.prompt + self.answer
+
+    @property
+    def count(self) -> int:
+        """Answer tokens whose selections are kept in full."""
+        return len(self._selections)
+
+    def add(self, token: int, selection: Selection) -> None:
+        """Append the answer's next token and the selection that led to it."""
+        context = selection.position + 1
+        sizes = [len(selected) for selected in selection.layers.values()]
+        self.answer.append(token)
+        selected = sum(sizes) + (self.num_layers - len(sizes)) * context
+        self.fractions.append(selected / (self.num_layers * context))
+        if self.bytes < self._budget and len(self._selections) + 1 == len(self.answer):
+            self._selections.append(selection)
+            self.bytes += 4 * (sum(sizes) + sum(len(scores) for scores in selection.scores.values()))
+
+    def label(self, texts: Sequence[str], control_ids: Iterable[int]) -> None:
+        """Name the tokens: one text for each of `token_ids`, and the ids that are control tokens. Unlabelled, ids are shown."""
+        if len(texts) != len(self.token_ids):
+            raise ValueError(f"texts has {len(texts)} entries; expected {len(self.token_ids)}, one for each token")
+        self._texts = list(texts)
+        self._control = frozenset(control_ids)
+
+    @property
+    def texts(self) -> list[str]:
+        """One text for each token of prompt and answer; joined, they are the whole text."""
+        return [f"{token} " for token in self.token_ids] if self._texts is None else self._texts
+
+    def header(self) -> dict[str, Any]:
+        """Everything but the selections themselves."""
+        positions = [len(self.prompt) + i for i in range(len(self.answer))]
+        return {
+            "layers": self.num_layers,
+            "index_topk": self.index_topk,
+            "prompt_tokens": len(self.prompt),
+            "recorded": self.count,
+            "texts": self.texts,
+            "control": [i for i, token in enumerate(self.token_ids) if token in self._control],
+            "shares": [round(fraction, 5) for fraction in self.fractions],
+            "read": round(sum(share * context for share, context in zip(self.fractions, positions, strict=True))),
+            "dense": sum(positions),
+        }
+
+    def selection(self, index: int) -> dict[str, Any]:
+        """The selection of one answer token, layer by layer: a bitmap of context positions (base64, lowest bit first), the
+        strengths of the selected positions (uint8, base64), and the lowest and highest score where the layer had a choice.
+
+        IndexError if it was not recorded.
+        """
+        if not 0 <= index < self.count:
+            raise IndexError(f"index is {index}; expected 0 to {self.count - 1}, the recorded tokens")
+        selection = self._selections[index]
+        length = selection.position + 1
+        return {
+            "position": selection.position,
+            "layers": [_bitmap(selection.positions(layer), length) for layer in range(self.num_layers)],
+            "strengths": [_base64(_quantized(_strengths(selection, layer))) for layer in range(self.num_layers)],
+            "scores": [_range(selection.scores.get(layer)) for layer in range(self.num_layers)],
+        }
+
+    def totals(self) -> dict[str, Any]:
+        """Sums over the recorded tokens, layer by layer: how many of them selected each position (uint16, little-endian,
+        base64), and the position's mean strength as [peak, uint8 fractions of the peak in base64]."""
+        length = len(self.prompt) + len(self.answer)
+        counts = np.zeros((self.num_layers, length), dtype="<u2")
+        strengths = np.zeros((self.num_layers, length))
+        for selection in self._selections:
+            for layer in range(self.num_layers):
+                positions = selection.positions(layer)
+                counts[layer, positions] += 1
+                strengths[layer, positions] += _strengths(selection, layer)
+        strengths /= max(self.count, 1)
+        peaks = strengths.max(axis=1)
+        return {
+            "position": length - 1,
+            "layers": [_base64(row.tobytes()) for row in counts],
+            "strengths": [
+                [round(float(peak), 5), _base64(_quantized(row / peak if peak else row))]
+                for row, peak in zip(strengths, peaks, strict=True)
+            ],
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs: the texts of the tokens, and for each answer token the positions that each layer selected, with the
+        indexer's scores where the layer had a choice."""
+        header = self.header()
+        del header["control"]
+        tokens = [
+            {
+                "token": header["texts"][len(self.prompt) + i],
+                "query_position": selection.position,
+                "share": header["shares"][i],
+                "selected": {str(layer): selection.positions(layer).tolist() for layer in range(self.num_layers)},
+                "scores": {str(layer): np.round(scores, 4).tolist() for layer, scores in selection.scores.items()},
+            }
+            for i, selection in enumerate(self._selections)
+        ]
+        return {**header, "tokens": tokens}
+
+
+def _strengths(selection: Selection, layer: int) -> np.ndarray:
+    """fp64 [K]: how clearly each position was selected, from 0 for the lowest selected score to 1 for the highest.
+
+    Scores of different layers have different scales; this makes them comparable. All 1 where the layer had no choice.
+    """
+    scores = selection.scores.get(layer)
+    if scores is None or len(scores) == 0:
+        return np.ones(len(selection.positions(layer)))
+    low, high = float(scores.min()), float(scores.max())
+    return (scores - low) / (high - low) if high > low else np.ones(len(scores))
+
+
+def _range(scores: np.ndarray | None) -> list[float] | None:
+    if scores is None or len(scores) == 0:
+        return None
+    return [round(float(scores.min()), 4), round(float(scores.max()), 4)]
+
+
+def _quantized(fractions: np.ndarray) -> bytes:
+    """Fractions from 0 to 1 as one byte each."""
+    return np.round(fractions * 255).astype(np.uint8).tobytes()
+
+
+def _bitmap(positions: np.ndarray, length: int) -> str:
+    bits = np.zeros(length, dtype=bool)
+    bits[positions] = True
+    return _base64(np.packbits(bits, bitorder="little").tobytes())
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

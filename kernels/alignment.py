@@ -1,0 +1,33 @@
+"""Alignment of rows: the compiled kernels copy 16 bytes at a time, so rows must start on 16-byte boundaries."""
+
+import torch
+
+ROW_BYTES = 16
+
+
+def is_aligned(*tensors: torch.Tensor, multiple: int = ROW_BYTES) -> bool:
+    """Whether every tensor, and every row of it (all dims but the last), starts at a multiple of `multiple` bytes."""
+    return all(
+        x.data_ptr() % multiple == 0 and all(stride * x.element_size() % multiple == 0 for stride in x.stride()[:-1])
+        for x in tensors
+    )
+
+
+def aligned_rows(x: torch.Tensor) -> torch.Tensor:
+    """x [..., K] itself if it is aligned; else a contiguous copy, with K rounded up by zeros until its rows are aligned."""
+    if is_aligned(x):
+        return x
+    size = x.element_size()
+    padding = -x.shape[-1] % (ROW_BYTES // size)
+    raw = x.view(torch.uint8) if size == 1 else x  # torch cannot pad FP8 tensors
+    return torch.nn.functional.pad(raw, (0, padding)).view(x.dtype).contiguous()
+
+
+def check_aligned(**tensors: torch.Tensor) -> None:
+    """ValueError for the first tensor whose rows are not aligned. The stride of a dimension of size 1 does not matter."""
+    for name, tensor in tensors.items():
+        if not is_aligned(tensor.squeeze()):
+            raise ValueError(
+                f"{name} has strides {list(tensor.stride())} and starts at byte {tensor.data_ptr() % ROW_BYTES} of "
+                f"{ROW_BYTES}; expected rows aligned to {ROW_BYTES} bytes; call .contiguous()"
+            )

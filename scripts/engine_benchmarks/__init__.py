@@ -1,0 +1,1 @@
+"""Parts that the benchmarks of whole engine steps share."""

@@ -1,0 +1,78 @@
+"""Batches on the other ranks: whatever happens to a request, each step finds its tokens and pages there."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from deepseek_v32.inference.distributed import batch_sync
+from deepseek_v32.inference.distributed.batch_sync import BatchDecoder, BatchEncoder
+from deepseek_v32.inference.engine.scheduler import Batch
+from deepseek_v32.inference.params import Request, SamplingParams
+
+
+def make_request(id: int, rng: random.Random) -> Request:
+    request = Request(id, tuple(rng.randrange(1000) for _ in range(rng.randint(1, 300))), SamplingParams(), 99, 0)
+    admit(request, rng)
+    return request
+
+
+def admit(request: Request, rng: random.Random) -> None:
+    """Give it pages for all its tokens so far, some of which count as computed (a reused prefix)."""
+    request.pages[:] = rng.sample(range(10_000), -(-len(request.tokens) // 64))  # in place: the same list object stays
+    request.admission += 1
+    request.computed = rng.randrange((len(request.tokens) - 1) // 64 + 1) * 64
+
+
+@pytest.mark.parametrize("kept", [2, 1024])
+@pytest.mark.parametrize("seed", range(5))
+def test_followers_see_the_same_batches(monkeypatch, seed, kept):
+    """Random steps: chunks, growth, preemption, long absences, requests that end; the ranks remember 2 requests, or all of them."""
+    monkeypatch.setattr(batch_sync, "_KEPT", kept)
+    rng, encoder, decoder = random.Random(seed), BatchEncoder(), BatchDecoder()
+    requests = [make_request(id, rng) for id in range(8)]
+    for step in range(200):
+        if rng.random() < 0.1:
+            requests[rng.randrange(8)] = make_request(100 + step, rng)
+        if rng.random() < 0.1:
+            admit(rng.choice(requests), rng)  # as after a preemption: it has other pages now
+        chosen = rng.sample(requests, rng.randint(1, 8))
+        batch = Batch.of([(request, rng.randint(1, request.remaining)) for request in chosen])
+        if max(batch.counts) == 1 and rng.random() < 0.5:  # its input tokens are on the device alone
+            batch = replace(batch, sampled_rows=tuple(rng.sample(range(20), len(batch.requests))))
+        seen = decoder.decode(encoder.encode(batch), batch.decodes)
+        assert seen.sampled_rows == batch.sampled_rows
+        assert (seen.starts, seen.counts, seen.logit_counts, seen.decodes) == (
+            batch.starts,
+            batch.counts,
+            batch.logit_counts,
+            batch.decodes,
+        )
+        for ours, theirs, start, count in zip(batch.requests, seen.requests, batch.starts, batch.counts, strict=True):
+            assert theirs.pages == ours.pages
+            assert batch.sampled_rows or theirs.tokens[start : start + count] == ours.tokens[start : start + count]
+            ours.computed += count
+            if not ours.remaining:
+                ours.tokens.append(rng.randrange(1000))
+                if len(ours.tokens) > 64 * len(ours.pages):
+                    ours.pages += [rng.randrange(10_000)]
+        assert len(decoder._requests) <= max(kept, 8) + 1
+
+
+def test_followers_know_each_admission():
+    """Decode graphs compare (id, admission): pages are only appended within one admission, and the next has another number."""
+    encoder, decoder = BatchEncoder(), BatchDecoder()
+    request = Request(1, (1, 2, 3), SamplingParams(), 9, 0)
+    request.pages, request.admission = [5], 3
+
+    def step() -> tuple[int, list[int]]:
+        [seen] = decoder.decode(encoder.encode(Batch((request,), (2,), (1,), 1, (1,))), 1).requests
+        return seen.admission, seen.pages
+
+    assert step() == (3, [5])
+    request.pages.append(7)
+    assert step() == (3, [5, 7])
+    request.pages.clear()
+    request.pages.extend([7, 5])
+    request.admission += 1
+    assert step() == (4, [7, 5])

@@ -1,0 +1,94 @@
+"""Where a CUDA implementation runs PyTorch instead of its kernels is what `doctor` says, tested without a GPU."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from deepseek_v32.kernels.cuda import fp32_ops, kv_up_projection, routing
+from deepseek_v32.kernels.registry import OPERATIONS, falls_back
+
+
+class Library:
+    """Stands in for a compiled library and counts the launches."""
+
+    def __init__(self) -> None:
+        self.launches = 0
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def launch(*_: object) -> None:
+            self.launches += 1
+
+        return launch
+
+
+def linear(tokens: int, width: int) -> Any:
+    return fp32_ops.fp32_linear(torch.ones(tokens, width), torch.ones(3, width), 1.0)
+
+
+def norm(width: int) -> Any:
+    return fp32_ops.layer_norm(torch.ones(2, width), torch.ones(width), torch.ones(width), 1e-6)
+
+
+def route(experts: int, groups: int, topk: int) -> Any:
+    return routing.route(torch.ones(2, experts), torch.ones(experts), topk, groups, 1, True, 1.0)
+
+
+def absorb(nope: int) -> Any:
+    q, angles = torch.ones(2, 1, nope + 16).bfloat16(), torch.ones(2, 8)
+    return kv_up_projection.absorb_queries(q, angles, angles, torch.ones(1, nope, 128).bfloat16())
+
+
+def expand(tokens: int, latent: int = 512) -> Any:
+    latents, wv = torch.ones(tokens, 1, latent).bfloat16(), torch.ones(1, 128, latent).bfloat16()
+    return kv_up_projection.expand_quantize(latents, wv, True)
+
+
+CASES = {  # operation: words of the sentence, calls within the limits, calls beyond them
+    "fp32_linear": (
+        "32 tokens or 8192 dims",
+        [lambda: linear(32, 8192)],
+        [lambda: linear(33, 8), lambda: linear(1, 8196)],
+    ),
+    "layer_norm": ("256 dims", [lambda: norm(256)], [lambda: norm(257)]),
+    "route": (
+        "1023 experts, 32 groups or top-32",
+        [lambda: route(1023, 1, 32), lambda: route(64, 32, 2)],
+        [lambda: route(1024, 1, 2), lambda: route(66, 33, 2), lambda: route(64, 1, 33)],
+    ),
+    "group_by_expert": (
+        "1023 experts",
+        [lambda: routing.group_by_expert(torch.zeros(2, 2).long(), 1023, 0, 1)],
+        [lambda: routing.group_by_expert(torch.zeros(2, 2).long(), 1024, 0, 1)],
+    ),
+    "absorb_queries": ("other than 128 dims", [lambda: absorb(128)], [lambda: absorb(64)]),
+    "expand_quantize": (
+        "4 tokens or for other than 128 of 512",
+        [lambda: expand(4)],
+        [lambda: expand(5), lambda: expand(1, 128)],
+    ),
+}
+
+
+@pytest.mark.parametrize("operation", CASES)
+def test_what_doctor_says_is_so(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits, within, beyond = CASES[operation]
+    library = Library()
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    for module in (fp32_ops, kv_up_projection, routing):
+        monkeypatch.setattr(module, "load", lambda name: library)
+    sentence = falls_back(operation, "cuda")
+    assert sentence is not None and limits in sentence and sentence.startswith("torch")
+    for count, call in enumerate(within, 1):
+        call()
+        assert library.launches == count
+    for call in beyond:
+        call()
+    assert library.launches == len(within)
+
+
+def test_only_these_fall_back() -> None:
+    found = {operation for operation in OPERATIONS if falls_back(operation, "cuda")}
+    assert found == {*CASES, "mha_prefill"}  # that one warns when it does
+    assert not any(falls_back(operation, "reference") for operation in OPERATIONS)

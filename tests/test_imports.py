@@ -1,0 +1,127 @@
+"""Imports point one way: between the folders, between the packages of a folder, and between any two modules."""
+
+import pytest
+
+from support.imports import FOLDERS, PACKAGE, find_modules, import_circle, import_graph, imported_names
+
+MODULES = find_modules(*FOLDERS)
+GRAPH = import_graph(MODULES)
+# The packages of a folder and the modules beside them, by level: each may import itself and those in the lines above it.
+LEVELS = {
+    "model": """
+        __init__ errors profiling
+        config
+        metadata layers rope weight_map
+        indexer moe
+        attention
+        transformer
+        parallel
+        checkpoint
+        synthetic
+        demo
+    """,
+    "inference": """
+        text report
+        params
+        engine
+        distributed
+        llm
+        __init__
+        service
+        api chat_app
+        server
+        commands
+        cli
+        generate
+    """,
+}
+LEVEL_OF = {
+    (folder, name): number
+    for folder, levels in LEVELS.items()
+    for number, line in enumerate(levels.strip().splitlines())
+    for name in line.split()
+}
+
+
+def place_of(module: str) -> tuple[str, str]:
+    """(folder, name in LEVELS) of a module."""
+    _, folder, *rest = module.split(".")
+    return folder, rest[0] if rest else "__init__"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_one_way_between_the_folders(module):
+    folder, _ = place_of(module)
+    above = FOLDERS[FOLDERS.index(folder) + 1 :]
+    for origin, name in imported_names(module, MODULES[module]):
+        head, second, *_ = f"{origin}.{name}.".split(".")
+        assert head not in (*FOLDERS, "scripts", "tests", "support"), f"{origin}: import relatively"
+        assert head != PACKAGE or second not in above, f"{folder} imports {origin}"
+
+
+def test_imports_point_one_way_between_the_packages_of_a_folder():
+    arrows = {(place_of(module), place_of(target)) for module, targets in GRAPH.items() for target in targets}
+    inside = [(one, other) for one, other in arrows if one[0] == other[0] and {one, other} <= LEVEL_OF.keys()]
+    wrong = [f"{one} imports {other}" for one, other in inside if one != other and LEVEL_OF[one] <= LEVEL_OF[other]]
+    assert not wrong
+
+
+def test_every_package_has_a_level():
+    places = {place for module in MODULES if (place := place_of(module))[0] in LEVELS}
+    assert not places ^ LEVEL_OF.keys(), "only here, or only in the table"
+
+
+@pytest.mark.parametrize("backend", ["reference", "tile", "cuda"])
+def test_backends_know_the_reference_at_most(backend):
+    modules = [module for module in MODULES if place_of(module) == ("kernels", backend)]
+    assert modules
+    for module in modules:
+        used = {place_of(target) for target in GRAPH[module]}
+        assert not used & {("kernels", "tile"), ("kernels", "cuda")} - {("kernels", backend)}, module
+
+
+def test_scripts_import_no_tests():
+    for module, path in find_modules("scripts").items():
+        heads = {origin.split(".")[0] for origin, _ in imported_names(module, path)}
+        assert not heads & {"tests", "support", "conftest", *FOLDERS}, path
+
+
+@pytest.mark.parametrize("folders", [(*FOLDERS, "scripts"), ("tests",)], ids=["product", "tests"])
+def test_no_import_circle(folders):
+    """Imports inside functions and for type checkers count: a reader has to follow them too."""
+    circle = import_circle(import_graph(find_modules(*folders)))
+    assert not circle, " -> ".join(circle)
+
+
+A, B = f"{PACKAGE}.model.a", f"{PACKAGE}.model.b"
+
+
+@pytest.mark.parametrize(
+    "package, a, b, circle",
+    [
+        ("", "def f():\n    from .b import x", f"import {A}", {A, B}),
+        (
+            "",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import b",
+            "from ..model.a import x",
+            {A, B},
+        ),
+        ("from .a import x", "from . import x", "", {f"{PACKAGE}.model", A}),
+        ("from .a import x", "from . import b", "import a, sys", set()),
+    ],
+    ids=["in a function", "for type checkers", "through a package", "none"],
+)
+def test_a_made_up_circle_is_found(tmp_path, package, a, b, circle):
+    (tmp_path / "model").mkdir()
+    for name, source in {"__init__": package, "a": a, "b": b}.items():
+        (tmp_path / "model" / f"{name}.py").write_text(source)
+    assert set(import_circle(import_graph(find_modules("model", root=tmp_path)))) == circle
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_files_have_one_subject(module):
+    if module.startswith(f"{PACKAGE}.model.demo.conversations."):  # word lists
+        return
+    limit = 500 if place_of(module)[0] == "kernels" else 300
+    lines = len(MODULES[module].read_text(encoding="utf-8").splitlines())
+    assert lines <= limit, f"over {limit} lines: what is its second subject?"
