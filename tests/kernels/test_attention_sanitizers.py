@@ -1,6 +1,6 @@
 """The attention kernels under compute-sanitizer.
 
-racecheck of compute-sanitizer 2025.3 reports hazards that barriers do order: accesses to three fields of shared memory that one
+racecheck of compute-sanitizer 2025.3 reports hazards that barriers do order: accesses to four fields of shared memory that one
 group of warps writes and another reads, where each signals the other by a one-sided arrival (bar.arrive, mbarrier.arrive, or bytes
 that complete on an mbarrier). Releases after 2025.3 fix false reports of this kind. Any other hazard fails the test.
 
@@ -8,6 +8,8 @@ reference  softmax: written before bar.arrive; add_others_values: read after bar
            reader's own arrival on the other named barrier
 mask       of a block of keys: written before an arrival on mask_full (few heads: full), read after waiting there; the next
            write comes after waiting for `empty`, where the reader arrives when it is done
+sums       finish: written, then a bar.sync of both groups, read, then the same bar.sync again before the next write. In the machine
+           code the stores and loads that are reported stand on the two sides of those barriers
 records    few heads: bulk copies, and zeros in place of invalid records, come after waiting for `empty`, reads after `full`
 """
 
@@ -36,6 +38,8 @@ def race_field(access: str) -> str:
         return "reference"
     if "s.mask[" in source:
         return "mask"
+    if "s.sum[" in source or "s.top[" in source:
+        return "sums"
     if file == "few_heads.cuh" and "load_shared" in function:
         return "records"
     if file == "ptx.cuh" and re.search(r"\b(copy_bulk|store_shared16)\(", function):
