@@ -22,15 +22,16 @@ Preference = tuple[str, ...]
 _16BIT = frozenset({torch.bfloat16, torch.float16})
 _BF16 = frozenset({torch.bfloat16})
 _FP8 = frozenset({torch.float8_e4m3fn})
-_LATENT = 576  # the released model's latent and rope dims, which the attention kernels are written for
-_INDEX = 128  # dims of its index keys
+_LATENT = 576  # the released model's latent and RoPE dims, which the attention kernels are written for
+_INDEX = 128  # dims of the released model's index keys
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """One implementation of an operation. `dtypes` and `width` (the last dimension) restrict its leading tensor; None takes all.
+    """One implementation of an operation.
 
-    `capturable`: it does not wait for the device, so that a CUDA graph can hold it.
+    `dtypes` and `width` (the last dimension) say which leading tensors it supports; None: all. `capturable`: it does not wait for
+    the device, so that a CUDA graph can hold it.
     """
 
     backend: str
@@ -40,7 +41,7 @@ class Implementation:
     capturable: bool = True
 
     def unsupported_reason(self, device: torch.device, dtype: torch.dtype, width: int | None = None) -> str | None:
-        """Why this implementation cannot serve such a leading tensor, or None if it can."""
+        """Why this implementation does not support such a leading tensor, or None if it does."""
         if self.backend == "reference":
             return None
         if not hardware.is_hopper(device):
@@ -49,9 +50,9 @@ class Implementation:
         if find_spec(package) is None:
             return f"{self.backend} needs {package}: pip install 'deepseek-v32[kernels]'"
         if self.dtypes is not None and dtype not in self.dtypes:
-            return f"{self.backend} takes {sorted(map(str, self.dtypes))}, not {dtype}"
+            return f"{self.backend} supports {' and '.join(sorted(map(str, self.dtypes)))}, not {dtype}"
         if None not in (self.width, width) and width != self.width:
-            return f"{self.backend} takes {self.width} dims, not {width}"
+            return f"{self.backend} supports {self.width} dims, not {width}"
         return None
 
 
@@ -62,7 +63,7 @@ def _with_reference(module: str, *compiled: Implementation) -> tuple[Implementat
     return (*compiled, Implementation("reference", module, capturable=False))
 
 
-# The fastest first: `auto` takes the first that can serve.
+# The fastest first: "auto" takes the first that supports the leading tensor.
 OPERATIONS: dict[str, tuple[Implementation, ...]] = {
     "quantize_blocks": _with_reference("quantize", _tile("quantize")),
     "rms_norm_quantize": _with_reference("quantize", _tile("quantize")),
@@ -104,7 +105,7 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
 
 
 def leading_dtype(operation: str, precision: str) -> torch.dtype:
-    """What a model's leading tensor of an operation is, in exact, bf16 or fp8 precision."""
+    """The dtype of the leading tensor that a model in exact, bf16 or fp8 precision passes to an operation."""
     if precision == "exact" or operation.startswith("select_topk") or operation == "route":
         return torch.float32
     if precision == "fp8" and ("_gemm" in operation or operation.endswith("indexer_logits")):
@@ -113,10 +114,10 @@ def leading_dtype(operation: str, precision: str) -> torch.dtype:
 
 
 def preference_of(backend: str) -> Preference:
-    """What a whole model passes to its operations for its own backend.
+    """The preference that a model with this backend passes to its operations.
 
-    "tile" or "cuda" is used where it has an implementation, and the fastest other one elsewhere. (An operation that gets one
-    backend as a string takes that one or raises.)
+    "tile" or "cuda" runs where it has an implementation that supports the input, and the fastest other one elsewhere. An operation
+    that gets "tile" or "cuda" as a string, by contrast, runs that implementation or raises.
     """
     _check_names((backend,))
     return (backend, "auto") if backend in ("tile", "cuda") else (backend,)
@@ -137,7 +138,7 @@ def choose_implementation(
     width: int | None = None,
     fastest: str | None = None,
 ) -> Implementation:
-    """The implementation of `operation` for this device, dtype and width; ValueError says what exists if none can serve.
+    """The implementation of `operation` for this device, dtype and width. ValueError, with the reasons, if none supports them.
 
     `backend`: one backend, or several in order of preference. `fastest`: the backend that "auto" tries first, for cases in which
     it was measured to be the fastest.
@@ -163,9 +164,9 @@ def _load(operation: str, implementation: Implementation) -> Callable[..., Any]:
 
 
 def falls_back(operation: str, backend: str) -> str | None:
-    """Where this backend's implementation of `operation` runs PyTorch instead of its kernels, or None.
+    """For which inputs this backend's implementation of `operation` runs PyTorch instead of its kernels, in words; None: for none.
 
-    The sentence stands beside the condition, in the implementation's module.
+    The words are FALLS_BACK in the implementation's module, next to the condition.
     """
     modules = [one.module for one in OPERATIONS[operation] if one.backend == backend]
     sentences = [getattr(import_module(f"..{backend}.{name}", __name__), "FALLS_BACK", {}) for name in modules]
@@ -175,8 +176,8 @@ def falls_back(operation: str, backend: str) -> str | None:
 def choose(
     operation: str, tensor: torch.Tensor, backend: str | Preference, fastest: str | None = None
 ) -> Callable[..., Any]:
-    """The function that serves `operation` for a leading tensor like this one; arguments as for choose_implementation."""
-    # Other operations see a new width at every step, which the cache of choices need not remember.
+    """The function that runs `operation` for this leading tensor; the other arguments are those of choose_implementation."""
+    # The width of other operations changes at every step: it would only fill the cache of choices.
     width = tensor.shape[-1] if any(one.width for one in OPERATIONS[operation]) else None
     return _load(operation, choose_implementation(operation, tensor.device, tensor.dtype, backend, width, fastest))
 
@@ -186,8 +187,8 @@ def check_backend(backend: str, device: str) -> None:
     _check_names((backend,))
     if all(line.chosen == "none" for line in describe(torch.device(device), backend)):
         raise ValueError(
-            f"backend is {backend!r}, which needs a Hopper GPU (sm_90) and the packages of 'deepseek-v32[kernels]'; this is "
-            f"{hardware.describe(torch.device(device))}; auto takes the best there is"
+            f"backend is {backend!r}; expected auto or reference on {hardware.describe(torch.device(device))}: {backend} needs "
+            "a Hopper GPU (sm_90) and the packages of 'deepseek-v32[kernels]'"
         )
 
 
@@ -208,7 +209,7 @@ class Choice:
 
 
 def describe(device: torch.device, backend: str = "auto", precision: str = "fp8") -> list[Choice]:
-    """What would run for every operation of a model in this precision on this device; "none" if `backend` cannot run here."""
+    """The implementation that would run for each operation of a model in this precision; "none" if `backend` cannot run here."""
     lines = []
     for operation, implementations in OPERATIONS.items():
         dtype = leading_dtype(operation, precision)

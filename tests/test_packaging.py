@@ -117,9 +117,22 @@ def test_the_command_is_declared_where_it_stands():
     assert function in defined
 
 
+def marks(path: Path) -> list[str]:
+    """The decorators of each test of a file, with the marks of the whole file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    whole = [
+        ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign) and "pytestmark" in ast.unparse(node)
+    ]
+    tests = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    return [" ".join([*whole, *map(ast.unparse, test.decorator_list)]) for test in tests]
+
+
 def test_make_quick_runs_a_share_of_every_folders_tests(request):
-    """Of all that are collected here, which is every test in a whole run."""
-    items = request.session.items
-    share = quick_share(items)
-    assert {item.path.parent for item in share} == {item.path.parent for item in items}
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    represented = {
+        path.parent for path in files for text in marks(path) if "mark.heavy" not in text and "mark.gpu" not in text
+    }
+    assert represented == {path.parent for path in files}
+    share = quick_share(request.session.items)
     assert not [item.nodeid for item in share if item.get_closest_marker("heavy")]
+    assert len(share) == len({item.nodeid.partition("[")[0] for item in share})

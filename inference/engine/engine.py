@@ -212,7 +212,7 @@ class Engine:
         return delta
 
     def _remove(self, state: RequestState) -> None:
-        """Free a finished request's pages. After an error nobody may reuse what they contain: it may be the cause."""
+        """Free a finished request's pages. After an error their contents are not reused, because they may be the cause."""
         del self._states[state.request.id]
         self.scheduler.remove(state.request, discard=state.finish_reason == "error")
         reason = str(state.finish_reason)

@@ -11,15 +11,15 @@ from .pages import PagePool
 class Batch:
     """One step's work: entry i processes ``requests[i].tokens[starts[i] : starts[i] + counts[i]]``.
 
-    The scheduler sets all fields when it makes the batch (Batch.of; `sampled_rows` in schedule_ahead); nobody changes them later.
-    On other ranks BatchDecoder sets them to rank 0's values.
+    The scheduler sets all fields when it makes the batch (Batch.of; `sampled_rows` in schedule_ahead), and they never change.
+    scoring.prompt_logits makes its own batches, with logits after every token. On other ranks BatchDecoder sets rank 0's values.
     """
 
     requests: tuple[Request, ...]  # [B]; those with one new token come first, within each kind the oldest comes first
     starts: tuple[int, ...]  # [B]; position of the first new token, which is also the number of tokens in the cache
     counts: tuple[int, ...]  # [B]; number of new tokens
     decodes: int  # how many leading entries have exactly one new token
-    logit_counts: tuple[int, ...]  # [B]; the logits of so many last new tokens are computed: 0 inside a prompt, else 1
+    logit_counts: tuple[int, ...]  # [B]; how many of the last new tokens get logits: 0 inside a prompt, else 1
     # [B], or empty if the host knows all tokens. Entry i's token is the one that the previous step samples from row
     # sampled_rows[i] of its logits; it is read from the device.
     sampled_rows: tuple[int, ...] = ()

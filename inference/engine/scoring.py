@@ -49,7 +49,7 @@ def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = Non
 
 
 def score(engine: Engine, request: Request, top: int, deadline: float = float("inf")) -> list[TokenLogprob]:
-    """log p(token | tokens before it) for every token of the prompt but the first, with the `top` likeliest in its place.
+    """log p(token | tokens before it) for every token of the prompt but the first, with the `top` likeliest tokens at its place.
 
     It works chunk by chunk, so that the logits of a long prompt need not fit the memory. TimeoutError at the deadline
     (time.monotonic).

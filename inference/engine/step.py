@@ -9,8 +9,9 @@ from .selection import SelectionRecorder
 
 
 class InFlightStep:
-    """A batch that is launched, then sampled, then read. On a GPU only `read` waits for the device.
+    """A batch that is launched, then sampled, then read.
 
+    On a GPU, `launch` does not wait for the device, `sample` waits only for requests with `needs_host_sync`, and `read` waits.
     The first exception of any part is kept in `error` and raised by `read`; no part is tried again.
     """
 

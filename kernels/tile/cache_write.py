@@ -12,20 +12,7 @@ from ..alignment import is_aligned
 from ..reference import cache_write as reference
 from .factory import tile_kernel
 from .hadamard import ROWS, THREADS, held, load_row, rotate, store_row, transform
-from .lanes import (
-    APART,
-    GROUP,
-    LANES,
-    PASSES,
-    PIECE,
-    dtype_name,
-    flat,
-    has_whole_pieces,
-    load,
-    quantize,
-    rounded,
-    store,
-)
+from .lanes import APART, GROUP, LANES, PASSES, PIECE, dtype_name, flat, in_pieces, load, quantize, rounded, store
 
 WARP = 32
 WARPS = 4
@@ -209,9 +196,9 @@ def write_latent_cache(
         return
     width, rope = norm_weight.shape[0], 2 * cos.shape[1]
     rows = cache.view(-1, cache.shape[-1])
-    aligned = has_whole_pieces(kv, width) and is_aligned(norm_weight)
+    aligned = in_pieces(kv, width) and is_aligned(norm_weight)
     if cache.dtype != torch.uint8:
-        aligned = aligned and has_whole_pieces(rows, width)
+        aligned = aligned and in_pieces(rows, width)
     pitch = kv.stride(0) // (PIECE if aligned else 1)
     inputs = flat(kv), norm_weight, cos.reshape(-1), sin.reshape(-1), slots
     if cache.dtype == torch.uint8:
@@ -374,7 +361,7 @@ def write_index_cache(
     if not len(slots):
         return
     page, width, rope = cache.shape[1], keys.shape[1], 2 * cos.shape[1]
-    aligned = has_whole_pieces(keys, width)
+    aligned = in_pieces(keys, width)
     inputs = flat(keys), cos.reshape(-1), sin.reshape(-1), slots
     if cache.dtype == torch.uint8:
         pages = cache.view(len(cache), -1)

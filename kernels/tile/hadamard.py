@@ -11,20 +11,7 @@ import tilelang.language as T
 import torch
 
 from .factory import tile_kernel
-from .lanes import (
-    APART,
-    GROUP,
-    LANES,
-    PASSES,
-    PIECE,
-    dtype_name,
-    flat,
-    has_whole_pieces,
-    load,
-    quantize,
-    rounded,
-    store,
-)
+from .lanes import APART, GROUP, LANES, PASSES, PIECE, dtype_name, flat, in_pieces, load, quantize, rounded, store
 
 THREADS = 128
 ROWS = THREADS // LANES  # rows per thread block
@@ -170,7 +157,7 @@ def hadamard_transform(x: torch.Tensor, scale: float) -> torch.Tensor:
     if x.numel():
         width = x.shape[-1]
         rows = x.reshape(-1, width)
-        aligned = has_whole_pieces(rows, width)
+        aligned = in_pieces(rows, width)
         pitch = rows.stride(0) // (PIECE if aligned else 1)
         hadamard_kernel(dtype_name(x.dtype), width, aligned)(flat(rows), out.view(-1), rows.shape[0], pitch, scale)
     return out
@@ -243,7 +230,7 @@ def rotate_quantize(
     weighted = None if weights is None else torch.empty(x.shape[:2], dtype=torch.float32, device=x.device)
     if x.numel():
         rows = x.reshape(-1, width)
-        aligned = has_whole_pieces(rows, width)
+        aligned = in_pieces(rows, width)
         rope, weighs = 2 * cos.shape[1], weights is not None
         kernel = rotate_quantize_kernel(dtype_name(x.dtype), width, rope, interleaved, aligned, ue8m0, weighs)
         kernel(

@@ -33,7 +33,7 @@ def flat(x: torch.Tensor) -> torch.Tensor:
     return x.as_strided(((x.shape[0] - 1) * x.stride(0) + x.shape[1],), (1,))
 
 
-def has_whole_pieces(x: torch.Tensor, width: int) -> bool:
+def in_pieces(x: torch.Tensor, width: int) -> bool:
     """Whether x [T, D], cut into segments of `width` columns, consists of whole pieces that start on 16-byte boundaries."""
     return is_aligned(x) and x.stride(0) % PIECE == 0 and width % PIECE == 0
 

@@ -11,20 +11,7 @@ import torch
 
 from ..alignment import is_aligned
 from .factory import tile_kernel
-from .lanes import (
-    APART,
-    GROUP,
-    LANES,
-    PASSES,
-    PIECE,
-    dtype_name,
-    flat,
-    has_whole_pieces,
-    load,
-    quantize,
-    rounded,
-    store,
-)
+from .lanes import APART, GROUP, LANES, PASSES, PIECE, dtype_name, flat, in_pieces, load, quantize, rounded, store
 
 THREADS = 256
 
@@ -93,7 +80,7 @@ def _quantize_groups(x: torch.Tensor, width: int, ue8m0: bool) -> tuple[torch.Te
     values = torch.empty(rows, width, dtype=torch.float8_e4m3fn, device=x.device)
     scales = torch.empty(rows, -(-width // GROUP), dtype=torch.float32, device=x.device)
     if values.numel():
-        aligned = has_whole_pieces(x, width)
+        aligned = in_pieces(x, width)
         unit = PIECE if aligned else 1
         kernel = quantize_groups_kernel(dtype_name(x.dtype), aligned, ue8m0, x.shape[1] != width)
         kernel(flat(x), values.view(-1), scales, x.stride(0) // unit, width // unit)
@@ -207,7 +194,7 @@ def rms_norm_quantize(
     if not x.numel():
         return total, normed, values, scales
     other = x if residual is None else residual
-    aligned = has_whole_pieces(x, width) and has_whole_pieces(other, width) and is_aligned(weight)
+    aligned = in_pieces(x, width) and in_pieces(other, width) and is_aligned(weight)
     unit = PIECE if aligned else 1
     parts = -(-groups * LANES // 1024)
     threads = -(-groups * LANES // (32 * parts)) * 32

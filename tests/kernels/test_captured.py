@@ -69,12 +69,12 @@ def test_a_captured_chain_gives_the_same_bits(count: int) -> None:
     forward = layer(device)
     x = torch.empty(count, HIDDEN, device=device, dtype=torch.bfloat16)
     inputs = [torch.randn(count, HIDDEN, device=device).bfloat16() for _ in range(6)]
-    wanted = [forward(forward(each)) for each in inputs]
+    plain = [forward(forward(each)) for each in inputs]
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = forward(forward(x))  # twice: the second starts while the first drains
-    for each, expected in zip(inputs, wanted, strict=True):
+    for each, expected in zip(inputs, plain, strict=True):
         x.copy_(each)
         graph.replay()
         assert expected.isfinite().all() and torch.equal(result, expected)

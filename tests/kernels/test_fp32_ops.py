@@ -30,8 +30,8 @@ def test_linear(backend: Backend, tokens: int, columns: int, rows: int, dtype: t
         result = backend.run(fp32_linear, x, weight, scale)
         assert result.dtype == torch.float32 and result.shape == (tokens, rows)
         left, right = x.double(), weight.double()
-        wanted, size = left @ right.T * scale, left.abs() @ right.abs().T
-        assert ((result.double() - wanted).abs() <= 2.0**-20 * size).all()
+        expected, size = left @ right.T * scale, left.abs() @ right.abs().T
+        assert ((result.double() - expected).abs() <= 2.0**-20 * size).all()
 
 
 def test_linear_over_strided_rows(backend: Backend) -> None:
@@ -54,9 +54,9 @@ def test_layer_norm(backend: Backend, tokens: int, columns: int, dtype: torch.dt
     assert result.dtype == dtype and result.shape == x.shape
     exact = x.double()
     centred = exact - exact.mean(1, keepdim=True)
-    wanted = centred / (centred.square().mean(1, keepdim=True) + 1e-6).sqrt() * weight.double() + bias.double()
+    expected = centred / (centred.square().mean(1, keepdim=True) + 1e-6).sqrt() * weight.double() + bias.double()
     rounding = 2.0**-8 if dtype == torch.bfloat16 else 2.0**-20
-    assert ((result.double() - wanted).abs() <= rounding * wanted.abs() + 2e-5).all()
+    assert ((result.double() - expected).abs() <= rounding * expected.abs() + 2e-5).all()
 
 
 def test_misuse_names_the_argument() -> None:

@@ -145,13 +145,13 @@ SHARES = {  # tokens, top-k, experts of this rank, all experts, N, K: from one t
 }
 
 
-@pytest.mark.parametrize(("tokens", "chosen", "count", "total", "n", "k"), SHARES.values(), ids=SHARES.keys())
+@pytest.mark.parametrize(("tokens", "topk", "count", "total", "n", "k"), SHARES.values(), ids=SHARES.keys())
 def test_rows_are_gathered_and_the_shared_expert_goes_along(
-    backend: Backend, tokens: int, chosen: int, count: int, total: int, n: int, k: int
+    backend: Backend, tokens: int, topk: int, count: int, total: int, n: int, k: int
 ) -> None:
     """Against gathered rows. Weights of experts without rows are NaN, and so are rows of other ranks' experts."""
     generator = torch.Generator().manual_seed(tokens)
-    experts = torch.rand(tokens, total, generator=generator).argsort(1)[:, :chosen].contiguous()
+    experts = torch.rand(tokens, total, generator=generator).argsort(1)[:, :topk].contiguous()
     groups = group_by_expert(experts, count, 0)
     blocks = -(-k // 128)
     x = Quantized(
@@ -168,7 +168,7 @@ def test_rows_are_gathered_and_the_shared_expert_goes_along(
         torch.rand(-(-n // 128), blocks, generator=generator) + 0.5,
     )
     here = int(groups.offsets[-1])
-    expected_m = tokens * chosen * count // total
+    expected_m = tokens * topk * count // total
     operands = weight, groups.offsets, weight_scale
     alone = backend.run(
         grouped_gemm, x, *operands, torch.float32, sorted_token_ids=groups.sorted_token_ids, expected_m=expected_m
@@ -185,12 +185,12 @@ def test_rows_are_gathered_and_the_shared_expert_goes_along(
     )
     taken = Quantized(x.values[groups.sorted_token_ids], x.scales[groups.sorted_token_ids])
     sorted_rows = backend.run(grouped_gemm_with_shared, taken, *operands, x, dense, torch.float32)
-    wanted = grouped_gemm(taken, *operands, torch.float32, backend="reference")[:here]
+    expected = grouped_gemm(taken, *operands, torch.float32, backend="reference")[:here]
     shared = fp8_gemm(x, *dense, torch.float32, backend="reference")
     bound = 2.0**-11 * k * 2**11  # codes are 25 in magnitude on average, products of scales around one
     for result in (alone, both[tokens:], sorted_rows[tokens:]):
-        assert result.shape == (tokens * chosen, n)
-        assert ((result[:here] - wanted).abs() <= bound).all()
+        assert result.shape == (tokens * topk, n)
+        assert ((result[:here] - expected).abs() <= bound).all()
     for result in (both, sorted_rows):
         assert ((result[:tokens] - shared).abs() <= bound).all()
 

@@ -82,8 +82,8 @@ def test_rotate_quantize(
     got = e4m3.codes_of(result.values).reshape(-1, width)
     scales = result.scales.numpy().reshape(tokens * heads, -1)
     if dtype == torch.float32:
-        codes, wanted = e4m3.quantize(exact.astype(np.float32))
-        np.testing.assert_array_equal(scales, wanted)
+        codes, expected = e4m3.quantize(exact.astype(np.float32))
+        np.testing.assert_array_equal(scales, expected)
         wrong = got != codes
         assert wrong.mean() <= 1e-3  # one fp32 sum in ten thousand is on the other side of a midpoint
         assert (np.abs(got[wrong].astype(int) - codes[wrong]) == 1).all()

@@ -37,10 +37,10 @@ def test_absorb(
     result = backend.run(absorb_queries, q, angles.cos(), angles.sin(), both[:, :nope])
     assert result.dtype == dtype and result.shape == (tokens, heads, latent + rope)
     left, right = q[..., :nope].double().transpose(0, 1), both[:, :nope].double()
-    wanted, size = ((x @ y).transpose(0, 1) for x, y in ((left, right), (left.abs(), right.abs())))
+    expected, size = ((x @ y).transpose(0, 1) for x, y in ((left, right), (left.abs(), right.abs())))
     rounding = 2.0**-8 if dtype == torch.bfloat16 else 0
-    error = (result[..., :latent].double() - wanted).abs()
-    assert (error <= rounding * wanted.abs() + 2.0**-20 * size).all()
+    error = (result[..., :latent].double() - expected).abs()
+    assert (error <= rounding * expected.abs() + 2.0**-20 * size).all()
     cos, sin = (x.double().numpy()[:, None] for x in (angles.cos(), angles.sin()))
     turned = rotate_interleaved(q[..., nope:].double().numpy(), cos, sin)
     error = np.abs(result[..., latent:].double().numpy() - turned)
@@ -69,8 +69,8 @@ def test_expand(backend: Backend, tokens: int, heads: int, value: int, latent: i
     both[:, 16:] = torch.randint(-3, 4, (heads, value, latent), generator=generator).bfloat16() / 8
     values, scales = backend.run(expand_quantize, latents, both[:, 16:], ue8m0)
     product = torch.einsum("thl,hvl->thv", latents.double(), both[:, 16:].double())
-    codes, wanted = e4m3.quantize(product.flatten(1).bfloat16().float().numpy(), ue8m0)
-    np.testing.assert_array_equal(scales.numpy(), wanted)
+    codes, expected = e4m3.quantize(product.flatten(1).bfloat16().float().numpy(), ue8m0)
+    np.testing.assert_array_equal(scales.numpy(), expected)
     np.testing.assert_array_equal(e4m3.codes_of(values), codes)
 
 

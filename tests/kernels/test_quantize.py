@@ -177,8 +177,8 @@ def test_rms_norm_quantize(backend: Backend, width: int, dtype: torch.dtype, ulp
     expected = wide / (wide.square().mean(1, keepdim=True) + 1e-6).sqrt() * weight.double()
     assert normed.dtype == dtype
     assert ((normed.double() - expected).abs() <= ulp * expected.abs()).all()
-    codes, wanted = e4m3.quantize(normed.float().numpy())  # "the same rows quantised": from the rounded rows
-    np.testing.assert_array_equal(scales.numpy(), wanted)
+    codes, expected = e4m3.quantize(normed.float().numpy())  # "the same rows quantised": from the rounded rows
+    np.testing.assert_array_equal(scales.numpy(), expected)
     np.testing.assert_array_equal(e4m3.codes_of(values), codes)
 
 
@@ -223,8 +223,8 @@ def test_any_number_of_rows(backend: Backend, operation: Callable[..., Any], row
     elif operation is rms_norm_quantize:
         normed = backend.run(rms_norm_quantize, x[:, :width], torch.ones(width), 1e-6)
         result, exact = normed.quantized, normed.rows.float()
-        wanted = x[:, :width] * (x[:, :width].float().square().mean(1, keepdim=True) + 1e-6).rsqrt()
-        torch.testing.assert_close(exact, wanted, rtol=2.0**-8, atol=0)
+        expected = x[:, :width] * (x[:, :width].float().square().mean(1, keepdim=True) + 1e-6).rsqrt()
+        torch.testing.assert_close(exact, expected, rtol=2.0**-8, atol=0)
     else:
         result, exact = backend.run(quantize_blocks, x[:, :width]), x[:, :width].float()
     assert result.values.shape == (rows, width) and result.scales.shape == (rows, width // 128)
@@ -251,8 +251,8 @@ def test_swiglu_quantize(backend: Backend, width: int, dtype: torch.dtype) -> No
     values, scales = backend.run(swiglu_quantize, x)
     gate, up = x.double().numpy()[:, :width], x.double().numpy()[:, width:]
     product = torch.from_numpy(gate / (1 + np.exp(-gate)) * up).to(dtype)
-    codes, wanted = e4m3.quantize(product.float().numpy())
-    np.testing.assert_array_equal(scales.numpy(), wanted)
+    codes, expected = e4m3.quantize(product.float().numpy())
+    np.testing.assert_array_equal(scales.numpy(), expected)
     got = e4m3.codes_of(values)
     wrong = got != codes
     assert wrong.mean() <= 1e-3

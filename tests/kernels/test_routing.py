@@ -54,9 +54,9 @@ def test_route(backend: Backend, tokens: int, experts: int, groups: int, kept: i
     for row in range(min(tokens, 200)):
         arguments = logits[row].tolist(), bias.tolist(), groups, kept, topk, sigmoid[row].tolist()
         assert picked[row].tolist() == chosen_by_hand(*arguments), row
-    wanted = sigmoid.gather(1, picked).double()
-    wanted = wanted / wanted.sum(1, keepdim=True) * 2.5
-    torch.testing.assert_close(weights.double(), wanted, rtol=2e-6, atol=0)
+    expected = sigmoid.gather(1, picked).double()
+    expected = expected / expected.sum(1, keepdim=True) * 2.5
+    torch.testing.assert_close(weights.double(), expected, rtol=2e-6, atol=0)
     plain = backend.run(route, logits, bias, topk, groups, kept, False, 1.0)[1]
     torch.testing.assert_close(plain, sigmoid.gather(1, picked), rtol=1e-6, atol=0)
 
@@ -92,11 +92,11 @@ GROUPS = {  # tokens, top-k, all experts, first expert of the rank, experts of t
 }
 
 
-@pytest.mark.parametrize(("tokens", "chosen", "total", "first", "count", "step"), GROUPS.values(), ids=GROUPS.keys())
+@pytest.mark.parametrize(("tokens", "topk", "total", "first", "count", "step"), GROUPS.values(), ids=GROUPS.keys())
 def test_group_by_expert(
-    backend: Backend, tokens: int, chosen: int, total: int, first: int, count: int, step: int
+    backend: Backend, tokens: int, topk: int, total: int, first: int, count: int, step: int
 ) -> None:
-    experts = torch.randint(total, (tokens, chosen), generator=torch.Generator().manual_seed(tokens))
+    experts = torch.randint(total, (tokens, topk), generator=torch.Generator().manual_seed(tokens))
     check_groups(
         backend.run(group_by_expert, experts, count, first, step), experts, range(first, first + count * step, step)
     )
@@ -107,20 +107,20 @@ def check_groups(groups: ExpertGroups, experts: torch.Tensor, here: range) -> No
     assert all(part.dtype == torch.int32 for part in groups)
     pairs = [here.index(e) if e in here else count for e in experts.flatten().tolist()]
     order = sorted(range(len(pairs)), key=lambda pair: pairs[pair])  # python's sort is stable
-    chosen = max(experts.shape[1], 1)
-    assert groups.sorted_token_ids.tolist() == [pair // chosen for pair in order]
+    topk = max(experts.shape[1], 1)
+    assert groups.sorted_token_ids.tolist() == [pair // topk for pair in order]
     assert groups.inverse_permutation.shape == experts.shape
     assert [order[place] for place in groups.inverse_permutation.flatten().tolist()] == list(range(len(pairs)))
     load = torch.tensor(pairs, dtype=torch.int64).bincount(minlength=count + 1)
     assert groups.offsets.tolist() == [0, *load[:count].cumsum(0).tolist()]
 
 
-@given(data=st.data(), tokens=st.integers(0, 12), chosen=st.integers(1, 4), count=st.integers(1, 9))
+@given(data=st.data(), tokens=st.integers(0, 12), topk=st.integers(1, 4), count=st.integers(1, 9))
 @settings(max_examples=60, deadline=None)
-def test_any_pairs(data: st.DataObject, tokens: int, chosen: int, count: int) -> None:
+def test_any_pairs(data: st.DataObject, tokens: int, topk: int, count: int) -> None:
     first, step = data.draw(st.integers(0, 5)), data.draw(st.integers(1, 3))
-    pairs = data.draw(st.lists(st.integers(0, count + 5), min_size=tokens * chosen, max_size=tokens * chosen))
-    experts = torch.tensor(pairs, dtype=torch.int64).reshape(tokens, chosen)
+    pairs = data.draw(st.lists(st.integers(0, count + 5), min_size=tokens * topk, max_size=tokens * topk))
+    experts = torch.tensor(pairs, dtype=torch.int64).reshape(tokens, topk)
     check_groups(group_by_expert(experts, count, first, step), experts, range(first, first + count * step, step))
 
 
@@ -136,26 +136,26 @@ COMBINED = {  # tokens, top-k, width: released; widths that fill no vector; one;
 
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "with the shared expert"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-@pytest.mark.parametrize(("tokens", "chosen", "width"), COMBINED.values(), ids=COMBINED.keys())
-def test_combine(backend: Backend, tokens: int, chosen: int, width: int, dtype: torch.dtype, shared: bool) -> None:
+@pytest.mark.parametrize(("tokens", "topk", "width"), COMBINED.values(), ids=COMBINED.keys())
+def test_combine(backend: Backend, tokens: int, topk: int, width: int, dtype: torch.dtype, shared: bool) -> None:
     """A third of the pairs belong to other ranks. Their rows hold NaN, which must not appear in the result."""
     generator = torch.Generator().manual_seed(width)
-    groups = group_by_expert(torch.randint(12, (tokens, chosen), generator=generator), 8, 0)
-    rows = torch.randn(tokens * chosen, width, generator=generator).to(dtype)
+    groups = group_by_expert(torch.randint(12, (tokens, topk), generator=generator), 8, 0)
+    rows = torch.randn(tokens * topk, width, generator=generator).to(dtype)
     here = int(groups.offsets[-1])
     rows[here:] = math.nan
-    weights = torch.rand(tokens, chosen, generator=generator)
+    weights = torch.rand(tokens, topk, generator=generator)
     beside = torch.randn(tokens, width, generator=generator).to(dtype) if shared else None
     result = backend.run(combine_experts, rows, groups, weights, beside)
     assert result.dtype == dtype and result.shape == (tokens, width)
-    wanted = torch.zeros(tokens, width, dtype=torch.float64) if beside is None else beside.double()
+    expected = torch.zeros(tokens, width, dtype=torch.float64) if beside is None else beside.double()
     for token in range(tokens):
-        for choice in range(chosen):
+        for choice in range(topk):
             place = int(groups.inverse_permutation[token, choice])
             if place < here:
-                wanted[token] += weights[token, choice].double() * rows[place].double()
+                expected[token] += weights[token, choice].double() * rows[place].double()
     rounding = 2.0**-8 if dtype == torch.bfloat16 else 2.0**-22
-    assert ((result.double() - wanted).abs() <= rounding * wanted.abs() + 1e-5).all()
+    assert ((result.double() - expected).abs() <= rounding * expected.abs() + 1e-5).all()
 
 
 PAIRS = torch.zeros(2, 2, dtype=torch.int32)

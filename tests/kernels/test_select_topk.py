@@ -16,7 +16,7 @@ from support.backends import Backend
 INF, NAN = math.inf, math.nan
 
 
-def chosen(row: list[float], k: int) -> set[int]:
+def best(row: list[float], k: int) -> set[int]:
     """Positions of the k largest. Python's sort is stable and has -0.0 == 0.0, so equal values stay in the order of positions."""
     candidates = [position for position, value in enumerate(row) if not math.isnan(value) and value != -INF]
     return set(sorted(candidates, key=lambda position: -row[position])[:k])
@@ -26,7 +26,7 @@ def check(result: torch.Tensor, rows: list[list[float]], k: int) -> None:
     """Each row holds the expected positions, each once, then -1 to its end."""
     assert result.dtype == torch.int32 and result.shape == (len(rows), k)
     for got, row in zip(result.tolist(), rows, strict=True):
-        expected = chosen(row, k)
+        expected = best(row, k)
         assert got[len(expected) :] == [-1] * (k - len(expected))
         assert len(set(got[: len(expected)])) == len(expected) and set(got[: len(expected)]) == expected
 
@@ -108,7 +108,7 @@ def test_long_rows(backend: Backend, width: int, k: int, levels: int) -> None:
 
 
 def expected_positions(row: torch.Tensor, k: int) -> list[int]:
-    """`chosen` for long rows, ascending: numpy's stable sort of the values that are neither NaN nor -inf."""
+    """`best` for long rows, ascending: numpy's stable sort of the values that are neither NaN nor -inf."""
     values = row.numpy()
     candidates = np.flatnonzero(values > -np.inf)
     return sorted(candidates[np.argsort(-values[candidates], kind="stable")][:k].tolist())
@@ -226,8 +226,8 @@ def test_rows_that_deceive_a_sample(backend: Backend, rows: int, k: int, at_samp
     """The result is exact, also if the sample is misleading."""
     width = 131072 if rows == 1 else 20_000
     logits = torch.randn(rows, width, generator=torch.Generator().manual_seed(k))
-    places = sampled(width)
-    logits[:, places] = at_samples + (normal(len(places)) / 8 if distinct else 0)
+    samples = sampled(width)
+    logits[:, samples] = at_samples + (normal(len(samples)) / 8 if distinct else 0)
     result = backend.run(select_topk, logits, int32(*[0] * rows), int32(*[width] * rows), k)
     check_long(result, list(logits), k)
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from deepseek_v32.kernels import build
-from deepseek_v32.kernels import registry as choice
+from deepseek_v32.kernels import build, registry
 
 
 def cannot_compile() -> str:
@@ -24,7 +23,7 @@ def cannot_compile() -> str:
 def configurations() -> list[Any]:
     if cannot_compile():
         return []
-    for path in sorted(Path(choice.__file__).parent.glob("tile/[!_]*.py")):
+    for path in sorted(Path(registry.__file__).parent.glob("tile/[!_]*.py")):
         import_module(f"deepseek_v32.kernels.tile.{path.stem}")
     from deepseek_v32.kernels.tile.factory import KERNELS
 

@@ -1,4 +1,4 @@
-"""Softmax attention over chosen rows in float64, one query at a time."""
+"""Softmax attention over given rows in float64, one query at a time."""
 
 import math
 
@@ -8,7 +8,7 @@ import numpy as np
 def attend(
     q: np.ndarray, keys: np.ndarray, scale: float, value_dim: int, sink: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """q [H, D], keys [n, D] -> out [H, value_dim], max_logits [H], lse [H] (natural); no key: 0, -inf, -inf."""
+    """q [H, D], keys [K, D] -> out [H, value_dim], max_logits [H], logsumexp [H] (natural); without keys 0, -inf, -inf."""
     heads = len(q)
     if not len(keys):
         return np.zeros((heads, value_dim)), np.full(heads, -math.inf), np.full(heads, -math.inf)

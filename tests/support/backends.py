@@ -1,4 +1,4 @@
-"""Run one operation on the implementation under test: the cases are the same for every backend and machine."""
+"""Runs an operation on the implementation under test, so that the cases are the same for every backend and machine."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 
 def present() -> list[Any]:
-    """Fixture parameters: the reference always, the compiled backends (marked gpu) where there is a GPU for them."""
+    """Fixture parameters: the reference always, and the compiled backends (marked gpu) on a machine with a Hopper GPU."""
     found: list[Any] = ["reference"]
     if torch.cuda.is_available() and is_hopper(torch.device("cuda", torch.cuda.current_device())):
         found += [pytest.param(name, marks=pytest.mark.gpu) for name in ("tile", "cuda")]
@@ -23,7 +23,7 @@ def present() -> list[Any]:
 
 @dataclass(frozen=True)
 class Backend:
-    """Moves arguments to the backend's device, runs an operation there, and brings results and written tensors back."""
+    """Moves arguments to the backend's device, runs an operation there, and copies results and written tensors back."""
 
     name: str
 
@@ -57,7 +57,7 @@ def _tensors(tree: Any) -> Iterator[torch.Tensor]:
 
 
 def _move(tree: Any, device: torch.device) -> Any:
-    """The same tree on `device`, tensors with their strides kept."""
+    """The same tree on `device`; tensors keep their strides."""
     if isinstance(tree, torch.Tensor):
         if tree.is_contiguous():
             return tree.to(device)

@@ -12,15 +12,15 @@ LATENT_RECORD = 656  # 512 e4m3, 4 fp32 scales, 64 bf16
 INDEX_PAGE = 8448  # 64 keys of 128 bytes, then 64 fp32 scales
 POISON = 0xFF  # NaN as e4m3, as fp32 and as bf16
 
-# first and last of the first page, first of the second, one inside the last, not in order
+# The first and the last slot of the first page, the first of the second, the last and an inner one of the third; unordered.
 SLOTS = [64, 0, 63, 191, 130]
 ONE_SLOT = [127]
-# tokens written at once: one, few, a page, around two of them, a prefill chunk
+# Tokens written at once: one, a few, a page, around two pages, a prefill chunk.
 COUNTS = [1, 3, 64, 127, 128, 4096]
 
 
 def scattered(tokens: int) -> tuple[torch.Tensor, int]:
-    """Slots of pages and places in any order, with as many unused beside, and how many pages they are of."""
+    """Slots [T] in random order over a cache of twice as many, and the number of its pages."""
     pages = -(-2 * tokens // PAGE)
     return torch.randperm(pages * PAGE, generator=torch.Generator().manual_seed(tokens))[:tokens], pages
 
@@ -57,7 +57,7 @@ def put_index_key(cache: torch.Tensor, slot: int, codes: np.ndarray, scale: floa
 
 
 def put_index_keys(cache: torch.Tensor, pages: np.ndarray, codes: np.ndarray, scales: np.ndarray) -> None:
-    """A whole sequence: codes [S, 128] and scales [S] into its pages, in order. What they do not fill is left as it is."""
+    """Write the keys of a whole sequence, codes [S, 128] and scales [S], into its pages in order; the rest is left untouched."""
     page = cache.view(-1, INDEX_PAGE).numpy()
     for first in range(0, len(codes), PAGE):
         target, count = page[pages[first // PAGE]], min(PAGE, len(codes) - first)
@@ -66,7 +66,7 @@ def put_index_keys(cache: torch.Tensor, pages: np.ndarray, codes: np.ndarray, sc
 
 
 def put_latent(cache: torch.Tensor, slot: int, codes: np.ndarray, scales: np.ndarray, rope: np.ndarray) -> None:
-    """`cache` [P, page, 1, 656] of any page size: records follow each other."""
+    """Write one record into `cache` [P, page, 1, 656], of any page size: records are contiguous."""
     put(cache, slot * LATENT_RECORD, latent_record(codes, scales, rope))
 
 
@@ -78,7 +78,7 @@ def to_bf16(x: np.ndarray) -> np.ndarray:
 def random_latents(
     rng: np.random.Generator, count: int, powers_of_two: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """codes [count, 512], scales [count, 4], rope [count, 64], and the rows [count, 576] float64 that they mean."""
+    """codes [count, 512], scales [count, 4], rope [count, 64], and the rows [count, 576] that they encode, in float64."""
     latent = rng.standard_normal((count, LATENT)) * 2.0 ** rng.integers(-3, 3, (count, 1))
     codes, scales = e4m3.quantize(latent.astype(np.float32), powers_of_two)
     rope = to_bf16(rng.standard_normal((count, ROPE)))

@@ -4,16 +4,25 @@ import itertools
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.engine.stats import EngineStats
-from deepseek_v32.inference.params import Completion, Delta, SamplingParams, Timings, TokenSelection, Usage
+from deepseek_v32.inference.params import (
+    Completion,
+    Delta,
+    FinishReason,
+    SamplingParams,
+    Timings,
+    TokenSelection,
+    Usage,
+)
 from deepseek_v32.inference.service.service import ServiceStats
-from deepseek_v32.inference.text.tokenizer import ASSISTANT, THINK, USER
+from deepseek_v32.inference.text.tokenizer import ASSISTANT, THINK, USER, Tokenizer
 from support.fake_model import ScriptedModel, fake_config
 from support.tokenizers import make_tokenizer
 
@@ -41,6 +50,11 @@ class ScriptedService:
     def __post_init__(self) -> None:
         self._ids = itertools.count()
 
+    @property
+    def tokenizer(self) -> Tokenizer:
+        assert self.llm.tokenizer is not None
+        return self.llm.tokenizer
+
     def stream(
         self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
     ) -> "_Stream":
@@ -63,7 +77,7 @@ class _Stream:
     ) -> None:
         self.request_id = request_id
         self.deltas = self._run(service, prompt, params, inspect)
-        tokenizer = service.llm.tokenizer
+        tokenizer = service.tokenizer
         service.asked.append(
             tokenizer.decode(prompt, skip_special_tokens=False).replace(USER, "").replace(ASSISTANT, "")
         )
@@ -80,8 +94,8 @@ class _Stream:
 
     def _run(
         self, service: ScriptedService, prompt: list[int], params: SamplingParams, inspect: bool
-    ) -> Iterator[Delta]:
-        tokenizer = service.llm.tokenizer
+    ) -> Generator[Delta, None, None]:
+        tokenizer = service.tokenizer
         text = tokenizer.decode(prompt, skip_special_tokens=False)
         question = text.rsplit(USER, 1)[1].split(ASSISTANT)[0]
         if "fail this" in question:
@@ -104,13 +118,13 @@ class _Stream:
                 yield Delta(self.request_id, tokenizer.decode([token]), (token,), selection=selection)
         finally:
             service.open -= 1
-        reason = "abort" if len(written) < len(tokens) else "stop"
+        reason: FinishReason = "abort" if len(written) < len(tokens) else "stop"
         usage = Usage(len(prompt), len(written), len(prompt) // 64 * 64)
         completion = Completion(reply, written, reason, usage, Timings(0.1, 0.2, 50.0, 0.1))
         yield Delta(self.request_id, finish_reason=reason, completion=completion)
 
 
-def _find(text: str, prompt: list[int], tokenizer: object) -> np.ndarray:
+def _find(text: str, prompt: list[int], tokenizer: Tokenizer) -> np.ndarray:
     """Positions of the needle's tokens in the prompt."""
     at = text.find(NEEDLE)
     if at < 0:
@@ -139,8 +153,8 @@ def scripted_llm() -> LLM:
 @dataclass
 class ChatServer:
     url: str
-    service: object
-    stop: object
+    service: Any
+    stop: Callable[[], None]
 
 
 def serve(service: ScriptedService, model: str = "scripted") -> ChatServer:
@@ -150,11 +164,12 @@ def serve(service: ScriptedService, model: str = "scripted") -> ChatServer:
     from deepseek_v32.inference.chat_app.mount import mount_chat
 
     app = fastapi.FastAPI()
-    mount_chat(app, service, model=model)
+    stand_in: Any = service
+    mount_chat(app, stand_in, model=model)
     return serve_app(app, service)
 
 
-def serve_app(app: object, service: object) -> ChatServer:
+def serve_app(app: Any, service: Any) -> ChatServer:
     """On a free port of loopback, in a thread."""
     import uvicorn
 

@@ -1,4 +1,4 @@
-"""Closeness as the field's kernel tests measure it: relative, absolute, and cosine distance."""
+"""Closeness as public kernel tests measure it: relative error, absolute error and cosine distance."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ class Tolerance:
     cosine: float = 1.0  # distance 1 - 2 sum(ab) / sum(a^2 + b^2)
 
 
-FP32 = Tolerance(2e-5, 2e-6, 1e-10)  # fp32 sums of up to some thousand terms
-# logits of up to 20 carry 2e-6 of fp32 error, which scales every probability: 1e-5 of values of a few units
+FP32 = Tolerance(2e-5, 2e-6, 1e-10)  # fp32 sums of up to a few thousand terms
+# Logits of up to 20 have an fp32 error of 2e-6, which scales every probability: 1e-5 for values of a few units.
 FP32_OUT = Tolerance(2e-5, 2e-5, 1e-10)
 BF16_OUT = Tolerance(2.01 / 128, 8e-4, 7e-6)  # attention outputs; public FlashMLA tests, September 2025
 LSE = Tolerance(2.01 / 65536, 1e-6)

@@ -1,4 +1,4 @@
-"""Configurations that tests share: the released model's, and random small ones as transformers takes them."""
+"""Configurations that tests share: the released model's, and random small ones as arguments of transformers' class."""
 
 import random
 from typing import Any
@@ -69,47 +69,47 @@ RELEASED: dict[str, Any] = {
 
 def random_arguments(seed: int) -> dict[str, Any]:
     """Arguments of a small transformers `DeepseekV32Config`. At least 16 index heads, so that scores do not tie at zero."""
-    draw = random.Random(seed)
-    heads, groups, group_size = draw.randint(1, 4), draw.choice((1, 2, 4)), draw.choice((2, 3, 4))
-    kept = draw.randint(1, groups)
-    rope = draw.choice((4, 8, 16))
+    rng = random.Random(seed)
+    heads, groups, group_size = rng.randint(1, 4), rng.choice((1, 2, 4)), rng.choice((2, 3, 4))
+    kept = rng.randint(1, groups)
+    rope = rng.choice((4, 8, 16))
     arguments: dict[str, Any] = {
-        "vocab_size": draw.choice((64, 100)),
-        "hidden_size": draw.choice((32, 48, 136)),
-        "intermediate_size": draw.choice((24, 130)),
-        "moe_intermediate_size": draw.choice((16, 20)),
-        "num_hidden_layers": draw.randint(1, 3),
-        "first_k_dense_replace": draw.randint(0, 3),
+        "vocab_size": rng.choice((64, 100)),
+        "hidden_size": rng.choice((32, 48, 136)),
+        "intermediate_size": rng.choice((24, 130)),
+        "moe_intermediate_size": rng.choice((16, 20)),
+        "num_hidden_layers": rng.randint(1, 3),
+        "first_k_dense_replace": rng.randint(0, 3),
         "num_attention_heads": heads,
         "num_key_value_heads": heads,
-        "q_lora_rank": draw.choice((16, 24)),
-        "kv_lora_rank": draw.choice((16, 32)),
-        "qk_nope_head_dim": draw.choice((8, 12)),
+        "q_lora_rank": rng.choice((16, 24)),
+        "kv_lora_rank": rng.choice((16, 32)),
+        "qk_nope_head_dim": rng.choice((8, 12)),
         "qk_rope_head_dim": rope,
-        "v_head_dim": draw.choice((8, 10)),
+        "v_head_dim": rng.choice((8, 10)),
         "n_routed_experts": groups * group_size,
-        "n_shared_experts": draw.randint(1, 2),
+        "n_shared_experts": rng.randint(1, 2),
         "n_group": groups,
         "topk_group": kept,
-        "num_experts_per_tok": draw.randint(1, kept * group_size),
-        "norm_topk_prob": draw.random() < 0.7,
-        "routed_scaling_factor": draw.choice((1.0, 2.5)),
+        "num_experts_per_tok": rng.randint(1, kept * group_size),
+        "norm_topk_prob": rng.random() < 0.7,
+        "routed_scaling_factor": rng.choice((1.0, 2.5)),
         "index_n_heads": 16,
-        "index_head_dim": rope + draw.choice((0, 16)),
-        "index_topk": draw.choice((4, 16)),
+        "index_head_dim": rope + rng.choice((0, 16)),
+        "index_topk": rng.choice((4, 16)),
         "max_position_embeddings": 4096,
-        "tie_word_embeddings": draw.random() < 0.3,
-        "eos_token_id": draw.choice((1, [1, 2], None)),
+        "tie_word_embeddings": rng.random() < 0.3,
+        "eos_token_id": rng.choice((1, [1, 2], None)),
     }
-    arguments["rope_parameters"] = {"rope_type": "default", "rope_theta": draw.choice((1e4, 5e5))}
-    if draw.random() < 0.7:
-        mscale = draw.choice((0.707, 1.0))
+    arguments["rope_parameters"] = {"rope_type": "default", "rope_theta": rng.choice((1e4, 5e5))}
+    if rng.random() < 0.7:
+        mscale = rng.choice((0.707, 1.0))
         arguments["rope_parameters"] |= {
             "rope_type": "yarn",
-            "factor": draw.choice((2.0, 40.0)),
-            "original_max_position_embeddings": draw.choice((256, 4096)),
-            "beta_fast": draw.choice((16, 32)),
-            "beta_slow": draw.choice((1, 2)),
+            "factor": rng.choice((2.0, 40.0)),
+            "original_max_position_embeddings": rng.choice((256, 4096)),
+            "beta_fast": rng.choice((16, 32)),
+            "beta_slow": rng.choice((1, 2)),
             "mscale": mscale,
             "mscale_all_dim": mscale,
         }

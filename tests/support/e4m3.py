@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 GROUP = 128
-FLOOR = np.float32(1e-4)  # smallest amax an activation's scale is made from
+FLOOR = np.float32(1e-4)  # the smallest amax that gives an activation's scale
 NAN_CODE = 0x7F
 
 
@@ -27,7 +27,7 @@ _POSITIVE = VALUES[:NAN_CODE]  # ascending, 0 to 448
 
 
 def encode(x: np.ndarray) -> np.ndarray:
-    """Nearest code, ties to the even mantissa, beyond 448 clamped, NaN to NaN."""
+    """The nearest codes: ties go to the even mantissa, values beyond 448 are clamped, NaN stays NaN."""
     x = np.asarray(x, dtype=np.float64)
     size = np.minimum(np.abs(x), 448.0)
     above = np.clip(np.searchsorted(_POSITIVE, size), 1, 126)
@@ -40,7 +40,7 @@ def encode(x: np.ndarray) -> np.ndarray:
 
 
 def group_scale(amax: float, ue8m0: bool = True) -> np.float32:
-    """amax / 448 in fp32; with ue8m0 the smallest power of two that is not below it."""
+    """amax / 448 in fp32; with ue8m0, the smallest power of two that is at least that."""
     scale = np.float32(amax) / np.float32(448)
     if not ue8m0:
         return scale
@@ -49,7 +49,7 @@ def group_scale(amax: float, ue8m0: bool = True) -> np.float32:
 
 
 def quantize(x: np.ndarray, ue8m0: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Finite fp32 rows [N, D] -> codes uint8 [N, D], scales fp32 [N, ceil(D / 128)]."""
+    """Finite fp32 rows [T, D] -> codes uint8 [T, D], scales fp32 [T, ceil(D / 128)]."""
     rows, width = x.shape
     codes = np.empty((rows, width), np.uint8)
     scales = np.empty((rows, -(-width // GROUP)), np.float32)
@@ -63,7 +63,7 @@ def quantize(x: np.ndarray, ue8m0: bool = True) -> tuple[np.ndarray, np.ndarray]
 
 
 def dequantize(codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """Codes [N, D] and scales [N, groups] -> float64 [N, D]."""
+    """Codes [T, D] and scales [T, groups] -> float64 [T, D]."""
     return VALUES[codes] * np.repeat(scales.astype(np.float64), GROUP, axis=1)[:, : codes.shape[1]]
 
 
@@ -77,7 +77,7 @@ def as_fp8(codes: np.ndarray) -> torch.Tensor:
 
 
 def bf16_bytes(value: float) -> bytes:
-    """A value that bf16 holds exactly, as the two bytes that hold it."""
+    """The two bytes of a value that bf16 represents exactly."""
     raw = struct.pack("<f", value)
-    assert raw[:2] == b"\0\0", f"{value} is no bf16"
+    assert raw[:2] == b"\0\0", f"bf16 does not represent {value}"
     return raw[2:]

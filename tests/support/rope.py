@@ -6,16 +6,16 @@ import numpy as np
 
 
 def rotate_interleaved(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
-    """Pairs (x[2i], x[2i + 1]) turned by angle i."""
-    turned = (x[..., 0::2] + 1j * x[..., 1::2]) * (cos + 1j * sin)
-    return np.stack([turned.real, turned.imag], axis=-1).reshape(x.shape)
+    """Rotate each pair (x[2i], x[2i + 1]) by angle i."""
+    rotated = (x[..., 0::2] + 1j * x[..., 1::2]) * (cos + 1j * sin)
+    return np.stack([rotated.real, rotated.imag], axis=-1).reshape(x.shape)
 
 
 def rotate_half_split(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
-    """Pairs (x[i], x[i + R/2]) turned by angle i."""
+    """Rotate each pair (x[i], x[i + D/2]) by angle i."""
     half = x.shape[-1] // 2
-    turned = (x[..., :half] + 1j * x[..., half:]) * (cos + 1j * sin)
-    return np.concatenate([turned.real, turned.imag], axis=-1)
+    rotated = (x[..., :half] + 1j * x[..., half:]) * (cos + 1j * sin)
+    return np.concatenate([rotated.real, rotated.imag], axis=-1)
 
 
 def yarn_frequencies(
@@ -28,8 +28,8 @@ def yarn_frequencies(
 
     low = max(math.floor(correction(beta_fast)), 0)
     high = min(math.ceil(correction(beta_slow)), dims - 1)
-    found = []
+    frequencies = []
     for i in range(dims // 2):
         ramp = min(max((i - low) / max(high - low, 0.001), 0.0), 1.0)
-        found.append(theta ** (-2 * i / dims) * (1 - ramp + ramp / factor))
-    return np.array(found)
+        frequencies.append(theta ** (-2 * i / dims) * (1 - ramp + ramp / factor))
+    return np.array(frequencies)

@@ -50,9 +50,9 @@ class Talker:
         rows = metadata.logit_rows
         logits = self._noise[(tokens[rows] + 7 * positions[rows]) % len(self._noise)].clone()
         for row, position in enumerate(positions[rows].tolist()):
-            place = position + 1 - self._start
-            if 0 <= place < len(self._script):
-                logits[row, self._script[place]] = 100
+            index = position + 1 - self._start
+            if 0 <= index < len(self._script):
+                logits[row, self._script[index]] = 100
         return logits
 
 

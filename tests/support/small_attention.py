@@ -1,4 +1,4 @@
-"""One small call of every attention kernel, for compute-sanitizer to watch: run as a program."""
+"""A program that calls every attention kernel once with small inputs; tests run it under compute-sanitizer."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""One small call of every CUDA kernel but attention's, for compute-sanitizer to watch: run as a program."""
+"""A program that calls every CUDA kernel except attention once with small inputs; tests run it under compute-sanitizer."""
 
 import torch
 

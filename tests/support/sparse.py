@@ -1,4 +1,4 @@
-"""What the tests of sparse attention draw their inputs with."""
+"""Random inputs and tolerances of the sparse attention tests."""
 
 import numpy as np
 import torch
@@ -6,9 +6,9 @@ import torch
 from support.compare import BF16_OUT, FP32_OUT, Tolerance
 
 SCALE = 0.1352337788608801  # the released model's
-# bf16 outputs are held to the public tests' tolerance, whose absolute part belongs to keys of a tenth of unit size
+# bf16 outputs must meet the public tests' tolerance, whose absolute part assumes keys of a tenth of unit size.
 KEY_SIZE = {torch.float32: 1.0, torch.bfloat16: 0.1}
-SMALL = 2.0**-5  # the same for FP8 records, exactly: their rows are up to four times unit size
+SMALL = 2.0**-5  # scales FP8 records to that size without rounding: their rows are up to four times unit size
 
 
 def out_tolerance(dtype: torch.dtype) -> Tolerance:
@@ -25,7 +25,7 @@ def queries(rng: np.random.Generator, dtype: torch.dtype, *shape: int) -> tuple[
 
 
 def pick(rng: np.random.Generator, usable: np.ndarray, columns: int, invalid: list[int]) -> list[int]:
-    """`columns` indices: distinct usable rows, with invalid ones sprinkled in."""
+    """`columns` indices: distinct usable rows, every third replaced by an invalid one if there are any."""
     row = rng.permutation(usable)[:columns].tolist()
     row += [-1] * (columns - len(row))
     for column in range(0, columns, 3):

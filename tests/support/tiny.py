@@ -1,4 +1,4 @@
-"""A checkpoint directory small enough to write in a second."""
+"""A checkpoint that is small enough to be written within a second."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ from deepseek_v32.model.synthetic.tokenizer import write_tokenizer
 
 
 def tiny_checkpoint(parent: Path) -> Path:
-    """Random weights and a tokenizer that transformers reads as well."""
+    """Write random weights and a tokenizer, which transformers reads as well, to `parent`/tiny."""
     directory = parent / "tiny"
     write_checkpoint(directory, replace(TINY, num_hidden_layers=2))
     write_tokenizer(directory, TINY.vocab_size)

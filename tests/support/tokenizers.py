@@ -1,4 +1,4 @@
-"""Small byte-level tokenizers with DeepSeek's control tokens, trained on the spot."""
+"""Small byte-level tokenizers with DeepSeek's control tokens, trained when first needed."""
 
 import json
 from functools import cache
@@ -22,7 +22,7 @@ CORPUS = [
 
 @cache
 def definition() -> str:
-    """tokenizer.json as the released one is built: byte-level BPE, only bos, eos and padding flagged special."""
+    """tokenizer.json, built like the released one: byte-level BPE, where only bos, eos and padding are flagged special."""
     tokenizer = tokenizers.Tokenizer(BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -38,7 +38,7 @@ def make_tokenizer(chat_template: str | None = None) -> Tokenizer:
 
 
 def write_tokenizer(directory: Path, **settings: object) -> None:
-    """The files of a checkpoint's tokenizer; ``settings`` go into tokenizer_config.json."""
+    """Write the files of a checkpoint's tokenizer; `settings` go into tokenizer_config.json."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "tokenizer.json").write_text(definition(), encoding="utf-8")
     settings = {"bos_token": {"content": BOS, "__type": "AddedToken"}, "eos_token": EOS, **settings}
