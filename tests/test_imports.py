@@ -1,4 +1,4 @@
-"""Imports point one way: between the folders, between the rooms of a folder, and between any two modules."""
+"""Imports point one way: between the folders, between the packages of a folder, and between any two modules."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from support.imports import FOLDERS, PACKAGE, find_modules, import_circle, impor
 
 MODULES = find_modules(*FOLDERS)
 GRAPH = import_graph(MODULES)
-# The rooms of a folder: its packages, and the modules beside them. A room may import itself and those in the lines above it.
-FLOORS = {
+# The packages of a folder and the modules beside them, by level: each may import itself and those in the lines above it.
+LEVELS = {
     "model": """
         __init__ errors profiling
         config
@@ -35,23 +35,23 @@ FLOORS = {
         generate
     """,
 }
-FLOOR_OF = {
-    (folder, room): number
-    for folder, floors in FLOORS.items()
-    for number, line in enumerate(floors.strip().splitlines())
-    for room in line.split()
+LEVEL_OF = {
+    (folder, name): number
+    for folder, levels in LEVELS.items()
+    for number, line in enumerate(levels.strip().splitlines())
+    for name in line.split()
 }
 
 
-def room_of(module: str) -> tuple[str, str]:
-    """(folder, room) of a module of the package."""
+def place_of(module: str) -> tuple[str, str]:
+    """(folder, name in LEVELS) of a module."""
     _, folder, *rest = module.split(".")
     return folder, rest[0] if rest else "__init__"
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_point_one_way_between_the_folders(module):
-    folder, _ = room_of(module)
+    folder, _ = place_of(module)
     above = FOLDERS[FOLDERS.index(folder) + 1 :]
     for origin, name in imported_names(module, MODULES[module]):
         head, second, *_ = f"{origin}.{name}.".split(".")
@@ -59,25 +59,25 @@ def test_imports_point_one_way_between_the_folders(module):
         assert head != PACKAGE or second not in above, f"{folder} imports {origin}"
 
 
-def test_imports_point_one_way_between_the_rooms():
-    arrows = {(room_of(module), room_of(target)) for module, targets in GRAPH.items() for target in targets}
-    inside = [(room, other) for room, other in arrows if room[0] == other[0] and {room, other} <= FLOOR_OF.keys()]
-    wrong = [f"{room} imports {other}" for room, other in inside if room != other and FLOOR_OF[room] <= FLOOR_OF[other]]
+def test_imports_point_one_way_between_the_packages_of_a_folder():
+    arrows = {(place_of(module), place_of(target)) for module, targets in GRAPH.items() for target in targets}
+    inside = [(one, other) for one, other in arrows if one[0] == other[0] and {one, other} <= LEVEL_OF.keys()]
+    wrong = [f"{one} imports {other}" for one, other in inside if one != other and LEVEL_OF[one] <= LEVEL_OF[other]]
     assert not wrong
 
 
-def test_every_room_is_in_the_table():
-    rooms = {room for module in MODULES if (room := room_of(module))[0] in FLOORS}
-    assert not rooms ^ FLOOR_OF.keys(), "only here, or only in the table"
+def test_every_package_has_a_level():
+    places = {place for module in MODULES if (place := place_of(module))[0] in LEVELS}
+    assert not places ^ LEVEL_OF.keys(), "only here, or only in the table"
 
 
 @pytest.mark.parametrize("backend", ["reference", "tile", "cuda"])
 def test_backends_know_the_reference_at_most(backend):
-    modules = [module for module in MODULES if room_of(module) == ("kernels", backend)]
+    modules = [module for module in MODULES if place_of(module) == ("kernels", backend)]
     assert modules
     for module in modules:
-        rooms = {room_of(target) for target in GRAPH[module]}
-        assert not rooms & {("kernels", "tile"), ("kernels", "cuda")} - {("kernels", backend)}, module
+        used = {place_of(target) for target in GRAPH[module]}
+        assert not used & {("kernels", "tile"), ("kernels", "cuda")} - {("kernels", backend)}, module
 
 
 def test_scripts_import_no_tests():
@@ -122,6 +122,6 @@ def test_a_made_up_circle_is_found(tmp_path, package, a, b, circle):
 def test_files_have_one_subject(module):
     if module.startswith(f"{PACKAGE}.model.demo.conversations."):  # word lists
         return
-    limit = 500 if room_of(module)[0] == "kernels" else 300
+    limit = 500 if place_of(module)[0] == "kernels" else 300
     lines = len(MODULES[module].read_text(encoding="utf-8").splitlines())
     assert lines <= limit, f"over {limit} lines: what is its second subject?"

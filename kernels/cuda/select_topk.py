@@ -1,4 +1,4 @@
-"""The top-k selector on Hopper: a cluster of CTAs for each row, and nearly always one pass over device memory."""
+"""The top-k selector on Hopper: a CTA or a cluster for each row, and nearly always one pass over device memory."""
 
 import torch
 

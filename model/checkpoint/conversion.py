@@ -128,7 +128,7 @@ def _is_done(source: Path, target: Path, identity: dict[str, Any]) -> bool:
         problem = (
             "holds a conversion of another checkpoint or for another number of ranks, or the checkpoint has changed"
         )
-        raise CheckpointError(target, f"{problem}; expected the conversion that was begun: delete it to start again")
+        raise CheckpointError(target, f"{problem}; expected an empty directory: delete this one to start again")
     return False
 
 

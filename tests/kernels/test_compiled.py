@@ -20,7 +20,7 @@ EARLY = {
     "swap_ab_kernel": "UTMALDG",
     "fp32_linear_kernel": "LDG",
     "mla_combine_kernel": "LDG",
-    "mla_combine_whole_kernel": "LDG",
+    "mla_combine_tasks_kernel": "LDG",
     "route_kernel": "LDG",
 }
 GLOBAL = re.compile(r"\b(LDG|LDGSTS|STG|LD|ST|ATOMG?|REDG?|UTMALDG|UTMASTG|UBLKCP)\.")  # instructions on global memory

@@ -90,6 +90,7 @@ LONG = {  # S, k: around the released k of 2048, and around powers of two, where
     "k above S": (2047, 2048),
     "one of a long row": (8193, 1),
     "released k": (5000, 2048),
+    "more than the released k": (8000, 5000),
 }
 
 
@@ -146,6 +147,13 @@ def with_specials(size: int) -> torch.Tensor:
     return row
 
 
+def with_outliers(size: int) -> torch.Tensor:
+    """The largest and the lowest fp32 number: their difference is none, and all others lie in the middle."""
+    row = normal(size)
+    row[size // 3], row[size // 2] = torch.finfo(torch.float32).max, torch.finfo(torch.float32).min
+    return row
+
+
 SHAPES: dict[str, Callable[[int], torch.Tensor]] = {
     "normal": normal,
     "sums of ReLUs": relu_sums,
@@ -159,6 +167,7 @@ SHAPES: dict[str, Callable[[int], torch.Tensor]] = {
     "few above many ties at zero": lambda size: (normal(size) - 2.5).relu_(),
     "mostly -inf": lambda size: torch.where(normal(size) > 2.5, normal(size, 1), -INF),
     "NaN and both infinities among numbers": with_specials,
+    "one far above and one far below": with_outliers,
     "the best in one stretch": lambda size: torch.where(
         (torch.arange(size) - size // 3).abs() < 1200, 5 + normal(size), -1.0
     ),
@@ -166,7 +175,7 @@ SHAPES: dict[str, Callable[[int], torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("width", [4096, 32768, 131072, 163840, 200_001])
+@pytest.mark.parametrize("width", [4096, 8192, 16384, 32768, 131072, 163840, 200_001])
 @pytest.mark.parametrize("make", SHAPES.values(), ids=SHAPES.keys())
 def test_distributions(backend: Backend, make: Callable[[int], torch.Tensor], width: int) -> None:
     """Rows up to and beyond the longest context of the released model, with different values. The second row has a range."""

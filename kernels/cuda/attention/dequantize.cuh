@@ -38,7 +38,7 @@ struct Dequantize {
   static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, int cluster, int clusters, int rank) {
     Dequantize me{p, s, rank};
     uint32_t q_phase = 0;
-    for (Items<C::kLookup> item(p, cluster, clusters); item.more(); item.next()) {
+    for (typename C::Work item(p, cluster, clusters); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
       me.start(item);
       // The first item's queries are loaded by a math group.
@@ -74,7 +74,7 @@ struct Dequantize {
 
   // Indices come by asynchronous copies, too: a register would have to be waited for, and with it, as scoreboards are few, the records
   // loaded since. Lanes 0-15 copy those of rows of `block`, lanes 16-31 of rope rows of `rope_block`.
-  __device__ __forceinline__ void copy_indices(const Items<C::kLookup>& item, int block, int rope_block) const {
+  __device__ __forceinline__ void copy_indices(const typename C::Work& item, int block, int rope_block) const {
     const bool rope = lane_ >= 16;
     const int of = rope ? rope_block : block, column = rope ? rope_column_of(of) : column_of(of);
     const bool inside = of < item.end && column < item.keys;
@@ -89,7 +89,7 @@ struct Dequantize {
     return p.keys.valid(index) ? static_cast<uint32_t>(p.keys.offset(index) >> 4) : kInvalid;
   }
 
-  __device__ __forceinline__ void start(const Items<C::kLookup>& item) {
+  __device__ __forceinline__ void start(const typename C::Work& item) {
     copy_indices(item, item.begin + 1, item.begin);
     units_ = units_of(p.keys.fetch(item.query, column_of(item.begin), item.keys));
     load(raw_[0], units_, 0);
@@ -108,7 +108,7 @@ struct Dequantize {
 
   // One block into its buffer, while the next one is loaded.
   template <int kBuffer>
-  __device__ __forceinline__ void fill(const Items<C::kLookup>& item, int block) {
+  __device__ __forceinline__ void fill(const typename C::Work& item, int block) {
     const uint32_t parity = (phase_ >> kBuffer & 1) ^ 1;
     phase_ ^= 1u << kBuffer;
     asm volatile("cp.async.wait_group 0;" ::: "memory");

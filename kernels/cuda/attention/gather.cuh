@@ -20,8 +20,8 @@ struct Gather {
   static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, int cluster, int clusters, int) {
     const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3, chunk = lane & 7, line = warp * 4 + lane / 8;
     const uint32_t swizzled = line * 128 + ((chunk ^ (line & 7)) << 4);
-    uint32_t phase[2] = {0, 0}, q_phase = 0;
-    for (Items<C::kLookup> item(p, cluster, clusters); item.more(); item.next()) {
+    uint32_t phases = 3, q_phase = 0;  // a bit for each buffer: what `empty` is waited for with
+    for (typename C::Work item(p, cluster, clusters); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
       int next[kPerThread], flags[2];
       look_up(p, item, item.begin, line, next, flags);
@@ -30,16 +30,14 @@ struct Gather {
         barrier_wait(shared_address(&s.q_empty), q_phase & 1);
         load_queries<C>(p, s, item.query, item.group * kRows, warp);
       }
-      for (int block = item.begin; block < item.end; block += 2) {
-        fill(p, s, item, block, 0, phase[0], line, chunk, swizzled, next, flags);
-        if (block + 1 < item.end) fill(p, s, item, block + 1, 1, phase[1], line, chunk, swizzled, next, flags);
-      }
+      for (int block = item.begin; block < item.end; ++block)
+        fill(p, s, item, block, (block - item.begin) & 1, phases, line, chunk, swizzled, next, flags);
     }
   }
 
  private:
   // The slots of this thread's rows, and in the first warp those of two rows a lane, for the mask.
-  static __device__ __forceinline__ void look_up(const Problem& p, const Items<C::kLookup>& item, int block, int line,
+  static __device__ __forceinline__ void look_up(const Problem& p, const typename C::Work& item, int block, int line,
                                                  int (&slots)[kPerThread], int (&flags)[2]) {
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i)
@@ -51,8 +49,8 @@ struct Gather {
   }
 
   // Copies one block, whose slots are in `next`, and looks up the one after it.
-  static __device__ __forceinline__ void fill(const Problem& p, SharedMemory& s, const Items<C::kLookup>& item, int block,
-                                              int buffer, uint32_t& phase, int line, int chunk, uint32_t swizzled,
+  static __device__ __forceinline__ void fill(const Problem& p, SharedMemory& s, const typename C::Work& item, int block,
+                                              int buffer, uint32_t& phases, int line, int chunk, uint32_t swizzled,
                                               int (&next)[kPerThread], int (&flags)[2]) {
     const uint8_t* source[kPerThread];
     const uint8_t* rope[kPerThread];
@@ -61,7 +59,7 @@ struct Gather {
     for (int i = 0; i < kPerThread; ++i) {
       const int slot = max(next[i], 0);
       if (next[i] >= 0) valid |= 1u << i;
-      source[i] = p.keys.latent + p.keys.offset(slot) + chunk * 16;
+      source[i] = p.keys.latent + (C::kLinear ? slot * p.keys.row_bytes : p.keys.offset(slot)) + chunk * 16;
       if (C::kStorage == Storage::kSplitRows) rope[i] = p.keys.rope + slot * p.keys.rope_row_bytes + chunk * 16;
     }
     uint64_t mask = 0;
@@ -70,22 +68,22 @@ struct Gather {
     const uint32_t target = opaque(shared_address(s.k[buffer]) + swizzled);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      barrier_wait(shared_address(&s.empty[buffer][half]), phase ^ 1);
+      barrier_wait(shared_address(&s.empty[buffer][half]), phases >> buffer & 1);
       // The reader of a mask, the math group of this parity, is done with it before both halves are released.
       if (kMasks && half == 1 && threadIdx.x % 128 == 0) {
         *reinterpret_cast<volatile uint64_t*>(&s.mask[buffer]) = mask;
         barrier_arrive(shared_address(&s.mask_full[buffer]));
       }
 #pragma unroll
-      for (int tile = half * kLeftTiles; tile < (half == 0 ? kLeftTiles : kTiles); ++tile)
+      for (int i = 0; i < kPerThread; ++i)
 #pragma unroll
-        for (int i = 0; i < kPerThread; ++i)
+        for (int tile = half * kLeftTiles; tile < (half == 0 ? kLeftTiles : kTiles); ++tile)
           copy16<kPolicy>(target + tile * kTile + i * 16 * 128,
                           C::kStorage == Storage::kSplitRows && tile == 8 ? rope[i] : source[i] + tile * 128,
                           (valid >> i) & 1 ? 16 : 0);
       barrier_arrive_after_copies(shared_address(&s.full[buffer][half]));
     }
-    phase ^= 1;
+    phases ^= 1u << buffer;
   }
 };
 

@@ -12,9 +12,10 @@ using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
 
 // With parts, the kernel may start while the one before it drains: it waits on the device before it reads the plan.
-template <class Kernel>
-void launch(Kernel kernel, const Problem& problem, int ctas, bool pair, int threads, size_t shared_bytes, cudaStream_t stream) {
-  launch_kernel(kernel, {dim3(ctas), threads, shared_bytes, stream, pair ? 2 : 1, problem.parts != nullptr}, problem);
+template <class Kernel, class... More>
+void launch(Kernel kernel, const Problem& problem, int ctas, bool pair, int threads, size_t shared_bytes, cudaStream_t stream,
+            const More&... more) {
+  launch_kernel(kernel, {dim3(ctas), threads, shared_bytes, stream, pair ? 2 : 1, problem.parts != nullptr}, problem, more...);
 }
 
 // The merge of partial results: it may start while the attention kernel drains, and waits for its end on the device.
@@ -31,10 +32,10 @@ void combine_rows(const Problem& p, cudaStream_t stream) {
 
 // `most_splits`: what is known of the largest number of splits of a query.
 template <class Element>
-void combine(const Problem& p, int most_splits, cudaStream_t stream) {
+void combine(const Problem& p, int most_splits, int multiprocessors, cudaStream_t stream) {
   const int64_t rows = int64_t(p.queries) * p.rows;
-  if (p.part_count < 2 * p.queries)  // most queries are whole
-    launch_combine(flash_fwd_mla_combine_whole_kernel<Element>, p, p.queries * ((p.rows + kCombineRows - 1) / kCombineRows), 512, stream);
+  if (rows >= 1024 || p.part_count < 2 * p.queries)
+    launch_combine(flash_fwd_mla_combine_tasks_kernel<Element>, p, 2 * multiprocessors, kTaskThreads, stream);
   else if (rows >= 512)
     combine_rows<Element, 4, 1, 4, 10>(p, stream);
   else if (rows > 32 || most_splits < 64)

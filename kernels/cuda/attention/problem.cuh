@@ -108,7 +108,7 @@ struct Problem {
 __device__ __forceinline__ int partial_column(int stored) { return (stored & ~15) + (stored >> 1 & 6); }
 
 // One CTA's next piece of work: blocks [begin, end) of the keys of `query`.
-template <Lookup kLookup>
+template <Lookup kLookup, bool kPlanned = true>
 struct Items {
   const Problem& p;
   int query, group, begin, end, split;  // split: slot in the partial buffers, or -1: this item is the whole query
@@ -118,7 +118,7 @@ struct Items {
   bool more_;
 
   __device__ __forceinline__ Items(const Problem& problem, int cluster, int clusters) : p(problem) {
-    if (p.parts == nullptr) {
+    if (!kPlanned || p.parts == nullptr) {
       step_ = clusters;
       item_ = cluster;
       more_ = cluster < p.queries * p.groups;
@@ -135,7 +135,7 @@ struct Items {
   }
   __device__ __forceinline__ bool more() const { return more_; }
   __device__ __forceinline__ void next() {
-    if (p.parts == nullptr) {
+    if (!kPlanned || p.parts == nullptr) {
       item_ += step_;
       more_ = item_ < p.queries * p.groups;
       query = item_ / p.groups;
@@ -153,7 +153,7 @@ struct Items {
     begin = 0;
     end = (keys + kBlock - 1) / kBlock;
     split = -1;
-    if (p.parts != nullptr) {
+    if (kPlanned && p.parts != nullptr) {
       const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;
       if (query == part_.first_query) begin = part_.first_block;
       if (query == part_.last_query) end = min(end, part_.end_block);

@@ -1,7 +1,8 @@
-// What the warp groups of the attention core share (seesaw.cuh): tiles, barriers, and how queries come in.
+// What the warp groups of the attention core share: tiles, barriers, and how queries come in.
 #pragma once
 
 #include "problem.cuh"
+#include "schedule.cuh"
 #include "../common/ptx.cuh"
 
 namespace mla {
@@ -10,6 +11,9 @@ constexpr int kTile = 8192;  // bytes: 64 rows x 64 columns
 constexpr int kTiles = 9;    // of a block of keys; 0-3 are the left half, 4-8 the right half and rope
 constexpr int kLeftTiles = 4;
 constexpr int kThreads = 384;
+// Named barriers: probabilities of even blocks, those of odd ones (the next number); their second halves, likewise; the sums of an item; the
+// producer's warps.
+constexpr int kHandover = 1, kHandoverRest = 4, kSums = 3, kTogether = 6;
 
 struct SharedMemory {
   uint8_t q[kTiles * kTile];
@@ -31,12 +35,18 @@ struct Arrivals {
   uint32_t full[2], mask, q;
 };
 
-template <Lookup kLookup_, Storage kStorage_, class Element_, bool kPair_>
+template <Lookup kLookup_, Storage kStorage_, class Element_, bool kPair_, class Order_, bool kPlanned_ = true>
 struct Config {
+  using Order = Order_;
+  static constexpr bool kPlanned = kPlanned_;  // work may be cut into parts by a plan
+  using Work = Items<kLookup_, kPlanned_>;
   static constexpr Lookup kLookup = kLookup_;
   static constexpr Storage kStorage = kStorage_;
   using Element = Element_;
   static constexpr bool kPair = kPair_;
+  // Indices are slots of rows without pages between them, and rows of Q are heads of one token.
+  static constexpr bool kLinear = kLookup_ == Lookup::kIndices && kStorage_ == Storage::kRows;
+  static constexpr bool kOneToken = kLookup_ != Lookup::kPages;
   static constexpr int kLocalRows = kPair ? kBlock / 2 : kBlock;  // rows of a block that this CTA brings
 };
 
@@ -48,7 +58,7 @@ __device__ __forceinline__ void load_queries(const Problem& p, SharedMemory& s, 
   for (int r = warp * 4 + lane / 8; r < kRows; r += 16) {
     const int row = first_row + r;
     const bool valid = row < p.rows;
-    const int fresh = valid ? row / p.heads : 0, head = valid ? row - fresh * p.heads : 0;
+    const int fresh = valid && !C::kOneToken ? row / p.heads : 0, head = valid ? row - fresh * p.heads : 0;
     const Element* latent = static_cast<const Element*>(p.q) + query * p.q_stride + fresh * p.q_new_stride +
                             head * p.q_head_stride + chunk * 8;
     const Element* rope = static_cast<const Element*>(p.q_rope) + query * p.q_rope_stride + fresh * p.q_new_stride +

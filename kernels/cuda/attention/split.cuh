@@ -216,32 +216,119 @@ __global__ void __launch_bounds__(32 * kQuarters * kTurns, kCtas) flash_fwd_mla_
   store_merged<Element>(p, query, r, column, top, total, sum);
 }
 
-// The same where a query has few splits, or none, and there are many rows: most have nothing to merge, so few CTAs look, each at 16 rows
-// of a query, four at a time.
-constexpr int kCombineRows = 16;
+// Sums what this warp's lanes hold of a row: four stored columns of every `step`-th split from `begin` on. `top` becomes the largest
+// logsumexp of all splits.
+template <int kAtOnce>
+__device__ __forceinline__ void merge_splits(const Problem& p, int first, int splits, int r, int column, int begin, int step, float& top,
+                                             float& total, float4& sum) {
+  const int lane = threadIdx.x & 31;
+  const float* lses = p.partial_lse + int64_t(first) * p.rows + r;
+  const float* partial = p.partial_out + (int64_t(first) * p.rows + r) * kValueWidth + column;
+  top = -INFINITY;
+  for (int i = lane; i < splits; i += 32) top = fmaxf(top, __ldcg(lses + int64_t(i) * p.rows));
+  bool whole = false;  // `top` is that of all lanes
+  total = 0.0f;
+  sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  for (int at = begin; at < splits; at += step * kAtOnce) {
+    float4 v[kAtOnce];
+    float lse[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int split = at + i * step;
+      v[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      lse[i] = -INFINITY;
+      if (split < splits) {
+        v[i] = __ldcg(reinterpret_cast<const float4*>(partial + int64_t(split) * p.rows * kValueWidth));
+        lse[i] = __ldcg(lses + int64_t(split) * p.rows);
+      }
+    }
+    if (!whole)
+      for (int far = 16; far > 0; far /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, far));
+    whole = true;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      add(sum, total, lse[i] == -INFINITY ? 0.0f : exp2f(lse[i] - top), v[i]);
+  }
+}
+
+// The same where most queries have nothing to merge, or some have many more splits than others: a grid that fills the GPU once shares out
+// what there is to do. A task is four rows of a query of few splits, one for each quarter of the CTA, or one row of a query of many,
+// of which each quarter takes every fourth split.
+constexpr int kFewSplits = 16, kTaskThreads = 512, kCountedQueries = 8;
 
 template <class Element>
-__global__ void __launch_bounds__(512) flash_fwd_mla_combine_whole_kernel(const __grid_constant__ Problem p) {
-  const int column = (threadIdx.x & 127) * 4, chunks = (p.rows + kCombineRows - 1) / kCombineRows;
-  const int query = static_cast<int>(blockIdx.x) / chunks, chunk = static_cast<int>(blockIdx.x) - query * chunks;
-  const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  if (splits <= 1) return;
-  const int last = min((chunk + 1) * kCombineRows, p.rows);
-  for (int r = chunk * kCombineRows + threadIdx.x / 128; r < last; r += 4) {
-    const float* lses = p.partial_lse + int64_t(first) * p.rows + r;
-    const float* partial = p.partial_out + (int64_t(first) * p.rows + r) * kValueWidth + column;
-    float top = -INFINITY;
-    for (int i = 0; i < splits; ++i) top = fmaxf(top, lses[int64_t(i) * p.rows]);
-    const bool empty = top == -INFINITY;
-    float total = 0.0f;
-    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll 4
-    for (int i = 0; i < splits; ++i) {
-      const float weight = empty ? 0.0f : exp2f(lses[int64_t(i) * p.rows] - top);
-      add(sum, total, weight, __ldcs(reinterpret_cast<const float4*>(partial + int64_t(i) * p.rows * kValueWidth)));
+__global__ void __launch_bounds__(kTaskThreads, 2) flash_fwd_mla_combine_tasks_kernel(const __grid_constant__ Problem p) {
+  __shared__ float4 sums[4][128];
+  __shared__ float totals[4];
+  const int lane = threadIdx.x & 31, quarter = threadIdx.x / 128, place = threadIdx.x & 127, column = place * 4;
+  // Each warp looks at 256 queries at a time: a lane counts the tasks of eight.
+  int from = 0, before = 0, all, mine, tasks[kCountedQueries];
+  const auto count = [&] {
+    mine = 0;
+#pragma unroll
+    for (int i = 0; i < kCountedQueries; ++i) {
+      const int query = from + lane * kCountedQueries + i;
+      const int splits = query < p.queries ? p.split_offset[query + 1] - p.split_offset[query] : 0;
+      tasks[i] = splits <= 1 ? 0 : splits <= kFewSplits ? (p.rows + 3) / 4 : p.rows;
+      mine += tasks[i];
     }
-    store_merged<Element>(p, query, r, column, top, total, sum);
+    int sum = mine;
+#pragma unroll
+    for (int far = 1; far < 32; far *= 2) {
+      const int lower = __shfl_up_sync(~0u, sum, far);
+      if (lane >= far) sum += lower;
+    }
+    all = __shfl_sync(~0u, sum, 31);
+    mine = sum - mine;  // of the lanes before
+  };
+  count();
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  for (int task = blockIdx.x;; task += gridDim.x) {
+    while (task >= before + all) {
+      before += all;
+      from += 32 * kCountedQueries;
+      if (from >= p.queries) return;
+      count();
+    }
+    int query = from + lane * kCountedQueries, local = task - before - mine;
+    const int owner = 31 - __clz(__ballot_sync(~0u, local >= 0));
+    bool found = false;
+#pragma unroll
+    for (int i = 0; i < kCountedQueries; ++i) {
+      found = found || local < tasks[i];
+      if (!found) {
+        local -= tasks[i];
+        ++query;
+      }
+    }
+    query = __shfl_sync(~0u, query, owner);
+    local = __shfl_sync(~0u, local, owner);
+    const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;
+    const bool many = splits > kFewSplits;
+    const int r = many ? local : 4 * local + quarter;
+    float top, total;
+    float4 sum;
+    if (r < p.rows) merge_splits<4>(p, first, splits, r, column, many ? quarter : 0, many ? 4 : 1, top, total, sum);
+    if (many) {
+      sums[quarter][place] = sum;
+      if (place == 0) totals[quarter] = total;
+      __syncthreads();
+      if (quarter == 0) {
+#pragma unroll
+        for (int i = 1; i < 4; ++i) {
+          const float4 v = sums[i][place];
+          total += totals[i];
+          sum.x += v.x;
+          sum.y += v.y;
+          sum.z += v.z;
+          sum.w += v.w;
+        }
+        store_merged<Element>(p, query, r, column, top, total, sum);
+      }
+      __syncthreads();
+    } else if (r < p.rows) {
+      store_merged<Element>(p, query, r, column, top, total, sum);
+    }
   }
 }
 

@@ -1,3 +1,5 @@
+#include <cudaTypedefs.h>
+
 #include "../attention/launch.cuh"
 #include "kernel.cuh"
 
@@ -39,10 +41,36 @@ Problem problem_of(const TensorView& parts, const TensorView& split_offset, cons
   return p;
 }
 
+// Boxes of 64 columns and 64 rows of pages [P, page, 576], under the 128-byte swizzle.
+CUtensorMap map_of_pages(const Keys& keys, int64_t pages) {
+  static const auto encode = [] {  // found at run time, so that the library needs no libcuda to link
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result), "cuTensorMapEncodeTiled");
+    if (result != cudaDriverEntryPointSuccess) TVM_FFI_THROW(RuntimeError) << "the driver has no cuTensorMapEncodeTiled";
+    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
+  }();
+  const cuuint64_t sizes[] = {kWidth, static_cast<cuuint64_t>(keys.page_size), static_cast<cuuint64_t>(pages)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(keys.row_bytes), static_cast<cuuint64_t>(keys.page_bytes)};
+  const cuuint32_t box[] = {64, kBlock, 1}, steps[] = {1, 1, 1};
+  CUtensorMap map;
+  const CUresult code = encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, const_cast<uint8_t*>(keys.latent), sizes, strides, box, steps,
+                               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "tensor map of pages: CUDA driver error " << int(code);
+  return map;
+}
+
+// A block of keys lies in one page if pages hold whole blocks: then it comes in boxes.
 template <class Element>
-void run_dense(const Problem& p, cudaStream_t stream) {
-  launch(flash_fwd_splitkv_mla_kernel<Element>, p, p.part_count * p.groups, false, kThreads, sizeof(SharedMemory), stream);
-  combine<Element>(p, p.part_count / p.queries, stream);
+void run_dense(const Problem& p, int64_t pages, int multiprocessors, cudaStream_t stream) {
+  const int ctas = p.part_count * p.groups;
+  if (p.keys.page_size % kBlock == 0)
+    launch(flash_fwd_splitkv_mla_pages_kernel<Element>, p, ctas, false, kThreads, sizeof(SharedMemory), stream,
+           map_of_pages(p.keys, pages));
+  else
+    launch(flash_fwd_splitkv_mla_kernel<Element>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
+  combine<Element>(p, p.part_count / p.queries, multiprocessors, stream);
 }
 
 }  // namespace
@@ -74,9 +102,9 @@ void dense_decode(TensorView q, TensorView cache, TensorView block_table, Tensor
   p.keys.page_size = static_cast<int>(cache.size(1));
   p.keys.linear = cache.stride(0) == cache.size(1) * cache.stride(1);
   if (q.dtype().code == kDLBfloat)
-    run_dense<__nv_bfloat16>(p, stream_of(q));
+    run_dense<__nv_bfloat16>(p, cache.size(0), multiprocessors(q), stream_of(q));
   else
-    run_dense<__half>(p, stream_of(q));
+    run_dense<__half>(p, cache.size(0), multiprocessors(q), stream_of(q));
 }
 
 // q_nope [B, 16, 512], q_pe [B, 16, 64], ckv [P, 512], kpe [P, 64]; out [B, 16, 512], lse [B, 16] in base 2.
@@ -103,7 +131,7 @@ void list_decode(TensorView q_nope, TensorView q_pe, TensorView ckv, TensorView 
   p.keys.rope_row_bytes = kpe.stride(0) * 2;
   p.keys.linear = true;
   launch(flash_fwd_splitkv_mla_list_kernel, p, p.part_count, false, kThreads, sizeof(SharedMemory), stream_of(q_nope));
-  combine<__nv_bfloat16>(p, p.part_count / p.queries, stream_of(q_nope));
+  combine<__nv_bfloat16>(p, p.part_count / p.queries, multiprocessors(q_nope), stream_of(q_nope));
 }
 
 }  // namespace mla

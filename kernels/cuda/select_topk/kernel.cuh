@@ -1,4 +1,5 @@
-// Exact top-k of fp32 rows. Of equal values the lowest position is selected first. A cluster of CTAs works on one row.
+// Exact top-k of fp32 rows that are too long for short_rows.cuh. Of equal values the lowest position is selected first. A cluster of CTAs
+// works on one row.
 //
 // Nearly always one pass over the row suffices. A sample of the row gives a threshold that somewhat more than k values reach. These become
 // candidates in shared memory, where a radix select finds the k best. If the sample was misleading (fewer than k values reach the
@@ -12,24 +13,11 @@
 
 #include <cooperative_groups.h>
 
-#include "radix.cuh"
+#include "problem.cuh"
 
 namespace topk {
 
 namespace cg = cooperative_groups;
-
-struct Problem {
-  const float* logits;
-  int64_t row_stride;
-  const int32_t* starts;  // null: all zero
-  const int32_t* ends;
-  const int32_t* block_table;  // or null: write positions
-  int64_t table_stride;
-  int32_t* out;                // [rows, k]
-  int columns, k;
-  int page_size, page_shift;   // page_shift: log2 of page_size, or -1 if it is no power of two
-  int capacity;                // the most candidates that fit
-};
 
 struct Threshold {
   float least;  // candidates are >= this
@@ -330,16 +318,6 @@ __device__ __noinline__ bool select_level(Shared& shared, const float* row, int 
   }
   cluster_sync();
   return !cluster.map_shared_rank(&shared, 0)->lacking;
-}
-
-__device__ __forceinline__ int slot_of(const Problem& p, const int32_t* pages, int position) {
-  if (p.page_shift >= 0) return (pages[position >> p.page_shift] << p.page_shift) + (position & (p.page_size - 1));
-  return pages[position / p.page_size] * p.page_size + position % p.page_size;
-}
-
-__device__ __forceinline__ void write(const Problem& p, int row, uint32_t to, int position) {
-  const int32_t* pages = p.block_table ? p.block_table + row * p.table_stride : nullptr;
-  p.out[int64_t(row) * p.k + to] = pages ? slot_of(p, pages, position) : position;
 }
 
 // Writes the positions, plus `offset`, of the candidates that the bitmap holds, in ascending order: the bits before a candidate's own give

@@ -1,5 +1,6 @@
 #include "../common/launch.cuh"
 #include "kernel.cuh"
+#include "short_rows.cuh"
 
 namespace topk {
 
@@ -10,6 +11,15 @@ using tvm::ffi::TensorView;
 
 constexpr int kLeastPart = 4096;  // elements per CTA below which a larger cluster costs more than it saves
 constexpr int kThreads = 512;
+
+// Launches one CTA for each row if a row fits into its registers; returns whether it does.
+template <int kThreads, int kVectors, int kCtas>
+bool launch_short(const Problem& problem, int rows, cudaStream_t stream) {
+  const bool aligned = reinterpret_cast<uintptr_t>(problem.logits) % 16 == 0 && problem.row_stride % 4 == 0;
+  if (problem.columns + (aligned ? 0 : 3) > 4 * kThreads * kVectors) return false;
+  common::launch_kernel(select_short_kernel<kThreads, kVectors, kCtas>, {dim3(rows), kThreads, 0, stream}, problem);
+  return true;
+}
 
 template <class Kernel>
 void launch(Kernel kernel, const Problem& problem, int rows, int parts, cudaStream_t stream) {
@@ -37,13 +47,18 @@ void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends
   p.columns = static_cast<int>(logits.size(1));
   p.k = static_cast<int>(out.size(1));
   const int rows = static_cast<int>(logits.size(0)), multiprocessors = common::multiprocessors(logits);
+  const cudaStream_t stream = common::stream_of(logits);
+  // With a row for each multiprocessor, most threads are fastest; with more rows, three CTAs there, which fill in for each other.
+  const bool launched = rows <= multiprocessors ? launch_short<1024, 1, 1>(p, rows, stream) || launch_short<1024, 2, 1>(p, rows, stream) ||
+                                                      launch_short<1024, 4, 1>(p, rows, stream)
+                                                : launch_short<512, 2, 3>(p, rows, stream) || launch_short<512, 4, 3>(p, rows, stream);
+  if (launched) return;
   // Two CTAs fit wherever multiprocessors are free. Larger clusters leave some free, because the number of multiprocessors of a GPC is
   // seldom a multiple of theirs.
   int parts = 1;
   while (parts < 16 && p.columns >= 2 * parts * kLeastPart &&
          2 * parts * rows <= (parts == 1 ? multiprocessors : multiprocessors * 3 / 4))
     parts *= 2;
-  const cudaStream_t stream = common::stream_of(logits);
   p.capacity = rows * parts <= multiprocessors ? 8192 : 6144;
   if (rows * parts <= multiprocessors && p.columns <= parts * kThreads * 16)  // a part is at most one tile
     launch(select_topk_kernel<kThreads, 1, 4>, p, rows, parts, stream);

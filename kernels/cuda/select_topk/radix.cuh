@@ -113,10 +113,10 @@ __device__ __forceinline__ void clear_histogram(Shared& shared) {
 }
 
 // Finds the digit of the needed-th best entry in a complete histogram. If there are fewer entries, only `total` is valid.
-template <int kThreads>
-__device__ __forceinline__ Found find_digit(Shared& shared, uint32_t needed) {
-  constexpr int kMine = kDigits / kThreads;
-  const int first = kDigits - (threadIdx.x + 1) * kMine;  // thread 0 has the highest digits
+template <int kThreads, class AnyShared>
+__device__ __forceinline__ Found find_digit(AnyShared& shared, uint32_t needed) {
+  constexpr int kAll = sizeof(shared.histogram) / sizeof(uint32_t), kMine = kAll / kThreads;
+  const int first = kAll - (threadIdx.x + 1) * kMine;  // thread 0 has the highest digits
   static_assert(kMine == 4);
   const uint4 four = *reinterpret_cast<const uint4*>(shared.histogram + first);
   const uint32_t counts[kMine] = {four.x, four.y, four.z, four.w};

@@ -6,6 +6,8 @@ namespace mla {
 
 constexpr int kFewHeads = 32;  // up to here, CTAs of 16 heads are faster than one of 64
 
+constexpr int kManyBlocks = 24;  // of a part, from which on the order of the many is faster
+
 // The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32, for `width` columns a query. `overhead`, `slot` and
 // `merge` are those of struct Costs.
 void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<TensorView> topk_length, int64_t width,
@@ -75,16 +77,21 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
     p.partial_lse = data<float>(partial_lse);
     ctas = p.part_count * ctas_each;
   }
+  // Of a part, by shape alone, since lengths are on the device.
+  const int64_t blocks = int64_t(p.queries) * ((p.keys.width + kBlock - 1) / kBlock);
+  const bool few_blocks = parts.has_value() && blocks < int64_t(kManyBlocks) * p.part_count;
   if (few && ctas <= multiprocessors(q))
     launch(flash_fwd_splitkv_mla_fp8_sparse_few_heads_kernel<4>, p, ctas, false, kFewThreads, sizeof(FewMemory<4>), stream);
   else if (few)
     launch(flash_fwd_splitkv_mla_fp8_sparse_few_heads_kernel<2>, p, ctas, false, kFewThreads, sizeof(FewMemory<2>), stream);
+  else if (pair && few_blocks)
+    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<true, Length::kFewBlocks>, p, ctas, true, kThreads, sizeof(SharedMemory), stream);
   else if (pair)
-    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<true>, p, ctas, true, kThreads, sizeof(SharedMemory), stream);
+    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<true, Length::kManyBlocks>, p, ctas, true, kThreads, sizeof(SharedMemory), stream);
   else
-    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
+    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false, Length::kFewBlocks>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
   if (parts.has_value()) {
-    combine<__nv_bfloat16>(p, std::min(p.part_count / p.queries, (p.keys.width + kBlock - 1) / kBlock), stream);
+    combine<__nv_bfloat16>(p, std::min(p.part_count / p.queries, (p.keys.width + kBlock - 1) / kBlock), multiprocessors(q), stream);
   }
 }
 

@@ -34,7 +34,11 @@ void sparse_prefill_rows(TensorView q, TensorView kv, TensorView indices, Option
   p.lse_factor = 0.6931471805599453f;
   p.max_logits = data<float>(max_logits);
   const int ctas = static_cast<int>(std::min<int64_t>(int64_t(p.queries) * p.groups, multiprocessors(q)));
-  launch(sparse_attn_fwd_kernel, p, ctas, false, kThreads, sizeof(SharedMemory), stream_of(q));
+  int l2_bytes = 0;
+  check(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, q.device().device_id), "L2 size");
+  const bool cached = kv.size(0) * p.keys.row_bytes <= l2_bytes;
+  launch(cached ? sparse_attn_fwd_kernel<Source::kL2> : sparse_attn_fwd_kernel<Source::kMemory>, p, ctas, false, kThreads,
+         sizeof(SharedMemory), stream_of(q));
 }
 
 }  // namespace mla
