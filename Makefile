@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 help:
 	@echo "make demo     a small model answers from a long chat, then talks to you"
 	@echo "make chat     the same model in the browser, with the inspector"
-	@echo "make quick    ruff and a share of every folder's tests, in about a minute"
+	@echo "make quick    ruff and a share of every folder's tests, in about a minute and a half"
 	@echo "make test     ruff, mypy and every test that this machine can run"
 	@echo "make lint     ruff and mypy alone"
 	@echo "make format   let ruff rewrite what it can"
