@@ -34,7 +34,7 @@ def sparse_attention(
             keys = gather_latents(latents, safe[block], value_dim, torch.float32)
         else:
             keys = latents.index_select(0, safe[block].flatten()).view(*keep.shape, width).float()
-        # The memory behind an invalid slot may hold NaN, so its keys are zeroed. Only those: a mask over all keys costs a tenth of
+        # The memory of an invalid slot may hold NaN, so its keys are zeroed. Only those: a mask over all keys costs a tenth of
         # a step.
         keys.view(-1, width).index_fill_(0, (~keep).flatten().nonzero()[:, 0], 0.0)
         logits = torch.bmm(q[block].float(), keys.transpose(1, 2)).mul_(softmax_scale)

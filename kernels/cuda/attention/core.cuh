@@ -6,10 +6,10 @@
 //   group 0:  Q K0 | softmax 0 | P0 V0 left             | wait P1   | P1 V1 left   | (next) Q K0 ...
 //   group 1:  wait P0          | P0 V0 right | Q K1     | softmax 1 | P1 V1 right
 //
-// Drawn so, it is one chain: Q K1 stands behind P0 V0 right, and Q K0 of the next pair behind P1 V1 left, though neither needs them.
-// Orders (schedule.cuh) take scores out of the chain by issuing them earlier, and hand probabilities over in two halves.
+// In this order the steps are one chain: Q K1 follows P0 V0 right, and Q K0 of the next pair follows P1 V1 left, though neither needs
+// them. The orders of schedule.cuh take scores out of the chain by issuing them earlier, and hand probabilities over in two halves.
 //
-// A block's buffer is released by halves as soon as its values are added, whether or not the other block has arrived: the kernel lives on
+// A block's buffer is released by halves as soon as its values are added, whether or not the other block has arrived: its speed depends on
 // gathering without pause, and 2 x 72 KB of buffers are all that fits. A third warpgroup brings the keys (gather.cuh, pages.cuh,
 // dequantize.cuh).
 //
@@ -70,7 +70,7 @@ __device__ __forceinline__ void release_local(uint64_t& barrier) {
   if ((threadIdx.x & 31) == 0) barrier_arrive(shared_address(&barrier));
 }
 
-// What of Q K comes before the other group's probabilities are waited for.
+// The part of Q K that is issued before this group waits for the other group's probabilities.
 template <class C, Ahead kAhead>
 __device__ __forceinline__ void scores_before(float (&scores)[32], SharedMemory& s, int buffer, uint32_t parity) {
   if constexpr (kAhead == Ahead::kLeftHalf) {
@@ -82,8 +82,8 @@ __device__ __forceinline__ void scores_before(float (&scores)[32], SharedMemory&
   }
 }
 
-// What of Q K comes after the other group's probabilities have been multiplied with values. Those MMAs are under way: this waits for them,
-// and releases half kHalf of the buffer that the values are from.
+// The part of Q K that is issued after the MMAs of the other group's probabilities with their values. Waits for those MMAs, which are in
+// flight, and releases half kHalf of the buffer that holds the values.
 template <class C, Ahead kAhead, int kHalf>
 __device__ __forceinline__ void scores_after(float (&scores)[32], float (&o)[128], SharedMemory& s, int buffer, uint32_t parity) {
   static_assert(kAhead != Ahead::kAll);
@@ -171,9 +171,9 @@ __device__ __forceinline__ void finish_others_values(float (&o)[128], SharedMemo
   release<C, 1>(s, 0);
 }
 
-// From scores to probabilities. Hands them over, and adds this group's values, whose MMAs are under way at the end.
+// From scores to probabilities. Hands them over, and adds this group's values, whose MMAs are still in flight at the end.
 //
-// The fence behind a store waits for MMAs under way. So the first half is stored before its values are added, for which the other group
+// The fence after a store waits for the MMAs in flight. So the first half is stored before its values are added, for which the other group
 // would wait: prefill is 4 % slower the other way round. For the second half the values may come first.
 template <class C, int kParity>
 __device__ __forceinline__ void softmax(float (&scores)[32], uint32_t (&packed)[16], float (&o)[128], RowState& row, const Problem& p,
@@ -202,7 +202,7 @@ __device__ __forceinline__ void softmax(float (&scores)[32], uint32_t (&packed)[
     if constexpr (C::Order::kHandover == Handover::kHalves) add_values<Element, 2, 4>(o, packed, v);
   } else {
     exponentiate<Element, 0, 4>(scores, packed, added, p.scale_log2, first, second);
-    // Before the probabilities are stored: the fence behind the store would wait for these MMAs, and the buffer with them.
+    // This precedes the store of the probabilities: the fence after it would wait for these MMAs, and so would the release of the buffer.
     if constexpr (kParity == 1 && C::Order::kOdd == Ahead::kAll) finish_others_values<C>(o, s);
     store_probabilities<0, 4>(packed, tile);
     named_arrive(kHandover + kParity, 256);
@@ -225,7 +225,7 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
 
   for (typename C::Work item(p, cluster, clusters); item.more(); item.next()) {
     const int first_row = (item.group * (C::kPair ? 2 : 1) + rank) * kRows;
-    // Queries come ahead of time from the producer; the first ones from here, while it brings the first keys.
+    // The producer loads queries ahead of time. The first ones are loaded here, while it brings the first keys.
     if (kGroup == 1 && !started && item.begin < item.end) {
       load_queries<C>(p, s, item.query, first_row, (threadIdx.x >> 5) & 3);
       started = true;
@@ -254,8 +254,8 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
     barrier_wait(shared_address(&s.q_full), q_phase);
     fence_async_proxy();
     q_phase ^= 1;
-    // ptxas waits for MMAs under way where branches around them meet again. So the loops have no branches around MMAs but the rare one of
-    // `rescale`, and a single last block is apart. Group 0 leaves its loop in the middle, which keeps the code small.
+    // ptxas waits for the MMAs in flight where branches around them meet again. So the loops have no branches around MMAs but the rare one
+    // of `rescale`, and a single last block has code of its own. Group 0 leaves its loop in the middle, which keeps the code small.
     int block = item.begin;
     if constexpr (kGroup == 0) {
       compute_scores<C>(scores, s, 0, phase0);
@@ -287,8 +287,8 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
         named_sync(kHandover + 1, 256);
       }
     } else {
-      // Queries are released as soon as the scores are there, but where that makes a register spill: B=4 with 128 heads then takes 1.5 times
-      // FlashMLA's time instead of 1.23.
+      // Queries are released as soon as the scores have been computed, except where that makes a register spill: B=4 with 128 heads would
+      // then take 1.5 times FlashMLA's time instead of 1.23.
       constexpr bool kLate = C::kStorage == Storage::kFp8 && Order::kOdd == Ahead::kAll;
       for (; block + 1 < item.end; block += 2) {
         scores_before<C, Order::kOdd>(scores, s, 1, phase1);
@@ -349,7 +349,7 @@ __device__ __forceinline__ void attend(const Problem& p, const More*... more) {
   SharedMemory& s = *reinterpret_cast<SharedMemory*>(memory);
   static_assert(2 * Producer::kMathRegisters + Producer::kProducerRegisters == 3 * 168, "what 384 threads start with");
   initialise<C>(s, Producer::arrivals());
-  // First the plan is waited for, then the merging kernel is let in: it counts on the plan, too.
+  // The kernel waits for the plan before it lets the merging kernel start, which reads the plan, too.
   if (p.parts != nullptr) asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
   constexpr int kCtas = C::kPair ? 2 : 1;
   const int rank = C::kPair ? cluster_rank() : 0;

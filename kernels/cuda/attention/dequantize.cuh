@@ -4,7 +4,7 @@
 // e4m3 to bf16 is a shift of exponent and mantissa into place, which divides by 2^120, and one bf16x2 multiplication by the scale times
 // 2^120: exact for power-of-two scales, subnormals included. Other scales, and those of 2^8 and more, go through fp32.
 //
-// A warp has 4 KB under way while it converts the 4 KB before. More would not help: ptxas lets all loads of the loop share one scoreboard,
+// A warp has 4 KB in flight while it converts the 4 KB before. More would not help: ptxas lets all loads of the loop share one scoreboard,
 // and waiting for one is waiting for all. So a batch is waited for as a whole, and only then is the next one issued (see `arrived`). A
 // register spilled in the loop would come back over the same scoreboard and undo it: look for LDL in the disassembly after a change here.
 #pragma once
@@ -96,7 +96,8 @@ struct Dequantize {
     load(scales_[0], units_);
   }
 
-  // Zero, once all of `raw`, and so all loaded before it, is there: what it is added to waits. A zero that ptxas can see would be folded.
+  // Zero, available once `raw`, and so everything loaded before it, has arrived: a value that it is added to waits for them. ptxas would
+  // fold a zero that it knows.
   __device__ __forceinline__ uint32_t arrived(const Raw& raw) const {
     uint32_t any = 0;
 #pragma unroll

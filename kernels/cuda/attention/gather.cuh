@@ -9,7 +9,7 @@ template <class C>
 struct Gather {
   static_assert(!C::kPair);
   static constexpr int kMathRegisters = 216, kProducerRegisters = 72;
-  static constexpr int kPerThread = kBlock / 16;  // rows of a block in the hands of one thread: eight threads take a row
+  static constexpr int kPerThread = kBlock / 16;  // rows of a block that one thread copies a part of: eight threads copy a row
   static constexpr bool kMasks = C::kLookup == Lookup::kIndices;
   // Selected keys are shared between queries. Contexts have no policy: with one, ptxas 13.0 assembles an LDGSTS of this loop that the
   // GPU calls illegal ([R + UR] beside a cache policy); tests/kernels/test_compiled.py looks for that form.
@@ -20,7 +20,7 @@ struct Gather {
   static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, int cluster, int clusters, int) {
     const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3, chunk = lane & 7, line = warp * 4 + lane / 8;
     const uint32_t swizzled = line * 128 + ((chunk ^ (line & 7)) << 4);
-    uint32_t phases = 3, q_phase = 0;  // a bit for each buffer: what `empty` is waited for with
+    uint32_t phases = 3, q_phase = 0;  // a bit for each buffer: the parity with which to wait for `empty`
     for (typename C::Work item(p, cluster, clusters); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
       int next[kPerThread], flags[2];

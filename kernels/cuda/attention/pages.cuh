@@ -20,7 +20,7 @@ struct Pages {
   static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, int cta, int ctas, int, const CUtensorMap* map) {
     const int warp = (threadIdx.x >> 5) & 3;
     const bool leader = threadIdx.x % 128 == 0;
-    uint32_t phases = 3, q_phase = 0;  // of both buffers: what `empty` is waited for with
+    uint32_t phases = 3, q_phase = 0;  // a bit for each buffer: the parity with which to wait for `empty`
     for (typename C::Work item(p, cta, ctas); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
       // The first item's queries are loaded by a math group.
@@ -39,7 +39,7 @@ struct Pages {
         }
         phases ^= 1u << buffer;
       }
-      __syncwarp();  // the leader's with it
+      __syncwarp();  // with the leader
       if (whole < item.end) {
         // Only the leader has waited for the phases so far: the others wait for it, and then for this one.
         named_sync(kTogether, 128);

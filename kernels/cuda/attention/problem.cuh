@@ -1,4 +1,4 @@
-// What one launch of an attention kernel is told, and how its work is cut into items.
+// The arguments of one launch of an attention kernel, and the division of its work into items.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +73,7 @@ struct Keys {
   }
 };
 
-// Split-KV: which blocks of which queries a part of the grid does. Written by plan_kernel, once a step for all layers.
+// Split-KV: the blocks of queries that one part of the grid computes. Written by plan_kernel, once a step for all layers.
 struct Part {
   int32_t first_query, first_block, last_query, end_block, first_split, pad0, pad1, pad2;
 };
@@ -93,7 +93,7 @@ struct Problem {
   const float* sink;         // [heads], natural units; null for none
   void* out;                 // [queries, rows, 512]
   float* lse;                // [queries, rows]
-  float lse_factor;          // from base 2 to what the caller wants
+  float lse_factor;          // from base 2 to the caller's base
   float* max_logits;         // [queries, rows] or null
   // Split-KV; null and unused when every item is a whole query.
   const Part* parts;
@@ -103,8 +103,8 @@ struct Problem {
   float* partial_lse;           // [splits, rows], base 2
 };
 
-// Partial results lie as threads of an MMA hold them, so that each stores 16 bytes: of every 16 columns, those at 4 t ... 4 t + 3 are
-// columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9. This is the first of the four at `stored`, a multiple of four.
+// Partial results are in the order in which the threads of an MMA hold them, so that each stores 16 bytes: of every 16 columns, those at
+// 4 t ... 4 t + 3 are columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9. This is the first of the four at `stored`, a multiple of four.
 __device__ __forceinline__ int partial_column(int stored) { return (stored & ~15) + (stored >> 1 & 6); }
 
 // One CTA's next piece of work: blocks [begin, end) of the keys of `query`.

@@ -1,4 +1,4 @@
-// What an item of the attention core leaves: results, or partial results for the merging kernel.
+// The outputs of an item of the attention core: results, or partial results for the merging kernel.
 #pragma once
 
 #include "softmax.cuh"

@@ -15,13 +15,13 @@ namespace mla {
 // How much of a group's next scores is issued before the group waits for the other group's probabilities.
 enum class Ahead {
   kNothing,
-  kLeftHalf,  // what the left half of the keys gives
+  kLeftHalf,  // the products with the left half of the keys
   kAll,
 };
 
-// When the half of a buffer is released that the other group's probabilities are multiplied with.
+// When the half of a buffer that the other group's probabilities are multiplied with is released.
 enum class Release {
-  kBehindScores,  // when all the next scores have been issued behind those MMAs
+  kBehindScores,  // when all the next scores have been issued after those MMAs
   kBehindTile,    // when one tile of scores has been
   kAtOnce,        // before the next scores are waited for
 };
@@ -29,7 +29,7 @@ enum class Release {
 // How probabilities are handed to the other group.
 enum class Handover {
   kWhole,
-  kHalves,             // 32 keys after the other, and this group's values are added in halves, too
+  kHalves,             // 32 keys, then the other 32; this group's values are added in halves, too
   kHalvesValuesFirst,  // the second half is stored after the MMAs of its values have been issued
 };
 
@@ -39,7 +39,7 @@ struct Order {
   static constexpr Release kRelease = kRelease_;
   static constexpr Handover kHandover = kHandover_;
   // A proxy fence between the full barrier of keys and their scores. Keys that the generic proxy stored need it. For keys that cp.async
-  // copied the PTX manual asks for it too; FlashMLA and the multistage kernels of CUTLASS do without.
+  // copied, the PTX manual asks for it, too; FlashMLA and the multistage kernels of CUTLASS do without.
   static constexpr bool kFence = kFence_;
 };
 

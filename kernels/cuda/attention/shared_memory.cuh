@@ -1,4 +1,4 @@
-// What the warp groups of the attention core share: tiles, barriers, and how queries come in.
+// The parts that the warpgroups of the attention core share: tiles, barriers, and the loading of queries.
 #pragma once
 
 #include "problem.cuh"
@@ -11,8 +11,8 @@ constexpr int kTile = 8192;  // bytes: 64 rows x 64 columns
 constexpr int kTiles = 9;    // of a block of keys; 0-3 are the left half, 4-8 the right half and rope
 constexpr int kLeftTiles = 4;
 constexpr int kThreads = 384;
-// Named barriers: probabilities of even blocks, those of odd ones (the next number); their second halves, likewise; the sums of an item; the
-// producer's warps.
+// Named barriers: the probabilities of even blocks, and with the next number those of odd ones; the same two for their second halves; the
+// sums of an item; the producer's warps.
 constexpr int kHandover = 1, kHandoverRest = 4, kSums = 3, kTogether = 6;
 
 struct SharedMemory {
@@ -38,7 +38,7 @@ struct Arrivals {
 template <Lookup kLookup_, Storage kStorage_, class Element_, bool kPair_, class Order_, bool kPlanned_ = true>
 struct Config {
   using Order = Order_;
-  static constexpr bool kPlanned = kPlanned_;  // work may be cut into parts by a plan
+  static constexpr bool kPlanned = kPlanned_;  // a plan may divide the work into parts
   using Work = Items<kLookup_, kPlanned_>;
   static constexpr Lookup kLookup = kLookup_;
   static constexpr Storage kStorage = kStorage_;

@@ -14,7 +14,7 @@ struct RowState {
   float reference[2], sum[2], top[2];  // of this thread's two rows; `top` is the true maximum of the raw scores
 };
 
-// Takes sums and output to new references. Under the first reference all of them are zeros.
+// Rescales sums and output to new references. Under the first reference all of them are zeros.
 __device__ __forceinline__ void rescale(float (&o)[128], RowState& row, float first, float second) {
   const bool moved = (first != row.reference[0] && row.reference[0] != kFloor) || (second != row.reference[1] && row.reference[1] != kFloor);
   if (__any_sync(~0u, moved)) {
@@ -28,7 +28,7 @@ __device__ __forceinline__ void rescale(float (&o)[128], RowState& row, float fi
   row.reference[1] = second;
 }
 
-// Which keys of a block count: a bit each. It is read while the scores are still being computed.
+// One bit for each key of a block: whether it counts. Read while the scores are still being computed.
 template <class C>
 __device__ __forceinline__ uint64_t read_mask(SharedMemory& s, int buffer, uint32_t parity) {
   if constexpr (C::kLookup != Lookup::kIndices) return ~uint64_t(0);
@@ -36,8 +36,8 @@ __device__ __forceinline__ uint64_t read_mask(SharedMemory& s, int buffer, uint3
   return *reinterpret_cast<volatile uint64_t*>(&s.mask[buffer]);
 }
 
-// Masks scores and follows the true maximum of the two rows. `column` is that of the block's first key, `limit` the rows' first column
-// that does not count (where no mask says it).
+// Masks scores and updates the true maximum of the two rows. `column` is that of the block's first key. `limit` is the first column of each
+// row that does not count, for lookups without a mask.
 template <class C>
 __device__ __forceinline__ void take_maximum(float (&scores)[32], RowState& row, uint64_t mask, int column, const int (&limit)[2]) {
   const int lane = threadIdx.x & 31;

@@ -8,7 +8,8 @@ namespace mla {
 
 constexpr int kStaged = 8192;  // block counts that the planner keeps in shared memory
 
-// Whole parts of what is left of a query, all but its last part. `inverse` is 1 / (payload - overhead); exact up to 2^20 blocks.
+// How many whole parts the rest of a query (`left` blocks) takes, without its last part. `inverse` is 1 / (payload - overhead). Exact up to
+// 2^20 blocks.
 __device__ __forceinline__ int whole_parts(int left, float inverse) { return static_cast<int>((left - 0.5f) * inverse); }
 
 // How many parts of `payload` the queries fill in order. `overhead` is what starting and ending a query costs, in blocks of keys; a query
@@ -44,11 +45,11 @@ struct Costs {
   int merge;     // merging at all
 };
 
-// Cuts the blocks of all queries into parts, of which the longest and the merging of what was cut cost little. One warp.
+// Divides the blocks of all queries into parts, so that the longest part and the merging of divided queries cost little. One warp.
 //
-// Queries of one length are given to parts whole, or are cut into equal pieces, unless cuts anywhere should cost less. Else parts of a
-// payload are filled in order: each lane tries another payload, and the cheapest that fits is taken (cutting wastes less than
-// 2 * overhead + 1 a part, so one of 32 fits); then all lanes write it, the same walk again.
+// Queries of one length are given to parts whole, or are divided equally, unless dividing them anywhere should cost less. Otherwise parts of
+// one payload are filled in order: each lane tries another payload, and the cheapest that fits is taken (a part wastes less than
+// 2 * overhead + 1 blocks, so one of 32 fits). Then all lanes together repeat the walk and write the plan.
 template <Lookup kLookup>
 __global__ void plan_kernel(Keys keys, int queries, Costs costs, int part_count, Part* parts, int32_t* split_offset) {
   asm volatile("griddepcontrol.launch_dependents;");
@@ -158,7 +159,7 @@ __device__ __forceinline__ void store_merged(const Problem& p, int query, int r,
   if (column == 0) p.lse[at] = empty ? -INFINITY : (top + log2f(total)) * p.lse_factor;
 }
 
-// out and lse of the queries that several parts did. A warp merges 128 columns of a row, of every kTurns-th split; a CTA has kQuarters of
+// out and lse of the queries that several parts computed. A warp merges 128 columns of a row, of every kTurns-th split; a CTA has kQuarters of
 // a row's four such warps, times kTurns.
 template <class Element, int kQuarters, int kTurns, int kAtOnce, int kCtas>
 __global__ void __launch_bounds__(32 * kQuarters * kTurns, kCtas) flash_fwd_mla_combine_kernel(const __grid_constant__ Problem p) {
@@ -251,8 +252,8 @@ __device__ __forceinline__ void merge_splits(const Problem& p, int first, int sp
   }
 }
 
-// The same where most queries have nothing to merge, or some have many more splits than others: a grid that fills the GPU once shares out
-// what there is to do. A task is four rows of a query of few splits, one for each quarter of the CTA, or one row of a query of many,
+// The same where most queries have nothing to merge, or some have many more splits than others: a grid that fills the GPU once divides the
+// tasks. A task is four rows of a query of few splits, one for each quarter of the CTA, or one row of a query of many,
 // of which each quarter takes every fourth split.
 constexpr int kFewSplits = 16, kTaskThreads = 512, kCountedQueries = 8;
 

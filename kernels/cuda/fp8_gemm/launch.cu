@@ -110,7 +110,7 @@ void run_swap_ab(std::initializer_list<Operands> products, int splits, bool stat
     job.product = product_of(each.a, each.a_scale, each.b, each.b_scale, each.offsets, each.sorted_token_ids, each.out);
     const Product& p = job.product;
     const bool gathers = p.sorted_token_ids != nullptr;
-    if (gathers && kTokens > 32) TVM_FFI_THROW(ValueError) << "rows are gathered in tiles of up to 32 tokens, not " << kTokens;
+    if (gathers && kTokens > 32) TVM_FFI_THROW(ValueError) << "tokens is " << kTokens << "; expected at most 32 with sorted_token_ids";
     job.a_map = map_of(each.a, gathers ? 1 : kTokens);
     job.b_map = map_of(each.b, kWeights);
     job.tiles = (p.n + kWeights - 1) / kWeights;
@@ -128,7 +128,7 @@ void run_swap_ab(std::initializer_list<Operands> products, int splits, bool stat
   const bool alone = !grouped && expected_tiles * splits <= slots / 2;
   const int shared = (Config::kCtas == 1 || alone ? 227 : 113) * 1024;
   const int stages = Config::stages(slices, splits, shared);
-  if (stages < 2) TVM_FFI_THROW(ValueError) << "K is " << slices * kSlice << ", too wide for the scales in shared memory";
+  if (stages < 2) TVM_FFI_THROW(ValueError) << "K is " << slices * kSlice << "; expected a K whose scales fit into shared memory";
   const dim3 grid(static_cast<unsigned>(clusters * splits));
   launch_kernel(swap_ab_kernel<kTokens, Out>, {grid, Config::kThreads, static_cast<size_t>(shared), stream, splits, true}, jobs, splits,
                 stages, static_weights);
@@ -143,7 +143,7 @@ void run_swap_ab(int tokens, std::initializer_list<Operands> products, int split
     case 64: return run_swap_ab<64, Out>(products, splits, static_weights, stream);
     case 128: return run_swap_ab<128, Out>(products, splits, static_weights, stream);
   }
-  TVM_FFI_THROW(ValueError) << "a tile of " << tokens << " tokens; there are 8, 16, 32, 64 and 128";
+  TVM_FFI_THROW(ValueError) << "tokens is " << tokens << "; expected 8, 16, 32, 64 or 128";
 }
 
 void run_swap_ab(int64_t tokens, std::initializer_list<Operands> products, int64_t splits, bool static_weights) {

@@ -1,6 +1,6 @@
 // The two halves of kv_b_proj for few tokens. The time of both is that of reading the weights once: each thread loads its own part of the
 // weights into registers and multiplies it with every token in fp32. The loads are issued before pdl_wait where the compiler allows it:
-// nvcc 13.0 moves those of expand_quantize_kernel behind the wait. For many tokens the caller uses a library's matrix product.
+// nvcc 13.0 moves those of expand_quantize_kernel after the wait. For many tokens the caller uses a library's matrix product.
 #pragma once
 
 #include <cuda_bf16.h>

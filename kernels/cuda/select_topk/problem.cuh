@@ -1,4 +1,4 @@
-// What the kernels of this folder are given, and how they write a selected position.
+// The arguments of this folder's kernels, and how they write a selected position.
 #pragma once
 
 #include "radix.cuh"

@@ -1,5 +1,6 @@
-// FP8 sparse attention for few heads (16 of a query at a time), where bringing and converting keys is the work and a 64-row MMA would
-// compute zeros. Sixteen heads are the M of mma.sync; records stay FP8 in shared memory, and become fp16 in registers, as fragments.
+// FP8 sparse attention for few heads (16 of a query at a time), where most of the time goes into loading and converting keys, and most
+// rows of a 64-row MMA would be zeros. Sixteen heads are the M of mma.sync. Records stay FP8 in shared memory and become fp16 fragments in
+// registers.
 //
 //   producers (2 warps)   one bulk copy a record, into blocks of 64 records, two to four blocks deep
 //   math (4 warps)        warp w scores all 64 keys over the 128 latent dims of scale group w and 16 rope dims; partial scores are added
@@ -17,7 +18,7 @@ namespace mla {
 
 constexpr int kFewRows = 16;
 constexpr int kFewMath = 128, kFewThreads = 192;
-constexpr int kPitch = 672;       // of a record: 32 bytes past a multiple of 128, so that neighbours meet in no bank
+constexpr int kPitch = 672;       // of a record: 32 bytes past a multiple of 128, so that neighbours share no bank
 constexpr int kScorePitch = 72;   // floats: eight banks further each row
 constexpr int kProbabilityPitch = 144;  // bytes
 
@@ -27,14 +28,14 @@ struct FewMemory {
   float scores[4][kFewRows * kScorePitch];
   uint8_t probabilities[kFewRows * kProbabilityPitch];
   float largest[4][kFewRows];  // of |q|, by warp
-  float factor[kFewRows];      // what a new block does to accumulated rows
-  float inverse[kFewRows];     // what ends them
+  float factor[kFewRows];      // rescales accumulated rows to a new block's reference
+  float inverse[kFewRows];     // divides them by their sums at the end
   uint32_t mask[kStages][2];
   uint64_t full[kStages], empty[kStages];
 };
 static_assert(2 * (sizeof(FewMemory<2>) + 1024) <= 233472 && sizeof(FewMemory<4>) <= 232448, "two CTAs, or one, on a multiprocessor");
 
-// Where the record of a block's column lies: rows of the columns 2 t + b for fixed b, and those of fixed t, both fall into different banks.
+// The place of the record of a block's column: rows of the columns 2 t + b for fixed b, and those of fixed t, both fall into different banks.
 __device__ __forceinline__ int record_of(int column) {
   const int t = column >> 1 & 3, b = column & 1;
   return (column & ~7) + 4 * b + ((t + 2 * b) & 3);

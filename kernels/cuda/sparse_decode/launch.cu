@@ -37,8 +37,8 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
   const bool few = heads <= kFewHeads, pair = heads > kRows && q.size(0) > 1;
   // dequantize.cuh counts a record's place in units of 16 bytes, in 32 bits.
   if (!few && ((cache.size(0) - 1) * cache.stride(0) + cache.size(1) * cache.stride(1)) >> 36 != 0)
-    TVM_FFI_THROW(ValueError) << "cache reaches over " << cache.size(0) << " pages of stride " << cache.stride(0)
-                              << ", expected less than 64 GiB in all with more than " << kFewHeads << " heads";
+    TVM_FFI_THROW(ValueError) << "cache is " << cache.size(0) << " pages of stride " << cache.stride(0)
+                              << "; expected less than 64 GiB in all with more than " << kFewHeads << " heads";
   p.q = data<void>(q);
   p.q_rope = data<__nv_bfloat16>(q) + kValueWidth;
   p.q_stride = p.q_rope_stride = q.stride(0);

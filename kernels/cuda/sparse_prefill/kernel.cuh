@@ -5,9 +5,9 @@
 
 namespace mla {
 
-// Where the keys are when a launch has warmed up: rows that fit into L2 arrive soon, and both groups score ahead. Rows that come from device
-// memory do not: group 0 then takes the other group's probabilities, which frees a buffer, before it waits for its next keys. 4096 queries
-// of 128 heads, ratio to FlashMLA's time on one H200: with 128K keys (151 MB) 0.99 instead of 1.00, with 8K (9 MB) 1.02 instead of 0.99.
+// The order depends on where the keys are once a launch has warmed up. Rows that fit into L2 arrive soon, and both groups score ahead. Rows
+// from device memory arrive late, so group 0 takes the other group's probabilities, which frees a buffer, before it waits for its next
+// keys. 4096 queries of 128 heads, ratio to FlashMLA's time on one H200: with 128K keys (151 MB) 0.99 instead of 1.00, with 8K (9 MB) 1.02 instead of 0.99.
 enum class Source { kL2, kMemory };
 template <Source kSource>
 using PrefillOrder = Order<kSource == Source::kL2 ? Ahead::kLeftHalf : Ahead::kNothing, Ahead::kLeftHalf, Release::kBehindTile,
