@@ -17,10 +17,10 @@ from peers.samples import Case, Result, compare_all  # type: ignore[import-not-f
 
 
 def cases(groups: list[str], pattern: str, peer: flash_mla.Peer) -> Iterator[Case]:
-    wanted = re.compile(pattern)
+    selected = re.compile(pattern)
     for group in groups:
         for case in attention.GROUPS[group](peer):
-            if wanted.search(case.name):
+            if selected.search(case.name):
                 yield case
 
 

@@ -1,4 +1,4 @@
-"""Imports point one way: between the folders, between the packages of a folder, and between any two modules."""
+"""The structure of the sources: imports point one way, between folders, packages and modules, and each file has one subject."""
 
 import pytest
 

@@ -33,17 +33,17 @@ def latent_cache(tokens: int) -> torch.Tensor:
 
 
 def padded(q: torch.Tensor) -> torch.Tensor:
-    """`q` with at least 64 heads, as FlashMLA wants them."""
+    """`q` with at least 64 heads, as FlashMLA requires."""
     missing = max(64 - q.shape[-2], 0)
     return torch.nn.functional.pad(q, (0, 0, 0, missing))
 
 
 def first_heads(call: Call, heads: int, out_axis: int, lse_axis: int) -> Call:
-    def cut() -> Sequence[torch.Tensor]:
+    def first() -> Sequence[torch.Tensor]:
         out, lse = call()
         return out.narrow(out_axis, 0, heads), lse.narrow(lse_axis, 0, heads)
 
-    return cut
+    return first
 
 
 def prefill_cases(peer: Peer) -> Iterator[Case]:

@@ -1,15 +1,16 @@
 """The attention kernels under compute-sanitizer.
 
 racecheck of compute-sanitizer 2025.3 reports hazards that barriers do order: accesses to four fields of shared memory that one
-group of warps writes and another reads, where each signals the other by a one-sided arrival (bar.arrive, mbarrier.arrive, or bytes
-that complete on an mbarrier). Releases after 2025.3 fix false reports of this kind. Any other hazard fails the test.
+group of warps writes and another reads. For all but `sums`, each group signals the other by a one-sided arrival (bar.arrive,
+mbarrier.arrive, or bytes that complete on an mbarrier); releases after 2025.3 fix false reports of this kind. Any other hazard
+fails the test.
 
 reference  softmax: written before bar.arrive; add_others_values: read after bar.sync; the next write comes after the
            reader's own arrival on the other named barrier
 mask       of a block of keys: written before an arrival on mask_full (few heads: full), read after waiting there; the next
            write comes after waiting for `empty`, where the reader arrives when it is done
 sums       finish: written, then a bar.sync of both groups, read, then the same bar.sync again before the next write. In the machine
-           code the stores and loads that are reported stand on the two sides of those barriers
+           code the reported stores and loads are on the two sides of those barriers
 records    few heads: bulk copies, and zeros in place of invalid records, come after waiting for `empty`, reads after `full`
 """
 

@@ -55,8 +55,8 @@ def layer(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
             operand, gate_up.values, groups.offsets, gate_up.scales, operand, shared_up, **arguments
         )
         inner = swiglu_quantize(made)
-        own, beside = (Quantized(inner.values[part], inner.scales[part]) for part in (slice(count, None), slice(count)))
-        made = grouped_gemm_with_shared(own, down.values, groups.offsets, down.scales, beside, shared_down)
+        own, dense = (Quantized(inner.values[part], inner.scales[part]) for part in (slice(count, None), slice(count)))
+        made = grouped_gemm_with_shared(own, down.values, groups.offsets, down.scales, dense, shared_down)
         return total + combine_experts(made[count:], groups, weights, made[:count])
 
     return forward

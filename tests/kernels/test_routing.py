@@ -145,10 +145,10 @@ def test_combine(backend: Backend, tokens: int, topk: int, width: int, dtype: to
     here = int(groups.offsets[-1])
     rows[here:] = math.nan
     weights = torch.rand(tokens, topk, generator=generator)
-    beside = torch.randn(tokens, width, generator=generator).to(dtype) if shared else None
-    result = backend.run(combine_experts, rows, groups, weights, beside)
+    outputs = torch.randn(tokens, width, generator=generator).to(dtype) if shared else None
+    result = backend.run(combine_experts, rows, groups, weights, outputs)
     assert result.dtype == dtype and result.shape == (tokens, width)
-    expected = torch.zeros(tokens, width, dtype=torch.float64) if beside is None else beside.double()
+    expected = torch.zeros(tokens, width, dtype=torch.float64) if outputs is None else outputs.double()
     for token in range(tokens):
         for choice in range(topk):
             place = int(groups.inverse_permutation[token, choice])

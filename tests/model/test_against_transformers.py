@@ -63,9 +63,9 @@ def test_logits(case: Case, tmp_path: Path) -> None:
     prompts = [random_tokens(length, case.seed) for length in case.lengths]
     oracle, llm = decisive_case(case, tmp_path, lambda llm: [llm.logits(tokens) for tokens in prompts], page_count=16)
     for tokens in prompts:
-        wanted = oracle_logits(oracle, tokens)
+        expected = oracle_logits(oracle, tokens)
         for chunk in (None, 64, 7, 1):  # whole; a page; inside pages; token by token, which is the decode path
-            error = relative_error(llm.logits(tokens, chunk), wanted)
+            error = relative_error(llm.logits(tokens, chunk), expected)
             assert error <= TOLERANCE, f"length {len(tokens)}, chunk {chunk}: relative error {error:.2e}"
 
 
@@ -95,14 +95,14 @@ def test_ragged_batch_through_the_engine(reuse_pages: bool, tmp_path: Path) -> N
     )
     for _ in range(2):  # in the second round every full page is cached
         for prompt, completion in zip(prompts, llm.generate(prompts, params), strict=True):
-            wanted = oracle_logits(oracle, prompt + completion.token_ids).log_softmax(-1)[len(prompt) - 1 : -1]
+            expected = oracle_logits(oracle, prompt + completion.token_ids).log_softmax(-1)[len(prompt) - 1 : -1]
             assert completion.logprobs is not None
-            got = torch.empty_like(wanted)
+            got = torch.empty_like(expected)
             for row, logprob in zip(got, completion.logprobs, strict=True):
                 ids, values = zip(*logprob.top, strict=True)
                 row[list(ids)] = torch.tensor(values)
-            assert relative_error(got, wanted) <= TOLERANCE
-            assert completion.token_ids == wanted.argmax(-1).tolist()
+            assert relative_error(got, expected) <= TOLERANCE
+            assert completion.token_ids == expected.argmax(-1).tolist()
     assert (llm.stats().cached_tokens > 0) == reuse_pages
 
 

@@ -109,8 +109,8 @@ def assert_loaded(
     expected = expected_parameters(config, precision)
     assert {name: (tuple(each.shape), each.dtype) for name, each in found.items()} == expected
     for name, (_, dtype) in expected.items():
-        wanted = assembled(name, dtype, tensors, config)
-        assert torch.equal(found[name].view(torch.uint8), wanted.view(torch.uint8)), name
+        content = assembled(name, dtype, tensors, config)
+        assert torch.equal(found[name].view(torch.uint8), content.view(torch.uint8)), name
 
 
 @pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
@@ -170,13 +170,13 @@ def test_saved_by_transformers(tmp_path, seed, dtype):
     assert (tmp_path / "model.safetensors.index.json").exists() == bool(seed % 2)
 
     model = load_model(tmp_path, "exact")
-    wanted = {name.removeprefix("model."): tensor for name, tensor in theirs.state_dict().items()}
-    for prefix in {name.rpartition("gate_proj")[0] for name in wanted if name.endswith("gate_proj.weight")}:
-        gate, up = wanted.pop(f"{prefix}gate_proj.weight"), wanted.pop(f"{prefix}up_proj.weight")
-        wanted[f"{prefix}gate_up_proj.weight"] = torch.cat([gate, up])
+    expected = {name.removeprefix("model."): tensor for name, tensor in theirs.state_dict().items()}
+    for prefix in {name.rpartition("gate_proj")[0] for name in expected if name.endswith("gate_proj.weight")}:
+        gate, up = expected.pop(f"{prefix}gate_proj.weight"), expected.pop(f"{prefix}up_proj.weight")
+        expected[f"{prefix}gate_up_proj.weight"] = torch.cat([gate, up])
     found = dict(model.named_parameters(remove_duplicate=False))
-    assert found.keys() == wanted.keys()
-    for name, tensor in wanted.items():
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
         assert torch.equal(found[name], tensor.float()), name
 
 

@@ -68,7 +68,7 @@ def test_shards_together_are_the_whole_model(tmp_path, size, precision):
     write_checkpoint(tmp_path, config, "fp8")
     whole = load_model(tmp_path, precision)
     parts = [dict(shard.named_parameters()) for shard in shards_of(tmp_path, size, precision)]
-    for name, wanted in whole.named_parameters():
+    for name, expected in whole.named_parameters():
         held = [part[name] for part in parts]
         module = next((each for each in SPLIT if f"{each}." in f"{name}."), None)
         if ".experts." in name:
@@ -83,7 +83,7 @@ def test_shards_together_are_the_whole_model(tmp_path, size, precision):
         else:
             assert all(torch.equal(each.view(torch.uint8), held[0].view(torch.uint8)) for each in held), name
             found = held[0].view(torch.uint8)
-        assert torch.equal(found, wanted.view(torch.uint8)), name
+        assert torch.equal(found, expected.view(torch.uint8)), name
 
 
 # Converts in one child process per given death: a child is killed at a fraction of the bytes, or at its nth call of a function.
@@ -128,7 +128,7 @@ def test_killed_at_any_point_a_conversion_ends_in_the_same_bytes(tmp_path):
     source = tmp_path / "source"
     write_checkpoint(source, CONFIGS["split"], "fp8", shards=2)
     convert(source, tmp_path / "at once", 2)
-    wanted = hashes(tmp_path / "at once")
+    expected = hashes(tmp_path / "at once")
     deaths = ["replace:0", "bytes:0.1", "bytes:0.45", "replace:0", "replace:1", "bytes:0.6", "bytes:0.999"]
     deaths += ["replace:2", "unlink:0", "unlink:2", "bytes:2"]
     command = [sys.executable, "-c", KILLED, str(source), str(tmp_path / "killed"), *deaths]
@@ -137,7 +137,7 @@ def test_killed_at_any_point_a_conversion_ends_in_the_same_bytes(tmp_path):
     )
     outcomes = done.stdout.split()[1::2]
     assert outcomes.count("killed") >= 8 and outcomes[-1] == "done", done.stdout
-    assert hashes(tmp_path / "killed") == wanted
+    assert hashes(tmp_path / "killed") == expected
     assert verify(tmp_path / "killed") == sum(len(load_file(path)) for path in tmp_path.glob("killed/*.safetensors"))
 
 

@@ -217,8 +217,8 @@ def test_caches_hold_the_simulated_bytes(run: Run, layer: int, sequence: int) ->
         same = getattr(held, name) == getattr(expected, name)
         exact &= same if same.ndim == 1 else same.all(1)
     assert exact.mean() >= MOST_TOKENS
-    got, wanted = rows_of(held), rows_of(expected)
-    assert (np.linalg.norm(got - wanted, axis=1) <= OTHER_TOKENS * np.linalg.norm(wanted, axis=1)).all()
+    got, simulated = rows_of(held), rows_of(expected)
+    assert (np.linalg.norm(got - simulated, axis=1) <= OTHER_TOKENS * np.linalg.norm(simulated, axis=1)).all()
 
 
 @pytest.mark.parametrize("layer", range(CONFIG.num_hidden_layers))

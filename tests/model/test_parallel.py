@@ -48,8 +48,8 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
     answer = llm.generate([token_ids[:70]], greedy)[0].token_ids
     if ranks.rank == 0:
         whole = LLM.from_model(load_model(path, "exact"), config, page_count=8)
-        wanted = whole.logits(token_ids, chunk=64)
-        error = ((logits - wanted).norm(dim=1) / wanted.norm(dim=1)).max().item()
+        expected = whole.logits(token_ids, chunk=64)
+        error = ((logits - expected).norm(dim=1) / expected.norm(dim=1)).max().item()
         same = answer == whole.generate([token_ids[:70]], greedy)[0].token_ids
         results.append([error, same, len(set(digests)) == 1, exchanges])
     dist.barrier()

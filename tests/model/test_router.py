@@ -46,6 +46,6 @@ def test_router(experts: int, groups: int, kept: int, chosen: int, normalise: bo
     x = torch.randn(50, 10, generator=generator)
     picked, weights = router(x)
     for row in range(50):
-        wanted = route(x[row].tolist(), router.weight.tolist(), router.e_score_correction_bias.tolist(), config)
+        expected = route(x[row].tolist(), router.weight.tolist(), router.e_score_correction_bias.tolist(), config)
         got = dict(zip(picked[row].tolist(), weights[row].tolist(), strict=True))
-        assert got == pytest.approx(wanted, rel=1e-5)
+        assert got == pytest.approx(expected, rel=1e-5)

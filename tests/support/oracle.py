@@ -90,9 +90,9 @@ def oracle_logits(model: DeepseekV32ForCausalLM, tokens: list[int]) -> torch.Ten
     return logits
 
 
-def relative_error(got: torch.Tensor, wanted: torch.Tensor) -> float:
+def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
     """The largest of the tokens' relative L2 errors."""
-    return float(((got - wanted).norm(dim=-1) / wanted.norm(dim=-1)).max())
+    return float(((got - expected).norm(dim=-1) / expected.norm(dim=-1)).max())
 
 
 def random_tokens(length: int, seed: int) -> list[int]:

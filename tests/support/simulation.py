@@ -140,8 +140,8 @@ class Simulation:
         qr = self.norm(prefix + "q_a_layernorm", self.linear(prefix + "q_a_proj", x))
         nope = config.qk_nope_head_dim
         q = self.linear(prefix + "q_b_proj", qr).reshape(count, config.num_attention_heads, -1)
-        expansion = self.parameters[prefix + "kv_b_proj.weight"].reshape(config.num_attention_heads, -1, 512)
-        latent = np.einsum("shn,hnl->shl", q[..., :nope], expansion[:, :nope])
+        up_projection = self.parameters[prefix + "kv_b_proj.weight"].reshape(config.num_attention_heads, -1, 512)
+        latent = np.einsum("shn,hnl->shl", q[..., :nope], up_projection[:, :nope])
         rope = to_bf16(rotate_interleaved(q[..., nope:], cos, sin))
         index = self.linear(prefix + "indexer.wq_b", qr).reshape(count, config.index_n_heads, 128)
         index = np.concatenate([rotate_half_split(index[..., :64], cos, sin), index[..., 64:]], axis=-1)
@@ -159,8 +159,8 @@ class Simulation:
         """Each head's values for the selected tokens, latents read back from the cache -> [S, H * v]."""
         config = self.config
         rows = np.concatenate([e4m3.dequantize(held.codes, held.scales), held.rope], axis=1)
-        expansion = self.parameters[f"layers.{layer}.self_attn.kv_b_proj.weight"]
-        values = expansion.reshape(config.num_attention_heads, -1, 512)[:, config.qk_nope_head_dim :]
+        up_projection = self.parameters[f"layers.{layer}.self_attn.kv_b_proj.weight"]
+        values = up_projection.reshape(config.num_attention_heads, -1, 512)[:, config.qk_nope_head_dim :]
         out = [
             attend(queries.absorbed[t], rows[chosen], self.softmax_scale, 512)[0] for t, chosen in enumerate(selected)
         ]

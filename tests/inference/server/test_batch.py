@@ -109,7 +109,7 @@ def test_files_that_are_something_else(tmp_path):
     with pytest.raises(ValueError, match="no requests"):
         read_requests(path)
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match="file: not UTF-8"):
+    with pytest.raises(ValueError, match="file is not UTF-8"):
         read_requests(path)
     path.write_text("a letter\n")
     with pytest.raises(ValueError, match="another output file"):
