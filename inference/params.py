@@ -97,8 +97,8 @@ class Request:
     inspect: bool = False  # record what DSA selects
     # Starts as the prompt. RequestState.push appends each sampled token once it has arrived on the host.
     tokens: list[int] = field(default_factory=list)
-    # The fields below are set by the scheduler; they are empty or zero while the request waits for admission, if nothing else
-    # is said.
+    # The fields below are set by the scheduler; they are empty or zero while the request waits for admission, unless a comment
+    # says otherwise.
     pending: int = 0  # tokens that steps in flight sample for this request, and that `tokens` therefore lacks
     pages: list[int] = field(default_factory=list)
     # Raised at each admission, also while waiting. During one admission `pages` is only appended to, so a copy of its first n

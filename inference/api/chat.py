@@ -31,7 +31,7 @@ def chat_router(context: ApiContext) -> APIRouter:
     async def create_chat_completion(body: ChatRequest, request: Request) -> Response:
         """Answer a conversation."""
         context.check_model(body.model)
-        context.check_room(body.n or 1)
+        context.check_capacity(body.n or 1)
         if body.stream:
             return EventStream(_stream(context, body, await _submit(context, body)))
         try:

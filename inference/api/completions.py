@@ -38,7 +38,7 @@ def completions_router(context: ApiContext) -> APIRouter:
     async def create_completion(body: CompletionRequest, request: Request) -> Response:
         """Continue a text."""
         context.check_model(body.model)
-        context.check_room(len(body.prompts()) * (body.n or 1))
+        context.check_capacity(len(body.prompts()) * (body.n or 1))
         if body.stream:
             return EventStream(_stream(context, body, *await _begin(context, body)))
         try:

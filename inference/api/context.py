@@ -42,10 +42,10 @@ class ApiContext:
         if name is not None and name != self.model_name:
             raise ApiError(404, f"model is {name[:100]!r}; expected {self.model_name!r}", "model", "model_not_found")
 
-    def check_room(self, count: int) -> None:
+    def check_capacity(self, count: int) -> None:
         """Raise Busy or ApiError, before the prompts are encoded, if `count` requests would be refused afterwards."""
         try:
-            self.service.check_room(count)
+            self.service.check_capacity(count)
         except ValueError as error:
             raise ApiError(400, str(error)) from None
 

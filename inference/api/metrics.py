@@ -71,7 +71,7 @@ class Metrics:
         stats = self._service.stats()
         engine = stats.engine
         for name, what, value in (
-            ("queue_requests", "Requests that wait for room in the batch", stats.waiting),
+            ("queue_requests", "Requests that wait for pages or a place in the batch", stats.waiting),
             ("running_requests", "Requests that the steps advance", engine.running),
             ("capacity_requests", "Requests that may be open at a time", stats.capacity),
             ("seconds_since_step", "Seconds since a step ended; 0 when idle", stats.seconds_since_step),

@@ -16,7 +16,7 @@ from .conversation import Conversation, Message, new_id
 
 log = logging.getLogger(__name__)
 
-# Seconds between two views of a growing answer: smooth to the eye, and little work beside the engine's.
+# Seconds between two views of a growing answer: smooth to the eye, and little work compared with the engine's.
 UPDATE_INTERVAL = 0.06
 FAILED = "Something went wrong while this answer was computed. The server's log says what."
 # Errors whose text the browser may show; the text of any other error may hold what the user should not see.

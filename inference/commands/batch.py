@@ -78,7 +78,7 @@ def read_requests(path: Path) -> list[BatchRequest]:
     try:
         content = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text: {error}") from None
+        raise ValueError(f"{path} is not UTF-8 text ({error}); expected UTF-8") from None
     for number, text in enumerate(content.split("\n"), start=1):
         if not text.strip():
             continue

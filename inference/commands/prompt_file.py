@@ -34,7 +34,7 @@ def read_prompts(path: Path) -> list[Prompt]:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text: {error}") from None
+        raise ValueError(f"{path} is not UTF-8 text ({error}); expected UTF-8") from None
     if path.suffix == ".jsonl":
         prompts = [
             _from_json(line, number, f"{path}, line {number}")

@@ -76,7 +76,7 @@ class Leader(_Member):
             threading.Thread(target=self._listen, args=(rank, channel), daemon=True).start()
         atexit.register(self.end)
         if threading.current_thread() is threading.main_thread():
-            # An orderly exit, so that the other ranks are told.
+            # Exit in order, so that the other ranks learn of it.
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
     def broadcast(

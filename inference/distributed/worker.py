@@ -26,7 +26,7 @@ def lead_or_follow() -> Leader | None:
     """Connect this process with its job: rank 0 gets the Leader, a process without a job gets None.
 
     On every other rank this does NOT RETURN. Such a rank works for rank 0 until rank 0 ends, and then the process exits. So
-    the same script runs on all ranks, and what stands behind this call runs on rank 0 alone.
+    the same script runs on all ranks, and the code after this call runs on rank 0 alone.
     """
     job = this_job()
     if isinstance(job, Follower):

@@ -63,7 +63,7 @@ class Engine:
     ) -> Request:
         """Check a prompt of token ids against the limits, without queueing it.
 
-        min_new_tokens: how many tokens must fit behind the prompt; 0 for a prompt of which only logits are computed. ValueError
+        min_new_tokens: how many tokens must fit after the prompt; 0 for a prompt of which only logits are computed. ValueError
         names the value and the limit; it is PromptTooLong if the context cannot hold the prompt.
         """
         params = params or SamplingParams()
@@ -81,8 +81,8 @@ class Engine:
                 raise ValueError(
                     f"stop_token_ids holds {token}; expected ids of the vocabulary, 0 to {self.config.vocab_size - 1}"
                 )
-        room = context - len(tokens)
-        max_tokens = room if params.max_tokens is None else min(params.max_tokens, room)
+        remaining = context - len(tokens)
+        max_tokens = remaining if params.max_tokens is None else min(params.max_tokens, remaining)
         seed = secrets.randbits(64) if params.seed is None else params.seed
         return Request(next(self._ids), tokens, params, max_tokens, seed, inspect)
 

@@ -16,7 +16,7 @@ class PagePool:
 
     A *prefix id* stands for the tokens of a prefix of full pages. An entry's key is (prefix id before the page, tokens of the
     page). The tokens themselves are compared, so two prefixes are never confused, as they could be with hashes alone. Prefix ids
-    are consecutive numbers and never reused: once a page is evicted, the pages registered behind it cannot be found any more,
+    are consecutive numbers and never reused: once a page is evicted, the pages registered after it cannot be found any more,
     and are evicted in their turn.
     """
 
@@ -84,7 +84,7 @@ class PagePool:
         return pages, prefix_id
 
     def register(self, page: int, prefix_id: int, tokens: Sequence[int]) -> int:
-        """Make a full, completely written page reusable behind the prefix `prefix_id`. Returns the prefix id after it.
+        """Make a full, completely written page reusable after the prefix `prefix_id`. Returns the prefix id after it.
 
         If another page with the same contents is registered already, that one stays, and this one is not shared.
         """

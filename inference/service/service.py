@@ -53,7 +53,7 @@ class ServiceStats:
 
     @property
     def waiting(self) -> int:
-        """Open requests that do not run yet, for lack of pages or of room in the batch."""
+        """Open requests that do not run yet, because pages or places in the batch are lacking."""
         return max(self.open - self.engine.running, 0)
 
 
@@ -141,7 +141,7 @@ class Service:
         """End a request within two steps. Its stream ends with finish_reason "abort". Unknown ids are ignored."""
         self._thread.cancel(request_id)
 
-    def check_room(self, count: int) -> None:
+    def check_capacity(self, count: int) -> None:
         """Raise Busy, or ValueError, if `count` requests would be refused now, before time is spent on encoding their prompts."""
         with self._admission:
             self._admit(count)

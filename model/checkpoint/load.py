@@ -26,7 +26,7 @@ from .prefetch import DTYPES, RowChunk, read_ahead
 
 Progress = Callable[[int, int], None]  # (bytes read, bytes in all)
 
-# Elements per row chunk that is converted: 2 MiB in fp32, little beside any real tensor but enough for sequential reads.
+# Elements per row chunk that is converted: 2 MiB in fp32, little compared with any real tensor but enough for sequential reads.
 _CHUNK = 2**19
 # Elements per row chunk that is copied as it is stored.
 _PLAIN_CHUNK = 2**22

@@ -14,7 +14,7 @@ from .safetensors import StoredTensor
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn}
 
 _THREADS = 4  # a single thread would leave the disk or the network idle between its reads
-_AHEAD = 2**24  # bytes that may be read but not yet used: little beside any large tensor
+_AHEAD = 2**24  # bytes that may be read but not yet used: little compared with any large tensor
 
 
 @dataclass(frozen=True)
