@@ -1,4 +1,7 @@
-"""Split-KV plans: which CTAs attend to which keys of which query. A plan is made on the device once a step; all layers share it."""
+"""Split-KV plans: which CTAs attend to which keys of which query. A plan is made on the device once a step; all layers share it.
+
+The method is that of Flash-Decoding (2023), the name is FlashMLA's.
+"""
 
 from dataclasses import dataclass
 

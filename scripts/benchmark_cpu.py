@@ -1,4 +1,4 @@
-"""The engine's speed on a CPU, compared with transformers with the same checkpoint and number of threads: tables, then one line of JSON.
+"""The engine's speed on a CPU and that of transformers, same checkpoint and number of threads: tables, then one line of JSON.
 
     python scripts/benchmark_cpu.py [--threads N] [--quick]
 
