@@ -9,8 +9,8 @@
 // In this order the steps are one chain: Q K1 follows P0 V0 right, and Q K0 of the next pair follows P1 V1 left, though neither needs
 // them. The orders of schedule.cuh take scores out of the chain by issuing them earlier, and hand probabilities over in two halves.
 //
-// A block's buffer is released by halves as soon as its values are added, whether or not the other block has arrived: its speed depends on
-// gathering without pause, and 2 x 72 KB of buffers are all that fits. A third warpgroup brings the keys (gather.cuh, pages.cuh,
+// A block's buffer is released by halves as soon as its values are added, whether or not the other block has arrived: keys must be
+// gathered without pause, and 2 x 72 KB of buffers are all that fits. A third warpgroup brings the keys (gather.cuh, pages.cuh,
 // dequantize.cuh).
 //
 // With kPair two CTAs of a cluster hold two halves of a query's rows: each converts half of the keys of every block and copies them to
