@@ -169,8 +169,14 @@ def falls_back(operation: str, backend: str) -> str | None:
     The words are FALLS_BACK in the implementation's module, next to the condition.
     """
     modules = [one.module for one in OPERATIONS[operation] if one.backend == backend]
-    sentences = [getattr(import_module(f"..{backend}.{name}", __name__), "FALLS_BACK", {}) for name in modules]
-    return sentences[0].get(operation) if sentences else None
+    if not modules:
+        return None
+    try:
+        module = import_module(f"..{backend}.{modules[0]}", __name__)
+    except Exception as error:  # doctor is asked for just such a reason: a package that is there and does not work
+        return f"cannot be imported: {type(error).__name__}: {error}".splitlines()[0]
+    sentences: dict[str, str] = getattr(module, "FALLS_BACK", {})
+    return sentences.get(operation)
 
 
 def choose(

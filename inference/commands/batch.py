@@ -114,7 +114,11 @@ class Answers(JsonlLog):
 
 
 def _key_if_done(record: dict[str, Any]) -> str | None:
-    return record["custom_id"] if record["response"]["status_code"] == 200 else None
+    """The custom_id of a line of this command; None if its request failed. KeyError or TypeError for a line of another kind."""
+    custom_id, status = record["custom_id"], record["response"]["status_code"]
+    if not isinstance(custom_id, str):
+        raise TypeError("custom_id")
+    return custom_id if status == 200 else None
 
 
 async def answer_all(context: "ApiContext", requests: list[BatchRequest], answers: Answers, max_open: int) -> int:

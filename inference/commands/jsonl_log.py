@@ -52,9 +52,11 @@ class JsonlLog:
         self.done: frozenset[str] = frozenset(key for key in keys if key is not None)
 
     def append(self, record: dict[str, Any]) -> None:
-        """Add a line in one write."""
+        """Add a line, in one write unless the system takes only a part of it. OSError if the disk is full."""
         line = json.dumps(record, ensure_ascii=self._ensure_ascii) + "\n"
-        os.write(self._file, line.encode("utf-8", "replace"))
+        rest = memoryview(line.encode("utf-8", "replace"))
+        while rest:  # behind a short write, the next one says what is wrong
+            rest = rest[os.write(self._file, rest) :]
 
     def close(self) -> None:
         status = os.fstat(self._file)

@@ -15,10 +15,12 @@ def describe_error(error: BaseException) -> str:
     """One line about an error, as a user reads it.
 
     ValueError: its text. OSError: the file's name and what is wrong with it, without the system's number. Any other type: its
-    name and the beginning of its text.
+    name and the beginning of its text. An error without a text: the name of its type.
     """
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror}"
     text = " ".join(text.split())
+    if not text:
+        return type(error).__name__
     return text if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {text[:_LONGEST]}"

@@ -75,14 +75,14 @@ class Tokenizer:
         generation_config.json, config.json and tokenizer_config.json together. Raises TokenizerError.
         """
         directory = Path(path)
-        settings = _read_json(directory / "tokenizer_config.json") or {}
         definition = _read_json(directory / "tokenizer.json")
+        special: dict[str, Any] = {}
         if definition is None:
             built = build_definition(directory)
             if built is None:
                 return None
             definition, special = built
-            settings = {**settings, **special}
+        settings = {**(_read_json(directory / "tokenizer_config.json") or {}), **special}
         eos: list[str | int] = []
         for name in ("generation_config.json", "config.json"):
             ids = (_read_json(directory / name) or {}).get("eos_token_id")

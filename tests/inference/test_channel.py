@@ -47,8 +47,9 @@ def test_a_closed_end_is_reported(ends) -> None:
         (FileNotFoundError(2, "No such file or directory", "a.json"), "a.json: No such file or directory"),
         (BrokenPipeError("the reader has left"), "the reader has left"),
         (RuntimeError("the cable\nis broken"), "RuntimeError: the cable is broken"),
+        (TimeoutError(), "TimeoutError"),
     ],
-    ids=["value", "file", "system", "other"],
+    ids=["value", "file", "system", "other", "without a text"],
 )
 def test_an_error_is_one_line(error: Exception, line: str) -> None:
     assert describe_error(error) == line

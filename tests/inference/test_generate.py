@@ -233,10 +233,21 @@ def test_a_run_without_an_answer_leaves_no_file(tmp_path):
 def test_each_answer_is_one_write(tmp_path, monkeypatch):
     writes = []
     answers = AnswerFile(tmp_path / "out.jsonl")
-    monkeypatch.setattr(os, "write", lambda file, data: writes.append(data))
+    monkeypatch.setattr(os, "write", lambda file, data: writes.append(bytes(data)) or len(data))
     answers.append({"id": "ü\n", "finish_reason": "stop"})
     answers.close()
     assert writes == ['{"id": "ü\\n", "finish_reason": "stop"}\n'.encode()]
+
+
+def test_a_short_write_is_continued(tmp_path, monkeypatch):
+    """A disk that is nearly full takes a part of a line; the error comes with the next write."""
+    whole = os.write
+    answers = AnswerFile(tmp_path / "out.jsonl")
+    monkeypatch.setattr(os, "write", lambda file, data: whole(file, data[:7]))
+    answers.append({"id": "a", "finish_reason": "stop"})
+    monkeypatch.undo()
+    answers.close()
+    assert (tmp_path / "out.jsonl").read_text() == '{"id": "a", "finish_reason": "stop"}\n'
 
 
 def test_blank_lines_separate_texts_and_windows_files_work(tmp_path):

@@ -18,6 +18,8 @@ texts = st.text() | st.lists(st.sampled_from([*CONTROL, "<", "think", ">", " ", 
 def test_a_directory_without_tokenizer_gives_none(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     assert Tokenizer.from_directory(tmp_path) is None
+    (tmp_path / "tokenizer_config.json").write_text("{")  # nobody needs it without a vocabulary
+    assert Tokenizer.from_directory(tmp_path) is None
 
 
 def test_ids_and_template_come_from_the_directory(tmp_path):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from deepseek_v32.kernels import registry
 from deepseek_v32.kernels.cuda import fp32_ops, kv_up_projection, routing
 from deepseek_v32.kernels.registry import OPERATIONS, falls_back
 
@@ -92,3 +93,15 @@ def test_only_these_fall_back() -> None:
     found = {operation for operation in OPERATIONS if falls_back(operation, "cuda")}
     assert found == {*CASES, "mha_prefill"}  # that one warns when it does
     assert not any(falls_back(operation, "reference") for operation in OPERATIONS)
+
+
+def test_a_broken_package_is_a_sentence_of_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiled implementation whose packages are there and do not work must not end the command that is to find this out."""
+
+    def fail(name: str, package: str) -> None:
+        raise ImportError(f"{name} of {package}\nis broken")
+
+    monkeypatch.setattr(registry, "import_module", fail)
+    sentence = falls_back("route", "cuda")
+    assert sentence is not None and sentence.startswith("cannot be imported: ImportError: ..cuda.routing")
+    assert "\n" not in sentence

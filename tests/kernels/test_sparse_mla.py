@@ -87,6 +87,7 @@ def test_prefill_over_strided_rows(backend: Backend, dtype: torch.dtype) -> None
         assert_close(lse[t], expected[2], LSE, "lse")
 
 
+@pytest.mark.heavy
 def test_prefill_of_more_queries_than_a_grid_has_in_its_second_dimension(backend: Backend) -> None:
     """With one key the output is its latent, and the logit is both the maximum and the logsumexp."""
     generator = torch.Generator().manual_seed(9)

@@ -36,6 +36,7 @@ def demo() -> Iterator[Any]:
     server.stop()
 
 
+@pytest.mark.heavy
 def test_the_demo_answers_and_the_inspector_shows_why(open_tab: Any, demo: Any) -> None:
     """With UPDATE_SCREENSHOT=1 the picture of it becomes the README's."""
     update = bool(os.environ.get("UPDATE_SCREENSHOT"))

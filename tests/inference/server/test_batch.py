@@ -121,6 +121,24 @@ def test_files_that_are_something_else(tmp_path):
     assert path.read_text() == "a letter without a line break"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"url": "/", "response": {"status_code": 404}}',
+        '{"custom_id": null, "response": {"status_code": 200}}',
+        '{"custom_id": ["a"], "response": {"status_code": 200}}',
+    ],
+    ids=["no id", "null", "list"],
+)
+def test_a_log_of_another_program_is_left_alone(tmp_path, line):
+    """Failed lines are removed and an empty file is deleted, but only if this command has written them."""
+    path = tmp_path / "http.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(ValueError, match="line 1"):
+        Answers(path)
+    assert path.read_text() == line + "\n"
+
+
 def test_two_runs_do_not_share_an_output_file(run, tmp_path):
     result, _ = run(REQUESTS[:3])
     assert result.exit_code == 1  # so the next one rewrites the file, to ask what failed again
