@@ -73,6 +73,7 @@ def test_the_demo_answers_and_the_inspector_shows_why(open_tab: Any, demo: Any) 
     assert SCREENSHOT.stat().st_size <= 400_000
 
 
+@pytest.mark.heavy
 def test_a_second_question_reuses_the_pages_of_the_first(open_tab: Any, demo: Any) -> None:
     tab = open_tab(url=demo.url, http_credentials=CREDENTIALS)
     tab.page.set_default_timeout(60_000)
