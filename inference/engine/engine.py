@@ -32,15 +32,23 @@ class Engine:
     """
 
     def __init__(
-        self, runner: ModelRunner, config: ModelConfig, limits: Limits, tokenizer: Tokenizer | None = None
+        self,
+        runner: ModelRunner,
+        config: ModelConfig,
+        limits: Limits,
+        tokenizer: Tokenizer | None = None,
+        page_size: int = PAGE_SIZE,
     ) -> None:
-        """An answer ends at the end-of-sentence tokens of both the tokenizer and the configuration."""
+        """An answer ends at the end-of-sentence tokens of both the tokenizer and the configuration.
+
+        page_size: tokens of a page, as the runner's caches have it. Only a simulated runner has another one than PAGE_SIZE.
+        """
         self.runner = runner
         self.config = config
         self.limits = limits
         self.tokenizer = tokenizer
         self.eos_ids = frozenset(config.eos_token_ids) | frozenset(tokenizer.eos_ids if tokenizer else ())
-        self.pool = PagePool(limits.page_count, PAGE_SIZE, limits.reuse_pages)
+        self.pool = PagePool(limits.page_count, page_size, limits.reuse_pages)
         self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences)
         self._states: dict[int, RequestState] = {}  # by request id: those that have not finished
         # The oldest step whose tokens have not been read. Between two calls of `step`, the one that was launched ahead.

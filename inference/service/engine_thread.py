@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -39,7 +39,7 @@ class Observer(Protocol):
 
 @dataclass
 class Entry:
-    """An open request. Times are in seconds of time.monotonic."""
+    """An open request. Times are in seconds of EngineThread.clock."""
 
     request: Request
     inbox: Inbox
@@ -53,15 +53,25 @@ class Entry:
 class EngineThread:
     """Owns the engine while it runs. Other threads use the public methods; of these, only `stop` waits for a step."""
 
-    def __init__(self, engine: Engine, pause: float = 0.0) -> None:
-        """pause: seconds between two deliveries per open request, at most LONGEST_PAUSE altogether."""
+    def __init__(
+        self,
+        engine: Engine,
+        pause: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+        thread: type[threading.Thread] = threading.Thread,
+    ) -> None:
+        """pause: seconds between two deliveries per open request, at most LONGEST_PAUSE altogether.
+
+        clock, thread: others only in a simulation, which calls `turn` itself.
+        """
         self.observers: tuple[Observer, ...] = ()
         # An exponential moving average of how long requests take.
         self.typical_seconds = 1.0
         # A snapshot after the latest step.
         self.stats: EngineStats = engine.stats()
+        self.clock = clock
         self._engine = engine
-        self._last_step = time.monotonic()
+        self._last_step = clock()
         self._pause = pause
         # Deltas that wait for the next delivery.
         self._undelivered: list[tuple[Inbox, Delta]] = []
@@ -77,7 +87,7 @@ class EngineThread:
         self._open_jobs = 0
         self._stopping = False
 
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread = thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
     @property
@@ -93,7 +103,7 @@ class EngineThread:
     @property
     def seconds_since_step(self) -> float:
         """Seconds since a step ended; 0 when idle."""
-        return time.monotonic() - self._last_step if self.open else 0.0
+        return self.clock() - self._last_step if self.open else 0.0
 
     def queue(self, entries: Sequence[Entry]) -> None:
         with self._wake:
@@ -123,25 +133,32 @@ class EngineThread:
 
     # The methods below run in the engine's thread.
 
-    def _run(self) -> None:
-        while True:
+    def turn(self) -> None:
+        """Queue what has arrived, run one step, deliver its deltas, and do one job."""
+        with self._wake:
+            arrivals, self._arrivals = self._arrivals, []
+            cancels, self._cancels = self._cancels, []
+            job = self._jobs.popleft() if self._jobs else None
+        self._step(arrivals, cancels)
+        if job is not None:
+            job.run(self._engine)
             with self._wake:
-                if not self._entries and not self._jobs:
-                    # `stop` may be waiting for this.
-                    self._wake.notify_all()
-                    self._wake.wait_for(lambda: self._entries or self._jobs or self._stopping)
-                    self._last_step = time.monotonic()
-                if self._stopping:
-                    break
-                arrivals, self._arrivals = self._arrivals, []
-                cancels, self._cancels = self._cancels, []
-                job = self._jobs.popleft() if self._jobs else None
-            self._step(arrivals, cancels)
-            if job is not None:
-                job.run(self._engine)
-                with self._wake:
-                    self._open_jobs -= 1
+                self._open_jobs -= 1
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            self.turn()
         self._fail_all(STOPPED)
+
+    def _wait_for_work(self) -> bool:
+        """False once the thread is to end."""
+        with self._wake:
+            if not self._entries and not self._jobs:
+                # `stop` may be waiting for this.
+                self._wake.notify_all()
+                self._wake.wait_for(lambda: self._entries or self._jobs or self._stopping)
+                self._last_step = self.clock()
+            return not self._stopping
 
     def _step(self, arrivals: list[Entry], cancels: list[int]) -> None:
         try:
@@ -159,10 +176,10 @@ class EngineThread:
             # Before the delivery, so that a caller who has read the end of an answer sees its pages free.
             self.stats = self._engine.stats()
             self._deliver(deltas)
-        self._last_step = time.monotonic()
+        self._last_step = self.clock()
 
     def _abort_overdue(self) -> None:
-        now = time.monotonic()
+        now = self.clock()
         with self._wake:
             overdue = [entry for entry in self._entries.values() if entry.deadline < now and entry.failure is None]
         for entry in overdue:
@@ -171,7 +188,7 @@ class EngineThread:
 
     def _deliver(self, deltas: list[Delta]) -> None:
         """Deliver the first and last deltas of requests at once, others when the pause between two deliveries is over."""
-        now = time.monotonic()
+        now = self.clock()
         urgent: set[Inbox] = set()
         finished = []
         for delta in deltas:

@@ -17,7 +17,7 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..engine.scoring import ScoreJob
@@ -67,10 +67,13 @@ class Service:
         max_queue: int = 128,
         deadline: float = 600.0,
         delivery: float = DELIVERY_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        thread: type[threading.Thread] = threading.Thread,
     ) -> None:
         """max_queue: requests that may be open in addition to the max_sequences that run at a time. deadline: seconds that a
         request may take, waiting included. delivery: Deltas are collected for this many seconds per open request, at most 0.15
         altogether, and reach their streams together; a request's first and last Delta are not held back.
+        clock, thread: others only in a simulation.
 
         Raises ValueError for a value out of range.
         """
@@ -85,7 +88,7 @@ class Service:
         self._admission = threading.Lock()
         self._refused = 0
         self._draining = False
-        self._thread = EngineThread(llm.engine, delivery)
+        self._thread = EngineThread(llm.engine, delivery, clock, thread)
 
     async def submit(
         self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
@@ -174,7 +177,7 @@ class Service:
         self.stop()
 
     def _entry(self, request: Request, inbox: Inbox) -> Entry:
-        now = time.monotonic()
+        now = self._thread.clock()
         return Entry(request, inbox, now, now + self.deadline)
 
     def _queue(self, entries: list[Entry]) -> None:
