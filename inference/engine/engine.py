@@ -133,17 +133,16 @@ class Engine:
         added twice.
         """
         with self._recovering():
-            self._deltas += self.apply_aborts()
+            self._end_aborted()
             if step := self._schedule():
                 self._run(step)
                 self._postprocess(step)
-        deltas, self._deltas = self._deltas, []
-        return deltas
+        return self._take_deltas()
 
     def drain(self) -> None:
         """Drain the in-flight step so that the caller may use the KV cache between steps.
 
-        Its deltas are returned by the next `step`.
+        Its deltas are returned by the next `step` or `apply_aborts`.
         """
         with self._recovering():
             while self._in_flight is not None:
@@ -165,13 +164,9 @@ class Engine:
             self._remove(state)
 
     def apply_aborts(self) -> list[Delta]:
-        """End the requests that were cancelled; their pages are free afterwards."""
-        deltas = []
-        while self._aborted:
-            state = self._states.get(self._aborted.popleft())
-            if state is not None:
-                deltas.append(self._end(state, "abort"))
-        return deltas
+        """End the requests that were cancelled; their pages are free afterwards. Returns their deltas, after those of `drain`."""
+        self._end_aborted()
+        return self._take_deltas()
 
     def stats(self) -> EngineStats:
         """A snapshot, for metrics."""
@@ -187,6 +182,16 @@ class Engine:
             pages_used=self.pool.used,
             pages_cached=self.pool.cached,
         )
+
+    def _end_aborted(self) -> None:
+        while self._aborted:
+            state = self._states.get(self._aborted.popleft())
+            if state is not None:
+                self._deltas.append(self._end(state, "abort"))
+
+    def _take_deltas(self) -> list[Delta]:
+        deltas, self._deltas = self._deltas, []
+        return deltas
 
     def _schedule(self) -> InFlightStep | None:
         """The step that is in flight already, else a new one; None if there is no work."""
