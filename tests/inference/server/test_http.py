@@ -49,7 +49,7 @@ def test_state(http):
 
 
 @pytest.mark.parametrize("chat", [False, True], ids=["API alone", "beside the chat"])
-def test_paths_and_methods_that_do_not_exist(chat):
+def test_paths_and_methods_that_do_not_exist(chat, caplog):
     if chat:
         pytest.importorskip("gradio")
     with serving(Service(stand_in_llm()), chat=chat) as server, httpx.Client(base_url=server.url) as http:
@@ -57,6 +57,10 @@ def test_paths_and_methods_that_do_not_exist(chat):
         assert "under /v1" in error_of(http.post("/chat/completions", json=ASK), 404)["message"]
         assert error_of(http.post("/v1/models"), 405)["message"] == "method is POST; expected GET at /v1/models"
         assert error_of(http.get("/tokenize"), 405)["type"] == "invalid_request_error"
+        if chat:
+            unknown = http.get("/gradio_api/queue/data?session_hash=unknown")
+            assert unknown.status_code == 200 and '"session_not_found":true' in unknown.text
+    assert not [record.getMessage() for record in caplog.records if record.exc_info]
 
 
 @pytest.mark.parametrize(
