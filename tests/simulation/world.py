@@ -69,6 +69,9 @@ class Unsampled:
 
     amax = __getitem__ = __len__ = fail
 
+    def __getitem__(self, rows: object) -> Any:
+        raise self._fault
+
 
 class Turns:
     """Takes the place of threading.Thread: the schedule says when the engine's thread runs; `join` lets it run to its end."""
