@@ -288,8 +288,8 @@ BUGS = (
         "[Bugfix]fix(v1): clear stale async speculative placeholders",
         "placeholders of an earlier step become input tokens",
         (InFlightStep, "sample"),
-        "if runner.supports_async_scheduling:",
-        "if runner.supports_async_scheduling and not self.batch.sampled_rows:",
+        "runner.stage_tokens(self._sampled.tokens)",
+        "self.batch.sampled_rows or runner.stage_tokens(self._sampled.tokens)",
         instead="tokens that an earlier step has staged, in place of draft tokens",
     ),
     Bug(

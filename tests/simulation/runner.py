@@ -27,7 +27,7 @@ class Entry(NamedTuple):
     write: int
 
 
-UNWRITTEN = Entry(-1, -1)
+UNWRITTEN = Entry(0, -1)
 
 
 class Sampled(list[int]):

@@ -136,7 +136,7 @@ def make_operation(rng: random.Random, settings: Settings) -> Operation:
     elif name == "follow":
         arguments = {"rank": rng.randint(0, 1)}
     elif name == "fail":
-        arguments = {"where": rng.choice(("forward", "sample", "row", "stage")), "row": rng.randint(0, 3)}
+        arguments = {"where": rng.choice(("forward", "sample", "row", "stage", "text")), "row": rng.randint(0, 3)}
     elif name == "advance":
         arguments = {"seconds": rng.choice((0.01, 0.01, 0.05, 40.0))}
     elif name == "meanwhile":

@@ -70,8 +70,8 @@ class State:
         if self.engine.has_work:
             yield Action("step")
             if self.space.faults:
-                yield from (Action(name, number) for name in ("forward", "sample", "stage") for number in range(2))
-                yield from (Action("row", number) for number in range(2 * len(self.given)))
+                yield from (Action(name, number) for name in ("forward", "stage") for number in range(2))
+                yield from (Action(name, number) for name in ("row", "sample") for number in range(2 * len(self.given)))
         for id in self.given:
             if id not in self.engine._aborted:
                 yield Action("cancel", id)
@@ -136,9 +136,9 @@ class State:
         for row in range(len(logits)):
             if self._strikes("row"):
                 logits[row, 1] = torch.nan
-        if len(logits) and self._strikes("sample"):
-            broken: Any = Unsampled(Fault())
-            return broken
+            if self._strikes("sample"):
+                broken: Any = Unsampled(logits, row, Fault())
+                return broken
         return logits
 
     def stage(self) -> None:
@@ -216,9 +216,9 @@ class State:
             return None
         batch = step.batch
         ids = [request.id for request in batch.requests]
-        sampled = None if step._sampled is None else step._sampled._result.tolist()
+        sampled = step.read() if step._sampled is not None and step.error is None else None
         whole = (ids, batch.starts, batch.counts, batch.logit_counts, batch.sampled_rows)
-        return (whole, sampled, step.error is not None, self._describe(step.following))
+        return (whole, step.staged, sampled, step.error is not None, self._describe(step.following))
 
 
 class Search(NamedTuple):

@@ -11,6 +11,7 @@ takes plain numbers, so a schedule is a list of calls, which can be shrunk and p
 of the engine's thread, in `read` and in `finish`; AssertionError says what does not.
 """
 
+import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from simulation.checks import check_engine
 from simulation.client import Client, sampling
 from simulation.model import EOS, TEXT, VOCABULARY, log_probability
 from simulation.ranks import SimulatedFollower, SimulatedLeadingRunner
-from simulation.runner import UNWRITTEN, Entry, SimulatedRunner
+from simulation.runner import UNWRITTEN, SimulatedRunner
 from support.fake_model import fake_config
 
 CONFIG = fake_config(vocab_size=VOCABULARY, eos_token_ids=(EOS,))
@@ -59,17 +60,16 @@ class Fault(RuntimeError):
 
 
 class Unsampled:
-    """Stands for logits that cannot be sampled."""
+    """Logits of which one row cannot be sampled, alone or with others."""
 
-    def __init__(self, fault: Fault) -> None:
-        self._fault = fault
+    def __init__(self, logits: torch.Tensor, row: int, fault: Fault) -> None:
+        self._logits, self._row, self._fault = logits, row, fault
 
-    def fail(self, *_: Any) -> Any:
-        raise self._fault
+    def __getitem__(self, rows: slice) -> Any:
+        some = range(len(self._logits))[rows]
+        return Unsampled(self._logits, self._row, self._fault) if self._row in some else self._logits[rows]
 
-    amax = __getitem__ = __len__ = fail
-
-    def __getitem__(self, rows: object) -> Any:
+    def amax(self, dim: int) -> torch.Tensor:
         raise self._fault
 
 
@@ -112,7 +112,7 @@ class World:
         self.stopped = False
         # By number of the fault: the requests that it may end. None: any one request.
         self.struck: list[set[int] | None] = []
-        self._armed: deque[tuple[str, int]] = deque()
+        self._armed: list[tuple[str, int]] = []
         self._meanwhile: deque[tuple[int, str, dict[str, Any]]] = deque()
         self._points = 0  # until the next of those
         self._in_turn = False
@@ -126,13 +126,15 @@ class World:
         runner: Any = SimulatedLeadingRunner(self.runner, self.followers, limits) if s.followers else self.runner
         tokenizer: Any = self if s.text else None
         self.engine = Engine(runner, CONFIG, limits, tokenizer, s.page_size)
+        self._recover, recovery = self.engine.recover, self._count_recovery
+        self.engine.recover = recovery  # type: ignore[method-assign]
         llm: Any = SimpleNamespace(engine=self.engine, limits=limits)
         thread: Any = Turns
         self.service = Service(
             llm, max_queue=s.queue, deadline=DEADLINE, delivery=s.pause, clock=self._clock, thread=thread
         )
 
-    # Operations. An index counts modulo what there is, so that a shrunk schedule stays one.
+    # What clients, threads, ranks and fate may do. An index counts modulo what there is, so that a shrunk schedule stays one.
 
     def submit(
         self, prompt: tuple[int, ...], max_tokens: int, kind: str = "greedy", asynchronous: bool = False
@@ -267,6 +269,11 @@ class World:
         if not self.stopped:
             self.service.stop()
 
+    def _count_recovery(self) -> None:
+        """The engine repairs its books after a fault of its own. No fault that is injected here makes that necessary."""
+        self.runner.broken.append(f"the engine has failed: {traceback.format_exc(limit=-1).splitlines()[-1]}")
+        self._recover()
+
     def _check_follower(self, follower: SimulatedFollower) -> None:
         step = len(follower.runner.steps) - 1
         assert not follower.runner.broken, follower.runner.broken[0]
@@ -312,13 +319,13 @@ class World:
 
     def spoil(self, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
         self._others_run()
-        self._batch = batch
-        if len(logits) and (row := self._strikes("row")) is not None:
+        entries = [i for i, count in enumerate(batch.logit_counts) for _ in range(count)]  # by row
+        if entries and (row := self._strikes("row")) is not None:
             logits[row % len(logits), 1] = torch.nan
-            entries = [i for i, count in enumerate(batch.logit_counts) for _ in range(count)]
             self._spoil_cache(batch, entries[row % len(logits)])
-        elif len(logits) and self._strikes("sample") is not None:
-            broken: Any = Unsampled(self._strike({request.id for request in batch.requests}))
+        if entries and (row := self._strikes("sample")) is not None:
+            fault = self._strike({batch.requests[entries[row % len(logits)]].id})
+            broken: Any = Unsampled(logits, row % len(logits), fault)
             return broken
         return logits
 
@@ -333,12 +340,12 @@ class World:
         self.runner.ill.add(request.id)
         if self.engine.pool._references[page] == 1 and not self.followers:
             slot = page * size + (end - 1) % size
-            self.runner.latent[slot], self.runner.index[slot] = UNWRITTEN, Entry(-UNWRITTEN.value, UNWRITTEN.write)
+            self.runner.latent[slot] = self.runner.index[slot] = UNWRITTEN
 
     def stage(self) -> None:
         self._others_run()
         if self._strikes("stage") is not None:
-            raise self._strike({request.id for request in self._batch.requests})
+            raise self._strike(set())  # the next step takes its tokens from the host
 
     def _clock(self) -> float:
         self._others_run()
@@ -358,9 +365,10 @@ class World:
 
     def _strikes(self, where: str) -> int | None:
         """Whether a fault strikes here, and in which row."""
-        if self._armed and self._armed[0][0] == where:
-            return self._armed.popleft()[1]
-        return None
+        row = next((row for place, row in self._armed if place == where), None)
+        if row is not None:
+            self._armed.remove((where, row))
+        return row
 
     def _strike(self, requests: set[int] | None) -> Fault:
         self.struck.append(requests)
