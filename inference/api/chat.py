@@ -26,7 +26,7 @@ def chat_router(context: ApiContext) -> APIRouter:
     @router.post(
         "/v1/chat/completions",
         response_model=None,
-        responses={200: {"model": ChatCompletion, "content": EVENTS}, **declared(404, 503, 504)},
+        responses={200: {"model": ChatCompletion, "content": EVENTS}, **declared(404, 504)},
     )
     async def create_chat_completion(body: ChatRequest, request: Request) -> Response:
         """Answer a conversation."""

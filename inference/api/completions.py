@@ -33,7 +33,7 @@ def completions_router(context: ApiContext) -> APIRouter:
     @router.post(
         "/v1/completions",
         response_model=None,
-        responses={200: {"model": TextCompletion, "content": EVENTS}, **declared(404, 503, 504)},
+        responses={200: {"model": TextCompletion, "content": EVENTS}, **declared(404, 504)},
     )
     async def create_completion(body: CompletionRequest, request: Request) -> Response:
         """Continue a text."""

@@ -34,7 +34,7 @@ def tokens_router(context: ApiContext) -> APIRouter:
         context.check_model(model)
         return JSONResponse(card())
 
-    @router.post("/tokenize", tags=["tokens"], response_model=TokenizeResponse, responses=declared(503))
+    @router.post("/tokenize", tags=["tokens"], response_model=TokenizeResponse, responses=declared())
     async def tokenize(body: TokenizeRequest) -> JSONResponse:
         """The token ids of a text, or of a conversation as the model would see it, if the context can hold them."""
         if body.messages is not None:
@@ -47,7 +47,7 @@ def tokens_router(context: ApiContext) -> APIRouter:
         tokens = await context.encoding.run(body.characters, encode)
         return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": context.max_model_len})
 
-    @router.post("/detokenize", tags=["tokens"], response_model=DetokenizeResponse, responses=declared(503))
+    @router.post("/detokenize", tags=["tokens"], response_model=DetokenizeResponse, responses=declared())
     async def detokenize(body: DetokenizeRequest) -> JSONResponse:
         """The text of token ids, control tokens included."""
         size = context.service.llm.config.vocab_size

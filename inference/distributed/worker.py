@@ -101,10 +101,11 @@ class LeadingRunner:
         self._runner.stage_tokens(tokens)
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
-        """As `Runner.run`. A step that fails ends the job, because no rank knows how far the others got."""
+        """As `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got."""
+        update = self._batches.encode(batch)
         with self._job.together():
             header = {"decodes": batch.decodes, "inspect": on_selection is not None}
-            self._job.broadcast(MessageKind.STEP, header, self._batches.encode(batch))
+            self._job.broadcast(MessageKind.STEP, header, update)
             broadcast_sampled_tokens(batch, self._runner)
             return self._runner.run(batch, on_selection)
 
