@@ -53,14 +53,16 @@ class LLM:
         chat_format: ChatFormat | None = None,
         config_overrides: dict[str, Any] | None = None,
         synthetic: bool = False,
+        verify_hashes: bool = True,
         progress: Callable[..., Any] | None = None,
     ) -> None:
         """Load a checkpoint directory, or the demo that ships inside.
 
         device: by default "cuda" if there is a GPU, else "cpu". precision: by default "exact" on a CPU; on a GPU "fp8" for a
         checkpoint in FP8, else "bf16". chat_format: how conversations are written; by default the checkpoint's. config_overrides,
-        progress: as in `load_model`. synthetic: random weights; `path` gives the configuration alone, by default the released
-        model's. All others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
+        verify_hashes, progress: as in `load_model`. synthetic: random weights; `path` gives the configuration alone, by default the
+        released model's. All others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out
+        of range.
 
         Under torchrun the ranks share the model. Rank 0 returns from here; on the other ranks this call does not return: they do
         their part of its work until it ends, and then exit.
@@ -74,6 +76,7 @@ class LLM:
             backend=backend,
             config_overrides=config_overrides,
             synthetic=synthetic,
+            verify_hashes=verify_hashes,
         )
         # Before the weights, so that a broken tokenizer does not cost the time to load them.
         has_tokenizer = not isinstance(model_path, Mapping) and Path(model_path).is_dir()
