@@ -106,7 +106,7 @@ def check_cache(
 
     caches: each layer's latents and index keys [P, page_size, 1, D]. block_table int32 [B, W]. step int64 [1], above 0.
 
-    tasks int32 [N, 5]: (row of the block table, page of the sequence, number of its leading entries to check, actions, row to
+    tasks int64 [N, 5]: (row of the block table, page of the sequence, number of its leading entries to check, actions, row to
     report). An action is a sum of RECORD_HASH and COMPARE_HASH, for full pages. None: the batch has only decodes, with `lengths`
     int32 [B], and the tasks are `decode_tasks` of them. truths int64 [K, 3]: (row, position, chain after it); row -1: none.
     """
@@ -116,7 +116,7 @@ def check_cache(
     if (tasks is None) == (lengths is None):
         raise ValueError("tasks and lengths are both given or both None; expected one of them")
     if tasks is not None:
-        check_tensor("tasks", tasks, (None, 5), torch.int32, device)
+        check_tensor("tasks", tasks, (None, 5), torch.int64, device)
     if lengths is not None:
         check_tensor("lengths", lengths, (block_table.shape[0],), torch.int32, device)
     if truths is not None:

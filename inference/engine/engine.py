@@ -11,6 +11,8 @@ from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
 from ..params import Delta, FinishReason, PromptTooLong, Request, SamplingParams, check_token_ids
 from ..text.tokenizer import Tokenizer
+from .cache_check import CacheCheck
+from .cache_report import CacheReports
 from .limits import Limits
 from .pages import PagePool
 from .request_state import RequestState
@@ -38,10 +40,12 @@ class Engine:
         limits: Limits,
         tokenizer: Tokenizer | None = None,
         page_size: int = PAGE_SIZE,
+        cache_check: CacheCheck | None = None,
     ) -> None:
         """An answer ends at the end-of-sentence tokens of both the tokenizer and the configuration.
 
         page_size: tokens of a page, as the runner's caches have it. Only a simulated runner has another one than PAGE_SIZE.
+        cache_check: the runner's, if it has one. A mismatch that it finds ends its request.
         """
         self.runner = runner
         self.config = config
@@ -57,6 +61,8 @@ class Engine:
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._ids = itertools.count()
         self._stats = EngineStats()
+        self._cache_check = cache_check
+        self._reports = None if cache_check is None else CacheReports(cache_check)
 
     @property
     def has_work(self) -> bool:
@@ -142,6 +148,20 @@ class Engine:
                 deltas.append(self._end(state, "abort"))
         return deltas
 
+    def report_mismatches(self) -> dict[int, str]:
+        """End the requests for which the checks of the caches have found a mismatch. Returns all errors, by request id."""
+        errors: dict[int, str] = {}
+        if self._cache_check is None or self._reports is None:
+            return errors
+        for mismatch in self._cache_check.mismatches():
+            request = mismatch.request
+            if request.id not in errors:
+                errors[request.id] = self._reports.write(mismatch, [*self.scheduler.running, *self.scheduler.waiting])
+        for id, error in errors.items():
+            if id in self._states:
+                self._deltas.append(self._end(self._states[id], "error", error))
+        return errors
+
     def stats(self) -> EngineStats:
         """A snapshot, for metrics."""
         return replace(
@@ -193,6 +213,7 @@ class Engine:
             self._in_flight = None  # a following step has only requests that end here
             self._fail(step, error)
             return
+        self.report_mismatches()
         self._in_flight = step.following
         self.scheduler.commit(step.batch)
         self._stats.steps += 1

@@ -47,17 +47,17 @@ def stamp_tokens(
 
 
 def decode_tasks(lengths: torch.Tensor, page_size: int) -> torch.Tensor:
-    """The tasks of a step of decodes, int32 [2 B, 5]: the page of each new token, then one earlier page of each sequence.
+    """The tasks of a step of decodes, int64 [2 B, 5]: the page of each new token, then one earlier page of each sequence.
 
     A page that has become full is hashed. The earlier page is another one at each step, and every HASH_EVERY-th step its hash is
     compared. A sequence without a full earlier page checks none of its entries.
     """
-    rows = torch.arange(len(lengths), dtype=torch.int32, device=lengths.device)
-    position = lengths - 1
+    rows = torch.arange(len(lengths), device=lengths.device)
+    position = lengths.long() - 1
     pages, entries = position // page_size, position % page_size + 1
-    own = torch.stack((rows, pages, entries, RECORD_HASH * (entries == page_size).int(), rows), 1)
-    some = (((position.long() * _FIBONACCI) & 0xFFFFFFFF) * pages >> 32).int()
-    full, compare = (pages > 0).int() * page_size, COMPARE_HASH * ((pages > 0) & (position % HASH_EVERY == 0)).int()
+    own = torch.stack((rows, pages, entries, RECORD_HASH * (entries == page_size).long(), rows), 1)
+    some = ((position * _FIBONACCI) & 0xFFFFFFFF) * pages >> 32
+    full, compare = (pages > 0) * page_size, COMPARE_HASH * ((pages > 0) & (position % HASH_EVERY == 0)).long()
     return torch.cat((own, torch.stack((rows, some, full, compare, rows), 1)))
 
 

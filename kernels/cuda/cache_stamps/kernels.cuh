@@ -95,7 +95,7 @@ struct Checking {
   const uint64_t* addresses;    // [layers, 2]
   const int32_t* block_table;   // [B, width]
   const int64_t* step;          // [1]
-  const int32_t* tasks;         // [count, 5], or null: decode tasks of the lengths
+  const int64_t* tasks;         // [count, 5], or null: decode tasks of the lengths
   const int32_t* lengths;       // [B]
   const int64_t* truths;        // [truth_count, 3]
   unsigned long long* claims;   // [R]
@@ -180,20 +180,22 @@ __global__ void __launch_bounds__(kCheckThreads) check_kernel(Checking p) {
   common::pdl_wait();
   const int n = blockIdx.x, layer = blockIdx.y;
   if (n == p.count) {  // one CTA more than tasks: the chains that the host has computed
-    const int k = threadIdx.x;
-    if (layer > 0 || k >= p.truth_count || p.truths[3 * k] < 0) return;
-    const int64_t row = p.truths[3 * k], position = p.truths[3 * k + 1], expected = p.truths[3 * k + 2];
-    const int64_t page = p.block_table[row * p.width + position / p.page_size];
-    const int64_t found = p.chains[page * p.page_size + position % p.page_size].after;
-    if (found != expected) report(p, static_cast<int>(row), kTokens, 0, position, expected, found);
+    for (int k = threadIdx.x; layer == 0 && k < p.truth_count; k += kCheckThreads) {
+      const int64_t row = p.truths[3 * k], position = p.truths[3 * k + 1], expected = p.truths[3 * k + 2];
+      if (row < 0) continue;
+      const int64_t page = p.block_table[row * p.width + position / p.page_size];
+      const int64_t found = p.chains[page * p.page_size + position % p.page_size].after;
+      if (found != expected) report(p, static_cast<int>(row), kTokens, 0, position, expected, found);
+    }
     return;
   }
   Task task;
   if (p.tasks == nullptr) {
     task = decode_task(p, n);
   } else {
-    const int32_t* given = p.tasks + 5 * static_cast<int64_t>(n);
-    task = {given[0], given[1], given[2], given[3], given[4]};
+    const int64_t* given = p.tasks + 5 * static_cast<int64_t>(n);
+    task = {static_cast<int>(given[0]), static_cast<int>(given[1]), static_cast<int>(given[2]), static_cast<int>(given[3]),
+            static_cast<int>(given[4])};
   }
   const int64_t page = p.block_table[static_cast<int64_t>(task.row) * p.width + task.number];
   if (page == p.padding_page) return;
