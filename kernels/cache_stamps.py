@@ -46,7 +46,7 @@ class Stamps(NamedTuple):
     multipliers: torch.Tensor  # int64 [N], odd, by position; also by word of a page
     # uint64 addresses as int64 [L, 2]: of each layer's latents and index keys, for compiled kernels
     addresses: torch.Tensor
-    page_words: tuple[int, int]  # 32-bit words of a page of latents and of index keys
+    page_words: tuple[int, int]  # 64-bit words of a page of latents and of index keys
     claims: torch.Tensor  # int64 [R]: the last step that reported a mismatch of each row of the batch
     # int64 [2, 1 + R * FOUND_WORDS], on the device or in pinned memory of the host. A step uses the half that its number's parity
     # says: first the number of a step that found a mismatch; then for each row (step, kind << 48 | layer << 32 | position,
@@ -69,7 +69,7 @@ def stamp_tokens(
     positions: torch.Tensor,
     slots: torch.Tensor,
     block_table: torch.Tensor,
-    query_starts: torch.Tensor,
+    query_starts: torch.Tensor | None,
     stamps: Stamps,
     *,
     backend: str | Preference = "auto",
@@ -77,14 +77,15 @@ def stamp_tokens(
     """Write the chains of a step's new tokens to their slots -> the tokens' stamps in every layer, int32 [L, 2, T].
 
     tokens, positions, slots int64 [T], sequence after sequence; block_table int32 [B, W]; query_starts int32 [B + 1]: sequence b
-    has rows query_starts[b] to query_starts[b + 1].
+    has rows query_starts[b] to query_starts[b + 1]. None: every sequence has one new token.
     """
     check_tensor("tokens", tokens, (None,), torch.int64)
     device = tokens.device
     check_tensor("positions", positions, tuple(tokens.shape), torch.int64, device)
     check_tensor("slots", slots, tuple(tokens.shape), torch.int64, device)
-    check_tensor("block_table", block_table, (None, None), torch.int32, device)
-    check_tensor("query_starts", query_starts, (block_table.shape[0] + 1,), torch.int32, device)
+    check_tensor("block_table", block_table, (len(tokens) if query_starts is None else None, None), torch.int32, device)
+    if query_starts is not None:
+        check_tensor("query_starts", query_starts, (block_table.shape[0] + 1,), torch.int32, device)
     result: torch.Tensor = choose("stamp_tokens", tokens, backend)(
         tokens, positions, slots, block_table, query_starts, stamps
     )

@@ -76,14 +76,12 @@ class AttentionMetadata:
     # Called once per layer and per group of sequences (the decodes, each prefill) with the layer, the rows (int64 [R], on the
     # CPU) and their selection with scores.
     on_selection: SelectionCallback | None = None
-    # With checks of the caches: int32 [L, 2, T], the stamps of the new tokens' latents and index keys in each layer.
-    stamps: torch.Tensor | None = None
+    # With checks of the caches: 2 L tensors int32 [T], the stamps of the new tokens' latents and index keys layer by layer.
+    stamps: tuple[torch.Tensor, ...] = ()
 
     def stamp(self, cache: LayerCache, layer: int, kind: int) -> Stamp | None:
         """What the launch that writes a layer's latents (kind 0) or index keys (1) stores beside them."""
-        if self.stamps is None or cache.stamps is None:
-            return None
-        return Stamp(cache.stamps[kind], self.stamps[layer, kind])
+        return Stamp(cache.stamps[kind], self.stamps[2 * layer + kind]) if self.stamps and cache.stamps else None
 
     def prefills(self) -> Iterator[Prefill]:
         """The sequences after the decodes, in order."""

@@ -89,7 +89,7 @@ class LeadingRunner:
 
     def __init__(self, job: Leader, limits: Limits, runner: Runner) -> None:
         self._job, self._runner = job, runner
-        self._check = runner.cache_check if limits.check_cache else None
+        self._check_cache = limits.check_cache
         job.before_end.append(self._close)
         job.broadcast(MessageKind.START, asdict(limits))
         self._batches = BatchEncoder()
@@ -111,7 +111,7 @@ class LeadingRunner:
         with self._job.together():
             header: dict[str, int] = {"decodes": batch.decodes, "inspect": on_selection is not None}
             arrays: list[np.ndarray] = [*self._batches.encode(batch)]
-            plan = None if self._check is None else self._check.plan(batch)
+            plan = self._runner.plan(batch) if self._check_cache else None
             if plan is not None:
                 header["check"] = plan.step
                 arrays += plan[1:]

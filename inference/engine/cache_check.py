@@ -5,7 +5,8 @@ kernels/cache_stamps.py defines stamps, chains and tasks. With checks on, each s
 - verifies pages that a newly admitted request reuses, before the model reads them: every stamp and chain of every layer, the end of
   the chain against the request's tokens, and the bytes of some of them;
 - stamps its new tokens (the model's launches store the stamps beside the entries that they write);
-- verifies the pages that it has written, one earlier page of each sequence, and every TRUTH_EVERY tokens the whole chain's end;
+- verifies the pages that it has written, one earlier page of each sequence, and every TRUTH_EVERY tokens the chain's end (decodes
+  without a graph do so at every EAGER_EVERY-th step);
 - takes the hash of the pages that have become full.
 
 Nothing waits for the device: what it finds is in memory of the host once the step's sampled tokens are.
@@ -35,7 +36,8 @@ from .scheduler import Batch
 
 TRUTH_EVERY = 16  # tokens of a sequence between two comparisons of its chain with its tokens on the host
 TRUTHS = 8  # of them in one step, at most
-REUSED_HASHES = 8  # reused pages of a request whose bytes are hashed, at most
+REUSED_HASHES = 4  # reused pages of a request whose bytes are hashed, at most
+EAGER_EVERY = 8  # steps of decodes without a graph between two checks
 DECODE_WORDS = 1 + 3 * TRUTHS  # of a step of decodes as `decode_words` lays it out
 _RECENT = 8  # steps whose mismatches can still be attributed to requests
 _FIBONACCI = 2654435769
@@ -47,7 +49,9 @@ class CheckPlan(NamedTuple):
     step: int  # rises by one from step to step
     reused: np.ndarray  # [N, 5] tasks over the pages of the batch's requests, before the model runs
     reused_truths: np.ndarray  # [K, 3]
-    tasks: np.ndarray  # [M, 5] tasks after it; empty for decodes alone, whose tasks follow from their lengths
+    tasks: (
+        np.ndarray
+    )  # [M, 5] tasks after it; graphs of decodes alone have tasks that follow from their lengths instead
     truths: np.ndarray  # [K, 3]
 
     def decode_words(self) -> list[int]:
@@ -88,9 +92,9 @@ class CacheCheck:
         first = caches[0].latent
         device, (pages, size), layers = first.device, first.shape[:2], len(caches)
         bytes_of = [one[0].numel() * one.element_size() for one in (first, caches[0].index)]
-        if any(count % 4 for count in bytes_of):
-            raise ValueError(f"check_cache is True, and pages have {bytes_of} bytes; expected whole 32-bit words")
-        words = (bytes_of[0] // 4, bytes_of[1] // 4)
+        if any(count % 8 for count in bytes_of):
+            raise ValueError(f"check_cache is True, and pages have {bytes_of} bytes; expected multiples of 8")
+        words = (bytes_of[0] // 8, bytes_of[1] // 8)
         compiled = choose_implementation("check_cache", device, torch.int32, backend).backend != "reference"
         on_host = device.type == "cpu" or (compiled and ranks == 1)
         shape, pinned = (2, 1 + max_sequences * FOUND_WORDS), device.type != "cpu"
@@ -123,35 +127,40 @@ class CacheCheck:
         ]
         self._pairs = [(cache.latent, cache.index) for cache in caches]
         self._backend, self._ranks, self._device = backend, ranks, device
-        self._step = 0
+        self._step = self._last_check = 0
         self._recent: dict[int, tuple[Request, ...]] = {}
         self._told: set[tuple[int, int]] = set()  # (step, row) of recent mismatches that `mismatches` has returned
 
-    def plan(self, batch: Batch) -> CheckPlan:
-        """Decide what a step checks. Rank 0 does so for all ranks."""
+    def plan(self, batch: Batch, in_graph: bool) -> CheckPlan:
+        """Decide what a step checks. Rank 0 does so for all ranks. in_graph: the step is a graph of decodes, which has tasks."""
         self._step += 1
         self._recent[self._step] = batch.requests
         self._recent.pop(self._step - _RECENT, None)
-        reused, reused_truths, truths = [], [], []
-        some = [
+        decodes = batch.decodes == len(batch.requests)
+        due = in_graph or not decodes or self._step % EAGER_EVERY == 0 or self._fills_a_page(batch)
+        often = 1 if in_graph else EAGER_EVERY  # steps of decodes between two checks
+        rows = [
             row
             for row, (request, start) in enumerate(zip(batch.requests, batch.starts, strict=True))
-            if start % TRUTH_EVERY == 0 or request.checked_admission != request.admission
+            if start % TRUTH_EVERY < often or request.checked_admission != request.admission
         ]
-        for row in some:
+        reused, reused_truths = [], []
+        for row in rows:
             request, start = batch.requests[row], batch.starts[row]
             if start and request.checked_admission != request.admission:
                 reused += self._reused_tasks(row, start)
                 reused_truths.append((row, start - 1, self.chain(request, start)))
             request.checked_admission = request.admission
-        if batch.decodes < len(batch.requests):
-            some, tasks = list(range(batch.decodes, len(batch.requests))) + some, self._tasks(batch)
-        else:
-            tasks = _NONE5
-        first = self._step * TRUTHS % max(len(some), 1)
-        for row in dict.fromkeys((some + some)[first : first + TRUTHS]):
-            if batch.starts[row]:
+        tasks, truths = _NONE5, []
+        if due or reused:
+            self._last_check = self._step
+        if due:
+            rows = [row for row in (*range(batch.decodes, len(batch.requests)), *rows) if batch.starts[row]]
+            first = self._step * TRUTHS % max(len(rows), 1)
+            for row in dict.fromkeys((rows + rows)[first : first + TRUTHS]):
                 truths.append((row, batch.starts[row] - 1, self.chain(batch.requests[row], batch.starts[row])))
+            if not in_graph:
+                tasks = self._tasks(batch)
         return CheckPlan(self._step, _array(reused, 5), _array(reused_truths, 3), tasks, _array(truths, 3))
 
     def chain(self, request: Request, count: int) -> int:
@@ -181,27 +190,20 @@ class CacheCheck:
         self._check(torch.from_numpy(table).to(self._device), step, tasks, None, truths)
 
     def begin(
-        self,
-        tokens: torch.Tensor,
-        positions: torch.Tensor,
-        metadata: AttentionMetadata,
-        query_starts: torch.Tensor | None = None,
-    ) -> AttentionMetadata:
-        """Write the chains of a step's tokens; the metadata returned has the stamps that the model's launches store.
-
-        query_starts: int32 [B + 1], the first row of each sequence. None: computed from the metadata.
-        """
-        if query_starts is None:
-            starts = np.cumsum((0, *metadata.query_lengths), dtype=np.int32)
-            query_starts = torch.from_numpy(starts).to(self._device)
-        rows = tokens, positions, metadata.slots, metadata.block_table, query_starts
-        return replace(metadata, stamps=stamp_tokens(*rows, self.stamps, backend=self._backend))
+        self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata
+    ) -> tuple[torch.Tensor, ...]:
+        """Write the chains of a step's tokens -> AttentionMetadata.stamps, which the model's launches store."""
+        starts = None
+        if len(metadata.query_lengths) < len(tokens):
+            starts = torch.from_numpy(np.cumsum((0, *metadata.query_lengths), dtype=np.int32)).to(self._device)
+        rows = tokens, positions, metadata.slots, metadata.block_table, starts
+        return stamp_tokens(*rows, self.stamps, backend=self._backend).view(-1, len(tokens)).unbind()
 
     def end(self, metadata: AttentionMetadata, plan: CheckPlan) -> None:
         """Verify what a step has written, and some of what it has read."""
-        step, tasks, truths = self._upload(plan.step, plan.tasks, plan.truths)
-        lengths = None if len(plan.tasks) else metadata.lengths
-        self._check(metadata.block_table, step, tasks if len(plan.tasks) else None, lengths, truths)
+        if len(plan.tasks) or len(plan.truths):
+            step, tasks, truths = self._upload(plan.step, plan.tasks, plan.truths)
+            self._check(metadata.block_table, step, tasks, None, truths)
         self._share()
 
     def end_decodes(self, metadata: AttentionMetadata, words: torch.Tensor) -> None:
@@ -211,6 +213,8 @@ class CacheCheck:
 
     def mismatches(self) -> list[Mismatch]:
         """What recent steps have found and no earlier call has returned. Complete for steps whose tokens have been read."""
+        if self._step > self._last_check + 1:  # a step may be in flight that does not check anything
+            return []
         return [
             mismatch
             for half in self._view
@@ -237,8 +241,13 @@ class CacheCheck:
         hashed = {(self._step + i) % count for i in range(min(count, REUSED_HASHES))}
         return [(row, page, size, COMPARE_HASH * (page in hashed), row) for page in range(count)]
 
+    def _fills_a_page(self, batch: Batch) -> bool:
+        """Whether a decode does. Then the page's hash must be taken before another request can reuse it."""
+        size = self.stamps.page_size
+        return any(start % size == size - 1 for start in batch.starts)
+
     def _tasks(self, batch: Batch) -> np.ndarray:
-        """The pages that a step with prompt chunks writes, and one earlier page of each sequence."""
+        """The pages that a step without a graph has written, and one earlier page of each sequence."""
         size, tasks = self.stamps.page_size, []
         for row, (start, count) in enumerate(zip(batch.starts, batch.counts, strict=True)):
             end, first = start + count, start // size

@@ -71,7 +71,6 @@ class DecodeInputs:
         self._copied = torch.cuda.Event() if on_gpu else None
         self._wide = host_wide[: 4 * batch].view(4, batch).numpy()
         self._words = host_wide[4 * batch :].numpy()
-        self.query_starts = torch.arange(batch + 1, dtype=torch.int32, device=device)
         self._lengths = host_narrow[:batch].numpy()
         self._table = host_narrow[batch:].view(batch, pages).numpy()
         self._table[:] = scratch_page
@@ -205,7 +204,7 @@ class DecodeGraphs:
             metadata = replace(metadata, on_selection=lambda layer, _, selection: selections.update({layer: selection}))
         if self.cache_check is None:
             return self.forward(tokens, positions, metadata, self.caches)
-        metadata = self.cache_check.begin(tokens, positions, metadata, inputs.query_starts)
+        metadata = replace(metadata, stamps=self.cache_check.begin(tokens, positions, metadata))
         logits = self.forward(tokens, positions, metadata, self.caches)
         self.cache_check.end_decodes(metadata, inputs.check_words)
         return logits

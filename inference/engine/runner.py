@@ -1,5 +1,6 @@
 """From a batch to logits: input tensors, AttentionMetadata, forward pass."""
 
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -79,21 +80,29 @@ class Runner:
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         self.sampled[: len(tokens)] = tokens
 
+    def plan(self, batch: Batch) -> CheckPlan:
+        """What the step checks, as rank 0 decides for all ranks."""
+        assert self.cache_check is not None
+        return self.cache_check.plan(batch, self._in_graph(batch))
+
+    def _in_graph(self, batch: Batch) -> bool:
+        return self.graphs is not None and all(batch.logit_counts) and max(batch.counts) == 1
+
     @torch.inference_mode()
     def run(
         self, batch: Batch, on_selection: SelectionCallback | None = None, plan: CheckPlan | None = None
     ) -> torch.Tensor:
         check = self.cache_check
         if check is not None:
-            plan = plan or check.plan(batch)
+            plan = plan or self.plan(batch)
             check.check_reused(batch, plan)
-        if self.graphs is not None and all(batch.logit_counts) and max(batch.counts) == 1:
+        if self.graphs is not None and self._in_graph(batch):
             return self.graphs.run(batch, on_selection, plan)
         assert not batch.sampled_rows
         tokens, positions, metadata = self.prepare(batch, on_selection)
         if check is None or plan is None:
             return self.model.forward(tokens, positions, metadata, self.caches)
-        metadata = check.begin(tokens, positions, metadata)
+        metadata = replace(metadata, stamps=check.begin(tokens, positions, metadata))
         logits = self.model.forward(tokens, positions, metadata, self.caches)
         check.end(metadata, plan)
         return logits

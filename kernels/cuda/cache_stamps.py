@@ -13,7 +13,7 @@ def stamp_tokens(
     positions: torch.Tensor,
     slots: torch.Tensor,
     block_table: torch.Tensor,
-    query_starts: torch.Tensor,
+    query_starts: torch.Tensor | None,
     stamps: Stamps,
 ) -> torch.Tensor:
     result = torch.empty(*stamps.factors.shape, len(tokens), dtype=torch.int32, device=tokens.device)

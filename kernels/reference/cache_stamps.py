@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from ..cache_stamps import (
@@ -27,23 +28,43 @@ def stamp_tokens(
     positions: torch.Tensor,
     slots: torch.Tensor,
     block_table: torch.Tensor,
-    query_starts: torch.Tensor,
+    query_starts: torch.Tensor | None,
     stamps: Stamps,
 ) -> torch.Tensor:
     size, chains = stamps.page_size, stamps.chains
+    if query_starts is None and tokens.device.type == "cpu":
+        return _stamp_decodes(tokens, positions, slots, block_table, stamps)
     terms = (tokens + 1) * stamps.multipliers[positions]
-    single = len(tokens) == len(block_table)  # every sequence has one new token
-    starts = query_starts[:-1].long()
-    previous = (positions if single else positions[starts]) - 1  # -1 at the beginning of a sequence
-    pages = block_table.gather(1, (previous.clamp(min=0) // size)[:, None])[:, 0]
-    base = torch.where(previous < 0, 0, chains[pages * size + previous.clamp(min=0) % size, 1])
-    if not single:
-        sums = terms.cumsum(0)
-        base = base - (sums - terms)[starts]
-        base = base.repeat_interleave(query_starts.diff(), output_size=len(tokens)) + sums - terms
+    starts = positions if query_starts is None else positions[query_starts[:-1]]
+    previous = (starts - 1).clamp(min=0)
+    pages = block_table.gather(1, (previous // size)[:, None])[:, 0]
+    base = torch.where(starts == 0, 0, chains[pages * size + previous % size, 1])
+    if query_starts is not None:
+        sums = terms.cumsum(0) - terms
+        base = base - sums[query_starts[:-1]]
+        base = base.repeat_interleave(query_starts.diff(), output_size=len(tokens)) + sums
     after = base + terms
     chains[slots] = torch.stack((base, after), 1)
-    return ((after * stamps.factors[:, :, None]) >> 32).int()
+    return ((stamps.factors[:, :, None] * after) >> 32).int()
+
+
+def _stamp_decodes(
+    tokens: torch.Tensor,
+    positions: torch.Tensor,
+    slots: torch.Tensor,
+    block_table: torch.Tensor,
+    stamps: Stamps,
+) -> torch.Tensor:
+    """The same for one token of each sequence, in numpy, whose calls cost a fraction of PyTorch's: steps on a CPU count them."""
+    size, chains, table = stamps.page_size, stamps.chains.numpy(), block_table.numpy()
+    place, at = positions.numpy(), slots.numpy()
+    previous = place - (place > 0)
+    pages = table[range(len(table)), previous // size]
+    base = chains[pages * size + previous % size, 1] * (place > 0)
+    after = base + (tokens.numpy() + 1) * stamps.multipliers.numpy()[place]
+    chains[at, 0] = base
+    chains[at, 1] = after
+    return torch.from_numpy(((stamps.factors.numpy()[:, :, None] * after) >> 32).astype(np.int32))
 
 
 def decode_tasks(lengths: torch.Tensor, page_size: int) -> torch.Tensor:
@@ -92,20 +113,21 @@ def _check_pages(
 ) -> None:
     size, chains = stamps.page_size, stamps.chains
     rows, numbers, entries, actions, reported = tasks.unbind(1)
+    offsets = torch.arange(size, device=tasks.device)
     pages = block_table[rows, numbers].long()
-    offsets = torch.arange(size, device=pages.device)
-    slots = pages[:, None] * size + offsets
-    valid = (offsets < entries[:, None]) & (pages != stamps.padding_page)[:, None]
-    before, after = chains[slots].unbind(2)  # [N, page]
-    last = chains[block_table[rows, (numbers - 1).clamp(min=0)].long() * size + size - 1, 1]
-    previous = torch.cat((torch.where(numbers == 0, 0, last)[:, None], after[:, :-1]), 1)
-    stamped = ((after * stamps.factors[..., None, None]) >> 32).int()  # [L, 2, N, page]
-    present = stamps.columns[:, :, slots]
-    wrong_links, wrong_stamps = (before != previous) & valid, (stamped != present) & valid
+    slots = (pages[:, None] * size + offsets).flatten()
+    valid = (offsets < entries[:, None]).logical_and_((pages != stamps.padding_page)[:, None])
+    before, after = chains.index_select(0, slots).view(-1, size, 2).unbind(2)  # [N, page]
+    last = block_table[rows, (numbers - 1).clamp_(min=0)] * size + (size - 1)
+    begins = chains[:, 1].index_select(0, last).masked_fill_(numbers == 0, 0)
+    wrong_links = (before != torch.cat((begins[:, None], after[:, :-1]), 1)).logical_and_(valid)
+    stamped = ((stamps.factors[..., None, None] * after) >> 32).int()  # [L, 2, N, page]
+    present = stamps.columns.index_select(2, slots).view_as(stamped)
+    wrong_stamps = (stamped != present).logical_and_(valid)
     if wrong_links.any() or wrong_stamps.any():
         for n, offset in wrong_links.nonzero().tolist():
-            position = int(numbers[n]) * size + offset
-            _report(stamps, step, int(reported[n]), CHAIN, 0, position, previous[n, offset], before[n, offset])
+            position, previous = int(numbers[n]) * size + offset, after[n, offset - 1] if offset else begins[n]
+            _report(stamps, step, int(reported[n]), CHAIN, 0, position, previous, before[n, offset])
         for layer, kind, n, offset in wrong_stamps.nonzero().tolist():
             position = int(numbers[n]) * size + offset
             values = stamped[layer, kind, n, offset], present[layer, kind, n, offset]
@@ -123,20 +145,21 @@ def _hash_pages(
     pages: torch.Tensor,
 ) -> None:
     """Take the hashes of pages, or compare them, as the tasks say."""
-    compared = tasks[:, 3] & COMPARE_HASH > 0
-    for layer, cache in enumerate(caches):
-        for kind, name in enumerate((LATENT_BYTES, INDEX_BYTES)):
-            hashes, kept = hash_pages(cache[kind], pages, stamps.multipliers), stamps.hashes[layer, kind]
-            for n in ((hashes != kept[pages]) & compared).nonzero()[:, 0].tolist():
-                position = int(tasks[n, 1]) * stamps.page_size
-                _report(stamps, step, int(tasks[n, 4]), name, layer, position, kept[pages[n]], hashes[n])
-            kept[pages[~compared]] = hashes[~compared]
+    size = stamps.page_size
+    for (_, number, _, action, row), page in zip(tasks.tolist(), pages.tolist(), strict=True):
+        for layer, cache in enumerate(caches):
+            for kind, name in enumerate((LATENT_BYTES, INDEX_BYTES)):
+                present, kept = hash_page(cache[kind][page], stamps.multipliers), stamps.hashes[layer, kind, page]
+                if action & RECORD_HASH:
+                    kept.copy_(present)
+                elif present != kept:
+                    _report(stamps, step, row, name, layer, number * size, kept, present)
 
 
-def hash_pages(cache: torch.Tensor, pages: torch.Tensor, multipliers: torch.Tensor) -> torch.Tensor:
-    """int64 [N]: of each page, the sum of its 32-bit words, each times the multiplier of its place."""
-    words = cache[pages].view(len(pages), -1).view(torch.int32)
-    return (words * multipliers[: words.shape[1]]).sum(1)
+def hash_page(page: torch.Tensor, multipliers: torch.Tensor) -> torch.Tensor:
+    """The sum of a page's 64-bit words, each times the multiplier of its place: int64 [], on the page's device."""
+    words = page.view(-1).view(torch.int64)
+    return (words * multipliers[: len(words)]).sum()
 
 
 def _report(

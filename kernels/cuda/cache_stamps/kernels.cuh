@@ -29,7 +29,7 @@ struct Stamping {
   const int64_t* positions;     // [T]
   const int64_t* slots;         // [T]
   const int32_t* block_table;   // [B, width]
-  const int32_t* query_starts;  // [B + 1]
+  const int32_t* query_starts;  // [B + 1], or null: one token a sequence
   const uint64_t* multipliers;  // [N]
   const uint64_t* factors;      // [columns]
   Chain* chains;                // [S]
@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(kStampThreads) stamp_kernel(Stamping p) {
   common::pdl_launch_dependents();
   common::pdl_wait();
   const int b = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int first = p.query_starts[b], end = p.query_starts[b + 1];
+  const int first = p.query_starts == nullptr ? b : p.query_starts[b];
+  const int end = p.query_starts == nullptr ? b + 1 : p.query_starts[b + 1];
   if (first == end) return;
   const int64_t start = p.positions[first];
   uint64_t base = 0;
@@ -157,14 +158,14 @@ __device__ __forceinline__ void check_entries(const Checking& p, const Task& tas
   }
 }
 
-// The sum of a page's 32-bit words, each times the multiplier of its place, in thread 0.
+// The sum of a page's 64-bit words, each times the multiplier of its place, in thread 0.
 __device__ __forceinline__ uint64_t hash_page(const Checking& p, int64_t page, int column) {
   __shared__ uint64_t warp_sums[kCheckThreads / 32];
   const int count = p.page_words[column % 2];
-  const int32_t* words = reinterpret_cast<const int32_t*>(p.addresses[column]) + page * count;
+  const uint64_t* words = reinterpret_cast<const uint64_t*>(p.addresses[column]) + page * count;
   uint64_t sum = 0;
 #pragma unroll 4
-  for (int i = threadIdx.x; i < count; i += kCheckThreads) sum += static_cast<int64_t>(words[i]) * p.multipliers[i];
+  for (int i = threadIdx.x; i < count; i += kCheckThreads) sum += words[i] * p.multipliers[i];
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(kAll, sum, distance);
   __syncthreads();

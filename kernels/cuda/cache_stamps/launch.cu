@@ -10,10 +10,10 @@ using common::stream_of;
 using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
 
-// tokens, positions, slots int64 [T], block_table int32 [B, W], query_starts int32 [B + 1], chains int64 [S, 2], factors int64 [L, 2],
+// tokens, positions, slots int64 [T], block_table int32 [B, W], query_starts int32 [B + 1] or none, chains int64 [S, 2], factors int64 [L, 2],
 // multipliers int64 [N] -> chains of the new slots, stamps int32 [L, 2, T].
-void stamp_tokens(TensorView tokens, TensorView positions, TensorView slots, TensorView block_table, TensorView query_starts,
-                  TensorView chains, TensorView factors, TensorView multipliers, TensorView stamps, int64_t page_size) {
+void stamp_tokens(TensorView tokens, TensorView positions, TensorView slots, TensorView block_table,
+                  Optional<TensorView> query_starts, TensorView chains, TensorView factors, TensorView multipliers, TensorView stamps, int64_t page_size) {
   DeviceGuard guard(tokens);
   Stamping p = {};
   p.tokens = data<int64_t>(tokens);
