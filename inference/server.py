@@ -21,6 +21,7 @@ from .api.errors import install_handlers
 from .api.guard import LOOPBACK, MAX_BODY, Guard
 from .api.health import health_router
 from .api.metrics import Metrics
+from .api.open_requests import EndsOpenRequests, OpenRequests
 from .api.tokens import tokens_router
 from .chat_app.policy import SERVED
 from .service.server_log import ServerLog
@@ -68,6 +69,8 @@ def create_app(
 
         mount_chat(app, service, path="/", model=model_name)
         app.router.routes[-1] = ChatRoute(app.router.routes[-1])
+    app.state.open_requests = OpenRequests()
+    app.add_middleware(EndsOpenRequests, requests=app.state.open_requests)
     app.add_middleware(Guard, hosts=hosts, api_key=api_key, max_body=max_body)
     return app
 

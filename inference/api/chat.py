@@ -26,7 +26,7 @@ def chat_router(context: ApiContext) -> APIRouter:
     @router.post(
         "/v1/chat/completions",
         response_model=None,
-        responses={200: {"model": ChatCompletion, "content": EVENTS}, **declared(404, 503, 504)},
+        responses={200: {"model": ChatCompletion, "content": EVENTS}, **declared(404, 504)},
     )
     async def create_chat_completion(body: ChatRequest, request: Request) -> Response:
         """Answer a conversation."""
@@ -53,9 +53,8 @@ async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
 async def _submit(context: ApiContext, body: ChatRequest) -> list[AsyncStream]:
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     params = sampling_params(body, body.max_completion_tokens or body.max_tokens, logprobs)
-    return await context.submit(
-        await context.make_requests(lambda: context.conversation_ids(body), params, body.n or 1)
-    )
+    requests = await context.make_requests(body.characters, lambda: context.conversation_ids(body), params, body.n or 1)
+    return await context.submit(requests)
 
 
 def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:

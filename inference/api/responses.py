@@ -13,7 +13,7 @@ EVENTS = {
             "properties": {
                 "data": {
                     "type": "string",
-                    "description": "the next chunk as JSON, or an error as JSON, which is the last event, or [DONE]",
+                    "description": "the next chunk as JSON, or an error as JSON, which is the last before [DONE], or [DONE]",
                 }
             },
         }

@@ -123,30 +123,25 @@ class Engine:
         An exception of the model ends the requests of its step. KeyboardInterrupt ends this call alone: the next one continues
         with the same step, and no token is lost or sampled twice.
         """
-        self._deltas += self.apply_aborts()
+        self._end_aborted()
         if step := self._schedule():
             self._run(step)
             self._postprocess(step)
-        deltas, self._deltas = self._deltas, []
-        return deltas
+        return self._take_deltas()
 
     def drain(self) -> None:
         """Drain the in-flight step so that the caller may use the KV cache between steps.
 
-        Its deltas are returned by the next `step`.
+        Its deltas are returned by the next `step` or `apply_aborts`.
         """
         while self._in_flight is not None:
             self._in_flight.sample(self.runner)
             self._postprocess(self._in_flight)
 
     def apply_aborts(self) -> list[Delta]:
-        """End the requests that were cancelled; their pages are free afterwards."""
-        deltas = []
-        while self._aborted:
-            state = self._states.get(self._aborted.popleft())
-            if state is not None:
-                deltas.append(self._end(state, "abort"))
-        return deltas
+        """End the requests that were cancelled; their pages are free afterwards. Returns their deltas, after those of `drain`."""
+        self._end_aborted()
+        return self._take_deltas()
 
     def report_mismatches(self) -> dict[int, str]:
         """End the requests for which the checks of the caches have found a mismatch. Returns all errors, by request id."""
@@ -176,6 +171,16 @@ class Engine:
             pages_used=self.pool.used,
             pages_cached=self.pool.cached,
         )
+
+    def _end_aborted(self) -> None:
+        while self._aborted:
+            state = self._states.get(self._aborted.popleft())
+            if state is not None:
+                self._deltas.append(self._end(state, "abort"))
+
+    def _take_deltas(self) -> list[Delta]:
+        deltas, self._deltas = self._deltas, []
+        return deltas
 
     def _schedule(self) -> InFlightStep | None:
         """The step that is in flight already, else a new one; None if there is no work."""

@@ -60,7 +60,7 @@ def score(engine: Engine, request: Request, top: int, deadline: float = float("i
     """log p(token | tokens before it) for every token of the prompt but the first, with the `top` likeliest tokens at its place.
 
     It works chunk by chunk, so that the logits of a long prompt need not fit the memory. TimeoutError at the deadline
-    (time.monotonic).
+    (time.monotonic); FloatingPointError for logits that are not finite.
     """
     chunk = max(min(CHUNK_BYTES // (4 * engine.config.vocab_size), engine.limits.max_batch_tokens), 1)
     count = len(request.tokens) - 1
@@ -70,6 +70,8 @@ def score(engine: Engine, request: Request, top: int, deadline: float = float("i
             if time.monotonic() > deadline:
                 raise TimeoutError("the request's time is over")
             logits = next(parts)
+            if not logits.amax(-1).isfinite().all():  # as in sampling: the maximum of a row that holds a NaN is NaN
+                raise FloatingPointError("the model's logits for the prompt are not finite numbers")
             following = request.tokens[len(scores) + 1 : len(scores) + 1 + len(logits)]
             scores += _scores(logits, following, top)
             raise_mismatch(engine, request)

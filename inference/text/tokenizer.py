@@ -12,7 +12,9 @@ import tokenizers
 
 from ...model.checkpoint.strict_json import parse_object
 from .auto_tokenizer import build_definition
-from .errors import TokenizerError
+from .errors import TokenizerError, TooManyTokens
+from .memory import return_memory
+from .token_bounds import longest_token
 
 # DeepSeek's control tokens, by their texts.
 BOS = "<｜begin▁of▁sentence｜>"
@@ -22,6 +24,8 @@ ASSISTANT = "<｜Assistant｜>"
 THINK = "<think>"
 END_THINK = "</think>"
 DSML = "｜DSML｜"
+# Characters from which on the memory that encoding took, some 100 bytes for each, is given back at once.
+LONG_TEXT = 2**18
 # Decoding never skips these, whatever the tokenizer file says: the parser of the answer needs them.
 MARKUP = (THINK, END_THINK, DSML)
 
@@ -98,25 +102,51 @@ class Tokenizer:
         except TokenizerError as error:
             raise TokenizerError(f"{directory}/{error}") from error
 
-    def encode(self, text: str, parse_special: bool = False) -> list[int]:
-        """Ids of ``text``; no bos is added.
+    def encode(self, text: str, parse_special: bool = False, at_most: int | None = None) -> list[int]:
+        """Ids of ``text``; no bos is added. Other threads run meanwhile.
 
         With ``parse_special``, text that spells a control token becomes that token. That is for prompts written by hand,
-        never for what users send.
+        never for what users send. Raises TooManyTokens for more than ``at_most``.
         """
-        tokenizer = self._full if parse_special else self._plain
-        return tokenizer.encode(_without_surrogates(text), add_special_tokens=False).ids
+        encoding: tokenizers.Encoding | None = None
+        try:
+            # A batch of one text: `Tokenizer.encode` would hold the interpreter's lock. "fast" leaves out offsets, which takes
+            # 40 % of the time and half of the memory.
+            [encoding] = (self._full if parse_special else self._plain).encode_batch_fast(
+                [_without_surrogates(text)], add_special_tokens=False
+            )
+            if at_most is not None and len(encoding) > at_most:
+                raise TooManyTokens(len(encoding), at_most)
+            return encoding.ids
+        finally:
+            if len(text) > LONG_TEXT:
+                encoding = None
+                return_memory()
+
+    def least_tokens(self, pieces: Sequence[str | Special], parse_special: bool = False) -> int:
+        """A lower bound on the number of tokens of ``encode_pieces``, or of ``encode`` for one text, without encoding.
+
+        A text has at least its bytes divided by those of the longest token; nothing is known, and 0 returned, for tokenizers that
+        may drop or merge any number of characters.
+        """
+        longest = self._longest_parsed if parse_special else self._longest_plain
+        if longest is None:
+            return 0
+        texts = [
+            p if isinstance(p, str) else p.text for p in pieces if isinstance(p, str) or p.text not in self.special_ids
+        ]
+        return -(-sum(map(utf8_length, texts)) // longest) + len(pieces) - len(texts)
 
     def encode_prompt(self, text: str, parse_special: bool = False) -> list[int]:
         """Token ids of a plain text prompt: the bos token, if the checkpoint has one, and the ids of ``text``."""
         bos = [] if self.bos_id is None else [self.bos_id]
         return bos + self.encode(text, parse_special)
 
-    def encode_pieces(self, pieces: Sequence[str | Special]) -> list[int]:
+    def encode_pieces(self, pieces: Sequence[str | Special], at_most: int | None = None) -> list[int]:
         """Ids of text mixed with control tokens. Only ``Special`` pieces become control tokens.
 
         Neighbouring texts are joined first, so that the ids are those of the whole string. A control token that this
-        tokenizer lacks is encoded as text.
+        tokenizer lacks is encoded as text. Raises TooManyTokens as soon as a text has more than ``at_most``.
         """
         ids: list[int] = []
         text = ""
@@ -126,10 +156,10 @@ class Tokenizer:
             elif (special := self.special_ids.get(piece.text)) is None:
                 text += piece.text
             else:
-                ids += self.encode(text) if text else []
+                ids += self.encode(text, at_most=at_most) if text else []
                 ids.append(special)
                 text = ""
-        return ids + (self.encode(text) if text else [])
+        return ids + (self.encode(text, at_most=at_most) if text else [])
 
     def split_special(self, text: str) -> list[str | Special]:
         """``text`` as pieces for ``encode_pieces``, in which every control token that it spells is a ``Special``."""
@@ -144,6 +174,9 @@ class Tokenizer:
         ``skip_special_tokens`` keeps ``<think>``, ``</think>`` and ``｜DSML｜``, which the parser of the answer needs.
         """
         kept = [token for token in ids if token not in self._skipped] if skip_special_tokens else list(ids)
+        # A batch of one, as in `encode`, if it takes long.
+        if len(kept) > LONG_TEXT // 16:
+            return self._full.decode_batch([kept], skip_special_tokens=False)[0]
         return self._full.decode(kept, skip_special_tokens=False)
 
     @cached_property
@@ -160,9 +193,26 @@ class Tokenizer:
         return plain
 
     @cached_property
+    def _longest_plain(self) -> int | None:
+        return longest_token(self._definition)
+
+    @cached_property
+    def _longest_parsed(self) -> int | None:
+        """As ``_longest_plain``, with control tokens, which may be told to swallow all spaces around them."""
+        added = self._definition.get("added_tokens", ())
+        if self._longest_plain is None or any(token.get("lstrip") or token.get("rstrip") for token in added):
+            return None
+        return max([self._longest_plain, *(len(token["content"].encode()) for token in added)])
+
+    @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
         longest_first = sorted(self.special_ids, key=len, reverse=True)
         return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+
+
+def utf8_length(text: str) -> int:
+    """The bytes of a text, which may hold lone surrogates."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _alternate() -> Iterable[bool]:

@@ -1,0 +1,398 @@
+"""The product's Service, EngineThread, Engine, Scheduler, PagePool and followers, in one thread, one operation at a time.
+
+    world = World(Settings(pages=4, ahead=True))
+    world.submit((0, 1, 1), max_tokens=3)
+    world.meanwhile(2, "cancel", client=0)      # at the second place where another thread could run
+    world.turn()
+    world.finish()
+
+Replaced are the model, the clock, the threads, and the socket and collectives between ranks. Every operation is a method that
+takes plain numbers, so a schedule is a list of calls, which can be shrunk and printed. What must hold is checked after every turn
+of the engine's thread, in `read` and in `finish`; AssertionError says what does not.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.limits import Limits
+from deepseek_v32.inference.engine.scheduler import Batch
+from deepseek_v32.inference.engine.scoring import ScoreJob
+from deepseek_v32.inference.params import Request
+from deepseek_v32.inference.service.engine_thread import STOPPED, TIMED_OUT
+from deepseek_v32.inference.service.service import Busy, Service
+from deepseek_v32.inference.service.streams import AsyncInbox, AsyncStream
+from simulation.client import Client, sampling
+from simulation.model import EOS, TEXT, VOCABULARY, latents, log_probability
+from simulation.ranks import SimulatedFollower, SimulatedLeadingRunner
+from simulation.runner import SimulatedRunner
+from support.fake_model import fake_config
+
+CONFIG = fake_config(vocab_size=VOCABULARY, eos_token_ids=(EOS,))
+DEADLINE = 100.0  # seconds of the simulated clock
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes small enough that everything runs out all the time."""
+
+    pages: int = 6
+    page_size: int = 2
+    budget: int = 3  # tokens a step
+    sequences: int = 3  # requests running at a time
+    context: int = 8  # tokens of a request, at most pages * page_size
+    reuse: bool = True
+    ahead: bool = True  # the runner supports asynchronous scheduling
+    followers: int = 0
+    queue: int = 2  # requests that may be open beside those that run
+    pause: float = 0.0  # seconds between deliveries
+    text: bool = False  # the model has a tokenizer
+
+
+class Fault(RuntimeError):
+    """An injected failure; its text has its number."""
+
+
+class Unsampled:
+    """Stands for logits that cannot be sampled."""
+
+    def __init__(self, fault: Fault) -> None:
+        self._fault = fault
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._fault
+
+    def __len__(self) -> int:
+        raise self._fault
+
+
+class Turns:
+    """Takes the place of threading.Thread: the schedule says when the engine's thread runs; `join` lets it run to its end."""
+
+    def __init__(self, target: Callable[[], None], name: str, daemon: bool) -> None:
+        self.join = target
+
+    def start(self) -> None:
+        pass
+
+    def is_alive(self) -> bool:
+        return True
+
+
+class Loop:
+    """Takes the place of clients' event loop: callbacks wait until the schedule lets it run."""
+
+    def __init__(self) -> None:
+        self._callbacks: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> None:
+        self._callbacks.append((callback, args))
+
+    def run(self) -> None:
+        while self._callbacks:
+            callback, args = self._callbacks.popleft()
+            callback(*args)
+
+
+class World:
+    """A server with its clients and its other ranks."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.now = 0.0
+        self.clients: list[Client] = []
+        self.scores: list[tuple[tuple[int, ...], ScoreJob]] = []
+        self.stopped = False
+        # By number of the fault: the requests that it may end. None: any one request.
+        self.struck: list[set[int] | None] = []
+        self.not_finite: set[int] = set()  # requests that were given logits with a NaN
+        self._armed: deque[tuple[str, int]] = deque()
+        self._meanwhile: deque[tuple[int, str, dict[str, Any]]] = deque()
+        self._points = 0  # until the next of those
+        self._in_turn = False
+        self._retired = False  # the turn before advanced nobody, it only retired a step in flight
+        self._loop = Loop()
+        s = settings
+        sizes = (s.pages, s.page_size, s.sequences, s.ahead)
+        self.runner = SimulatedRunner(*sizes, hooks=self)
+        self.followers = [SimulatedFollower(SimulatedRunner(*sizes)) for _ in range(s.followers)]
+        limits = Limits(s.context, s.budget, s.sequences, s.pages, s.reuse)
+        runner: Any = SimulatedLeadingRunner(self.runner, self.followers, limits) if s.followers else self.runner
+        tokenizer: Any = self if s.text else None
+        self.engine = Engine(runner, CONFIG, limits, tokenizer, s.page_size)
+        llm: Any = SimpleNamespace(engine=self.engine, limits=limits)
+        thread: Any = Turns
+        self.service = Service(
+            llm, max_queue=s.queue, deadline=DEADLINE, delivery=s.pause, clock=self._clock, thread=thread
+        )
+
+    # Operations. An index counts modulo what there is, so that a shrunk schedule stays one.
+
+    def submit(
+        self, prompt: tuple[int, ...], max_tokens: int, kind: str = "greedy", asynchronous: bool = False
+    ) -> None:
+        """A client's request. kind: see `client.sampling`."""
+        ahead = [client for client in self.clients if client.stream.request_id in self.service._thread._entries]
+        params = sampling(kind, max_tokens, self.settings.text)
+        stream: Any
+        try:
+            if asynchronous:
+                request = self.service.make_request(prompt, params)
+                inbox = AsyncInbox(self._loop)  # type: ignore[arg-type]
+                self.service._queue([self.service._entry(request, inbox)])
+                stream = AsyncStream(request.id, self.service.cancel, inbox)
+            else:
+                stream = self.service.stream(prompt, params)
+        except Busy:
+            assert self.stopped or self.service.stats().open == self.service.capacity, "refused without a reason"
+            return
+        count = min(max_tokens, self.settings.context - len(prompt))
+        self.clients.append(Client(stream, prompt, count, params, ahead))
+
+    def score(self, prompt: tuple[int, ...]) -> None:
+        """A prompt to be scored, which takes its pages from the latest requests."""
+        request = self.service.make_request(prompt)
+        job = ScoreJob(request, 0, float("inf"))
+        try:
+            self.service.check_capacity(1)
+        except Busy:
+            return
+        self.service._thread.queue_job(job)
+        self.scores.append((prompt, job))
+
+    def cancel(self, client: int) -> None:
+        """A client cancels its request, and reads on."""
+        if self.clients:
+            chosen = self.clients[client % len(self.clients)]
+            chosen.cancelled = True
+            self.service.cancel(chosen.stream.request_id)
+
+    def close(self, client: int) -> None:
+        """A client goes away."""
+        if self.clients:
+            chosen = self.clients[client % len(self.clients)]
+            chosen.cancelled = chosen.gone = True
+            chosen.stream.close()
+
+    def read(self, client: int) -> None:
+        """A client takes what has arrived."""
+        if self.clients:
+            self.clients[client % len(self.clients)].read()
+
+    def loop(self) -> None:
+        """The clients' event loop runs."""
+        self._loop.run()
+
+    def advance(self, seconds: float) -> None:
+        """Time passes."""
+        self.now += seconds
+
+    def follow(self, rank: int) -> None:
+        """A follower handles one message, if it has one."""
+        if self.followers and (follower := self.followers[rank % len(self.followers)]).behind:
+            follower.follow()
+            self._check_follower(follower)
+
+    def fail(self, where: str, row: int = 0) -> None:
+        """The next time that it is possible, something fails. where: "forward", "sample", "row" of logits, "stage" or "text"."""
+        if where != "forward" or not self.followers:  # with several ranks it ends the job
+            self._armed.append((where, row))
+
+    def meanwhile(self, points: int, operation: str, **arguments: Any) -> None:
+        """During a coming turn, at the `points`th place from now where another thread may run: `operation`."""
+        self._meanwhile.append((points, operation, arguments))
+
+    def stop(self) -> None:
+        """The service stops without waiting for open requests."""
+        self.stopped = True
+        self.service.stop()
+
+    def turn(self) -> None:
+        """One turn of the engine's thread, if there is anything to do."""
+        thread, scheduler = self.service._thread, self.engine.scheduler
+        if not thread.open:
+            return
+        queue = [*scheduler.running, *scheduler.waiting]
+        before = [(each.computed, len(each.tokens)) for each in queue[:1]]
+        in_flight, jobs = self.engine._in_flight, thread._open_jobs
+        self._in_turn = True
+        thread.turn()
+        self._in_turn = False
+        self.check()
+        scored = jobs - thread._open_jobs
+        open_ids = {request.id for request in (*scheduler.running, *scheduler.waiting)}
+        after = [(each.computed, len(each.tokens)) for each in queue[:1] if each.id in open_ids]
+        stuck = bool(queue) and before == after
+        assert not stuck or scored or (in_flight is not None and not self._retired), "a turn advanced nobody"
+        self._retired = stuck
+        for client in self.clients:
+            if client.stream.request_id in thread._entries:
+                client.count_turn(scored)
+
+    def finish(self) -> None:
+        """Let everything end, and check what came out."""
+        self._armed.clear()
+        self._meanwhile.clear()
+        while self.service.stats().open:  # `count_turn` bounds it
+            self.turn()
+        self._loop.run()
+        for follower in self.followers:
+            while follower.behind:
+                follower.follow()
+                self._check_follower(follower)
+            assert (follower.runner.latent, follower.runner.index) == (self.runner.latent, self.runner.index)
+        for client in self.clients:
+            client.read()
+            if not client.gone:
+                self._check_end(client)
+        for fault, requests in enumerate(self.struck):
+            ended = [c for c in self.clients if c.error is not None and f"fault {fault};" in c.error]
+            assert requests is not None or len(ended) <= 1, "one request's fault ended others"
+        for prompt, job in self.scores:
+            self._check_score(prompt, job)
+        assert not self.engine.has_work and not self.engine.scheduler.has_work and not self.engine.pool.used
+        if not self.stopped:
+            self.service.stop()
+
+    # What must hold between two turns.
+
+    def check(self) -> None:
+        assert not self.runner.broken, self.runner.broken[0]
+        scheduler = self.engine.scheduler
+        requests = [*scheduler.running, *scheduler.waiting]
+        ids = [request.id for request in requests]
+        assert ids == sorted(set(ids)), "requests have overtaken one another"
+        assert set(ids) == set(self.engine._states), "the engine and its scheduler know different requests"
+        self._check_pages(requests)
+
+    def _check_pages(self, requests: list[Request]) -> None:
+        pool, size = self.engine.pool, self.settings.page_size
+        held = Counter(page for request in requests for page in request.pages)
+        lists = Counter(pool._free) + Counter(pool._cached.keys())
+        for page in range(pool.page_count):
+            assert pool._references[page] == held[page], f"page {page} is held {held[page]} times, not as counted"
+            assert lists[page] == (not held[page]), (
+                f"page {page} is held {held[page]} times and free {lists[page]} times"
+            )
+        assert pool.free + pool.used + pool.cached == pool.page_count
+        owner: dict[int, tuple[Request, int]] = {}
+        for request in requests:
+            for number, page in enumerate(request.pages):
+                other, place = owner.setdefault(page, (request, number))
+                end = (number + 1) * size
+                equal = other.tokens[:end] == request.tokens[:end] and len(request.tokens) >= end
+                assert other is request or (place == number and equal), f"page {page} is shared by unequal prefixes"
+        self._check_cached()
+
+    def _check_cached(self) -> None:
+        """Every page that can be found holds the latents and index keys of its tokens."""
+        pool, size = self.engine.pool, self.settings.page_size
+        prefixes: dict[int, tuple[int, ...]] = {0: ()}
+        for (before, tokens), (page, after) in sorted(pool._entries.items(), key=lambda item: item[1][1]):
+            assert page not in pool._free, f"page {page} is free and can be found"
+            if before in prefixes:
+                prefixes[after] = prefix = prefixes[before] + tokens
+                found = [entry.value for entry in self.runner.latent[page * size : (page + 1) * size]]
+                assert found == [*latents(prefix)[-size:]], f"page {page} is kept for tokens that it does not hold"
+
+    def _check_follower(self, follower: SimulatedFollower) -> None:
+        step = len(follower.runner.steps) - 1
+        assert not follower.runner.broken, follower.runner.broken[0]
+        assert follower.runner.steps[step] == self.runner.steps[step], f"in step {step} a follower writes other entries"
+
+    def _check_end(self, client: Client) -> None:
+        completion, id = client.completion, client.stream.request_id
+        assert completion is not None, f"request {id} has not ended"
+        reason = client.check()
+        if reason == "abort":
+            assert client.cancelled, f"request {id} ended as if cancelled"
+        if reason == "error":
+            error = str(completion.error)
+            fault = next((n for n in range(len(self.struck)) if f"fault {n};" in error), None)
+            if fault is not None:
+                may = self.struck[fault]
+                assert may is None or id in may, f"request {id} ended by a fault of others: {error}"
+            elif "finite" in error:
+                assert id in self.not_finite, f"request {id}: {error}"
+            else:
+                assert (error == STOPPED and self.stopped) or (error == TIMED_OUT and self.now > DEADLINE), error
+
+    def _check_score(self, prompt: tuple[int, ...], job: ScoreJob) -> None:
+        assert job.future.done(), "a prompt was not scored"
+        if (error := job.future.exception()) is not None:
+            assert "fault" in str(error) or "finite" in str(error) or self.stopped, error
+            return
+        for i, entry in enumerate(job.future.result(), 1):
+            assert entry.token_id == prompt[i]
+            assert abs(entry.logprob - log_probability(prompt[:i], prompt[i])) < 1e-3, "a prompt was scored wrongly"
+
+    # Places where other threads may run and faults may strike.
+
+    def forward(self, batch: Batch) -> None:
+        self._others_run()
+        pool, size = self.engine.pool, self.settings.page_size
+        for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
+            for page in request.pages[start // size : (start + count - 1) // size + 1]:
+                if pool._references[page] != 1 or pool._keys[page] is not None:
+                    self.runner.broken.append(f"request {request.id} overwrites page {page}, which others may read")
+        if self._strikes("forward") is not None:
+            raise self._strike({request.id for request in batch.requests})
+
+    def spoil(self, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
+        self._others_run()
+        self._batch = batch
+        if len(logits) and (row := self._strikes("row")) is not None:
+            logits[row % len(logits), 1] = torch.nan
+            ids = [r.id for r, count in zip(batch.requests, batch.logit_counts, strict=True) for _ in range(count)]
+            self.not_finite.add(ids[row % len(logits)])
+        elif len(logits) and self._strikes("sample") is not None:
+            broken: Any = Unsampled(self._strike({request.id for request in batch.requests}))
+            return broken
+        return logits
+
+    def stage(self) -> None:
+        self._others_run()
+        if self._strikes("stage") is not None:
+            raise self._strike({request.id for request in self._batch.requests})
+
+    def _clock(self) -> float:
+        self._others_run()
+        return self.now
+
+    def _others_run(self) -> None:
+        if not self._in_turn or not self._meanwhile:
+            return
+        self._points += 1
+        points, operation, arguments = self._meanwhile[0]
+        if self._points >= points:
+            self._meanwhile.popleft()
+            self._points = 0
+            self._in_turn = False  # no further threads run inside
+            getattr(self, operation)(**arguments)
+            self._in_turn = True
+
+    def _strikes(self, where: str) -> int | None:
+        """Whether a fault strikes here, and in which row."""
+        if self._armed and self._armed[0][0] == where:
+            return self._armed.popleft()[1]
+        return None
+
+    def _strike(self, requests: set[int] | None) -> Fault:
+        self.struck.append(requests)
+        return Fault(f"fault {len(self.struck) - 1};")
+
+    # The tokenizer.
+
+    eos_ids = (EOS,)
+    is_byte_level = True
+
+    def decode(self, ids: list[int]) -> str:
+        self._others_run()
+        if self._in_turn and self._strikes("text") is not None:
+            raise self._strike(None)
+        return "".join(TEXT[id] for id in ids)
