@@ -255,7 +255,7 @@ class CacheCheck:
                 entries = min(size, end - page * size)
                 tasks.append((row, page, entries, RECORD_HASH * (entries == size), row))
             if first:
-                compare = COMPARE_HASH * (count > 1 or start % TRUTH_EVERY == 0)
+                compare = COMPARE_HASH * (count > 1 or start % TRUTH_EVERY < EAGER_EVERY)
                 tasks.append((row, (end * _FIBONACCI % 2**32) * first >> 32, size, compare, row))
         return _array(tasks, 5)
 
