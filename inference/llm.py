@@ -12,6 +12,7 @@ from ..model.config import ModelConfig, Precision
 from .distributed.model_source import ModelSource
 from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, lead_or_follow, load_on_all_ranks
 from .engine.cache_check import CacheCheck
+from .engine.cache_report import CacheReports
 from .engine.driver import Driver
 from .engine.engine import Engine
 from .engine.limits import Limits
@@ -55,15 +56,17 @@ class LLM:
         chat_format: ChatFormat | None = None,
         config_overrides: dict[str, Any] | None = None,
         synthetic: bool = False,
+        verify_hashes: bool = True,
         progress: Callable[..., Any] | None = None,
     ) -> None:
         """Load a checkpoint directory, or the demo that ships inside.
 
         device: by default "cuda" if there is a GPU, else "cpu". precision: by default "exact" on a CPU; on a GPU "fp8" for a
         checkpoint in FP8, else "bf16". chat_format: how conversations are written; by default the checkpoint's. config_overrides,
-        progress: as in `load_model`. synthetic: random weights; `path` gives the configuration alone, by default the released
-        model's. check_cache: stamp what the caches hold and verify it; a mismatch ends its request with an error that names a
-        report. All others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
+        verify_hashes, progress: as in `load_model`. synthetic: random weights; `path` gives the configuration alone, by default the
+        released model's. check_cache: stamp what the caches hold and verify it; a mismatch ends its request with an error that
+        names a report. All others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out
+        of range.
 
         Under torchrun the ranks share the model. Rank 0 returns from here; on the other ranks this call does not return: they do
         their part of its work until it ends, and then exit.
@@ -77,6 +80,7 @@ class LLM:
             backend=backend,
             config_overrides=config_overrides,
             synthetic=synthetic,
+            verify_hashes=verify_hashes,
         )
         # Before the weights, so that a broken tokenizer does not cost the time to load them.
         has_tokenizer = not isinstance(model_path, Mapping) and Path(model_path).is_dir()
@@ -143,7 +147,8 @@ class LLM:
         self.limits = limits
         self.precision = precision
         self.device = device
-        self.engine = Engine(runner, config, limits, tokenizer, cache_check=cache_check)
+        reports = None if cache_check is None else CacheReports(cache_check)
+        self.engine = Engine(runner, config, limits, tokenizer, reports=reports)
         self._driver = Driver(self.engine)
 
     def generate(

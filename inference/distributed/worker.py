@@ -107,11 +107,12 @@ class LeadingRunner:
         self._runner.stage_tokens(tokens)
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
-        """As `Runner.run`. A step that fails ends the job, because no rank knows how far the others got."""
+        """As `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got."""
+        update = self._batches.encode(batch)
+        plan = self._runner.plan(batch) if self._check_cache else None
         with self._job.together():
             header: dict[str, int] = {"decodes": batch.decodes, "inspect": on_selection is not None}
-            arrays: list[np.ndarray] = [*self._batches.encode(batch)]
-            plan = self._runner.plan(batch) if self._check_cache else None
+            arrays: list[np.ndarray] = [*update]
             if plan is not None:
                 header["check"] = plan.step
                 arrays += plan[1:]

@@ -5,7 +5,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,16 @@ class CacheReports:
         self._folder = folder
         self._files = 0
 
-    def write(self, mismatch: Mismatch, others: Iterable[Request]) -> str:
-        """Report a mismatch. Returns the error of its request, in one line. others: requests whose entries may be in its place."""
+    def errors(self, others: Sequence[Request]) -> dict[int, str]:
+        """Report what the checks have found since the last call: one line for each request, by its id.
+
+        others: requests whose entries may be in the place of the right ones.
+        """
+        first = {mismatch.request.id: mismatch for mismatch in reversed(self._check.mismatches())}
+        return {id: self.write(mismatch, others) for id, mismatch in first.items()}
+
+    def write(self, mismatch: Mismatch, others: Sequence[Request]) -> str:
+        """Report a mismatch. Returns the error of its request."""
         report = self._describe(mismatch, others)
         error = (
             f"the cache check failed at position {mismatch.position} (page {report['page']}, slot {report['slot']}): "
@@ -47,7 +55,7 @@ class CacheReports:
         log.error("request %d: %s", mismatch.request.id, error)
         return error
 
-    def _describe(self, mismatch: Mismatch, others: Iterable[Request]) -> dict[str, Any]:
+    def _describe(self, mismatch: Mismatch, others: Sequence[Request]) -> dict[str, Any]:
         request, size = mismatch.request, self._check.stamps.page_size
         number = mismatch.position // size
         page = request.pages[number] if number < len(request.pages) else None  # None: it has given its pages back
@@ -74,7 +82,7 @@ class CacheReports:
             "tokens_of_page": request.tokens[first : first + size],
         }
 
-    def _owner(self, mismatch: Mismatch, others: Iterable[Request]) -> int | None:
+    def _owner(self, mismatch: Mismatch, others: Sequence[Request]) -> int | None:
         """The request whose entry of the same position is in the place, if it is one of the others."""
         if mismatch.kind in (LATENT_BYTES, INDEX_BYTES):
             return None

@@ -83,6 +83,10 @@ class DecodeInputs:
         """Copy a step's inputs to the device. The rows that it does not need become padding."""
         if self._copied is not None:
             self._copied.synchronize()  # until the previous step's copies have left the pinned memory
+        used, self._used = (
+            self._used,
+            max(self._used, len(batch.requests)),
+        )  # should this fail, the next step pads all rows
         for row, (request, start) in enumerate(zip(batch.requests, batch.starts, strict=True)):
             holder, held = (request.id, request.admission), self._held[row]
             done = held[1] if held is not None and held[0] == holder else 0
@@ -97,7 +101,7 @@ class DecodeInputs:
             else:
                 self._wide[0, row], self._wide[3, row] = request.tokens[start], -1
             self._lengths[row] = start + 1
-        for row in range(len(batch.requests), self._used):
+        for row in range(len(batch.requests), used):
             self._wide[:, row] = 0, 0, self.scratch_page * PAGE_SIZE + row % PAGE_SIZE, -1
             self._lengths[row] = 1
             self._table[row, 0] = self.scratch_page

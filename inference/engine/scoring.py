@@ -10,6 +10,7 @@ import torch
 
 from ..params import Request, TokenLogprob
 from .engine import Engine
+from .fault import log_fault
 from .scheduler import Batch
 
 log = logging.getLogger(__name__)
@@ -25,14 +26,22 @@ def prompt_logits(engine: Engine, request: Request, count: int, chunk: int) -> G
     exhausted or closed.
     """
     engine.drain()
-    request.pages = engine.scheduler.take_pages(engine.pool.pages_for(count))
+    try:
+        request.pages = engine.scheduler.take_pages(engine.pool.pages_for(count))
+    except BaseException:
+        engine.recover()
+        raise
     try:
         for start in range(0, count, chunk):
             request.computed = start
             size = min(chunk, count - start)
             yield engine.runner.run(Batch((request,), (start,), (size,), decodes=int(size == 1), logit_counts=(size,)))
     finally:
-        engine.pool.release(request.pages)
+        try:
+            engine.pool.release(request.pages)
+        except Exception:
+            log_fault(log, "freeing the pages of a scored prompt failed")
+            engine.recover()
 
 
 def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
@@ -105,7 +114,7 @@ class ScoreJob:
         try:
             self.future.set_result(score(engine, self._request, self._top, self._deadline))
         except Exception as error:
-            log.exception("scoring a prompt failed")
+            log_fault(log, "scoring a prompt failed")
             self.future.set_exception(error)
 
     def fail(self, error: Exception) -> None:

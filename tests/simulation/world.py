@@ -70,6 +70,9 @@ class Unsampled:
     def __len__(self) -> int:
         raise self._fault
 
+    def __getitem__(self, rows: object) -> Any:
+        raise self._fault
+
 
 class Turns:
     """Takes the place of threading.Thread: the schedule says when the engine's thread runs; `join` lets it run to its end."""

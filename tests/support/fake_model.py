@@ -150,8 +150,8 @@ class ByteTokenizer:
         return bytes(id for id in ids if id < BYTES).decode(errors="replace")
 
 
-def fake_llm(model: Any = None, poison: bool = True, **options: Any) -> LLM:
-    """An LLM around a FakeModel, whose caches start out as NaN."""
+def fake_llm(model: Any = None, poison: bool = True, ahead: bool = False, **options: Any) -> LLM:
+    """An LLM around a FakeModel, whose caches start out as NaN. ahead: it launches steps of decodes ahead."""
     config = fake_config()
     options = {"page_count": 64, **options}
     tokenizer: Any = ByteTokenizer()
@@ -161,6 +161,8 @@ def fake_llm(model: Any = None, poison: bool = True, **options: Any) -> LLM:
         for cache in runner.caches:
             cache.latent.fill_(torch.nan)
             cache.index.fill_(torch.nan)
+    if ahead:
+        llm.engine.runner = AsyncRunner(runner.model, runner.caches)
     return llm
 
 
