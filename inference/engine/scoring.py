@@ -54,7 +54,15 @@ def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = Non
     with closing(prompt_logits(engine, request, len(request.tokens), chunk)) as parts:
         for rows, part in zip(logits.split(chunk), parts, strict=True):
             rows.copy_(part)
+            raise_mismatch(engine, request)
     return logits
+
+
+def raise_mismatch(engine: Engine, request: Request) -> None:
+    """RuntimeError if the checks of the caches have found a mismatch in the request's latest chunk, whose logits have arrived."""
+    error = engine.report_mismatches().get(request.id)
+    if error is not None:
+        raise RuntimeError(error)
 
 
 def score(engine: Engine, request: Request, top: int, deadline: float = float("inf")) -> list[TokenLogprob]:
@@ -75,6 +83,7 @@ def score(engine: Engine, request: Request, top: int, deadline: float = float("i
                 raise FloatingPointError("the model's logits for the prompt are not finite numbers")
             following = request.tokens[len(scores) + 1 : len(scores) + 1 + len(logits)]
             scores += _scores(logits, following, top)
+            raise_mismatch(engine, request)
     return scores
 
 
