@@ -72,6 +72,13 @@ class ModelOptions:
         bool,
         typer.Option("--decode-graphs/--no-decode-graphs", help="Run decode steps as CUDA graphs, on a GPU in fp8."),
     ] = True
+    check_cache: Annotated[
+        bool,
+        typer.Option(
+            "--check-cache",
+            help="Verify what the caches hold (at most 2 % slower); a mismatch ends its request with an error and a report.",
+        ),
+    ] = False
     verify_hashes: VerifyHashesOption = True
     log_level: LogLevelOption = "warning"
 

@@ -12,6 +12,7 @@ from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
 from ..params import Delta, FinishReason, PromptTooLong, Request, SamplingParams, check_token_ids
 from ..text.tokenizer import Tokenizer
+from .cache_report import CacheReports
 from .fault import first_line, log_fault
 from .limits import Limits
 from .pages import PagePool
@@ -45,10 +46,11 @@ class Engine:
         limits: Limits,
         tokenizer: Tokenizer | None = None,
         page_size: int = PAGE_SIZE,
+        reports: CacheReports | None = None,
     ) -> None:
         """An answer ends at the end-of-sentence tokens of both the tokenizer and the configuration.
 
-        page_size: tokens of a page, as the runner's caches have it. Only a simulated runner has another one than PAGE_SIZE.
+        page_size: as the runner's caches have it; only a simulated runner has others. reports: if the runner checks its caches.
         """
         self.runner = runner
         self.config = config
@@ -64,6 +66,7 @@ class Engine:
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._ids = itertools.count()
         self._stats = EngineStats()
+        self._reports = reports
         # Whether a call is at work; between two calls, whether something that is no Exception has cut the latest short.
         self._unsettled = False
         self._failures = 0  # in a row
@@ -168,6 +171,13 @@ class Engine:
         self._end_aborted()
         return self._take_deltas()
 
+    def report_mismatches(self) -> dict[int, str]:
+        """End the requests in whose cache entries the checks have found a mismatch. Returns the errors by request id."""
+        errors = {} if self._reports is None else self._reports.errors(self.scheduler.running)
+        for id, error in errors.items():
+            self._fail([id], error)
+        return errors
+
     def stats(self) -> EngineStats:
         """A snapshot, for metrics."""
         return replace(
@@ -229,6 +239,7 @@ class Engine:
             self._in_flight = None  # a following step has only requests that end here
             self._fail([request.id for request in step.batch.requests], first_line(error))
             return
+        self.report_mismatches()
         finished = []
         for request, sample in zip(step.batch.sampling, samples, strict=True):
             state = self._states.get(request.id)

@@ -10,7 +10,7 @@ import torch
 
 from ..params import Request, TokenLogprob
 from .engine import Engine
-from .fault import log_fault
+from .fault import first_line, log_fault
 from .scheduler import Batch
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,15 @@ def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = Non
     with closing(prompt_logits(engine, request, len(request.tokens), chunk)) as parts:
         for rows, part in zip(logits.split(chunk), parts, strict=True):
             rows.copy_(part)
+            raise_mismatch(engine, request)
     return logits
+
+
+def raise_mismatch(engine: Engine, request: Request) -> None:
+    """RuntimeError if the checks of the caches have found a mismatch in the request's latest chunk, whose logits have arrived."""
+    error = engine.report_mismatches().get(request.id)
+    if error is not None:
+        raise RuntimeError(error)
 
 
 def score(engine: Engine, request: Request, top: int, deadline: float = float("inf")) -> list[TokenLogprob]:
@@ -75,6 +83,7 @@ def score(engine: Engine, request: Request, top: int, deadline: float = float("i
                 raise FloatingPointError("the model's logits for the prompt are not finite numbers")
             following = request.tokens[len(scores) + 1 : len(scores) + 1 + len(logits)]
             scores += _scores(logits, following, top)
+            raise_mismatch(engine, request)
     return scores
 
 
@@ -107,6 +116,9 @@ class ScoreJob:
         except Exception as error:
             log_fault(log, "scoring a prompt failed")
             self.future.set_exception(error)
+        except BaseException as error:  # it ends the thread, but not an event loop that waits for this
+            self.future.set_exception(RuntimeError(first_line(error)))
+            raise
 
     def fail(self, error: Exception) -> None:
         if self.future.set_running_or_notify_cancel():

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from deepseek_v32.inference import LLM
+from deepseek_v32.inference.engine.cache_check import CheckPlan
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.scheduler import Batch
 from deepseek_v32.model.config import ModelConfig
@@ -174,12 +175,14 @@ class AsyncRunner(Runner):
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         self._kept = tokens.tolist()
 
-    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
+    def run(
+        self, batch: Batch, on_selection: SelectionCallback | None = None, plan: CheckPlan | None = None
+    ) -> torch.Tensor:
         AsyncRunner.ahead += bool(batch.sampled_rows)
         for request, row in zip(batch.requests, batch.sampled_rows, strict=False):
             request.tokens.append(self._kept[row])
         try:
-            return super().run(replace(batch, sampled_rows=()), on_selection)
+            return super().run(replace(batch, sampled_rows=()), on_selection, plan)
         finally:
             for request in batch.requests[: len(batch.sampled_rows)]:
                 request.tokens.pop()
