@@ -7,6 +7,7 @@ are the same if they differ only in page numbers, in prefix ids, in the contents
 """
 
 import io
+import itertools
 import pickle
 from collections import Counter
 from collections.abc import Iterator
@@ -56,17 +57,18 @@ NAMES = {id(constant): name for name, constant in CONSTANTS.items()}
 
 class Pickler(pickle.Pickler):
     def persistent_id(self, value: object) -> str | None:
-        return NAMES.get(id(value))
+        return "ids" if type(value) is itertools.count else NAMES.get(id(value))
 
 
 class Unpickler(pickle.Unpickler):
     def persistent_load(self, name: str) -> object:
-        return CONSTANTS[name]
+        return CONSTANTS.get(name)
 
 
 def restore(saved: bytes) -> "State":
     state = Unpickler(io.BytesIO(saved)).load()
     assert isinstance(state, State)
+    state.engine._ids = itertools.count(state.arrived)
     return state
 
 
