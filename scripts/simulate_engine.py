@@ -1,7 +1,7 @@
 """Simulate the server over a model of integers (tests/simulation), for longer than a test may take.
 
     python scripts/simulate_engine.py schedules --count 1000000 --jobs 2     # random schedules, seeds 0 to 999,999
-    python scripts/simulate_engine.py states --jobs 2                        # all reachable states of 192 small engines
+    python scripts/simulate_engine.py states --jobs 2                        # all reachable states of 81 small engines
 
 A schedule that breaks a promise is shrunk and printed as a script. The last line is JSON. The exit status is 1 if a promise was
 broken. The simulation lives with the tests: this script is the one that puts tests/ on the import path.
