@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="checkpoint with a manifest; default: a synthetic one")
     parser.add_argument("--precision", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--cache", nargs="+", choices=("cold", "warm"), default=("cold", "warm"))
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -58,21 +59,21 @@ def main() -> None:
         if not (model / PLAIN).exists():
             raise SystemExit(f"--model is {str(model)!r}; expected a checkpoint with {PLAIN}")
         results = [
-            measure(model, precision, arguments.device, cold, arguments.repeats)
+            measure(model, precision, arguments.device, state, arguments.repeats)
             for precision in arguments.precision
-            for cold in (True, False)
+            for state in arguments.cache
         ]
     print(json.dumps({"cores": os.cpu_count(), "results": results}))
 
 
-def measure(model: Path, precision: Precision, device: str, cold: bool, repeats: int) -> dict[str, object]:
+def measure(model: Path, precision: Precision, device: str, state: str, repeats: int) -> dict[str, object]:
     """Seconds of each variant: the median, and its ratio to the variant before it, of runs in turns."""
     seconds: dict[str, list[float]] = {name: [] for name in VARIANTS}
     cpu: dict[str, list[float]] = {name: [] for name in VARIANTS}
     for turn in range(repeats):
         for name in list(VARIANTS)[:: 1 if turn % 2 else -1]:
             finite, hashes = VARIANTS[name]
-            if cold:
+            if state == "cold":
                 drop(model)
             with without_search() if not finite else nullcontext():
                 start, busy = time.perf_counter(), time.process_time()
@@ -82,7 +83,7 @@ def measure(model: Path, precision: Precision, device: str, cold: bool, repeats:
             del loaded
             gc.collect()
     size = sum(path.stat().st_size for path in model.glob("*.safetensors")) / 1e9
-    state, names = "cold" if cold else "warm", list(VARIANTS)
+    names = list(VARIANTS)
     row: dict[str, object] = {"precision": precision, "cache": state, "GB": round(size, 2)}
     for name, before in zip(names, [names[0], *names], strict=False):
         ratio = statistics.median(a / b for a, b in zip(seconds[name], seconds[before], strict=True))

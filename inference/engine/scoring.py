@@ -10,7 +10,7 @@ import torch
 
 from ..params import Request, TokenLogprob
 from .engine import Engine
-from .fault import log_fault
+from .fault import first_line, log_fault
 from .scheduler import Batch
 
 log = logging.getLogger(__name__)
@@ -116,6 +116,9 @@ class ScoreJob:
         except Exception as error:
             log_fault(log, "scoring a prompt failed")
             self.future.set_exception(error)
+        except BaseException as error:  # it ends the thread, but not an event loop that waits for this
+            self.future.set_exception(RuntimeError(first_line(error)))
+            raise
 
     def fail(self, error: Exception) -> None:
         if self.future.set_running_or_notify_cancel():

@@ -141,7 +141,12 @@ def read_header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
     size = _check_regular(path)
     try:
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
+            first = file.read(8)
+            if first == b"version ":  # https://git-lfs.github.com/spec/v1
+                raise CheckpointError(
+                    path, f"is a Git LFS pointer of {size} bytes; expected the file itself: git lfs pull"
+                )
+            length = int.from_bytes(first, "little")
             if size < 8 or length > min(size - 8, _MAX_HEADER):
                 expected = f"8 bytes of header length, then at most {max(min(size - 8, _MAX_HEADER), 0)} of header"
                 raise CheckpointError(

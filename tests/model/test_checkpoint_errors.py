@@ -161,7 +161,7 @@ def test_scales_that_are_not_positive(tmp_path, pristine, factor):
 
 
 def test_scales_that_are_no_powers_of_two(tmp_path, pristine):
-    """They are in use (o_proj of DeepSeek-V3.1-Terminus has them beside scale_fmt ue8m0), so they are warned of."""
+    """They are usable as they are, so they are warned of."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_model(pristine)
