@@ -10,6 +10,7 @@ import torch
 
 from ..params import Request, TokenLogprob
 from .engine import Engine
+from .fault import log_fault
 from .scheduler import Batch
 
 log = logging.getLogger(__name__)
@@ -25,14 +26,22 @@ def prompt_logits(engine: Engine, request: Request, count: int, chunk: int) -> G
     exhausted or closed.
     """
     engine.drain()
-    request.pages = engine.scheduler.take_pages(engine.pool.pages_for(count))
+    try:
+        request.pages = engine.scheduler.take_pages(engine.pool.pages_for(count))
+    except BaseException:
+        engine.recover()
+        raise
     try:
         for start in range(0, count, chunk):
             request.computed = start
             size = min(chunk, count - start)
             yield engine.runner.run(Batch((request,), (start,), (size,), decodes=int(size == 1), logit_counts=(size,)))
     finally:
-        engine.pool.release(request.pages)
+        try:
+            engine.pool.release(request.pages)
+        except Exception:
+            log_fault(log, "freeing the pages of a scored prompt failed")
+            engine.recover()
 
 
 def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
@@ -45,7 +54,15 @@ def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = Non
     with closing(prompt_logits(engine, request, len(request.tokens), chunk)) as parts:
         for rows, part in zip(logits.split(chunk), parts, strict=True):
             rows.copy_(part)
+            raise_mismatch(engine, request)
     return logits
+
+
+def raise_mismatch(engine: Engine, request: Request) -> None:
+    """RuntimeError if the checks of the caches have found a mismatch in the request's latest chunk, whose logits have arrived."""
+    error = engine.report_mismatches().get(request.id)
+    if error is not None:
+        raise RuntimeError(error)
 
 
 def score(engine: Engine, request: Request, top: int, deadline: float = float("inf")) -> list[TokenLogprob]:
@@ -66,6 +83,7 @@ def score(engine: Engine, request: Request, top: int, deadline: float = float("i
                 raise FloatingPointError("the model's logits for the prompt are not finite numbers")
             following = request.tokens[len(scores) + 1 : len(scores) + 1 + len(logits)]
             scores += _scores(logits, following, top)
+            raise_mismatch(engine, request)
     return scores
 
 
@@ -96,7 +114,7 @@ class ScoreJob:
         try:
             self.future.set_result(score(engine, self._request, self._top, self._deadline))
         except Exception as error:
-            log.exception("scoring a prompt failed")
+            log_fault(log, "scoring a prompt failed")
             self.future.set_exception(error)
 
     def fail(self, error: Exception) -> None:

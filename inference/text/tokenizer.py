@@ -10,10 +10,11 @@ from typing import Any
 
 import tokenizers
 
-from ...model.checkpoint.strict_json import parse_object
+from ...model.errors import short_repr
 from .auto_tokenizer import build_definition
 from .errors import TokenizerError, TooManyTokens
 from .memory import return_memory
+from .settings import read_settings, read_text
 from .token_bounds import longest_token
 
 # DeepSeek's control tokens, by their texts.
@@ -81,18 +82,15 @@ class Tokenizer:
         generation_config.json, config.json and tokenizer_config.json together. Raises TokenizerError.
         """
         directory = Path(path)
-        definition = _read_json(directory / "tokenizer.json")
+        definition = read_settings(directory / "tokenizer.json")
         special: dict[str, Any] = {}
         if definition is None:
             built = build_definition(directory)
             if built is None:
                 return None
             definition, special = built
-        settings = {**(_read_json(directory / "tokenizer_config.json") or {}), **special}
-        eos: list[str | int] = []
-        for name in ("generation_config.json", "config.json"):
-            ids = (_read_json(directory / name) or {}).get("eos_token_id")
-            eos.extend(ids if isinstance(ids, list) else [] if ids is None else [ids])
+        settings = {**(read_settings(directory / "tokenizer_config.json") or {}), **special}
+        eos: list[str | int] = [*_end_ids(directory)]
         eos.append(_token_text(settings.get("eos_token")) or EOS)
         try:
             return cls(
@@ -238,21 +236,28 @@ def _token_text(value: Any) -> str | None:
     return value.get("content") if isinstance(value, dict) else value
 
 
+def _end_ids(directory: Path) -> list[int]:
+    """The ids of end tokens in generation_config.json and config.json. TokenizerError for one that the model does not have."""
+    config = read_settings(directory / "config.json") or {}
+    size = config.get("vocab_size")
+    found: list[int] = []
+    for path, values in (
+        (directory / "generation_config.json", read_settings(directory / "generation_config.json") or {}),
+        (directory / "config.json", config),
+    ):
+        ids = values.get("eos_token_id")
+        ids = ids if isinstance(ids, list) else [] if ids is None else [ids]
+        if type(size) is int and any(token >= size for token in ids):
+            raise TokenizerError(f"{path}: eos_token_id is {short_repr(ids)}; expected ids of the vocabulary of {size}")
+        found += ids
+    return found
+
+
 def _chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
-    separate = directory / "chat_template.jinja"
-    if separate.is_file():
-        return separate.read_text(encoding="utf-8")
+    separate = read_text(directory / "chat_template.jinja")
+    if separate is not None:
+        return separate
     template = settings.get("chat_template")
-    # A list holds several named templates.
-    if isinstance(template, list):
-        template = {entry.get("name"): entry.get("template") for entry in template}.get("default")
+    if isinstance(template, list):  # several named templates
+        template = {entry["name"]: entry["template"] for entry in template}.get("default")
     return template
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        return parse_object(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise TokenizerError(f"{path}: {error}") from error

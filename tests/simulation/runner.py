@@ -27,7 +27,7 @@ class Entry(NamedTuple):
     write: int
 
 
-UNWRITTEN = Entry(-1, -1)
+UNWRITTEN = Entry(0, -1)
 
 
 class Sampled(list[int]):
@@ -54,6 +54,7 @@ class SimulatedRunner:
         self.sampled = Sampled([0] * max_sequences)
         self.steps: list[tuple[tuple[int, Entry], ...]] = []  # by step: what it wrote to which slot
         self.broken: list[str] = []
+        self.ill: set[int] = set()  # requests whose entries are garbage, by an injected fault
         self._writes = 0
         self._hooks = hooks
 
@@ -79,7 +80,8 @@ class SimulatedRunner:
                 self.broken.append(f"request {request.id}: {len(slots)} slots, {len(tokens)} tokens of {start}+{count}")
                 continue
             # A follower is told the new tokens alone.
-            own = latents(tuple(request.tokens[:start])) if self._hooks is not None else None
+            check = self._hooks is not None and request.id not in self.ill
+            own = latents(tuple(request.tokens[:start])) if check else None
             digest = self._read(request.id, slots[:start], own)
             for position, token in enumerate(tokens, start):
                 latent, digest = extend(digest, token, position)

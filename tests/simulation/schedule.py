@@ -86,6 +86,7 @@ WEIGHTS = {
     "meanwhile": 6,
     "cancel": 4,
     "close": 1,
+    "abort": 1,
     "fail": 4,
     "score": 2,
     "advance": 2,
@@ -130,26 +131,27 @@ def make_operation(rng: random.Random, settings: Settings) -> Operation:
             arguments["asynchronous"] = True
     elif name == "score":
         arguments = {"prompt": make_prompt(rng, settings)}
-    elif name in ("cancel", "close", "read"):
+    elif name in ("cancel", "close", "abort", "read"):
         arguments = {"client": rng.randint(0, 9)}
     elif name == "follow":
         arguments = {"rank": rng.randint(0, 1)}
     elif name == "fail":
-        arguments = {"where": rng.choice(("forward", "sample", "row", "stage")), "row": rng.randint(0, 3)}
+        arguments = {"where": rng.choice(("forward", "sample", "row", "stage", "text")), "row": rng.randint(0, 3)}
     elif name == "advance":
         arguments = {"seconds": rng.choice((0.01, 0.01, 0.05, 40.0))}
     elif name == "meanwhile":
         other = make_operation(rng, settings)
-        if other.name not in ("submit", "cancel", "close"):  # what other threads do
-            other = Operation("cancel", {"client": rng.randint(0, 9)})
+        if other.name not in ("submit", "cancel", "close", "abort"):  # what other threads do
+            other = Operation(rng.choice(("cancel", "abort")), {"client": rng.randint(0, 9)})
         arguments = {"points": rng.randint(1, 4), "operation": other.name, **other.arguments}
     return Operation(name, arguments)
 
 
 def make_prompt(rng: random.Random, settings: Settings) -> tuple[int, ...]:
     """Prompts that share prefixes: pieces of few patterns, sometimes with another last token."""
+    longest = settings.context - 1 if rng.random() < 0.1 else settings.context // 2
     pattern = rng.choice(((0, 1, 2), (0, 1, 1), (2, 0)))
-    prompt = [pattern[i % len(pattern)] for i in range(rng.randint(1, settings.context // 2))]
+    prompt = [pattern[i % len(pattern)] for i in range(rng.randint(1, longest))]
     if rng.random() < 0.2:
         prompt[-1] = rng.randint(0, 2)
     return tuple(prompt)

@@ -1,0 +1,283 @@
+"""All reachable states of an engine with a few requests: an exhaustive search with state hashing.
+
+A state is a whole Engine with its caches. From each, every action is taken: a request arrives, a step runs (with and without each
+fault that can strike in it), an open request is cancelled, and the latest one, two or three requests are preempted, as scoring a
+prompt does. A cancellation during a step is one after it, because the engine looks at cancellations only before a step. Two states
+are the same if they differ only in page numbers, in prefix ids, in the contents of slots that nobody may read, and in statistics.
+"""
+
+import io
+import pickle
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import torch
+
+from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.limits import Limits
+from deepseek_v32.inference.engine.scheduler import Batch
+from deepseek_v32.inference.engine.step import InFlightStep
+from deepseek_v32.inference.params import Delta, SamplingParams
+from simulation.checks import check_engine, findable
+from simulation.model import answer
+from simulation.runner import UNWRITTEN, SimulatedRunner
+from simulation.world import CONFIG, Fault, Unsampled
+
+GREEDY = SamplingParams(temperature=0)
+
+
+class Space(NamedTuple):
+    """What is searched: the prompts and answer lengths of the requests, in the order of their arrival, and the engine's sizes."""
+
+    requests: tuple[tuple[tuple[int, ...], int], ...]
+    pages: int = 6
+    page_size: int = 2
+    budget: int = 3
+    sequences: int = 3
+    ahead: bool = True
+    reuse: bool = True
+    faults: bool = True
+    preemption: bool = True
+
+
+class Action(NamedTuple):
+    """arrive; step; cancel (request); preempt (count); or a step with a fault at its `number`th place of the kind."""
+
+    name: str
+    number: int = 0
+
+
+class State:
+    """An engine in the middle of its work, and what its requests have been given so far."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.fault: Action | None = None
+        self.struck = False
+        self.given: dict[int, int] = {}  # by id of an open request: its tokens so far
+        self.arrived = 0
+        sizes = (space.pages, space.page_size, space.sequences, space.ahead)
+        self.runner = SimulatedRunner(*sizes, hooks=self)
+        context = max(len(prompt) + count for prompt, count in space.requests)
+        limits = Limits(context, space.budget, space.sequences, space.pages, space.reuse)
+        self.engine = Engine(self.runner, CONFIG, limits, page_size=space.page_size)
+
+    def actions(self) -> Iterator[Action]:
+        if self.arrived < len(self.space.requests):
+            yield Action("arrive")
+        if self.engine.has_work:
+            yield Action("step")
+            if self.space.faults:
+                yield from (Action(name, number) for name in ("forward", "stage") for number in range(2))
+                yield from (Action(name, number) for name in ("row", "sample") for number in range(2 * len(self.given)))
+        for id in self.given:
+            if id not in self.engine._aborted:
+                yield Action("cancel", id)
+        if self.space.preemption:
+            yield from (Action("preempt", count + 1) for count in range(len(self.engine.scheduler.running)))
+
+    def take(self, action: Action) -> bool:
+        """False if its fault did not strike, so that this is just a step."""
+        if action.name == "arrive":
+            prompt, count = self.space.requests[self.arrived]
+            request = self.engine.make_request(prompt, GREEDY)
+            request.max_tokens = count
+            self.engine.queue(request)
+            self.given[request.id] = 0
+            self.arrived += 1
+        elif action.name == "cancel":
+            self.engine.abort(action.number)
+        elif action.name == "preempt":
+            self.engine.drain()
+            for _ in range(min(action.number, len(self.engine.scheduler.running))):
+                self.engine.scheduler.preempt_latest()
+        else:
+            return self._step(action)
+        check_engine(self.engine, self.runner)
+        return True
+
+    def _step(self, action: Action) -> bool:
+        scheduler = self.engine.scheduler
+        oldest = [*scheduler.running, *scheduler.waiting][:1]
+        before = [(request.computed, len(request.tokens)) for request in oldest]
+        self.fault, self.struck, in_flight = action, False, self.engine._in_flight
+        for delta in self.engine.step():
+            self._check_delta(delta)
+        check_engine(self.engine, self.runner)
+        after = [(request.computed, len(request.tokens)) for request in oldest if request.id in self.given]
+        assert before != after or not oldest or in_flight is not None, "a step advanced nobody"
+        self.fault = None
+        return self.struck or action.name == "step"
+
+    def _check_delta(self, delta: Delta) -> None:
+        id = delta.request_id
+        assert id in self.given, "a request goes on after its end"
+        prompt, count = self.space.requests[id]
+        expected = answer(prompt, count, GREEDY)
+        for token in delta.token_ids:
+            assert token == expected[self.given[id]], f"request {id}: a wrong token"
+            self.given[id] += 1
+        reason = delta.finish_reason
+        if reason is not None:
+            assert reason not in ("stop", "length") or self.given[id] == len(expected), f"request {id} ends too early"
+            assert reason != "error" or self.struck or self.space.faults, f"request {id} ends in an error"
+            del self.given[id]
+
+    # Where faults strike: at the first or second place of their kind in a step.
+
+    def forward(self, batch: Batch) -> None:
+        self._batch = batch
+        if self._strikes("forward"):
+            raise Fault
+
+    def spoil(self, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
+        for row in range(len(logits)):
+            if self._strikes("row"):
+                logits[row, 1] = torch.nan
+            if self._strikes("sample"):
+                broken: Any = Unsampled(logits, row, Fault())
+                return broken
+        return logits
+
+    def stage(self) -> None:
+        if self._strikes("stage"):
+            raise Fault
+
+    def _strikes(self, name: str) -> bool:
+        if self.fault is None or self.fault.name != name:
+            return False
+        self.struck |= self.fault.number == 0
+        self.fault = self.fault._replace(number=self.fault.number - 1)
+        return self.fault.number == -1
+
+    # Saving, restoring and comparing.
+
+    def save(self) -> bytes:
+        self._forget()
+        buffer = io.BytesIO()
+        pickler = pickle.Pickler(buffer, protocol=5)
+        pickler.dispatch_table = {torch.Tensor: lambda tensor: (torch.tensor, (tensor.tolist(),))}  # type: ignore[assignment]
+        pickler.dump(self)
+        return buffer.getvalue()
+
+    def _forget(self) -> None:
+        """Overwrite the slots that nobody may read: whoever does is noticed."""
+        size, requests = self.space.page_size, [*self.engine.scheduler.running, *self.engine.scheduler.waiting]
+        readable = {page * size + offset for page in findable(self.engine.pool).values() for offset in range(size)}
+        for request in requests:
+            slots = [page * size + offset for page in request.pages for offset in range(size)]
+            readable.update(slots[: request.computed])
+        for slot in range(len(self.runner.latent)):
+            if slot not in readable:
+                self.runner.latent[slot] = self.runner.index[slot] = UNWRITTEN
+        self.runner.steps.clear()
+
+    def digest(self) -> bytes:
+        """Equal for equal states."""
+        engine, pool = self.engine, self.engine.pool
+        scheduler = engine.scheduler
+        queue = [*scheduler.running, *scheduler.waiting]
+        # Pages and prefixes are named by the order in which they come up.
+        order = [page for request in queue for page in request.pages] + list(pool._cached) + pool._free[::-1]
+        pages = {page: name for name, page in enumerate(dict.fromkeys(order))}
+        ids = sorted(
+            {request.prefix_id for request in queue}
+            | {id for key, (_, id) in pool._entries.items() for id in (key[0], id)}
+        )
+        prefixes = {id: name for name, id in enumerate(ids)}
+        key = (
+            self.arrived,
+            [
+                (
+                    r.id,
+                    len(r.tokens),
+                    r.pending,
+                    r.computed,
+                    r.cached_pages,
+                    prefixes[r.prefix_id],
+                    [pages[p] for p in r.pages],
+                )
+                for r in queue
+            ],
+            len(scheduler.running),
+            [pages[page] for page in pool._cached],
+            sorted((prefixes[key[0]], key[1], pages[page], prefixes[id]) for key, (page, id) in pool._entries.items()),
+            self._describe(engine._in_flight),
+            list(engine._aborted),
+            [(delta.request_id, delta.token_ids, delta.finish_reason) for delta in engine._deltas],
+            self.given,
+        )
+        return blake2b(repr(key).encode(), digest_size=12).digest()
+
+    def _describe(self, step: InFlightStep | None) -> object:
+        if step is None:
+            return None
+        batch = step.batch
+        ids = [request.id for request in batch.requests]
+        sampled = step.read() if step._sampled is not None and step.error is None else None
+        whole = (ids, batch.starts, batch.counts, batch.logit_counts, batch.sampled_rows)
+        return (whole, step.staged, sampled, step.error is not None, self._describe(step.following))
+
+
+class Search(NamedTuple):
+    """What an exhaustive search has seen."""
+
+    states: int
+    transitions: int
+    taken: Counter[str]  # transitions by action
+    preempted: int  # transitions in which pages ran out, so that the scheduler preempted a request
+
+
+class Violation(AssertionError):
+    """A broken promise, and the shortest known way there."""
+
+    def __init__(self, error: Exception, path: tuple[Action, ...]) -> None:
+        super().__init__(f"{error} after {' '.join(f'{name}({number})' for name, number in path)}")
+        self.path = path
+
+
+def search(space: Space, most: int | None = None) -> Search:
+    """Visit all states, or the first `most`, breadth first. Raises Violation."""
+    first = State(space)
+    seen = {first.digest()}
+    level: list[tuple[bytes, tuple[Action, ...]]] = [(first.save(), ())]
+    transitions, taken, preempted = 0, Counter[str](), 0
+    while level:
+        following: list[tuple[bytes, tuple[Action, ...]]] = []
+        for saved, path in level:
+            for action in pickle.loads(saved).actions():
+                state: State = pickle.loads(saved)
+                before = state.engine.scheduler.preemptions
+                try:
+                    if not state.take(action):
+                        continue
+                    key = state.digest()
+                except Exception as error:
+                    raise Violation(error, (*path, action)) from error
+                transitions += 1
+                taken[action.name] += 1
+                preempted += action.name != "preempt" and state.engine.scheduler.preemptions > before
+                if key not in seen:
+                    seen.add(key)
+                    following.append((state.save(), (*path, action)))
+                    if most is not None and len(seen) >= most:
+                        return Search(len(seen), transitions, taken, preempted)
+        level = following
+    return Search(len(seen), transitions, taken, preempted)
+
+
+# Prompts that share pages or do not, and answers that end by their length or by themselves.
+KINDS = (((0, 0), 5), ((1, 1), 5), ((0, 0, 2), 4), ((0, 1), 6))
+
+
+def all_spaces() -> list[Space]:
+    """Every order of three requests of KINDS; with steps ahead, without them, and without reuse of pages."""
+    return [
+        Space((a, b, c), ahead=ahead, reuse=reuse)
+        for a in KINDS
+        for b in KINDS
+        for c in KINDS
+        for ahead, reuse in ((True, True), (False, True), (True, False))
+    ]
