@@ -11,9 +11,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+from .probe import probing
 
 COMMAND = Path(sys.executable).with_name("deepseek-v32")
 USED_PAGES = re.compile(r'^deepseek_v32_pages\{state="used"\} (\S+)', re.MULTILINE)
@@ -27,7 +30,7 @@ UNCLEAN = re.compile(
 
 @dataclass(frozen=True)
 class Response:
-    """What a server sent until it closed the connection, or until the time was over. Of several responses, the first is read."""
+    """What a server sent. `is_closed`: the response is whole, or the connection was closed; else the time was over."""
 
     received: bytes
     is_closed: bool
@@ -51,6 +54,15 @@ class Response:
     def headers(self) -> dict[str, str]:
         lines = self.head.decode("latin-1").split("\r\n")[1:]
         return {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+    def is_whole(self, of_head: bool) -> bool:
+        """Whether the whole response is there; `of_head`: it answers HEAD and has no body."""
+        if self.status is None or b"\r\n\r\n" not in self.final:
+            return False
+        body = self.final.partition(b"\r\n\r\n")[2]
+        if self.headers.get("transfer-encoding") == "chunked":
+            return of_head or body.endswith(b"0\r\n\r\n")
+        return of_head or len(body) >= int(self.headers.get("content-length", 2**62))
 
     @property
     def body(self) -> bytes:
@@ -93,7 +105,7 @@ class LiveServer:
         return await asyncio.open_connection(self.host, self.port, limit=2**20)
 
     async def send(self, data: bytes, seconds: float = 60.0) -> Response:
-        """Send these bytes on a new connection, and read until the server closes it or `seconds` have passed."""
+        """Send these bytes on a new connection, and read one response, or until `seconds` have passed."""
         received = bytearray()
         closed = False
         writer = None
@@ -105,6 +117,8 @@ class LiveServer:
                     await writer.drain()
                 while part := await reader.read(2**16):
                     received += part
+                    if Response(bytes(received), False).is_whole(data.startswith(b"HEAD ")):
+                        break
                 closed = True
         closed = closed or (writer is not None and writer.is_closing())
         if writer is not None:
@@ -132,16 +146,9 @@ class LiveServer:
             await asyncio.sleep(0.05)
         return False
 
-    async def probe(self, until: asyncio.Event, pause: float = 0.02) -> list[float]:
-        """Seconds that /health and /v1/models take, asked in turns until the event is set; infinity for another status than 200."""
-        seconds = []
-        while not until.is_set():
-            for path in ("/health", "/v1/models"):
-                began = time.perf_counter()
-                response = await self.ask("GET", path)
-                seconds.append(time.perf_counter() - began if response.status == 200 else float("inf"))
-            await asyncio.sleep(pause)
-        return seconds
+    def probing(self) -> AbstractContextManager[list[float]]:
+        """See `probe.probing`."""
+        return probing(self.host, self.port, self.key)
 
     def memory(self) -> float | None:
         """Resident MiB of the process."""

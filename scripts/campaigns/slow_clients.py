@@ -43,11 +43,8 @@ async def slow_heads(count: int, server: LiveServer) -> dict[str, Any]:
 
     dripping = [asyncio.create_task(drip(*connection)) for connection in connections]
     await asyncio.sleep(SETTLED_SECONDS)
-    over = asyncio.Event()
-    probes = asyncio.create_task(server.probe(over))
-    _, still_open = await asyncio.wait(dripping, timeout=2 * HEAD_SECONDS + 5)
-    over.set()
-    seconds = await probes
+    with server.probing() as seconds:
+        _, still_open = await asyncio.wait(dripping, timeout=2 * HEAD_SECONDS + 5)
     if still_open:
         failures.append(
             {"why": f"{len(still_open)} of {len(connections)} half heads are open after {2 * HEAD_SECONDS} s"}
@@ -62,8 +59,8 @@ async def slow_heads(count: int, server: LiveServer) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def slow_readers(count: int, server: LiveServer, waits: bool) -> dict[str, Any]:
-    """`count` streams that nobody reads. `waits`: until the server has ended them."""
+async def slow_readers(count: int, server: LiveServer, waits: bool, asked: int = 5) -> dict[str, Any]:
+    """`count` streams that nobody reads, while others ask. `waits`: until the server has ended them."""
     failures: list[dict[str, Any]] = []
     before = server.memory()
     deaf = []
@@ -73,19 +70,18 @@ async def slow_readers(count: int, server: LiveServer, waits: bool) -> dict[str,
         connection.connect((server.host, server.port))
         connection.sendall(server.request("POST", "/v1/completions", STREAM))
         deaf.append(connection)
-    over = asyncio.Event()
-    probes = asyncio.create_task(server.probe(over))
-    answered = 0
-    for _ in range(5):
-        response = await server.ask("POST", "/v1/completions", {"prompt": "The", "max_tokens": 5, "ignore_eos": True})
-        answered += response.status == 200
-        await asyncio.sleep(1)
-    if answered < 5:
-        failures.append({"why": f"{answered} of 5 others were answered; expected all"})
-    if waits and not await server.idle(STALLED_SECONDS + 60):
-        failures.append({"why": f"streams that nobody reads still run after {STALLED_SECONDS + 60} s"})
-    over.set()
-    seconds = await probes
+    with server.probing() as seconds:
+        answered = 0
+        for _ in range(asked):
+            response = await server.ask(
+                "POST", "/v1/completions", {"prompt": "The", "max_tokens": 5, "ignore_eos": True}
+            )
+            answered += response.status == 200
+            await asyncio.sleep(1)
+        if answered < asked:
+            failures.append({"why": f"{answered} of {asked} others were answered; expected all"})
+        if waits and not await server.idle(STALLED_SECONDS + 60):
+            failures.append({"why": f"streams that nobody reads still run after {STALLED_SECONDS + 60} s"})
     after = server.memory()
     for connection in deaf:
         connection.close()
