@@ -132,7 +132,7 @@ class DetokenizeResponse(BaseModel):
 
 
 class Health(BaseModel):
-    status: Literal["alive", "ready", "not ready"]
+    status: Literal["alive", "failed", "ready", "not ready"]
     running: int
     waiting: int
     seconds_since_step: float

@@ -108,8 +108,8 @@ class LeadingRunner:
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
         """As `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got."""
-        update = self._batches.encode(batch)
         plan = self._runner.plan(batch) if self._check_cache else None
+        update = self._batches.encode(batch)  # last, because from here on it counts as sent
         with self._job.together():
             header: dict[str, int] = {"decodes": batch.decodes, "inspect": on_selection is not None}
             arrays: list[np.ndarray] = [*update]

@@ -50,7 +50,7 @@ class Engine:
     ) -> None:
         """An answer ends at the end-of-sentence tokens of both the tokenizer and the configuration.
 
-        page_size: as the runner's caches have it; only a simulated runner has another one. reports: if the runner checks its caches.
+        page_size: as the runner's caches have it; only a simulated runner has others. reports: if the runner checks its caches.
         """
         self.runner = runner
         self.config = config

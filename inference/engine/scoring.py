@@ -10,7 +10,7 @@ import torch
 
 from ..params import Request, TokenLogprob
 from .engine import Engine
-from .fault import log_fault
+from .fault import first_line, log_fault
 from .scheduler import Batch
 
 log = logging.getLogger(__name__)
@@ -120,6 +120,9 @@ class ScoreJob:
         except Exception as error:
             log_fault(log, "scoring a prompt failed")
             self.future.set_exception(error)
+        except BaseException as error:  # it ends the thread, but not an event loop that waits for this
+            self.future.set_exception(RuntimeError(first_line(error)))
+            raise
 
     def cancel(self) -> None:
         """End the job before its next chunk, because nobody waits for it any more. Any thread may call it."""

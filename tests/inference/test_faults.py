@@ -257,13 +257,13 @@ def test_a_fault_of_a_forward_pass_ends_the_requests_of_that_step(ahead, number,
     failed: set[int] = set()
     run, calls = Runner.run, iter(range(10**9))
 
-    def faulty(runner: Runner, batch: Any, on_selection: Any = None) -> torch.Tensor:
+    def faulty(runner: Runner, batch: Any, *arguments: Any) -> torch.Tensor:
         chosen = next(calls) == number
         if chosen:
             failed.update(request.id for request in batch.requests)
         if chosen and not after:
             raise Fault("no memory")
-        logits = run(runner, batch, on_selection)
+        logits = run(runner, batch, *arguments)
         if chosen:
             raise Fault("no memory")
         return logits

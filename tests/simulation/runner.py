@@ -63,7 +63,7 @@ class SimulatedRunner:
             self._hooks.stage()
         self.sampled[: len(tokens)] = tokens.tolist()
 
-    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
+    def run(self, batch: Batch, on_selection: SelectionCallback | None = None, plan: object = None) -> torch.Tensor:
         if self._hooks is not None:
             self._hooks.forward(batch)
         rows: list[list[float]] = []
