@@ -12,7 +12,7 @@ of the engine's thread, in `read` and in `finish`; AssertionError says what does
 """
 
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -24,6 +24,7 @@ from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.limits import Limits
 from deepseek_v32.inference.engine.scheduler import Batch
 from deepseek_v32.inference.engine.scoring import ScoreJob
+from deepseek_v32.inference.params import Delta
 from deepseek_v32.inference.service.engine_thread import STOPPED, TIMED_OUT
 from deepseek_v32.inference.service.service import Busy, Service
 from deepseek_v32.inference.service.streams import AsyncInbox, AsyncStream
@@ -89,16 +90,39 @@ class Turns:
 class Loop:
     """Takes the place of clients' event loop: callbacks wait until the schedule lets it run."""
 
-    def __init__(self) -> None:
+    def __init__(self, point: Callable[[str], None]) -> None:
+        self._point = point
         self._callbacks: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
 
     def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> None:
+        self._point("delivery")
         self._callbacks.append((callback, args))
+
+    def is_closed(self) -> bool:
+        return False
 
     def run(self) -> None:
         while self._callbacks:
             callback, args = self._callbacks.popleft()
             callback(*args)
+
+
+class Watcher:
+    """An observer of the service. It fails now and then, which must change nothing."""
+
+    def __init__(self, point: Callable[[str], None]) -> None:
+        self._point = point
+        self.ended: Counter[int] = Counter()  # by request id
+
+    def first_token(self, seconds: float) -> None:
+        self._point("observer")
+
+    def next_token(self, seconds: float) -> None:
+        self._point("observer")
+
+    def finished(self, delta: Delta, seconds: float) -> None:
+        self.ended[delta.request_id] += 1
+        self._point("observer")
 
 
 class World:
@@ -114,10 +138,11 @@ class World:
         self.struck: list[set[int] | None] = []
         self._armed: list[tuple[str, int]] = []
         self._meanwhile: deque[tuple[int, str, dict[str, Any]]] = deque()
+        self._unseen = 0  # ends that the observer may have missed, because it failed
         self._points = 0  # until the next of those
         self._in_turn = False
         self._retired = False  # the turn before advanced nobody, it only retired a step in flight
-        self._loop = Loop()
+        self._loop = Loop(self._harmless)
         s = settings
         sizes = (s.pages, s.page_size, s.sequences, s.ahead)
         self.runner = SimulatedRunner(*sizes, hooks=self)
@@ -133,6 +158,8 @@ class World:
         self.service = Service(
             llm, max_queue=s.queue, deadline=DEADLINE, delivery=s.pause, clock=self._clock, thread=thread
         )
+        self._watcher = Watcher(self._harmless)
+        self.service.observe(self._watcher)
 
     # What clients, threads, ranks and fate may do. An index counts modulo what there is, so that a shrunk schedule stays one.
 
@@ -209,7 +236,10 @@ class World:
             self._check_follower(follower)
 
     def fail(self, where: str, row: int = 0) -> None:
-        """The next time that it is possible, something fails. where: "forward", "sample", "row" of logits, "stage" or "text"."""
+        """The next time that it is possible, something fails.
+
+        where: "forward", "sample", "row" of logits, "stage", "text", "observer" or "delivery" to the event loop.
+        """
         if where != "forward" or not self.followers:  # with several ranks it ends the job
             self._armed.append((where, row))
 
@@ -225,7 +255,7 @@ class World:
     def turn(self) -> None:
         """One turn of the engine's thread, if there is anything to do."""
         thread, scheduler = self.service._thread, self.engine.scheduler
-        if not thread.open:
+        if not thread.open and not thread._undelivered:
             return
         queue = [*scheduler.running, *scheduler.waiting]
         before = [(each.computed, len(each.tokens)) for each in queue[:1]]
@@ -248,7 +278,7 @@ class World:
         """Let everything end, and check what came out."""
         self._armed.clear()
         self._meanwhile.clear()
-        while self.service.stats().open:  # `count_turn` bounds it
+        while self.service.stats().open or self.service._thread._undelivered:  # `count_turn` bounds it
             self.turn()
         self._loop.run()
         for follower in self.followers:
@@ -260,6 +290,8 @@ class World:
             client.read()
             if not client.gone:
                 self._check_end(client)
+        seen = [self._watcher.ended[client.stream.request_id] for client in self.clients]
+        assert max(seen, default=0) <= 1 and seen.count(0) <= self._unseen, "an observer saw another number of ends"
         for fault, requests in enumerate(self.struck):
             ended = [c for c in self.clients if c.error is not None and f"fault {fault};" in c.error]
             assert requests is not None or len(ended) <= 1, "one request's fault ended others"
@@ -346,6 +378,12 @@ class World:
         self._others_run()
         if self._strikes("stage") is not None:
             raise self._strike(set())  # the next step takes its tokens from the host
+
+    def _harmless(self, where: str) -> None:
+        self._others_run()
+        if self._strikes(where) is not None:
+            self._unseen += where == "observer"
+            raise self._strike(set())
 
     def _clock(self) -> float:
         self._others_run()

@@ -9,7 +9,7 @@ import time
 import httpx
 import pytest
 
-from deepseek_v32.inference.api import errors
+from deepseek_v32.inference.api import body, errors
 from deepseek_v32.inference.service.service import Service
 from support.server import MODEL, serving, stand_in_llm
 
@@ -277,3 +277,16 @@ def test_a_million_wrong_items_give_one_error(http, monkeypatch):
     ):
         error_of(http.post(path, json={field: [[]] * 1000}), 400)
     assert len(seen) == 5 and max(seen) < 10, seen
+
+
+def test_bodies_of_too_many_values_are_refused_before_they_are_read(http, monkeypatch):
+    monkeypatch.setattr(body, "MAX_VALUES", 3000)
+    monkeypatch.setattr(body, "SHORT_BODY", 1000)
+    many = json.dumps({"prompt": [[]] * 1000})
+    error = error_of(http.post(TEXT, content=many, headers={"content-type": "application/json"}), 413)
+    assert error["message"].startswith("the body has about 5007 values; expected at most 3000")
+    assert http.post("/tokenize", json={"prompt": 'a,[{"\\' * 100}).status_code == 200
+    # Only what is outside of strings counts.
+    for text in (",[" * 2000, '\\"[,' * 1000):
+        answer = http.post("/tokenize", json={"prompt": text})
+        assert answer.status_code == 200 or "tokens" in answer.json()["error"]["message"]
