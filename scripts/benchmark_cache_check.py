@@ -140,7 +140,7 @@ def main() -> None:
     arguments = parser.parse_args()
     options: dict[str, Any] = {"synthetic": True} if arguments.synthetic else {}
     if arguments.synthetic:
-        options["config_overrides"] = {"num_hidden_layers": arguments.layers}
+        options["config_overrides"] = {"num_hidden_layers": arguments.layers, "first_k_dense_replace": 1}
     longest = arguments.context + WARM_UP + (arguments.rounds + 2) * arguments.steps
     pages = (max(arguments.batches) * longest + 4 * arguments.prompt) // 64 + 2 * max(arguments.batches) + 8
     llm = LLM(

@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ class CacheReports:
 
     def write(self, mismatch: Mismatch, others: Sequence[Request]) -> str:
         """Report a mismatch. Returns the error of its request."""
+        mismatch = self._attributed(mismatch)
         report = self._describe(mismatch, others)
         error = (
             f"the cache check failed at position {mismatch.position} (page {report['page']}, slot {report['slot']}): "
@@ -54,6 +56,16 @@ class CacheReports:
         error += f"; report: {path}" if path is not None else ""
         log.error("request %d: %s", mismatch.request.id, error)
         return error
+
+    def _attributed(self, mismatch: Mismatch) -> Mismatch:
+        """Where two entries do not follow each other, the one that does not belong to the request's tokens."""
+        if mismatch.kind != CHAIN:
+            return mismatch
+        right = self._check.chain(mismatch.request, mismatch.position)
+        if mismatch.expected == right:
+            return mismatch
+        before = mismatch.position - 1
+        return replace(mismatch, kind=TOKENS, position=before, expected=right, found=mismatch.expected)
 
     def _describe(self, mismatch: Mismatch, others: Sequence[Request]) -> dict[str, Any]:
         request, size = mismatch.request, self._check.stamps.page_size

@@ -92,7 +92,9 @@ def find_manifest(directory: Path) -> Manifest | None:
     """The manifest of a checkpoint of either layout; None if a checkpoint in the Hugging Face layout has none."""
     if (directory / INDEX).exists() or (directory / SINGLE).exists():
         path = directory / PLAIN
-        return _read(path, PLAIN_FORMAT, "make it again with deepseek-v32 manifest") if path.exists() else None
+        if not path.exists() and not path.is_symlink():  # a dangling link is refused
+            return None
+        return _read(path, PLAIN_FORMAT, "make it again with deepseek-v32 manifest")
     return read_converted_manifest(directory)
 
 

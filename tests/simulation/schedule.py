@@ -67,11 +67,13 @@ class Schedule(NamedTuple):
 def quiet() -> Iterator[None]:
     """The engine logs every fault that it survives."""
     before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
+    if before < logging.CRITICAL:
+        logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
-        logging.disable(before)
+        if before < logging.CRITICAL:
+            logging.disable(before)
 
 
 def kind_of(failure: str | None) -> str | None:

@@ -7,6 +7,7 @@ are the same if they differ only in page numbers, in prefix ids, in the contents
 """
 
 import io
+import itertools
 import pickle
 from collections import Counter
 from collections.abc import Iterator
@@ -49,13 +50,36 @@ class Action(NamedTuple):
     number: int = 0
 
 
+# What all states share is not saved with each.
+CONSTANTS = {"config": CONFIG, "parameters": GREEDY, "nothing": UNWRITTEN}
+NAMES = {id(constant): name for name, constant in CONSTANTS.items()}
+
+
+class Pickler(pickle.Pickler):
+    def persistent_id(self, value: object) -> str | None:
+        return "ids" if type(value) is itertools.count else NAMES.get(id(value))
+
+
+class Unpickler(pickle.Unpickler):
+    def persistent_load(self, name: str) -> object:
+        return CONSTANTS.get(name)
+
+
+def restore(saved: bytes) -> "State":
+    state = Unpickler(io.BytesIO(saved)).load()
+    assert isinstance(state, State)
+    state.engine._ids = itertools.count(state.arrived)
+    return state
+
+
 class State:
     """An engine in the middle of its work, and what its requests have been given so far."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self.fault: Action | None = None
-        self.struck = False
+        self.fault: Action | None = None  # what strikes in this step
+        self.places = Counter[str]()  # of this step so far, where a fault of each kind can strike
+        self.struck: set[int] = set()  # the requests that a fault may end
         self.given: dict[int, int] = {}  # by id of an open request: its tokens so far
         self.arrived = 0
         sizes = (space.pages, space.page_size, space.sequences, space.ahead)
@@ -65,21 +89,20 @@ class State:
         self.engine = Engine(self.runner, CONFIG, limits, page_size=space.page_size)
 
     def actions(self) -> Iterator[Action]:
+        """All but steps with faults."""
         if self.arrived < len(self.space.requests):
             yield Action("arrive")
         if self.engine.has_work:
             yield Action("step")
-            if self.space.faults:
-                yield from (Action(name, number) for name in ("forward", "stage") for number in range(2))
-                yield from (Action(name, number) for name in ("row", "sample") for number in range(2 * len(self.given)))
-        for id in self.given:
-            if id not in self.engine._aborted:
-                yield Action("cancel", id)
+        yield from (Action("cancel", id) for id in self.given if id not in self.engine._aborted)
         if self.space.preemption:
             yield from (Action("preempt", count + 1) for count in range(len(self.engine.scheduler.running)))
 
-    def take(self, action: Action) -> bool:
-        """False if its fault did not strike, so that this is just a step."""
+    def faults(self) -> list[Action]:
+        """After a step: the faults that could have struck in it."""
+        return [Action(name, number) for name, count in self.places.items() for number in range(count)]
+
+    def take(self, action: Action) -> None:
         if action.name == "arrive":
             prompt, count = self.space.requests[self.arrived]
             request = self.engine.make_request(prompt, GREEDY)
@@ -94,22 +117,21 @@ class State:
             for _ in range(min(action.number, len(self.engine.scheduler.running))):
                 self.engine.scheduler.preempt_latest()
         else:
-            return self._step(action)
+            self._step(action)
         check_engine(self.engine, self.runner)
-        return True
 
-    def _step(self, action: Action) -> bool:
-        scheduler = self.engine.scheduler
+    def _step(self, action: Action) -> None:
+        scheduler, in_flight = self.engine.scheduler, self.engine._in_flight
         oldest = [*scheduler.running, *scheduler.waiting][:1]
         before = [(request.computed, len(request.tokens)) for request in oldest]
-        self.fault, self.struck, in_flight = action, False, self.engine._in_flight
+        self.fault = action
+        self.places.clear()
         for delta in self.engine.step():
             self._check_delta(delta)
-        check_engine(self.engine, self.runner)
+        self.fault = None
+        assert not self.engine._failures, "the engine has failed"
         after = [(request.computed, len(request.tokens)) for request in oldest if request.id in self.given]
         assert before != after or not oldest or in_flight is not None, "a step advanced nobody"
-        self.fault = None
-        return self.struck or action.name == "step"
 
     def _check_delta(self, delta: Delta) -> None:
         id = delta.request_id
@@ -122,21 +144,24 @@ class State:
         reason = delta.finish_reason
         if reason is not None:
             assert reason not in ("stop", "length") or self.given[id] == len(expected), f"request {id} ends too early"
-            assert reason != "error" or self.struck or self.space.faults, f"request {id} ends in an error"
+            assert reason != "error" or id in self.struck, f"request {id} ends by a fault of others"
+            self.struck.discard(id)
             del self.given[id]
 
-    # Where faults strike: at the first or second place of their kind in a step.
+    # Where faults strike.
 
     def forward(self, batch: Batch) -> None:
-        self._batch = batch
         if self._strikes("forward"):
+            self.struck |= {request.id for request in batch.requests}
             raise Fault
 
     def spoil(self, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
-        for row in range(len(logits)):
+        for row, request in enumerate(batch.sampling):
             if self._strikes("row"):
+                self.struck.add(request.id)
                 logits[row, 1] = torch.nan
             if self._strikes("sample"):
+                self.struck.add(request.id)
                 broken: Any = Unsampled(logits, row, Fault())
                 return broken
         return logits
@@ -146,18 +171,16 @@ class State:
             raise Fault
 
     def _strikes(self, name: str) -> bool:
-        if self.fault is None or self.fault.name != name:
-            return False
-        self.struck |= self.fault.number == 0
-        self.fault = self.fault._replace(number=self.fault.number - 1)
-        return self.fault.number == -1
+        place = Action(name, self.places[name])
+        self.places[name] += 1
+        return self.fault == place
 
     # Saving, restoring and comparing.
 
     def save(self) -> bytes:
         self._forget()
         buffer = io.BytesIO()
-        pickler = pickle.Pickler(buffer, protocol=5)
+        pickler = Pickler(buffer, protocol=5)
         pickler.dispatch_table = {torch.Tensor: lambda tensor: (torch.tensor, (tensor.tolist(),))}  # type: ignore[assignment]
         pickler.dump(self)
         return buffer.getvalue()
@@ -208,6 +231,7 @@ class State:
             list(engine._aborted),
             [(delta.request_id, delta.token_ids, delta.finish_reason) for delta in engine._deltas],
             self.given,
+            self.struck,
         )
         return blake2b(repr(key).encode(), digest_size=12).digest()
 
@@ -238,8 +262,8 @@ class Violation(AssertionError):
         self.path = path
 
 
-def search(space: Space, most: int | None = None) -> Search:
-    """Visit all states, or the first `most`, breadth first. Raises Violation."""
+def search(space: Space) -> Search:
+    """Visit all states, breadth first. Raises Violation."""
     first = State(space)
     seen = {first.digest()}
     level: list[tuple[bytes, tuple[Action, ...]]] = [(first.save(), ())]
@@ -247,29 +271,29 @@ def search(space: Space, most: int | None = None) -> Search:
     while level:
         following: list[tuple[bytes, tuple[Action, ...]]] = []
         for saved, path in level:
-            for action in pickle.loads(saved).actions():
-                state: State = pickle.loads(saved)
+            actions = list(restore(saved).actions())
+            for action in actions:
+                state = restore(saved)
                 before = state.engine.scheduler.preemptions
                 try:
-                    if not state.take(action):
-                        continue
+                    state.take(action)
                     key = state.digest()
                 except Exception as error:
                     raise Violation(error, (*path, action)) from error
+                if action.name == "step" and space.faults:
+                    actions += state.faults()
                 transitions += 1
                 taken[action.name] += 1
                 preempted += action.name != "preempt" and state.engine.scheduler.preemptions > before
                 if key not in seen:
                     seen.add(key)
                     following.append((state.save(), (*path, action)))
-                    if most is not None and len(seen) >= most:
-                        return Search(len(seen), transitions, taken, preempted)
         level = following
     return Search(len(seen), transitions, taken, preempted)
 
 
-# Prompts that share pages or do not, and answers that end by their length or by themselves.
-KINDS = (((0, 0), 5), ((1, 1), 5), ((0, 0, 2), 4), ((0, 1), 6))
+# Two prompts that share a page, and one with other pages, whose answer ends by itself.
+KINDS = (((0, 0), 5), ((0, 0, 2), 4), ((0, 1), 6))
 
 
 def all_spaces() -> list[Space]:

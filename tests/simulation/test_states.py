@@ -15,7 +15,7 @@ GREEDY_FOR_PAGES = (((0, 0), 5), ((1, 1), 5), ((0, 0, 2), 4))
     "space",
     [
         Space(REQUESTS, ahead=False),
-        Space(REQUESTS[:2]),
+        Space(REQUESTS),
         Space(GREEDY_FOR_PAGES, faults=False),
     ],
     ids=["faults", "faults-ahead", "pages-run-out"],
@@ -24,7 +24,7 @@ def test_no_state_breaks_a_promise(space: Space) -> None:
     found = search(space)
     assert found.states > 200
     assert {"arrive", "step", "cancel", "preempt"} <= found.taken.keys()
-    assert space.faults == ("forward" in found.taken)
+    assert {"forward", "row", "sample"} <= found.taken.keys() or not space.faults
     assert found.preempted or space.requests != GREEDY_FOR_PAGES
 
 

@@ -59,6 +59,7 @@ void check_cache(TensorView block_table, TensorView step, Optional<TensorView> t
   p.page_words[1] = static_cast<int>(index_words);
   p.width = static_cast<int>(block_table.stride(0));
   p.page_size = static_cast<int>(page_size);
+  p.padding_page = static_cast<int>(padding_page);
   p.batch = static_cast<int>(block_table.size(0));
   p.count = tasks.has_value() ? static_cast<int>(tasks.value().size(0)) : 2 * p.batch;
   p.truth_count = truths.has_value() ? static_cast<int>(truths.value().size(0)) : 0;
