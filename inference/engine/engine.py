@@ -140,6 +140,7 @@ class Engine:
             if step := self._schedule():
                 self._run(step)
                 self._postprocess(step)
+            self._failures = 0
         return self._take_deltas()
 
     def drain(self) -> None:
@@ -168,7 +169,8 @@ class Engine:
 
     def apply_aborts(self) -> list[Delta]:
         """End the requests that were cancelled; their pages are free afterwards. Returns their deltas, after those of `drain`."""
-        self._end_aborted()
+        with self._recovering():
+            self._end_aborted()
         return self._take_deltas()
 
     def report_mismatches(self) -> dict[int, str]:
@@ -195,9 +197,10 @@ class Engine:
 
     def _end_aborted(self) -> None:
         while self._aborted:
-            state = self._states.get(self._aborted.popleft())
+            state = self._states.get(self._aborted[0])
             if state is not None:
-                self._deltas.append(self._end(state, "abort"))
+                self._end(state, "abort")
+            self._aborted.popleft()
 
     def _take_deltas(self) -> list[Delta]:
         deltas, self._deltas = self._deltas, []
@@ -259,13 +262,12 @@ class Engine:
             self._in_flight = None  # all of its requests have ended
 
     def _fail(self, request_ids: list[int], error: str) -> None:
-        states = [self._states[id] for id in request_ids if id in self._states]
-        self._deltas += [self._end(state, "error", error) for state in states]
+        for state in [self._states[id] for id in request_ids if id in self._states]:
+            self._end(state, "error", error)
 
-    def _end(self, state: RequestState, reason: FinishReason, error: str | None = None) -> Delta:
-        delta = state.finish(reason, error)
+    def _end(self, state: RequestState, reason: FinishReason, error: str | None = None) -> None:
+        self._deltas.append(state.finish(reason, error))
         self._remove(state)
-        return delta
 
     def _remove(self, state: RequestState) -> None:
         """Free a finished request's pages. After an error their contents are not reused, because they may be the cause."""
@@ -287,7 +289,6 @@ class Engine:
         self._unsettled = True
         try:
             yield
-            self._failures = 0
         except Exception as error:
             log_fault(log, "the engine failed and recovers")
             self.recover()

@@ -1,7 +1,7 @@
 """Injects faults into the engine and its service, one a trial, and checks whom each has ended.
 
-    python scripts/campaigns/faults.py --count 1000                     # the demo model; ends in a line of JSON
-    python scripts/campaigns/faults.py --count 200 --precision fp8      # on a GPU
+    cd scripts && python -m campaigns.faults --count 1000                 # the demo model; ends in a line of JSON
+    cd scripts && python -m campaigns.faults --count 200 --precision fp8  # on a GPU
 
 In each trial several requests run together: greedy, with penalties, random with a seed, with log-probabilities, stop strings and
 recorded selections, sharing prefixes, with so few pages that some are preempted; one may be cancelled, and a prompt may be scored.
@@ -26,13 +26,15 @@ from typing import Any
 
 import torch
 
-from campaigns.fault_points import POINTS, Point
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine import runner
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.params import Delta, Request
 from deepseek_v32.inference.service.server_log import ServerLog
 from deepseek_v32.inference.service.service import Service
+from deepseek_v32.model.config import Precision
+
+from .fault_points import POINTS, Point
 
 FACTS = (
     "The altitude of Lumford is 431 metres. The opening time of Kalmin Bakery is 8:15. "
@@ -42,8 +44,8 @@ QUESTIONS = ("How high is Lumford?", "When does Kalmin Bakery open?", "How much 
 KINDS: tuple[dict[str, Any], ...] = (
     {"temperature": 0},
     {"temperature": 0, "repetition_penalty": 1.05, "stop": ["\N{SNOWMAN}"]},
-    {"temperature": 0.2, "seed": 5},
-    {"temperature": 0.2, "seed": 6, "top_p": 0.9, "frequency_penalty": 0.05},
+    {"temperature": 0.2},
+    {"temperature": 0.2, "top_p": 0.9, "frequency_penalty": 0.05},
     {"temperature": 0, "logprobs": 2},
 )
 ERRORS = (RuntimeError, MemoryError, AssertionError, KeyError, torch.OutOfMemoryError)
@@ -129,7 +131,7 @@ class Injection:
                 self._launching = set()
 
         setattr(owner, name, staticmethod(faulty) if isinstance(own, classmethod) else faulty)
-        runner.Runner.run = noting  # type: ignore[method-assign]
+        runner.Runner.run = noting  # type: ignore[method-assign,assignment]
         try:
             yield
         finally:
@@ -165,7 +167,9 @@ def read_streams(llm: LLM, outcomes: list[Outcome], cancel: int | None) -> None:
                 llm.engine.abort(delta.request_id)
 
 
-def read_service(llm: LLM, outcomes: list[Outcome], cancel: int | None, score: Request | None) -> BaseException | None:
+def read_service(
+    service: Service, outcomes: list[Outcome], cancel: int | None, score: Request | None
+) -> BaseException | None:
     """Through a Service and an event loop. Returns what scoring a prompt beside them has raised."""
 
     async def read(number: int, stream: Any) -> None:
@@ -181,12 +185,10 @@ def read_service(llm: LLM, outcomes: list[Outcome], cancel: int | None, score: R
         error = (await asyncio.gather(scored, *reads, return_exceptions=True))[0]
         return error if isinstance(error, BaseException) else None
 
-    with Service(llm) as service:
-        service.observe(ServerLog(service))
-        try:
-            return asyncio.run(asyncio.wait_for(main(), SECONDS))
-        except TimeoutError:
-            return None  # the outcomes tell
+    try:
+        return asyncio.run(asyncio.wait_for(main(), SECONDS))
+    except TimeoutError:
+        return None  # the outcomes tell
 
 
 class Campaign:
@@ -195,9 +197,12 @@ class Campaign:
     def __init__(self, llm: LLM, prompts: Sequence[Sequence[int]], seed: int) -> None:
         self.llm, self.rng = llm, random.Random(seed)
         self.graphs = getattr(llm.engine.runner, "graphs", None)
+        self.reach = dict.fromkeys([point.name for point in POINTS], 12)  # by point: about how many calls a trial makes
         self.works = []
         for number, prompt in enumerate(prompts):
-            params = SamplingParams(max_tokens=4 + number % 5, ignore_eos=True, **KINDS[number % len(KINDS)])
+            params = SamplingParams(
+                max_tokens=4 + number % 5, ignore_eos=True, seed=number, **KINDS[number % len(KINDS)]
+            )
             inspect = number % 6 == 3
             [alone] = llm.generate([prompt], params, inspect=inspect)
             assert alone.error is None, alone.error
@@ -219,7 +224,7 @@ class Campaign:
         works = rng.sample(self.works, min(TOGETHER, len(self.works)))
         outcomes = [Outcome(llm.engine.make_request(work.prompt, work.params, work.inspect)) for work in works]
         error = SystemExit if point.name == "engine thread" else rng.choice(ERRORS)
-        at = rng.randrange(1, 3) if point.concerns else int(12 ** rng.random()) - 1
+        at = rng.randrange(1, 3) if point.concerns else int(self.reach[point.name] ** rng.random()) - 1
         after = not point.before and rng.random() < 0.5
         victim = rng.choice(
             [each.request for each in outcomes if not each.request.params.greedy] or [outcomes[0].request]
@@ -230,17 +235,25 @@ class Campaign:
         score = None
         if in_service and (point.blast == "job" or rng.random() < 0.3):
             score = llm.engine.make_request(works[0].prompt, min_new_tokens=0)
-        scored = None
-        with injection.installed():
+        scored, wrong = None, []
+        try:
             if in_service:
-                scored = read_service(llm, outcomes, cancel, score)
+                with Service(llm) as service:
+                    service.observe(ServerLog(service))
+                    with injection.installed():
+                        scored = read_service(service, outcomes, cancel, score)
             else:
-                read_streams(llm, outcomes, cancel)
-        wrong = self._complaints(injection, works, outcomes, cancel)
-        if scored is not None and (not injection.struck or point.blast == "nobody"):
+                with injection.installed():
+                    read_streams(llm, outcomes, cancel)
+        except Exception as error:
+            wrong.append(f"a caller was given {error!r}")
+        wrong += self._complaints(injection, works, outcomes, cancel)
+        if scored is not None and "injected" not in str(scored) and point.blast != "all":
             wrong.append(f"scoring raised {scored!r}")
         wrong += self._after(works[0])
         where = f"{point.name}, call {at}, {'after' if injection.after else 'before'}, {'service' if in_service else 'streams'}"
+        if not injection.struck:
+            self.reach[point.name] = max(self.reach[point.name] // 2, 1)
         return injection.struck, [f"{where}: {each}" for each in wrong]
 
     def _complaints(
@@ -327,15 +340,16 @@ def demo_prompts(llm: LLM) -> list[list[int]]:
     return [llm.chat_token_ids(chat) for chat in chats]
 
 
-def load(device: str | None = "cpu", precision: Any = None) -> LLM:
+def load(device: str | None = "cpu", precision: Precision | None = None) -> LLM:
     """The demo with few pages. On a CPU its decodes run in buckets, as in the CUDA graphs of a GPU, but without graphs."""
-    can_capture = runner.can_capture
-    runner.can_capture = lambda model: device == "cpu" or can_capture(model)
+    can_capture = vars(runner)["can_capture"]
+    vars(runner)["can_capture"] = lambda model: device == "cpu" or can_capture(model)
     try:
-        sizes = {"page_count": 4, "max_model_len": 256, "max_sequences": 4, "max_batch_tokens": 96}
-        return LLM(device=device, precision=precision, **sizes)
+        return LLM(
+            device=device, precision=precision, page_count=4, max_model_len=256, max_sequences=4, max_batch_tokens=96
+        )
     finally:
-        runner.can_capture = can_capture
+        vars(runner)["can_capture"] = can_capture
 
 
 def main() -> None:
