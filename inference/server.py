@@ -18,6 +18,7 @@ from .api.chat import chat_router
 from .api.completions import completions_router
 from .api.context import ApiContext
 from .api.errors import install_handlers
+from .api.foreign_errors import ForeignErrors
 from .api.guard import LOOPBACK, MAX_BODY, Guard
 from .api.health import health_router
 from .api.metrics import Metrics
@@ -53,7 +54,7 @@ def create_app(
         await asyncio.to_thread(service.stop)
 
     # FastAPI's pages for the document would load scripts from other sites; /openapi.json is enough.
-    app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     context = ApiContext(service, model_name)
     metrics = Metrics(service)
     server_log = ServerLog(service)
@@ -76,7 +77,7 @@ def create_app(
 
 
 class ChatRoute(BaseRoute):
-    """The chat's mount, restricted to the paths that the chat serves. The API answers all other paths with its own errors."""
+    """The chat's mount, restricted to the paths that the chat serves. All errors are the API's."""
 
     def __init__(self, mount: BaseRoute) -> None:
         self._chat = mount
@@ -87,7 +88,7 @@ class ChatRoute(BaseRoute):
         return self._chat.matches(scope)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._chat.handle(scope, receive, send)
+        await ForeignErrors(self._chat.handle)(scope, receive, send)
 
 
 def host_names(address: str, allowed: Sequence[str]) -> list[str]:

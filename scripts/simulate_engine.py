@@ -41,7 +41,7 @@ def run_chunk(last: int, deadline: float, first: int) -> tuple[int, list[str]]:
 
 def search_space(number: int) -> tuple[dict[str, Any], list[str]]:
     """What the search of one space has counted, and the violation that it ended in."""
-    states = importlib.import_module("simulation.states")
+    states = importlib.import_module("simulation.search")
     space = states.all_spaces()[number]
     try:
         found = states.search(space)
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                     print(f"{counts['schedules']} schedules, {time.time() - start:.0f} s", file=sys.stderr, flush=True)
             counts["first_seed"] = arguments.first
         else:
-            spaces = importlib.import_module("simulation.states").all_spaces()
+            spaces = importlib.import_module("simulation.search").all_spaces()
             for found, scripts in pool.imap_unordered(search_space, range(len(spaces))):
                 counts.update({"spaces": 1, **found})
                 failures += scripts
@@ -93,6 +93,9 @@ def main() -> None:
     tests = str(Path(__file__).resolve().parents[1] / "tests")
     sys.path.insert(0, tests)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (tests, os.environ.get("PYTHONPATH"))))  # for the pool
+    importlib.import_module(
+        "simulation.world"
+    )  # before the pool does: it would start new processes for those that fail
     result = run(arguments)
     for failure in result["failures"]:
         print(failure, end="\n\n")

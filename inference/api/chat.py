@@ -12,6 +12,7 @@ from ..params import Completion, Delta
 from ..service.streams import AsyncStream
 from ..text.answer import AnswerDelta, AnswerParser, parse_assistant
 from ..text.dsml import ToolCall
+from .body import BoundedRoute
 from .context import ApiContext, check_finished, new_id, sampling_params, usage
 from .errors import declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
@@ -21,7 +22,7 @@ from .responses import EVENTS, ChatCompletion
 
 
 def chat_router(context: ApiContext) -> APIRouter:
-    router = APIRouter(tags=["OpenAI"])
+    router = APIRouter(tags=["OpenAI"], route_class=BoundedRoute)
 
     @router.post(
         "/v1/chat/completions",

@@ -37,6 +37,7 @@ REPLACEABLE_SECONDS = 1.0
 # Connections above the limits that are refused properly, after their head has been read and their key checked.
 SURPLUS = 64
 SURPLUS_SECONDS = 2.0
+LINGER_SECONDS = 1.0
 
 
 class Connections:
@@ -98,7 +99,7 @@ class BoundedConnection(H11Protocol):
         self._all = connections
         self._limits = connections.limits
         self._counted = self._is_surplus = False
-        self._head_begun = False
+        self._head_begun = self._lingers = False
         # Of the head, or of the pause between two requests.
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
@@ -112,7 +113,7 @@ class BoundedConnection(H11Protocol):
             self._wait(self._limits.head_seconds)
             return
         if self._all.surplus >= SURPLUS:
-            self._answer(overloaded(refusal))
+            self._answer(overloaded(refusal), lingers=True)
             return
         self._is_surplus = True
         self._all.surplus += 1
@@ -121,7 +122,7 @@ class BoundedConnection(H11Protocol):
         self._wait(SURPLUS_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._lingers:
             return
         if self._head_timer is not None and not self._head_begun:
             self._head_begun = True
@@ -212,8 +213,11 @@ class BoundedConnection(H11Protocol):
             self._write_timer.cancel()
             self._write_timer = None
 
-    def _answer(self, error: ApiError) -> None:
-        """Answer outside of any request, and close."""
+    def _answer(self, error: ApiError, lingers: bool = False) -> None:
+        """Answer outside of any request, and close; `lingers`: once the client has closed, or after LINGER_SECONDS.
+
+        To close at once while the client's request arrives would reset the connection, and the client might not see the answer.
+        """
         if not self.transport.is_closing():
             body = json.dumps(error.body()).encode()
             headers = {
@@ -224,7 +228,13 @@ class BoundedConnection(H11Protocol):
             )
             for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
-        self._close()
+        if lingers:
+            self._lingers = True
+            self._forget()
+            self.transport.write_eof()
+            self.loop.call_later(LINGER_SECONDS, self.transport.close)
+        else:
+            self._close()
 
     def _close(self) -> None:
         self._stop_head_timer()

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
+from .body import BoundedRoute
 from .context import ApiContext
 from .errors import ApiError, declared
 from .protocol import DetokenizeRequest, TokenizeRequest
@@ -13,7 +14,7 @@ from .responses import DetokenizeResponse, ModelCard, ModelList, TokenizeRespons
 
 
 def tokens_router(context: ApiContext) -> APIRouter:
-    router = APIRouter()
+    router = APIRouter(route_class=BoundedRoute)
 
     def card() -> dict[str, Any]:
         return {

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 
@@ -65,18 +65,20 @@ def raise_mismatch(engine: Engine, request: Request) -> None:
         raise RuntimeError(error)
 
 
-def score(engine: Engine, request: Request, top: int, deadline: float = float("inf")) -> list[TokenLogprob]:
+def score(
+    engine: Engine, request: Request, top: int, is_over: Callable[[], bool] = lambda: False
+) -> list[TokenLogprob]:
     """log p(token | tokens before it) for every token of the prompt but the first, with the `top` likeliest tokens at its place.
 
-    It works chunk by chunk, so that the logits of a long prompt need not fit the memory. TimeoutError at the deadline
-    (time.monotonic); FloatingPointError for logits that are not finite.
+    It works chunk by chunk, so that the logits of a long prompt need not fit the memory. TimeoutError if `is_over`
+    says so before a chunk; FloatingPointError for logits that are not finite.
     """
     chunk = max(min(CHUNK_BYTES // (4 * engine.config.vocab_size), engine.limits.max_batch_tokens), 1)
     count = len(request.tokens) - 1
     scores: list[TokenLogprob] = []
     with closing(prompt_logits(engine, request, count, chunk)) as parts:
         while len(scores) < count:
-            if time.monotonic() > deadline:
+            if is_over():
                 raise TimeoutError("the request's time is over")
             logits = next(parts)
             if not logits.amax(-1).isfinite().all():  # as in sampling: the maximum of a row that holds a NaN is NaN
@@ -112,13 +114,19 @@ class ScoreJob:
         if not self.future.set_running_or_notify_cancel():
             return
         try:
-            self.future.set_result(score(engine, self._request, self._top, self._deadline))
+            self.future.set_result(score(engine, self._request, self._top, lambda: time.monotonic() > self._deadline))
+        except TimeoutError as error:
+            self.future.set_exception(error)
         except Exception as error:
             log_fault(log, "scoring a prompt failed")
             self.future.set_exception(error)
         except BaseException as error:  # it ends the thread, but not an event loop that waits for this
             self.future.set_exception(RuntimeError(first_line(error)))
             raise
+
+    def cancel(self) -> None:
+        """End the job before its next chunk, because nobody waits for it any more. Any thread may call it."""
+        self._deadline = float("-inf")
 
     def fail(self, error: Exception) -> None:
         if self.future.set_running_or_notify_cancel():

@@ -140,7 +140,11 @@ class Service:
         with self._admission:
             self._admit(1)
             self._thread.queue_job(job)
-        return await asyncio.wrap_future(job.future)
+        try:
+            return await asyncio.wrap_future(job.future)
+        except asyncio.CancelledError:
+            job.cancel()
+            raise
 
     def cancel(self, request_id: int) -> None:
         """End a request within two steps. Its stream ends with finish_reason "abort". Unknown ids are ignored."""

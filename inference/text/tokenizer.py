@@ -27,6 +27,8 @@ END_THINK = "</think>"
 DSML = "｜DSML｜"
 # Characters from which on the memory that encoding took, some 100 bytes for each, is given back at once.
 LONG_TEXT = 2**18
+# Characters that are searched for control tokens at a time: up to 8 ms.
+_SEARCHED = 2**16
 # Decoding never skips these, whatever the tokenizer file says: the parser of the answer needs them.
 MARKUP = (THINK, END_THINK, DSML)
 
@@ -160,11 +162,22 @@ class Tokenizer:
         return ids + (self.encode(text, at_most=at_most) if text else [])
 
     def split_special(self, text: str) -> list[str | Special]:
-        """``text`` as pieces for ``encode_pieces``, in which every control token that it spells is a ``Special``."""
-        if not self.special_ids:
-            return [text]
-        parts = self._special_pattern.split(text)
-        return [Special(part) if odd else part for part, odd in zip(parts, _alternate(), strict=False) if part]
+        """``text`` as pieces for ``encode_pieces``, in which every control token that it spells is a ``Special``.
+
+        It searches a part of the text at a time, because a search holds the interpreter's lock.
+        """
+        pieces: list[str | Special] = []
+        longest = max(map(len, self.special_ids), default=0)
+        begun = position = 0
+        while self.special_ids and position < len(text):
+            end = position + _SEARCHED
+            found = self._special_pattern.search(text, position, end + longest - 1)
+            if found is None or found.start() >= end:  # there a longer token might be cut
+                position = end
+                continue
+            pieces += [text[begun : found.start()], Special(found.group())]
+            begun = position = found.end()
+        return [piece for piece in (*pieces, text[begun:]) if piece]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Text of ``ids``. Ids outside the vocabulary (the model's may be padded) give no text.
@@ -205,18 +218,12 @@ class Tokenizer:
     @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
         longest_first = sorted(self.special_ids, key=len, reverse=True)
-        return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+        return re.compile("|".join(map(re.escape, longest_first)))
 
 
 def utf8_length(text: str) -> int:
     """The bytes of a text, which may hold lone surrogates."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def _alternate() -> Iterable[bool]:
-    while True:
-        yield False
-        yield True
 
 
 def _without_surrogates(text: str) -> str:

@@ -7,7 +7,7 @@ file costs little beside reading it. It finds accidents; whoever can write the c
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from io import FileIO
@@ -24,12 +24,10 @@ HASH = "xxh3-128"
 _PIECE_BYTES = 2**22
 _THREADS = 4
 
-Pieces = list[tuple[int, str]]  # of a tensor, in order: (bytes, hash in hexadecimal digits)
-
 
 def digest(data: Any) -> str:
     """The hash of a bytes-like object."""
-    return xxhash.xxh3_128(data).hexdigest()
+    return xxhash.xxh3_128_hexdigest(data)
 
 
 def piece_rows(row_bytes: int) -> int:
@@ -66,67 +64,75 @@ class Piece:
 
 
 class TensorHashes:
-    """The hashes of a checkpoint's tensors, by their place on disk."""
+    """The hashes of a checkpoint's tensors. Their texts are parsed when they are needed: the released model has 234,128 pieces."""
 
     def __init__(self, manifest: Path) -> None:
         self.manifest = manifest
-        self._pieces: dict[Path, list[Piece]] = {}
-        self._starts: dict[Path, list[int]] = {}
+        self._texts: dict[tuple[Path, str], tuple[StoredTensor, Any]] = {}
+        self._pieces: dict[tuple[Path, str], list[Piece]] = {}
 
-    def add(self, tensors: Mapping[str, StoredTensor], hashes: Mapping[str, Pieces]) -> None:
-        """Add the hashes of one file's tensors. Raises CheckpointError unless their pieces make up the tensors."""
-        found: list[Piece] = []
+    def add(self, tensors: Mapping[str, StoredTensor], texts: Mapping[str, Any]) -> None:
+        """Add the hashes of one file's tensors, as the manifest writes them."""
         for name, tensor in tensors.items():
-            start = tensor.offset
-            for size, expected in hashes[name]:
-                found.append(Piece(name, start, start + size, expected))
-                start += size
-            if start != tensor.offset + tensor.size:
-                problem = f"hashes of tensor {short_repr(name)} are of {start - tensor.offset} bytes"
-                raise CheckpointError(self.manifest, f"{problem}; expected {tensor.size}, as in {tensor.file.name}")
-        found.sort(key=lambda piece: piece.start)
-        if found:
-            [file] = {tensor.file for tensor in tensors.values()}
-            self._pieces[file], self._starts[file] = found, [piece.start for piece in found]
+            self._texts[tensor.file, name] = tensor, texts[name]
 
-    def of_file(self, file: Path) -> list[Piece]:
-        """The pieces of a file's tensors, in the order of bytes."""
-        return self._pieces.get(file, [])
+    def pieces(self, file: Path, name: str) -> list[Piece]:
+        """A tensor's pieces in order. Raises CheckpointError unless they are well-formed and make up the tensor."""
+        found = self._pieces.get((file, name))
+        if found is None:
+            found = self._pieces[file, name] = self._parse(*self._texts[file, name])
+        return found
 
-    def of_range(self, file: Path, start: int, stop: int) -> list[Piece]:
-        """The pieces that share bytes with [start, stop) of a file."""
-        pieces = self.of_file(file)
-        first = bisect_right(self._starts[file], start) - 1 if pieces else 0
-        last = first
-        while last < len(pieces) and pieces[last].start < stop:
-            last += 1
-        return pieces[max(first, 0) : last]
+    def _parse(self, tensor: StoredTensor, text: Any) -> list[Piece]:
+        pieces, start = [], tensor.offset
+        try:
+            for size, expected in (each.split(":") for each in text.split()):
+                if int(size) < 1:
+                    raise ValueError
+                pieces.append(Piece(tensor.name, start, start + int(size), expected))
+                start += int(size)
+        except (AttributeError, ValueError):
+            problem = (
+                f"hashes of tensor {short_repr(tensor.name)} are {short_repr(text)}; expected bytes:hash of each piece"
+            )
+            raise CheckpointError(self.manifest, problem) from None
+        if start != tensor.offset + tensor.size:
+            problem = f"hashes of tensor {short_repr(tensor.name)} are of {start - tensor.offset} bytes"
+            raise CheckpointError(self.manifest, f"{problem}; expected {tensor.size}, as in {tensor.file.name}")
+        return pieces
 
-    def check(self, file: Path, start: int, data: memoryview) -> None:
-        """Check the pieces that share bytes with `data`, which begins at byte `start` of a file. CheckpointError for another hash.
+    def check(self, tensor: StoredTensor, start: int, data: memoryview) -> None:
+        """Check the pieces that share bytes with `data`, a part of a tensor that begins at byte `start` of its file.
 
-        The rest of a piece that begins before or ends after the data is read.
+        The rest of a piece that begins before or ends after the data is read. Raises CheckpointError for another hash.
         """
-        stop = start + len(data)
-        for piece in self.of_range(file, start, stop):
-            state = xxhash.xxh3_128()
-            state.update(read_bytes(file, piece.start, min(start, piece.stop)))
-            state.update(data[max(piece.start - start, 0) : piece.stop - start])
-            state.update(read_bytes(file, max(stop, piece.start), piece.stop))
-            piece.check(file, state.hexdigest(), self.manifest.name)
+        pieces, stop = self.pieces(tensor.file, tensor.name), start + len(data)
+        first = bisect_right(pieces, start, key=lambda piece: piece.start) - 1
+        for piece in pieces[first:]:
+            if piece.start >= stop:
+                break
+            if start <= piece.start and piece.stop <= stop:
+                found = digest(data[piece.start - start : piece.stop - start])
+            else:
+                state = xxhash.xxh3_128()
+                state.update(read_bytes(tensor.file, piece.start, start))
+                state.update(data[max(piece.start - start, 0) : piece.stop - start])
+                state.update(read_bytes(tensor.file, stop, piece.stop))
+                found = state.hexdigest()
+            piece.check(tensor.file, found, self.manifest.name)
 
 
-def read_bytes(file: Path, start: int, stop: int) -> bytes:
+def read_bytes(file: Path, start: int, stop: int) -> bytearray:
     """Bytes [start, stop) of a file; none if the range is empty. Raises CheckpointError if they cannot be read."""
-    if start >= stop:
-        return b""
-    data = bytearray(stop - start)
+    data = bytearray(max(stop - start, 0))
     read_into(file, start, memoryview(data))
-    return bytes(data)
+    return data
 
 
 def read_into(file: Path, start: int, data: memoryview) -> None:
     """Fill `data` from byte `start` of a file. Raises CheckpointError if it cannot be read."""
+    if not data:
+        return
     try:
         # The file is opened for each read: a checkpoint may have more files than a process may hold open.
         with FileIO(file) as opened:
@@ -144,7 +150,7 @@ def read_into(file: Path, start: int, data: memoryview) -> None:
         raise CheckpointError(file, f"can no longer be read ({error.strerror})") from error
 
 
-def hash_ranges(ranges: Iterator[tuple[Path, int, int]]) -> Iterator[str]:
+def hash_ranges(ranges: Iterator[tuple[Path, int, int]]) -> Generator[str, None, None]:
     """The hashes of byte ranges [start, stop) of files, in order, read and computed by a few threads."""
 
     def one(file: Path, start: int, stop: int) -> str:
@@ -154,7 +160,7 @@ def hash_ranges(ranges: Iterator[tuple[Path, int, int]]) -> Iterator[str]:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="hash") as pool:
         try:
             for each in ranges:
-                if len(pending) >= 2 * _THREADS:
+                if len(pending) > _THREADS:
                     yield pending.popleft().result()
                 pending.append(pool.submit(one, *each))
             while pending:

@@ -12,13 +12,14 @@ and that of a converted checkpoint has also `ranks` and `source` (see conversion
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError, short_repr
 from .atomic_json import write_json
-from .hashes import HASH, Pieces, TensorHashes, digest, hash_ranges, row_chunks
+from .hashes import HASH, TensorHashes, digest, hash_ranges, row_chunks
 from .safetensors import INDEX, SINGLE, StoredTensor, parse_file, read_header, read_headers
 
 PLAIN = "model.safetensors.manifest.json"  # of a checkpoint in the Hugging Face layout
@@ -39,7 +40,7 @@ class FileHashes:
     """What a manifest says about one file of weights."""
 
     size: int
-    tensors: dict[str, Pieces]
+    tensors: dict[str, Any]  # "bytes:hash bytes:hash …", as TensorHashes takes them
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Manifest:
                 problem = f"its hash is {found}; expected {expected}, as in {self.path.name}"
                 raise CheckpointError(self.directory / name, f"{problem}: {self._way_out()}")
 
-    def check_tensors(self, file: Path, tensors: Mapping[str, StoredTensor]) -> dict[str, Pieces]:
+    def check_tensors(self, file: Path, tensors: Mapping[str, StoredTensor]) -> dict[str, Any]:
         """The hashes of a file's tensors. Raises CheckpointError unless its size and its tensors' names are those noted here."""
         entry = self.files.get(file.name)
         if entry is None:
@@ -168,20 +169,21 @@ def verify(directory: Path, progress: Progress | None = None) -> int:
     if manifest is None:
         raise CheckpointError(directory / PLAIN, "no such file; expected a manifest, which deepseek-v32 manifest makes")
     manifest.check_others()
-    hashes, count = TensorHashes(manifest.path), 0
-    for name in manifest.files:
-        tensors = dict(read_header(directory / name))
-        hashes.add(tensors, manifest.check_tensors(directory / name, tensors))
-        count += len(tensors)
-    pieces = [(directory / name, piece) for name in manifest.files for piece in hashes.of_file(directory / name)]
+    hashes, names = TensorHashes(manifest.path), []
+    for file in (directory / name for name in manifest.files):
+        tensors = dict(read_header(file))
+        hashes.add(tensors, manifest.check_tensors(file, tensors))
+        names += [(file, name) for name in tensors]
+    pieces = [(file, piece) for file, name in names for piece in hashes.pieces(file, name)]
     total, done = sum(piece.stop - piece.start for _, piece in pieces), 0
-    found = hash_ranges((file, piece.start, piece.stop) for file, piece in pieces)
-    for (file, piece), each in zip(pieces, found, strict=True):
-        piece.check(file, each, manifest.path.name)
-        done += piece.stop - piece.start
-        if progress is not None:
-            progress(done, total)
-    return count
+    # Closed here: a generator that an exception keeps alive may end on one of its own threads, which cannot wait for itself.
+    with closing(hash_ranges((file, piece.start, piece.stop) for file, piece in pieces)) as found:
+        for (file, piece), each in zip(pieces, found, strict=True):
+            piece.check(file, each, manifest.path.name)
+            done += piece.stop - piece.start
+            if progress is not None:
+                progress(done, total)
+    return len(names)
 
 
 def pieces_of(tensor: StoredTensor) -> Iterator[tuple[int, int]]:
@@ -233,14 +235,4 @@ def _read_file(path: Path, name: str, value: Any, way_out: str) -> FileHashes:
         raise CheckpointError(
             path, f"entry of {short_repr(name)} is {short_repr(value)}; expected its size and tensors: {way_out}"
         )
-    tensors: dict[str, Pieces] = {}
-    for tensor, text in value["tensors"].items():
-        try:
-            pieces = [(int(size), expected) for size, expected in (each.split(":") for each in text.split())]
-            if any(size < 1 for size, _ in pieces):
-                raise ValueError
-            tensors[tensor] = pieces
-        except (AttributeError, ValueError):
-            problem = f"hashes of tensor {short_repr(tensor)} are {short_repr(text)}; expected bytes:hash of each piece"
-            raise CheckpointError(path, f"{problem}: {way_out}") from None
-    return FileHashes(value["size"], tensors)
+    return FileHashes(value["size"], value["tensors"])

@@ -25,7 +25,7 @@ _NON_FINITE: dict[str, tuple[tuple[type[np.integer[Any]], int], ...]] = {
     "BF16": ((np.int16, 0x7F80), (np.uint16, 0xFF80)),
     "F8_E4M3": ((np.int8, 0x7F), (np.uint8, 0xFF)),
 }
-_CHECKED = 2**18  # bytes that are checked at a time, so that they stay in a core's cache
+_CHECKED = 2**20  # bytes that are checked at a time, so that they stay in a core's cache
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _read(chunk: RowChunk, buffer: torch.Tensor, hashes: TensorHashes | None) ->
     start = tensor.offset + chunk.start * tensor.row_bytes
     read_into(tensor.file, start, data.data)
     if hashes is not None:
-        hashes.check(tensor.file, start, data.data)
+        hashes.check(tensor, start, data.data)
     _check_finite(tensor, data)
     return buffer
 

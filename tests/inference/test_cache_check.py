@@ -24,6 +24,7 @@ from support.preemption import preempt_every_other_step
 PAGES = 40
 ANSWER = 56  # tokens, in which every full page of the prompts is hashed, also without graphs
 GREEDY = SamplingParams(temperature=0, max_tokens=ANSWER, ignore_eos=True)
+BRIEF = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
 SHORT = SamplingParams(temperature=0, max_tokens=3, ignore_eos=True)
 PROMPTS = [[(i * step) % 997 for i in range(count)] for step, count in ((7, 130), (11, 70), (3, 150))]
 
@@ -147,7 +148,8 @@ WHILE_DECODING: dict[str, tuple[Callable[[LLM, Request, Request], object], str]]
 def test_entries_that_change_while_requests_decode(name: str, llm: LLM, tmp_path: Path) -> None:
     """The requests concerned end with an error, and nothing of their pages is reused. The other one is not touched."""
     fault, hit = WHILE_DECODING[name]
-    a, b = (llm.engine.make_request(prompt, GREEDY) for prompt in PROMPTS[:2])
+    a = llm.engine.make_request(PROMPTS[0], GREEDY)
+    b = llm.engine.make_request(PROMPTS[1], GREEDY if "b" in hit else BRIEF)
     completions = dict(zip("ab", run(llm, a, b, after=5, fault=lambda: fault(llm, a, b)), strict=True))
     for which, completion in completions.items():
         if which not in hit:

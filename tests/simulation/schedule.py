@@ -98,6 +98,8 @@ WEIGHTS = {
     "loop": 2,
 }
 
+FAULTS = ("forward", "sample", "row", "stage", "text", "observer", "delivery")
+
 
 def make_schedule(seed: int) -> Schedule:
     rng = random.Random(seed)
@@ -138,7 +140,7 @@ def make_operation(rng: random.Random, settings: Settings) -> Operation:
     elif name == "follow":
         arguments = {"rank": rng.randint(0, 1)}
     elif name == "fail":
-        arguments = {"where": rng.choice(("forward", "sample", "row", "stage", "text")), "row": rng.randint(0, 3)}
+        arguments = {"where": rng.choice(FAULTS), "row": rng.randint(0, 3)}
     elif name == "advance":
         arguments = {"seconds": rng.choice((0.01, 0.01, 0.05, 40.0))}
     elif name == "meanwhile":

@@ -9,7 +9,7 @@ import time
 import httpx
 import pytest
 
-from deepseek_v32.inference.api import errors
+from deepseek_v32.inference.api import body, errors
 from deepseek_v32.inference.service.service import Service
 from support.server import MODEL, serving, stand_in_llm
 
@@ -60,6 +60,13 @@ def test_paths_and_methods_that_do_not_exist(chat, caplog):
         if chat:
             unknown = http.get("/gradio_api/queue/data?session_hash=unknown")
             assert unknown.status_code == 200 and '"session_not_found":true' in unknown.text
+            # gradio answers these with 422, with 500, with a plain 500 and an exception, and with an exception.
+            event = {"data": [], "fn_index": 0, "session_hash": "a", "trigger_id": "\ud800"}
+            wrong = {"content": json.dumps(event), "headers": {"content-type": "application/json"}}
+            error_of(http.post("/gradio_api/queue/join", json=[]), 400)
+            error_of(http.post("/gradio_api/run/predict", json={"data": [], "fn_index": None}), 400)
+            error_of(http.post("/gradio_api/run/predict", **wrong), 400)
+            error_of(http.get("/", headers={"x-gradio-server": b"-x\x7f\xea"}), 400)
     assert not [record.getMessage() for record in caplog.records if record.exc_info]
 
 
@@ -277,3 +284,16 @@ def test_a_million_wrong_items_give_one_error(http, monkeypatch):
     ):
         error_of(http.post(path, json={field: [[]] * 1000}), 400)
     assert len(seen) == 5 and max(seen) < 10, seen
+
+
+def test_bodies_of_too_many_values_are_refused_before_they_are_read(http, monkeypatch):
+    monkeypatch.setattr(body, "MAX_VALUES", 3000)
+    monkeypatch.setattr(body, "SHORT_BODY", 1000)
+    many = json.dumps({"prompt": [[]] * 1000})
+    error = error_of(http.post(TEXT, content=many, headers={"content-type": "application/json"}), 413)
+    assert error["message"].startswith("the body has about 5007 values; expected at most 3000")
+    assert http.post("/tokenize", json={"prompt": 'a,[{"\\' * 100}).status_code == 200
+    # Only what is outside of strings counts.
+    for text in (",[" * 2000, '\\"[,' * 1000):
+        answer = http.post("/tokenize", json={"prompt": text})
+        assert answer.status_code == 200 or "tokens" in answer.json()["error"]["message"]
