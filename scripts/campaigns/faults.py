@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import json
 import logging
+import math
 import random
 import time
 from collections import Counter
@@ -301,11 +302,15 @@ class Campaign:
 
 
 def run(
-    seed: int, count: int, llm: LLM | None = None, prompts: Sequence[Sequence[int]] | None = None
+    seed: int,
+    count: int,
+    llm: LLM | None = None,
+    prompts: Sequence[Sequence[int]] | None = None,
+    seconds: float = math.inf,
 ) -> dict[str, Any]:
     """`count` faults that have struck, the points in turn. llm: by default the demo on the CPU; prompts: by default its questions.
 
-    Returns trials, points (faults by point), unstruck (trials that ended before the fault's turn came) and failures.
+    seconds: fewer faults, if they take longer. Returns trials, points (faults by point), unstruck (trials that ended before the fault's turn came) and failures.
     """
     llm = load() if llm is None else llm
     campaign = Campaign(llm, demo_prompts(llm) if prompts is None else prompts, seed)
@@ -313,7 +318,7 @@ def run(
     logging.disable(logging.CRITICAL)  # every fault is logged with its traceback
     began = time.monotonic()
     try:
-        while (trials := struck.total()) < count and unstruck < 10 * count + 100:
+        while (trials := struck.total()) < count and time.monotonic() - began < seconds:
             point = min(points, key=lambda each: struck[each.name])
             hit, wrong = campaign.trial(point)
             struck[point.name] += hit
@@ -355,6 +360,9 @@ def load(device: str | None = "cpu", precision: Precision | None = None) -> LLM:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=1000, help="faults (default: %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="end after this time (default: when all are done)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--device", help="cpu or cuda (default: cuda where there is a GPU)")
     parser.add_argument(
@@ -363,7 +371,7 @@ def main() -> None:
     arguments = parser.parse_args()
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
     llm = load(device, arguments.precision)
-    result = run(arguments.seed, arguments.count, llm)
+    result = run(arguments.seed, arguments.count, llm, seconds=arguments.seconds)
     on_gpu = llm.device.type == "cuda"
     result["machine"] = (
         f"{torch.cuda.get_device_name() if on_gpu else 'CPU'}, torch {torch.__version__}, {llm.precision}"
