@@ -310,7 +310,8 @@ def run(
 ) -> dict[str, Any]:
     """`count` faults that have struck, the points in turn. llm: by default the demo on the CPU; prompts: by default its questions.
 
-    seconds: fewer faults, if they take longer. Returns trials, points (faults by point), unstruck (trials that ended before the fault's turn came) and failures.
+    seconds: fewer faults, if they take longer.
+    Returns trials, points (faults by point), unstruck (trials that ended before the fault's turn came) and failures.
     """
     llm = load() if llm is None else llm
     campaign = Campaign(llm, demo_prompts(llm) if prompts is None else prompts, seed)
