@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-CHUNK = 1000  # schedules
+CHUNK = 250  # schedules that a process runs at a time
 
 
 def run_schedules(first: int, end: int) -> tuple[int, list[str]]:
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             for ran, scripts in pool.imap_unordered(chunk, range(arguments.first, last, CHUNK)):
                 counts["schedules"] += ran
                 failures += scripts
-                if counts["schedules"] % 20_000 < CHUNK:
+                if counts["schedules"] % 20_000 < ran:
                     print(f"{counts['schedules']} schedules, {time.time() - start:.0f} s", file=sys.stderr, flush=True)
             counts["first_seed"] = arguments.first
         else:
