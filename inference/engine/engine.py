@@ -10,12 +10,13 @@ from dataclasses import replace
 
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
-from ..params import Delta, FinishReason, PromptTooLong, Request, SamplingParams, check_token_ids
+from ..params import Delta, FinishReason, Request, SamplingParams
 from ..text.tokenizer import Tokenizer
 from .cache_report import CacheReports
 from .fault import first_line, log_fault
 from .limits import Limits
 from .pages import PagePool
+from .prompt_check import check_prompt
 from .request_state import RequestState
 from .runner import ModelRunner
 from .scheduler import Scheduler
@@ -88,21 +89,9 @@ class Engine:
         names the value and the limit; it is PromptTooLong if the context cannot hold the prompt.
         """
         params = params or SamplingParams()
-        tokens = check_token_ids(prompt, self.config.vocab_size)
-        context = self.limits.max_model_len
-        if len(tokens) > context - min_new_tokens:
-            raise PromptTooLong(
-                f"prompt has {len(tokens)} tokens; expected at most {context - min_new_tokens}: "
-                f"the context of {context} holds prompt and answer"
-            )
-        if params.stop and self.tokenizer is None:
-            raise ValueError(f"stop is {params.stop!r}; expected none: the model has no tokenizer (use stop_token_ids)")
-        for token in params.stop_token_ids:
-            if token >= self.config.vocab_size:
-                raise ValueError(
-                    f"stop_token_ids holds {token}; expected ids of the vocabulary, 0 to {self.config.vocab_size - 1}"
-                )
-        remaining = context - len(tokens)
+        has_tokenizer = self.tokenizer is not None
+        tokens = check_prompt(prompt, params, self.config, self.limits, has_tokenizer, min_new_tokens)
+        remaining = self.limits.max_model_len - len(tokens)
         max_tokens = remaining if params.max_tokens is None else min(params.max_tokens, remaining)
         seed = secrets.randbits(64) if params.seed is None else params.seed
         return Request(next(self._ids), tokens, params, max_tokens, seed, inspect)
