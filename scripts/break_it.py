@@ -55,8 +55,8 @@ class Campaigns:
         return slow_clients.run(self._seed, self._count(1000), waits=self._scale >= 1)
 
     def long_texts(self) -> Result:
-        """80 texts of 8 MB."""
-        return long_texts.run(self._seed, self._count(20), settle=60.0 if self._scale >= 1 else 1.0)
+        """120 texts of 8 MB."""
+        return long_texts.run(self._seed, self._count(10), settle=60.0 if self._scale >= 1 else 1.0)
 
     def stopping(self) -> Result:
         """10 servers that are stopped under load, 10 jobs of which a rank is killed."""

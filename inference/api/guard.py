@@ -25,8 +25,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 class Guard:
     """ASGI middleware, which refuses in OpenAI's shape: large headers (431); a Host that is not this server's (403), against DNS
-    rebinding; an Origin that is not the Host (403), against pages of other sites; a missing or wrong API key (401); large (413)
-    and slow (408) bodies.
+    rebinding; an Origin that is not the Host (403), against pages of other sites, or no URL (400); a missing or wrong API key
+    (401); connections above the server's limits (503); two lengths of a body (400); large (413) and slow (408) bodies.
 
     The key is sent as `Authorization: Bearer KEY`, or as the password of HTTP Basic, for which browsers ask by themselves.
     """

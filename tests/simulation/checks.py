@@ -21,6 +21,11 @@ def check_engine(engine: Engine, runner: SimulatedRunner) -> None:
     check_cached(engine.pool, runner)
 
 
+def is_writable(pool: PagePool, page: int) -> bool:
+    """Whether nobody but its one holder can read it, now or later."""
+    return pool._references[page] == 1 and pool._keys[page] is None
+
+
 def check_pages(pool: PagePool, requests: list[Request]) -> None:
     """free + used + cached = all; a page has one owner, or is shared by requests with equal prefixes."""
     held = Counter(page for request in requests for page in request.pages)

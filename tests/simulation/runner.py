@@ -15,7 +15,7 @@ class Hooks(Protocol):
 
     def forward(self, batch: Batch) -> None: ...
 
-    def spoil(self, batch: Batch, logits: torch.Tensor) -> torch.Tensor: ...
+    def spoil(self, batch: Batch, logits: torch.Tensor, runner: "SimulatedRunner") -> torch.Tensor: ...
 
     def stage(self) -> None: ...
 
@@ -54,6 +54,7 @@ class SimulatedRunner:
         self.sampled = Sampled([0] * max_sequences)
         self.steps: list[tuple[tuple[int, Entry], ...]] = []  # by step: what it wrote to which slot
         self.broken: list[str] = []
+        self.writable: Callable[[int], bool] = lambda page: True  # whether a step may write to a page
         self.ill: set[int] = set()  # requests whose entries are garbage, by an injected fault
         self._writes = 0
         self._hooks = hooks
@@ -79,6 +80,9 @@ class SimulatedRunner:
             if len(slots) != start + count or len(tokens) != count:
                 self.broken.append(f"request {request.id}: {len(slots)} slots, {len(tokens)} tokens of {start}+{count}")
                 continue
+            for page in request.pages[start // size : (start + count - 1) // size + 1]:
+                if not self.writable(page):
+                    self.broken.append(f"request {request.id} overwrites page {page}, which others may read")
             # A follower is told the new tokens alone.
             check = self._hooks is not None and request.id not in self.ill
             own = latents(tuple(request.tokens[:start])) if check else None
@@ -93,7 +97,7 @@ class SimulatedRunner:
                     rows.append(logits(digest))
         self.steps.append(tuple(written))
         result = torch.tensor(rows).reshape(-1, VOCABULARY)
-        return result if self._hooks is None else self._hooks.spoil(batch, result)
+        return result if self._hooks is None else self._hooks.spoil(batch, result, self)
 
     def _read(self, request: int, slots: list[int], own: tuple[int, ...] | None) -> int:
         """The digest of what the slots hold."""

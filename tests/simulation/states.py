@@ -1,4 +1,4 @@
-"""All reachable states of an engine with a few requests: an exhaustive search with state hashing.
+"""The state of an engine with a few requests, for an exhaustive search: it can be saved, restored, and compared.
 
 A state is a whole Engine with its caches. From each, every action is taken: a request arrives, a step runs (with and without each
 fault that can strike in it), an open request is cancelled, and the latest one, two or three requests are preempted, as scoring a
@@ -11,6 +11,7 @@ import itertools
 import pickle
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -21,10 +22,11 @@ from deepseek_v32.inference.engine.limits import Limits
 from deepseek_v32.inference.engine.scheduler import Batch
 from deepseek_v32.inference.engine.step import InFlightStep
 from deepseek_v32.inference.params import Delta, SamplingParams
-from simulation.checks import check_engine, findable
+from simulation.checks import check_engine, findable, is_writable
+from simulation.fate import Fault, Unsampled
 from simulation.model import answer
 from simulation.runner import UNWRITTEN, SimulatedRunner
-from simulation.world import CONFIG, Fault, Unsampled
+from simulation.world import CONFIG
 
 GREEDY = SamplingParams(temperature=0)
 
@@ -40,7 +42,6 @@ class Space(NamedTuple):
     ahead: bool = True
     reuse: bool = True
     faults: bool = True
-    preemption: bool = True
 
 
 class Action(NamedTuple):
@@ -87,6 +88,7 @@ class State:
         context = max(len(prompt) + count for prompt, count in space.requests)
         limits = Limits(context, space.budget, space.sequences, space.pages, space.reuse)
         self.engine = Engine(self.runner, CONFIG, limits, page_size=space.page_size)
+        self.runner.writable = partial(is_writable, self.engine.pool)
 
     def actions(self) -> Iterator[Action]:
         """All but steps with faults."""
@@ -95,8 +97,7 @@ class State:
         if self.engine.has_work:
             yield Action("step")
         yield from (Action("cancel", id) for id in self.given if id not in self.engine._aborted)
-        if self.space.preemption:
-            yield from (Action("preempt", count + 1) for count in range(len(self.engine.scheduler.running)))
+        yield from (Action("preempt", count + 1) for count in range(len(self.engine.scheduler.running)))
 
     def faults(self) -> list[Action]:
         """After a step: the faults that could have struck in it."""
@@ -155,7 +156,7 @@ class State:
             self.struck |= {request.id for request in batch.requests}
             raise Fault
 
-    def spoil(self, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
+    def spoil(self, batch: Batch, logits: torch.Tensor, runner: SimulatedRunner) -> torch.Tensor:
         for row, request in enumerate(batch.sampling):
             if self._strikes("row"):
                 self.struck.add(request.id)
@@ -243,65 +244,3 @@ class State:
         sampled = step.read() if step._sampled is not None and step.error is None else None
         whole = (ids, batch.starts, batch.counts, batch.logit_counts, batch.sampled_rows)
         return (whole, step.staged, sampled, step.error is not None, self._describe(step.following))
-
-
-class Search(NamedTuple):
-    """What an exhaustive search has seen."""
-
-    states: int
-    transitions: int
-    taken: Counter[str]  # transitions by action
-    preempted: int  # transitions in which pages ran out, so that the scheduler preempted a request
-
-
-class Violation(AssertionError):
-    """A broken promise, and the shortest known way there."""
-
-    def __init__(self, error: Exception, path: tuple[Action, ...]) -> None:
-        super().__init__(f"{error} after {' '.join(f'{name}({number})' for name, number in path)}")
-        self.path = path
-
-
-def search(space: Space) -> Search:
-    """Visit all states, breadth first. Raises Violation."""
-    first = State(space)
-    seen = {first.digest()}
-    level: list[tuple[bytes, tuple[Action, ...]]] = [(first.save(), ())]
-    transitions, taken, preempted = 0, Counter[str](), 0
-    while level:
-        following: list[tuple[bytes, tuple[Action, ...]]] = []
-        for saved, path in level:
-            actions = list(restore(saved).actions())
-            for action in actions:
-                state = restore(saved)
-                before = state.engine.scheduler.preemptions
-                try:
-                    state.take(action)
-                    key = state.digest()
-                except Exception as error:
-                    raise Violation(error, (*path, action)) from error
-                if action.name == "step" and space.faults:
-                    actions += state.faults()
-                transitions += 1
-                taken[action.name] += 1
-                preempted += action.name != "preempt" and state.engine.scheduler.preemptions > before
-                if key not in seen:
-                    seen.add(key)
-                    following.append((state.save(), (*path, action)))
-        level = following
-    return Search(len(seen), transitions, taken, preempted)
-
-
-# Two prompts that share a page, and one with other pages, whose answer ends by itself.
-KINDS = (((0, 0), 5), ((0, 0, 2), 4), ((0, 1), 6))
-
-
-def all_spaces() -> list[Space]:
-    """Every order of three requests of KINDS; with steps ahead, without them, and without reuse of pages."""
-    return [
-        Space((a, b, c), ahead=ahead, reuse=reuse)
-        for a in KINDS
-        for b in KINDS
-        for c in KINDS
-        for ahead, reuse in ((True, True), (False, True), (True, False))
-    ]

@@ -3,7 +3,8 @@
 import pytest
 
 from simulation.historic_bugs import BUGS
-from simulation.states import Space, Violation, search
+from simulation.search import Violation, search
+from simulation.states import Space
 
 # The first two share a page, the second and third need more pages together than there are.
 REQUESTS = (((0, 1, 2), 3), ((0, 1), 4), ((0, 1, 2, 0), 3))

@@ -60,6 +60,13 @@ def test_paths_and_methods_that_do_not_exist(chat, caplog):
         if chat:
             unknown = http.get("/gradio_api/queue/data?session_hash=unknown")
             assert unknown.status_code == 200 and '"session_not_found":true' in unknown.text
+            # gradio answers these with 422, with 500, with a plain 500 and an exception, and with an exception.
+            event = {"data": [], "fn_index": 0, "session_hash": "a", "trigger_id": "\ud800"}
+            wrong = {"content": json.dumps(event), "headers": {"content-type": "application/json"}}
+            error_of(http.post("/gradio_api/queue/join", json=[]), 400)
+            error_of(http.post("/gradio_api/run/predict", json={"data": [], "fn_index": None}), 400)
+            error_of(http.post("/gradio_api/run/predict", **wrong), 400)
+            error_of(http.get("/", headers={"x-gradio-server": b"-x\x7f\xea"}), 400)
     assert not [record.getMessage() for record in caplog.records if record.exc_info]
 
 
