@@ -55,7 +55,7 @@ class Campaigns:
         return slow_clients.run(self._seed, self._count(1000), waits=self._scale >= 1)
 
     def long_texts(self) -> Result:
-        """40 texts of 8 MB."""
+        """120 texts of 8 MB."""
         return long_texts.run(self._seed, self._count(10), settle=60.0 if self._scale >= 1 else 1.0)
 
     def stopping(self) -> Result:

@@ -324,7 +324,7 @@ BUGS = (
         "an abort frees pages that a forward pass is still writing",
         (Engine, "abort"),
         "self._aborted.append(request_id)",
-        "request_id in self._states and self._deltas.append(self._end(self._states[request_id], 'abort'))",
+        "request_id in self._states and self._end(self._states[request_id], 'abort')",
         instead="a step of this engine, in place of another server's prefill",
     ),
     Bug(
