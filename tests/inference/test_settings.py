@@ -36,7 +36,8 @@ GOOD: dict[str, dict[str, list[Any]]] = {
 }
 BAD: dict[str, dict[str, list[Any]]] = {
     "tokenizer.json": {
-        "added_tokens": [None, 3, {}, [1], [{}], [{"content": "a"}], [{"content": 1, "id": 1}], [{"content": "a", "id": True}]],
+        "added_tokens": [None, 3, {}, [1], [{}], [{"content": "a"}], [{"content": 1, "id": 1}], [{"content": "a", "id": True}],
+                         [{"content": "", "id": 1}]],
         "decoder": [3, "x", ["x"]],
         "model": [None, 3, []],
     },
