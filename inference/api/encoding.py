@@ -31,7 +31,7 @@ class EncodingQueue:
         self._short = CapacityLimiter(8)
 
     async def run(self, size: int, work: Callable[[], Result], places: int = 0) -> Result:
-        """The result of `work`, which encodes a text of `size` characters for `places` requests. Raises Busy and what it raises."""
+        """The result of `work`, which encodes a text of `size` characters for `places` requests. Raises Busy, and its errors."""
         if self._open and self._open + size > MAX_OPEN:
             raise Busy(
                 f"{self._open} characters of other prompts are being encoded; expected at most {MAX_OPEN} with this one",
