@@ -172,7 +172,7 @@ __device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens>:
     const Run run = s.run[queries.stage];
     if (run.begin < 0) break;
     load_weights<kColumns>(weights, s.weights[queries.stage]);
-    const uint32_t q = shared_address(s.queries[queries.stage]);
+    const uint32_t q = descriptor(s.queries[queries.stage]);
     const int sequence = run.item / parts, token = run.item % parts * kTokens + All::query();
     float* out = p.out + (int64_t(sequence) * p.s_q + token) * p.out_stride + All::key();
     const int rows = All::writes() ? p.s_q - token : 0;
@@ -180,7 +180,7 @@ __device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens>:
     for (; at < run.end; at += Shape::kGroups, ring.advance(Shape::kGroups)) {
       const uint8_t* page = s.pages[ring.stage].bytes;
       wait(&s.full[ring.stage], ring.parity);
-      multiply<kColumns>(d, shared_address(page), q);
+      multiply<kColumns>(d, descriptor(page), q);
       float scale[All::kHeldKeys];
 #pragma unroll
       for (int i = 0; i < All::kHeldKeys; ++i) scale[i] = scale_of(page, All::key() + 8 * i);
