@@ -1,6 +1,8 @@
 """FP8 quantisation: e4m3 values with one fp32 scale per group of 128 (activations) or block of 128 x 128 (weights).
 
-scale = max(amax, floor) / 448, rounded up to a power of two if `ue8m0`; value = x / scale.
+scale = max(amax, floor) / 448, rounded up to a power of two if `ue8m0`; value = x / scale. If a group or block holds a NaN or an
+infinity, its scale and all its values are NaN, in every operation that quantises: e4m3 and ue8m0 have no infinity, and a NaN that
+its neighbours did not share could be selected away.
 Source: DeepSeek-V3 report, section 3.3; DeepSeek-V3.2 config.json, quantization_config.
 """
 

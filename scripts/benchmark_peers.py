@@ -2,26 +2,44 @@
 
 Each case first compares the results of our kernel and theirs. Then both run in turns (A B A B) as CUDA graphs, and the L2 cache
 is overwritten before each sample. The ratio is our median time over theirs: below 1, we are faster. FlashMLA is the package
-`flash_mla` where it can be imported, or a shared library by path.
+`flash_mla` where it can be imported, or a shared library by path; so is DeepGEMM, `deep_gemm`.
 """
 
 import argparse
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from peers import attention, flash_mla  # type: ignore[import-not-found]
+from peers import attention, deep_gemm, flash_mla, gemm  # type: ignore[import-not-found]
 from peers.samples import Case, Result, compare_all  # type: ignore[import-not-found]
 
 
-def cases(groups: list[str], pattern: str, peer: flash_mla.Peer) -> Iterator[Case]:
-    selected = re.compile(pattern)
-    for group in groups:
-        for case in attention.GROUPS[group](peer):
-            if selected.search(case.name):
-                yield case
+@dataclass(frozen=True)
+class Library:
+    """A public library, and the groups of cases that compare with it."""
+
+    find: Callable[[str | None], Any]  # from the path of a shared library, or None for the package
+    signatures: str
+    groups: dict[str, Callable[[Any], Iterator[Case]]]
+
+    def cases(self, peer: Any, chosen: list[str], pattern: str) -> Iterator[Case]:
+        for name, group in self.groups.items():
+            if name in chosen:
+                yield from (case for case in group(peer) if re.search(pattern, case.name))
+
+
+LIBRARIES = {
+    "flash_mla": Library(flash_mla.find, flash_mla.SIGNATURES, attention.GROUPS),
+    "deep_gemm": Library(deep_gemm.find, deep_gemm.SIGNATURES, gemm.GROUPS),
+}
+
+
+def option(library: str) -> str:
+    return "--" + library.replace("_", "-")
 
 
 def table_line(result: Result) -> str:
@@ -30,34 +48,50 @@ def table_line(result: Result) -> str:
 
 
 def main() -> None:
+    known = [group for library in LIBRARIES.values() for group in library.groups]
     parser = argparse.ArgumentParser(
-        description=__doc__, epilog=flash_mla.SIGNATURES, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        epilog="\n".join(library.signatures for library in LIBRARIES.values()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("groups", nargs="*", help=f"any of {', '.join(attention.GROUPS)}; all by default")
-    parser.add_argument(
-        "--flash-mla", metavar="PATH", help="a library with the functions below, instead of the package"
-    )
+    parser.add_argument("groups", nargs="*", help=f"any of {', '.join(known)}; by default all whose library is there")
+    for name in LIBRARIES:
+        parser.add_argument(
+            option(name), metavar="PATH", help=f"a library with the functions below, instead of the package {name}"
+        )
     parser.add_argument("--match", default="", help="a regular expression that the names of cases are searched for")
     parser.add_argument("--rounds", type=int, default=11, help="samples of each kernel a case (%(default)s)")
     arguments = parser.parse_args()
-    groups = arguments.groups or list(attention.GROUPS)
-    unknown = [group for group in groups if group not in attention.GROUPS]
+    unknown = [group for group in arguments.groups if group not in known]
     if unknown:
-        parser.error(f"group is {unknown[0]!r}; expected any of {', '.join(attention.GROUPS)}")
+        parser.error(f"group is {unknown[0]!r}; expected any of {', '.join(known)}")
     if not torch.cuda.is_available():
         raise SystemExit("the number of CUDA GPUs is 0; expected one to compare kernels on")
-    peer = flash_mla.find(arguments.flash_mla)
-    if peer is None:
-        raise SystemExit("flash_mla cannot be imported and --flash-mla is not given; expected one of them")
+    peers = {name: library.find(getattr(arguments, name)) for name, library in LIBRARIES.items()}
+    for name, library in LIBRARIES.items():
+        needed = [group for group in arguments.groups if group in library.groups]
+        if needed and peers[name] is None:
+            raise SystemExit(
+                f"{name} cannot be imported and {option(name)} is not given; {needed[0]} needs one of them"
+            )
+    if all(peer is None for peer in peers.values()):
+        options = " or ".join(map(option, LIBRARIES))
+        raise SystemExit(
+            f"none of {', '.join(LIBRARIES)} can be imported, and neither {options} is given; expected one"
+        )
     torch.manual_seed(0)
     device = torch.cuda.get_device_name()
     print(
         f"{device}, torch {torch.__version__}\n{'case':66} {'ours us':>9} {'theirs us':>9} {'ratio':>6} {'differ':>8}"
     )
     results = []
-    for result in compare_all(cases(groups, arguments.match, peer), arguments.rounds):
-        results.append(result)
-        print(table_line(result), flush=True)
+    for name, library in LIBRARIES.items():
+        if peers[name] is None:
+            continue
+        cases = library.cases(peers[name], arguments.groups or known, arguments.match)
+        for result in compare_all(cases, arguments.rounds):
+            results.append(result)
+            print(table_line(result), flush=True)
     lines = [
         {"name": r.name, "ratio": round(r.ratio, 4)} | {name: round(t, 2) for name, t in r.microseconds.items()}
         for r in results

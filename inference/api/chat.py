@@ -12,6 +12,7 @@ from ..params import Completion, Delta
 from ..service.streams import AsyncStream
 from ..text.answer import AnswerDelta, AnswerParser, parse_assistant
 from ..text.dsml import ToolCall
+from .body import BoundedRoute
 from .context import ApiContext, check_finished, new_id, sampling_params, usage
 from .errors import declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
@@ -21,12 +22,12 @@ from .responses import EVENTS, ChatCompletion
 
 
 def chat_router(context: ApiContext) -> APIRouter:
-    router = APIRouter(tags=["OpenAI"])
+    router = APIRouter(tags=["OpenAI"], route_class=BoundedRoute)
 
     @router.post(
         "/v1/chat/completions",
         response_model=None,
-        responses={200: {"model": ChatCompletion, "content": EVENTS}, **declared(404, 503, 504)},
+        responses={200: {"model": ChatCompletion, "content": EVENTS}, **declared(404, 504)},
     )
     async def create_chat_completion(body: ChatRequest, request: Request) -> Response:
         """Answer a conversation."""
@@ -53,9 +54,8 @@ async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
 async def _submit(context: ApiContext, body: ChatRequest) -> list[AsyncStream]:
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     params = sampling_params(body, body.max_completion_tokens or body.max_tokens, logprobs)
-    return await context.submit(
-        await context.make_requests(lambda: context.conversation_ids(body), params, body.n or 1)
-    )
+    requests = await context.make_requests(body.characters, lambda: context.conversation_ids(body), params, body.n or 1)
+    return await context.submit(requests)
 
 
 def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from ..params import Completion, Delta, SamplingParams, Timings, TokenLogprob, Usage
 from ..service.streams import AsyncStream
+from .body import BoundedRoute
 from .context import ApiContext, check_finished, new_id, sampling_params, usage
 from .errors import ApiError, declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
@@ -28,12 +29,12 @@ class _Prompt:
 
 
 def completions_router(context: ApiContext) -> APIRouter:
-    router = APIRouter(tags=["OpenAI"])
+    router = APIRouter(tags=["OpenAI"], route_class=BoundedRoute)
 
     @router.post(
         "/v1/completions",
         response_model=None,
-        responses={200: {"model": TextCompletion, "content": EVENTS}, **declared(404, 503, 504)},
+        responses={200: {"model": TextCompletion, "content": EVENTS}, **declared(404, 504)},
     )
     async def create_completion(body: CompletionRequest, request: Request) -> Response:
         """Continue a text."""
@@ -81,7 +82,7 @@ async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Pr
     params = sampling_params(body, max(max_tokens, 1), body.logprobs)
     prompts, requests = [], []
     for source in body.prompts():
-        made = await context.make_requests(partial(_token_ids, context, body, source), params, n)
+        made = await context.make_requests(len(source), partial(_token_ids, context, body, source), params, n)
         prompts.append(await _prompt(context, body, list(made[0].prompt)))
         requests += made
     streams = await context.submit(requests) if max_tokens else []
@@ -99,7 +100,7 @@ async def _prompt(context: ApiContext, body: CompletionRequest, tokens: list[int
         return _Prompt(tokens, "", None)
     scores = None
     if body.logprobs is not None:
-        [request] = await context.make_requests(lambda: tokens, SamplingParams(max_tokens=1))
+        [request] = await context.make_requests(0, lambda: tokens, SamplingParams(max_tokens=1))
         scores = await context.score(request, body.logprobs)
     return _Prompt(tokens, await run_in_threadpool(context.tokenizer.decode, tokens), scores)
 

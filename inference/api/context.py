@@ -6,26 +6,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
-
 from ..params import MAX_SEED, Completion, PromptTooLong, Request, SamplingParams, TokenLogprob
 from ..service.engine_thread import STOPPED, TIMED_OUT
 from ..service.service import Busy, Service
 from ..service.streams import AsyncStream
 from ..text.dsml import call_start
-from ..text.errors import MessageError
-from ..text.messages import encode_messages
-from ..text.tokenizer import Special, Tokenizer
+from ..text.errors import MessageError, TooManyTokens
+from ..text.messages import conversation_pieces
+from ..text.tokenizer import Special, Tokenizer, utf8_length
+from .encoding import EncodingQueue
 from .errors import ApiError
 from .protocol import ChatMessage, ConversationFields, NamedTool, SamplingFields
 
 
 @dataclass(frozen=True)
 class ApiContext:
-    """One for each application. Methods that encode prompts take a while and are not for the event loop's thread."""
+    """One for each application. Methods that encode prompts take a while: `encoding.run` runs them beside the event loop."""
 
     service: Service
     model_name: str
+    encoding: EncodingQueue = field(default_factory=EncodingQueue)
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
@@ -50,11 +50,11 @@ class ApiContext:
             raise ApiError(400, str(error)) from None
 
     async def make_requests(
-        self, encode: Callable[[], Sequence[int]], params: SamplingParams, n: int = 1
+        self, size: int, encode: Callable[[], Sequence[int]], params: SamplingParams, n: int = 1
     ) -> list[Request]:
-        """n requests for the prompt that `encode` returns; a given seed differs from one to the next. Raises ApiError.
+        """n requests for the prompt that `encode` returns; a given seed differs from one to the next. Raises ApiError and Busy.
 
-        A long prompt is encoded and checked in one call in another thread, so that the event loop can go on.
+        The prompt is encoded and checked in one call of `encoding.run`; `size` is that of its text, in characters.
         """
         seeds = [None if params.seed is None else (params.seed + i) & MAX_SEED for i in range(n)]
 
@@ -67,7 +67,7 @@ class ApiContext:
             except ValueError as error:
                 raise ApiError(400, str(error)) from None
 
-        return await run_in_threadpool(make)
+        return await self.encoding.run(size, make)
 
     def conversation_ids(self, conversation: ConversationFields) -> list[int]:
         """Token ids of a conversation's prompt, followed by the forced beginning of the answer. Raises ApiError."""
@@ -98,14 +98,37 @@ class ApiContext:
         """Token ids of a conversation's prompt. Raises ApiError for messages that the chat format cannot express."""
         plain = [message.model_dump(exclude_none=True) for message in messages]
         try:
-            return encode_messages(plain, self.tokenizer, thinking, tools, self.service.llm.chat_format)
+            pieces = conversation_pieces(plain, self.tokenizer, thinking, tools, self.service.llm.chat_format)
         except MessageError as error:
             raise ApiError(400, str(error), "messages") from None
+        self._check_might_fit(pieces)
+        try:
+            return self.tokenizer.encode_pieces(pieces, self.max_model_len)
+        except TooManyTokens as error:
+            raise self._too_long(f"at least {error.count} tokens") from None
 
     def text_ids(self, text: str, add_bos: bool | None, parse_special: bool | None) -> list[int]:
-        """Token ids of a text."""
-        encode = self.tokenizer.encode_prompt if add_bos else self.tokenizer.encode
-        return encode(text, bool(parse_special))
+        """Token ids of a text. Raises ApiError for one that the context cannot hold, before it is encoded if its length tells."""
+        self._check_might_fit([text], bool(parse_special))
+        bos = [self.tokenizer.bos_id] if add_bos and self.tokenizer.bos_id is not None else []
+        try:
+            return bos + self.tokenizer.encode(text, bool(parse_special), self.max_model_len)
+        except TooManyTokens as error:
+            raise self._too_long(f"{error.count} tokens") from None
+
+    def _check_might_fit(self, pieces: Sequence[str | Special], parse_special: bool = False) -> None:
+        least = self.tokenizer.least_tokens(pieces, parse_special)
+        if least > self.max_model_len:
+            size = sum(utf8_length(piece) for piece in pieces if isinstance(piece, str))
+            raise self._too_long(f"{size} bytes, which are at least {least} tokens")
+
+    def _too_long(self, length: str) -> ApiError:
+        return ApiError(
+            400,
+            f"prompt has {length}; expected at most {self.max_model_len - 1} tokens: "
+            f"the context of {self.max_model_len} holds prompt and answer",
+            code="context_length_exceeded",
+        )
 
     async def submit(self, requests: Sequence[Request]) -> list[AsyncStream]:
         """As Service.submit_many, with ApiError for more requests than the server can hold."""

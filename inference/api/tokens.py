@@ -1,11 +1,12 @@
 """The list of models, and the conversion between text and token ids."""
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from starlette.concurrency import run_in_threadpool
 
+from .body import BoundedRoute
 from .context import ApiContext
 from .errors import ApiError, declared
 from .protocol import DetokenizeRequest, TokenizeRequest
@@ -13,7 +14,7 @@ from .responses import DetokenizeResponse, ModelCard, ModelList, TokenizeRespons
 
 
 def tokens_router(context: ApiContext) -> APIRouter:
-    router = APIRouter()
+    router = APIRouter(route_class=BoundedRoute)
 
     def card() -> dict[str, Any]:
         return {
@@ -36,15 +37,15 @@ def tokens_router(context: ApiContext) -> APIRouter:
 
     @router.post("/tokenize", tags=["tokens"], response_model=TokenizeResponse, responses=declared())
     async def tokenize(body: TokenizeRequest) -> JSONResponse:
-        """The token ids of a text, or of a conversation as the model would see it."""
+        """The token ids of a text, or of a conversation as the model would see it, if the context can hold them."""
         if body.messages is not None:
             thinking = body.chat_template_kwargs is not None and body.chat_template_kwargs.thinks
             tools = [tool.model_dump(exclude_none=True) for tool in body.tools or []]
-            tokens = await run_in_threadpool(context.message_ids, body.messages, tools or None, thinking)
+            encode = partial(context.message_ids, body.messages, tools or None, thinking)
         else:
-            tokens = await run_in_threadpool(
-                context.text_ids, body.prompt or "", body.add_special_tokens, body.parse_special_tokens
-            )
+            text = body.prompt or ""
+            encode = partial(context.text_ids, text, body.add_special_tokens, body.parse_special_tokens)
+        tokens = await context.encoding.run(body.characters, encode)
         return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": context.max_model_len})
 
     @router.post("/detokenize", tags=["tokens"], response_model=DetokenizeResponse, responses=declared())
@@ -55,6 +56,7 @@ def tokens_router(context: ApiContext) -> APIRouter:
             raise ApiError(
                 400, f"tokens holds {largest}; expected ids below {size}, the size of the vocabulary", "tokens"
             )
-        return JSONResponse({"prompt": context.tokenizer.decode(body.tokens, skip_special_tokens=False)})
+        decode = partial(context.tokenizer.decode, body.tokens, skip_special_tokens=False)
+        return JSONResponse({"prompt": await context.encoding.run(len(body.tokens), decode)})
 
     return router

@@ -1,5 +1,6 @@
 """From a batch to logits: input tensors, AttentionMetadata, forward pass."""
 
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -7,7 +8,9 @@ import torch
 
 from ...model.config import ModelConfig, Precision
 from ...model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, SelectionCallback
+from ...model.transformer import Transformer
 from .cache import SCRATCH_PAGES, allocate
+from .cache_check import CacheCheck, CheckPlan
 from .decode_graph import DecodeGraphs, can_capture
 from .limits import Limits
 from .scheduler import Batch
@@ -45,7 +48,10 @@ class ModelRunner(Protocol):
 
 
 class Runner:
-    """Runs batches through the model, over caches that it owns. Steps of decodes alone go to `graphs`, if given."""
+    """Runs batches through the model, over caches that it owns. Steps of decodes alone go to `graphs`, if given.
+
+    With a `cache_check`, each step is checked as its plan says. Rank 0 makes the plan; the other ranks are given it.
+    """
 
     def __init__(
         self,
@@ -53,11 +59,13 @@ class Runner:
         caches: list[LayerCache],
         device: torch.device | str = "cpu",
         graphs: DecodeGraphs | None = None,
+        cache_check: CacheCheck | None = None,
     ) -> None:
         self.model = model
         self.caches = caches
         self.device = torch.device(device)
         self.graphs = graphs
+        self.cache_check = cache_check
 
     @property
     def supports_async_scheduling(self) -> bool:
@@ -72,13 +80,32 @@ class Runner:
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         self.sampled[: len(tokens)] = tokens
 
+    def plan(self, batch: Batch) -> CheckPlan:
+        """What the step checks, as rank 0 decides for all ranks."""
+        assert self.cache_check is not None
+        return self.cache_check.plan(batch, self._in_graph(batch))
+
+    def _in_graph(self, batch: Batch) -> bool:
+        return self.graphs is not None and all(batch.logit_counts) and max(batch.counts) == 1
+
     @torch.inference_mode()
-    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
-        if self.graphs is not None and all(batch.logit_counts) and max(batch.counts) == 1:
-            return self.graphs.run(batch, on_selection)
+    def run(
+        self, batch: Batch, on_selection: SelectionCallback | None = None, plan: CheckPlan | None = None
+    ) -> torch.Tensor:
+        check = self.cache_check
+        if check is not None:
+            plan = plan or self.plan(batch)
+            check.check_reused(batch, plan)
+        if self.graphs is not None and self._in_graph(batch):
+            return self.graphs.run(batch, on_selection, plan)
         assert not batch.sampled_rows
         tokens, positions, metadata = self.prepare(batch, on_selection)
-        return self.model.forward(tokens, positions, metadata, self.caches)
+        if check is None or plan is None:
+            return self.model.forward(tokens, positions, metadata, self.caches)
+        metadata = replace(metadata, stamps=check.begin(tokens, positions, metadata))
+        logits = self.model.forward(tokens, positions, metadata, self.caches)
+        check.end(metadata, plan)
+        return logits
 
     def prepare(
         self, batch: Batch, on_selection: SelectionCallback | None = None
@@ -116,13 +143,17 @@ class Runner:
 
 
 def make_runner(
-    model: Model, config: ModelConfig, precision: Precision, limits: Limits, device: torch.device | str
+    model: Model, config: ModelConfig, precision: Precision, limits: Limits, device: torch.device | str, ranks: int = 1
 ) -> Runner:
     """Allocate the caches, and build this rank's runner over them: with decode graphs where they are possible."""
     device = torch.device(device)
     caches = allocate(config, precision, limits.page_count + SCRATCH_PAGES, device)
+    scratch_page, check = limits.page_count, None
+    if limits.check_cache:
+        backend = model.compute.backend if isinstance(model, Transformer) else "auto"
+        check = CacheCheck(caches, limits.max_sequences, limits.max_model_len, scratch_page, backend, ranks)
+        caches = check.caches
     if not (limits.decode_graphs and can_capture(model)):
-        return Runner(model, caches, device)
-    scratch_page = limits.page_count
+        return Runner(model, caches, device, None, check)
     sizes = (scratch_page, limits.max_sequences, limits.max_model_len, config.index_topk)
-    return Runner(model, caches, device, DecodeGraphs(model.forward, caches, *sizes, device))
+    return Runner(model, caches, device, DecodeGraphs(model.forward, caches, *sizes, device, check), check)

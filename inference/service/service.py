@@ -17,14 +17,15 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..engine.scoring import ScoreJob
 from ..engine.stats import EngineStats
 from ..llm import LLM
 from ..params import Request, SamplingParams, TokenLogprob
-from .engine_thread import EngineThread, Entry, Observer
+from .engine_thread import EngineThread, Entry
+from .observers import Observer
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
 # Waking a reader costs about 0.05 ms of the interpreter's lock, so that up to 25 readers take at most 1 % of its time. A single
@@ -50,6 +51,7 @@ class ServiceStats:
     capacity: int  # the most requests that may be open
     seconds_since_step: float  # since a step ended; 0 when idle
     alive: bool  # whether the engine's thread runs
+    failed: bool  # whether it has died of an error: every open request has ended in one, and new ones are refused
 
     @property
     def waiting(self) -> int:
@@ -67,10 +69,13 @@ class Service:
         max_queue: int = 128,
         deadline: float = 600.0,
         delivery: float = DELIVERY_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        thread: type[threading.Thread] = threading.Thread,
     ) -> None:
         """max_queue: requests that may be open in addition to the max_sequences that run at a time. deadline: seconds that a
         request may take, waiting included. delivery: Deltas are collected for this many seconds per open request, at most 0.15
         altogether, and reach their streams together; a request's first and last Delta are not held back.
+        clock, thread: others only in a simulation.
 
         Raises ValueError for a value out of range.
         """
@@ -85,7 +90,7 @@ class Service:
         self._admission = threading.Lock()
         self._refused = 0
         self._draining = False
-        self._thread = EngineThread(llm.engine, delivery)
+        self._thread = EngineThread(llm.engine, delivery, clock, thread)
 
     async def submit(
         self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
@@ -135,7 +140,11 @@ class Service:
         with self._admission:
             self._admit(1)
             self._thread.queue_job(job)
-        return await asyncio.wrap_future(job.future)
+        try:
+            return await asyncio.wrap_future(job.future)
+        except asyncio.CancelledError:
+            job.cancel()
+            raise
 
     def cancel(self, request_id: int) -> None:
         """End a request within two steps. Its stream ends with finish_reason "abort". Unknown ids are ignored."""
@@ -149,7 +158,13 @@ class Service:
     def stats(self) -> ServiceStats:
         thread = self._thread
         return ServiceStats(
-            thread.stats, thread.open, self._refused, self.capacity, thread.seconds_since_step, thread.alive
+            thread.stats,
+            thread.open,
+            self._refused,
+            self.capacity,
+            thread.seconds_since_step,
+            thread.alive,
+            failed=thread.failure is not None,
         )
 
     @property
@@ -159,7 +174,7 @@ class Service:
 
     def observe(self, observer: Observer) -> None:
         """Notify this observer, too, from now on."""
-        self._thread.observers += (observer,)
+        self._thread.observers.add(observer)
 
     def stop(self, drain: float = 0.0) -> None:
         """Refuse new requests, give open ones `drain` seconds to finish, fail the others, end the thread. May be repeated."""
@@ -174,7 +189,7 @@ class Service:
         self.stop()
 
     def _entry(self, request: Request, inbox: Inbox) -> Entry:
-        now = time.monotonic()
+        now = self._thread.clock()
         return Entry(request, inbox, now, now + self.deadline)
 
     def _queue(self, entries: list[Entry]) -> None:
@@ -190,6 +205,9 @@ class Service:
         if self._draining:
             self._refused += count
             raise Busy("the server is stopping", retry_after=30)
+        if self._thread.failure is not None:
+            self._refused += count
+            raise Busy(self._thread.failure, retry_after=30)
         if self._thread.open + count > self.capacity:
             self._refused += count
             # A place becomes free after typical_seconds / capacity, but other clients wait for it as well.

@@ -1,6 +1,7 @@
 """A checkpoint's own Jinja chat template, rendered in a sandbox."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -11,6 +12,7 @@ from .tokenizer import BOS, END_THINK, EOS, Special, Tokenizer
 
 # Private-use code points, which stand for control tokens spelled in messages while the template runs.
 _PRIVATE = range(0xF0000, 0xFFFFE)
+_IS_PRIVATE = re.compile(f"[{chr(_PRIVATE[0])}-{chr(_PRIVATE[-1])}]")
 
 
 def render_template(
@@ -83,11 +85,10 @@ class _Masking:
     """Replaces control tokens spelled in values by private-use characters, and back."""
 
     def __init__(self, tokenizer: Tokenizer, values: object):
-        used = {ord(c) for c in json.dumps(values, ensure_ascii=False, default=str) if ord(c) in _PRIVATE}
-        unused = (chr(code) for code in _PRIVATE if code not in used)
+        used = set(_IS_PRIVATE.findall(json.dumps(values, ensure_ascii=False, default=str)))
+        unused = (chr(code) for code in _PRIVATE if chr(code) not in used)
         self._tokenizer = tokenizer
         self._masks = {token: next(unused) for token in tokenizer.special_ids}
-        self._originals = str.maketrans({mask: token for token, mask in self._masks.items()})
 
     def mask(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -100,4 +101,6 @@ class _Masking:
         return value
 
     def unmask(self, text: str) -> str:
-        return text.translate(self._originals)
+        for token, mask in self._masks.items():
+            text = text.replace(mask, token)
+        return text

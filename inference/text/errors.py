@@ -11,6 +11,14 @@ class MessageError(ValueError):
     """A conversation cannot be encoded. The text names the message, its value and what is expected."""
 
 
+class TooManyTokens(ValueError):
+    """A text has more tokens than its caller can use."""
+
+    def __init__(self, count: int, at_most: int) -> None:
+        super().__init__(f"text has {count} tokens; expected at most {at_most}")
+        self.count = count
+
+
 def describe_error(error: BaseException) -> str:
     """One line about an error, as a user reads it.
 

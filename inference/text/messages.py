@@ -28,7 +28,18 @@ def encode_messages(
     tools: Sequence[Mapping[str, Any]] | None = None,
     chat_format: ChatFormat | None = None,
 ) -> list[int]:
-    """Token ids of the prompt for the next assistant turn.
+    """Token ids of the prompt for the next assistant turn: those of `conversation_pieces`, whose arguments and errors it has."""
+    return tokenizer.encode_pieces(conversation_pieces(messages, tokenizer, thinking, tools, chat_format))
+
+
+def conversation_pieces(
+    messages: Sequence[Message],
+    tokenizer: Tokenizer,
+    thinking: bool = False,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    chat_format: ChatFormat | None = None,
+) -> Pieces:
+    """The prompt for the next assistant turn, as text and control tokens.
 
     Messages have OpenAI's shape: role, content (text or a list of text parts), tool_calls, tool_call_id,
     reasoning_content. ``chat_format`` is what ``resolve_chat_format`` returned; without it, the checkpoint decides.
@@ -43,8 +54,8 @@ def encode_messages(
             f"messages[{len(turns) - 1}].role is {turns[-1]['role']!r}; expected the last message to be a user's or a tool's"
         )
     if resolve_chat_format(tokenizer, chat_format) == "v3.2":
-        return tokenizer.encode_pieces(v32_pieces(turns, thinking, tools))
-    return tokenizer.encode_pieces(render_template(turns, tokenizer, thinking, tools))
+        return v32_pieces(turns, thinking, tools)
+    return render_template(turns, tokenizer, thinking, tools)
 
 
 def resolve_chat_format(tokenizer: Tokenizer | None, chat_format: ChatFormat | None = None) -> ChatFormat:

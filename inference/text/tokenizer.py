@@ -10,9 +10,12 @@ from typing import Any
 
 import tokenizers
 
-from ...model.checkpoint.strict_json import parse_object
+from ...model.errors import short_repr
 from .auto_tokenizer import build_definition
-from .errors import TokenizerError
+from .errors import TokenizerError, TooManyTokens
+from .memory import return_memory
+from .settings import read_settings, read_text
+from .token_bounds import longest_token
 
 # DeepSeek's control tokens, by their texts.
 BOS = "<｜begin▁of▁sentence｜>"
@@ -22,6 +25,10 @@ ASSISTANT = "<｜Assistant｜>"
 THINK = "<think>"
 END_THINK = "</think>"
 DSML = "｜DSML｜"
+# Characters from which on the memory that encoding took, some 100 bytes for each, is given back at once.
+LONG_TEXT = 2**18
+# Characters that are searched for control tokens at a time: up to 8 ms.
+_SEARCHED = 2**16
 # Decoding never skips these, whatever the tokenizer file says: the parser of the answer needs them.
 MARKUP = (THINK, END_THINK, DSML)
 
@@ -75,18 +82,15 @@ class Tokenizer:
         generation_config.json, config.json and tokenizer_config.json together. Raises TokenizerError.
         """
         directory = Path(path)
-        definition = _read_json(directory / "tokenizer.json")
+        definition = read_settings(directory / "tokenizer.json")
         special: dict[str, Any] = {}
         if definition is None:
             built = build_definition(directory)
             if built is None:
                 return None
             definition, special = built
-        settings = {**(_read_json(directory / "tokenizer_config.json") or {}), **special}
-        eos: list[str | int] = []
-        for name in ("generation_config.json", "config.json"):
-            ids = (_read_json(directory / name) or {}).get("eos_token_id")
-            eos.extend(ids if isinstance(ids, list) else [] if ids is None else [ids])
+        settings = {**(read_settings(directory / "tokenizer_config.json") or {}), **special}
+        eos: list[str | int] = [*_end_ids(directory)]
         eos.append(_token_text(settings.get("eos_token")) or EOS)
         try:
             return cls(
@@ -98,25 +102,51 @@ class Tokenizer:
         except TokenizerError as error:
             raise TokenizerError(f"{directory}/{error}") from error
 
-    def encode(self, text: str, parse_special: bool = False) -> list[int]:
-        """Ids of ``text``; no bos is added.
+    def encode(self, text: str, parse_special: bool = False, at_most: int | None = None) -> list[int]:
+        """Ids of ``text``; no bos is added. Other threads run meanwhile.
 
         With ``parse_special``, text that spells a control token becomes that token. That is for prompts written by hand,
-        never for what users send.
+        never for what users send. Raises TooManyTokens for more than ``at_most``.
         """
-        tokenizer = self._full if parse_special else self._plain
-        return tokenizer.encode(_without_surrogates(text), add_special_tokens=False).ids
+        encoding: tokenizers.Encoding | None = None
+        try:
+            # A batch of one text: `Tokenizer.encode` would hold the interpreter's lock. "fast" leaves out offsets, which takes
+            # 40 % of the time and half of the memory.
+            [encoding] = (self._full if parse_special else self._plain).encode_batch_fast(
+                [_without_surrogates(text)], add_special_tokens=False
+            )
+            if at_most is not None and len(encoding) > at_most:
+                raise TooManyTokens(len(encoding), at_most)
+            return encoding.ids
+        finally:
+            if len(text) > LONG_TEXT:
+                encoding = None
+                return_memory()
+
+    def least_tokens(self, pieces: Sequence[str | Special], parse_special: bool = False) -> int:
+        """A lower bound on the number of tokens of ``encode_pieces``, or of ``encode`` for one text, without encoding.
+
+        A text has at least its bytes divided by those of the longest token; nothing is known, and 0 returned, for tokenizers that
+        may drop or merge any number of characters.
+        """
+        longest = self._longest_parsed if parse_special else self._longest_plain
+        if longest is None:
+            return 0
+        texts = [
+            p if isinstance(p, str) else p.text for p in pieces if isinstance(p, str) or p.text not in self.special_ids
+        ]
+        return -(-sum(map(utf8_length, texts)) // longest) + len(pieces) - len(texts)
 
     def encode_prompt(self, text: str, parse_special: bool = False) -> list[int]:
         """Token ids of a plain text prompt: the bos token, if the checkpoint has one, and the ids of ``text``."""
         bos = [] if self.bos_id is None else [self.bos_id]
         return bos + self.encode(text, parse_special)
 
-    def encode_pieces(self, pieces: Sequence[str | Special]) -> list[int]:
+    def encode_pieces(self, pieces: Sequence[str | Special], at_most: int | None = None) -> list[int]:
         """Ids of text mixed with control tokens. Only ``Special`` pieces become control tokens.
 
         Neighbouring texts are joined first, so that the ids are those of the whole string. A control token that this
-        tokenizer lacks is encoded as text.
+        tokenizer lacks is encoded as text. Raises TooManyTokens as soon as a text has more than ``at_most``.
         """
         ids: list[int] = []
         text = ""
@@ -126,17 +156,28 @@ class Tokenizer:
             elif (special := self.special_ids.get(piece.text)) is None:
                 text += piece.text
             else:
-                ids += self.encode(text) if text else []
+                ids += self.encode(text, at_most=at_most) if text else []
                 ids.append(special)
                 text = ""
-        return ids + (self.encode(text) if text else [])
+        return ids + (self.encode(text, at_most=at_most) if text else [])
 
     def split_special(self, text: str) -> list[str | Special]:
-        """``text`` as pieces for ``encode_pieces``, in which every control token that it spells is a ``Special``."""
-        if not self.special_ids:
-            return [text]
-        parts = self._special_pattern.split(text)
-        return [Special(part) if odd else part for part, odd in zip(parts, _alternate(), strict=False) if part]
+        """``text`` as pieces for ``encode_pieces``, in which every control token that it spells is a ``Special``.
+
+        It searches a part of the text at a time, because a search holds the interpreter's lock.
+        """
+        pieces: list[str | Special] = []
+        longest = max(map(len, self.special_ids), default=0)
+        begun = position = 0
+        while self.special_ids and position < len(text):
+            end = position + _SEARCHED
+            found = self._special_pattern.search(text, position, end + longest - 1)
+            if found is None or found.start() >= end:  # there a longer token might be cut
+                position = end
+                continue
+            pieces += [text[begun : found.start()], Special(found.group())]
+            begun = position = found.end()
+        return [piece for piece in (*pieces, text[begun:]) if piece]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Text of ``ids``. Ids outside the vocabulary (the model's may be padded) give no text.
@@ -144,6 +185,9 @@ class Tokenizer:
         ``skip_special_tokens`` keeps ``<think>``, ``</think>`` and ``｜DSML｜``, which the parser of the answer needs.
         """
         kept = [token for token in ids if token not in self._skipped] if skip_special_tokens else list(ids)
+        # A batch of one, as in `encode`, if it takes long.
+        if len(kept) > LONG_TEXT // 16:
+            return self._full.decode_batch([kept], skip_special_tokens=False)[0]
         return self._full.decode(kept, skip_special_tokens=False)
 
     @cached_property
@@ -160,15 +204,26 @@ class Tokenizer:
         return plain
 
     @cached_property
+    def _longest_plain(self) -> int | None:
+        return longest_token(self._definition)
+
+    @cached_property
+    def _longest_parsed(self) -> int | None:
+        """As ``_longest_plain``, with control tokens, which may be told to swallow all spaces around them."""
+        added = self._definition.get("added_tokens", ())
+        if self._longest_plain is None or any(token.get("lstrip") or token.get("rstrip") for token in added):
+            return None
+        return max([self._longest_plain, *(len(token["content"].encode()) for token in added)])
+
+    @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
         longest_first = sorted(self.special_ids, key=len, reverse=True)
-        return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+        return re.compile("|".join(map(re.escape, longest_first)))
 
 
-def _alternate() -> Iterable[bool]:
-    while True:
-        yield False
-        yield True
+def utf8_length(text: str) -> int:
+    """The bytes of a text, which may hold lone surrogates."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _without_surrogates(text: str) -> str:
@@ -181,21 +236,28 @@ def _token_text(value: Any) -> str | None:
     return value.get("content") if isinstance(value, dict) else value
 
 
+def _end_ids(directory: Path) -> list[int]:
+    """The ids of end tokens in generation_config.json and config.json. TokenizerError for one that the model does not have."""
+    config = read_settings(directory / "config.json") or {}
+    size = config.get("vocab_size")
+    found: list[int] = []
+    for path, values in (
+        (directory / "generation_config.json", read_settings(directory / "generation_config.json") or {}),
+        (directory / "config.json", config),
+    ):
+        ids = values.get("eos_token_id")
+        ids = ids if isinstance(ids, list) else [] if ids is None else [ids]
+        if type(size) is int and any(token >= size for token in ids):
+            raise TokenizerError(f"{path}: eos_token_id is {short_repr(ids)}; expected ids of the vocabulary of {size}")
+        found += ids
+    return found
+
+
 def _chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
-    separate = directory / "chat_template.jinja"
-    if separate.is_file():
-        return separate.read_text(encoding="utf-8")
+    separate = read_text(directory / "chat_template.jinja")
+    if separate is not None:
+        return separate
     template = settings.get("chat_template")
-    # A list holds several named templates.
-    if isinstance(template, list):
-        template = {entry.get("name"): entry.get("template") for entry in template}.get("default")
+    if isinstance(template, list):  # several named templates
+        template = {entry["name"]: entry["template"] for entry in template}.get("default")
     return template
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        return parse_object(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise TokenizerError(f"{path}: {error}") from error

@@ -1,5 +1,7 @@
 """FP8 quantisation in plain PyTorch."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -10,15 +12,16 @@ WEIGHT_AMAX_FLOOR = 1e-12
 
 
 def round_up_to_power_of_two(scale: torch.Tensor) -> torch.Tensor:
-    """The ue8m0 rounding. It works on the bits of the float, so that exact powers of two are unchanged."""
+    """The ue8m0 rounding of finite scales. It works on the bits of the float, so that exact powers of two are unchanged."""
     bits = scale.view(torch.int32)
     exponent = (bits >> 23) + ((bits & 0x7FFFFF) != 0)
     return (exponent << 23).view(torch.float32)
 
 
 def _scales(amax: torch.Tensor, ue8m0: bool) -> torch.Tensor:
+    """The scales of groups whose largest absolute values are `amax`: NaN for infinity and NaN, and so are then all values."""
     scale = amax / FP8_MAX
-    return round_up_to_power_of_two(scale) if ue8m0 else scale
+    return torch.where(scale.isfinite(), round_up_to_power_of_two(scale) if ue8m0 else scale, math.nan)
 
 
 def quantize_blocks(x: torch.Tensor, ue8m0: bool = True) -> tuple[torch.Tensor, torch.Tensor]:

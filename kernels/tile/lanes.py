@@ -91,8 +91,8 @@ def quantize(values: Any, at: Any, scale: Any, ue8m0: bool) -> None:
     """Divide both pieces of a lane, values[at:at + 16], by the scale of their group. The bits are those of the reference.
 
     The maximum is that of the absolute values' bits, of which infinity and NaN are the largest. To round a scale up, its mantissa
-    is carried into the exponent: infinity stays infinity, NaN wraps to -0.0. The following conversion to e4m3 saturates at 448 and
-    keeps NaN.
+    is carried into the exponent, and NaN wraps to -0.0. Adding 0 * scale then makes the scale NaN for infinity and NaN, and so
+    become all values of the group. The following conversion to e4m3 keeps NaN.
     """
     top = T.alloc_var("int32")
     top = FLOOR_BITS
@@ -100,11 +100,12 @@ def quantize(values: Any, at: Any, scale: Any, ue8m0: bool) -> None:
         top = T.max(top, T.reinterpret(values[at + i], "int32") & 0x7FFFFFFF)
     for level in T.unroll(LANES.bit_length() - 1):
         top = T.max(top, T.shfl_xor(top, 1 << level))
-    scale[0] = T.ieee_fdiv(T.reinterpret(top, "float32"), 448.0)
+    quotient = T.alloc_var("float32")
+    quotient = T.ieee_fdiv(T.reinterpret(top, "float32"), 448.0)
     if ue8m0:
         bits = T.alloc_var("int32")
-        bits = T.reinterpret(scale[0], "int32")
-        scale[0] = T.reinterpret((bits + 0x7FFFFF) & -0x800000, "float32")
+        bits = T.reinterpret(quotient, "int32")
+        scale[0] = T.ieee_fmaf(quotient, 0.0, T.reinterpret((bits + 0x7FFFFF) & -0x800000, "float32"))
         inverse = T.alloc_var("float32")
         inverse = T.ieee_fdiv(
             1.0, scale[0]
@@ -112,5 +113,6 @@ def quantize(values: Any, at: Any, scale: Any, ue8m0: bool) -> None:
         for i in T.unroll(2 * PIECE):
             values[at + i] = values[at + i] * inverse
     else:
+        scale[0] = T.ieee_fmaf(quotient, 0.0, quotient)
         for i in T.unroll(2 * PIECE):
             values[at + i] = T.ieee_fdiv(values[at + i], scale[0])

@@ -1,12 +1,13 @@
 """FlashMLA's attention, as an importable package or as a shared library with the C functions of SIGNATURES."""
 
-import ctypes
 import importlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 import torch
+
+from . import library
 
 SIGNATURES = """\
 Functions of a library given by --flash-mla; each returns 0, or a CUDA error. Pointers are to device memory, all contiguous; strides
@@ -87,23 +88,7 @@ class Library:
     """A shared library with the functions of SIGNATURES."""
 
     def __init__(self, path: str) -> None:
-        self._library = ctypes.CDLL(path)
-
-    def _run(self, name: str, *arguments: torch.Tensor | int | float | None) -> None:
-        converted: list[Any] = []
-        for argument in arguments:
-            if isinstance(argument, torch.Tensor):
-                if not argument.is_contiguous():
-                    raise ValueError(f"a tensor of {name} has strides {argument.stride()}; expected a contiguous one")
-                converted.append(ctypes.c_void_p(argument.data_ptr()))
-            elif argument is None:
-                converted.append(ctypes.c_void_p(0))
-            else:
-                converted.append(ctypes.c_float(argument) if isinstance(argument, float) else ctypes.c_int(argument))
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        code = getattr(self._library, name)(*converted, stream)
-        if code != 0:
-            raise RuntimeError(f"code of {name} is {code}; expected 0")
+        self._run = library.Library(path).run
 
     def _plan(
         self, batch: int, s_q: int, topk: int, lengths: torch.Tensor | None, parts: int, device: torch.device

@@ -7,6 +7,8 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
+from deepseek_v32.model.checkpoint.manifest import write_manifest
+
 from . import data
 from .model import HEADS, INDEX, LATENT, NOPE, ROPE, VALUE, Model, Shape
 from .quantization import quantize_weight
@@ -99,7 +101,7 @@ def tensors(model: Model) -> dict[str, torch.Tensor]:
 
 
 def export(model: Model, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write config.json, model.safetensors, tokenizer.json and tokenizer_config.json."""
+    """Write config.json, model.safetensors with its manifest, tokenizer.json and tokenizer_config.json."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors(model), folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config(model.shape), indent=2) + "\n")
@@ -115,3 +117,4 @@ def export(model: Model, tokenizer: Tokenizer, folder: Path) -> None:
             indent=2, ensure_ascii=False,
         ) + "\n"
     )  # fmt: skip
+    write_manifest(folder)

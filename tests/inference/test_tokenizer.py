@@ -1,11 +1,14 @@
 import json
+import re
+import threading
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deepseek_v32.inference.text.detokenizer import IncrementalDecoder
-from deepseek_v32.inference.text.errors import TokenizerError
+from deepseek_v32.inference.text.errors import TokenizerError, TooManyTokens
 from deepseek_v32.inference.text.tokenizer import Special, Tokenizer
 from support.tokenizers import BOS, EOS, MARKUP, PAD, definition, make_tokenizer, write_tokenizer
 
@@ -163,3 +166,110 @@ def test_skipping_keeps_the_markup_of_answers():
 
 def test_lone_surrogates_are_replaced():
     assert "a" in TOKENIZER.decode(TOKENIZER.encode("a\ud800b"))
+
+
+def changed(**parts):
+    return Tokenizer({**json.loads(definition()), **parts})
+
+
+@given(texts, st.booleans())
+def test_no_text_has_fewer_tokens_than_its_lower_bound(text, parse_special):
+    assert TOKENIZER.least_tokens([text], parse_special) <= len(TOKENIZER.encode(text, parse_special))
+
+
+@given(st.lists(st.sampled_from([*CONTROL, "<｜other｜>"]).map(Special) | texts))
+def test_no_prompt_has_fewer_tokens_than_its_lower_bound(pieces):
+    assert TOKENIZER.least_tokens(pieces) <= len(TOKENIZER.encode_pieces(pieces))
+
+
+def test_the_lower_bound_is_reached_by_the_longest_token():
+    """The bound is tight: a token more and it would refuse texts that fit."""
+    word = "longestofall"
+    content = json.loads(definition())
+    start = max(content["model"]["vocab"].values()) + 1000
+    pieces = [word[:end] for end in range(2, len(word) + 1)]
+    content["model"]["vocab"] |= {piece: start + place for place, piece in enumerate(pieces)}
+    content["model"]["merges"] = [[piece[:-1], piece[-1]] for piece in pieces]
+    content["model"]["vocab"] = {
+        token: id for token, id in content["model"]["vocab"].items() if len(token) <= len(word)
+    }
+    content["pre_tokenizer"] = {
+        "type": "Sequence",
+        "pretokenizers": [
+            {"type": "Split", "pattern": {"String": word}, "behavior": "Isolated", "invert": False},
+            {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
+        ],
+    }
+    tokenizer = Tokenizer(content)
+    assert len(tokenizer.encode(word * 1000)) == tokenizer.least_tokens([word * 1000]) == 1000
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"normalizer": {"type": "Replace", "pattern": {"Regex": "x+"}, "content": "x"}},
+        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": "x+"}, "behavior": "Removed", "invert": False},
+            {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
+        ]}},
+        {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}},
+        {"model": {"type": "WordLevel", "vocab": {"x": 0, "?": 1}, "unk_token": "?"}},
+    ],
+    ids=["normalizer", "removed", "no bytes", "words"],
+)  # fmt: skip
+def test_tokenizers_that_drop_text_have_no_lower_bound(parts):
+    tokenizer, text = changed(**parts), "x" * 1000
+    assert tokenizer.least_tokens([text]) == 0 and len(tokenizer.encode(text)) <= 1
+
+
+def test_control_tokens_that_swallow_spaces_leave_no_lower_bound():
+    added = [{**token, "lstrip": True} for token in json.loads(definition())["added_tokens"]]
+    text = " " * 1000 + "<think>"
+    tokenizer = changed(added_tokens=added)
+    assert len(tokenizer.encode(text, parse_special=True)) == 1 and tokenizer.least_tokens([text], True) == 0
+    assert tokenizer.least_tokens([text]) > 0
+
+
+def test_a_text_beyond_the_callers_limit_is_refused():
+    assert len(TOKENIZER.encode("a b c", at_most=5)) == 5
+    with pytest.raises(TooManyTokens, match="text has 5 tokens; expected at most 4"):
+        TOKENIZER.encode("a b c", at_most=4)
+    with pytest.raises(TooManyTokens):
+        TOKENIZER.encode_pieces([Special(BOS), "a b c", Special(EOS)], at_most=4)
+
+
+@pytest.mark.parametrize("work", ["encode", "decode"])
+def test_other_threads_run_while_a_long_text_is_converted(work):
+    text = "The quick brown fox. " * 20_000
+    ids = TOKENIZER.encode(text)
+    ended = threading.Event()
+    convert = {"encode": lambda: TOKENIZER.encode(text), "decode": lambda: TOKENIZER.decode(ids)}[work]
+    thread = threading.Thread(target=lambda: (convert(), ended.set()))
+    turns = 0
+    thread.start()
+    while not ended.wait(0.001):
+        turns += 1
+    # With the interpreter's lock held there would be the turns before and after, and those of the conversion to lists.
+    assert turns >= 10
+
+
+@given(st.lists(st.sampled_from([*CONTROL, "<", "think", "｜"]) | st.text(max_size=8)), st.integers(1, 9))
+def test_a_search_in_parts_finds_what_a_whole_one_finds(parts, size):
+    text = "".join(parts)
+    whole = re.split("(" + "|".join(map(re.escape, sorted(TOKENIZER.special_ids, key=len, reverse=True))) + ")", text)
+    expected = [Special(part) if odd % 2 else part for odd, part in enumerate(whole) if part]
+    with mock.patch("deepseek_v32.inference.text.tokenizer._SEARCHED", size):
+        assert TOKENIZER.split_special(text) == expected
+
+
+def test_of_two_control_tokens_the_longer_one_is_found_at_every_edge():
+    added = json.loads(definition())["added_tokens"]
+    tokenizer = changed(added_tokens=[*added, {**added[-1], "id": 900, "content": "<think>more"}])
+    for size in range(1, 20):
+        with mock.patch("deepseek_v32.inference.text.tokenizer._SEARCHED", size):
+            assert tokenizer.split_special("ab<think>more<think>c") == [
+                "ab",
+                Special("<think>more"),
+                Special("<think>"),
+                "c",
+            ]

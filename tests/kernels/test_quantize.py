@@ -102,22 +102,6 @@ def test_strided_rows(backend: Backend) -> None:
     np.testing.assert_array_equal(result.scales.numpy(), scales)
 
 
-@pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf], ids=["nan", "inf", "-inf"])
-@pytest.mark.parametrize("ue8m0", [True, False], ids=["ue8m0", "plain scale"])
-def test_non_finite_input_stays_non_finite(backend: Backend, poison: float, ue8m0: bool) -> None:
-    """A NaN or infinity must not become a number (logits are checked for it), and must not affect another group."""
-    x = torch.ones(2, 256)
-    x[0, 7] = poison
-    values, scales = backend.run(quantize_blocks, x, ue8m0)
-    read_back = values.float() * scales.repeat_interleave(128, 1)
-    assert not read_back[0, 7].isfinite()
-    assert read_back[0, 128:].eq(1).all() and read_back[1].eq(1).all()
-    if math.isinf(poison):  # compared with it, the others of its group are zero
-        assert scales[0, 0] == math.inf and values.float()[0, 8:128].eq(0).all()
-    else:  # NaN rounds up to -0, because the exponent overflows
-        assert scales[0, 0] == 0 if ue8m0 else scales[0, 0].isnan()
-
-
 WEIGHTS = {
     "one block": (128, 128),
     "half-full last row block (kv_a_proj: 576 rows)": (576, 256),

@@ -193,8 +193,9 @@ __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) top = max(top, __float_as_uint(values[i]) & 0x7FFFFFFFu);
   top = __reduce_max_sync(kAll, top);
-  float scale = __fdiv_rn(__uint_as_float(top), 448.0f);
-  if (kUe8m0) scale = __uint_as_float((__float_as_uint(scale) + 0x7FFFFFu) & 0xFF800000u);
+  const float quotient = __fdiv_rn(__uint_as_float(top), 448.0f);
+  const float rounded = kUe8m0 ? __uint_as_float((__float_as_uint(quotient) + 0x7FFFFFu) & 0xFF800000u) : quotient;
+  const float scale = fmaf(quotient, 0.0f, rounded);  // NaN for infinity and NaN
   uint32_t codes = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i)
