@@ -141,7 +141,7 @@ __device__ void copy_keys(const Prefill& p, const CUtensorMap& key_map, const CU
     for (int tile = runs.run.begin; tile < runs.run.end; ++tile, ring.advance())
       if ((threadIdx.x & 31) == 0) {
         uint64_t* full = &s.full[ring.stage];
-        wait_asleep(&s.empty[ring.stage], ring.parity ^ 1);
+        wait(&s.empty[ring.stage], ring.parity ^ 1);
         arrive_expect(full, sizeof(s.keys[0]) + sizeof(s.scales[0]));
         copy_box(s.keys[ring.stage], key_map, 0, tile * kTile, 0, full);
         copy_line(s.scales[ring.stage], scale_map, tile * kTile, full);
@@ -155,7 +155,7 @@ __device__ void copy_queries(const Prefill& p, const CUtensorMap& query_map, Mem
   PrefillRuns<kHeads> runs(p, s);
   for (bool more = true; more; ring.advance()) {
     more = runs.next();
-    wait_asleep(&s.queries_empty[ring.stage], ring.parity ^ 1);
+    wait(&s.queries_empty[ring.stage], ring.parity ^ 1);
     uint64_t* full = &s.queries_full[ring.stage];
     if (more) {
       const int first = runs.run.item * kQueries<kHeads>;
@@ -263,16 +263,20 @@ template <int kHeads>
 struct StoreScores {
   const Prefill& p;
   const Logits& logits;
-  float* line = nullptr;
-  int row = 0;
+  float* line = nullptr;  // of this thread's first query and key of a tile
+  int rows = 0;           // from this thread's first query on
 
-  __device__ __forceinline__ void begin(int first_row) {
-    row = first_row;
+  __device__ __forceinline__ void begin(int row) {
     line = logits.out + row * logits.stride;
+    rows = p.rows - row;
   }
   __device__ __forceinline__ void take(int v, int tile, int key, float score) {
     const int column = tile * kTile + key;
-    if (row + v / 2 < p.rows && column < p.keys) __stcs(line + v / 2 * logits.stride + column, score);
+    float* to = line + (v / 2 * logits.stride + column);
+    // A predicated store, not a branch: the next MMA can only be started before the rest of this one's sums if there is no branch between.
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %0, 0;\n@p st.global.cs.f32 [%1], %2;\n}\n" ::"r"(int(v / 2 < rows && column < p.keys)), "l"(to), "f"(score)
+        : "memory");
   }
   __device__ __forceinline__ bool tile_done(const Run&, int, bool, float (&)[kColumns / 2]) { return false; }
 };

@@ -36,21 +36,6 @@ __device__ __forceinline__ void wait(const uint64_t* barrier, uint32_t parity) {
   } while (!done);
 }
 
-// The same for a warp that starts copies well ahead: between two tries it leaves the issue slots to others.
-__device__ __forceinline__ void wait_asleep(const uint64_t* barrier, uint32_t parity) {
-  const uint32_t address = shared_address(barrier);
-  uint32_t done;
-  while (true) {
-    asm volatile(
-        "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
-        : "=r"(done)
-        : "r"(address), "r"(parity)
-        : "memory");
-    if (done) return;
-    __nanosleep(256);
-  }
-}
-
 __device__ __forceinline__ void arrive(uint64_t* barrier) { common::barrier_arrive(shared_address(barrier)); }
 __device__ __forceinline__ void arrive_expect(uint64_t* barrier, uint32_t bytes) {
   common::barrier_arrive_expect(shared_address(barrier), bytes);
@@ -192,22 +177,23 @@ struct Sums {
     //
     // ReLU is a maximum for even heads and a saturating product for odd ones, because two units execute them. A product of 128 dims is at most
     // 128 * 448^2 < 2^25, so that 2^-25 of it is at most 1. Scaling by a power of two changes no bits.
+    constexpr int kAtOnce = kAll > 8 ? 8 : kAll;  // sums at a time: their chains of additions hide each other's latency
 #pragma unroll
-    for (int query = 0; query < kAll / 2; ++query) {
-      float even[2], odd[2];
+    for (int from = 0; from < kAll; from += kAtOnce) {
+      float even[kAtOnce], odd[kAtOnce];
 #pragma unroll
       for (int i = 0; i < kHeads / 4; ++i)
 #pragma unroll
-        for (int key = 0; key < 2; ++key) {
-          const int group = query * (kHeads / 8) + i / 2;
-          const float x = d[4 * group + 2 * key + (i & 1)], weight = w[2 * group + (i & 1)];
+        for (int n = 0; n < kAtOnce; ++n) {
+          const int group = (from + n) / 2 * (kHeads / 8) + i / 2;
+          const float x = d[4 * group + 2 * (n & 1) + (i & 1)], weight = w[2 * group + (i & 1)];
           if (i & 1)
-            odd[key] = i == 1 ? saturated(x) * weight : fmaf(saturated(x), weight, odd[key]);
+            odd[n] = i == 1 ? saturated(x) * weight : fmaf(saturated(x), weight, odd[n]);
           else
-            even[key] = i == 0 ? fmaxf(x, 0.0f) * weight : fmaf(fmaxf(x, 0.0f), weight, even[key]);
+            even[n] = i == 0 ? fmaxf(x, 0.0f) * weight : fmaf(fmaxf(x, 0.0f), weight, even[n]);
         }
 #pragma unroll
-      for (int key = 0; key < 2; ++key) value[2 * query + key] = fmaf(odd[key], kLargest, even[key]);
+      for (int n = 0; n < kAtOnce; ++n) value[from + n] = fmaf(odd[n], kLargest, even[n]);
     }
     exchange<kAll, 2>();
   }

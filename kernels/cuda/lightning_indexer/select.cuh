@@ -53,7 +53,7 @@ inline Scratch divide_scratch(void* start, int ctas, int k) {
 
 // What a math warpgroup needs to select.
 struct GroupMemory {
-  uint32_t bins[kBins];
+  uint32_t bins[kBins + 32];  // the last are for entries that do not exist, so that counting needs no branches
   uint64_t few[kFewest];  // ranks of the candidates that share the bin of the last selected one
   uint32_t lengths[2][kLists];
   uint32_t sums[4], lowest[4], highest[4], worst[4];  // by warp; all but the sums are keys
@@ -72,6 +72,20 @@ static_assert(sizeof(SelectMemory) <= 227 * 1024);
 
 __device__ __forceinline__ uint64_t candidate_rank(uint32_t key, uint32_t position) {
   return uint64_t(key) << kRankPositions | ((1u << kRankPositions) - 1 - position);
+}
+
+// Predicated accesses: the compiler would make branches of conditions, and wait at each.
+__device__ __forceinline__ uint2 load_if(bool condition, const uint2* from) {
+  uint2 value;
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p ld.global.cg.v2.b32 {%0, %1}, [%3];\n}\n"
+               : "=r"(value.x), "=r"(value.y)
+               : "r"(int(condition)), "l"(from)
+               : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_if(bool condition, void* to, uint32_t word) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %0, 0;\n@p st.global.b32 [%1], %2;\n}\n" ::"r"(int(condition)), "l"(to), "r"(word)
+               : "memory");
 }
 
 // Selects among the candidates of one query. The 128 threads of a warpgroup call all functions together, between barriers of their own.
@@ -185,7 +199,7 @@ struct Selector {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const uint32_t place = scale.place<kBins>(values[i]);
-      if (i < count) atomicAdd(&m.bins[place], 1);
+      atomicAdd(&m.bins[i < count ? place : kBins + lane], 1);
       values[i] = __uint_as_float(i < count ? place + 1 : 0);
     }
     hold(values);  // otherwise places are kept beside values, and registers spill
@@ -216,30 +230,32 @@ struct Selector {
     return keep;
   }
 
-  // Calls emit(index, entry) for each of the min(k, all) best, with indices from 0 on in no order, and returns the lowest of their scores.
-  // `values` is overwritten. emit may overwrite the query's first kMostSelected entries.
-  template <class Emit>
-  __device__ __forceinline__ float select(float (&values)[kColumns / 2], Emit emit) const {
+  // Writes the min(k, all) best to `to`, in no order: entries, or positions alone, less `begin`. Returns the lowest of their scores. `values` is
+  // overwritten, and `to` may be the query's own entries.
+  __device__ __forceinline__ float select(float (&values)[kColumns / 2], void* to_start, bool positions_only, uint32_t begin) const {
     constexpr int kAtOnce = 16;
     static_assert(kAtOnce * kWarpgroup == kMostSelected);
     const int lane = thread & 31, warp = thread / 32;
     uint64_t keep = count < kEach ? (uint64_t(1) << count) - 1 : ~uint64_t(0);
     if (uniform(all > k)) keep = find_best(values);
-    uint32_t to = sum_before(__popcll(keep));
+    const uint32_t stride = positions_only ? sizeof(uint32_t) : sizeof(uint2);
+    char* to = static_cast<char*>(to_start) + sum_before(__popcll(keep)) * stride;
     float lowest = INFINITY;
 #pragma unroll 1
     for (int first = 0; first < uniform(most); first += kAtOnce, keep >>= kAtOnce) {
       uint2 e[kAtOnce];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i)
-        if (keep >> i & 1) e[i] = entry(first + i);
-      if (first == 0) sync();  // what emit may overwrite has been read
+        e[i] = load_if(keep >> i & 1, entries + (first + i) * kWarpgroup);
+      if (first == 0) sync();  // the entries that may be overwritten, the first kMostSelected, have been read
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i)
-        if (keep >> i & 1) {
-          lowest = fminf(lowest, __uint_as_float(e[i].x));
-          emit(to++, e[i]);
-        }
+      for (int i = 0; i < kAtOnce; ++i) {
+        const bool kept = keep >> i & 1;
+        lowest = fminf(lowest, kept ? __uint_as_float(e[i].x) : INFINITY);
+        store_if(kept && !positions_only, to, e[i].x);
+        store_if(kept, to + (stride - sizeof(uint32_t)), e[i].y - begin);
+        to += kept ? stride : 0;
+      }
     }
     const uint32_t low = __reduce_min_sync(~0u, topk::key_of(lowest));
     if (lane == 0) m.worst[warp] = low;
@@ -316,12 +332,8 @@ struct KeepBest {
       uint2* const to = !done || last ? entries : selected.scratch.firsts + (size_t(blockIdx.x) * kSelectQueries + index) * k;
       int32_t* const positions = selected.out + int64_t(owner) * k;  // relative to the first key
       const Selector selector(m, thread, entries, m.lengths[which], group, k);
-      const float lowest = selector.select(d, [&](uint32_t at, uint2 entry) {
-        if (positions_only)
-          positions[at] = int(entry.y) - begin;
-        else
-          to[at] = entry;
-      });
+      void* const result = positions_only ? static_cast<void*>(positions) : to;
+      const float lowest = selector.select(d, result, positions_only, positions_only ? begin : 0);
       const int kept = min(selector.all, k);
       if (!done) {
         if (thread == 0) m.kept[which] = kept, m.thresholds[which] = selector.all >= k ? lowest : -INFINITY;
