@@ -92,9 +92,6 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
     "paged_indexer_logits": _with_reference(
         "indexer_logits", _cuda("indexer_logits", _FP8, _INDEX), _tile("indexer_logits", _FP8 | _BF16, _INDEX)
     ),
-    "indexer_topk": _with_reference(
-        "indexer_topk", _cuda("indexer_topk", _FP8, _INDEX), _tile("indexer_topk", _FP8 | _BF16, _INDEX)
-    ),
     "select_topk": _with_reference("select_topk", _cuda("select_topk"), _tile("select_topk")),
     "select_topk_slots": _with_reference("select_topk", _cuda("select_topk"), _tile("select_topk")),
     "sparse_mla_prefill": _with_reference(
@@ -113,7 +110,7 @@ def leading_dtype(operation: str, precision: str) -> torch.dtype:
     """The dtype of the leading tensor that a model in exact, bf16 or fp8 precision passes to an operation."""
     if precision == "exact" or operation.startswith("select_topk") or operation == "route":
         return torch.float32
-    if precision == "fp8" and ("_gemm" in operation or "indexer_" in operation):
+    if precision == "fp8" and ("_gemm" in operation or operation.endswith("indexer_logits")):
         return torch.float8_e4m3fn
     return torch.bfloat16
 

@@ -14,7 +14,6 @@ from ..kernels.cache_write import gather_index_keys, write_index_cache
 from ..kernels.fp32_ops import fp32_linear, layer_norm
 from ..kernels.hadamard import rotate_quantize
 from ..kernels.indexer_logits import indexer_logits, paged_indexer_logits
-from ..kernels.indexer_topk import indexer_topk, rows_at_a_time
 from ..kernels.reference.rope import rotate_index
 from ..kernels.select_topk import select_topk, select_topk_slots
 from .config import ModelConfig
@@ -22,6 +21,7 @@ from .layers import Compute, Linear, parameter
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 from .profiling import layer_part, profiler_range
 
+LOGITS_BYTES = 256 << 20  # upper bound of the fp32 logits [rows, S] that prefill holds at a time
 NORM_EPS = 1e-6
 
 
@@ -136,12 +136,7 @@ class Indexer(nn.Module):
         q, weights = queries.q[prefill.rows], queries.weights[prefill.rows]
         ends = torch.arange(prefill.start + 1, prefill.length + 1, dtype=torch.int32, device=keys.device)
         starts = torch.zeros_like(ends)
-        if not with_scores:
-            with profiler_range(f"layer {self.layer}/indexer"):
-                return Selection(
-                    indexer_topk(q, keys, weights, starts, ends, scales, self.topk, backend=self.compute.backend)
-                )
-        step = rows_at_a_time(prefill.length)
+        step = max(1, LOGITS_BYTES // (4 * prefill.length))  # rows per pass
         parts = []
         for first in range(0, q.shape[0], step):
             rows = slice(first, first + step)
@@ -152,7 +147,7 @@ class Indexer(nn.Module):
             parts.append(self._best(logits, starts[rows], ends[rows], with_scores))
         positions = torch.cat([part.positions for part in parts])
         scores = [part.scores for part in parts if part.scores is not None]
-        return Selection(positions, torch.cat(scores))
+        return Selection(positions, torch.cat(scores) if scores else None)
 
     @layer_part("selection")
     def _best(

@@ -12,7 +12,7 @@ from . import library
 from .samples import Case
 
 SIGNATURES = """\
-Functions of a library given by --deep-gemm-mqa (the package is deep_gemm); 64 heads of 128 dims, scales and scores fp32, and as above.
+Functions of a library given by --deep-gemm-mqa (the package is deep_gemm); 64 heads of 128 dims, scales and scores fp32, as above.
 A page of the cache is 64 keys, then their 64 scales; plan is int32 [multiprocessors + 1, 2], and sizes end in the stride of a row.
   int deep_gemm_mqa_logits(void *q, void *k, float *k_scale, float *weights, int *starts, int *ends, float *out, int rows, int keys,
                            int stride, void *stream)

@@ -31,7 +31,6 @@ PUBLIC = (
     "grouped_gemm",
     "hadamard",
     "indexer_logits",
-    "indexer_topk",
     "kv_up_projection",
     "quantize",
     "routing",

@@ -2,7 +2,6 @@
 
 import torch
 
-from deepseek_v32.kernels.cuda.indexer_topk import in_one_pass
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from deepseek_v32.kernels.fp32_ops import fp32_linear, layer_norm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
@@ -71,10 +70,6 @@ def scores() -> list[torch.Tensor]:
     lengths = torch.tensor([130, 64], dtype=torch.int32, device="cuda")
     paged = paged_indexer_logits(q[:2, None], cache, weights[:2, None], table, lengths, 192, backend="cuda")
     results = [select_topk(logits, None, ends, 64, backend="cuda")]
-    many = torch.arange(9000, device="cuda") % 300  # ascending scores fill the lists of candidates again and again
-    far = torch.full_like(ends, 9000)
-    rising = torch.arange(9000.0, device="cuda")
-    results.append(in_one_pass(q, k[many], weights.abs(), torch.zeros_like(ends), far, rising, 300))
     results.append(select_topk_slots(paged, None, lengths, 64, table, 64, backend="cuda"))
     long = torch.randn(2, 40_000, device="cuda")
     return [

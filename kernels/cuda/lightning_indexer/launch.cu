@@ -1,7 +1,6 @@
 #include "../common/launch.cuh"
 #include "paged.cuh"
 #include "prefill.cuh"
-#include "select.cuh"
 
 namespace indexer {
 
@@ -56,27 +55,12 @@ common::Launch persistent(const TensorView& on, int threads, size_t shared_bytes
   return {dim3(common::multiprocessors(on)), threads, shared_bytes, stream_of(on)};
 }
 
-struct PrefillMaps {
-  CUtensorMap queries, keys, scales;
-};
-
 template <int kHeads>
-PrefillMaps maps_of(const Prefill& p, const TensorView& q, const TensorView& k, const TensorView& k_scale) {
-  return {map_of(data<void>(q), p.heads, q.stride(1), p.rows, q.stride(0), kHeads, kQueries<kHeads>),
-          map_of(data<void>(k), p.keys, k.stride(0), 1, p.keys * k.stride(0), kTile, 1),
-          map_of_line(data<void>(k_scale), p.keys, kTile)};
-}
-
-Prefill prefill_of(const TensorView& q, const TensorView& k, const TensorView& weights, const TensorView& starts, const TensorView& ends) {
-  Prefill p = {};
-  p.weights = data<float>(weights);
-  p.weight_stride = weights.stride(0);
-  p.starts = data<int32_t>(starts);
-  p.ends = data<int32_t>(ends);
-  p.rows = static_cast<int>(q.size(0));
-  p.heads = static_cast<int>(q.size(1));
-  p.keys = static_cast<int>(k.size(0));
-  return p;
+void run_prefill(const Prefill& p, const TensorView& q, const TensorView& k, const TensorView& k_scale) {
+  const CUtensorMap queries = map_of(data<void>(q), p.heads, q.stride(1), p.rows, q.stride(0), kHeads, kQueries<kHeads>);
+  const CUtensorMap keys = map_of(data<void>(k), p.keys, k.stride(0), 1, p.keys * k.stride(0), kTile, 1);
+  const CUtensorMap scales = map_of_line(data<void>(k_scale), p.keys, kTile);
+  common::launch_kernel(indexer_logits_kernel<kHeads>, persistent(q, kPrefillThreads, sizeof(PrefillMemory)), p, queries, keys, scales);
 }
 
 template <int kHeads, int kTokens>
@@ -116,36 +100,17 @@ void with_heads(int heads, F f) {
 void indexer_logits(TensorView q, TensorView k, TensorView weights, TensorView starts, TensorView ends, TensorView k_scale,
                     TensorView out) {
   DeviceGuard guard(q);
-  const Prefill p = prefill_of(q, k, weights, starts, ends);
-  const Logits logits = {data<float>(out), out.stride(0)};
-  with_heads(p.heads, [&](auto heads) {
-    const PrefillMaps maps = maps_of<heads>(p, q, k, k_scale);
-    common::launch_kernel(indexer_logits_kernel<heads>, persistent(q, kPrefillThreads, sizeof(LogitsMemory)), p, logits, maps.queries,
-                          maps.keys, maps.scales);
-  });
-}
-
-// Bytes of scratch that indexer_select needs for k positions of each query.
-int64_t indexer_select_scratch(TensorView q, int64_t k) {
-  return static_cast<int64_t>(scratch_bytes(common::multiprocessors(q), static_cast<int>(k)));
-}
-
-// As indexer_logits for 33 to 64 heads and at most 2^20 keys, but writes the positions of the K <= 2048 best keys of each query, relative to
-// its start and ascending, then -1: out int32 [T, K]. scratch: bytes, their number as above.
-void indexer_select(TensorView q, TensorView k, TensorView weights, TensorView starts, TensorView ends, TensorView k_scale, TensorView out,
-                    TensorView scratch) {
-  DeviceGuard guard(q);
-  const Prefill p = prefill_of(q, k, weights, starts, ends);
-  const int ctas = common::multiprocessors(q), best = static_cast<int>(out.size(1));
-  const Selected selected = {data<int32_t>(out), best, ctas, divide_scratch(data<void>(scratch), ctas, best)};
-  if (p.heads <= 32 || p.heads > 64 || best > kMostSelected || ctas > kMostCtas || scratch.size(0) < static_cast<int64_t>(scratch_bytes(ctas, best)))
-    TVM_FFI_THROW(ValueError) << "indexer_select: " << p.heads << " heads, k " << best << ", " << scratch.size(0) << " bytes of scratch; expected 33 to 64, at most "
-                              << kMostSelected << ", at least " << scratch_bytes(ctas, best);
-  const PrefillMaps maps = maps_of<64>(p, q, k, k_scale);
-  common::launch_kernel(indexer_select_kernel, persistent(q, kPrefillThreads, sizeof(SelectMemory)), p, selected, maps.queries, maps.keys,
-                        maps.scales);
-  const size_t bytes = sizeof(FinishMemory) + (size_t(p.keys) + 31) / 32 * 4;
-  common::launch_kernel(finish_kernel, {dim3(p.rows), kFinishThreads, bytes, stream_of(q)}, p, selected);
+  Prefill p = {};
+  p.weights = data<float>(weights);
+  p.weight_stride = weights.stride(0);
+  p.starts = data<int32_t>(starts);
+  p.ends = data<int32_t>(ends);
+  p.out = data<float>(out);
+  p.out_stride = out.stride(0);
+  p.rows = static_cast<int>(q.size(0));
+  p.heads = static_cast<int>(q.size(1));
+  p.keys = static_cast<int>(k.size(0));
+  with_heads(p.heads, [&](auto heads) { run_prefill<decltype(heads)::value>(p, q, k, k_scale); });
 }
 
 // q [B * s_q, H <= 64, 128] is e4m3 as bytes, cache [P, 64 * 132] bytes; weights fp32 [B, s_q, H], block_table int32 [B, pages], lengths
@@ -173,6 +138,4 @@ void paged_indexer_logits(TensorView q, TensorView cache, TensorView weights, Te
 }  // namespace indexer
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_logits, indexer::indexer_logits);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_select_scratch, indexer::indexer_select_scratch);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_select, indexer::indexer_select);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(paged_indexer_logits, indexer::paged_indexer_logits);

@@ -173,7 +173,7 @@ __device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens>:
   for (Ring<2> queries;; queries.advance()) {
     wait(&s.queries_full[queries.stage], queries.parity);
     const Run& shared_run = s.run[queries.stage];
-    const Run run = {uniform(shared_run.item), uniform(shared_run.begin), uniform(shared_run.end), Run::kWhole};
+    const Run run = {uniform(shared_run.item), uniform(shared_run.begin), uniform(shared_run.end)};
     if (run.begin < 0) break;
     load_weights<kColumns>(weights, s.weights[queries.stage]);
     const uint32_t q = descriptor(s.queries[queries.stage]);

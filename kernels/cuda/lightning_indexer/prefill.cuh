@@ -1,6 +1,5 @@
 // Ragged prefill. The (block of queries, tile of keys) pairs, in order, are divided equally among the CTAs. A CTA has three math
-// warpgroups, each with its own queries, which share the keys, and two producer warps. The math warpgroups hand their scores to a sink:
-// here they are stored, in select.cuh the best are kept.
+// warpgroups, each with its own queries, which share the keys, and two producer warps.
 #pragma once
 
 #include <climits>
@@ -13,30 +12,32 @@ struct Prefill {
   const float* weights;  // [rows, heads]
   int64_t weight_stride;
   const int32_t *starts, *ends;  // [rows]
+  float* out;                    // [rows, keys]
+  int64_t out_stride;
   int rows, keys, heads;
 };
 
 constexpr int kTile = 128;     // keys per stage
 constexpr int kColumns = 128;  // (query, head) pairs per warpgroup
 constexpr int kGroups = 3;     // math warpgroups
+constexpr int kPrefillStages = 7;
 constexpr int kPrefillThreads = (kGroups + 1) * kWarpgroup;
 
 // The queries of a block: all that a CTA computes at once.
 template <int kHeads>
 constexpr int kQueries = kGroups * kColumns / kHeads;
 
-template <int kRing>
 struct PrefillMemory {
-  static constexpr int kStages = kRing;
   alignas(1024) uint8_t queries[2][kGroups][kColumns * kWidth];  // two buffers of runs, for each warpgroup
-  alignas(1024) uint8_t keys[kStages][kTile * kWidth];
-  alignas(128) float scales[kStages][kTile];
+  alignas(1024) uint8_t keys[kPrefillStages][kTile * kWidth];
+  alignas(128) float scales[kPrefillStages][kTile];
   alignas(16) float weights[2][kGroups][kColumns];
-  uint64_t full[kStages], empty[kStages], queries_full[2], queries_empty[2];
+  uint64_t full[kPrefillStages], empty[kPrefillStages], queries_full[2], queries_empty[2];
   Run run[2];
   int sums[2][kPrefillThreads / 32];
   Run share;  // item: the first block; begin: units of it that earlier CTAs do; end: the number of units of this CTA
 };
+static_assert(sizeof(PrefillMemory) <= 227 * 1024);
 
 // The first key of a query and the one past its last; an empty range for rows that do not exist.
 __device__ __forceinline__ int2 keys_of(const Prefill& p, int row) {
@@ -54,8 +55,8 @@ __device__ __forceinline__ int units_of(int2 tiles) { return tiles.x < tiles.y ?
 
 // Computes this CTA's share of the units of all blocks, and stores it in s.share. Every loop takes the same number of turns in all
 // threads: after one that does not, the compiler keeps nothing in uniform registers (see `uniform`).
-template <int kHeads, class Memory>
-__device__ void find_share(const Prefill& p, Memory& s) {
+template <int kHeads>
+__device__ void find_share(const Prefill& p, PrefillMemory& s) {
   constexpr int kWarps = kPrefillThreads / 32;
   const int blocks = (p.rows + kQueries<kHeads> - 1) / kQueries<kHeads>, lane = threadIdx.x & 31, warp = threadIdx.x / 32;
   auto count = [&](int block) {
@@ -112,8 +113,8 @@ struct PrefillRuns {
   int skip, left;  // units
   Run run;
 
-  template <class Memory>
-  __device__ __forceinline__ PrefillRuns(const Prefill& problem, const Memory& s) : p(problem), skip(s.share.begin), left(s.share.end) {
+  __device__ __forceinline__ PrefillRuns(const Prefill& problem, const PrefillMemory& s)
+      : p(problem), skip(s.share.begin), left(s.share.end) {
     run.item = s.share.item - 1;
   }
   __device__ __forceinline__ bool next() {
@@ -127,16 +128,15 @@ struct PrefillRuns {
       run.end = tiles.x + max(through - 1, 0);
       left -= through - skip;
       skip = 0;
-      run.part = run.begin == tiles.x && run.end == tiles.y ? Run::kWhole : left > 0 ? Run::kFirst : Run::kLast;
       if (run.begin < run.end) return true;
     }
     return false;
   }
 };
 
-template <int kHeads, class Memory>
-__device__ void copy_keys(const Prefill& p, const CUtensorMap& key_map, const CUtensorMap& scale_map, Memory& s) {
-  Ring<Memory::kStages> ring;
+template <int kHeads>
+__device__ void copy_keys(const Prefill& p, const CUtensorMap& key_map, const CUtensorMap& scale_map, PrefillMemory& s) {
+  Ring<kPrefillStages> ring;
   for (PrefillRuns<kHeads> runs(p, s); runs.next();)
     for (int tile = runs.run.begin; tile < runs.run.end; ++tile, ring.advance())
       if ((threadIdx.x & 31) == 0) {
@@ -148,8 +148,8 @@ __device__ void copy_keys(const Prefill& p, const CUtensorMap& key_map, const CU
       }
 }
 
-template <int kHeads, class Memory, class OnRun>
-__device__ void copy_queries(const Prefill& p, const CUtensorMap& query_map, Memory& s, OnRun on_run) {
+template <int kHeads>
+__device__ void copy_queries(const Prefill& p, const CUtensorMap& query_map, PrefillMemory& s) {
   const int lane = threadIdx.x & 31;
   Ring<2> ring;
   PrefillRuns<kHeads> runs(p, s);
@@ -160,7 +160,6 @@ __device__ void copy_queries(const Prefill& p, const CUtensorMap& query_map, Mem
     if (more) {
       const int first = runs.run.item * kQueries<kHeads>;
       if (lane == 0) {
-        on_run(runs.run);
         s.run[ring.stage] = runs.run;
         arrive_expect(full, sizeof(s.queries[0]));
         copy_box(s.queries[ring.stage], query_map, 0, 0, first, full);
@@ -175,17 +174,18 @@ __device__ void copy_queries(const Prefill& p, const CUtensorMap& query_map, Mem
   }
 }
 
-// Computes the scores of warpgroup `group`, and hands them to the sink:
-//   begin(row): a run begins; `row` is that of the query of this thread's first score;
-//   take(v, tile, key, score): score v of this thread, which belongs to query row + v / 2 and key tile * kTile + key;
-//   tile_done(run, tile, done, d): all scores of a tile have been taken, and `d` may be overwritten; done: it was the run's last. `run` is
-//     in shared memory. If it returns true, the weights are loaded again, so that it has their registers, too.
-template <int kHeads, class Memory, class Sink>
-__device__ __forceinline__ void prefill_math(Memory& s, int group, Sink& sink) {
+// A predicated store, not a branch: between branches, the next MMA cannot be started before the rest of this one's sums.
+__device__ __forceinline__ void store_if(bool condition, float* to, float value) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %0, 0;\n@p st.global.cs.f32 [%1], %2;\n}\n" ::"r"(int(condition)), "l"(to), "f"(value)
+               : "memory");
+}
+
+template <int kHeads>
+__device__ void prefill_math(const Prefill& p, PrefillMemory& s, int group) {
   using All = Sums<kHeads, kColumns>;
   const int lane = threadIdx.x & 31;
   float d[kColumns / 2], weights[kColumns / 4];
-  Ring<Memory::kStages> ring;
+  Ring<kPrefillStages> ring;
   for (Ring<2> queries;; queries.advance()) {
     wait(&s.queries_full[queries.stage], queries.parity);
     const Run& run = s.run[queries.stage];
@@ -193,7 +193,8 @@ __device__ __forceinline__ void prefill_math(Memory& s, int group, Sink& sink) {
     if (begin < 0) break;
     load_weights<kColumns>(weights, s.weights[queries.stage][group]);
     const uint32_t q = descriptor(s.queries[queries.stage][group]);
-    sink.begin((run.item * kGroups + group) * (kColumns / kHeads) + All::query());
+    const int row = (run.item * kGroups + group) * (kColumns / kHeads) + All::query(), rows = p.rows - row;
+    float* line = p.out + row * p.out_stride;
     for (int tile = begin; tile < end; ++tile, ring.advance()) {
       wait(&s.full[ring.stage], ring.parity);
 #pragma unroll
@@ -207,28 +208,31 @@ __device__ __forceinline__ void prefill_math(Memory& s, int group, Sink& sink) {
         All sums;
         sums.add_up(d, weights);
 #pragma unroll
-        for (int v = 0; v < All::kHeld; ++v)
-          sink.take(v, tile, half * kKeys + 8 * (v & 1) + All::key(), sums.value[v] * scale[v & 1]);
+        for (int v = 0; v < All::kHeld; ++v) {
+          const int column = tile * kTile + half * kKeys + 8 * (v & 1) + All::key();
+          store_if(v / 2 < rows && column < p.keys, line + (v / 2 * p.out_stride + column), sums.value[v] * scale[v & 1]);
+        }
       }
       __syncwarp();
       if (lane == 0) arrive(&s.empty[ring.stage]);
-      if (sink.tile_done(run, tile, tile + 1 == end, d)) load_weights<kColumns>(weights, s.weights[queries.stage][group]);
     }
     __syncwarp();
     if (lane == 0) arrive(&s.queries_empty[queries.stage]);
   }
 }
 
-// The part of all prefill kernels that does not depend on the sink. `make_sink(group)` is called by the math warpgroups, and `on_run` by one
-// thread for each run of the CTA.
-template <int kHeads, class Memory, class MakeSink, class OnRun>
-__device__ __forceinline__ void run_roles(const Prefill& p, const CUtensorMap& query_map, const CUtensorMap& key_map,
-                                          const CUtensorMap& scale_map, Memory& s, MakeSink make_sink, OnRun on_run) {
+// kHeads: the number of heads of a query, padded to 16, 32 or 64.
+template <int kHeads>
+__global__ void __launch_bounds__(kPrefillThreads, 1)
+    indexer_logits_kernel(const __grid_constant__ Prefill p, const __grid_constant__ CUtensorMap query_map,
+                          const __grid_constant__ CUtensorMap key_map, const __grid_constant__ CUtensorMap scale_map) {
+  extern __shared__ __align__(1024) uint8_t memory[];
+  PrefillMemory& s = *reinterpret_cast<PrefillMemory*>(memory);
   if (threadIdx.x == 0) {
     prefetch_map(query_map);
     prefetch_map(key_map);
     prefetch_map(scale_map);
-    for (int i = 0; i < Memory::kStages; ++i) {
+    for (int i = 0; i < kPrefillStages; ++i) {
       barrier_init(shared_address(&s.full[i]), 1);
       barrier_init(shared_address(&s.empty[i]), 4 * kGroups);  // math warps
     }
@@ -244,55 +248,11 @@ __device__ __forceinline__ void run_roles(const Prefill& p, const CUtensorMap& q
     shrink_registers<32>();
     const int warp = threadIdx.x / 32 % 4;
     if (warp == 0) copy_keys<kHeads>(p, key_map, scale_map, s);
-    if (warp == 1) copy_queries<kHeads>(p, query_map, s, on_run);
+    if (warp == 1) copy_queries<kHeads>(p, query_map, s);
   } else {
     grow_registers<160>();
-    auto sink = make_sink(group);
-    prefill_math<kHeads>(s, group, sink);
+    prefill_math<kHeads>(p, s, group);
   }
-}
-
-// ---- the sink that stores every score ----
-
-struct Logits {
-  float* out;  // [rows, keys]
-  int64_t stride;
-};
-
-template <int kHeads>
-struct StoreScores {
-  const Prefill& p;
-  const Logits& logits;
-  float* line = nullptr;  // of this thread's first query and key of a tile
-  int rows = 0;           // from this thread's first query on
-
-  __device__ __forceinline__ void begin(int row) {
-    line = logits.out + row * logits.stride;
-    rows = p.rows - row;
-  }
-  __device__ __forceinline__ void take(int v, int tile, int key, float score) {
-    const int column = tile * kTile + key;
-    float* to = line + (v / 2 * logits.stride + column);
-    // A predicated store, not a branch: the next MMA can only be started before the rest of this one's sums if there is no branch between.
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %0, 0;\n@p st.global.cs.f32 [%1], %2;\n}\n" ::"r"(int(v / 2 < rows && column < p.keys)), "l"(to), "f"(score)
-        : "memory");
-  }
-  __device__ __forceinline__ bool tile_done(const Run&, int, bool, float (&)[kColumns / 2]) { return false; }
-};
-
-using LogitsMemory = PrefillMemory<7>;
-static_assert(sizeof(LogitsMemory) <= 227 * 1024);
-
-// kHeads: the number of heads of a query, padded to 16, 32 or 64.
-template <int kHeads>
-__global__ void __launch_bounds__(kPrefillThreads, 1)
-    indexer_logits_kernel(const __grid_constant__ Prefill p, const __grid_constant__ Logits logits,
-                          const __grid_constant__ CUtensorMap query_map, const __grid_constant__ CUtensorMap key_map,
-                          const __grid_constant__ CUtensorMap scale_map) {
-  extern __shared__ __align__(1024) uint8_t memory[];
-  run_roles<kHeads>(p, query_map, key_map, scale_map, *reinterpret_cast<LogitsMemory*>(memory),
-                    [&](int) { return StoreScores<kHeads>{p, logits}; }, [](const Run&) {});
 }
 
 }  // namespace indexer

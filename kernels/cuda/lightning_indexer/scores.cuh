@@ -61,12 +61,9 @@ __device__ __forceinline__ void copy_line(void* destination, const CUtensorMap& 
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(~0u, value, 0); }
 
 // What the producer warps pass to the math warpgroups with each buffer of queries: the block of queries, and its tiles (or pages) of keys
-// [begin, end). A negative `begin` marks the end. `part`, for prefill: whether these are all tiles of the block, or some at the beginning or
-// at the end of this CTA's share.
+// [begin, end). A negative `begin` marks the end.
 struct Run {
-  enum Part { kWhole, kFirst, kLast };
   int item, begin, end;
-  Part part;
 };
 
 // A position in a ring of shared-memory stages, and the parity of the phase of its barriers.

@@ -13,7 +13,7 @@
 
 #include <cooperative_groups.h>
 
-#include "short_rows.cuh"
+#include "problem.cuh"
 
 namespace topk {
 
@@ -368,25 +368,11 @@ __device__ __noinline__ uint32_t write_bitmap(Shared& shared, const Problem& p, 
   return written;
 }
 
-// The longest row in a longer buffer that one CTA keeps in its registers.
-template <int kThreads>
-constexpr int kShortRow = 4 * kThreads * 4 - 3;
-
-// As select_short. Not inlined, because it would take registers from rows that are long.
-template <int kThreads>
-__device__ __noinline__ void select_short_row(const Problem& p, ShortShared<kThreads>& shared, const float* logits, int row, int length,
-                                              int offset) {
-  ShortRow<kThreads, 4> loaded(logits, length);
-  loaded.load();
-  select_short(p, shared, loaded, row, 0, length, offset);
-}
-
 // kCtas run on a multiprocessor. Each thread has 2 * kVectors 16-byte loads in flight. All loads in flight go through the L1 cache, of
 // which more CTAs would leave too little: 4096 rows of 32K take 379 us with three CTAs of 71 KB and 276 us with two.
 template <int kThreads, int kCtas, int kVectors>
 __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __grid_constant__ Problem p) {
   extern __shared__ __align__(16) unsigned char memory[];
-  static_assert(sizeof(ShortShared<kThreads>) <= sizeof(Shared) + 6144 * sizeof(uint2));  // 6144: the least capacity
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   uint32_t* bitmap = reinterpret_cast<uint32_t*>(shared.entries + p.capacity);
   const cg::cluster_group cluster = cg::this_cluster();
@@ -398,10 +384,6 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
     return;
   }
   const float* logits = p.logits + row * p.row_stride + first;
-  if (length <= kShortRow<kThreads>) {
-    if (part == 0) select_short_row<kThreads>(p, *reinterpret_cast<ShortShared<kThreads>*>(memory), logits, row, length, first - start);
-    return;
-  }
   // The boundaries of parts are those of words of the bitmap.
   const int share = (length + parts * 32 - 1) / (parts * 32) * 32, from = min(part * share, length), to = min(from + share, length);
   const Slice slice(logits + from, to - from);

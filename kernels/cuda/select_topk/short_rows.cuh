@@ -47,125 +47,114 @@ struct Scale {
   }
 };
 
-// A row in the registers of a CTA: at most 4 * kThreads * kVectors columns, counted from the 16 bytes that the first one is in.
-template <int kThreads, int kVectors>
-struct ShortRow {
-  const float* logits;  // the first column
-  int columns;          // to load
-  int skip;             // columns between those 16 bytes and the first column
-  float values[kVectors][4];
-
-  __device__ __forceinline__ ShortRow(const float* logits, int columns)
-      : logits(logits), columns(columns), skip(static_cast<int>(reinterpret_cast<uintptr_t>(logits) / sizeof(float) % 4)) {}
-  __device__ __forceinline__ int column(int v, int e) const { return 4 * (v * kThreads + static_cast<int>(threadIdx.x)) + e - skip; }
-  __device__ __forceinline__ void load() {
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const int first = column(v, 0);
-      float4 loaded = make_float4(NAN, NAN, NAN, NAN);
-      if (first >= 0 && first + 4 <= columns) loaded = __ldg(reinterpret_cast<const float4*>(logits + first));
-      values[v][0] = loaded.x, values[v][1] = loaded.y, values[v][2] = loaded.z, values[v][3] = loaded.w;
-    }
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const int first = column(v, 0);
-      if (first < columns && (first < 0 || first + 4 > columns)) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          if (first + e >= 0 && first + e < columns) values[v][e] = __ldg(logits + first + e);
-      }
-    }
-  }
-};
-
-// Selects among the columns [first, first + length) of a loaded row, of which there is at least one. A column's position is the column plus
-// `offset`. All threads call it, and `shared` was not used since the last barrier.
-template <int kThreads, int kVectors>
-__device__ __forceinline__ void select_short(const Problem& p, ShortShared<kThreads>& shared, ShortRow<kThreads, kVectors>& loaded, int row,
-                                             int first, int length, int offset) {
+// One CTA for each row of at most 4 * kThreads * kVectors columns, counted from the 16 bytes that the row starts in. kCtas run on a
+// multiprocessor.
+template <int kThreads, int kVectors, int kCtas>
+__global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __grid_constant__ Problem p) {
   constexpr int kWarps = kThreads / 32, kPlaces = 4 * kThreads, kBits = kThreads == 1024 ? 12 : 11;
   static_assert(kPlaces == 1 << kBits && kVectors <= 4 && kWarps * kVectors % 32 == 0);
-  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-  auto& values = loaded.values;
+  __shared__ ShortShared<kThreads> shared;
+  const int row = blockIdx.x, thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+  const float* logits = p.logits + row * p.row_stride;
+  const int skip = static_cast<int>(reinterpret_cast<uintptr_t>(logits) / sizeof(float) % 4);
+  const int start = p.starts == nullptr ? 0 : __ldg(p.starts + row), end = __ldg(p.ends + row);
+  // All columns are loaded, so that the loads need not wait for the row's bounds.
+  float values[kVectors][4];
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int column = 4 * (v * kThreads + thread) - skip;
+    float4 loaded = make_float4(NAN, NAN, NAN, NAN);
+    if (column >= 0 && column + 4 <= p.columns) loaded = __ldg(reinterpret_cast<const float4*>(logits + column));
+    values[v][0] = loaded.x, values[v][1] = loaded.y, values[v][2] = loaded.z, values[v][3] = loaded.w;
+  }
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int column = 4 * (v * kThreads + thread) - skip;
+    if (column < p.columns && (column < 0 || column + 4 > p.columns)) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (column + e >= 0 && column + e < p.columns) values[v][e] = __ldg(logits + column + e);
+    }
+  }
   reinterpret_cast<uint4*>(shared.histogram)[thread] = make_uint4(0, 0, 0, 0);
   if (thread == 0) shared.few_count = 0, shared.least = 0;
+
   // What cannot be selected becomes NaN, which minimum and maximum ignore.
+  const int first = max(start, 0), length = min(end, p.columns) - first;
+  if (length <= 0) {
+    for (int to = thread; to < p.k; to += kThreads) p.out[int64_t(row) * p.k + to] = -1;
+    return;
+  }
   float lowest = INFINITY, highest = -INFINITY;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const uint32_t within = loaded.column(v, e) - first;
+      const uint32_t within = 4 * (v * kThreads + thread) + e - skip - first;
       values[v][e] = within < uint32_t(length) && values[v][e] >= kLowest ? values[v][e] : NAN;
       lowest = fminf(lowest, values[v][e]);
       highest = fmaxf(highest, values[v][e]);
     }
   }
-  const bool all = length <= p.k;  // then nothing needs to be compared
-  Scale scale(0.0f, 1.0f);
-  Found found = {0, 0, 0, 0};
-  uint64_t least = 0;
-  if (!all) {
-    const uint32_t lowest_key = __reduce_min_sync(kWarp, key_of(lowest)), highest_key = __reduce_max_sync(kWarp, key_of(highest));
-    if (lane == 0) shared.lowest[warp] = lowest_key, shared.highest[warp] = highest_key;
-    __syncthreads();
-    lowest = value_of(__reduce_min_sync(kWarp, shared.lowest[lane % kWarps]));
-    highest = value_of(__reduce_max_sync(kWarp, shared.highest[lane % kWarps]));
-    scale = Scale(lowest, fminf(highest, -kLowest));
+  const uint32_t lowest_key = __reduce_min_sync(kWarp, key_of(lowest)), highest_key = __reduce_max_sync(kWarp, key_of(highest));
+  if (lane == 0) shared.lowest[warp] = lowest_key, shared.highest[warp] = highest_key;
+  __syncthreads();
+  lowest = value_of(__reduce_min_sync(kWarp, shared.lowest[lane % kWarps]));
+  highest = value_of(__reduce_max_sync(kWarp, shared.highest[lane % kWarps]));
+  const Scale scale(lowest, fminf(highest, -kLowest));
 
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      if (values[v][e] >= kLowest) atomicAdd(&shared.histogram[scale.place<kPlaces>(values[v][e])], 1);
+  }
+  __syncthreads();
+  const Found found = find_digit<kThreads>(shared, p.k);  // place 0 if all are selected
+
+  // Calls visit(rank) for this thread's values at the place found.
+  const auto visit_place = [&](auto visit) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        if (values[v][e] >= kLowest) atomicAdd(&shared.histogram[scale.place<kPlaces>(values[v][e])], 1);
+        if (scale.place<kPlaces>(values[v][e]) == found.digit && values[v][e] >= kLowest)
+          visit(short_rank(values[v][e], 4 * (v * kThreads + thread) + e - skip));
+    }
+  };
+  const uint32_t needed = p.k - found.above;
+  if (found.total > p.k && found.count != needed) {
+    if (found.count <= kFewShort) {
+      visit_place([&](uint64_t rank) { shared.few[atomicAdd(&shared.few_count, 1)] = rank; });
+      __syncthreads();
+      if (thread < found.count) {
+        const uint64_t mine = shared.few[thread];
+        uint32_t above = 0;
+#pragma unroll 4
+        for (uint32_t i = 0; i < found.count; ++i) above += shared.few[i] > mine;
+        if (above + 1 == needed) shared.least = mine;
+      }
+    } else {
+      uint64_t prefix = 0;
+      uint32_t lacking = needed;
+      for (int shift = 64 - kBits;; shift -= kBits) {
+        reinterpret_cast<uint4*>(shared.histogram)[thread] = make_uint4(0, 0, 0, 0);
+        __syncthreads();
+        visit_place([&](uint64_t rank) {
+          if (rank >> shift >> kBits == prefix) atomicAdd(&shared.histogram[uint32_t(rank >> shift) % kPlaces], 1);
+        });
+        __syncthreads();
+        const Found digit = find_digit<kThreads>(shared, lacking);
+        prefix = prefix << kBits | digit.digit;
+        lacking -= digit.above;
+        if (digit.count != lacking) continue;  // not at the last digit, since all ranks differ
+        if (thread == 0) shared.least = prefix << shift;
+        break;
+      }
     }
     __syncthreads();
-    found = find_digit<kThreads>(shared, p.k);  // place 0 if all are selected
-
-    // Calls visit(rank) for this thread's values at the place found.
-    const auto visit_place = [&](auto visit) {
-#pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          if (scale.place<kPlaces>(values[v][e]) == found.digit && values[v][e] >= kLowest)
-            visit(short_rank(values[v][e], loaded.column(v, e)));
-      }
-    };
-    const uint32_t needed = p.k - found.above;
-    if (found.total > p.k && found.count != needed) {
-      if (found.count <= kFewShort) {
-        visit_place([&](uint64_t rank) { shared.few[atomicAdd(&shared.few_count, 1)] = rank; });
-        __syncthreads();
-        if (thread < found.count) {
-          const uint64_t mine = shared.few[thread];
-          uint32_t above = 0;
-#pragma unroll 4
-          for (uint32_t i = 0; i < found.count; ++i) above += shared.few[i] > mine;
-          if (above + 1 == needed) shared.least = mine;
-        }
-      } else {
-        uint64_t prefix = 0;
-        uint32_t lacking = needed;
-        for (int shift = 64 - kBits;; shift -= kBits) {
-          reinterpret_cast<uint4*>(shared.histogram)[thread] = make_uint4(0, 0, 0, 0);
-          __syncthreads();
-          visit_place([&](uint64_t rank) {
-            if (rank >> shift >> kBits == prefix) atomicAdd(&shared.histogram[uint32_t(rank >> shift) % kPlaces], 1);
-          });
-          __syncthreads();
-          const Found digit = find_digit<kThreads>(shared, lacking);
-          prefix = prefix << kBits | digit.digit;
-          lacking -= digit.above;
-          if (digit.count != lacking) continue;  // not at the last digit, since all ranks differ
-          if (thread == 0) shared.least = prefix << shift;
-          break;
-        }
-      }
-      __syncthreads();
-    }
-    least = shared.least;
   }
+  const uint64_t least = shared.least;
 
   uint32_t selects = 0, mine = 0;  // mine: how many in each vector, by byte
 #pragma unroll
@@ -174,7 +163,8 @@ __device__ __forceinline__ void select_short(const Problem& p, ShortShared<kThre
     for (int e = 0; e < 4; ++e) {
       const uint32_t place = scale.place<kPlaces>(values[v][e]);
       bool selected = place > found.digit;
-      if (all || place == found.digit) selected = values[v][e] >= kLowest && (all || short_rank(values[v][e], loaded.column(v, e)) >= least);
+      if (place == found.digit)
+        selected = values[v][e] >= kLowest && short_rank(values[v][e], 4 * (v * kThreads + thread) + e - skip) >= least;
       selects |= uint32_t(selected) << (4 * v + e);
       mine += uint32_t(selected) << (8 * v);
     }
@@ -194,14 +184,14 @@ __device__ __forceinline__ void select_short(const Problem& p, ShortShared<kThre
   uint32_t here[kEach], before = 0;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) before += here[i] = counts[i] >> byte & 255;
-  const uint32_t own = before;
+  const uint32_t all = before;
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) {
     const uint32_t other = __shfl_up_sync(kWarp, before, step);
     if (lane >= step) before += other;
   }
   const uint32_t total = __shfl_sync(kWarp, before, 31);
-  before -= own;
+  before -= all;
   const bool staged = p.k <= kStaged;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
@@ -216,7 +206,7 @@ __device__ __forceinline__ void select_short(const Problem& p, ShortShared<kThre
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       if (!(selects >> (4 * v + e) & 1)) continue;
-      const int position = loaded.column(v, e) + offset;
+      const int position = 4 * (v * kThreads + thread) + e - skip - start;
       if (staged)
         shared.selected[to] = position;
       else
@@ -230,22 +220,6 @@ __device__ __forceinline__ void select_short(const Problem& p, ShortShared<kThre
       p.out[int64_t(row) * p.k + i] = -1;
     else if (staged)
       write(p, row, i, shared.selected[i]);
-  }
-}
-
-// One CTA for each row. kCtas run on a multiprocessor.
-template <int kThreads, int kVectors, int kCtas>
-__global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __grid_constant__ Problem p) {
-  __shared__ ShortShared<kThreads> shared;
-  const int row = blockIdx.x;
-  const int start = p.starts == nullptr ? 0 : __ldg(p.starts + row), end = __ldg(p.ends + row);
-  ShortRow<kThreads, kVectors> loaded(p.logits + row * p.row_stride, p.columns);
-  loaded.load();  // all columns, so that the loads need not wait for the row's bounds
-  const int first = max(start, 0), length = min(end, p.columns) - first;
-  if (length > 0) {
-    select_short(p, shared, loaded, row, first, length, -start);
-  } else {
-    for (int to = threadIdx.x; to < p.k; to += kThreads) p.out[int64_t(row) * p.k + to] = -1;
   }
 }
 
