@@ -5,6 +5,7 @@ import logging
 import os
 import tempfile
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +18,13 @@ from .cache_check import CacheCheck, Mismatch
 log = logging.getLogger(__name__)
 
 MOST_FILES = 100  # of one process; further mismatches are only logged
+_REMEMBERED = (
+    1024  # ids of requests that are not reported again: the step that is ahead of the first report finds the same
+)
 _NAMES = {
     LATENT: "the stamp of its latent in layer {layer} is not that of its token and prefix",
     INDEX: "the stamp of its index key in layer {layer} is not that of its token and prefix",
-    CHAIN: "its entry does not follow that of the token before it",
+    CHAIN: "its entry belongs to other tokens",
     TOKENS: "the entries up to it belong to other tokens",
     LATENT_BYTES: "the latents of its page in layer {layer} have changed since they were written",
     INDEX_BYTES: "the index keys of its page in layer {layer} have changed since they were written",
@@ -35,6 +39,7 @@ class CacheReports:
         self._check = check
         self._folder = folder
         self._files = 0
+        self._reported: deque[int] = deque(maxlen=_REMEMBERED)
 
     def errors(self, others: Sequence[Request]) -> dict[int, str]:
         """Report what the checks have found since the last call: one line for each request, by its id.
@@ -42,7 +47,9 @@ class CacheReports:
         others: requests whose entries may be in the place of the right ones.
         """
         first = {mismatch.request.id: mismatch for mismatch in reversed(self._check.mismatches())}
-        return {id: self.write(mismatch, others) for id, mismatch in first.items()}
+        new = {id: mismatch for id, mismatch in first.items() if id not in self._reported}
+        self._reported.extend(new)
+        return {id: self.write(mismatch, others) for id, mismatch in new.items()}
 
     def write(self, mismatch: Mismatch, others: Sequence[Request]) -> str:
         """Report a mismatch. Returns the error of its request."""

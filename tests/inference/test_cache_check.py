@@ -343,7 +343,7 @@ def test_scoring_raises(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
             write(*arguments, **options)
 
     monkeypatch.setattr(indexer, "write_index_cache", skip_one)
-    with pytest.raises(RuntimeError, match="index key in layer 0"):
+    with pytest.raises(RuntimeError, match="the stamp of its index key in layer"):
         llm.logits(PROMPTS[2], chunk=100)
     assert llm.engine.pool.used == 0
     monkeypatch.undo()

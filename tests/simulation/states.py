@@ -42,7 +42,6 @@ class Space(NamedTuple):
     ahead: bool = True
     reuse: bool = True
     faults: bool = True
-    preemption: bool = True
 
 
 class Action(NamedTuple):
@@ -98,8 +97,7 @@ class State:
         if self.engine.has_work:
             yield Action("step")
         yield from (Action("cancel", id) for id in self.given if id not in self.engine._aborted)
-        if self.space.preemption:
-            yield from (Action("preempt", count + 1) for count in range(len(self.engine.scheduler.running)))
+        yield from (Action("preempt", count + 1) for count in range(len(self.engine.scheduler.running)))
 
     def faults(self) -> list[Action]:
         """After a step: the faults that could have struck in it."""

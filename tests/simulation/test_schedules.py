@@ -30,7 +30,7 @@ def test_a_schedule_is_repeated_by_its_seed_alone() -> None:
 
 
 def test_tokens_that_scoring_has_drained_are_delivered_although_the_service_stops() -> None:
-    """Found by seed 4394: they waited for a step that never came."""
+    """Found by a random schedule: they waited for a step that never came."""
     world = World(Settings())
     world.submit((0,), max_tokens=6)
     world.score((0, 1))
@@ -44,6 +44,7 @@ def keep_evicted(pool: PagePool, page: int) -> None:
     """An evicted page can still be found."""
 
 
+@pytest.mark.heavy
 def test_a_failing_schedule_is_shrunk_to_a_script_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(PagePool, "_forget_key", keep_evicted)
     schedule = next(each for each in map(make_schedule, range(1000)) if each.failure() is not None)
