@@ -135,6 +135,7 @@ def places(value: Any, depth: int = 0) -> Iterator[tuple[Any, ...]]:
             yield from ((key, *rest) for rest in places(value[key], depth + 1))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "generation_config.json"])
 def test_any_wrong_value_is_refused_or_used(tmp_path, name):
     """No error but TokenizerError, from loading to encoding a conversation and decoding it."""
