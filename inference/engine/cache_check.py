@@ -190,13 +190,21 @@ class CacheCheck:
         self._check(torch.from_numpy(table).to(self._device), step, tasks, None, truths)
 
     def begin(
-        self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        slots: torch.Tensor,
+        block_table: torch.Tensor,
+        counts: Sequence[int],
     ) -> tuple[torch.Tensor, ...]:
-        """Write the chains of a step's tokens -> AttentionMetadata.stamps, which the model's launches store."""
+        """Write the chains of a step's tokens -> AttentionMetadata.stamps, which the model's launches store.
+
+        counts: the number of new tokens of each sequence.
+        """
         starts = None
-        if len(metadata.query_lengths) < len(tokens):
-            starts = torch.from_numpy(np.cumsum((0, *metadata.query_lengths), dtype=np.int32)).to(self._device)
-        rows = tokens, positions, metadata.slots, metadata.block_table, starts
+        if len(counts) < len(tokens):
+            starts = torch.from_numpy(np.cumsum((0, *counts), dtype=np.int32)).to(self._device)
+        rows = tokens, positions, slots, block_table, starts
         return stamp_tokens(*rows, self.stamps, backend=self._backend).view(-1, len(tokens)).unbind()
 
     def end(self, metadata: AttentionMetadata, plan: CheckPlan) -> None:

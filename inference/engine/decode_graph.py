@@ -208,7 +208,8 @@ class DecodeGraphs:
             metadata = replace(metadata, on_selection=lambda layer, _, selection: selections.update({layer: selection}))
         if self.cache_check is None:
             return self.forward(tokens, positions, metadata, self.caches)
-        metadata = replace(metadata, stamps=self.cache_check.begin(tokens, positions, metadata))
+        stamps = self.cache_check.begin(tokens, positions, metadata.slots, metadata.block_table, metadata.query_lengths)
+        metadata = replace(metadata, stamps=stamps)
         logits = self.forward(tokens, positions, metadata, self.caches)
         self.cache_check.end_decodes(metadata, inputs.check_words)
         return logits

@@ -59,7 +59,7 @@ def _stamp_decodes(
     size, chains, table = stamps.page_size, stamps.chains.numpy(), block_table.numpy()
     place, at = positions.numpy(), slots.numpy()
     previous = place - (place > 0)
-    pages = table[range(len(table)), previous // size]
+    pages = table[np.arange(len(table)), previous // size]
     base = chains[pages * size + previous % size, 1] * (place > 0)
     after = base + (tokens.numpy() + 1) * stamps.multipliers.numpy()[place]
     chains[at, 0] = base
