@@ -99,9 +99,11 @@ class Runner:
             return self.graphs.run(batch, on_selection, plan)
         assert not batch.sampled_rows
         tokens, positions, metadata = self.prepare(batch, on_selection)
+        if check is None or plan is None:
+            return self.model.forward(tokens, positions, metadata, self.caches)
+        uploaded = check.upload(plan)
         logits = self.model.forward(tokens, positions, metadata, self.caches)
-        if check is not None and plan is not None:
-            check.end(metadata, plan)
+        check.end(metadata, uploaded)
         return logits
 
     def prepare(
