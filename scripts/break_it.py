@@ -55,7 +55,7 @@ class Campaigns:
         return slow_clients.run(self._seed, self._count(1000), waits=self._scale >= 1)
 
     def long_texts(self) -> Result:
-        """40 texts of 8 MB."""
+        """120 texts of 8 MB."""
         return long_texts.run(self._seed, self._count(10), settle=60.0 if self._scale >= 1 else 1.0)
 
     def stopping(self) -> Result:
@@ -70,12 +70,16 @@ class Campaigns:
         """2,000 mutants of checkpoints."""
         return import_module("campaigns.checkpoints").run(self._seed, self._count(2000))
 
+    def soak(self) -> Result:
+        """Nine minutes of many clients of one service, which checks its caches."""
+        return import_module("campaigns.soak").run(self._seed, 540 * self._scale)
+
     def memory(self) -> Result:
         """An hour of mixed requests, or --minutes."""
         return memory.run(self._seed, round(60 * self._minutes))
 
 
-NAMES = ("fuzz", "overload", "slow_clients", "long_texts", "stopping", "faults", "checkpoints", "memory")
+NAMES = ("fuzz", "overload", "slow_clients", "long_texts", "stopping", "faults", "checkpoints", "soak", "memory")
 
 
 def main() -> None:

@@ -21,55 +21,57 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-CHUNK = 250  # schedules that a process runs at a time
+SHARE = 250  # schedules that a process runs at a time
 
 
-def run_schedules(first: int, end: int) -> tuple[int, list[str]]:
-    """How many schedules ran, and the first failure's script."""
+def run_schedules(last: int, deadline: float, first: int) -> tuple[dict[str, int], list[str]]:
+    """Run a share of the schedules, unless it is too late. Returns how many ran, and the first failure's script."""
     schedule = importlib.import_module("simulation.schedule")
-    for seed in range(first, end):
+    ran = 0
+    for seed in range(first, min(first + SHARE, last)) if time.time() < deadline else ():
         failure = schedule.make_schedule(seed).failure()
+        ran += 1
         if failure is not None:
-            script = schedule.shrink(schedule.make_schedule(seed)).script()
-            return seed - first + 1, [f"# seed {seed}: {failure}\n{script}"]
-    return end - first, []
+            return {"schedules": ran}, [
+                f"# seed {seed}: {failure}\n{schedule.shrink(schedule.make_schedule(seed)).script()}"
+            ]
+    return {"schedules": ran}, []
 
 
-def run_chunk(last: int, deadline: float, first: int) -> tuple[int, list[str]]:
-    return (0, []) if time.time() > deadline else run_schedules(first, min(first + CHUNK, last))
-
-
-def search_space(number: int) -> tuple[dict[str, Any], list[str]]:
-    """What the search of one space has counted, and the violation that it ended in."""
-    states = importlib.import_module("simulation.search")
-    space = states.all_spaces()[number]
+def search_space(number: int) -> tuple[dict[str, int], list[str]]:
+    """Search one of the spaces. Returns what was counted, and the violation that ended it."""
+    search = importlib.import_module("simulation.search")
+    space = search.all_spaces()[number]
     try:
-        found = states.search(space)
-    except states.Violation as violation:
-        return {}, [f"# {space}\n# {violation}"]
-    counts = {"states": found.states, "transitions": found.transitions, "preempted": found.preempted}
-    return counts, []
+        found = search.search(space)
+    except search.Violation as violation:
+        return {"spaces": 1}, [f"# {space}\n# {violation}"]
+    return {"spaces": 1, "states": found.states, "transitions": found.transitions, "preempted": found.preempted}, []
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    start, failures, counts = time.time(), [], Counter[str]()
+    start, first, last = time.time(), arguments.first, arguments.first + arguments.count
+    work: Any = partial(run_schedules, last, start + arguments.seconds)
+    shares = range(first, last, SHARE)
+    if arguments.what == "states":
+        work, shares = search_space, range(len(importlib.import_module("simulation.search").all_spaces()))
+    counts, failures, told = Counter[str](), 0, start
     with multiprocessing.get_context("spawn").Pool(arguments.jobs, initializer=prepare_process) as pool:
-        if arguments.what == "schedules":
-            last = arguments.first + arguments.count
-            chunk = partial(run_chunk, last, start + arguments.seconds)
-            for ran, scripts in pool.imap_unordered(chunk, range(arguments.first, last, CHUNK)):
-                counts["schedules"] += ran
-                failures += scripts
-                if counts["schedules"] % 20_000 < ran:
-                    print(f"{counts['schedules']} schedules, {time.time() - start:.0f} s", file=sys.stderr, flush=True)
-            counts["first_seed"] = arguments.first
-        else:
-            spaces = importlib.import_module("simulation.search").all_spaces()
-            for found, scripts in pool.imap_unordered(search_space, range(len(spaces))):
-                counts.update({"spaces": 1, **found})
-                failures += scripts
-                print(f"{counts['spaces']} spaces, {counts['states']} states", file=sys.stderr, flush=True)
-    return {**counts, "seconds": round(time.time() - start), "jobs": arguments.jobs, "failures": failures}
+        for found, scripts in pool.imap_unordered(work, shares):
+            counts.update(found)
+            failures += len(scripts)
+            for script in scripts:
+                print(script, end="\n\n", flush=True)
+            if time.time() > told + 20:
+                told = time.time()
+                print(f"{told - start:.0f} s: {dict(counts)}, failures: {failures}", file=sys.stderr, flush=True)
+    return {
+        **counts,
+        "first_seed": first,
+        "seconds": round(time.time() - start),
+        "jobs": arguments.jobs,
+        "failures": failures,
+    }
 
 
 def prepare_process() -> None:
@@ -97,9 +99,7 @@ def main() -> None:
         "simulation.world"
     )  # before the pool does: it would start new processes for those that fail
     result = run(arguments)
-    for failure in result["failures"]:
-        print(failure, end="\n\n")
-    print(json.dumps({**result, "failures": len(result["failures"])}))
+    print(json.dumps(result))
     sys.exit(bool(result["failures"]))
 
 

@@ -18,6 +18,7 @@ LIST_COST = 4
 # A body with fewer bytes cannot have too many.
 SHORT_BODY = 2**18
 MAX_QUOTES = 2**19
+PART = 2**20  # bytes that are searched at a time, in 4 ms
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
@@ -33,27 +34,29 @@ class BoundedRoute(APIRoute):
                     body = await request.body()
                 except ClientDisconnect:
                     return Response(status_code=499)  # nobody reads it
-                check_values(body)
-                if len(body) > SHORT_BODY:
-                    await asyncio.sleep(0)  # others' turn, before the body is read
+                await check_values(body)
             return await handle(request)
 
         return bounded
 
 
-def check_values(body: bytes) -> None:
+async def check_values(body: bytes) -> None:
     """Raise ApiError for a JSON text with too many values. Commas and brackets inside of its strings do not count."""
-    # One pass over the body tells of nearly all that they are no problem.
-    if len(body) < SHORT_BODY or LIST_COST * (len(body) - len(body.translate(None, b",[{"))) <= MAX_VALUES:
+    if len(body) < SHORT_BODY:
         return
-    if (count := _weigh(body)) <= MAX_VALUES:
+    most = 0
+    for start in range(0, len(body), PART):
+        part = body[start : start + PART]
+        most += LIST_COST * (len(part) - len(part.translate(None, b",[{")))
+        await asyncio.sleep(0)  # others' turn
+    if most <= MAX_VALUES or (count := _weigh(body)) <= MAX_VALUES:
         return
     if body.count(b'"') <= MAX_QUOTES:
         count = _weigh(_STRING.sub(b"", body))
     if count > MAX_VALUES:
         raise ApiError(
             413,
-            f"the body has about {count} values; expected at most {MAX_VALUES} (a list or an object is {LIST_COST})",
+            f"the body has about {count} values; expected at most {MAX_VALUES}: a list or an object counts as {LIST_COST}",
         )
 
 

@@ -6,6 +6,7 @@ a plain 503.
 
 import asyncio
 import json
+import socket
 import sys
 import time
 from collections import Counter
@@ -37,7 +38,11 @@ REPLACEABLE_SECONDS = 1.0
 # Connections above the limits that are refused properly, after their head has been read and their key checked.
 SURPLUS = 64
 SURPLUS_SECONDS = 2.0
-LINGER_SECONDS = 1.0
+# Refused connections that are kept open until their client has read the refusal, or this long.
+MAX_LINGERING = 256
+LINGER_SECONDS = 2.0
+# Bytes that the system may keep for a client; by itself it keeps up to 4 MB. What does not fit waits in the process.
+SEND_BUFFER = 2**18
 
 
 class Connections:
@@ -46,6 +51,7 @@ class Connections:
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self.surplus = 0
+        self.lingering = 0
         self._peers: Counter[str] = Counter()
         self._count = 0
         # Those that wait for a head, and since when; the longest first.
@@ -85,7 +91,7 @@ class Connections:
             if since > latest:
                 return False
             if peer is None or connection.peer == peer:
-                connection.time_out()
+                connection.give_way()
                 return True
         return False
 
@@ -107,6 +113,8 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.peer = self.client[0] if self.client else ""
+        if (own_socket := transport.get_extra_info("socket")) is not None:
+            own_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         self._counted = True
         refusal = self._all.add(self)
         if refusal is None:
@@ -150,11 +158,22 @@ class BoundedConnection(H11Protocol):
         self._stop_write_timer()
         self._unset_keepalive_if_required()
         self._forget()
+        self._all.lingering -= self._lingers
         super().connection_lost(exc)
 
-    def time_out(self) -> None:
-        """Close the connection, which waits for a head; half a head is answered with 408."""
-        if self.conn.trailing_data[0] and self.conn.our_state is h11.IDLE:
+    def give_way(self) -> None:
+        """Close the connection, which waits for a head, for a new one."""
+        if self.cycle is None:
+            self._answer(
+                overloaded("this connection has waited for a request the longest; expected one at once"), lingers=True
+            )
+        else:
+            self._close()
+
+    def _time_out(self) -> None:
+        if self._is_surplus:
+            self._answer(overloaded(self.app_state["refusal"]), lingers=True)
+        elif self.conn.trailing_data[0] and self.conn.our_state is h11.IDLE:
             seconds = self._limits.head_seconds
             self._answer(ApiError(408, f"the request's head is incomplete; expected all of it within {seconds:g} s"))
         else:
@@ -167,9 +186,6 @@ class BoundedConnection(H11Protocol):
             # The body of a request that is being answered is malformed. The application sees that the client is gone.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            self._close()
-            return
         too_large = getattr(error, "error_status_hint", 400) == 431
         reason = " ".join(str(error).split())[:100]
         self._answer(
@@ -201,7 +217,7 @@ class BoundedConnection(H11Protocol):
 
     def _start_head_timer(self, seconds: float) -> None:
         self._stop_head_timer()
-        self._head_timer = self.loop.call_later(seconds, self.time_out)
+        self._head_timer = self.loop.call_later(seconds, self._time_out)
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
@@ -218,7 +234,7 @@ class BoundedConnection(H11Protocol):
 
         To close at once while the client's request arrives would reset the connection, and the client might not see the answer.
         """
-        if not self.transport.is_closing():
+        if not self.transport.is_closing() and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = json.dumps(error.body()).encode()
             headers = {
                 **error.headers, "Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"
@@ -228,8 +244,10 @@ class BoundedConnection(H11Protocol):
             )
             for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
-        if lingers:
+        if lingers and not self.transport.is_closing() and self._all.lingering < MAX_LINGERING:
             self._lingers = True
+            self._all.lingering += 1
+            self._stop_head_timer()
             self._forget()
             self.transport.write_eof()
             self.loop.call_later(LINGER_SECONDS, self.transport.close)

@@ -19,6 +19,8 @@ class _Open:
     # None until the response has begun.
     content_type: bytes | None = None
     is_complete: bool = False
+    # Set before its task is cancelled, so that another cancellation is not taken for this one.
+    is_ended: bool = False
 
     @property
     def can_be_ended(self) -> bool:
@@ -40,6 +42,7 @@ class OpenRequests:
         self._ended = self._ended or not idle
         for task, request in self._open.items():
             if request.can_be_ended and (not idle or request.path.startswith(IDLE)):
+                request.is_ended = True
                 task.cancel()
 
     async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,12 +64,12 @@ class OpenRequests:
         try:
             await app(scope, receive, watched)
         except asyncio.CancelledError:
-            if not (self._ended or request.path.startswith(IDLE)) or not request.can_be_ended:
+            if not request.is_ended:
                 raise
             task.uncancel()
         finally:
             del self._open[task]
-        if request.is_complete or not (self._ended or request.path.startswith(IDLE)):
+        if not request.is_ended or request.is_complete:
             return
         if request.content_type is None:
             await _stopped().response()(scope, receive, send)

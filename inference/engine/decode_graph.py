@@ -85,10 +85,8 @@ class DecodeInputs:
         """Copy a step's inputs to the device. The rows that it does not need become padding."""
         if self._copied is not None:
             self._copied.synchronize()  # until the previous step's copies have left the pinned memory
-        used, self._used = (
-            self._used,
-            max(self._used, len(batch.requests)),
-        )  # should this fail, the next step pads all rows
+        used = self._used
+        self._used = max(used, len(batch.requests))  # the rows that the next step has to pad if this one fails here
         for row, (request, start) in enumerate(zip(batch.requests, batch.starts, strict=True)):
             holder, held = (request.id, request.admission), self._held[row]
             done = held[1] if held is not None and held[0] == holder else 0

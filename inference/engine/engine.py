@@ -10,12 +10,13 @@ from dataclasses import replace
 
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
-from ..params import Delta, FinishReason, PromptTooLong, Request, SamplingParams, check_token_ids
+from ..params import Delta, FinishReason, Request, SamplingParams
 from ..text.tokenizer import Tokenizer
 from .cache_report import CacheReports
 from .fault import first_line, log_fault
 from .limits import Limits
 from .pages import PagePool
+from .prompt_check import check_prompt
 from .request_state import RequestState
 from .runner import ModelRunner
 from .scheduler import Scheduler
@@ -88,21 +89,9 @@ class Engine:
         names the value and the limit; it is PromptTooLong if the context cannot hold the prompt.
         """
         params = params or SamplingParams()
-        tokens = check_token_ids(prompt, self.config.vocab_size)
-        context = self.limits.max_model_len
-        if len(tokens) > context - min_new_tokens:
-            raise PromptTooLong(
-                f"prompt has {len(tokens)} tokens; expected at most {context - min_new_tokens}: "
-                f"the context of {context} holds prompt and answer"
-            )
-        if params.stop and self.tokenizer is None:
-            raise ValueError(f"stop is {params.stop!r}; expected none: the model has no tokenizer (use stop_token_ids)")
-        for token in params.stop_token_ids:
-            if token >= self.config.vocab_size:
-                raise ValueError(
-                    f"stop_token_ids holds {token}; expected ids of the vocabulary, 0 to {self.config.vocab_size - 1}"
-                )
-        remaining = context - len(tokens)
+        has_tokenizer = self.tokenizer is not None
+        tokens = check_prompt(prompt, params, self.config, self.limits, has_tokenizer, min_new_tokens)
+        remaining = self.limits.max_model_len - len(tokens)
         max_tokens = remaining if params.max_tokens is None else min(params.max_tokens, remaining)
         seed = secrets.randbits(64) if params.seed is None else params.seed
         return Request(next(self._ids), tokens, params, max_tokens, seed, inspect)
@@ -140,6 +129,7 @@ class Engine:
             if step := self._schedule():
                 self._run(step)
                 self._postprocess(step)
+            self._failures = 0
         return self._take_deltas()
 
     def drain(self) -> None:
@@ -168,7 +158,8 @@ class Engine:
 
     def apply_aborts(self) -> list[Delta]:
         """End the requests that were cancelled; their pages are free afterwards. Returns their deltas, after those of `drain`."""
-        self._end_aborted()
+        with self._recovering():
+            self._end_aborted()
         return self._take_deltas()
 
     def report_mismatches(self) -> dict[int, str]:
@@ -195,9 +186,10 @@ class Engine:
 
     def _end_aborted(self) -> None:
         while self._aborted:
-            state = self._states.get(self._aborted.popleft())
+            state = self._states.get(self._aborted[0])
             if state is not None:
-                self._deltas.append(self._end(state, "abort"))
+                self._end(state, "abort")
+            self._aborted.popleft()
 
     def _take_deltas(self) -> list[Delta]:
         deltas, self._deltas = self._deltas, []
@@ -259,13 +251,12 @@ class Engine:
             self._in_flight = None  # all of its requests have ended
 
     def _fail(self, request_ids: list[int], error: str) -> None:
-        states = [self._states[id] for id in request_ids if id in self._states]
-        self._deltas += [self._end(state, "error", error) for state in states]
+        for state in [self._states[id] for id in request_ids if id in self._states]:
+            self._end(state, "error", error)
 
-    def _end(self, state: RequestState, reason: FinishReason, error: str | None = None) -> Delta:
-        delta = state.finish(reason, error)
+    def _end(self, state: RequestState, reason: FinishReason, error: str | None = None) -> None:
+        self._deltas.append(state.finish(reason, error))
         self._remove(state)
-        return delta
 
     def _remove(self, state: RequestState) -> None:
         """Free a finished request's pages. After an error their contents are not reused, because they may be the cause."""
@@ -287,7 +278,6 @@ class Engine:
         self._unsettled = True
         try:
             yield
-            self._failures = 0
         except Exception as error:
             log_fault(log, "the engine failed and recovers")
             self.recover()

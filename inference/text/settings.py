@@ -25,8 +25,13 @@ def _is_id(value: Any) -> bool:
 
 
 def _is_added(value: Any) -> bool:
-    """An entry of tokenizer.json's added_tokens."""
-    return isinstance(value, dict) and isinstance(value.get("content"), str) and _is_id(value.get("id"))
+    """An entry of tokenizer.json's added_tokens. An empty text would be found between any two characters."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("content"), str)
+        and value["content"] != ""
+        and _is_id(value.get("id"))
+    )
 
 
 def _is_named_template(value: Any) -> bool:
@@ -110,3 +115,35 @@ def read_text(path: Path) -> str | None:
         raise TokenizerError(f"{path}: cannot be read ({error.strerror}); expected a text") from error
     except ValueError as error:
         raise TokenizerError(f"{path}: {error}; expected a text in UTF-8") from error
+
+
+def token_text(value: Any) -> str | None:
+    """tokenizer_config.json writes a token as its text or as {"content": text, …}."""
+    return value.get("content") if isinstance(value, dict) else value
+
+
+def end_ids(directory: Path) -> list[int]:
+    """The ids of end tokens in generation_config.json and config.json. TokenizerError for one that the model does not have."""
+    config = read_settings(directory / "config.json") or {}
+    generation = read_settings(directory / "generation_config.json") or {}
+    size = config.get("vocab_size")
+    found: list[int] = []
+    for name, values in (("generation_config.json", generation), ("config.json", config)):
+        ids = values.get("eos_token_id")
+        ids = ids if isinstance(ids, list) else [] if ids is None else [ids]
+        if type(size) is int and any(token >= size for token in ids):
+            expected = f"ids of the vocabulary of {size}"
+            raise TokenizerError(f"{directory / name}: eos_token_id is {short_repr(ids)}; expected {expected}")
+        found += ids
+    return found
+
+
+def read_chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
+    """The Jinja source in chat_template.jinja, or else in tokenizer_config.json, whose content `settings` is."""
+    separate = read_text(directory / "chat_template.jinja")
+    if separate is not None:
+        return separate
+    template = settings.get("chat_template")
+    if isinstance(template, list):  # several named templates
+        template = {entry["name"]: entry["template"] for entry in template}.get("default")
+    return template

@@ -10,11 +10,10 @@ from typing import Any
 
 import tokenizers
 
-from ...model.errors import short_repr
 from .auto_tokenizer import build_definition
 from .errors import TokenizerError, TooManyTokens
 from .memory import return_memory
-from .settings import read_settings, read_text
+from .settings import end_ids, read_chat_template, read_settings, token_text
 from .token_bounds import longest_token
 
 # DeepSeek's control tokens, by their texts.
@@ -90,14 +89,14 @@ class Tokenizer:
                 return None
             definition, special = built
         settings = {**(read_settings(directory / "tokenizer_config.json") or {}), **special}
-        eos: list[str | int] = [*_end_ids(directory)]
-        eos.append(_token_text(settings.get("eos_token")) or EOS)
+        eos: list[str | int] = [*end_ids(directory)]
+        eos.append(token_text(settings.get("eos_token")) or EOS)
         try:
             return cls(
                 definition,
-                bos=_token_text(settings.get("bos_token")) or BOS,
+                bos=token_text(settings.get("bos_token")) or BOS,
                 eos=eos,
-                chat_template=_chat_template(directory, settings),
+                chat_template=read_chat_template(directory, settings),
             )
         except TokenizerError as error:
             raise TokenizerError(f"{directory}/{error}") from error
@@ -229,35 +228,3 @@ def utf8_length(text: str) -> int:
 def _without_surrogates(text: str) -> str:
     """``text`` with lone surrogates replaced. They come from broken JSON or terminals, and the library raises TypeError."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not text.isascii() else text
-
-
-def _token_text(value: Any) -> str | None:
-    """tokenizer_config.json writes a token as its text or as {"content": text, …}."""
-    return value.get("content") if isinstance(value, dict) else value
-
-
-def _end_ids(directory: Path) -> list[int]:
-    """The ids of end tokens in generation_config.json and config.json. TokenizerError for one that the model does not have."""
-    config = read_settings(directory / "config.json") or {}
-    size = config.get("vocab_size")
-    found: list[int] = []
-    for path, values in (
-        (directory / "generation_config.json", read_settings(directory / "generation_config.json") or {}),
-        (directory / "config.json", config),
-    ):
-        ids = values.get("eos_token_id")
-        ids = ids if isinstance(ids, list) else [] if ids is None else [ids]
-        if type(size) is int and any(token >= size for token in ids):
-            raise TokenizerError(f"{path}: eos_token_id is {short_repr(ids)}; expected ids of the vocabulary of {size}")
-        found += ids
-    return found
-
-
-def _chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
-    separate = read_text(directory / "chat_template.jinja")
-    if separate is not None:
-        return separate
-    template = settings.get("chat_template")
-    if isinstance(template, list):  # several named templates
-        template = {entry["name"]: entry["template"] for entry in template}.get("default")
-    return template

@@ -28,7 +28,8 @@ from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.synthetic.tokenizer import make_texts, write_tokenizer
 
-from .checkpoint_mutants import CLASSES, Files
+from .checkpoint_mutants import CLASSES
+from .damaged_weights import Files
 
 # In FP8 with two files: a dense and two MoE layers, small enough that loading takes milliseconds.
 CONFIG = replace(

@@ -91,10 +91,10 @@ async def attack(seed: int, count: int, server: LiveServer, settle: float) -> di
 
 
 def run(seed: int, count: int, *, settle: float = SETTLED_SECONDS) -> dict[str, Any]:
-    """2 `count` texts to the demo, which refuses them by their bytes, and as many to a copy that must encode them."""
+    """10 `count` texts to the demo, which refuses them by their bytes, and 2 `count` to a copy that must encode them."""
     parts = {}
     with live_server("--no-chat") as server:
-        parts["refused by their bytes"] = asyncio.run(attack(seed, count, server, settle))
+        parts["refused by their bytes"] = asyncio.run(attack(seed, 5 * count, server, settle))
     with (
         tempfile.TemporaryDirectory() as directory,
         live_server("--no-chat", "--model", without_bound(Path(directory))) as server,

@@ -13,9 +13,11 @@ HALF = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 # The server closes a head after 10 s and takes new connections in place of waiting ones after 1 s.
 HEAD_SECONDS = 10.0
 SETTLED_SECONDS = 2.0
-STREAM = {"prompt": "The", "max_tokens": 20_000, "ignore_eos": True, "stream": True}
+# With logprobs, so that little of it fits what the system keeps for a client.
+STREAM = {"prompt": "The", "max_tokens": 3000, "ignore_eos": True, "stream": True, "logprobs": 20}
 # The server ends a client that takes nothing for 120 s.
 STALLED_SECONDS = 120.0
+FILL_SECONDS = 120.0
 MIB_PER_READER = 2.0
 
 
@@ -62,6 +64,10 @@ async def slow_heads(count: int, server: LiveServer) -> dict[str, Any]:
 async def slow_readers(count: int, server: LiveServer, waits: bool, asked: int = 5) -> dict[str, Any]:
     """`count` streams that nobody reads, while others ask. `waits`: until the server has ended them."""
     failures: list[dict[str, Any]] = []
+    # The caches of that many streams must be in memory before.
+    await asyncio.gather(
+        *(server.ask("POST", "/v1/completions", {**STREAM, "max_tokens": 1000}, 300.0) for _ in range(count))
+    )
     before = server.memory()
     deaf = []
     for _ in range(count):
@@ -80,8 +86,10 @@ async def slow_readers(count: int, server: LiveServer, waits: bool, asked: int =
             await asyncio.sleep(1)
         if answered < asked:
             failures.append({"why": f"{answered} of {asked} others were answered; expected all"})
-        if waits and not await server.idle(STALLED_SECONDS + 60):
-            failures.append({"why": f"streams that nobody reads still run after {STALLED_SECONDS + 60} s"})
+        if waits and not await server.idle(STALLED_SECONDS + FILL_SECONDS):
+            failures.append(
+                {"why": f"streams that nobody reads still run after {STALLED_SECONDS + FILL_SECONDS:.0f} s"}
+            )
     after = server.memory()
     for connection in deaf:
         connection.close()

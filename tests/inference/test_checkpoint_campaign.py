@@ -7,6 +7,7 @@ from deepseek_v32.model.checkpoint import load, prefetch
 from deepseek_v32.model.checkpoint.hashes import TensorHashes
 
 
+@pytest.mark.heavy
 def test_a_slice():
     result = checkpoints.run(seed=20261122, count=3 * len(checkpoint_mutants.CLASSES))
     assert result["failures"] == []
@@ -21,6 +22,7 @@ MISSING = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("owner", "check", "name", "outcome"), MISSING.values(), ids=MISSING)
 def test_a_missing_check_fails_the_campaign(monkeypatch, owner, check, name, outcome):
     monkeypatch.setattr(checkpoints, "CLASSES", {name: checkpoint_mutants.CLASSES[name]})

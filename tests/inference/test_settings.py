@@ -36,7 +36,8 @@ GOOD: dict[str, dict[str, list[Any]]] = {
 }
 BAD: dict[str, dict[str, list[Any]]] = {
     "tokenizer.json": {
-        "added_tokens": [None, 3, {}, [1], [{}], [{"content": "a"}], [{"content": 1, "id": 1}], [{"content": "a", "id": True}]],
+        "added_tokens": [None, 3, {}, [1], [{}], [{"content": "a"}], [{"content": 1, "id": 1}], [{"content": "a", "id": True}],
+                         [{"content": "", "id": 1}]],
         "decoder": [3, "x", ["x"]],
         "model": [None, 3, []],
     },
@@ -134,6 +135,7 @@ def places(value: Any, depth: int = 0) -> Iterator[tuple[Any, ...]]:
             yield from ((key, *rest) for rest in places(value[key], depth + 1))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "generation_config.json"])
 def test_any_wrong_value_is_refused_or_used(tmp_path, name):
     """No error but TokenizerError, from loading to encoding a conversation and decoding it."""

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.cli import app
+from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.load import load_model
@@ -100,6 +101,14 @@ def test_hashes_need_not_be_verified(target):
     with pytest.raises(CheckpointError, match=re.escape(name)):
         LLM(target, device="cpu")
     assert LLM(target, device="cpu", verify_hashes=False).config.num_hidden_layers == 2
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_other_ranks_are_told_whether_to_verify(pristine, verified):
+    options = {"device": "cpu", "precision": "fp8", "backend": "auto", "verify_hashes": verified}
+    source = ModelSource.resolve(pristine / "plain", **options)
+    assert source.verify_hashes == verified
+    assert ModelSource.from_json(json.loads(json.dumps(source.to_json()))) == source
 
 
 def test_swapped_tensors_of_one_shape(target):

@@ -183,9 +183,9 @@ BUGS = (
         instead="pages that were evicted, in place of index pages that were not fetched",
     ),
     Bug(
-        SGLANG + "38217",
-        "fix: wait for HiCache load-back before hybrid MLA KV reads",
-        "entries are read before they have arrived",
+        SGLANG + "22811",
+        "Fix for the low-probability garbled output issue in the GLM-5 series models.",
+        "index keys are read before they have arrived from the host, in a few of ten thousand answers",
         (Scheduler, "commit"),
         "full = (start + count) // size",
         "full = len(request.tokens) // size",
@@ -324,7 +324,7 @@ BUGS = (
         "an abort frees pages that a forward pass is still writing",
         (Engine, "abort"),
         "self._aborted.append(request_id)",
-        "request_id in self._states and self._deltas.append(self._end(self._states[request_id], 'abort'))",
+        "request_id in self._states and self._end(self._states[request_id], 'abort')",
         instead="a step of this engine, in place of another server's prefill",
     ),
     Bug(

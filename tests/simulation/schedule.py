@@ -1,5 +1,6 @@
 """Schedules: made from a seed, run, shrunk, and printed as a script."""
 
+import itertools
 import logging
 import random
 import re
@@ -98,6 +99,7 @@ WEIGHTS = {
     "loop": 2,
 }
 
+NAMES, CUMULATIVE = list(WEIGHTS), list(itertools.accumulate(WEIGHTS.values()))
 FAULTS = ("forward", "sample", "row", "stage", "text", "observer", "delivery")
 
 
@@ -125,7 +127,7 @@ def make_settings(rng: random.Random) -> Settings:
 
 
 def make_operation(rng: random.Random, settings: Settings) -> Operation:
-    [name] = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))
+    [name] = rng.choices(NAMES, cum_weights=CUMULATIVE)
     arguments: dict[str, Any] = {}
     if name == "submit":
         arguments = {"prompt": make_prompt(rng, settings), "max_tokens": rng.randint(1, 10)}

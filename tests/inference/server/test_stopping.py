@@ -1,12 +1,15 @@
 """The end of a server: requests that outlast the drain end with the declared error, and the log has no traceback."""
 
+import asyncio
 import json
 import threading
 import time
 
 import httpx
+import pytest
 
 from deepseek_v32.inference.api import http_server
+from deepseek_v32.inference.api.open_requests import OpenRequests
 from deepseek_v32.inference.service.service import Service
 from deepseek_v32.inference.text.tokenizer import Tokenizer
 from support.raw_http import connect
@@ -127,3 +130,48 @@ def test_requests_that_can_finish_do(caplog):
         threads, answers = open_requests(server, ["short"], 1)
     threads[0].join(10)
     assert answers["short"].json()["usage"]["completion_tokens"] == 30
+
+
+def test_streams_that_carry_nothing_end_at_once_and_others_stay():
+    """A page that is open in a browser must not keep the server for as long as requests may take."""
+
+    async def application(scope, receive, send):
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await asyncio.sleep(60)
+
+    async def main():
+        requests = OpenRequests()
+        sent = {"/gradio_api/heartbeat/a": [], "/gradio_api/queue/data": [], "/v1/completions": []}
+
+        def answer(path):
+            async def send(message):
+                sent[path].append(message.get("body"))
+
+            return asyncio.create_task(requests.answer(application, {"type": "http", "path": path}, None, send))
+
+        tasks = {path: answer(path) for path in sent}
+        await asyncio.sleep(0.01)
+        requests.end(idle=True)
+        await asyncio.sleep(0.01)
+        assert [task.done() for task in tasks.values()] == [True, False, False]
+        requests.end()
+        await asyncio.gather(*tasks.values())
+        return sent
+
+    idle, chat, api = asyncio.run(main()).values()
+    assert idle == chat == [None, b""]
+    assert api[1].startswith(b'data: {"error": ') and api[1].endswith(b"data: [DONE]\n\n")
+
+
+def test_a_cancellation_by_others_is_passed_on():
+    async def main():
+        task = asyncio.create_task(
+            OpenRequests().answer(lambda *_: asyncio.sleep(60), {"type": "http", "path": "/v1/completions"}, None, None)
+        )
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
