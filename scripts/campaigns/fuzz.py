@@ -58,7 +58,7 @@ def is_complete(data: bytes) -> tuple[bool, str, str]:
             if isinstance(event, h11.EndOfMessage):
                 return True, method, path
     except h11.RemoteProtocolError:
-        return True, method, path  # it must be refused
+        return True, method or data.partition(b" ")[0].decode("latin-1"), path  # it must be refused
     return False, method, path
 
 
