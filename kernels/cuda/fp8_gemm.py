@@ -1,10 +1,13 @@
 """Block-scaled FP8 GEMM on Hopper, and which kernel and tile serves how many rows.
 
-Two kernels: `large_m` has 128 tokens as the M of an MMA. `swap_ab` exchanges the operands, so that few tokens are the N of an MMA,
-and splits K.
+Three kernels. `large_m` has 64 tokens as the M of an MMA. `experts` exchanges the operands: up to 192 rows of an expert are the N
+of an MMA. Neither splits K, and both add its slices in ascending order, so that the bits of an element of the result depend on its own
+row of a and of b alone. `swap_ab`, for few tokens, exchanges the operands and splits K by the number of tiles.
 """
 
 from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
 
 import torch
 from torch.nn.functional import ScalingType, scaled_mm
@@ -14,17 +17,53 @@ from ..build import load
 from ..quantize import Quantized
 from .pdl import weights_are_static
 
-LARGE_M = 0  # stands for the large-M kernel where a number would be the token tile of the swap-AB kernel
 MAX_SHARED_LAUNCH_ROWS = 64  # the products of several weights share a launch up to this many rows, one token tile
 
 
-def token_tile(rows: int, columns: int) -> int:
-    """The token tile of the swap-AB kernel, or LARGE_M, for `rows` rows of a and `columns` rows of the weight."""
+class Tile(NamedTuple):
+    """The part of the result that a CTA of the kernel `large_m` computes at a time."""
+
+    rows: int
+    columns: int
+
+
+# The time of a tile relative to 128 x 256, measured on an H200 with K = 7168.
+LARGE_TILES = {Tile(128, 128): 0.57, Tile(128, 144): 0.64, Tile(128, 192): 0.8, Tile(128, 256): 1.0}
+WIDE_TILE = Tile(64, 288)  # for 33 to 64 rows of a weight so wide that its tiles occupy the GPU
+EXPERT_ROWS = 192  # the most rows of an expert that the kernel `experts` computes at once
+EXPERT_CLUSTER = 4  # its CTAs that share the tokens by multicast
+
+
+def swap_ab_tile(rows: int) -> int:
+    """The token tile of the swap-AB kernel for `rows` rows."""
+    return min(max(8, 1 << (rows - 1).bit_length()), 128)
+
+
+@cache
+def multiprocessors(device: torch.device) -> int:
+    count: int = torch.cuda.get_device_properties(device).multi_processor_count
+    return count
+
+
+def large_tile(rows: int, columns: int, processors: int) -> Tile:
+    """The tile that keeps the persistent CTAs, one on each multiprocessor, busy for the shortest time: its waves times its time."""
+
+    def time(tile: Tile) -> float:
+        tiles = -(-rows // tile.rows) * -(-columns // tile.columns)
+        return -(-tiles // processors) * LARGE_TILES[tile]
+
+    return min(LARGE_TILES, key=time)
+
+
+def choose(rows: int, columns: int, processors: int) -> Tile | int:
+    """The tile of `large_m`, or the token tile of `swap_ab`, for `rows` rows of a and `columns` rows of the weight."""
+    if 32 < rows <= 64 and columns > 3 * WIDE_TILE.columns * processors // 4:
+        return WIDE_TILE
     if rows <= 64:
-        return max(8, 1 << (rows - 1).bit_length())
-    if -(-rows // 128) * -(-columns // 128) > 66:
-        return LARGE_M
-    return 64 if rows <= 128 else 128  # fewer tiles than half of an H100: the swap-AB kernel, which also splits K
+        return swap_ab_tile(rows)
+    if -(-rows // 128) * -(-columns // 128) > processors // 2:
+        return large_tile(rows, columns, processors)
+    return 64 if rows <= 128 else 128  # fewer tiles than half of the GPU: the swap-AB kernel, which also splits K
 
 
 def multiply(
@@ -34,7 +73,7 @@ def multiply(
     b_scale: torch.Tensor,
     offsets: torch.Tensor | None,
     out_dtype: torch.dtype,
-    tile: int,
+    tile: Tile | int,
     splits: int = 0,
     sorted_token_ids: torch.Tensor | None = None,
     expected_tiles: int = 0,
@@ -53,22 +92,22 @@ def multiply_into(
     b: torch.Tensor,
     b_scale: torch.Tensor,
     offsets: torch.Tensor | None,
-    tile: int,
+    tile: Tile | int,
     splits: int = 0,
     sorted_token_ids: torch.Tensor | None = None,
     expected_tiles: int = 0,
 ) -> None:
-    """a [M, K] times b [E, N, K] into out [M, N]. K is split into `splits` parts; 0: as many as fill the GPU.
+    """a [M, K] times b [E, N, K] into out [M, N], by `large_m` for a Tile, by `swap_ab` for a number of tokens.
 
-    `sorted_token_ids` int32 [M], with tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r] of a.
-    `expected_tiles`: about how many of the possible token tiles are not empty; 0: all.
+    The other arguments are those of swap_ab. K is split into `splits` parts; 0: as many as fill the GPU. `sorted_token_ids` int32
+    [M], with tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r] of a. `expected_tiles`: about how
+    many of the possible token tiles are not empty; 0: all.
     """
     static_weights = weights_are_static(b)
     a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))
     library = load("fp8_gemm")
-    if tile == LARGE_M:  # scratch memory for the scales of a, transposed so that the TMA copies those of a tile at once
-        scales = torch.empty(a_scale.shape[1], -(-out.shape[0] // 4) * 4, dtype=torch.float32, device=a.device)
-        library.large_m(a, a_scale, b, b_scale, offsets, out, scales)
+    if isinstance(tile, Tile):
+        library.large_m(*tile, a, a_scale, b, b_scale, offsets, out)
     else:
         library.swap_ab(
             tile, splits, static_weights, a, a_scale, b, b_scale, offsets, sorted_token_ids, out, expected_tiles
@@ -108,7 +147,8 @@ def fp8_gemm(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out
         except RuntimeError as error:  # cuBLASLt has no kernel for some shapes, and no way to ask
             if "CUBLAS_STATUS_NOT_SUPPORTED" not in str(error):
                 raise
-    return multiply(*a, weight[None], weight_scale[None], None, out_dtype, token_tile(rows, columns))
+    tile = choose(rows, columns, multiprocessors(weight.device))
+    return multiply(*a, weight[None], weight_scale[None], None, out_dtype, tile)
 
 
 def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
@@ -123,5 +163,5 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
         operands += (aligned_rows(weight.values).view(torch.uint8)[None], weight.scales[None], out)
     library = load("fp8_gemm")
     launch = library.swap_ab_2 if len(weights) == 2 else library.swap_ab_3
-    launch(token_tile(rows, 0), static_weights, values, a.scales, *operands)
+    launch(swap_ab_tile(rows), static_weights, values, a.scales, *operands)
     return outs

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from deepseek_v32.kernels.cuda import fp8_gemm as implementation
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
+from deepseek_v32.kernels.grouped_gemm import grouped_gemm
 from deepseek_v32.kernels.quantize import Quantized, quantize_blocks
 from support import e4m3
 from support.backends import Backend
@@ -92,6 +94,30 @@ def test_projections_of_the_model(name: Literal["tile", "cuda"], n: int, k: int)
         error = (rounded.float() - expected).abs()
         assert (error <= 2.0**-8 * expected.abs() + ACCUMULATION[name] * size).all(), f"M={m} in bf16"
         assert torch.equal(rounded, fp8_gemm(a, *weight, backend=name)), f"M={m} in bf16 twice"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("n", "k"), [(2112, 7168), (640, 1536), (136, 384), (130, 2304)])
+def test_bits_do_not_depend_on_the_tile_or_the_number_of_rows(n: int, k: int) -> None:
+    """The kernels that never split K: every tile, the experts' kernel, and rows alone at another place of a tile."""
+    generator = torch.Generator("cuda").manual_seed(0)
+
+    def operand(rows: int, block: int) -> Quantized:
+        values = (torch.randn(rows, k, device="cuda", generator=generator) * 32).to(FP8)
+        return Quantized(values, torch.rand(-(-rows // block), -(-k // 128), device="cuda", generator=generator) + 0.5)
+
+    a, weight = operand(700, 1), operand(n, 128)
+    b = weight.values[None], weight.scales[None]
+    base = implementation.multiply(*a, *b, None, torch.bfloat16, implementation.Tile(128, 128))
+    for tile in (*implementation.LARGE_TILES, implementation.WIDE_TILE):
+        for start, end in ((0, 700), (3, 4), (61, 250), (500, 700)):
+            rows = Quantized(a.values.view(torch.uint8)[start:end].view(FP8), a.scales[start:end])
+            result = implementation.multiply(*rows, *b, None, torch.bfloat16, tile)
+            assert torch.equal(result, base[start:end]), f"{tile}, rows {start} to {end}"
+    for start, end in ((0, 700), (5, 6), (100, 228)):
+        offsets = torch.tensor([start, end], dtype=torch.int32, device="cuda")
+        result = grouped_gemm(a, b[0], offsets, b[1], expected_m=100, backend="cuda")
+        assert torch.equal(result[start:end], base[start:end]), f"experts' kernel, rows {start} to {end}"
 
 
 def test_product_of_quantized_operands_is_close_to_the_exact_one(backend: Backend) -> None:

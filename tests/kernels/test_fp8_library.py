@@ -62,5 +62,7 @@ def test_the_library_supports_those_products(m: int, n: int, k: int) -> None:
         torch.rand(rows, k // 128, device="cuda", generator=generator) + 0.5 for rows in (m, -(-n // 128))
     )
     result = implementation.library_multiply(a, a_scale, b, b_scale, torch.bfloat16).float()
-    own = implementation.multiply(a, a_scale, b[None], b_scale[None], None, torch.float32, implementation.LARGE_M)
+    own = implementation.multiply(
+        a, a_scale, b[None], b_scale[None], None, torch.float32, implementation.Tile(128, 128)
+    )
     assert ((result - own).abs() <= 2.0**-8 * own.abs() + 2.0**-11 * k * 2**11).all()
