@@ -1,8 +1,8 @@
 """Block-scaled FP8 GEMM on Hopper, and which kernel and tile serves how many rows.
 
 Three kernels. `large_m` has 64 tokens as the M of an MMA. `experts` exchanges the operands: up to 192 rows of an expert are the N
-of an MMA. Neither splits K, and both add its slices in ascending order, so that the bits of an element of the result depend on its own
-row of a and of b alone. `swap_ab`, for few tokens, exchanges the operands and splits K by the number of tiles.
+of an MMA. Neither splits K, and both add its slices in ascending order, so that the bits of an element of the result depend on its
+own row of a and of b alone. `swap_ab`, for few tokens, exchanges the operands and splits K by the number of tiles.
 """
 
 from collections.abc import Sequence
