@@ -1,8 +1,8 @@
 """Block-scaled FP8 GEMM on Hopper, and which kernel and tile serves how many rows.
 
-Three kernels. `large_m` has 64 tokens as the M of an MMA. `experts` exchanges the operands: up to 192 rows of an expert are the N
-of an MMA. Neither splits K, and both add its slices in ascending order, so that the bits of an element of the result depend on its
-own row of a and of b alone. `swap_ab`, for few tokens, exchanges the operands and splits K by the number of tiles.
+Two kernels. `large_m` has 64 tokens as the M of an MMA. It never splits K, so that the bits of an element of the result depend
+on its own row of a and of b alone, not on the tile or the number of rows. `swap_ab`, for few tokens, exchanges the operands, and
+splits K by the number of tiles.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ from functools import cache
 from typing import NamedTuple
 
 import torch
-from torch.nn.functional import ScalingType, scaled_mm
 
 from ..alignment import aligned_rows
 from ..build import load
@@ -27,11 +26,15 @@ class Tile(NamedTuple):
     columns: int
 
 
-# The time of a tile relative to 128 x 256, measured on an H200 with K = 7168.
-LARGE_TILES = {Tile(128, 128): 0.57, Tile(128, 144): 0.64, Tile(128, 192): 0.8, Tile(128, 256): 1.0}
-WIDE_TILE = Tile(64, 288)  # for 33 to 64 rows of a weight so wide that its tiles occupy the GPU
-EXPERT_ROWS = 192  # the most rows of an expert that the kernel `experts` computes at once
-EXPERT_CLUSTER = 4  # its CTAs that share the tokens by multicast
+# Microseconds that a slice of 128 of K takes in a tile, and what a tile takes besides: measured on an H200 with K = 512 and 7168.
+LARGE_TILES = {
+    Tile(128, 128): (0.416, 0.8),
+    Tile(128, 144): (0.481, 1.65),
+    Tile(128, 192): (0.575, 1.1),
+    Tile(128, 256): (0.748, 1.8),
+}
+WIDE_TILE = Tile(64, 288)  # for 17 to 64 rows of a weight that is wide enough to occupy the GPU with such tiles
+EXPERT_TILE = Tile(192, 128)  # for experts of up to about 160 rows, which it computes at once
 
 
 def swap_ab_tile(rows: int) -> int:
@@ -45,24 +48,25 @@ def multiprocessors(device: torch.device) -> int:
     return count
 
 
-def large_tile(rows: int, columns: int, processors: int) -> Tile:
-    """The tile that keeps the persistent CTAs, one on each multiprocessor, busy for the shortest time: its waves times its time."""
+def large_tile(rows: int, columns: int, width: int, processors: int) -> Tile:
+    """The tile that keeps the persistent CTAs, one a multiprocessor, busy for the shortest time: waves times a tile's time."""
 
-    def time(tile: Tile) -> float:
+    def microseconds(tile: Tile) -> float:
         tiles = -(-rows // tile.rows) * -(-columns // tile.columns)
-        return -(-tiles // processors) * LARGE_TILES[tile]
+        slice_time, rest = LARGE_TILES[tile]
+        return -(-tiles // processors) * (-(-width // 128) * slice_time + rest)
 
-    return min(LARGE_TILES, key=time)
+    return min(LARGE_TILES, key=microseconds)
 
 
-def choose(rows: int, columns: int, processors: int) -> Tile | int:
-    """The tile of `large_m`, or the token tile of `swap_ab`, for `rows` rows of a and `columns` rows of the weight."""
-    if 32 < rows <= 64 and columns > 3 * WIDE_TILE.columns * processors // 4:
+def choose(rows: int, columns: int, width: int, processors: int) -> Tile | int:
+    """The tile of `large_m`, or the token tile of `swap_ab`, for a [rows, width] times a weight [columns, width]."""
+    if 16 < rows <= 64 and 8 * -(-columns // WIDE_TILE.columns) > 7 * processors:
         return WIDE_TILE
     if rows <= 64:
         return swap_ab_tile(rows)
     if -(-rows // 128) * -(-columns // 128) > processors // 2:
-        return large_tile(rows, columns, processors)
+        return large_tile(rows, columns, width, processors)
     return 64 if rows <= 128 else 128  # fewer tiles than half of the GPU: the swap-AB kernel, which also splits K
 
 
@@ -114,40 +118,9 @@ def multiply_into(
         )
 
 
-def library_serves(rows: int, columns: int, width: int, out_dtype: torch.dtype) -> bool:
-    """Whether cuBLASLt supports this product and was measured to be faster: by up to 20 % with 4096 rows, not with 2048.
-
-    It refuses row counts and widths for which rows of scales are not aligned to 16 bytes, and has refused a product of 256 columns.
-    Only shapes within the measured range are sent to it.
-    """
-    fits = rows % 16 == 0 and columns % 16 == 0 and width % 512 == 0
-    return fits and rows > 2048 and columns >= 2048 and width >= 1536 and out_dtype == torch.bfloat16
-
-
-def library_multiply(
-    a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, out_dtype: torch.dtype
-) -> torch.Tensor:
-    """The product of a [M, K] and b [N, K] by cuBLASLt, which needs a column-major copy of the scales of a."""
-    return scaled_mm(
-        aligned_rows(a),
-        aligned_rows(b).T,
-        a_scale.T.contiguous().T,
-        ScalingType.BlockWise1x128,
-        b_scale.contiguous().T,
-        ScalingType.BlockWise128x128,
-        output_dtype=out_dtype,
-    )
-
-
 def fp8_gemm(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
     (rows, width), columns = a.values.shape, weight.shape[0]
-    if library_serves(rows, columns, width, out_dtype):
-        try:
-            return library_multiply(*a, weight, weight_scale, out_dtype)
-        except RuntimeError as error:  # cuBLASLt has no kernel for some shapes, and no way to ask
-            if "CUBLAS_STATUS_NOT_SUPPORTED" not in str(error):
-                raise
-    tile = choose(rows, columns, multiprocessors(weight.device))
+    tile = choose(rows, columns, width, multiprocessors(weight.device))
     return multiply(*a, weight[None], weight_scale[None], None, out_dtype, tile)
 
 

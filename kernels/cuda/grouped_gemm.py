@@ -5,7 +5,7 @@ import torch
 from ..alignment import aligned_rows
 from ..build import load
 from ..quantize import Quantized
-from .fp8_gemm import EXPERT_CLUSTER, EXPERT_ROWS, Tile, multiply_into, multiprocessors
+from .fp8_gemm import EXPERT_TILE, Tile, multiply, multiply_into, multiprocessors
 from .fp8_gemm import choose as choose_dense
 from .pdl import weights_are_static
 
@@ -13,37 +13,18 @@ MAX_GATHER_TILE = 32  # the largest token tile whose rows the kernel gathers its
 # Up to this many tokens, two token tiles, the shared expert's product is in the launch of the routed experts' products.
 MAX_SHARED_LAUNCH_ROWS = 16
 LARGE_TILE = Tile(128, 256)
-FP32_TILE = Tile(128, 128)
+MAX_EXPERT_AVERAGE = 160  # rows of an expert on average; with more, many experts exceed EXPERT_TILE
 
 
-def choose(rows: int, experts: int, out_dtype: torch.dtype) -> Tile | int | None:
-    """The token tile of `swap_ab` or the tile of `large_m` for `rows` rows of all experts; None: the kernel `experts`.
+def choose(rows: int, experts: int) -> Tile | int:
+    """The token tile of `swap_ab` or the tile of `large_m` for `rows` rows of all experts.
 
     Token tiles are twice the average of an expert, because loads differ.
     """
     average = -(-rows // experts)
-    if average <= 32:
-        return max(8, 1 << (2 * average - 1).bit_length())
-    if out_dtype != torch.bfloat16:
-        return FP32_TILE
-    return None if average <= EXPERT_ROWS else LARGE_TILE
-
-
-def _multiply_into(
-    out: torch.Tensor,
-    a: Quantized,
-    weight: torch.Tensor,
-    weight_scale: torch.Tensor,
-    offsets: torch.Tensor,
-    tile: Tile | int | None,
-    sorted_token_ids: torch.Tensor | None,
-    expected_m: int,
-) -> None:
-    if tile is None:
-        values, experts = (aligned_rows(x).view(torch.uint8) for x in (a.values, weight))
-        load("fp8_gemm").experts(EXPERT_CLUSTER, values, a.scales, experts, weight_scale, offsets, out)
-    else:  # with few tokens nearly every row is in a tile of its own, so expected_m is also the expected number of tiles
-        multiply_into(out, *a, weight, weight_scale, offsets, tile, 0, sorted_token_ids, expected_m)
+    if average > 32:
+        return EXPERT_TILE if average <= MAX_EXPERT_AVERAGE else LARGE_TILE
+    return max(8, 1 << (2 * average - 1).bit_length())
 
 
 def _gathered(
@@ -65,12 +46,10 @@ def grouped_gemm(
     expected_m: int,
 ) -> torch.Tensor:
     assert isinstance(a, Quantized) and weight_scale is not None, "registry.py names FP8 as the only dtype"
-    tile = choose(expected_m, weight.shape[0], out_dtype)
+    tile = choose(expected_m, weight.shape[0])
     a, sorted_token_ids = _gathered(a, sorted_token_ids, tile)
-    rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
-    out = torch.empty(rows, weight.shape[1], dtype=out_dtype, device=weight.device)
-    _multiply_into(out, a, weight, weight_scale, offsets, tile, sorted_token_ids, expected_m)
-    return out
+    # With few tokens nearly every row is in a tile of its own, so expected_m is also the expected number of tiles.
+    return multiply(*a, weight, weight_scale, offsets, out_dtype, tile, 0, sorted_token_ids, expected_tiles=expected_m)
 
 
 def grouped_gemm_with_shared(
@@ -88,13 +67,14 @@ def grouped_gemm_with_shared(
     tokens = dense.values.shape[0]
     rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     out = torch.empty(tokens + rows, weight.shape[1], dtype=out_dtype, device=weight.device)
-    tile = choose(expected_m, weight.shape[0], out_dtype)
+    tile = choose(expected_m, weight.shape[0])
     if tokens > MAX_SHARED_LAUNCH_ROWS or not isinstance(tile, int):
         shared, shared_scale = dense_weight.values[None], dense_weight.scales[None]
-        shared_tile = choose_dense(tokens, weight.shape[1], multiprocessors(weight.device))
+        columns, width = weight.shape[1:]
+        shared_tile = choose_dense(tokens, columns, width, multiprocessors(weight.device))
         multiply_into(out[:tokens], *dense, shared, shared_scale, None, shared_tile)
         a, sorted_token_ids = _gathered(a, sorted_token_ids, tile)
-        _multiply_into(out[tokens:], a, weight, weight_scale, offsets, tile, sorted_token_ids, expected_m)
+        multiply_into(out[tokens:], *a, weight, weight_scale, offsets, tile, 0, sorted_token_ids, expected_m)
         return out
     a, sorted_token_ids = _gathered(a, sorted_token_ids, tile)
     static_weights = weights_are_static(dense_weight.values)

@@ -2,8 +2,10 @@
 // tile, and kWaves parts of kN columns one after the other. A pair of CTAs shares one operand by multicast.
 //
 // The sum of one slice is scaled and added to fp32 registers (promotion). While a warpgroup does so, the tensor cores have the MMAs of
-// another warpgroup, or, where registers suffice, those of the next slices (kDepth). So whatever a warpgroup has to do besides promotion, it
-// does while its own MMAs run.
+// another warpgroup. Whatever else a warpgroup has to do, it does while its own MMAs run.
+//
+// K is never split, and its slices are added in ascending order by one fp32 multiplication of scales and one fused addition each: an element
+// of the result has the same bits in every tile and among any other rows.
 #pragma once
 
 #include <algorithm>
@@ -17,16 +19,15 @@ constexpr int kScaleSlices = 8;  // slices whose scales are copied together: 32 
 constexpr int kMostStages = 16;
 constexpr int kMostShared = 227 * 1024;
 
-template <int kRowGroups_, int kColumnGroups_, int kWaves_, int kN_, int kDepth_, bool kSharesTokens_>
+template <int kRowGroups_, int kColumnGroups_, int kWaves_, int kN_, bool kSharesTokens_>
 struct LargeM {
-  static constexpr int kRowGroups = kRowGroups_, kColumnGroups = kColumnGroups_, kWaves = kWaves_, kN = kN_, kDepth = kDepth_;
+  static constexpr int kRowGroups = kRowGroups_, kColumnGroups = kColumnGroups_, kWaves = kWaves_, kN = kN_;
   static constexpr bool kSharesTokens = kSharesTokens_;
-  static constexpr int kCluster = 2;
   static constexpr int kGroups = kRowGroups * kColumnGroups, kRows = kRowGroups * 64, kColumns = kColumnGroups * kWaves * kN;
   static constexpr int kThreads = 128 * (1 + kGroups);  // one producer warpgroup, then the math warpgroups
   static constexpr int kMathRegisters = kGroups == 2 ? 232 : 152;
   static constexpr int kProducerRegisters = kGroups == 2 ? 40 : 56;
-  // Shared tokens: the CTAs copy boxes of 32 tokens to all in turn. Shared weights: each copies half of the columns to both.
+  // Shared tokens: each CTA copies every second box of 32 tokens to both. Shared weights: each copies half of the columns to both.
   static constexpr int kTokenBox = kSharesTokens ? 32 : kRows;
   static constexpr int kWeightBox = kSharesTokens && kColumns <= 256 ? kColumns : kColumns / 2;
   static constexpr int kStageBytes = (kRows + kColumns) * kSlice;
@@ -50,11 +51,11 @@ struct LargeM {
   };
   static constexpr int kStages = std::min((kMostShared - int(sizeof(Rest))) / kStageBytes, kMostStages);
   static constexpr int kSharedBytes = kStages * kStageBytes + int(sizeof(Rest));
-  static_assert(kStages >= 3 && kN % 16 == 0 && (kDepth == 1 || kWaves == 1) && kDepth <= 4 && kDepth <= kStages);
+  static_assert(kStages >= 3 && kN % 16 == 0);
 };
 
-// The persistent tile scheduler. A unit of work is the tiles of a cluster: two token tiles with the same columns where weights are shared,
-// else column tiles with the same tokens. An expert's last token tile, if its number is odd, has no partner to share weights with: its
+// The persistent tile scheduler. A unit of work is a pair of tiles: two token tiles with the same columns where weights are shared, else
+// two column tiles with the same tokens. An expert's last token tile, if its number is odd, has no partner to share weights with: its
 // units share nothing. The order is: expert, panel of tokens, columns, tokens within the panel, so that a panel uses the same weights
 // from L2. Every warp keeps its own scheduler.
 template <class Config>
@@ -69,7 +70,7 @@ struct TileScheduler {
   bool shares;
 
   __device__ __forceinline__ bool find(const Product& p, int index, int rank) {
-    const int columns = (p.n + Config::kColumns - 1) / Config::kColumns, wide = (columns + Config::kCluster - 1) / Config::kCluster;
+    const int columns = (p.n + Config::kColumns - 1) / Config::kColumns, wide = (columns + 1) / 2;
     while (expert < 0 || index >= before + units) {
       before += units;
       if (++expert >= p.experts) return false;
@@ -88,7 +89,7 @@ struct TileScheduler {
     } else {
       const int height = kTall == 1 ? tiles : 1;
       local -= paired;
-      token_tile = kTall == 1 ? local % height : tiles - 1, column_tile = Config::kCluster * (local / height) + rank;
+      token_tile = kTall == 1 ? local % height : tiles - 1, column_tile = 2 * (local / height) + rank;
     }
     first = start + token_tile * Config::kRows, column = column_tile * Config::kColumns;
     return true;
@@ -100,11 +101,10 @@ template <class Config>
 __device__ __forceinline__ void copy_tiles(const CUtensorMap& a_map, const CUtensorMap& b_map, const Product& p, uint32_t stages,
                                            const uint64_t* full, const uint64_t* empty) {
   constexpr bool kSharesTokens = Config::kSharesTokens;
-  constexpr int kCluster = Config::kCluster;
-  const int rank = cluster_rank(), clusters = gridDim.x / kCluster;
+  const int rank = cluster_rank(), clusters = gridDim.x / 2;
   TileScheduler<Config> tile;
   int stage = 0, phase = 0;
-  for (int index = blockIdx.x / kCluster; tile.find(p, index, rank); index += clusters) {
+  for (int index = blockIdx.x / 2; tile.find(p, index, rank); index += clusters) {
     const int boxes = kSharesTokens ? min(Config::kRows, tile.end - tile.first + 31) / 32 : 1;
     const uint32_t bytes = boxes * (Config::kTokenBox * kSlice) + Config::kColumns * kSlice;
     for (int i = 0; i < p.slices; ++i) {
@@ -113,8 +113,8 @@ __device__ __forceinline__ void copy_tiles(const CUtensorMap& a_map, const CUten
       barrier_wait(shared_address(&empty[stage]), phase ^ 1);
       barrier_arrive_expect(barrier, bytes);
       if constexpr (kSharesTokens) {
-        for (int box = rank; box < boxes; box += kCluster)
-          copy_2d_to_all<kCluster>(tokens + box * (32 * kSlice), &a_map, barrier, i * kSlice, tile.first + box * 32);
+        for (int box = rank; box < boxes; box += 2)
+          copy_2d_to_pair(tokens + box * (32 * kSlice), &a_map, barrier, i * kSlice, tile.first + box * 32);
       } else {
         copy_2d(tokens, &a_map, barrier, i * kSlice, tile.first);
       }
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     large_m_kernel(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
                    const __grid_constant__ CUtensorMap out_map, const __grid_constant__ Product p, const bool vector_scales,
                    const bool bulk_stores) {
-  constexpr int kGroups = Config::kGroups, kWaves = Config::kWaves, kN = Config::kN, kDepth = Config::kDepth;
+  constexpr int kGroups = Config::kGroups, kWaves = Config::kWaves, kN = Config::kN;
   extern __shared__ __align__(1024) uint8_t shared[];
   typename Config::Rest& s = *reinterpret_cast<typename Config::Rest*>(shared + Config::kStages * Config::kStageBytes);
   const uint32_t stages = shared_address(shared);
@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     const uint32_t weight_word = common::Tile::rows(stages + (Config::kRows + begin) * kSlice).low;
     const uint8_t* staged = s.out[warp - 4];
     int stage = 0, phase = 0;
-    int held = 0;  // the stage that the oldest MMAs in flight read
+    int held = 0;  // the stage that the MMAs in flight read
     const auto wait_full = [&] { barrier_wait(shared_address(&s.full[stage]), phase); };
     const auto next_stage = [&] {
       if (++stage == Config::kStages) stage = 0, phase ^= 1;
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
         }
         continue;
       }
-      float total[kWaves][kN / 2], part[kDepth][kN / 2];
+      float total[kWaves][kN / 2], part[kN / 2];
 #pragma unroll
       for (int w = 0; w < kWaves; ++w)
 #pragma unroll
@@ -282,91 +282,28 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
         }
       };
 
-      if constexpr (kDepth > 1) {
-        const auto start = [&](float(&d)[kN / 2]) {
-          wait_full();
-          multiply(d, 0);
-          next_stage();
-        };
-        const auto scales_of = [&](int i) {
-          const int slice = i % kScaleSlices;
-          if (i > 0 && slice == 0) wait_chunk();
-          load_scales(slice);
-          if (slice == kScaleSlices - 1 || i == p.slices - 1) release_chunk();
-        };
-        const auto add = [&](float(&d)[kN / 2]) {
-          common::hold(d);
-          release();
-          promote(d, 0);
-        };
-        int i = 0;
-        if (p.slices < kDepth) {
-          for (; i < p.slices; ++i) {
-            start(part[0]);
-            scales_of(i);
+      wait_full();
+      for (int base = 0; base < p.slices; base += kScaleSlices) {
+        if (base > 0) wait_chunk();
+#pragma unroll
+        for (int x = 0; x < kScaleSlices; ++x) {
+          const int left = p.slices - base - x;
+          if (left <= 0) break;
+#pragma unroll
+          for (int w = 0; w < kWaves; ++w) {
+            multiply(part, w);
+            if (w == 0) load_scales(x);
+            if (w == kWaves - 1) {
+              next_stage();
+              if (left > 1) wait_full();
+            }
             mma_wait<0>();
-            add(part[0]);
+            common::hold(part);
+            if (w == kWaves - 1) release();
+            promote(part, w);
           }
-        } else {
-#pragma unroll
-          for (int u = 0; u < kDepth - 1; ++u) start(part[u]);
-          for (; i + 2 * kDepth - 2 < p.slices; i += kDepth) {
-#pragma unroll
-            for (int u = 0; u < kDepth; ++u) {
-              start(part[(u + kDepth - 1) % kDepth]);
-              scales_of(i + u);
-              mma_wait<kDepth - 1>();
-              add(part[u]);
-            }
-          }
-// The last kDepth - 1 to 2 kDepth - 2 slices, each number in code of its own: MMAs in flight where paths join would be waited for.
-          const auto finish = [&](auto left) {
-            constexpr int kLeft = decltype(left)::value;
-#pragma unroll
-            for (int u = 0; u < kLeft; ++u) {
-              if (u + kDepth - 1 < kLeft) start(part[(u + kDepth - 1) % kDepth]);
-              scales_of(i + u);
-              if (u + kDepth - 1 < kLeft)
-                mma_wait<kDepth - 1>();
-              else
-                mma_wait<0>();
-              add(part[u % kDepth]);
-            }
-          };
-          const int left = p.slices - i;
-          if (left == kDepth - 1)
-            finish(std::integral_constant<int, kDepth - 1>());
-          else if (kDepth == 2 || left == kDepth)
-            finish(std::integral_constant<int, kDepth>());
-          else if (kDepth == 3 || left == kDepth + 1)
-            finish(std::integral_constant<int, kDepth + 1>());
-          else
-            finish(std::integral_constant<int, kDepth + 2>());
         }
-      } else {
-        wait_full();
-        for (int base = 0; base < p.slices; base += kScaleSlices) {
-          if (base > 0) wait_chunk();
-#pragma unroll
-          for (int x = 0; x < kScaleSlices; ++x) {
-            const int left = p.slices - base - x;
-            if (left <= 0) break;
-#pragma unroll
-            for (int w = 0; w < kWaves; ++w) {
-              multiply(part[0], w);
-              if (w == 0) load_scales(x);
-              if (w == kWaves - 1) {
-                next_stage();
-                if (left > 1) wait_full();
-              }
-              mma_wait<0>();
-              common::hold(part[0]);
-              if (w == kWaves - 1) release();
-              promote(part[0], w);
-            }
-          }
-          release_chunk();
-        }
+        release_chunk();
       }
 
       Out* out = static_cast<Out*>(p.out);

@@ -4,7 +4,6 @@
 
 #include "../common/launch.cuh"
 #include "swap_ab.cuh"
-#include "experts.cuh"
 #include "large_m.cuh"
 
 namespace gemm {
@@ -166,34 +165,6 @@ void run_large_m(const TensorView& a, const TensorView& b, const Product& p, cud
                 map_of(b, Config::kWeightBox), out_map, p, vector_scales, bulk_stores);
 }
 
-// How many clusters of this kernel the current device runs at once.
-template <class Kernel>
-int resident_clusters(Kernel kernel, int threads, int shared_bytes, int cluster) {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes), "shared memory");
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(cluster);
-  config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = shared_bytes;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  int clusters = 0;
-  check(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config), "clusters");
-  return clusters;
-}
-
-template <int kCluster>
-void run_experts(const TensorView& a, const TensorView& b, const Product& p, cudaStream_t stream) {
-  using Config = Experts<kCluster>;
-  const bool vector_scales = p.slices % 4 == 0 && p.a_scale_stride % 4 == 0 && reinterpret_cast<uint64_t>(p.a_scale) % 16 == 0;
-  // All clusters must run at once, and some multiprocessors may have no place in one.
-  const int clusters = resident_clusters(experts_kernel<Config>, Config::kThreads, Config::kSharedBytes, kCluster);
-  launch_kernel(experts_kernel<Config>, {dim3(clusters * kCluster), Config::kThreads, Config::kSharedBytes, stream, kCluster, true},
-                map_of(a, Config::kTokenBox), map_of(b, Config::kWeightBox), p, vector_scales);
-}
-
 }  // namespace
 
 // Arguments of all functions below: a [rows, K] and b [E, N, K] e4m3 with rows on 16-byte boundaries; a_scale [rows, slices] and b_scale
@@ -205,23 +176,16 @@ void large_m(int64_t rows, int64_t columns, TensorView a, TensorView a_scale, Te
   DeviceGuard guard(a);
   const Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), out);
   using bf16 = __nv_bfloat16;
-  if (out.dtype().code != kDLBfloat) return run_large_m<LargeM<2, 1, 1, 128, 2, false>, float>(a, b, p, stream_of(a));
+  if (out.dtype().code != kDLBfloat) return run_large_m<LargeM<2, 1, 1, 128, false>, float>(a, b, p, stream_of(a));
   switch (rows * 1000 + columns) {
-    case 64'288: return run_large_m<LargeM<1, 2, 1, 144, 1, true>, bf16>(a, b, p, stream_of(a));
-    case 128'128: return run_large_m<LargeM<2, 1, 1, 128, 2, false>, bf16>(a, b, p, stream_of(a));
-    case 128'144: return run_large_m<LargeM<2, 1, 1, 144, 1, false>, bf16>(a, b, p, stream_of(a));
-    case 128'192: return run_large_m<LargeM<2, 1, 1, 192, 1, false>, bf16>(a, b, p, stream_of(a));
-    case 128'256: return run_large_m<LargeM<2, 1, 2, 128, 1, false>, bf16>(a, b, p, stream_of(a));
+    case 64'288: return run_large_m<LargeM<1, 2, 1, 144, true>, bf16>(a, b, p, stream_of(a));
+    case 192'128: return run_large_m<LargeM<3, 1, 1, 128, true>, bf16>(a, b, p, stream_of(a));
+    case 128'128: return run_large_m<LargeM<2, 1, 1, 128, false>, bf16>(a, b, p, stream_of(a));
+    case 128'144: return run_large_m<LargeM<2, 1, 1, 144, false>, bf16>(a, b, p, stream_of(a));
+    case 128'192: return run_large_m<LargeM<2, 1, 1, 192, false>, bf16>(a, b, p, stream_of(a));
+    case 128'256: return run_large_m<LargeM<2, 1, 2, 128, false>, bf16>(a, b, p, stream_of(a));
   }
-  TVM_FFI_THROW(ValueError) << "tile is " << rows << " x " << columns << "; expected 64 x 288, or 128 x 128, 144, 192 or 256";
-}
-
-// The kernel for experts of up to some hundred rows. out is bf16.
-void experts(int64_t cluster, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView offsets, TensorView out) {
-  DeviceGuard guard(a);
-  const Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), out);
-  if (cluster == 4) run_experts<4>(a, b, p, stream_of(a));
-  else run_experts<2>(a, b, p, stream_of(a));
+  TVM_FFI_THROW(ValueError) << "tile is " << rows << " x " << columns << "; expected 64 x 288, 192 x 128, or 128 x 128, 144, 192 or 256";
 }
 
 // The kernel for small M. tokens: the size of a token tile, 8 to 128. splits: parts of K, up to 8; 0: chosen by the number of tiles.
@@ -262,7 +226,6 @@ void swap_ab_with_shared(int64_t tokens, bool static_weights, TensorView a, Tens
 }  // namespace gemm
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(large_m, gemm::large_m);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(experts, gemm::experts);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(swap_ab, gemm::swap_ab);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(swap_ab_2, gemm::swap_ab_2);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(swap_ab_3, gemm::swap_ab_3);

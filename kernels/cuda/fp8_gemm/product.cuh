@@ -51,13 +51,12 @@ __device__ __forceinline__ void copy_2d(uint32_t destination, const CUtensorMap*
                "l"(map), "r"(barrier), "r"(column), "r"(row)
                : "memory");
 }
-// Multicast to the same shared-memory address of all CTAs of a cluster; the bytes complete on the barriers of all.
-template <int kCluster>
-__device__ __forceinline__ void copy_2d_to_all(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int column, int row) {
+// Multicast to the same shared-memory address of both CTAs of a pair; the bytes complete on the barriers of both.
+__device__ __forceinline__ void copy_2d_to_pair(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int column, int row) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5}], [%2], "
       "%3;" ::"r"(destination),
-      "l"(map), "r"(barrier), "h"(uint16_t((1 << kCluster) - 1)), "r"(column), "r"(row)
+      "l"(map), "r"(barrier), "h"(uint16_t(3)), "r"(column), "r"(row)
       : "memory");
 }
 __device__ __forceinline__ void copy_3d(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int column, int row,
@@ -100,11 +99,8 @@ GEMM_ATOM(8)
 GEMM_ATOM(16)
 GEMM_ATOM(32)
 GEMM_ATOM(64)
-GEMM_ATOM(96)
-GEMM_ATOM(112)
 GEMM_ATOM(128)
 GEMM_ATOM(144)
-GEMM_ATOM(160)
 GEMM_ATOM(192)
 #undef GEMM_ATOM
 
