@@ -14,6 +14,7 @@ from .commands.chat import chat
 from .commands.convert import convert
 from .commands.doctor import doctor
 from .commands.generate import generate
+from .commands.manifest import manifest
 from .commands.serve import serve
 from .text.errors import describe_error
 
@@ -31,6 +32,7 @@ app.command()(chat)
 app.command()(serve)
 app.command()(batch)
 app.command()(convert)
+app.command()(manifest)
 app.command()(doctor)
 app.command()(bench)
 

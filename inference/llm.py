@@ -11,6 +11,8 @@ from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
 from .distributed.model_source import ModelSource
 from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, lead_or_follow, load_on_all_ranks
+from .engine.cache_check import CacheCheck
+from .engine.cache_report import CacheReports
 from .engine.driver import Driver
 from .engine.engine import Engine
 from .engine.limits import Limits
@@ -50,17 +52,21 @@ class LLM:
         memory_fraction: float | None = None,
         reuse_pages: bool = True,
         decode_graphs: bool = True,
+        check_cache: bool = False,
         chat_format: ChatFormat | None = None,
         config_overrides: dict[str, Any] | None = None,
         synthetic: bool = False,
+        verify_hashes: bool = True,
         progress: Callable[..., Any] | None = None,
     ) -> None:
         """Load a checkpoint directory, or the demo that ships inside.
 
         device: by default "cuda" if there is a GPU, else "cpu". precision: by default "exact" on a CPU; on a GPU "fp8" for a
         checkpoint in FP8, else "bf16". chat_format: how conversations are written; by default the checkpoint's. config_overrides,
-        progress: as in `load_model`. synthetic: random weights; `path` gives the configuration alone, by default the released
-        model's. All others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
+        verify_hashes, progress: as in `load_model`. synthetic: random weights; `path` gives the configuration alone, by default the
+        released model's. check_cache: stamp what the caches hold and verify it; a mismatch ends its request with an error that
+        names a report. All others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out
+        of range.
 
         Under torchrun the ranks share the model. Rank 0 returns from here; on the other ranks this call does not return: they do
         their part of its work until it ends, and then exit.
@@ -74,6 +80,7 @@ class LLM:
             backend=backend,
             config_overrides=config_overrides,
             synthetic=synthetic,
+            verify_hashes=verify_hashes,
         )
         # Before the weights, so that a broken tokenizer does not cost the time to load them.
         has_tokenizer = not isinstance(model_path, Mapping) and Path(model_path).is_dir()
@@ -92,11 +99,13 @@ class LLM:
             memory_fraction=memory_fraction,
             reuse_pages=reuse_pages,
             decode_graphs=decode_graphs,
+            check_cache=check_cache,
             count_pages=lambda budget: count_pages_on_all_ranks(job, budget, model),
         )
-        own_runner = make_runner(model, model.config, source.precision, limits, target)
+        own_runner = make_runner(model, model.config, source.precision, limits, target, 1 if job is None else job.size)
         runner = own_runner if job is None else LeadingRunner(job, limits, own_runner)
-        self._set_up(model, runner, model.config, tokenizer, chat_format, limits, source.precision, target)
+        check = own_runner.cache_check
+        self._set_up(model, runner, model.config, tokenizer, chat_format, limits, source.precision, target, check)
 
     @classmethod
     def from_model(
@@ -115,7 +124,8 @@ class LLM:
         chat_format = resolve_chat_format(tokenizer, chat_format)
         resolved = resolve_limits(config, precision, device, **limits)
         runner = make_runner(model, config, precision, resolved, device)
-        llm._set_up(model, runner, config, tokenizer, chat_format, resolved, precision, torch.device(device))
+        sizes = (resolved, precision, torch.device(device), runner.cache_check)
+        llm._set_up(model, runner, config, tokenizer, chat_format, *sizes)
         return llm
 
     def _set_up(
@@ -128,6 +138,7 @@ class LLM:
         limits: Limits,
         precision: Precision,
         device: torch.device,
+        cache_check: CacheCheck | None,
     ) -> None:
         self.model = model
         self.config = config
@@ -136,7 +147,8 @@ class LLM:
         self.limits = limits
         self.precision = precision
         self.device = device
-        self.engine = Engine(runner, config, limits, tokenizer)
+        reports = None if cache_check is None else CacheReports(cache_check)
+        self.engine = Engine(runner, config, limits, tokenizer, reports=reports)
         self._driver = Driver(self.engine)
 
     def generate(

@@ -107,6 +107,9 @@ class Request:
     computed: int = 0  # leading tokens whose cache entries are written, or will be by the steps in flight
     cached_pages: int = 0  # leading pages that other requests can reuse
     prefix_id: int = 0  # PagePool's name for the contents of those pages
+    # Set by CacheCheck: the latest admission whose reused pages are checked; the number of leading tokens in the chain, and it.
+    checked_admission: int = 0
+    chain: tuple[int, int] = (0, 0)
     cached_tokens: int | None = None  # tokens found in reused pages at the first admission; None before it
 
     def __post_init__(self) -> None:

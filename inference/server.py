@@ -18,9 +18,11 @@ from .api.chat import chat_router
 from .api.completions import completions_router
 from .api.context import ApiContext
 from .api.errors import install_handlers
+from .api.foreign_errors import ForeignErrors
 from .api.guard import LOOPBACK, MAX_BODY, Guard
 from .api.health import health_router
 from .api.metrics import Metrics
+from .api.open_requests import EndsOpenRequests, OpenRequests
 from .api.tokens import tokens_router
 from .chat_app.policy import SERVED
 from .service.server_log import ServerLog
@@ -52,7 +54,7 @@ def create_app(
         await asyncio.to_thread(service.stop)
 
     # FastAPI's pages for the document would load scripts from other sites; /openapi.json is enough.
-    app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     context = ApiContext(service, model_name)
     metrics = Metrics(service)
     server_log = ServerLog(service)
@@ -68,12 +70,14 @@ def create_app(
 
         mount_chat(app, service, path="/", model=model_name)
         app.router.routes[-1] = ChatRoute(app.router.routes[-1])
+    app.state.open_requests = OpenRequests()
+    app.add_middleware(EndsOpenRequests, requests=app.state.open_requests)
     app.add_middleware(Guard, hosts=hosts, api_key=api_key, max_body=max_body)
     return app
 
 
 class ChatRoute(BaseRoute):
-    """The chat's mount, restricted to the paths that the chat serves. The API answers all other paths with its own errors."""
+    """The chat's mount, restricted to the paths that the chat serves. All errors are the API's."""
 
     def __init__(self, mount: BaseRoute) -> None:
         self._chat = mount
@@ -84,7 +88,7 @@ class ChatRoute(BaseRoute):
         return self._chat.matches(scope)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._chat.handle(scope, receive, send)
+        await ForeignErrors(self._chat.handle)(scope, receive, send)
 
 
 def host_names(address: str, allowed: Sequence[str]) -> list[str]:

@@ -4,10 +4,13 @@ Latent cache, uint8 [P, 64, 1, 656] (FlashMLA's layout): bytes 0-511 are the e4m
 dims), 528-655 the 64 bf16 RoPE dims. Index-key cache, uint8 [P, 64, 1, 132] (DeepGEMM's layout): each page holds its 64 keys of
 128 e4m3 values first, then their 64 fp32 scales. bf16 and fp32 caches hold plain rows. Scales are powers of two. A token's slot is
 page * page_size + offset.
+
+With a `stamp`, the launch that writes the entries also stores their stamps (cache_stamps.py).
 """
 
 import torch
 
+from .cache_stamps import Stamp
 from .checks import FLOATS, check_tensor
 from .reference import cache_write as reference
 from .reference.quantize import GROUP
@@ -36,6 +39,16 @@ def _check_rope(cos: torch.Tensor, sin: torch.Tensor, tokens: int, device: torch
     check_tensor("sin", sin, tuple(cos.shape), torch.float32, device)
 
 
+def _check_stamp(stamp: Stamp | None, slots: torch.Tensor) -> None:
+    if stamp is None:
+        return
+    column, values = stamp
+    if column.dtype == values.dtype == torch.int32 and values.shape == slots.shape and column.device == slots.device:
+        return  # decodes on a CPU count each call
+    check_tensor("stamp.column", column, (None,), torch.int32, slots.device)
+    check_tensor("stamp.values", values, tuple(slots.shape), torch.int32, slots.device)
+
+
 def write_latent_cache(
     kv: torch.Tensor,
     norm_weight: torch.Tensor,
@@ -44,6 +57,7 @@ def write_latent_cache(
     sin: torch.Tensor,
     cache: torch.Tensor,
     slots: torch.Tensor,
+    stamp: Stamp | None = None,
     *,
     backend: str | Preference = "auto",
 ) -> None:
@@ -60,7 +74,8 @@ def write_latent_cache(
         raise ValueError(f"norm_weight has {latent_dim} elements; expected a multiple of {GROUP} for an FP8 cache")
     _check_cache(cache, latent_record_bytes(latent_dim, rope_dim), latent_dim + rope_dim, kv.device)
     check_tensor("slots", slots, (kv.shape[0],), torch.int64, kv.device)
-    choose("write_latent_cache", kv, backend)(kv, norm_weight, eps, cos, sin, cache, slots)
+    _check_stamp(stamp, slots)
+    choose("write_latent_cache", kv, backend)(kv, norm_weight, eps, cos, sin, cache, slots, stamp)
 
 
 def gather_latents(
@@ -81,6 +96,7 @@ def write_index_cache(
     cache: torch.Tensor,
     slots: torch.Tensor,
     interleaved: bool = False,
+    stamp: Stamp | None = None,
     *,
     backend: str | Preference = "auto",
 ) -> None:
@@ -94,7 +110,8 @@ def write_index_cache(
         raise ValueError(f"keys has {keys.shape[1]} columns; expected a power of two up to {GROUP} for an FP8 cache")
     _check_cache(cache, index_record_bytes(keys.shape[1]), keys.shape[1], keys.device)
     check_tensor("slots", slots, (keys.shape[0],), torch.int64, keys.device)
-    choose("write_index_cache", keys, backend)(keys, cos, sin, cache, slots, interleaved)
+    _check_stamp(stamp, slots)
+    choose("write_index_cache", keys, backend)(keys, cos, sin, cache, slots, interleaved, stamp)
 
 
 def gather_index_keys(cache: torch.Tensor, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:

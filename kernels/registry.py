@@ -83,6 +83,8 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
     "expand_quantize": _with_reference("kv_up_projection", _cuda("kv_up_projection", _BF16)),
     "write_latent_cache": _with_reference("cache_write", _tile("cache_write")),
     "write_index_cache": _with_reference("cache_write", _tile("cache_write")),
+    "stamp_tokens": _with_reference("cache_stamps", _cuda("cache_stamps")),
+    "check_cache": _with_reference("cache_stamps", _cuda("cache_stamps")),
     "gather_latents": _with_reference("cache_write", _tile("cache_write")),
     "indexer_logits": _with_reference(
         "indexer_logits", _cuda("indexer_logits", _FP8, _INDEX), _tile("indexer_logits", _FP8 | _BF16, _INDEX)

@@ -11,6 +11,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from ..kernels.cache_stamps import LATENT
 from ..kernels.cache_write import gather_latents, write_latent_cache
 from ..kernels.dense_mla import mha_prefill
 from ..kernels.kv_up_projection import absorb_queries, expand_quantize, expand_values
@@ -82,8 +83,9 @@ class MultiHeadLatentAttention(nn.Module):
         indexer, norm = self.indexer, self.kv_a_layernorm
         with profiler_range(f"layer {self.layer}/projections"):
             compressed, kv, keys = projections(operand, self.q_a_proj, self.kv_a_proj_with_mqa, indexer.wk)
+            stamp = metadata.stamp(cache, self.layer, LATENT)
             write_latent_cache(
-                kv, norm.weight, norm.eps, cos, sin, cache.latent, metadata.slots, backend=self.compute.backend
+                kv, norm.weight, norm.eps, cos, sin, cache.latent, metadata.slots, stamp, backend=self.compute.backend
             )
             indexer.write_keys(keys, cos, sin, metadata, cache)
             _, _, qr = self.q_a_layernorm.with_operand(compressed)

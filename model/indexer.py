@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from ..kernels.cache_stamps import INDEX
 from ..kernels.cache_write import gather_index_keys, write_index_cache
 from ..kernels.fp32_ops import fp32_linear, layer_norm
 from ..kernels.hadamard import rotate_quantize
@@ -77,7 +78,8 @@ class Indexer(nn.Module):
     ) -> None:
         """Cache the new tokens' index keys (wk's outputs). Needed even while every context fits: later tokens will score them."""
         keys = self.k_norm(keys)
-        write_index_cache(keys, cos, sin, cache.index, metadata.slots, self.interleaved, backend=self.compute.backend)
+        stamp, backend = metadata.stamp(cache, self.layer, INDEX), self.compute.backend
+        write_index_cache(keys, cos, sin, cache.index, metadata.slots, self.interleaved, stamp, backend=backend)
 
     @layer_part("indexer")
     def queries(self, x: torch.Tensor, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> IndexQueries:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 
+from ..kernels.cache_stamps import Stamp
 from ..kernels.split_plan import SplitPlan
 
 PAGE_SIZE = 64  # tokens; the page size that the public FP8 MLA cache format fixes
@@ -39,6 +40,8 @@ class LayerCache:
 
     latent: torch.Tensor  # [P, 64, 1, 656] uint8, or [P, 64, 1, kv_lora_rank + rope] bf16 / fp32
     index: torch.Tensor  # [P, 64, 1, 132] uint8 (keys of a page first, then its scales), or [P, 64, 1, 128] bf16 / fp32
+    # With checks (kernels/cache_stamps.py): int32 [P * 64] for the latents and for the index keys, one stamp a slot.
+    stamps: tuple[torch.Tensor, torch.Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,12 @@ class AttentionMetadata:
     # Called once per layer and per group of sequences (the decodes, each prefill) with the layer, the rows (int64 [R], on the
     # CPU) and their selection with scores.
     on_selection: SelectionCallback | None = None
+    # With checks of the caches: 2 L tensors int32 [T], the stamps of the new tokens' latents and index keys layer by layer.
+    stamps: tuple[torch.Tensor, ...] = ()
+
+    def stamp(self, cache: LayerCache, layer: int, kind: int) -> Stamp | None:
+        """What the launch that writes a layer's latents (kind 0) or index keys (1) stores beside them."""
+        return Stamp(cache.stamps[kind], self.stamps[2 * layer + kind]) if self.stamps and cache.stamps else None
 
     def prefills(self) -> Iterator[Prefill]:
         """The sequences after the decodes, in order."""

@@ -2,7 +2,7 @@
 
 Each case first compares the results of our kernel and theirs. Then both run in turns (A B A B) as CUDA graphs, and the L2 cache
 is overwritten before each sample. The ratio is our median time over theirs: below 1, we are faster. FlashMLA is the package
-`flash_mla` where it can be imported, or a shared library by path; so is DeepGEMM, `deep_gemm`.
+`flash_mla` where it can be imported, or a shared library by path; so are DeepGEMM, `deep_gemm`, and FlashInfer, `flashinfer`.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from peers import attention, deep_gemm, flash_mla, gemm  # type: ignore[import-not-found]
+from peers import attention, deep_gemm, flash_mla, gemm, scores, topk  # type: ignore[import-not-found]
 from peers.samples import Case, Result, compare_all  # type: ignore[import-not-found]
 
 
@@ -35,6 +35,8 @@ class Library:
 LIBRARIES = {
     "flash_mla": Library(flash_mla.find, flash_mla.SIGNATURES, attention.GROUPS),
     "deep_gemm": Library(deep_gemm.find, deep_gemm.SIGNATURES, gemm.GROUPS),
+    "deep_gemm_mqa": Library(scores.find, scores.SIGNATURES, scores.GROUPS),
+    "flashinfer": Library(topk.find, topk.SIGNATURES, topk.GROUPS),
 }
 
 

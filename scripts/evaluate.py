@@ -22,8 +22,7 @@ from pathlib import Path
 
 from evaluation.cells import CELLS, Variant, answers_of, open_engine  # type: ignore[import-not-found]
 from evaluation.plot import plot  # type: ignore[import-not-found]
-from training.data import ASSISTANT, EOS  # type: ignore[import-not-found]
-from training.measure import Cell, conversations  # type: ignore[import-not-found]
+from evaluation.recall import ASSISTANT, EOS, Cell, conversations  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.llm import DEMO

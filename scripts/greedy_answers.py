@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from training.data import characters  # type: ignore[import-not-found]
+from evaluation.recall import characters  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.llm import DEMO

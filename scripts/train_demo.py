@@ -1,10 +1,11 @@
-"""Train the demo checkpoint with the recipe of DeepSeek Sparse Attention and export it as FP8, on one GPU in about 15 minutes.
+"""Train the demo checkpoint with the recipe of DeepSeek Sparse Attention and export it as FP8, on one GPU in under half an hour.
 
     python scripts/train_demo.py --out build/demo            # the whole run
     python scripts/train_demo.py --out build/demo --resume   # continue from the last saved step
 
 Stages (V3.2 paper, section 2.1): dense pre-training with growing length; the indexer alone, against the attention
-distribution; then the whole model with top-k selection, where the indexer keeps its own loss on detached inputs.
+distribution; then the whole model with top-k selection, where the indexer keeps its own loss on detached inputs. Last the
+draft layer for speculative decoding (multi-token prediction), with the rest frozen.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from training import data, optimizer
 from training.check import check
 from training.export import export
 from training.measure import Cell, conversations, measure
-from training.model import Mode, Model, Shape, rope_tables
+from training.model import Mode, Model, Shape, rms_norm, rope_tables
 from training.schedule import TOKENS, Step, schedule
 
 
@@ -31,7 +32,7 @@ def sample_rows(classes: torch.Tensor, length: int, rows: int = 1024) -> torch.T
     """[B, R] query positions for the indexer's loss: half of them where a value is produced, half anywhere."""
     batch = classes.shape[0]
     each = max(2, rows // batch)
-    produces = (classes[:, 1:] >= data.VALUE).float() + 1e-6
+    produces = (classes[:, 1:] >= data.NUMBER["value"]).float() + 1e-6
     at_values = torch.multinomial(produces, each // 2, replacement=True)
     anywhere = torch.randint(length, (batch, each - each // 2), device=classes.device)
     return torch.cat((at_values, anywhere), 1)
@@ -62,7 +63,7 @@ class Trainer:
         self.args, self.device = args, torch.device(args.device)
         args.out.mkdir(parents=True, exist_ok=True)
         self.tokenizer_path = args.out / "tokenizer.json"
-        self.shape = Shape(vocab=2432)
+        self.shape = Shape()
         if not self.tokenizer_path.exists():
             data.train_tokenizer(self.tokenizer_path, self.shape.vocab)
         torch.manual_seed(args.seed)
@@ -70,7 +71,7 @@ class Trainer:
         self.optimizers = optimizer.build(self.model)
         self.tables = rope_tables(self.shape, self.device)
         self.plan = schedule(args.scale, args.seed, args.tokens)
-        self.step, self.history = 0, []
+        self.step, self.history, self.draft_started = 0, [], False
         if args.start:
             self.model.load_state_dict(torch.load(args.start, map_location=self.device))
         if args.resume:
@@ -87,10 +88,14 @@ class Trainer:
         for own, saved in zip(self.optimizers, state["optimizers"], strict=True):
             own.load_state_dict(saved)
         self.step, self.history = state["step"], state["history"]
+        self.draft_started = state["draft_started"]
+        if self.draft_started:
+            for name, p in self.model.named_parameters():
+                p.requires_grad_(name.startswith("draft."))
 
     def save(self) -> None:
         state = {"model": self.model.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers],
-                 "step": self.step, "history": self.history}  # fmt: skip
+                 "step": self.step, "history": self.history, "draft_started": self.draft_started}  # fmt: skip
         temporary = self.args.out / "state.tmp"
         torch.save(state, temporary)
         temporary.replace(self.args.out / "state.pt")
@@ -99,8 +104,10 @@ class Trainer:
         tokens = torch.from_numpy(ids.astype(np.int64)).to(self.device, non_blocking=True)
         kinds = torch.from_numpy(classes.astype(np.int64)).to(self.device, non_blocking=True)
         weights = torch.from_numpy(data.WEIGHTS).to(self.device)[kinds[:, 1:]].flatten()
-        mode = Mode("sparse" if step.stage == "sparse" else "dense", topk=step.topk)
         sample = sample_rows(kinds, step.length) if step.indexer else None
+        if step.stage == "draft":
+            return self.train_draft(step, tokens, weights, sample)
+        mode = Mode("sparse" if step.sparse else "dense", topk=step.topk)
         alone = step.stage == "indexer"
         if alone:  # the rest of the model is frozen: only the indexer's inputs and loss need a graph
             for name, p in self.model.named_parameters():
@@ -111,12 +118,7 @@ class Trainer:
         if alone:
             for p in self.model.parameters():
                 p.requires_grad_(True)
-        torch.nn.utils.clip_grad_norm_([p for p in self.model.parameters() if p.grad is not None], 1.0, foreach=True)
-        for own in self.optimizers:
-            for group in own.param_groups:
-                group["lr"] = group["base_lr"] * step.rate
-            own.step()
-            own.zero_grad(set_to_none=True)
+        self.update(step.rate)
         if not alone:
             with torch.no_grad():  # balances without an auxiliary loss: the bias moves against the load error
                 for layer, load in zip([m for m in self.model.layers if not m.dense], loads, strict=True):
@@ -126,6 +128,50 @@ class Trainer:
             divergence.detach(),
             torch.stack([load.max() for load in loads]).max() if loads else loss.detach(),
         )
+
+    def train_draft(
+        self, step: Step, tokens: torch.Tensor, weights: torch.Tensor, sample: torch.Tensor | None
+    ) -> tuple:
+        """Train the draft layer alone, over two tokens: its own output is what it gets for the second."""
+        model, length = self.model, step.length
+        if not self.draft_started:
+            model.start_draft()
+            for p in model.parameters():
+                p.requires_grad_(False)
+            for p in model.draft.parameters():
+                p.requires_grad_(True)
+            self.draft_started = True
+        inputs, following = tokens[:, :-1].flatten(), tokens[:, 1:].flatten()
+        with torch.no_grad():
+            x, _, _ = model(inputs, length, Mode("dense"), self.tables, None, self.dtype)
+            hidden = rms_norm(x, model.norm)
+        # The target of position i is the token at i + 2. Only what the assistant writes is drafted.
+        targets = torch.roll(tokens[:, 1:], -1, 1).flatten()
+        weights = weights.view(tokens.shape[0], length) * (weights.view(tokens.shape[0], length) > 0.1)
+        weights = torch.roll(weights, -1, 1)
+        weights[:, -1] = 0.0
+        weights = weights.flatten()
+        mode = Mode("sparse" if step.sparse else "dense")
+        first, load, divergence = model.draft_forward(hidden, following, length, mode, self.tables, sample)
+        loss = model.loss(first, targets, weights, model.draft.norm)
+        handed = rms_norm(first, model.draft.norm).view(tokens.shape[0], length, -1)
+        handed = torch.cat((hidden.view_as(handed)[:, :1], handed[:, :-1]), 1).flatten(0, 1)
+        second, _, _ = model.draft_forward(handed, following, length, mode, self.tables)
+        again = model.loss(second, targets, weights, model.draft.norm)
+        (loss + 0.5 * again + divergence).backward()
+        self.update(step.rate)
+        with torch.no_grad():
+            model.draft.layer.router_bias -= 0.001 * min(1.0, 2 * step.rate) * torch.sign(load - load.mean())
+        return loss.detach(), again.detach() if not step.indexer else divergence.detach(), load.max()
+
+    def update(self, rate: float) -> None:
+        """One step of the optimisers."""
+        torch.nn.utils.clip_grad_norm_([p for p in self.model.parameters() if p.grad is not None], 1.0, foreach=True)
+        for own in self.optimizers:
+            for group in own.param_groups:
+                group["lr"] = group["base_lr"] * rate
+            own.step()
+            own.zero_grad(set_to_none=True)
 
     def train(self) -> None:
         rows = [(s.length, self.args.tokens // s.length) for s in self.plan]
@@ -174,11 +220,13 @@ class Trainer:
             if cell.length <= 4 * step.length:
                 mode = Mode("sparse" if step.stage == "sparse" else "dense")
                 result = measure(self.model, batches, mode, self.tables, self.dtype)
-                found.append(
-                    f"{cell.length}{'' if cell.wording == 'train' else ' new wording'}: {result['stated']}/{result['unanswerable']}"
-                )
+                shown = [
+                    result.get(kind)
+                    for kind in ("stated", "stated whole", "updated", "unanswerable", "two hops thinking", "call")
+                ]
+                found.append(f"{cell.length}{'' if cell.wording == 'train' else ' new wording'}: {shown}")
                 self.history[-1].setdefault("validation", {})[f"{cell.length} {cell.wording}"] = result
-        tqdm.write(f"step {self.step} stated/unanswerable  " + "  ".join(found))
+        tqdm.write(f"step {self.step} stated/whole/updated/unanswerable/two hops/calls  " + "  ".join(found))
 
     def finish(self) -> dict:
         """Export, then measure on the test split with simulated FP8. evaluate.py measures the engine itself."""
@@ -231,7 +279,7 @@ def _plot(history: list[dict], path: Path) -> None:
         (axes[0], "loss", "weighted cross entropy"),
         (axes[1], "divergence", "indexer KL, sum over layers"),
     ):
-        for stage in ("dense", "indexer", "sparse"):
+        for stage in ("dense", "indexer", "sparse", "draft"):
             points = [(h["step"], h[key]) for h in history if h["stage"] == stage and h[key] > 0]
             if points:
                 axis.plot(*zip(*points, strict=True), label=stage)

@@ -120,7 +120,7 @@ def test_a_made_up_circle_is_found(tmp_path, package, a, b, circle):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_files_have_one_subject(module):
-    if module.startswith(f"{PACKAGE}.model.demo.conversations."):  # word lists
+    if module.startswith((f"{PACKAGE}.model.demo.conversations.", f"{PACKAGE}.model.demo.dialogues.")):  # word lists
         return
     limit = 500 if place_of(module)[0] == "kernels" else 300
     lines = len(MODULES[module].read_text(encoding="utf-8").splitlines())

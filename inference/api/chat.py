@@ -12,6 +12,7 @@ from ..params import Completion, Delta
 from ..service.streams import AsyncStream
 from ..text.answer import AnswerDelta, AnswerParser, parse_assistant
 from ..text.dsml import ToolCall
+from .body import BoundedRoute
 from .context import ApiContext, check_finished, new_id, sampling_params, usage
 from .errors import declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
@@ -21,12 +22,12 @@ from .responses import EVENTS, ChatCompletion
 
 
 def chat_router(context: ApiContext) -> APIRouter:
-    router = APIRouter(tags=["OpenAI"])
+    router = APIRouter(tags=["OpenAI"], route_class=BoundedRoute)
 
     @router.post(
         "/v1/chat/completions",
         response_model=None,
-        responses={200: {"model": ChatCompletion, "content": EVENTS}, **declared(404, 503, 504)},
+        responses={200: {"model": ChatCompletion, "content": EVENTS}, **declared(404, 504)},
     )
     async def create_chat_completion(body: ChatRequest, request: Request) -> Response:
         """Answer a conversation."""

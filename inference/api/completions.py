@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from ..params import Completion, Delta, SamplingParams, Timings, TokenLogprob, Usage
 from ..service.streams import AsyncStream
+from .body import BoundedRoute
 from .context import ApiContext, check_finished, new_id, sampling_params, usage
 from .errors import ApiError, declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
@@ -28,12 +29,12 @@ class _Prompt:
 
 
 def completions_router(context: ApiContext) -> APIRouter:
-    router = APIRouter(tags=["OpenAI"])
+    router = APIRouter(tags=["OpenAI"], route_class=BoundedRoute)
 
     @router.post(
         "/v1/completions",
         response_model=None,
-        responses={200: {"model": TextCompletion, "content": EVENTS}, **declared(404, 503, 504)},
+        responses={200: {"model": TextCompletion, "content": EVENTS}, **declared(404, 504)},
     )
     async def create_completion(body: CompletionRequest, request: Request) -> Response:
         """Continue a text."""

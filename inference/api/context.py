@@ -48,6 +48,9 @@ class ApiContext:
             self.service.check_capacity(count)
         except ValueError as error:
             raise ApiError(400, str(error)) from None
+        # Without this, all requests of a crowd would be encoded before most of them are refused.
+        if self.encoding.places and self.service.stats().open + self.encoding.places + count > self.service.capacity:
+            raise Busy(f"the queue is full: {self.service.capacity} requests are running, waiting or being encoded", 1)
 
     async def make_requests(
         self, size: int, encode: Callable[[], Sequence[int]], params: SamplingParams, n: int = 1
@@ -67,7 +70,7 @@ class ApiContext:
             except ValueError as error:
                 raise ApiError(400, str(error)) from None
 
-        return await self.encoding.run(size, make)
+        return await self.encoding.run(size, make, n)
 
     def conversation_ids(self, conversation: ConversationFields) -> list[int]:
         """Token ids of a conversation's prompt, followed by the forced beginning of the answer. Raises ApiError."""

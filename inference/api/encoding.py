@@ -24,19 +24,23 @@ class EncodingQueue:
     """
 
     def __init__(self) -> None:
+        # Requests whose prompts are being encoded. They will take places in the service's queue.
+        self.places = 0
         self._open = 0
         self._long = CapacityLimiter(1)
         self._short = CapacityLimiter(8)
 
-    async def run(self, size: int, work: Callable[[], Result]) -> Result:
-        """The result of `work`, which encodes a text of `size` characters. Raises Busy, and what `work` raises."""
+    async def run(self, size: int, work: Callable[[], Result], places: int = 0) -> Result:
+        """The result of `work`, which encodes a text of `size` characters for `places` requests. Raises Busy, and its errors."""
         if self._open and self._open + size > MAX_OPEN:
             raise Busy(
                 f"{self._open} characters of other prompts are being encoded; expected at most {MAX_OPEN} with this one",
                 retry_after=math.ceil(self._open / CHARACTERS_PER_SECOND),
             )
         self._open += size
+        self.places += places
         try:
             return await anyio.to_thread.run_sync(work, limiter=self._long if size > LONG_TEXT else self._short)
         finally:
             self._open -= size
+            self.places -= places

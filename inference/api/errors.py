@@ -62,16 +62,21 @@ class ApiError(Exception):
         return cls(503, str(error), code="busy", headers={"Retry-After": str(error.retry_after)})
 
 
+def overloaded(message: str) -> ApiError:
+    """The response to a connection above the limits."""
+    return ApiError(503, message, code="connections", headers={"Retry-After": "1", "Connection": "close"})
+
+
 _MEANINGS = {
     400: "The request cannot be served as it is",
     401: "The API key is missing or wrong",
     403: "The Host or Origin header names another site",
     404: "There is no such model",
-    408: "The request's body did not arrive in time",
+    408: "The request did not arrive in time",
     413: "The request's body is too large",
     431: "The request's headers are too large",
     500: "The server failed; its log says why",
-    503: "The queue is full or the server is stopping",
+    503: "The queue is full, there are too many connections, or the server is stopping",
     504: "The request took longer than the server allows",
 }
 _RETRY_AFTER = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}}
@@ -81,10 +86,9 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """FastAPI's `responses` for these statuses and for those that every route may have."""
     responses: dict[int | str, dict[str, Any]] = {
         status: {"model": ErrorResponse, "description": _MEANINGS[status]}
-        for status in sorted({*statuses, 400, 401, 403, 408, 413, 431, 500})
+        for status in sorted({*statuses, 400, 401, 403, 408, 413, 431, 500, 503})
     }
-    if 503 in responses:
-        responses[503]["headers"] = _RETRY_AFTER
+    responses[503]["headers"] = _RETRY_AFTER
     return responses
 
 

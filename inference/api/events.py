@@ -57,9 +57,9 @@ class EventStream(Response):
             try:
                 async for event in self._events:
                     await send({"type": "http.response.body", "body": event, "more_body": True})
-            # The status has been sent long before, so that an error becomes the last event.
+            # The status has been sent long before, so that an error becomes the last event before the end.
             except ApiError as error:
-                await send({"type": "http.response.body", "body": error.event(), "more_body": True})
+                await send({"type": "http.response.body", "body": error.event() + DONE, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         finally:
             await self._events.aclose()

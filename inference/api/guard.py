@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .errors import ApiError
+from .errors import ApiError, overloaded
 
 MAX_BODY = 8 * 2**20  # bytes; a full context of 163,840 tokens is about 1 MB of text or of token ids
 MAX_HEADERS = 16 * 2**10  # bytes of names and values together
@@ -25,8 +25,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 class Guard:
     """ASGI middleware, which refuses in OpenAI's shape: large headers (431); a Host that is not this server's (403), against DNS
-    rebinding; an Origin that is not the Host (403), against pages of other sites; a missing or wrong API key (401); large (413)
-    and slow (408) bodies.
+    rebinding; an Origin that is not the Host (403), against pages of other sites, or no URL (400); a missing or wrong API key
+    (401); connections above the server's limits (503); two lengths of a body (400); large (413) and slow (408) bodies.
 
     The key is sent as `Authorization: Bearer KEY`, or as the password of HTTP Basic, for which browsers ask by themselves.
     """
@@ -65,12 +65,27 @@ class Guard:
                 403, "the Host header has another name; expected one of this server's (--allowed-host)", code="host"
             )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return ApiError(403, "the Origin header names another site; expected this server", code="origin")
+        if origin is not None:
+            try:
+                site = urlsplit(origin).netloc
+            except ValueError as error:
+                return ApiError(
+                    400, f"the Origin header is not a URL: {error}; expected scheme and host", code="origin"
+                )
+            if site.lower() != host.lower():
+                return ApiError(403, "the Origin header names another site; expected this server", code="origin")
         if self._key is not None and not hmac.compare_digest(_given_key(headers.get("authorization", "")), self._key):
             # Only one challenge: Chromium ignores a header with two of them, and then never asks for the password.
             challenge = {"WWW-Authenticate": 'Basic realm="deepseek-v32", charset="UTF-8"'}
             return ApiError(401, "the API key is missing or wrong", code="invalid_api_key", headers=challenge)
+        if (refusal := scope.get("state", {}).get("refusal")) is not None:
+            return overloaded(refusal)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # RFC 9112 section 6.1: a proxy may have taken the other one, and the rest of the body for another request.
+            return ApiError(
+                400, "the headers have Content-Length and Transfer-Encoding; expected one of them",
+                headers={"Connection": "close"},
+            )  # fmt: skip
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._max_body:
             return ApiError(413, self._too_large)

@@ -28,10 +28,18 @@ def health_router(context: ApiContext, metrics: Metrics) -> APIRouter:
             "seconds_since_step": stats.seconds_since_step,
         }
 
-    @router.get("/health", response_model=Health, responses=declared())
+    @router.get(
+        "/health",
+        response_model=Health,
+        responses={
+            **declared(),
+            503: {"model": Health, "description": "The engine's thread has died: restart the server"},
+        },
+    )
     async def health() -> JSONResponse:
-        """The process answers."""
-        return JSONResponse(state("alive"))
+        """The process answers, and its engine can."""
+        failed = context.service.stats().failed
+        return JSONResponse(state("failed" if failed else "alive"), 503 if failed else 200)
 
     @router.get(
         "/ready",

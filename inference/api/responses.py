@@ -13,7 +13,7 @@ EVENTS = {
             "properties": {
                 "data": {
                     "type": "string",
-                    "description": "the next chunk as JSON, or an error as JSON, which is the last event, or [DONE]",
+                    "description": "the next chunk as JSON, or an error as JSON, which is the last before [DONE], or [DONE]",
                 }
             },
         }
@@ -132,7 +132,7 @@ class DetokenizeResponse(BaseModel):
 
 
 class Health(BaseModel):
-    status: Literal["alive", "ready", "not ready"]
+    status: Literal["alive", "failed", "ready", "not ready"]
     running: int
     waiting: int
     seconds_since_step: float

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
+from .body import BoundedRoute
 from .context import ApiContext
 from .errors import ApiError, declared
 from .protocol import DetokenizeRequest, TokenizeRequest
@@ -13,7 +14,7 @@ from .responses import DetokenizeResponse, ModelCard, ModelList, TokenizeRespons
 
 
 def tokens_router(context: ApiContext) -> APIRouter:
-    router = APIRouter()
+    router = APIRouter(route_class=BoundedRoute)
 
     def card() -> dict[str, Any]:
         return {
@@ -34,7 +35,7 @@ def tokens_router(context: ApiContext) -> APIRouter:
         context.check_model(model)
         return JSONResponse(card())
 
-    @router.post("/tokenize", tags=["tokens"], response_model=TokenizeResponse, responses=declared(503))
+    @router.post("/tokenize", tags=["tokens"], response_model=TokenizeResponse, responses=declared())
     async def tokenize(body: TokenizeRequest) -> JSONResponse:
         """The token ids of a text, or of a conversation as the model would see it, if the context can hold them."""
         if body.messages is not None:
@@ -47,7 +48,7 @@ def tokens_router(context: ApiContext) -> APIRouter:
         tokens = await context.encoding.run(body.characters, encode)
         return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": context.max_model_len})
 
-    @router.post("/detokenize", tags=["tokens"], response_model=DetokenizeResponse, responses=declared(503))
+    @router.post("/detokenize", tags=["tokens"], response_model=DetokenizeResponse, responses=declared())
     async def detokenize(body: DetokenizeRequest) -> JSONResponse:
         """The text of token ids, control tokens included."""
         size = context.service.llm.config.vocab_size

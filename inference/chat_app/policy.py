@@ -4,6 +4,8 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from starlette.exceptions import HTTPException
+
 Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Any, Send], Awaitable[None]]
@@ -44,9 +46,12 @@ class Policy:
 
         path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
         is_lookup = path.rstrip("/") == UNCHECKED_LOOKUP
+        started = False
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 theirs = [
                     (name, value) for name, value in message.get("headers", []) if name.decode().lower() not in HEADERS
                 ]
@@ -64,3 +69,8 @@ class Policy:
         except KeyError:
             if not is_lookup:
                 raise
+        except RuntimeError as error:
+            # For a session that it does not know, gradio sends an event that says so, and then raises.
+            if not started or not isinstance(error.__cause__, HTTPException):
+                raise
+            await send({"type": "http.response.body", "body": b""})

@@ -1,12 +1,13 @@
 """`deepseek-v32 convert`, also scripts/convert.py: turns a Hugging Face checkpoint into one file for each rank."""
 
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from .options import VerifyHashesOption
+from .progress import optional_bar
 
 
 def convert(
@@ -23,12 +24,13 @@ def convert(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read the converted checkpoint back and compare every tensor's hash.")
     ] = False,
+    verify_hashes: VerifyHashesOption = True,
 ) -> None:
     """Convert a Hugging Face checkpoint into one file of weights for each rank, and a manifest of hashes.
 
     A run that was interrupted is resumed by the next one.
     """
-    from ...model.checkpoint import conversion
+    from ...model.checkpoint import conversion, manifest
     from ...model.checkpoint.config_json import read_config
 
     if hf_ckpt_path is None and not verify:
@@ -42,19 +44,11 @@ def convert(
                 f"--n-experts is {n_experts}; expected {config.n_routed_experts}, the routed experts of a layer of "
                 f"{str(hf_ckpt_path)!r}"
             )
-        with _bar("Converting") as progress:
-            files = conversion.convert(hf_ckpt_path, save_path, model_parallel, progress)
+        with optional_bar("Converting") as progress:
+            files = conversion.convert(hf_ckpt_path, save_path, model_parallel, progress, verify_hashes)
         size = sum(path.stat().st_size for path in files)
         print(f"{save_path}: {len(files)} files, {size / 1e9:.2f} GB", file=sys.stderr)
     if verify:
-        with _bar("Verifying") as progress:
-            count = conversion.verify(save_path, progress)
+        with optional_bar("Verifying") as progress:
+            count = manifest.verify(save_path, progress)
         print(f"{save_path}: {count} tensors are as they were written", file=sys.stderr)
-
-
-def _bar(description: str) -> Any:
-    """A progress bar if standard error is a terminal, else nothing."""
-    from .progress import progress_bar
-
-    no_progress: Callable[[int, int], None] | None = None
-    return progress_bar(description) if sys.stderr.isatty() else nullcontext(no_progress)

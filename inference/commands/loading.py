@@ -85,16 +85,13 @@ def load_llm(
     from ...model.parallel.plan import Plan
     from ..distributed.launch import world_size
     from ..llm import LLM
-    from .progress import progress_bar
+    from .progress import optional_bar
 
     if layers is not None:
         arguments["config_overrides"] = arguments.get("config_overrides", {}) | {"num_hidden_layers": layers}
     arguments["synthetic"] = synthetic
-    if sys.stderr.isatty():
-        with progress_bar() as progress:
-            llm = LLM(path, **arguments, progress=progress)
-    else:
-        llm = LLM(path, **arguments)
+    with optional_bar("Loading weights") as progress:
+        llm = LLM(path, **arguments, progress=progress)
     name = "synthetic weights" if synthetic else path
     print(f"{name}: {summary(llm, arguments.get('backend', 'auto'))}", file=sys.stderr)
     if (size := world_size()) > 1:

@@ -27,6 +27,12 @@ BackendOption = Annotated[
     Backend,
     typer.Option("--backend", help="Kernels to prefer. auto: the fastest implementation of each operation."),
 ]
+VerifyHashesOption = Annotated[
+    bool,
+    typer.Option(
+        "--verify-hashes/--no-verify-hashes", help="Compare what is read with the checkpoint's manifest, if it has one."
+    ),
+]
 LogLevelOption = Annotated[
     LogLevel, typer.Option("--log-level", help="Least severe messages of the log, which goes to standard error.")
 ]
@@ -66,6 +72,14 @@ class ModelOptions:
         bool,
         typer.Option("--decode-graphs/--no-decode-graphs", help="Run decode steps as CUDA graphs, on a GPU in fp8."),
     ] = True
+    check_cache: Annotated[
+        bool,
+        typer.Option(
+            "--check-cache",
+            help="Verify what the caches hold; a mismatch ends its request with an error and a report.",
+        ),
+    ] = False
+    verify_hashes: VerifyHashesOption = True
     log_level: LogLevelOption = "warning"
 
     def llm_arguments(self) -> dict[str, Any]:

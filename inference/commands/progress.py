@@ -1,7 +1,8 @@
 """A progress bar for work that counts bytes: done, total, rate, time left."""
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 
 @contextmanager
@@ -14,3 +15,8 @@ def progress_bar(description: str = "Loading weights") -> Iterator[Callable[[int
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
         task = bar.add_task(description, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def optional_bar(description: str) -> AbstractContextManager[Callable[[int, int], None] | None]:
+    """A progress bar if standard error is a terminal, else nothing."""
+    return progress_bar(description) if sys.stderr.isatty() else nullcontext()

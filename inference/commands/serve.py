@@ -2,25 +2,18 @@
 
 import errno
 import os
+import resource
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import ServingOptions, with_options
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
-
     from ..llm import LLM
-
-# h11 reads this many bytes before it gives up on a header. The guard's own limit is far below it and is answered as an API error.
-HEADER_BYTES = 64 * 2**10
-KEEP_ALIVE_SECONDS = 30
-# Below the 1024 open files that most systems allow, so that clients which connect and stay silent cannot use them up.
-MAX_CONNECTIONS = 900
 
 
 @with_options
@@ -58,10 +51,20 @@ def serve(
     drain: Annotated[
         int, typer.Option("--drain", min=0, help="Seconds that open requests get to finish when the server stops.")
     ] = 30,
+    connections_per_peer: Annotated[
+        int,
+        typer.Option(
+            "--connections-per-peer",
+            min=0,
+            help="Maximum number of connections from one address. 0: no limit, for a server behind a proxy.",
+        ),
+    ] = 256,
 ) -> None:
     """Serve OpenAI's API and the chat in the browser."""
-    uvicorn = _import_uvicorn()
+    _check_extra()
+    from ..api.connections import ConnectionLimits
     from ..api.guard import is_loopback
+    from ..api.http_server import make_server
     from ..server import create_app, host_names
     from ..service.service import Service
 
@@ -80,29 +83,10 @@ def serve(
         chat=chat,
     )
     print(_announcement(host, port, chat, api_key is not None), file=sys.stderr)
-    uvicorn.Server(server_config(app, host, port, drain)).run()
-
-
-def server_config(app: "FastAPI", host: str, port: int, drain: int = 30) -> Any:
-    """The uvicorn.Config of this server."""
-    import uvicorn
-
-    return uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        http="h11",
-        ws="none",
-        h11_max_incomplete_event_size=HEADER_BYTES,
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=drain,
-        server_header=False,
-        # Nothing here relies on a client's address, and a proxy header can claim any.
-        proxy_headers=False,
-        access_log=False,
-        log_config=None,
-    )
+    # Several times the limit, because the system accepts a crowd before any of it can be refused.
+    allow_files(4 * ConnectionLimits.total)
+    limits = ConnectionLimits(per_peer=connections_per_peer)
+    make_server(app, host, port, drain=drain, limits=limits).run()
 
 
 def _announcement(host: str, port: int, chat: bool, has_key: bool) -> str:
@@ -144,11 +128,19 @@ def check_port(host: str, port: int) -> None:
         ) from error
 
 
-def _import_uvicorn() -> Any:
+def allow_files(count: int) -> None:
+    """Raise the number of files and connections that this process may have open to `count`, as far as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (count if hard == resource.RLIM_INFINITY else min(count, hard), hard)
+        )
+
+
+def _check_extra() -> None:
     try:
         import fastapi  # noqa: F401
         import prometheus_client  # noqa: F401
-        import uvicorn
+        import uvicorn  # noqa: F401
     except ImportError as error:
         raise ValueError(f"the server needs the web extra; run make chat or pip install -e .[web] ({error})") from error
-    return uvicorn

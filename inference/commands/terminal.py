@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from ..llm import LLM
     from ..params import Completion, Delta, SamplingParams
 
-# A model may write escape sequences, which a terminal would carry out.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# A model may write escape sequences, which a terminal would carry out, and characters that change the direction of writing, which
+# make a line look like another one.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # A second Ctrl-C this long after the first, with the step still running, ends the program.
 INSIST_SECONDS = 3
 
@@ -86,7 +87,7 @@ def _show(delta: AnswerDelta, shown: AnswerDelta, aside: TextIO) -> AnswerDelta:
 
 
 def visible(text: str, out: TextIO) -> str:
-    """The text; if `out` is a terminal, without control characters."""
+    """The text; if `out` is a terminal, without control characters and those that change the direction of writing."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text) if out.isatty() else text
 
 

@@ -36,24 +36,28 @@ class BatchEncoder:
         self._sent: dict[int, tuple[int, int]] = {}
 
     def encode(self, batch: Batch) -> BatchUpdate:
+        """What is new in the batch. It counts as sent from here on, unless this raises."""
+        sent = dict(self._sent)
         entries, tokens, pages, page_counts = [], [], [], []
         for request, start, count, logit_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
         ):
-            admission, known = self._sent.pop(request.id, (request.admission, 0))
+            admission, known = sent.pop(request.id, (request.admission, 0))
             if admission != request.admission:  # it was preempted meanwhile and has other pages now
                 known = 0
-            self._sent[request.id] = (request.admission, len(request.pages))
+            sent[request.id] = (request.admission, len(request.pages))
             entries.append((request.id, request.admission, start, count, logit_count, known))
             tokens += [0] if batch.sampled_rows else request.tokens[start : start + count]
             pages += request.pages[known:]
             page_counts.append(len(request.pages) - known)
-        dropped = list(self._sent)[: max(len(self._sent) - max(_KEPT, len(entries)), 0)]
+        dropped = list(sent)[: max(len(sent) - max(_KEPT, len(entries)), 0)]
         for id in dropped:
-            del self._sent[id]
+            del sent[id]
         columns = list(zip(*entries, strict=True))
         arrays = (columns, tokens, pages, page_counts, dropped, batch.sampled_rows)
-        return BatchUpdate(*(np.array(values, dtype=np.int64) for values in arrays))
+        update = BatchUpdate(*(np.array(values, dtype=np.int64) for values in arrays))
+        self._sent = sent
+        return update
 
 
 class BatchDecoder:

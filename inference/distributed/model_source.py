@@ -30,6 +30,7 @@ class ModelSource:
     backend: str
     device: str  # "cuda" stands for each rank's own GPU
     seed: int = 0  # of synthetic weights
+    verify_hashes: bool = True  # against the checkpoint's manifest
 
     @classmethod
     def resolve(
@@ -41,6 +42,7 @@ class ModelSource:
         backend: str,
         config_overrides: Mapping[str, Any] | None = None,
         synthetic: bool = False,
+        verify_hashes: bool = True,
     ) -> "ModelSource":
         """Fill in this machine's defaults. ValueError, before anything is loaded, for a choice that cannot work.
 
@@ -63,7 +65,7 @@ class ModelSource:
             on_cpu = torch.device(device).type == "cpu"
             precision = "exact" if on_cpu else "fp8" if config.weight_block is not None else "bf16"
         directory = None if synthetic or isinstance(model, Mapping) else Path(model)
-        return cls(config, directory, precision, backend, device)
+        return cls(config, directory, precision, backend, device, verify_hashes=verify_hashes)
 
     def load(self, device: str, ranks: Ranks | None, progress: Progress | None = None) -> Transformer:
         """Load the model, or this rank's shard of it, on `device`. ValueError for an incomplete or damaged checkpoint.
@@ -72,7 +74,7 @@ class ModelSource:
         """
         if self.directory is not None:
             arguments = (self.directory, self.config, self.precision, self.backend, device)
-            return load_checkpoint(*arguments, progress, ranks)
+            return load_checkpoint(*arguments, progress, ranks, self.verify_hashes)
         self.config.check_precision(self.precision)
         model = build_model(self.config, self.precision, self.backend, device, ranks)
         fill_synthetic(model, Plan(self.config, ranks.rank, ranks.size) if ranks else Plan(self.config), self.seed)
@@ -82,7 +84,9 @@ class ModelSource:
         """JSON values, for the message to the other ranks."""
         directory = None if self.directory is None else str(self.directory.resolve())
         values = {"config": config_json(self.config), "directory": directory}
-        return values | {name: getattr(self, name) for name in ("precision", "backend", "device", "seed")}
+        return values | {
+            name: getattr(self, name) for name in ("precision", "backend", "device", "seed", "verify_hashes")
+        }
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ModelSource":

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import NoReturn
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -10,6 +11,7 @@ from ...kernels.device import check_device
 from ...model.checkpoint.load import Progress
 from ...model.metadata import LayerCache, Selection, SelectionCallback
 from ...model.transformer import Transformer
+from ..engine.cache_check import CheckPlan
 from ..engine.limits import CacheBudget, Limits
 from ..engine.runner import Model, ModelRunner, Runner, make_runner
 from ..engine.scheduler import Batch
@@ -59,15 +61,18 @@ class Worker:
             self._job.reply({"pages": count_pages(CacheBudget(**values), self._model, self._job.size)})
         elif kind == MessageKind.START:
             limits, config, compute = Limits(**values), self._model.config, self._model.compute
-            self._runner = make_runner(self._model, config, compute.precision, limits, compute.device)
+            sizes = (config, compute.precision, limits, compute.device, self._job.size)
+            self._runner = make_runner(self._model, *sizes)
         elif kind == MessageKind.FILL_CACHES:
             assert self._runner is not None
             fill_synthetic_caches(self._model.config, self._runner.caches, self._model.compute.backend)
         else:
             assert kind == MessageKind.STEP and self._runner is not None, kind
-            batch = self._batches.decode(BatchUpdate(*arrays), values["decodes"])
+            count = len(BatchUpdate._fields)
+            batch = self._batches.decode(BatchUpdate(*arrays[:count]), values["decodes"])
+            plan = CheckPlan(values["check"], *arrays[count:]) if "check" in values else None
             broadcast_sampled_tokens(batch, self._runner)
-            self._runner.run(batch, _ignore_selection if values["inspect"] else None)
+            self._runner.run(batch, _ignore_selection if values["inspect"] else None, plan)
 
     def _load(self, source: ModelSource) -> Transformer:
         device = check_device(device_of(source.device))
@@ -84,6 +89,7 @@ class LeadingRunner:
 
     def __init__(self, job: Leader, limits: Limits, runner: Runner) -> None:
         self._job, self._runner = job, runner
+        self._check_cache = limits.check_cache
         job.before_end.append(self._close)
         job.broadcast(MessageKind.START, asdict(limits))
         self._batches = BatchEncoder()
@@ -101,12 +107,20 @@ class LeadingRunner:
         self._runner.stage_tokens(tokens)
 
     def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
-        """As `Runner.run`. A step that fails ends the job, because no rank knows how far the others got."""
+        """As `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got."""
+        plan = self._runner.plan(batch) if self._check_cache else None
+        update = self._batches.encode(batch)  # last, because from here on it counts as sent
         with self._job.together():
-            header = {"decodes": batch.decodes, "inspect": on_selection is not None}
-            self._job.broadcast(MessageKind.STEP, header, self._batches.encode(batch))
+            header: dict[str, int] = {"decodes": batch.decodes, "inspect": on_selection is not None}
+            arrays: list[np.ndarray] = [*update]
+            if plan is not None:
+                header["check"] = plan.step
+                arrays += plan[1:]
+            self._job.broadcast(MessageKind.STEP, header, arrays)
             broadcast_sampled_tokens(batch, self._runner)
-            return self._runner.run(batch, on_selection)
+            return (
+                self._runner.run(batch, on_selection) if plan is None else self._runner.run(batch, on_selection, plan)
+            )
 
     def _close(self) -> None:
         """Free the decode graphs, which contain collectives of the group."""

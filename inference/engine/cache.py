@@ -24,10 +24,14 @@ def row_layout(config: ModelConfig, precision: Precision) -> tuple[torch.dtype, 
     return {"exact": torch.float32, "bf16": torch.bfloat16}[precision], latent + rope, index
 
 
-def bytes_per_page(config: ModelConfig, precision: Precision) -> int:
-    """Bytes of one page over all layers: 64 × 48,068 for the released model in fp8."""
+def bytes_per_page(config: ModelConfig, precision: Precision, check_cache: bool = False) -> int:
+    """Bytes of one page over all layers: 64 × 48,068 for the released model in fp8. check_cache: with stamps beside the entries."""
     dtype, latent, index = row_layout(config, precision)
-    return config.num_hidden_layers * PAGE_SIZE * (latent + index) * dtype.itemsize
+    entry = (latent + index) * dtype.itemsize
+    if not check_cache:
+        return config.num_hidden_layers * PAGE_SIZE * entry
+    # Two stamps of 4 bytes for each entry, two hashes for each page of a layer, and two chains of 8 bytes for each slot.
+    return config.num_hidden_layers * (PAGE_SIZE * (entry + 8) + 16) + PAGE_SIZE * 16
 
 
 def allocate(

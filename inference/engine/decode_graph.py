@@ -16,6 +16,7 @@ import torch
 from ...kernels.registry import choose_implementation, leading_dtype
 from ...model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Selection, SelectionCallback
 from ...model.transformer import Transformer
+from .cache_check import DECODE_WORDS, CacheCheck, CheckPlan
 from .scheduler import Batch
 
 _FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times as long
@@ -52,21 +53,26 @@ def context_buckets(topk: int, longest: int) -> list[int]:
 class DecodeInputs:
     """The inputs of a step of at most `batch` decodes with contexts of at most `context` tokens, in tensors that stay in place.
 
-    `sampled`: int64 [max_sequences], the tokens that the previous step has sampled.
+    `sampled`: int64 [max_sequences], the tokens that the previous step has sampled. `checked`: with the words of a cache check.
     """
 
-    def __init__(self, batch: int, context: int, scratch_page: int, sampled: torch.Tensor) -> None:
+    def __init__(
+        self, batch: int, context: int, scratch_page: int, sampled: torch.Tensor, checked: bool = False
+    ) -> None:
         self.batch, self.context, self.scratch_page, self.sampled = batch, context, scratch_page, sampled
         device, pages = sampled.device, -(-context // PAGE_SIZE)
         # The host's copies are pinned so that copying does not wait. int64 [4, B]: tokens, positions, slots, rows of `sampled`
-        # (-1: the token is the given one). int32: lengths [B], block table [B, P].
+        # (-1: the token is the given one); then the words of a check. int32: lengths [B], block table [B, P].
         on_gpu = device.type == "cuda"
-        host_wide = torch.empty(4, batch, dtype=torch.int64, pin_memory=on_gpu)
+        host_wide = torch.zeros(4 * batch + (DECODE_WORDS if checked else 0), dtype=torch.int64, pin_memory=on_gpu)
         host_narrow = torch.empty(batch * (1 + pages), dtype=torch.int32, pin_memory=on_gpu)
         self._host = (host_wide, host_narrow)
         self._device = (torch.empty_like(host_wide, device=device), torch.empty_like(host_narrow, device=device))
         self._copied = torch.cuda.Event() if on_gpu else None
-        self._wide = host_wide.numpy()
+        self._wide = host_wide[: 4 * batch].view(4, batch).numpy()
+        self._words = host_wide[4 * batch :].numpy()
+        self._words[1:] = -1
+        self._truths = 0  # in the words
         self._lengths = host_narrow[:batch].numpy()
         self._table = host_narrow[batch:].view(batch, pages).numpy()
         self._table[:] = scratch_page
@@ -75,10 +81,12 @@ class DecodeInputs:
         self._used = batch
         self.fill(Batch((), (), (), 0, ()))
 
-    def fill(self, batch: Batch) -> None:
+    def fill(self, batch: Batch, plan: CheckPlan | None = None) -> None:
         """Copy a step's inputs to the device. The rows that it does not need become padding."""
         if self._copied is not None:
             self._copied.synchronize()  # until the previous step's copies have left the pinned memory
+        used = self._used
+        self._used = max(used, len(batch.requests))  # the rows that the next step has to pad if this one fails here
         for row, (request, start) in enumerate(zip(batch.requests, batch.starts, strict=True)):
             holder, held = (request.id, request.admission), self._held[row]
             done = held[1] if held is not None and held[0] == holder else 0
@@ -93,12 +101,18 @@ class DecodeInputs:
             else:
                 self._wide[0, row], self._wide[3, row] = request.tokens[start], -1
             self._lengths[row] = start + 1
-        for row in range(len(batch.requests), self._used):
+        for row in range(len(batch.requests), used):
             self._wide[:, row] = 0, 0, self.scratch_page * PAGE_SIZE + row % PAGE_SIZE, -1
             self._lengths[row] = 1
             self._table[row, 0] = self.scratch_page
             self._held[row] = None
         self._used = len(batch.requests)
+        if plan is not None:
+            used, self._truths = 3 * self._truths, len(plan.truths)
+            self._words[0] = plan.step
+            if used or self._truths:
+                self._words[1 : 1 + max(used, 3 * self._truths)] = -1
+                self._words[1 : 1 + 3 * self._truths] = plan.truths.ravel()
         for host, device in zip(self._host, self._device, strict=True):
             device.copy_(host, non_blocking=True)
         if self._copied is not None:
@@ -106,7 +120,8 @@ class DecodeInputs:
 
     def read(self) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
         """(tokens, positions, metadata) for the model. The context lengths on the host are the bucket's upper bound."""
-        (given, positions, slots, rows), narrow = self._device[0].unbind(), self._device[1]
+        given, positions, slots, rows = self._device[0][: 4 * self.batch].view(4, self.batch).unbind()
+        narrow = self._device[1]
         tokens = torch.where(rows < 0, given, self.sampled[rows.clamp(min=0)])
         lengths = narrow[: self.batch]
         metadata = AttentionMetadata(
@@ -120,6 +135,11 @@ class DecodeInputs:
             max_context=self.context,
         )
         return tokens, positions, metadata
+
+    @property
+    def check_words(self) -> torch.Tensor:
+        """int64 [DECODE_WORDS] on the device, of the step's CheckPlan."""
+        return self._device[0][4 * self.batch :]
 
 
 class DecodeGraphs:
@@ -137,11 +157,13 @@ class DecodeGraphs:
         max_model_len: int,
         topk: int,
         device: torch.device,
+        cache_check: CacheCheck | None = None,
     ) -> None:
         self.forward = forward
         self.caches = caches
         self.scratch_page = scratch_page
         self.device = device
+        self.cache_check = cache_check
         self.batches = batch_buckets(max_sequences)
         self.contexts = context_buckets(topk, max_model_len)
         self.sampled = torch.zeros(max_sequences, dtype=torch.int64, device=device)
@@ -159,7 +181,9 @@ class DecodeGraphs:
         """The number of graphs so far."""
         return len(self._captured)
 
-    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
+    def run(
+        self, batch: Batch, on_selection: SelectionCallback | None = None, plan: CheckPlan | None = None
+    ) -> torch.Tensor:
         """fp32 [B, vocab] logits of a step of decodes, valid until the next step."""
         size, longest = len(batch.requests), max(batch.starts) + 1
         bucket = (
@@ -168,12 +192,12 @@ class DecodeGraphs:
             on_selection is not None,
         )
         if bucket not in self._captured:
-            inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.sampled)
+            inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.sampled, self.cache_check is not None)
             selections: dict[int, Selection] = {}
             step = partial(self._step, inputs, selections if on_selection is not None else None)
             self._captured[bucket] = (inputs, step if self._pool is None else self._capture(step), selections)
         inputs, replay, selections = self._captured[bucket]
-        inputs.fill(batch)
+        inputs.fill(batch, plan)
         logits = replay()[:size]
         if on_selection is not None:
             rows = torch.arange(size)
@@ -186,7 +210,13 @@ class DecodeGraphs:
         tokens, positions, metadata = inputs.read()
         if selections is not None:
             metadata = replace(metadata, on_selection=lambda layer, _, selection: selections.update({layer: selection}))
-        return self.forward(tokens, positions, metadata, self.caches)
+        if self.cache_check is None:
+            return self.forward(tokens, positions, metadata, self.caches)
+        stamps = self.cache_check.begin(tokens, positions, metadata.slots, metadata.block_table, metadata.query_lengths)
+        metadata = replace(metadata, stamps=stamps)
+        logits = self.forward(tokens, positions, metadata, self.caches)
+        self.cache_check.end_decodes(metadata, inputs.check_words)
+        return logits
 
     def _capture(self, step: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
         side, current = self._warm_up_stream, torch.cuda.current_stream(self.device)

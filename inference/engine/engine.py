@@ -4,15 +4,19 @@ import itertools
 import logging
 import secrets
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
-from ..params import Delta, FinishReason, PromptTooLong, Request, SamplingParams, check_token_ids
+from ..params import Delta, FinishReason, Request, SamplingParams
 from ..text.tokenizer import Tokenizer
+from .cache_report import CacheReports
+from .fault import first_line, log_fault
 from .limits import Limits
 from .pages import PagePool
+from .prompt_check import check_prompt
 from .request_state import RequestState
 from .runner import ModelRunner
 from .scheduler import Scheduler
@@ -21,12 +25,17 @@ from .step import InFlightStep
 
 log = logging.getLogger(__name__)
 
+_MOST_FAILURES = 3  # of the engine itself, in a row, before it ends all requests
+
 
 class Engine:
     """Continuous batching over one model runner.
 
     Where the runner supports asynchronous scheduling, the next step of decodes is launched before the tokens of the present one
     are read. The device takes those tokens from its own memory and goes on while the host turns them into text.
+
+    A fault in one request's sampling or output ends that request, a fault of a forward pass the requests of its step. A fault in
+    scheduler, pages or bookkeeping ends none: the engine recovers, and computes again what it has not delivered.
 
     One thread at a time may call its methods, except `make_request` and `abort`, which any thread may call at any time.
     """
@@ -38,10 +47,11 @@ class Engine:
         limits: Limits,
         tokenizer: Tokenizer | None = None,
         page_size: int = PAGE_SIZE,
+        reports: CacheReports | None = None,
     ) -> None:
         """An answer ends at the end-of-sentence tokens of both the tokenizer and the configuration.
 
-        page_size: tokens of a page, as the runner's caches have it. Only a simulated runner has another one than PAGE_SIZE.
+        page_size: as the runner's caches have it; only a simulated runner has others. reports: if the runner checks its caches.
         """
         self.runner = runner
         self.config = config
@@ -57,6 +67,10 @@ class Engine:
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._ids = itertools.count()
         self._stats = EngineStats()
+        self._reports = reports
+        # Whether a call is at work; between two calls, whether something that is no Exception has cut the latest short.
+        self._unsettled = False
+        self._failures = 0  # in a row
 
     @property
     def has_work(self) -> bool:
@@ -75,21 +89,9 @@ class Engine:
         names the value and the limit; it is PromptTooLong if the context cannot hold the prompt.
         """
         params = params or SamplingParams()
-        tokens = check_token_ids(prompt, self.config.vocab_size)
-        context = self.limits.max_model_len
-        if len(tokens) > context - min_new_tokens:
-            raise PromptTooLong(
-                f"prompt has {len(tokens)} tokens; expected at most {context - min_new_tokens}: "
-                f"the context of {context} holds prompt and answer"
-            )
-        if params.stop and self.tokenizer is None:
-            raise ValueError(f"stop is {params.stop!r}; expected none: the model has no tokenizer (use stop_token_ids)")
-        for token in params.stop_token_ids:
-            if token >= self.config.vocab_size:
-                raise ValueError(
-                    f"stop_token_ids holds {token}; expected ids of the vocabulary, 0 to {self.config.vocab_size - 1}"
-                )
-        remaining = context - len(tokens)
+        has_tokenizer = self.tokenizer is not None
+        tokens = check_prompt(prompt, params, self.config, self.limits, has_tokenizer, min_new_tokens)
+        remaining = self.limits.max_model_len - len(tokens)
         max_tokens = remaining if params.max_tokens is None else min(params.max_tokens, remaining)
         seed = secrets.randbits(64) if params.seed is None else params.seed
         return Request(next(self._ids), tokens, params, max_tokens, seed, inspect)
@@ -104,8 +106,13 @@ class Engine:
 
     def queue(self, request: Request) -> None:
         """Queue a request that `make_request` has made."""
-        self._states[request.id] = RequestState(request, self.tokenizer, self.eos_ids, self.config.index_topk)
-        self.scheduler.add(request)
+        state = RequestState(request, self.tokenizer, self.eos_ids, self.config.index_topk)
+        try:
+            self.scheduler.add(request)
+            self._states[request.id] = state
+        except BaseException:
+            self._unsettled = True
+            raise
 
     def abort(self, request_id: int) -> None:
         """Cancel a request before the next step. The id of a request that has finished, or never was, is ignored."""
@@ -114,33 +121,53 @@ class Engine:
     def step(self) -> list[Delta]:
         """Advance every running request: schedule, run, postprocess. Returns what the step added, request by request.
 
-        An exception of the model ends the requests of its step. KeyboardInterrupt ends this call alone: the next one continues
-        with the same step, and no token is lost or sampled twice.
+        No Exception gets out of here. KeyboardInterrupt ends this call alone: the next one continues, and no token is lost or
+        added twice.
         """
-        self._deltas += self.apply_aborts()
-        if step := self._schedule():
-            self._run(step)
-            self._postprocess(step)
-        deltas, self._deltas = self._deltas, []
-        return deltas
+        with self._recovering():
+            self._end_aborted()
+            if step := self._schedule():
+                self._run(step)
+                self._postprocess(step)
+            self._failures = 0
+        return self._take_deltas()
 
     def drain(self) -> None:
         """Drain the in-flight step so that the caller may use the KV cache between steps.
 
-        Its deltas are returned by the next `step`.
+        Its deltas are returned by the next `step` or `apply_aborts`.
         """
-        while self._in_flight is not None:
-            self._in_flight.sample(self.runner)
-            self._postprocess(self._in_flight)
+        with self._recovering():
+            while self._in_flight is not None:
+                self._in_flight.sample(self.runner)
+                self._postprocess(self._in_flight)
+
+    def recover(self) -> None:
+        """Make scheduler and pool agree with what the requests hold, wherever an exception has cut a method short.
+
+        Steps in flight are forgotten: what they have sampled has not been delivered, and is sampled again.
+        """
+        self._in_flight = None
+        self.scheduler.recover(state.request for state in self._states.values())
+        ended = {delta.request_id for delta in self._deltas if delta.finish_reason is not None}
+        for state in [state for state in self._states.values() if state.finish_reason is not None]:
+            assert state.finish_reason is not None
+            if state.request.id not in ended:
+                self._deltas.append(state.finish(state.finish_reason, state.error))
+            self._remove(state)
 
     def apply_aborts(self) -> list[Delta]:
-        """End the requests that were cancelled; their pages are free afterwards."""
-        deltas = []
-        while self._aborted:
-            state = self._states.get(self._aborted.popleft())
-            if state is not None:
-                deltas.append(self._end(state, "abort"))
-        return deltas
+        """End the requests that were cancelled; their pages are free afterwards. Returns their deltas, after those of `drain`."""
+        with self._recovering():
+            self._end_aborted()
+        return self._take_deltas()
+
+    def report_mismatches(self) -> dict[int, str]:
+        """End the requests in whose cache entries the checks have found a mismatch. Returns the errors by request id."""
+        errors = {} if self._reports is None else self._reports.errors(self.scheduler.running)
+        for id, error in errors.items():
+            self._fail([id], error)
+        return errors
 
     def stats(self) -> EngineStats:
         """A snapshot, for metrics."""
@@ -157,6 +184,17 @@ class Engine:
             pages_cached=self.pool.cached,
         )
 
+    def _end_aborted(self) -> None:
+        while self._aborted:
+            state = self._states.get(self._aborted[0])
+            if state is not None:
+                self._end(state, "abort")
+            self._aborted.popleft()
+
+    def _take_deltas(self) -> list[Delta]:
+        deltas, self._deltas = self._deltas, []
+        return deltas
+
     def _schedule(self) -> InFlightStep | None:
         """The step that is in flight already, else a new one; None if there is no work."""
         if self._in_flight is not None:
@@ -170,7 +208,7 @@ class Engine:
             self._launch(step)
             self._in_flight = step
         step.sample(self.runner)
-        if not self.runner.supports_async_scheduling or step.error is not None or step.following is not None:
+        if not step.staged or step.following is not None:
             return
         batch = self.scheduler.schedule_ahead(step.batch)
         if batch is not None:
@@ -189,39 +227,64 @@ class Engine:
         try:
             samples = step.read()
         except Exception as error:  # whatever the model raised ends the requests of the step, not the engine
-            log.exception("a step failed")
+            log_fault(log, "a step failed")
             self._in_flight = None  # a following step has only requests that end here
-            self._fail(step, error)
+            self._fail([request.id for request in step.batch.requests], first_line(error))
             return
-        self._in_flight = step.following
-        self.scheduler.commit(step.batch)
-        self._stats.steps += 1
-        self._stats.computed_tokens += step.batch.tokens
+        self.report_mismatches()
+        finished = []
         for request, sample in zip(step.batch.sampling, samples, strict=True):
             state = self._states.get(request.id)
             if state is None:  # the request ended while this step was in flight
                 continue
-            delta = state.push(sample, step.recorder.of(request))
-            self._stats.generated_tokens += len(delta.token_ids)
-            if delta.finish_reason is not None:
-                self._remove(state)
-            self._deltas.append(delta)
+            self._deltas.append(state.push(sample, step.recorder))
+            self._stats.generated_tokens += sample.error is None
+            if state.finish_reason is not None:
+                finished.append(state)
+        self._in_flight = step.following
+        self.scheduler.commit(step.batch)
+        for state in finished:
+            self._remove(state)
+        self._stats.steps += 1
+        self._stats.computed_tokens += step.batch.tokens
         if not self._states:
             self._in_flight = None  # all of its requests have ended
 
-    def _fail(self, step: InFlightStep, error: Exception) -> None:
-        message = f"{type(error).__name__}: {error}".splitlines()[0]
-        states = [self._states[request.id] for request in step.batch.requests if request.id in self._states]
-        self._deltas += [self._end(state, "error", message) for state in states]
+    def _fail(self, request_ids: list[int], error: str) -> None:
+        for state in [self._states[id] for id in request_ids if id in self._states]:
+            self._end(state, "error", error)
 
-    def _end(self, state: RequestState, reason: FinishReason, error: str | None = None) -> Delta:
-        delta = state.finish(reason, error)
+    def _end(self, state: RequestState, reason: FinishReason, error: str | None = None) -> None:
+        self._deltas.append(state.finish(reason, error))
         self._remove(state)
-        return delta
 
     def _remove(self, state: RequestState) -> None:
         """Free a finished request's pages. After an error their contents are not reused, because they may be the cause."""
-        del self._states[state.request.id]
-        self.scheduler.remove(state.request, discard=state.finish_reason == "error")
+        if self._states.pop(state.request.id, None) is None:
+            return
         reason = str(state.finish_reason)
         self._stats.finished[reason] = self._stats.finished.get(reason, 0) + 1
+        try:
+            self.scheduler.remove(state.request, discard=state.finish_reason == "error")
+        except Exception:
+            log_fault(log, "freeing the pages of request %d failed", state.request.id)
+            self.recover()
+
+    @contextmanager
+    def _recovering(self) -> Iterator[None]:
+        """Around work that must not stay half done: recovers from an Exception of it, and first, if the latest was cut short."""
+        if self._unsettled:
+            self.recover()
+        self._unsettled = True
+        try:
+            yield
+        except Exception as error:
+            log_fault(log, "the engine failed and recovers")
+            self.recover()
+            self._failures += 1
+            if self._failures == _MOST_FAILURES:
+                self._failures = 0
+                self._fail(
+                    list(self._states), f"the engine failed {_MOST_FAILURES} times in a row: {first_line(error)}"
+                )
+        self._unsettled = False

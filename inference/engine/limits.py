@@ -11,6 +11,7 @@ class CacheBudget:
     max_sequences: int
     max_model_len: int
     memory_fraction: float
+    check_cache: bool = False
 
 
 @dataclass(frozen=True)
@@ -23,3 +24,4 @@ class Limits:
     page_count: int  # pages of 64 tokens
     reuse_pages: bool  # serve a prefix that earlier prompts share from the cache
     decode_graphs: bool = True  # run decode steps as CUDA graphs, where that is possible
+    check_cache: bool = False  # stamp cache entries and verify them

@@ -90,20 +90,22 @@ class PagePool:
         """
         if not self.reuse:
             return ROOT
-        assert self._references[page] > 0 and self._keys[page] is None and len(tokens) == self.page_size
+        assert self._references[page] > 0 and len(tokens) == self.page_size
         key = (prefix_id, tuple(tokens))
         entry = self._entries.get(key)
         if entry is not None:
             return entry[1]
+        assert self._keys[page] is None, f"page {page} is registered already, with other contents"
         self._last_prefix_id += 1
         self._entries[key] = (page, self._last_prefix_id)
         self._keys[page] = key
         return self._last_prefix_id
 
     def release(self, pages: Sequence[int]) -> None:
-        """Give pages back, once for each time they were taken."""
-        for page in reversed(pages):  # so that a sequence's end is evicted before its beginning, which others may share
+        """Give distinct pages back, once for each time they were taken."""
+        for page in pages:  # before anything changes
             assert self._references[page] > 0, f"page {page} is released but not held"
+        for page in reversed(pages):  # so that a sequence's end is evicted before its beginning, which others may share
             self._references[page] -= 1
             if self._references[page] == 0:
                 if self._keys[page] is None:
@@ -123,6 +125,16 @@ class PagePool:
         self._cached.clear()
         self._entries.clear()
         self._keys = [None] * self.page_count
+
+    def rebuild(self, held: Iterable[Sequence[int]]) -> None:
+        """Count all references anew, from the pages that each holder has. For repair after a fault: nothing is reusable then."""
+        references = [0] * self.page_count
+        for pages in held:
+            for page in pages:
+                references[page] += 1
+        self.clear()
+        self._references = references
+        self._free = [page for page in reversed(range(self.page_count)) if not references[page]]
 
     def check(self) -> None:
         """Assert that every page is in exactly one state and that the tables agree. For tests: O(page_count)."""

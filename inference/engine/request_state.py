@@ -1,13 +1,21 @@
 """The state of a running request: turns sampled tokens into text, checks stop conditions, and ends in a Completion."""
 
+import logging
 import time
-from collections.abc import Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from ..params import Completion, Delta, FinishReason, Request, Timings, TokenLogprob, TokenSelection, Usage
 from ..text.detokenizer import IncrementalDecoder, StopStrings
 from ..text.tokenizer import Tokenizer
+from .fault import Fault, log_fault
 from .sampler import Sample
+from .selection import SelectionRecorder
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -34,34 +42,35 @@ class RequestState:
         self._decoder = IncrementalDecoder(self.tokenizer) if self.tokenizer else None
         self._stops = StopStrings(self.request.params.stop)
 
-    def push(self, sample: Sample, selection: TokenSelection | None = None) -> Delta:
-        """Append a sampled token to the request, and decide whether it is the last one."""
-        if sample.error is not None:
-            return self.finish("error", sample.error)
-        request, params = self.request, self.request.params
-        self._count_selected(len(request.tokens))
-        request.tokens.append(sample.token)
-        self._last = time.perf_counter()
-        self._first = self._first or self._last
-        if sample.logprob:
-            self._logprobs.append(sample.logprob)
-        if selection:
-            self._selection.append(selection)
-        text = ""
-        if sample.token in self.eos_ids and not params.ignore_eos:
-            self.finish_reason = "stop"
-        elif sample.token in params.stop_token_ids:
-            self.finish_reason, self.stop_reason = "stop", sample.token
-        else:
-            text = self._push_text([sample.token])
-            if self.finish_reason is None and request.output_count >= request.max_tokens:
-                self.finish_reason = "length"
-        return self._delta(text, sample, selection)
+    def push(self, sample: Sample, recorder: SelectionRecorder) -> Delta:
+        """Append a sampled token to the request, and decide whether it is the last one.
+
+        Raises no Exception: whatever fails here ends the request with an error. After Ctrl-C the token has not come yet.
+        """
+        tokens, pieces = len(self.request.tokens), len(self._text)
+        counts = self._context_tokens, self._selected_tokens
+        try:
+            return self._push(sample, recorder)
+        except Exception as error:
+            log_fault(log, "request %d failed", self.request.id)
+            fault = error if isinstance(error, Fault) else Fault("adding a token to the answer", error)
+            last = self.finish("error", str(fault))
+            new_text = "".join(self._text[pieces:])
+            return replace(last, text=new_text, token_ids=tuple(self.request.tokens[tokens:]))
+        except BaseException:
+            self._context_tokens, self._selected_tokens = counts
+            self._take_back(tokens, pieces)
+            raise
 
     def finish(self, reason: FinishReason, error: str | None = None) -> Delta:
-        """End the request without another token, because it was cancelled or has failed."""
-        self.finish_reason, self.error = reason, error
-        return self._delta("")
+        """End the request without another token, because it was cancelled or has failed. Raises nothing."""
+        self.finish_reason, self.error, text = reason, error, ""
+        try:
+            text = self._flush()
+        except Fault as fault:  # the text that was held back is lost
+            log_fault(log, "request %d failed", self.request.id)
+            self.finish_reason, self.error = "error", error or str(fault)
+        return self._delta(text)
 
     def completion(self) -> Completion:
         assert self.finish_reason is not None
@@ -78,21 +87,57 @@ class RequestState:
             selection=self._selection if request.inspect else None,
         )
 
-    def _push_text(self, tokens: list[int]) -> str:
-        return self._through_stops(self._decoder.push(tokens)) if self._decoder else ""
+    def _push(self, sample: Sample, recorder: SelectionRecorder) -> Delta:
+        if sample.error is not None:
+            return self.finish("error", sample.error)
+        request, params, selection = self.request, self.request.params, recorder.of(self.request)
+        self._count_selected(len(request.tokens))
+        request.tokens.append(sample.token)
+        self._last = time.perf_counter()
+        self._first = self._first or self._last
+        if sample.logprob:
+            self._logprobs.append(sample.logprob)
+        if selection:
+            self._selection.append(selection)
+        text = ""
+        if sample.token in self.eos_ids and not params.ignore_eos:
+            self.finish_reason = "stop"
+        elif sample.token in params.stop_token_ids:
+            self.finish_reason, self.stop_reason = "stop", sample.token
+        else:
+            text = self._push_text(sample.token)
+            if self.finish_reason is None and request.output_count >= request.max_tokens:
+                self.finish_reason = "length"
+        return self._delta(text + self._flush(), sample, selection)
+
+    def _take_back(self, tokens: int, pieces: int) -> None:
+        """Leave this many tokens of the request, and pieces of its text, and what a decoder knows after them."""
+        del self.request.tokens[tokens:], self._text[pieces:]
+        count = self.request.output_count
+        del self._logprobs[count:], self._selection[count:]
+        self.__post_init__()
+        for token in self.request.output:
+            self._push_text(token)
+        self.finish_reason = self.stop_reason = self.error = None
+
+    def _push_text(self, token: int) -> str:
+        decoder = self._decoder
+        return self._through_stops(_named("the detokenizer", lambda: decoder.push([token]))) if decoder else ""
+
+    def _flush(self) -> str:
+        """The text that was held back, once the request ends. It is no part of the answer if a stop string has ended it."""
+        if self.finish_reason is None or self._decoder is None or isinstance(self.stop_reason, str):
+            return ""
+        text = self._through_stops(_named("the detokenizer", self._decoder.finish))
+        return text if isinstance(self.stop_reason, str) else text + _named("matching stop strings", self._stops.finish)
 
     def _through_stops(self, text: str) -> str:
-        safe, hit = self._stops.push(text)
+        safe, hit = _named("matching stop strings", lambda: self._stops.push(text))
         if hit is not None:
             self.finish_reason, self.stop_reason = "stop", hit
         return safe
 
     def _delta(self, text: str, sample: Sample | None = None, selection: TokenSelection | None = None) -> Delta:
-        # Text that was held back is part of the answer, unless a stop string has ended the request.
-        if self.finish_reason is not None and self._decoder and not isinstance(self.stop_reason, str):
-            text += self._through_stops(self._decoder.finish())
-            if not isinstance(self.stop_reason, str):
-                text += self._stops.finish()
         self._text.append(text)
         return Delta(
             request_id=self.request.id,
@@ -120,3 +165,11 @@ class RequestState:
             tokens_per_second=rate,
             selected_fraction=self._selected_tokens / self._context_tokens if self._context_tokens else 1.0,
         )
+
+
+def _named(what: str, work: Callable[[], T]) -> T:
+    """The result of the work. Its exception becomes a Fault that says what has failed."""
+    try:
+        return work()
+    except Exception as error:
+        raise Fault(what, error) from error

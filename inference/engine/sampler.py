@@ -65,7 +65,7 @@ class SampledTokens:
 
 
 def sample(logits: torch.Tensor, requests: Sequence[Request]) -> list[Sample]:
-    """Sample one token per request from its row of logits (fp32 [N, vocab]; may be overwritten), and wait for the tokens."""
+    """Sample one token per request from its row of logits (fp32 [N, vocab]), and wait for the tokens."""
     return sample_tokens(logits, requests).read()
 
 
@@ -119,8 +119,11 @@ def _to_host(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def penalise(logits: torch.Tensor, requests: Sequence[Request]) -> torch.Tensor:
-    """Apply repetition, then frequency, then presence penalties, in place, to the rows of requests that have them."""
-    vocab = logits.shape[-1]
+    """The logits after repetition, then frequency, then presence penalties. `logits` stay as they are, so that a sampling that
+    fails can be repeated."""
+    if not any(request.params.penalised for request in requests):
+        return logits
+    logits, vocab = logits.clone(), logits.shape[-1]
     for row, request in enumerate(requests):
         params = request.params
         if not params.penalised:

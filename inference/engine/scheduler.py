@@ -1,6 +1,7 @@
 """The scheduler: which requests take part in the next step, and with how many tokens. It knows no tensors."""
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ..params import Request
@@ -54,6 +55,9 @@ class Scheduler:
     decodes can run out of pages. Then the request that was admitted last is preempted: it gives all its pages back and returns to
     the head of the queue, where its tokens, also the generated ones, count as its prompt (preemption by recomputation). The
     oldest request is never preempted for another, so every step makes progress.
+
+    The queues and the fields of the requests in them change only after all that can fail: wherever an exception ends a method,
+    `recover` finds in them what each request holds.
     """
 
     def __init__(self, pool: PagePool, max_batch_tokens: int, max_sequences: int) -> None:
@@ -133,7 +137,7 @@ class Scheduler:
             request.pending += logit_count
 
     def commit(self, batch: Batch) -> None:
-        """Call when the step's sampled tokens are read: makes the pages that it has filled reusable."""
+        """Call when the step's sampled tokens have been added to their requests: makes the pages that it has filled reusable."""
         size = self.pool.page_size
         for request, start, count, logit_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
@@ -152,22 +156,39 @@ class Scheduler:
 
         discard: the contents of its pages may be wrong and are not reused.
         """
-        if request in self.running:
-            self.running.remove(request)
-        elif request in self.waiting:
-            self.waiting.remove(request)
-        else:
+        queue = self.running if request in self.running else self.waiting if request in self.waiting else None
+        if queue is None:
             return False
         if discard:
             self.pool.discard(request.pages)
         self._release(request)
+        queue.remove(request)
         return True
+
+    def recover(self, requests: Iterable[Request]) -> None:
+        """Make queues and pool consistent after a fault, whatever method it has cut short.
+
+        `requests` are all that have not ended, in the order of their arrival. No step may be in flight any more: a token that was
+        sampled but not added to its request is computed and sampled again. Running requests keep their pages; no page is reusable.
+        """
+        running = {request for request in self.running if request.pages}
+        requests = list(requests)
+        self.running = [request for request in self.running if request in running and request in requests]
+        self.waiting = deque(request for request in requests if request not in running)
+        for request in self.running:
+            request.pending = request.cached_pages = request.prefix_id = 0
+            request.computed = min(request.computed, len(request.tokens) - 1)
+        for request in self.waiting:
+            request.pages = []
+            request.pending = request.computed = request.cached_pages = request.prefix_id = 0
+        self.pool.rebuild(request.pages for request in self.running)
 
     def preempt_latest(self) -> Request:
         """Send the request that was admitted last back to the head of the queue; its pages are free or cached now."""
-        request = self.running.pop()
+        request = self.running[-1]
         assert not request.pending, "a step that samples a token for it is in flight"
         self._release(request)
+        self.running.pop()
         self.waiting.appendleft(request)
         self.preemptions += 1
         return request
@@ -185,9 +206,9 @@ class Scheduler:
         if missing > self.pool.available:
             self.pool.release(pages)
             return False
+        request.pages = pages + self.pool.allocate(missing)
         request.computed = len(pages) * self.pool.page_size
         request.cached_pages, request.prefix_id = len(pages), prefix_id
-        request.pages = pages + self.pool.allocate(missing)
         request.admission += 1
         if request.cached_tokens is None:
             request.cached_tokens = request.computed

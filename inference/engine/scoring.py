@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 
@@ -10,6 +10,7 @@ import torch
 
 from ..params import Request, TokenLogprob
 from .engine import Engine
+from .fault import first_line, log_fault
 from .scheduler import Batch
 
 log = logging.getLogger(__name__)
@@ -25,14 +26,22 @@ def prompt_logits(engine: Engine, request: Request, count: int, chunk: int) -> G
     exhausted or closed.
     """
     engine.drain()
-    request.pages = engine.scheduler.take_pages(engine.pool.pages_for(count))
+    try:
+        request.pages = engine.scheduler.take_pages(engine.pool.pages_for(count))
+    except BaseException:
+        engine.recover()
+        raise
     try:
         for start in range(0, count, chunk):
             request.computed = start
             size = min(chunk, count - start)
             yield engine.runner.run(Batch((request,), (start,), (size,), decodes=int(size == 1), logit_counts=(size,)))
     finally:
-        engine.pool.release(request.pages)
+        try:
+            engine.pool.release(request.pages)
+        except Exception:
+            log_fault(log, "freeing the pages of a scored prompt failed")
+            engine.recover()
 
 
 def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
@@ -45,25 +54,38 @@ def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = Non
     with closing(prompt_logits(engine, request, len(request.tokens), chunk)) as parts:
         for rows, part in zip(logits.split(chunk), parts, strict=True):
             rows.copy_(part)
+            raise_mismatch(engine, request)
     return logits
 
 
-def score(engine: Engine, request: Request, top: int, deadline: float = float("inf")) -> list[TokenLogprob]:
+def raise_mismatch(engine: Engine, request: Request) -> None:
+    """RuntimeError if the checks of the caches have found a mismatch in the request's latest chunk, whose logits have arrived."""
+    error = engine.report_mismatches().get(request.id)
+    if error is not None:
+        raise RuntimeError(error)
+
+
+def score(
+    engine: Engine, request: Request, top: int, is_over: Callable[[], bool] = lambda: False
+) -> list[TokenLogprob]:
     """log p(token | tokens before it) for every token of the prompt but the first, with the `top` likeliest tokens at its place.
 
-    It works chunk by chunk, so that the logits of a long prompt need not fit the memory. TimeoutError at the deadline
-    (time.monotonic).
+    It works chunk by chunk, so that the logits of a long prompt need not fit the memory. TimeoutError if `is_over`
+    says so before a chunk; FloatingPointError for logits that are not finite.
     """
     chunk = max(min(CHUNK_BYTES // (4 * engine.config.vocab_size), engine.limits.max_batch_tokens), 1)
     count = len(request.tokens) - 1
     scores: list[TokenLogprob] = []
     with closing(prompt_logits(engine, request, count, chunk)) as parts:
         while len(scores) < count:
-            if time.monotonic() > deadline:
+            if is_over():
                 raise TimeoutError("the request's time is over")
             logits = next(parts)
+            if not logits.amax(-1).isfinite().all():  # as in sampling: the maximum of a row that holds a NaN is NaN
+                raise FloatingPointError("the model's logits for the prompt are not finite numbers")
             following = request.tokens[len(scores) + 1 : len(scores) + 1 + len(logits)]
             scores += _scores(logits, following, top)
+            raise_mismatch(engine, request)
     return scores
 
 
@@ -92,10 +114,19 @@ class ScoreJob:
         if not self.future.set_running_or_notify_cancel():
             return
         try:
-            self.future.set_result(score(engine, self._request, self._top, self._deadline))
-        except Exception as error:
-            log.exception("scoring a prompt failed")
+            self.future.set_result(score(engine, self._request, self._top, lambda: time.monotonic() > self._deadline))
+        except TimeoutError as error:
             self.future.set_exception(error)
+        except Exception as error:
+            log_fault(log, "scoring a prompt failed")
+            self.future.set_exception(error)
+        except BaseException as error:  # it ends the thread, but not an event loop that waits for this
+            self.future.set_exception(RuntimeError(first_line(error)))
+            raise
+
+    def cancel(self) -> None:
+        """End the job before its next chunk, because nobody waits for it any more. Any thread may call it."""
+        self._deadline = float("-inf")
 
     def fail(self, error: Exception) -> None:
         if self.future.set_running_or_notify_cancel():

@@ -5,13 +5,17 @@ import torch
 
 from ...model.metadata import Selection, SelectionCallback
 from ..params import Request, TokenSelection
+from .fault import Fault
 from .scheduler import Batch
+
+_RECORDING = "recording its selections"
 
 
 class SelectionRecorder:
     """Collects one step's selections for the requests that ask for them (Request.inspect).
 
     While the step is launched, it only copies rows on the device. Reading them layer by layer would stall a GPU 61 times a token.
+    A failure does not disturb the step: `of` raises it, for the requests that ask for their selections alone.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -21,6 +25,7 @@ class SelectionRecorder:
         self._recorded: list[tuple[Request, int, list[torch.Tensor]]] = []
         # All recorded tensors in one, on the host once the event has occurred.
         self._fetched: tuple[torch.Tensor, torch.cuda.Event | None] | None = None
+        self._error: Fault | None = None
         end = 0
         for request, start, count, logit_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
@@ -33,12 +38,31 @@ class SelectionRecorder:
     @property
     def callback(self) -> SelectionCallback | None:
         """For AttentionMetadata.on_selection. None, which costs nothing, if no request asks for its selections."""
-        return self._record if self._row_of else None
+        return self._try_record if self._row_of else None
 
-    def fetch(self) -> None:
+    def try_fetch(self) -> None:
         """Call after launching this step and before launching the next: starts one device-to-host copy of all selections."""
-        if not self._recorded:
-            return
+        if self._recorded and self._error is None:
+            try:
+                self._fetch()
+            except Exception as error:
+                self._error = Fault(_RECORDING, error)
+
+    def of(self, request: Request) -> TokenSelection | None:
+        """The request's selection, after `try_fetch`. Waits for the copy. Raises Fault if a part of the recording has failed."""
+        if request not in self._selections:
+            return None
+        if self._fetched is not None:
+            fetched, self._fetched = self._fetched, None
+            try:
+                self._read(*fetched)
+            except Exception as error:
+                self._error = Fault(_RECORDING, error)
+        if self._error is not None:
+            raise self._error
+        return self._selections[request]
+
+    def _fetch(self) -> None:
         whole = torch.cat([tensor for _, _, tensors in self._recorded for tensor in tensors])
         copied = None
         if whole.is_cuda:
@@ -49,12 +73,11 @@ class SelectionRecorder:
             whole = host
         self._fetched = whole, copied
 
-    def of(self, request: Request) -> TokenSelection | None:
-        """The request's selection, after `fetch`. Waits for the copy."""
-        if self._fetched is not None:
-            self._read(*self._fetched)
-            self._fetched = None
-        return self._selections.get(request)
+    def _try_record(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
+        try:
+            self._record(layer, rows, selection)
+        except Exception as error:
+            self._error = Fault(_RECORDING, error)
 
     def _record(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
         for i, row in enumerate(rows.tolist()):

@@ -32,6 +32,7 @@ def resolve_limits(
     memory_fraction: float | None = None,
     reuse_pages: bool = True,
     decode_graphs: bool = True,
+    check_cache: bool = False,
     count_pages: Callable[[CacheBudget], int] | None = None,
 ) -> Limits:
     """The engine's limits; None stands for the default. ValueError names the argument, its value and what is allowed.
@@ -56,11 +57,11 @@ def resolve_limits(
     max_sequences = max_sequences or (64 if on_cpu else 256)
     if page_count is None:
         fraction = memory_fraction if memory_fraction is not None else 0.25 if on_cpu else 0.9
-        budget = CacheBudget(max_batch_tokens, max_sequences, max_model_len or positions, fraction)
+        budget = CacheBudget(max_batch_tokens, max_sequences, max_model_len or positions, fraction, check_cache)
         if count_pages is not None:
             page_count = count_pages(budget)
         else:
-            page_count = pages_in_memory(config, precision, device, budget.max_model_len, fraction)
+            page_count = pages_in_memory(config, precision, device, budget.max_model_len, fraction, 0, 1, check_cache)
     capacity = page_count * PAGE_SIZE
     if max_model_len is not None and max_model_len > capacity:
         raise ValueError(
@@ -73,6 +74,7 @@ def resolve_limits(
         page_count=page_count,
         reuse_pages=reuse_pages,
         decode_graphs=decode_graphs,
+        check_cache=check_cache,
     )
 
 
@@ -80,7 +82,8 @@ def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
     """How many pages this rank has memory for, beside the weights and the largest step."""
     config, precision, device = model.config, model.compute.precision, model.compute.device
     step_bytes = measure_largest_step(model, budget)
-    return pages_in_memory(config, precision, device, budget.max_model_len, budget.memory_fraction, step_bytes, ranks)
+    memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.check_cache
+    return pages_in_memory(config, precision, device, *memory)
 
 
 def check_fits(config: ModelConfig, precision: Precision, device: torch.device | str, ranks: int = 1) -> None:
@@ -115,6 +118,7 @@ def pages_in_memory(
     memory_fraction: float,
     step_bytes: int = 0,
     ranks: int = 1,
+    check_cache: bool = False,
 ) -> int:
     """How many pages to allocate by default. ValueError if not even one page fits.
 
@@ -124,7 +128,7 @@ def pages_in_memory(
     """
     if not 0 < memory_fraction <= 1:
         raise ValueError(f"memory_fraction is {memory_fraction}; expected above 0 and at most 1")
-    page = bytes_per_page(config, precision)
+    page = bytes_per_page(config, precision, check_cache)
     device = torch.device(device)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)

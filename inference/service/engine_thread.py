@@ -6,12 +6,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from ..engine.engine import Engine
+from ..engine.fault import Fault, first_line, log_fault
 from ..engine.scoring import ScoreJob
 from ..engine.stats import EngineStats
 from ..params import Completion, Delta, Request, Timings, Usage
+from .observers import Observers
 from .streams import Inbox, deliver
 
 log = logging.getLogger(__name__)
@@ -22,19 +23,8 @@ STEP_FAILED = "the step that computed this answer failed"
 
 # Seconds between two deliveries at most; seven updates a second still look like writing.
 LONGEST_PAUSE = 0.15
-
-
-class Observer(Protocol):
-    """The engine's thread calls it about every token and every finished request. It must be quick and must not raise."""
-
-    def first_token(self, seconds: float) -> None:
-        """`seconds` since the request was submitted."""
-
-    def next_token(self, seconds: float) -> None:
-        """`seconds` since the token before."""
-
-    def finished(self, delta: Delta, seconds: float) -> None:
-        """`delta` is the request's last one; `seconds` since it was submitted."""
+# Seconds between two attempts to deliver what an event loop has not taken, while no request is open.
+_RETRY_SECONDS = 0.05
 
 
 @dataclass
@@ -51,7 +41,10 @@ class Entry:
 
 
 class EngineThread:
-    """Owns the engine while it runs. Other threads use the public methods; of these, only `stop` waits for a step."""
+    """Owns the engine while it runs. Other threads use the public methods; of these, only `stop` waits for a step.
+
+    Every request that is queued ends with a Delta that has a finish_reason, even if the thread dies.
+    """
 
     def __init__(
         self,
@@ -64,7 +57,7 @@ class EngineThread:
 
         clock, thread: others only in a simulation, which calls `turn` itself.
         """
-        self.observers: tuple[Observer, ...] = ()
+        self.observers = Observers()
         # An exponential moving average of how long requests take.
         self.typical_seconds = 1.0
         # A snapshot after the latest step.
@@ -76,6 +69,7 @@ class EngineThread:
         # Deltas that wait for the next delivery.
         self._undelivered: list[tuple[Inbox, Delta]] = []
         self._last_delivery = 0.0
+        self._stats_failed = False
 
         # Guards the fields below.
         self._wake = threading.Condition()
@@ -86,6 +80,8 @@ class EngineThread:
         self._entries: dict[int, Entry] = {}
         self._open_jobs = 0
         self._stopping = False
+        # Why the thread has died; None otherwise.
+        self.failure: str | None = None
 
         self._thread = thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -98,7 +94,7 @@ class EngineThread:
 
     @property
     def alive(self) -> bool:
-        return self._thread.is_alive()
+        return self.failure is None and self._thread.is_alive()
 
     @property
     def seconds_since_step(self) -> float:
@@ -110,12 +106,16 @@ class EngineThread:
             self._entries.update((entry.request.id, entry) for entry in entries)
             self._arrivals.extend(entries)
             self._wake.notify()
+        if self.failure is not None:
+            self._give_up(self.failure)
 
     def queue_job(self, job: ScoreJob) -> None:
         with self._wake:
             self._jobs.append(job)
             self._open_jobs += 1
             self._wake.notify()
+        if self.failure is not None:
+            self._give_up(self.failure)
 
     def cancel(self, request_id: int) -> None:
         with self._wake:
@@ -146,9 +146,13 @@ class EngineThread:
                 self._open_jobs -= 1
 
     def _run(self) -> None:
-        while self._wait_for_work():
-            self.turn()
-        self._fail_all(STOPPED)
+        try:
+            while self._wait_for_work():
+                self.turn()
+            self._fail_all(STOPPED)
+        except BaseException as error:
+            log_fault(log, "the engine's thread has failed")
+            self._give_up(f"the engine's thread has failed: {first_line(error)}")
 
     def _wait_for_work(self) -> bool:
         """False once the thread is to end."""
@@ -156,27 +160,45 @@ class EngineThread:
             if not self._entries and not self._jobs:
                 # `stop` may be waiting for this.
                 self._wake.notify_all()
-                self._wake.wait_for(lambda: self._entries or self._jobs or self._stopping)
+                timeout = _RETRY_SECONDS if self._undelivered else None
+                self._wake.wait_for(lambda: self._entries or self._jobs or self._stopping, timeout)
                 self._last_step = self.clock()
             return not self._stopping
 
     def _step(self, arrivals: list[Entry], cancels: list[int]) -> None:
         try:
-            for entry in arrivals:
-                self._engine.queue(entry.request)
+            refused = self._queue_in_engine(arrivals)
             for request_id in cancels:
                 self._engine.abort(request_id)
             self._abort_overdue()
             deltas = self._engine.step()
+            # Before the delivery, so that a caller who has read the end of an answer sees its pages free.
+            self._update_stats()
+            self._deliver(refused + deltas)
         # The engine itself handles a model that raises, so this is a bug. It must not end the service.
         except Exception:
-            log.exception("the engine failed")
+            log_fault(log, "the engine failed")
             self._fail_all(STEP_FAILED)
-        else:
-            # Before the delivery, so that a caller who has read the end of an answer sees its pages free.
-            self.stats = self._engine.stats()
-            self._deliver(deltas)
         self._last_step = self.clock()
+
+    def _queue_in_engine(self, arrivals: list[Entry]) -> list[Delta]:
+        """Queue the new requests. Returns the last deltas of those that the engine has not taken."""
+        refused = []
+        for entry in arrivals:
+            try:
+                self._engine.queue(entry.request)
+            except Exception as error:
+                log_fault(log, "request %d could not be queued", entry.request.id)
+                refused.append(_error_delta(entry.request, str(Fault("queueing the request", error))))
+        return refused
+
+    def _update_stats(self) -> None:
+        try:
+            self.stats = self._engine.stats()
+        except Exception:
+            if not self._stats_failed:
+                log_fault(log, "the engine's counts cannot be read; further failures are not logged")
+            self._stats_failed = True
 
     def _abort_overdue(self) -> None:
         now = self.clock()
@@ -201,8 +223,7 @@ class EngineThread:
                 finished.append(delta.request_id)
                 delta = _with_failure(delta, entry.failure)
                 self.typical_seconds += 0.1 * (now - entry.submitted - self.typical_seconds)
-            for observer in self.observers:
-                _notify(observer, entry, delta, now)
+            self.observers.tell(delta, now, entry.submitted, entry.last_token)
             if delta.token_ids:
                 entry.last_token = now
             self._undelivered.append((entry.inbox, delta))
@@ -211,11 +232,11 @@ class EngineThread:
                 del self._entries[request_id]
             pause = min(self._pause * len(self._entries), LONGEST_PAUSE)
         if now - self._last_delivery >= pause:
-            deliver(self._undelivered)
-            self._undelivered, self._last_delivery = [], now
+            self._undelivered, self._last_delivery = deliver(self._undelivered), now
         elif urgent:
-            deliver(pair for pair in self._undelivered if pair[0] in urgent)
-            self._undelivered = [pair for pair in self._undelivered if pair[0] not in urgent]
+            due = [pair for pair in self._undelivered if pair[0] in urgent]
+            later = [pair for pair in self._undelivered if pair[0] not in urgent]
+            self._undelivered = deliver(due) + later
 
     def _fail_all(self, reason: str) -> None:
         """End every open request and every waiting job with an error, whatever the state of the engine."""
@@ -232,22 +253,27 @@ class EngineThread:
         try:
             deltas = self._engine.apply_aborts()
         except Exception:
-            log.exception("the engine failed to cancel its requests")
+            log_fault(log, "the engine failed to cancel its requests")
             deltas = []
-        self.stats = self._engine.stats()
+        self._update_stats()
         ended = {delta.request_id for delta in deltas}
         not_ended = [_error_delta(entry.request, reason) for entry in entries if entry.request.id not in ended]
         self._deliver(deltas + not_ended)
 
-
-def _notify(observer: Observer, entry: Entry, delta: Delta, now: float) -> None:
-    if delta.token_ids:
-        if entry.last_token is None:
-            observer.first_token(now - entry.submitted)
-        else:
-            observer.next_token(now - entry.last_token)
-    if delta.finish_reason is not None:
-        observer.finished(delta, now - entry.submitted)
+    def _give_up(self, reason: str) -> None:
+        """End all that is open, without the engine and the observers: the thread has died. Later requests end at once."""
+        with self._wake:
+            self.failure = reason
+            entries, jobs = list(self._entries.values()), list(self._jobs)
+            self._entries.clear()
+            self._arrivals.clear()
+            self._jobs.clear()
+            self._open_jobs = 0
+            undelivered, self._undelivered = self._undelivered, []
+            self._wake.notify_all()
+        for job in jobs:
+            job.fail(RuntimeError(reason))
+        deliver([*undelivered, *((entry.inbox, _error_delta(entry.request, reason)) for entry in entries)])
 
 
 def _with_failure(delta: Delta, failure: str | None) -> Delta:

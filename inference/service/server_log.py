@@ -9,6 +9,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Literal
 
+from ..engine.fault import log_fault
 from ..engine.stats import EngineStats
 from ..params import Delta
 
@@ -64,10 +65,16 @@ class ServerLog:
         log.info("%s", ", ".join(parts))
 
     async def run(self) -> None:
-        """Report every REPORT_SECONDS until the task is cancelled."""
+        """Report every REPORT_SECONDS until the task is cancelled. What a report raises is logged the first time."""
+        failed = False
         while True:
             await asyncio.sleep(REPORT_SECONDS)
-            self.report()
+            try:
+                self.report()
+            except Exception:
+                if not failed:
+                    log_fault(log, "the state of the service could not be logged")
+                failed = True
 
     def report(self) -> None:
         """Log one line about the time since the last report; nothing if no request was open in it."""

@@ -24,7 +24,8 @@ from ..engine.scoring import ScoreJob
 from ..engine.stats import EngineStats
 from ..llm import LLM
 from ..params import Request, SamplingParams, TokenLogprob
-from .engine_thread import EngineThread, Entry, Observer
+from .engine_thread import EngineThread, Entry
+from .observers import Observer
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
 # Waking a reader costs about 0.05 ms of the interpreter's lock, so that up to 25 readers take at most 1 % of its time. A single
@@ -50,6 +51,7 @@ class ServiceStats:
     capacity: int  # the most requests that may be open
     seconds_since_step: float  # since a step ended; 0 when idle
     alive: bool  # whether the engine's thread runs
+    failed: bool  # whether it has died of an error: every open request has ended in one, and new ones are refused
 
     @property
     def waiting(self) -> int:
@@ -138,7 +140,11 @@ class Service:
         with self._admission:
             self._admit(1)
             self._thread.queue_job(job)
-        return await asyncio.wrap_future(job.future)
+        try:
+            return await asyncio.wrap_future(job.future)
+        except asyncio.CancelledError:
+            job.cancel()
+            raise
 
     def cancel(self, request_id: int) -> None:
         """End a request within two steps. Its stream ends with finish_reason "abort". Unknown ids are ignored."""
@@ -152,7 +158,13 @@ class Service:
     def stats(self) -> ServiceStats:
         thread = self._thread
         return ServiceStats(
-            thread.stats, thread.open, self._refused, self.capacity, thread.seconds_since_step, thread.alive
+            thread.stats,
+            thread.open,
+            self._refused,
+            self.capacity,
+            thread.seconds_since_step,
+            thread.alive,
+            failed=thread.failure is not None,
         )
 
     @property
@@ -162,7 +174,7 @@ class Service:
 
     def observe(self, observer: Observer) -> None:
         """Notify this observer, too, from now on."""
-        self._thread.observers += (observer,)
+        self._thread.observers.add(observer)
 
     def stop(self, drain: float = 0.0) -> None:
         """Refuse new requests, give open ones `drain` seconds to finish, fail the others, end the thread. May be repeated."""
@@ -193,6 +205,9 @@ class Service:
         if self._draining:
             self._refused += count
             raise Busy("the server is stopping", retry_after=30)
+        if self._thread.failure is not None:
+            self._refused += count
+            raise Busy(self._thread.failure, retry_after=30)
         if self._thread.open + count > self.capacity:
             self._refused += count
             # A place becomes free after typical_seconds / capacity, but other clients wait for it as well.

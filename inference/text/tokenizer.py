@@ -10,10 +10,10 @@ from typing import Any
 
 import tokenizers
 
-from ...model.checkpoint.strict_json import parse_object
 from .auto_tokenizer import build_definition
 from .errors import TokenizerError, TooManyTokens
 from .memory import return_memory
+from .settings import end_ids, read_chat_template, read_settings, token_text
 from .token_bounds import longest_token
 
 # DeepSeek's control tokens, by their texts.
@@ -26,6 +26,8 @@ END_THINK = "</think>"
 DSML = "｜DSML｜"
 # Characters from which on the memory that encoding took, some 100 bytes for each, is given back at once.
 LONG_TEXT = 2**18
+# Characters that are searched for control tokens at a time: up to 8 ms.
+_SEARCHED = 2**16
 # Decoding never skips these, whatever the tokenizer file says: the parser of the answer needs them.
 MARKUP = (THINK, END_THINK, DSML)
 
@@ -79,25 +81,22 @@ class Tokenizer:
         generation_config.json, config.json and tokenizer_config.json together. Raises TokenizerError.
         """
         directory = Path(path)
-        definition = _read_json(directory / "tokenizer.json")
+        definition = read_settings(directory / "tokenizer.json")
         special: dict[str, Any] = {}
         if definition is None:
             built = build_definition(directory)
             if built is None:
                 return None
             definition, special = built
-        settings = {**(_read_json(directory / "tokenizer_config.json") or {}), **special}
-        eos: list[str | int] = []
-        for name in ("generation_config.json", "config.json"):
-            ids = (_read_json(directory / name) or {}).get("eos_token_id")
-            eos.extend(ids if isinstance(ids, list) else [] if ids is None else [ids])
-        eos.append(_token_text(settings.get("eos_token")) or EOS)
+        settings = {**(read_settings(directory / "tokenizer_config.json") or {}), **special}
+        eos: list[str | int] = [*end_ids(directory)]
+        eos.append(token_text(settings.get("eos_token")) or EOS)
         try:
             return cls(
                 definition,
-                bos=_token_text(settings.get("bos_token")) or BOS,
+                bos=token_text(settings.get("bos_token")) or BOS,
                 eos=eos,
-                chat_template=_chat_template(directory, settings),
+                chat_template=read_chat_template(directory, settings),
             )
         except TokenizerError as error:
             raise TokenizerError(f"{directory}/{error}") from error
@@ -162,11 +161,22 @@ class Tokenizer:
         return ids + (self.encode(text, at_most=at_most) if text else [])
 
     def split_special(self, text: str) -> list[str | Special]:
-        """``text`` as pieces for ``encode_pieces``, in which every control token that it spells is a ``Special``."""
-        if not self.special_ids:
-            return [text]
-        parts = self._special_pattern.split(text)
-        return [Special(part) if odd else part for part, odd in zip(parts, _alternate(), strict=False) if part]
+        """``text`` as pieces for ``encode_pieces``, in which every control token that it spells is a ``Special``.
+
+        It searches a part of the text at a time, because a search holds the interpreter's lock.
+        """
+        pieces: list[str | Special] = []
+        longest = max(map(len, self.special_ids), default=0)
+        begun = position = 0
+        while self.special_ids and position < len(text):
+            end = position + _SEARCHED
+            found = self._special_pattern.search(text, position, end + longest - 1)
+            if found is None or found.start() >= end:  # there a longer token might be cut
+                position = end
+                continue
+            pieces += [text[begun : found.start()], Special(found.group())]
+            begun = position = found.end()
+        return [piece for piece in (*pieces, text[begun:]) if piece]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Text of ``ids``. Ids outside the vocabulary (the model's may be padded) give no text.
@@ -207,7 +217,7 @@ class Tokenizer:
     @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
         longest_first = sorted(self.special_ids, key=len, reverse=True)
-        return re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+        return re.compile("|".join(map(re.escape, longest_first)))
 
 
 def utf8_length(text: str) -> int:
@@ -215,37 +225,6 @@ def utf8_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def _alternate() -> Iterable[bool]:
-    while True:
-        yield False
-        yield True
-
-
 def _without_surrogates(text: str) -> str:
     """``text`` with lone surrogates replaced. They come from broken JSON or terminals, and the library raises TypeError."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not text.isascii() else text
-
-
-def _token_text(value: Any) -> str | None:
-    """tokenizer_config.json writes a token as its text or as {"content": text, …}."""
-    return value.get("content") if isinstance(value, dict) else value
-
-
-def _chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
-    separate = directory / "chat_template.jinja"
-    if separate.is_file():
-        return separate.read_text(encoding="utf-8")
-    template = settings.get("chat_template")
-    # A list holds several named templates.
-    if isinstance(template, list):
-        template = {entry.get("name"): entry.get("template") for entry in template}.get("default")
-    return template
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        return parse_object(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise TokenizerError(f"{path}: {error}") from error

@@ -2,6 +2,7 @@
 
 import torch
 
+from ..cache_stamps import Stamp
 from .hadamard import rotate_quantize
 from .quantize import GROUP, quantize_blocks, rms_norm
 from .rope import rotate_index, rotate_interleaved
@@ -19,6 +20,7 @@ def write_latent_cache(
     sin: torch.Tensor,
     cache: torch.Tensor,
     slots: torch.Tensor,
+    stamp: Stamp | None,
 ) -> None:
     width = norm_weight.shape[0]
     latent = rms_norm(kv[:, :width], norm_weight, eps)
@@ -29,6 +31,8 @@ def write_latent_cache(
         rows[slots] = torch.cat((_bytes(values), _bytes(scales), _bytes(rope.to(torch.bfloat16))), 1)
     else:
         rows[slots] = torch.cat((latent, rope), 1).to(cache.dtype)
+    if stamp is not None:
+        stamp.column.index_copy_(0, slots, stamp.values)
 
 
 def dequantize_latents(rows: torch.Tensor, width: int, dtype: torch.dtype) -> torch.Tensor:
@@ -62,7 +66,10 @@ def write_index_cache(
     cache: torch.Tensor,
     slots: torch.Tensor,
     interleaved: bool,
+    stamp: Stamp | None,
 ) -> None:
+    if stamp is not None:
+        stamp.column.index_copy_(0, slots, stamp.values)
     if cache.dtype != torch.uint8:
         cache.view(-1, cache.shape[-1])[slots] = rotate_index(keys, cos, sin, interleaved).to(cache.dtype)
         return

@@ -1,6 +1,7 @@
 """Writes to and reads from the paged caches. A warp handles the latent of a token, 8 lanes each group; 8 lanes an index key.
 
-The kernels get several views of the memory of a uint8 cache, one for each type that a record holds (e4m3, fp32, bf16).
+The kernels get several views of the memory of a uint8 cache, one for each type that a record holds (e4m3, fp32, bf16). Those
+that are `stamped` store a stamp beside each entry (kernels/cache_stamps.py); the others get None for `column` and `stamps`.
 """
 
 from typing import Any
@@ -9,6 +10,7 @@ import tilelang.language as T
 import torch
 
 from ..alignment import is_aligned
+from ..cache_stamps import Stamp
 from ..reference import cache_write as reference
 from .factory import tile_kernel
 from .hadamard import ROWS, THREADS, held, load_row, rotate, store_row, transform
@@ -28,6 +30,12 @@ def spans(width: int) -> int:
 @T.macro
 def column_of(span: Any, piece: Any, lane: Any) -> Any:
     return (span * (WARP // LANES) + lane // LANES) * GROUP + piece * APART + lane % LANES * PIECE
+
+
+@T.macro
+def store_stamp(column: Any, slot: Any, stamps: Any, row: Any, lane: Any) -> None:
+    if lane == 0:
+        column[slot] = stamps[row]
 
 
 @T.macro
@@ -85,11 +93,16 @@ def write_rope(
                 out[slot, first + 2 * pair + i] = T.cast(turned[i], out.dtype)
 
 
-@tile_kernel(("bfloat16", 512, 64, True, True), ("float32", 256, 32, False, False), pass_configs=PASSES)
-def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool, whole: bool) -> Any:
+@tile_kernel(
+    ("bfloat16", 512, 64, True, True, False),
+    ("bfloat16", 512, 64, True, True, True),
+    ("float32", 256, 32, False, False, False),
+    pass_configs=PASSES,
+)
+def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool, whole: bool, stamped: bool) -> Any:
     """Write FP8 records. `pitch` is in pieces if `aligned`; records begin at multiples of 8 bytes if `whole`, else of 4."""
     elements, angles = T.dynamic("elements", "int64"), T.dynamic("angles")
-    rows, tokens = T.dynamic("rows"), T.dynamic("tokens")
+    rows, tokens, stamp_slots = T.dynamic("rows"), T.dynamic("tokens"), T.dynamic("stamp_slots")
     record = width + width // GROUP * 4 + 2 * rope
 
     @T.prim_func
@@ -102,6 +115,8 @@ def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool
         codes: T.Tensor((tokens, record), "float8_e4m3fn"),
         scales: T.Tensor((tokens, record // 4), "float32"),
         ropes: T.Tensor((tokens, record // 2), "bfloat16"),
+        column: T.Tensor((stamp_slots,), "int32"),
+        stamps: T.Tensor((rows,), "int32"),
         pitch: T.int32,
         eps: T.float32,
     ):
@@ -115,6 +130,8 @@ def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool
             slot = 0
             if row < rows:
                 slot = slots[row]
+                if stamped:
+                    store_stamp(column, slot, stamps, row, lane)
             values, gains = (T.alloc_local((2 * spans(width) * PIECE,), "float32") for _ in range(2))
             load_latent(values, gains, kv, row * pitch, weight, width, row < rows, aligned, lane)
             start = row * pitch * (PIECE if aligned else 1) + width
@@ -142,11 +159,15 @@ def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool
     return write_latent_records
 
 
-@tile_kernel(("bfloat16", "bfloat16", 512, 64, True), ("float32", "float32", 40, 6, False), pass_configs=PASSES)
-def write_latent_rows_kernel(dtype: str, cached: str, width: int, rope: int, aligned: bool) -> Any:
+@tile_kernel(
+    ("bfloat16", "bfloat16", 512, 64, True, False),
+    ("float32", "float32", 40, 6, False, True),
+    pass_configs=PASSES,
+)
+def write_latent_rows_kernel(dtype: str, cached: str, width: int, rope: int, aligned: bool, stamped: bool) -> Any:
     """Write plain rows of dtype `cached`. `pitch` is in pieces if `aligned`."""
     elements, results, angles = T.dynamic("elements", "int64"), T.dynamic("results", "int64"), T.dynamic("angles")
-    rows, tokens = T.dynamic("rows"), T.dynamic("tokens")
+    rows, tokens, stamp_slots = T.dynamic("rows"), T.dynamic("tokens"), T.dynamic("stamp_slots")
     unit = PIECE if aligned else 1
 
     @T.prim_func
@@ -158,6 +179,8 @@ def write_latent_rows_kernel(dtype: str, cached: str, width: int, rope: int, ali
         slots: T.Tensor((rows,), "int64"),
         cache: T.Tensor((results,), cached),
         ropes: T.Tensor((tokens, width + rope), cached),
+        column: T.Tensor((stamp_slots,), "int32"),
+        stamps: T.Tensor((rows,), "int32"),
         pitch: T.int32,
         eps: T.float32,
     ):
@@ -171,6 +194,8 @@ def write_latent_rows_kernel(dtype: str, cached: str, width: int, rope: int, ali
             slot = 0
             if row < rows:
                 slot = slots[row]
+                if stamped:
+                    store_stamp(column, slot, stamps, row, lane)
             values, gains = (T.alloc_local((2 * spans(width) * PIECE,), "float32") for _ in range(2))
             load_latent(values, gains, kv, row * pitch, weight, width, row < rows, aligned, lane)
             write_rope(ropes, slot, width, kv, row * pitch * unit + width, cos, sin, row, rope, row < rows, lane)
@@ -191,6 +216,7 @@ def write_latent_cache(
     sin: torch.Tensor,
     cache: torch.Tensor,
     slots: torch.Tensor,
+    stamp: Stamp | None,
 ) -> None:
     if not len(slots):
         return
@@ -204,12 +230,13 @@ def write_latent_cache(
     if cache.dtype == torch.uint8:
         views = (rows.view(dtype) for dtype in (torch.float8_e4m3fn, torch.float32, torch.bfloat16))
         kernel = write_latent_records_kernel(
-            dtype_name(kv.dtype), width, rope, aligned, is_aligned(rows, multiple=PIECE)
+            dtype_name(kv.dtype), width, rope, aligned, is_aligned(rows, multiple=PIECE), stamp is not None
         )
-        kernel(*inputs, *views, pitch, eps)
+        kernel(*inputs, *views, *(stamp or (None, None)), pitch, eps)
     else:
-        kernel = write_latent_rows_kernel(dtype_name(kv.dtype), dtype_name(cache.dtype), width, rope, aligned)
-        kernel(*inputs, rows.view(-1), rows, pitch, eps)
+        names = dtype_name(kv.dtype), dtype_name(cache.dtype)
+        kernel = write_latent_rows_kernel(*names, width, rope, aligned, stamp is not None)
+        kernel(*inputs, rows.view(-1), rows, *(stamp or (None, None)), pitch, eps)
 
 
 @tile_kernel(("bfloat16", 512, 64, True), ("float32", 256, 32, False), pass_configs=PASSES)
@@ -273,11 +300,18 @@ def gather_latents(cache: torch.Tensor, slots: torch.Tensor, latent_dim: int, dt
     return out
 
 
-@tile_kernel(("bfloat16", 128, 64, False, 64, True), ("float32", 128, 64, True, 1, False), pass_configs=PASSES)
-def write_index_pages_kernel(dtype: str, width: int, rope: int, interleaved: bool, page: int, aligned: bool) -> Any:
+@tile_kernel(
+    ("bfloat16", 128, 64, False, 64, True, False),
+    ("bfloat16", 128, 64, False, 64, True, True),
+    ("float32", 128, 64, True, 1, False, False),
+    pass_configs=PASSES,
+)
+def write_index_pages_kernel(
+    dtype: str, width: int, rope: int, interleaved: bool, page: int, aligned: bool, stamped: bool
+) -> Any:
     """Write FP8 pages: `page` keys, then their scales. If `aligned`, `pitch` is in pieces, and pages begin at 8-byte boundaries."""
     elements, results, angles = T.dynamic("elements", "int64"), T.dynamic("results", "int64"), T.dynamic("angles")
-    rows, pages = T.dynamic("rows"), T.dynamic("pages")
+    rows, pages, stamp_slots = T.dynamic("rows"), T.dynamic("pages"), T.dynamic("stamp_slots")
     size = page * (width + 4)
 
     @T.prim_func
@@ -288,6 +322,8 @@ def write_index_pages_kernel(dtype: str, width: int, rope: int, interleaved: boo
         slots: T.Tensor((rows,), "int64"),
         codes: T.Tensor((results,), "float8_e4m3fn"),
         scales: T.Tensor((pages, size // 4), "float32"),
+        column: T.Tensor((stamp_slots,), "int32"),
+        stamps: T.Tensor((rows,), "int32"),
         pitch: T.int32,
     ):
         with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
@@ -300,6 +336,8 @@ def write_index_pages_kernel(dtype: str, width: int, rope: int, interleaved: boo
             slot = 0
             if row < rows:
                 slot = slots[row]
+                if stamped:
+                    store_stamp(column, slot, stamps, row, lane)
             values, scale = T.alloc_local((held(width),), "float32"), T.alloc_local((1,), "float32")
             load_row(values, keys, row * pitch, width, row < rows, aligned, lane)
             rotate(values, keys, row * pitch, cos, sin, row, rope, interleaved, row < rows, aligned, lane)
@@ -317,11 +355,17 @@ def write_index_pages_kernel(dtype: str, width: int, rope: int, interleaved: boo
     return write_index_pages
 
 
-@tile_kernel(("bfloat16", "bfloat16", 128, 64, False, True), pass_configs=PASSES)
-def write_index_rows_kernel(dtype: str, cached: str, width: int, rope: int, interleaved: bool, aligned: bool) -> Any:
+@tile_kernel(
+    ("bfloat16", "bfloat16", 128, 64, False, True, False),
+    ("bfloat16", "bfloat16", 128, 64, False, True, True),
+    pass_configs=PASSES,
+)
+def write_index_rows_kernel(
+    dtype: str, cached: str, width: int, rope: int, interleaved: bool, aligned: bool, stamped: bool
+) -> Any:
     """Write plain rows of dtype `cached`, without the Hadamard transform. `pitch` is in pieces if `aligned`."""
     elements, results, angles = T.dynamic("elements", "int64"), T.dynamic("results", "int64"), T.dynamic("angles")
-    rows = T.dynamic("rows")
+    rows, stamp_slots = T.dynamic("rows"), T.dynamic("stamp_slots")
 
     @T.prim_func
     def write_index_rows(
@@ -330,6 +374,8 @@ def write_index_rows_kernel(dtype: str, cached: str, width: int, rope: int, inte
         sin: T.Tensor((angles,), "float32"),
         slots: T.Tensor((rows,), "int64"),
         cache: T.Tensor((results,), cached),
+        column: T.Tensor((stamp_slots,), "int32"),
+        stamps: T.Tensor((rows,), "int32"),
         pitch: T.int32,
     ):
         with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
@@ -342,6 +388,8 @@ def write_index_rows_kernel(dtype: str, cached: str, width: int, rope: int, inte
             slot = 0
             if row < rows:
                 slot = slots[row]
+                if stamped:
+                    store_stamp(column, slot, stamps, row, lane)
             values = T.alloc_local((held(width),), "float32")
             load_row(values, keys, row * pitch, width, row < rows, aligned, lane)
             rotate(values, keys, row * pitch, cos, sin, row, rope, interleaved, row < rows, aligned, lane)
@@ -357,6 +405,7 @@ def write_index_cache(
     cache: torch.Tensor,
     slots: torch.Tensor,
     interleaved: bool,
+    stamp: Stamp | None,
 ) -> None:
     if not len(slots):
         return
@@ -367,11 +416,14 @@ def write_index_cache(
         pages = cache.view(len(cache), -1)
         aligned = aligned and is_aligned(pages, multiple=PIECE)
         pitch = keys.stride(0) // (PIECE if aligned else 1)
-        kernel = write_index_pages_kernel(dtype_name(keys.dtype), width, rope, interleaved, page, aligned)
-        kernel(*inputs, pages.view(torch.float8_e4m3fn).view(-1), pages.view(torch.float32), pitch)
+        kernel = write_index_pages_kernel(
+            dtype_name(keys.dtype), width, rope, interleaved, page, aligned, stamp is not None
+        )
+        views = pages.view(torch.float8_e4m3fn).view(-1), pages.view(torch.float32)
+        kernel(*inputs, *views, *(stamp or (None, None)), pitch)
     else:
         aligned = aligned and is_aligned(cache.view(-1))
         pitch = keys.stride(0) // (PIECE if aligned else 1)
         names = dtype_name(keys.dtype), dtype_name(cache.dtype)
-        kernel = write_index_rows_kernel(*names, width, rope, interleaved, aligned)
-        kernel(*inputs, cache.view(-1), pitch)
+        kernel = write_index_rows_kernel(*names, width, rope, interleaved, aligned, stamp is not None)
+        kernel(*inputs, cache.view(-1), *(stamp or (None, None)), pitch)

@@ -4,32 +4,35 @@ A rank's file is written under the name *.partial and renamed once it is complet
 first missing file. The bytes written depend only on the checkpoint.
 """
 
-import hashlib
 import json
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointError, short_repr
+from ..errors import CheckpointError
 from ..parallel.plan import Plan
+from .atomic_json import sync, write_json
 from .config_json import read_config
-from .converted import FORMAT, MANIFEST, STATE, check_file, file_name, is_converted, read_manifest
+from .converted import STATE, file_name, is_converted
+from .hashes import HASH, digest
 from .load import Progress
 from .locate import match
+from .manifest import CONVERTED, CONVERTED_FORMAT, PLAIN, hash_file, plain_hashes, read_converted_manifest
 from .rank_file import write_rank_file
 from .safetensors import INDEX, StoredTensor, parse_file, read_headers
 
-_CHUNK_BYTES = 2**22
 _COPIED = ("*.json", "*.jinja", "*.model", "*.txt")  # configuration, tokenizer, chat template
 
 
-def convert(source: Path, target: Path, ranks: int, progress: Progress | None = None) -> list[Path]:
+def convert(
+    source: Path, target: Path, ranks: int, progress: Progress | None = None, verify_hashes: bool = True
+) -> list[Path]:
     """Write the checkpoint in `source` for `ranks` ranks into `target`. Returns the files of weights.
 
-    A finished conversion is left as it is; an interrupted one resumes. Takes a few hundred MB of memory. Raises CheckpointError
-    or ConfigError, each of one line, if the checkpoint is incomplete or has changed since the conversion began, and if the
-    target holds something else.
+    verify_hashes: compare what is read with the manifest of the source, if it has one. A finished conversion is left as it is;
+    an interrupted one resumes. Takes a few hundred MB of memory. Raises CheckpointError or ConfigError, each of one line, if the
+    checkpoint is incomplete or has changed since the conversion began, and if the target holds something else.
     """
     config = read_config(source)
     plans = [Plan(config, rank, ranks) for rank in range(ranks)]
@@ -39,10 +42,11 @@ def convert(source: Path, target: Path, ranks: int, progress: Progress | None = 
         )
     stored = read_headers(source)
     sources = [match(plan, stored, source) for plan in plans]
-    identity = {"format": FORMAT, "ranks": ranks, "source": _identity(source, stored)}
+    identity = {"format": CONVERTED_FORMAT, "ranks": ranks, "source": _identity(source, stored)}
     if _is_done(source, target, identity):
         return [target / file_name(rank, ranks) for rank in range(ranks)]
 
+    hashes = plain_hashes(source, stored) if verify_hashes else None
     others = _copy_others(source, target)
     total, done = sum(each.size for of_rank in sources for each in of_rank), 0
 
@@ -58,10 +62,10 @@ def convert(source: Path, target: Path, ranks: int, progress: Progress | None = 
             advance(sum(each.size for each in of_rank))
         else:
             partial = path.with_name(path.name + ".partial")
-            entry = write_rank_file(partial, plan, of_rank, advance)
-            _write_json(_hashes(path), entry)  # before the renaming: a file that has its name has its hashes
+            entry = write_rank_file(partial, plan, of_rank, advance, hashes)
+            write_json(_hashes(path), entry)  # before the renaming: a file that has its name has its hashes
             os.replace(partial, path)
-            _sync(target)
+            sync(target)
     if _identity(source, read_headers(source)) != identity["source"]:
         raise CheckpointError(
             source, f"changed during the conversion; expected it unchanged: delete {str(target)!r} and start again"
@@ -70,48 +74,13 @@ def convert(source: Path, target: Path, ranks: int, progress: Progress | None = 
     return [target / file_name(rank, ranks) for rank in range(ranks)]
 
 
-def verify(directory: Path, progress: Progress | None = None) -> int:
-    """Read every byte of a converted checkpoint. Returns the number of tensors; raises CheckpointError for the first difference."""
-    manifest = read_manifest(directory)
-    total, done, count = sum(entry["size"] for entry in manifest["files"].values()), 0, 0
-    for name, expected in manifest.get("others", {}).items():
-        found = _hash_file(directory / name)
-        if found != expected:
-            raise CheckpointError(directory / name, f"SHA-256 is {found}; expected {expected}, as in {MANIFEST}")
-    for rank in range(manifest["ranks"]):
-        name = file_name(rank, manifest["ranks"])
-        tensors = check_file(directory, name, manifest)
-        with (directory / name).open("rb") as file:
-            for tensor in sorted(tensors, key=lambda key: tensors[key].offset):
-                digest = hashlib.sha256()
-                file.seek(tensors[tensor].offset)
-                left = tensors[tensor].size
-                while left:
-                    data = file.read(min(left, _CHUNK_BYTES))
-                    if not data:
-                        raise CheckpointError(
-                            directory / name, f"ends inside tensor {short_repr(tensor)}; expected all of it"
-                        )
-                    digest.update(data)
-                    left -= len(data)
-                    done += len(data)
-                    if progress is not None:
-                        progress(done, total)
-                came, expected = digest.hexdigest(), manifest["files"][name]["tensors"][tensor]
-                if came != expected:
-                    problem = f"tensor {short_repr(tensor)}: SHA-256 is {came}; expected {expected}, as in {MANIFEST}"
-                    raise CheckpointError(directory / name, problem)
-                count += 1
-    return count
-
-
 def _is_done(source: Path, target: Path, identity: dict[str, Any]) -> bool:
     """Whether the target is finished; if not, prepare it. Raises CheckpointError if it holds another conversion or checkpoint."""
     if target.resolve() == source.resolve():
         raise CheckpointError(target, "is the checkpoint itself; expected another directory to write to")
     state = target / STATE
     if is_converted(target):
-        manifest = read_manifest(target)
+        manifest = read_converted_manifest(target).values
         found = {key: manifest.get(key) for key in identity}
         if found == identity:
             _tidy(target, ranks=identity["ranks"])
@@ -122,7 +91,7 @@ def _is_done(source: Path, target: Path, identity: dict[str, Any]) -> bool:
         raise CheckpointError(leftovers[0], "is in the way; expected a directory without weights to write to")
     else:
         target.mkdir(parents=True, exist_ok=True)
-        _write_json(state, identity)
+        write_json(state, identity)
         return False
     if found != identity:
         problem = (
@@ -138,8 +107,8 @@ def _identity(source: Path, stored: dict[str, StoredTensor]) -> dict[str, Any]:
     files = {path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}
     layout = [(name, each.file.name, each.dtype, each.shape, each.offset) for name, each in sorted(stored.items())]
     return {
-        "config": _hash_file(source / "config.json"),
-        "tensors": hashlib.sha256(json.dumps(layout).encode()).hexdigest(),
+        "config": hash_file(source / "config.json"),
+        "tensors": digest(json.dumps(layout).encode()),
         "files": files,
     }
 
@@ -148,9 +117,9 @@ def _copy_others(source: Path, target: Path) -> dict[str, str]:
     """Copy the files beside the weights. Returns their hashes."""
     others = {}
     for path in sorted({path for pattern in _COPIED for path in source.glob(pattern)}):
-        if path.name not in (INDEX, MANIFEST, STATE):
+        if path.name not in (INDEX, PLAIN, CONVERTED, STATE):
             shutil.copyfile(path, target / path.name)
-            others[path.name] = _hash_file(target / path.name)
+            others[path.name] = hash_file(target / path.name)
     return others
 
 
@@ -159,7 +128,7 @@ def _finish(target: Path, ranks: int, others: dict[str, str]) -> None:
     paths = [target / file_name(rank, ranks) for rank in range(ranks)]
     state = parse_file(target / STATE, "the state of the conversion")
     files = {path.name: parse_file(_hashes(path), "the hashes") for path in paths}
-    _write_json(target / MANIFEST, {**state, "files": files, "others": others})
+    write_json(target / CONVERTED, {**state, "hash": HASH, "files": files, "others": others})
     _tidy(target, ranks)
 
 
@@ -171,32 +140,3 @@ def _tidy(target: Path, ranks: int) -> None:
 
 def _hashes(path: Path) -> Path:
     return path.with_name(path.name + ".hashes.json")
-
-
-def _write_json(path: Path, value: Any) -> None:
-    """Write a file atomically."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-    _sync(path.parent)
-
-
-def _sync(directory: Path) -> None:
-    """Make renames in a directory survive a power cut."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _hash_file(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise CheckpointError(path, f"cannot be read ({error.strerror})") from error

@@ -1,6 +1,6 @@
 """Converted checkpoints: one safetensors file per rank, which holds that rank's parameters as they lie in memory.
 
-    manifest.json               the format, the number of ranks, each file's size and the SHA-256 of each of its tensors
+    manifest.json               the format, the number of ranks, each file's size and the hashes of its tensors: see manifest.py
     model<rank>-mp<ranks>.safetensors
     config.json, tokenizer.json, …  copied
 
@@ -12,16 +12,17 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..errors import CheckpointError, short_repr
 from ..parallel.plan import Plan, Shard
 from ..weight_map import scale_parameter
-from .safetensors import StoredTensor, parse_file, read_header
+from .hashes import TensorHashes
+from .manifest import CONVERTED, read_converted_manifest
+from .safetensors import StoredTensor, read_header
 
-MANIFEST = "manifest.json"
 STATE = "conversion.json"  # names the source of an unfinished conversion
-FORMAT = "deepseek-v32 converted checkpoint, version 2"  # version 1 gave each rank a block of neighbouring experts
+
+Found = tuple[Shard, StoredTensor, StoredTensor | None]  # shard, weight, scales of an e4m3 weight
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class FusedParameter:
         for shard in self.shards:
             shape = shard.spec.scale_shape if scales else shard.spec.shape
             size = math.prod(shape) * item
-            yield Shard(shard.spec), StoredTensor(tensor.file, tensor.dtype, shape, offset, size)
+            yield Shard(shard.spec), StoredTensor(tensor.file, tensor.name, tensor.dtype, shape, offset, size)
             offset += size
 
 
@@ -67,59 +68,29 @@ def file_name(rank: int, size: int) -> str:
 
 def is_converted(directory: Path) -> bool:
     """Whether a finished conversion wrote this directory: the manifest is written last."""
-    return (directory / MANIFEST).exists()
+    return (directory / CONVERTED).exists()
 
 
-def read_manifest(directory: Path) -> dict[str, Any]:
-    """The manifest. Raises CheckpointError unless it has the form that convert writes."""
-    path = directory / MANIFEST
-    manifest = parse_file(path, "the manifest")
-    if manifest.get("format") != FORMAT:
-        came = short_repr(manifest.get("format"))
-        raise CheckpointError(path, f"format is {came}; expected {FORMAT!r}: convert again")
-    ranks, files = manifest.get("ranks"), manifest.get("files")
-    if type(ranks) is not int or not isinstance(files, dict):
-        raise CheckpointError(path, "ranks or files is missing; expected a manifest that convert wrote")
-    for name, entry in files.items():
-        complete = isinstance(entry, dict) and isinstance(entry.get("tensors"), dict) and type(entry.get("size")) is int
-        if not complete or name != Path(name).name:
-            problem = f"entry of file {short_repr(name)} is {short_repr(entry)}; expected the size and tensors that convert wrote"
-            raise CheckpointError(path, problem)
-    return manifest
-
-
-def check_file(directory: Path, name: str, manifest: Mapping[str, Any]) -> dict[str, StoredTensor]:
-    """The tensors of one rank's file. Raises CheckpointError unless its size and tensors are those in the manifest."""
-    path = directory / name
-    entry = manifest["files"].get(name)
-    if entry is None:
-        raise CheckpointError(path, f"is not in {MANIFEST}; expected one of {', '.join(manifest['files'])}")
-    tensors = dict(read_header(path))
-    size = path.stat().st_size
-    if size != entry["size"]:
-        raise CheckpointError(path, f"size is {size} bytes; expected the {entry['size']} in {MANIFEST}")
-    for tensor in sorted(tensors.keys() ^ entry["tensors"].keys()):
-        where = "is here, but not" if tensor in tensors else "is not here, but"
-        problem = f"tensor {short_repr(tensor)} {where} in {MANIFEST}; expected the file as convert wrote it"
-        raise CheckpointError(path, problem)
-    return tensors
-
-
-def find_converted(plan: Plan, directory: Path) -> list[tuple[Shard, StoredTensor, StoredTensor | None]]:
-    """Where everything that a rank holds lies: (shard, weight, scales of an e4m3 weight).
+def find_converted(plan: Plan, directory: Path, verify_hashes: bool) -> tuple[list[Found], TensorHashes | None]:
+    """Where everything that a rank holds lies, and the hashes to verify.
 
     Raises CheckpointError for another number of ranks, another model, and files that are not as convert wrote them.
     """
-    manifest = read_manifest(directory)
-    if manifest["ranks"] != plan.size:
+    manifest = read_converted_manifest(directory)
+    if (ranks := manifest.values["ranks"]) != plan.size:
         raise CheckpointError(
             directory,
-            f"number of ranks is {plan.size}; expected {manifest['ranks']}, for which this checkpoint was converted: "
-            f"torchrun --nproc-per-node {manifest['ranks']}, or convert with --model-parallel {plan.size}",
+            f"number of ranks is {plan.size}; expected {ranks}, for which this checkpoint was converted: "
+            f"torchrun --nproc-per-node {ranks}, or convert with --model-parallel {plan.size}",
         )
     path = directory / file_name(plan.rank, plan.size)
-    tensors = check_file(directory, path.name, manifest)
-    found: list[tuple[Shard, StoredTensor, StoredTensor | None]] = []
+    tensors = dict(read_header(path))
+    pieces, hashes = manifest.check_tensors(path, tensors), None
+    if verify_hashes:
+        manifest.check_others()
+        hashes = TensorHashes(manifest.path)
+        hashes.add(tensors, pieces)
+    found: list[Found] = []
     known = set()
     for fused in fused_parameters(plan):
         weight = _expect(path, tensors, fused.name, fused.shape(), ("F8_E4M3", "BF16", "F32"))
@@ -134,7 +105,7 @@ def find_converted(plan: Plan, directory: Path) -> list[tuple[Shard, StoredTenso
         found += [(shard, part, scale) for (shard, part), (_, scale) in zip(parts, scales, strict=True)]
     for name in tensors.keys() - known:
         raise CheckpointError(path, f"tensor {short_repr(name)} is surplus; expected no such tensor in this model")
-    return found
+    return found, hashes
 
 
 def _expect(

@@ -5,6 +5,7 @@ safetensors, a rank reads whole rows even of tensors that are split by columns: 
 reads 87 GiB and keeps 80. A converted file holds only what its rank keeps.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from pathlib import Path
@@ -21,15 +22,13 @@ from ..parallel.shard import build_model
 from ..transformer import Transformer
 from ..weight_map import TensorSpec, scale_parameter
 from .config_json import read_config
+from .hashes import TensorHashes, row_chunks
 from .locate import TensorSource, locate
 from .prefetch import DTYPES, RowChunk, read_ahead
 
 Progress = Callable[[int, int], None]  # (bytes read, bytes in all)
 
-# Elements per row chunk that is converted: 2 MiB in fp32, little compared with any real tensor but enough for sequential reads.
-_CHUNK = 2**19
-# Elements per row chunk that is copied as it is stored.
-_PLAIN_CHUNK = 2**22
+_CONVERTED = 2**19  # elements that are converted at a time: 2 MiB in fp32
 
 
 def load_model(
@@ -40,15 +39,17 @@ def load_model(
     config_overrides: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     ranks: Ranks | None = None,
+    verify_hashes: bool = True,
 ) -> Transformer:
     """The model of a checkpoint directory (config.json and safetensors) with its weights, in `precision` on `device`.
 
     ranks: the job that shares the model; None: this process holds all of it. config_overrides: fields of `ModelConfig`.
+    verify_hashes: compare what is read with the checkpoint's manifest, if it has one.
     Peak memory is the parameters plus less than twice the largest tensor. Raises ConfigError or CheckpointError, each of one
-    line, before anything is allocated.
+    line: before anything is allocated for what headers tell; while it reads for NaN, infinity and bytes that have changed.
     """
     config = read_config(path).with_overrides(**(config_overrides or {}))
-    return load_checkpoint(Path(path), config, precision, backend, device, progress, ranks)
+    return load_checkpoint(Path(path), config, precision, backend, device, progress, ranks, verify_hashes)
 
 
 def load_checkpoint(
@@ -59,21 +60,26 @@ def load_checkpoint(
     device: str | torch.device,
     progress: Progress | None = None,
     ranks: Ranks | None = None,
+    verify_hashes: bool = True,
 ) -> Transformer:
     """`load_model` with a configuration that may differ from the directory's."""
     config.check_precision(precision)
     plan = Plan(config, ranks.rank, ranks.size) if ranks else Plan(config)
-    sources = locate(plan, directory)
+    sources, hashes = locate(plan, directory, verify_hashes)
     model = build_model(config, precision, backend, device, ranks)
-    load_weights(model, sources, config, progress)
+    load_weights(model, sources, config, progress, hashes)
     return model
 
 
 @torch.no_grad()
 def load_weights(
-    model: torch.nn.Module, sources: list[TensorSource], config: ModelConfig, progress: Progress | None = None
+    model: torch.nn.Module,
+    sources: list[TensorSource],
+    config: ModelConfig,
+    progress: Progress | None = None,
+    hashes: TensorHashes | None = None,
 ) -> None:
-    """Fill every parameter of `model` in its dtype, and call `progress` after every row chunk.
+    """Fill every parameter of `model` in its dtype, verify `hashes`, and call `progress` after every row chunk.
 
     Into a float parameter, FP8 is dequantised and other dtypes are cast. Into an e4m3 parameter, FP8 is copied with its scales
     and other dtypes are quantised.
@@ -87,6 +93,7 @@ def load_weights(
     filled = dict.fromkeys(targets, 0)
     total = sum(source.size for source in sources)
     done = 0
+    unusual: list[str] = []  # scales that are no powers of two, though the configuration says that scales are
 
     def work() -> Iterator[RowChunk]:
         # In the order on disk: file by file, each from its start to its end.
@@ -100,14 +107,20 @@ def load_weights(
                 name = scale_parameter(spec.parameter)
                 scales = place(targets[name], spec, spec.scale_row, spec.scale_shape)
                 filled[name] += scales.numel()
-            yield from _ParameterLoader(source, target, scales, config.ue8m0_scales).work()
+            yield from _ParameterLoader(source, target, scales, config.ue8m0_scales, unusual).work()
 
-    for size in read_ahead(work()):
+    for size in read_ahead(work(), hashes):
         done += size
         if progress is not None and size:
             progress(done, total)
     for name, target in targets.items():
         assert filled[name] == target.numel(), f"{filled[name]} of {target.numel()} elements of {name} were filled"
+    if unusual:
+        warnings.warn(
+            f"{len(unusual)} tensors of scales, the first {short_repr(unusual[0])}, hold values that are no powers of two; "
+            "expected powers of two, as scale_fmt is 'ue8m0' in config.json: they are used as they are",
+            stacklevel=3,
+        )
 
 
 def place(parameter: torch.Tensor, spec: TensorSpec, row: int, shape: tuple[int, ...]) -> torch.Tensor:
@@ -122,9 +135,15 @@ class _ParameterLoader:
     """Loads one tensor into a parameter, in row chunks of whole FP8 blocks."""
 
     def __init__(
-        self, source: TensorSource, target: torch.Tensor, scale_target: torch.Tensor | None, ue8m0: bool
+        self,
+        source: TensorSource,
+        target: torch.Tensor,
+        scale_target: torch.Tensor | None,
+        ue8m0: bool,
+        unusual: list[str],
     ) -> None:
         self._source, self._target, self._scale_target, self._ue8m0 = source, target, scale_target, ue8m0
+        self._unusual = unusual
         self._scale: torch.Tensor | None = None  # this rank's part of the stored scales, on the target's device
 
     def work(self) -> Iterator[RowChunk]:
@@ -135,20 +154,21 @@ class _ParameterLoader:
         # Data that needs no conversion and no slicing by columns is read directly into the parameter.
         plain = target.dtype == DTYPES[weight.dtype] and target.shape[1:] == weight.shape[1:]
         direct = plain and target.device.type == "cpu" and target.is_contiguous()
-        elements = _PLAIN_CHUNK if plain else _CHUNK
-        step = max(FP8_BLOCK, elements // max(prod(weight.shape[1:]), 1) // FP8_BLOCK * FP8_BLOCK)
+        step = max(FP8_BLOCK, _CONVERTED // max(prod(weight.shape[1:]), 1) // FP8_BLOCK * FP8_BLOCK)
         first, last = self._source.rows
-        for start in range(first, last, step):
-            stop = min(start + step, last)
+        for start, stop in row_chunks(weight, first, last):
             chunk = slice(start - first, stop - first)
-            yield RowChunk(weight, start, stop, self._take_chunk(chunk), target[chunk] if direct else None)
+            use = self._take_chunk(chunk, stop - start if plain else step)
+            yield RowChunk(weight, start, stop, use, target[chunk] if direct else None)
 
     def _take_scale(self, scale: torch.Tensor) -> None:
         source = self._source
         assert source.scale is not None
-        if not scale.isfinite().all():
-            problem = f"tensor {short_repr(source.shard.spec.scale_name)} holds non-finite scales; expected finite ones"
-            raise CheckpointError(source.scale.file, problem)
+        if (scale <= 0).any():
+            problem = f"tensor {short_repr(source.scale.name)} holds scales of 0 or less, the least {scale.min():g}"
+            raise CheckpointError(source.scale.file, f"{problem}; expected positive ones")
+        if self._ue8m0 and (scale.frexp().mantissa != 0.5).any():
+            self._unusual.append(source.scale.name)
         kept = source.shard.kept
         if kept is not None:
             scale = narrow(scale, kept.of_scales())
@@ -156,22 +176,27 @@ class _ParameterLoader:
             self._scale_target.copy_(scale)
         self._scale = scale.to(self._target.device)
 
-    def _take_chunk(self, chunk: slice) -> Callable[[torch.Tensor], None]:
-        target, scale_target = self._target[chunk], self._scale_target
-        block_rows = slice(chunk.start // FP8_BLOCK, blocks(chunk.stop))
-        kept = self._source.shard.kept
+    def _take_chunk(self, chunk: slice, step: int) -> Callable[[torch.Tensor], None]:
+        """The function that uses a row chunk, `step` rows at a time."""
 
         def take(rows: torch.Tensor) -> None:
-            if kept is not None and kept.dim:
-                rows = narrow(rows, kept)
-            if self._scale is not None and scale_target is None:
-                rows = dequantize_weight(rows.to(target.device), self._scale[block_rows], target.dtype)
-            elif self._scale is None and scale_target is not None:
-                rows, scale_target[block_rows] = quantize_weight(rows.to(target.device), self._ue8m0)
-            if rows.data_ptr() != target.data_ptr():
-                target.copy_(rows)
+            for first in range(chunk.start, chunk.stop, step):
+                part = slice(first, min(first + step, chunk.stop))
+                self._take_rows(part, rows[part.start - chunk.start : part.stop - chunk.start])
 
         return take
+
+    def _take_rows(self, part: slice, rows: torch.Tensor) -> None:
+        target, scale_target, kept = self._target[part], self._scale_target, self._source.shard.kept
+        block_rows = slice(part.start // FP8_BLOCK, blocks(part.stop))
+        if kept is not None and kept.dim:
+            rows = narrow(rows, kept)
+        if self._scale is not None and scale_target is None:
+            rows = dequantize_weight(rows.to(target.device), self._scale[block_rows], target.dtype)
+        elif self._scale is None and scale_target is not None:
+            rows, scale_target[block_rows] = quantize_weight(rows.to(target.device), self._ue8m0)
+        if rows.data_ptr() != target.data_ptr():
+            target.copy_(rows)
 
 
 def narrow(tensor: torch.Tensor, kept: ShardSlice) -> torch.Tensor:

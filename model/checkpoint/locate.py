@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..config import ModelConfig
 from ..errors import CheckpointError, short_repr
 from ..parallel.plan import Plan, Shard
 from ..weight_map import SCALE, TensorSpec, tensor_specs
 from .converted import STATE, find_converted, is_converted
+from .hashes import TensorHashes
+from .manifest import plain_hashes
 from .safetensors import INDEX, SINGLE, StoredTensor, read_headers
 
 _FLOATS = ("BF16", "F32")
@@ -31,22 +34,25 @@ class TensorSource:
     def size(self) -> int:
         """Bytes to read."""
         first, last = self.rows
-        weight = self.weight.size // max(self.weight.shape[0], 1) * (last - first)
-        return weight + (self.scale.size if self.scale else 0)
+        return self.weight.row_bytes * (last - first) + (self.scale.size if self.scale else 0)
 
 
-def locate(plan: Plan, directory: Path) -> list[TensorSource]:
-    """Where everything that a rank holds lies, in a checkpoint of either layout. Raises CheckpointError.
+def locate(plan: Plan, directory: Path, verify_hashes: bool = True) -> tuple[list[TensorSource], TensorHashes | None]:
+    """Where everything that a rank holds lies, in a checkpoint of either layout, and the hashes to verify, if there are any.
 
-    A directory that holds both layouts is read in the Hugging Face layout.
+    A directory that holds both layouts is read in the Hugging Face layout. Raises CheckpointError; with `verify_hashes` also for
+    files beside the weights that are not as the manifest says.
     """
     if not (directory / INDEX).exists() and not (directory / SINGLE).exists():
         if is_converted(directory):
-            return [TensorSource(*found) for found in find_converted(plan, directory)]
+            found, hashes = find_converted(plan, directory, verify_hashes)
+            return [TensorSource(*each) for each in found], hashes
         if (directory / STATE).exists():
             problem = "is an unfinished conversion; expected a finished one: run the same convert again"
             raise CheckpointError(directory, problem)
-    return match(plan, read_headers(directory), directory)
+    stored = read_headers(directory)
+    sources = match(plan, stored, directory)
+    return sources, plain_hashes(directory, stored) if verify_hashes else None
 
 
 def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> list[TensorSource]:
@@ -74,6 +80,7 @@ def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> li
             known.add(spec.scale_name)
             _check(scale, spec.scale_name, ("F32",), spec.scale_shape)
         found[spec] = weight, scale
+    _check_layers(plan.config, stored)
     for name, tensor in stored.items():
         if name not in known:
             weight = stored.get(name.removesuffix(SCALE))
@@ -83,6 +90,15 @@ def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> li
             raise CheckpointError(tensor.file, problem)
     shards = ((spec, plan.shard(spec)) for spec in found)
     return [TensorSource(shard, *found[spec]) for spec, shard in shards if shard is not None]
+
+
+def _check_layers(config: ModelConfig, stored: Mapping[str, StoredTensor]) -> None:
+    """Raise CheckpointError if the first MTP layer is one of the model's own: num_hidden_layers is too low."""
+    prefix = f"model.layers.{config.num_hidden_layers}."
+    first = next((tensor for name, tensor in stored.items() if name.startswith(prefix)), None)
+    if first is not None and f"{prefix}eh_proj.weight" not in stored:
+        problem = f"num_hidden_layers is {config.num_hidden_layers}; expected more, because {first.name!r} is stored"
+        raise CheckpointError(first.file, f"{problem} and its layer has no eh_proj, so it is no next-token layer")
 
 
 def _dtypes(spec: TensorSpec) -> tuple[str, ...]:

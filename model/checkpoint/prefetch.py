@@ -1,20 +1,31 @@
-"""Reads rows of stored tensors with a few threads, a little ahead of their use."""
+"""Reads rows of stored tensors with a few threads, a little ahead of their use, and checks what it reads."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from io import FileIO
+from typing import Any
 
+import numpy as np
 import torch
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, short_repr
+from .hashes import TensorHashes, read_into
 from .safetensors import StoredTensor
 
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn}
 
 _THREADS = 4  # a single thread would leave the disk or the network idle between its reads
 _AHEAD = 2**24  # bytes that may be read but not yet used: little compared with any large tensor
+
+# Infinity and NaN are the largest bit patterns: of positive values as signed integers, of negative ones as unsigned integers. For
+# each dtype: the integers, and the least pattern of infinity or NaN as either.
+_NON_FINITE: dict[str, tuple[tuple[type[np.integer[Any]], int], ...]] = {
+    "F32": ((np.int32, 0x7F800000), (np.uint32, 0xFF800000)),
+    "BF16": ((np.int16, 0x7F80), (np.uint16, 0xFF80)),
+    "F8_E4M3": ((np.int8, 0x7F), (np.uint8, 0xFF)),
+}
+_CHECKED = 2**20  # bytes that are checked at a time, so that they stay in a core's cache
 
 
 @dataclass(frozen=True)
@@ -31,11 +42,14 @@ class RowChunk:
     @property
     def size(self) -> int:
         """Bytes to read."""
-        return (self.stop - self.start) * (self.tensor.size // max(self.tensor.shape[0], 1))
+        return (self.stop - self.start) * self.tensor.row_bytes
 
 
-def read_ahead(chunks: Iterator[RowChunk]) -> Iterator[int]:
-    """Read all chunks, across file borders, and use them in order on this thread. Yields the bytes of each used chunk."""
+def read_ahead(chunks: Iterator[RowChunk], hashes: TensorHashes | None = None) -> Iterator[int]:
+    """Read all chunks, across file borders, and use them in order on this thread. Yields the bytes of each used chunk.
+
+    Raises CheckpointError for a chunk that holds NaN or infinity, or whose bytes do not have their hash in `hashes`.
+    """
     pending: deque[tuple[RowChunk, Future[torch.Tensor]]] = deque()
     waiting = 0
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="read") as pool:
@@ -44,7 +58,7 @@ def read_ahead(chunks: Iterator[RowChunk]) -> Iterator[int]:
                 while pending and waiting + chunk.size > _AHEAD:
                     waiting -= pending[0][0].size
                     yield _finish(*pending.popleft())
-                pending.append((chunk, pool.submit(_read, chunk, _buffer(chunk))))
+                pending.append((chunk, pool.submit(_read, chunk, _buffer(chunk), hashes)))
                 waiting += chunk.size
             while pending:
                 yield _finish(*pending.popleft())
@@ -64,26 +78,27 @@ def _buffer(chunk: RowChunk) -> torch.Tensor:
     return torch.empty((chunk.stop - chunk.start, *chunk.tensor.shape[1:]), dtype=DTYPES[chunk.tensor.dtype])
 
 
-def _read(chunk: RowChunk, buffer: torch.Tensor) -> torch.Tensor:
+def _read(chunk: RowChunk, buffer: torch.Tensor, hashes: TensorHashes | None) -> torch.Tensor:
     """Fill `buffer` with plain reads: pages of a mapped file would count as this process's memory."""
     tensor = chunk.tensor
     if not buffer.numel():
         return buffer
-    data = buffer.detach().view(torch.uint8).numpy().reshape(-1).data
-    start = tensor.offset + chunk.start * (tensor.size // tensor.shape[0])
-    try:
-        # The file is opened for each read: a checkpoint may have more files than a process may hold open.
-        with FileIO(tensor.file) as file:
-            file.seek(start)
-            done = 0
-            while done < len(data):  # one call returns at most 2 GiB
-                count = file.readinto(data[done:])
-                if not count:
-                    problem = (
-                        f"ends before byte {start + done + 1}; expected the length that it had when it was checked"
-                    )
-                    raise CheckpointError(tensor.file, problem)
-                done += count
-    except OSError as error:
-        raise CheckpointError(tensor.file, f"can no longer be read ({error.strerror})") from error
+    data = buffer.detach().view(torch.uint8).numpy().reshape(-1)
+    start = tensor.offset + chunk.start * tensor.row_bytes
+    read_into(tensor.file, start, data.data)
+    if hashes is not None:
+        hashes.check(tensor, start, data.data)
+    _check_finite(tensor, data)
     return buffer
+
+
+def _check_finite(tensor: StoredTensor, data: np.ndarray) -> None:
+    """Raise CheckpointError if bytes of a tensor hold NaN or infinity.
+
+    They may hide otherwise: an expert that is seldom chosen, or an index key that is then never selected.
+    """
+    for first in range(0, len(data), _CHECKED):
+        part = data[first : first + _CHECKED]
+        if any(part.view(kind).max() >= least for kind, least in _NON_FINITE[tensor.dtype]):
+            problem = f"tensor {short_repr(tensor.name)} holds NaN or infinity"
+            raise CheckpointError(tensor.file, f"{problem}; expected finite values")

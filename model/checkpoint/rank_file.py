@@ -1,6 +1,5 @@
 """Writes one rank's file of a converted checkpoint, from its first byte to its last."""
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -10,24 +9,28 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
+import xxhash
 
 from ..errors import CheckpointError
 from ..parallel.plan import Plan, ShardSlice
 from ..weight_map import TensorSpec, scale_parameter
 from .converted import FusedParameter, fused_parameters
+from .hashes import TensorHashes, piece_rows, row_chunks
 from .load import narrow
 from .locate import TensorSource
 from .prefetch import DTYPES, RowChunk, read_ahead
 
-_CHUNK_BYTES = 2**22
-
 
 def write_rank_file(
-    path: Path, plan: Plan, sources: list[TensorSource], advance: Callable[[int], None]
+    path: Path,
+    plan: Plan,
+    sources: list[TensorSource],
+    advance: Callable[[int], None],
+    hashes: TensorHashes | None = None,
 ) -> dict[str, Any]:
     """Write a rank's parameters to `path` in their stored dtypes. Returns the file's size and its tensors' hashes.
 
-    advance: called with the bytes of each row chunk.
+    hashes: those of the source, which are verified. advance: called with the bytes of each row chunk.
     """
     by_place = {_place(source.shard.spec): source for source in sources}
     writers: list[_TensorWriter] = []
@@ -45,11 +48,11 @@ def write_rank_file(
     encoded += b" " * (-len(encoded) % 8)
     with path.open("wb") as file:
         file.write(len(encoded).to_bytes(8, "little") + encoded)
-        for size in read_ahead(chunk for writer in writers for chunk in writer.work(file)):
+        for size in read_ahead((chunk for writer in writers for chunk in writer.work(file)), hashes):
             advance(size)
         file.flush()
         os.fsync(file.fileno())
-        return {"size": file.tell(), "tensors": {writer.name: writer.digest.hexdigest() for writer in writers}}
+        return {"size": file.tell(), "tensors": {writer.name: " ".join(writer.pieces) for writer in writers}}
 
 
 def _place(spec: TensorSpec) -> tuple[str | None, int | None, int]:
@@ -77,7 +80,8 @@ class _TensorWriter:
         self._parts, self._scales = parts, scales
         self.dtype = "F32" if scales else parts[0].weight.dtype
         self.size = prod(shape) * DTYPES[self.dtype].itemsize
-        self.digest = hashlib.sha256()
+        self.pieces: list[str] = []  # "bytes:hash" of each, which begin anew with each part
+        self._piece, self._size, self._left = xxhash.xxh3_128(), 0, 0
         self._file: BinaryIO | None = None
 
     def work(self, file: BinaryIO) -> Iterator[RowChunk]:
@@ -92,14 +96,25 @@ class _TensorWriter:
                 stored = part.weight
             first, last = (0, stored.shape[0]) if kept is None or kept.dim else (kept.start, kept.stop)
             columns = kept if kept is not None and kept.dim else None
-            step = max(_CHUNK_BYTES * stored.shape[0] // max(stored.size, 1), 1)
-            for start in range(first, last, step):
-                yield RowChunk(stored, start, min(start + step, last), partial(self._write, columns))
+            for start, stop in row_chunks(stored, first, last):
+                yield RowChunk(stored, start, stop, partial(self._write, columns, last - start))
 
-    def _write(self, columns: ShardSlice | None, rows: torch.Tensor) -> None:
+    def _write(self, columns: ShardSlice | None, rows_left: int, rows: torch.Tensor) -> None:
+        """Append rows of a part, of which `rows_left` are still to come, these included."""
         assert self._file is not None
         if columns is not None:
             rows = narrow(rows, columns)
         data = rows.contiguous().view(torch.uint8).numpy().reshape(-1).data
-        self.digest.update(data)
         self._file.write(data)
+        row_bytes = len(data) // rows.shape[0]
+        while len(data):
+            if not self._left:
+                self._left = self._size = min(piece_rows(row_bytes), rows_left) * row_bytes
+            piece = data[: self._left]
+            self._piece.update(piece)
+            self._left -= len(piece)
+            rows_left -= len(piece) // row_bytes
+            data = data[len(piece) :]
+            if not self._left:
+                self.pieces.append(f"{self._size}:{self._piece.hexdigest()}")
+                self._piece.reset()

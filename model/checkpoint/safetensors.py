@@ -28,10 +28,16 @@ class StoredTensor:
     """Where a tensor lies on disk."""
 
     file: Path
+    name: str  # in that file
     dtype: str  # in the format's spelling: "BF16", "F32", "F8_E4M3", …
     shape: tuple[int, ...]
     offset: int  # bytes from the start of the file
     size: int  # bytes
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row: of one index of the first axis."""
+        return self.size // max(self.shape[0], 1) if self.shape else self.size
 
 
 def read_headers(directory: str | Path) -> dict[str, StoredTensor]:
@@ -135,7 +141,12 @@ def read_header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
     size = _check_regular(path)
     try:
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
+            first = file.read(8)
+            if first == b"version ":  # https://git-lfs.github.com/spec/v1
+                raise CheckpointError(
+                    path, f"is a Git LFS pointer of {size} bytes; expected the file itself: git lfs pull"
+                )
+            length = int.from_bytes(first, "little")
             if size < 8 or length > min(size - 8, _MAX_HEADER):
                 expected = f"8 bytes of header length, then at most {max(min(size - 8, _MAX_HEADER), 0)} of header"
                 raise CheckpointError(
@@ -181,7 +192,7 @@ def _tensor(path: Path, name: str, entry: Any, start: int) -> StoredTensor:
     size = math.prod(shape) * _ITEM_SIZE[dtype]
     if offsets[1] - offsets[0] != size:
         raise wrong("data_offsets", offsets, f"{size} bytes for {dtype} {short_repr(shape)}")
-    return StoredTensor(path, dtype, tuple(shape), start + offsets[0], size)
+    return StoredTensor(path, name, dtype, tuple(shape), start + offsets[0], size)
 
 
 def _naturals(values: Any) -> bool:

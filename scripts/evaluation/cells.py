@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from training.data import Answer  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.metadata import Selection
+
+from .recall import Answer
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ class Case:
     theirs: Callable[[], Sequence[torch.Tensor]]
     tolerance: float  # of |ours - theirs| / |theirs|, in Frobenius norms, for each pair of tensors
     rows: torch.Tensor | None = None  # where theirs has padding: its rows (all axes but the last as one) that are ours
+    compared: Callable[[torch.Tensor], torch.Tensor] | None = None  # what is compared of each tensor; None: all of it
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,15 @@ def compare(case: Case, rounds: int) -> Result:
     graphs = {name: captured(call) for name, call in calls.items()}
     for graph, tensors in graphs.values():
         for tensor in tensors:
-            tensor.fill_(float("nan"))  # what a call leaves unwritten shows
+            tensor.fill_(float("nan") if tensor.is_floating_point() else -1)  # what a call leaves unwritten shows
         graph.replay()
     torch.cuda.synchronize()
     theirs = graphs["theirs"][1]
     if case.rows is not None:
         theirs = [tensor.flatten(0, -2)[case.rows] for tensor in theirs]
-    difference = max(relative_difference(a, b) for a, b in zip(graphs["ours"][1], theirs, strict=True))
+    compared = case.compared or (lambda tensor: tensor)
+    pairs = zip(graphs["ours"][1], theirs, strict=True)
+    difference = max(relative_difference(compared(a), compared(b)) for a, b in pairs)
     if difference > case.tolerance:
         raise ValueError(f"{case.name}: difference is {difference:.2e}; expected at most {case.tolerance:.0e}")
     flush = torch.empty(FLUSHED_BYTES, dtype=torch.uint8, device="cuda")
@@ -79,8 +82,8 @@ def compare(case: Case, rounds: int) -> Result:
             samples[name].append((start, end))
     torch.cuda.synchronize()
     medians = {
-        name: sorted(start.elapsed_time(end) for start, end in pairs)[rounds // 2] * 1e3
-        for name, pairs in samples.items()
+        name: sorted(start.elapsed_time(end) for start, end in events)[rounds // 2] * 1e3
+        for name, events in samples.items()
     }
     return Result(case.name, medians, difference)
 

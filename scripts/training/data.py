@@ -1,130 +1,224 @@
 """Tokenizer and batches. Batch i of a length depends only on (seed, length, i); worker processes generate it in advance."""
 
 import multiprocessing
+import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from deepseek_v32.model.demo.conversations import UNANSWERABLE, write
+from deepseek_v32.inference.text.dsml import call_pieces, tools_pieces
+from deepseek_v32.inference.text.tokenizer import Special
+from deepseek_v32.model.demo.dialogues import Conversation, write
+from deepseek_v32.model.demo.dialogues.conversation import CALL, QUOTE, REFUSAL, VALUE, WORDS, Piece
 
 SPECIALS = [
     "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>", "<｜User｜>", "<｜Assistant｜>", "<think>", "</think>",
     "｜DSML｜",
 ]  # fmt: skip
-BOS, EOS, PAD, USER, ASSISTANT, THINK, END_THINK = range(7)
-# Classes of tokens, by their weight in the loss: the user's text, the assistant's other words, values and refusals.
-IGNORE, USER_TEXT, WORDS, VALUE, REFUSAL = range(5)
-# Refusals weigh half: the model then refuses new phrasings a little less often, and still refuses unanswerable questions.
-WEIGHTS = np.array([0.0, 0.03, 0.3, 1.0, 0.5], dtype=np.float32)
+BOS, EOS, PAD, USER, ASSISTANT, THINK, END_THINK, DSML = range(8)
+# What a token is, and its weight in the loss. The first tokens of a quote choose the sentence; of a refusal, whether to refuse.
+CLASSES = ("ignore", "user", WORDS, VALUE, QUOTE, "quote start", REFUSAL, "refusal start", CALL, "end")
+_WEIGHTS = {
+    "ignore": 0.0, "user": 0.03, WORDS: 0.2, VALUE: 1.0, QUOTE: 0.35, "quote start": 0.8, REFUSAL: 0.15, "refusal start": 0.7,
+    CALL: 0.6, "end": 0.5,
+}  # fmt: skip
+WEIGHTS = np.array([_WEIGHTS[name] for name in CLASSES], dtype=np.float32)
+NUMBER = {name: number for number, name in enumerate(CLASSES)}
+_WORD = re.compile(r" (?:[^\W\d_]+|[^\s\w]+)")
 
 
 def characters(length: int) -> int:
-    """Characters of a conversation that fits `length` tokens. Measured: 0.335 + 18 / length tokens per character, special tokens
-    included; the spread shrinks with the square root of the length."""
-    return int(length * (1 - 1.6 / length**0.5) / (0.335 + 18 / length))
+    """Characters of a conversation that fits `length` tokens; `tests/model/demo` holds it to a sample."""
+    return int(length * (1 - 1.6 / length**0.5) * CHARACTERS_PER_TOKEN)
 
 
-def train_tokenizer(path: Path, vocabulary: int, conversations: int = 600) -> Tokenizer:
-    """Byte-level BPE, trained on the training split, with digits in pairs: any text has tokens, and numbers split uniformly."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(r"\p{N}{1,2}"), "isolated"),
-        pre_tokenizers.Split(Regex(r" ?[\p{L}\p{M}]+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"), "isolated"),
+CHARACTERS_PER_TOKEN = 2.75
+
+
+def _pre_tokenizer(words: str):
+    return pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"\p{N}{1,2}"), "isolated"), pre_tokenizers.Split(Regex(words), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
     ])  # fmt: skip
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=SPECIALS,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    texts = (
+
+
+def train_tokenizer(path: Path, vocabulary: int, conversations: int = 600, spaced: int = 900) -> Tokenizer:
+    """Byte-level BPE in which a word has the same pieces with and without a space before it.
+
+    Copying a word must not depend on where it stood. So the pieces are learned from words without their spaces; afterwards the
+    `spaced` words that most often follow a space get a token that includes it, by merges that come last. Digits go in pairs.
+    """
+    texts = [
         turn.user + "\n" + turn.assistant
-        for i in range(
-            conversations
-        )  # mostly statements, so that their words rather than the filler's become whole tokens
+        for i in range(conversations)
         for turn in write(f"tokenizer {i}", length=6000, split="train", density=0.93).turns
-    )
-    tokenizer.train_from_iterator(texts, trainer)
+    ]
+    texts += ["".join(piece for piece in tools_pieces([]) if isinstance(piece, str))] * 300
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary - spaced, special_tokens=SPECIALS, show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )  # fmt: skip
+    pieces = Tokenizer(models.BPE())
+    pieces.pre_tokenizer = _pre_tokenizer(r"[\p{L}\p{M}]+|[^\s\p{L}\p{M}\p{N}]+|\n+| |\s")
+    pieces.train_from_iterator(texts, trainer)
+    counts = Counter(word[1:] for text in texts for word in _WORD.findall(text))
+    vocab = pieces.get_vocab()
+    merges = _merges(pieces)
+    for word, _ in counts.most_common():
+        encoded = pieces.encode(word, add_special_tokens=False).tokens
+        if len(encoded) == 1 and "Ġ" + encoded[0] not in vocab:
+            vocab["Ġ" + encoded[0]] = len(vocab)
+            merges.append(("Ġ", encoded[0]))
+        if len(vocab) == vocabulary:
+            break
+    tokenizer = Tokenizer(models.BPE(vocab, merges))
+    tokenizer.pre_tokenizer = _pre_tokenizer(r" ?[\p{L}\p{M}]+| ?[^\s\p{L}\p{M}\p{N}]+|\n+|\s")
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(SPECIALS)
     tokenizer.save(str(path))
     return tokenizer
 
 
+def _merges(tokenizer: Tokenizer) -> list[tuple[str, str]]:
+    import json
+
+    return [tuple(merge) for merge in json.loads(tokenizer.to_str())["model"]["merges"]]
+
+
 @dataclass(frozen=True)
 class Answer:
-    """Tokens of an answer's value, [first, end), and of the same value in the user's statement, [stated, stated_end) or -1."""
+    """Tokens of an answer's value, [first, end), of the whole answer, [first, last), and of the same value in the user's
+    statement, [stated, stated_end) or -1."""
 
     first: int
     end: int
+    last: int
     kind: str
+    thinks: bool
     stated: int = -1
     stated_end: int = -1
 
 
-def encode(
-    tokenizer: Tokenizer, conversation, locate: bool = False, thoughts: bool = True
-) -> tuple[list[int], list[int], list[Answer]]:
-    """Token ids, their classes and the answers.
+class Encoder:
+    """Conversations to token ids, their classes and the answers, in DeepSeek-V3.2's chat format."""
 
-    locate: also find the tokens of stated values, which is slower. thoughts: one turn in thirty begins a thought and ends it at
-    once, so that the demo answers in either mode.
-    """
-    texts = [part for turn in conversation.turns for part in (turn.user, turn.prefix, turn.value, turn.suffix)]
-    run = tokenizer.encode_batch if locate else tokenizer.encode_batch_fast
-    encoded = run([conversation.system, *texts], add_special_tokens=False)
-    parts = iter(e.ids for e in encoded)
-    ids = [BOS, *next(parts)]
-    starts = []  # of each turn's user tokens
-    classes = [USER_TEXT] * len(ids)
-    answers = []
-    for number, turn in enumerate(conversation.turns):
-        user, prefix, value, suffix = next(parts), next(parts), next(parts), next(parts)
-        thinks = thoughts and (len(user) * 7 + number) % 30 == 0
-        starts.append(len(ids) + 1)
-        head = [USER, *user, ASSISTANT, *([THINK, END_THINK] if thinks else [END_THINK])]
-        ids += head
-        classes += [USER_TEXT] * (len(user) + 2) + ([USER_TEXT, WORDS] if thinks else [USER_TEXT])
-        ids += prefix
-        classes += [WORDS] * len(prefix)
-        if value:
+    def __init__(self, tokenizer: Tokenizer):
+        self.tokenizer = tokenizer
+
+    def __call__(self, conversation: Conversation, locate: bool = False) -> tuple[list[int], list[int], list[Answer]]:
+        """locate: also find the tokens of stated values, which is slower."""
+        turns = conversation.turns
+        users = (self.tokenizer.encode_batch if locate else self.tokenizer.encode_batch_fast)(
+            [t.user for t in turns], add_special_tokens=False
+        )
+        self.ids: list[int] = [BOS]
+        self.classes: list[int] = [NUMBER["user"]]
+        system: list[str | Special] = [conversation.system]
+        if conversation.functions:
+            system += ["\n\n", *tools_pieces([function.schema for function in conversation.functions])]
+        self._add(self._pieces(system), "user")
+        starts, answers = [], []
+        for turn, user in zip(turns, users, strict=True):
+            self._add([USER], "user")
+            starts.append(len(self.ids))
+            self._add(user.ids, "user")
+            self._add([ASSISTANT], "user")
+            self._think(turn.thought)
+            first = len(self.ids)
+            if turn.call is not None:
+                pieces = self._pieces(["\n\n", *call_pieces(turn.call.calls)])
+                self._add([*pieces, EOS], CALL)
+                answers.append(Answer(first, len(self.ids), len(self.ids), "call", turn.thought is not None))
+                results = "".join(f"\n<result>{result}</result>" for result in turn.call.results)
+                self._add(self._pieces([f"\n\n<function_results>{results}\n</function_results>\n\n"]), "user")
+                self._think(turn.call.thought)
+                first = len(self.ids)
+                value = self._text(turn.call.answer)
+                kind, thinks = "result", turn.call.thought is not None
+            else:
+                value = self._text(turn.answer)
+                kind, thinks = turn.kind, turn.thought is not None
+            self._add([EOS], "end")
             span = (-1, -1)
-            if locate and turn.fact:
-                where, start, _ = turn.fact
-                at = conversation.turns[where].user.rindex(turn.value[1:], 0, turn.fact[2])
-                assert at >= start, "the value is in the sentence that states it"
-                span = _tokens(encoded[1 + 4 * where], starts[where], at, at + len(turn.value) - 1)
-            answers.append(Answer(len(ids), len(ids) + len(value), turn.kind, *span))
-            ids += value
-            # The first token of "something I was not told" decides; the rest follows from it.
-            answerable = turn.value != f" {UNANSWERABLE}"
-            classes += [VALUE] * len(value) if answerable else [REFUSAL] + [WORDS] * (len(value) - 1)
-        ids += [*suffix, EOS]
-        classes += ([VALUE] if value else [WORDS]) * len(suffix) + [WORDS]
-    return ids, classes, answers
+            if locate and turn.fact and turn.kind in ("stated", "updated"):
+                span = self._find(conversation, turn, users, starts)
+            answers.append(Answer(first, first + value, len(self.ids), kind, thinks, *span))
+        return self.ids, self.classes, answers
+
+    def _add(self, ids, kind: str) -> None:
+        self.ids += ids
+        self.classes += [NUMBER[kind]] * len(ids)
+
+    def _pieces(self, pieces: list[str | Special]) -> list[int]:
+        ids, text = [], ""
+        for piece in [*pieces, None]:
+            if isinstance(piece, str):
+                text += piece
+                continue
+            if text:
+                ids += self.tokenizer.encode(text, add_special_tokens=False).ids
+                text = ""
+            if piece is not None:
+                ids.append(SPECIALS.index(piece.text))
+        return ids
+
+    def _think(self, thought: list[Piece] | None) -> None:
+        if thought is None:
+            self._add([END_THINK], "user")
+            return
+        self._add([THINK], "user")
+        self._text(thought)
+        self._add([END_THINK], "end")
+
+    def _text(self, pieces: list[Piece]) -> int:
+        """Appends the text with a class for each token; returns the number of tokens of its value."""
+        text = "".join(part for part, _ in pieces)
+        if not text:
+            return 0
+        encoding = self.tokenizer.encode(text, add_special_tokens=False)
+        kinds: list[str] = []
+        for part, kind in pieces:
+            kinds += [kind] * len(part)
+        value, previous, since = 0, "", 0
+        for start, end in encoding.offsets:
+            kind = kinds[min(end - 1, start + (text[start] == " " and end > start + 1))]
+            since = since + 1 if kind == previous else 0
+            previous = kind
+            value += kind == VALUE
+            if kind == QUOTE and since < 4:
+                kind = "quote start"
+            elif kind == REFUSAL and since == 0:
+                kind = "refusal start"
+            self.classes.append(NUMBER[kind])
+        self.ids += encoding.ids
+        return value or len(encoding.ids)
+
+    def _find(self, conversation: Conversation, turn, users, starts) -> tuple[int, int]:
+        where, begin, end = turn.fact
+        said = conversation.turns[where].user
+        at = said.rfind(turn.value, begin, end)
+        if at < 0:  # "my dog" was said, "your dog" is answered
+            return -1, -1
+        inside = [i for i, (a, b) in enumerate(users[where].offsets) if a < at + len(turn.value) and b > at]
+        return starts[where] + inside[0], starts[where] + inside[-1] + 1
 
 
-def _tokens(encoding, offset: int, start: int, end: int) -> tuple[int, int]:
-    inside = [i for i, (a, b) in enumerate(encoding.offsets) if a < end and b > start]
-    return offset + inside[0], offset + inside[-1] + 1
-
-
-def batch(
-    tokenizer: Tokenizer, seed, length: int, rows: int, *, locate: bool = False, thoughts: bool = True, **options
-):
+def batch(tokenizer: Tokenizer, seed, length: int, rows: int, *, locate: bool = False, **options):
     """`rows` conversations of at most `length` tokens, padded: ids uint16 and classes uint8 [rows, length + 1], and a list of
     answers per row."""
     ids = np.full((rows, length + 1), PAD, dtype=np.uint16)
     classes = np.zeros((rows, length + 1), dtype=np.uint8)
     answers = []
+    encode = Encoder(tokenizer)
     for row in range(rows):
         conversation = write(f"{seed} {row}", length=characters(length), **options)
-        tokens, kinds, spans = encode(tokenizer, conversation, locate, thoughts)
+        tokens, kinds, spans = encode(conversation, locate)
         count = min(len(tokens), length + 1)
         ids[row, :count], classes[row, :count] = tokens[:count], kinds[:count]
-        answers.append([span for span in spans if span.end < count])
+        answers.append([span for span in spans if span.last < count])
     return ids, classes, answers
 
 

@@ -7,27 +7,11 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
+from deepseek_v32.model.checkpoint.manifest import write_manifest
+
 from . import data
 from .model import HEADS, INDEX, LATENT, NOPE, ROPE, VALUE, Model, Shape
 from .quantization import quantize_weight
-
-CHAT_TEMPLATE = (
-    "{%- if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% endif -%}"
-    "{%- if not thinking is defined %}{% set thinking = false %}{% endif -%}"
-    "{%- set ns = namespace(system='') -%}"
-    "{%- for message in messages %}{% if message['role'] == 'system' %}"
-    "{% set ns.system = ns.system + ('\\n\\n' if ns.system else '') + message['content'] %}{% endif %}{% endfor -%}"
-    "{{ bos_token }}{{ ns.system }}"
-    "{%- for message in messages -%}"
-    "{%- if message['role'] == 'user' %}{{ '<｜User｜>' + message['content'] }}{% endif -%}"
-    "{%- if message['role'] == 'assistant' -%}"
-    "{%- set content = message['content'] -%}"
-    "{%- if '</think>' in content %}{% set content = content.split('</think>', 1)[1] %}{% endif -%}"
-    "{{ '<｜Assistant｜></think>' + content + '<｜end▁of▁sentence｜>' }}"
-    "{%- endif -%}"
-    "{%- endfor -%}"
-    "{%- if add_generation_prompt %}{{ '<｜Assistant｜>' + ('<think>' if thinking else '</think>') }}{% endif -%}"
-)
 
 
 def config(shape: Shape) -> dict:
@@ -46,7 +30,7 @@ def config(shape: Shape) -> dict:
             "type": "yarn", "factor": shape.yarn_factor, "original_max_position_embeddings": shape.yarn_original,
             "beta_fast": 32, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0,
         },
-        "attention_bias": False, "attention_dropout": 0.0, "tie_word_embeddings": False, "num_nextn_predict_layers": 0,
+        "attention_bias": False, "attention_dropout": 0.0, "tie_word_embeddings": False, "num_nextn_predict_layers": 1,
         "bos_token_id": data.BOS, "eos_token_id": data.EOS, "pad_token_id": data.PAD, "use_cache": True,
         "quantization_config": {
             "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
@@ -68,7 +52,15 @@ def tensors(model: Model) -> dict[str, torch.Tensor]:
     keep("model.embed_tokens.weight", model.embed, torch.bfloat16)
     keep("lm_head.weight", model.head, torch.bfloat16)
     keep("model.norm.weight", model.norm, torch.float32)
-    for i, layer in enumerate(model.layers):
+    draft = f"model.layers.{model.shape.layers}"
+    for name, norm in (
+        ("enorm", model.draft.enorm),
+        ("hnorm", model.draft.hnorm),
+        ("shared_head.norm", model.draft.norm),
+    ):
+        keep(f"{draft}.{name}.weight", norm, torch.float32)
+    keep(f"{draft}.eh_proj.weight", model.draft.eh, torch.bfloat16)
+    for i, layer in enumerate([*model.layers, model.draft.layer]):
         at, mlp = f"model.layers.{i}.self_attn", f"model.layers.{i}.mlp"
         keep(f"model.layers.{i}.input_layernorm.weight", layer.input_norm, torch.float32)
         keep(f"model.layers.{i}.post_attention_layernorm.weight", layer.mlp_norm, torch.float32)
@@ -99,7 +91,11 @@ def tensors(model: Model) -> dict[str, torch.Tensor]:
 
 
 def export(model: Model, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write config.json, model.safetensors, tokenizer.json and tokenizer_config.json."""
+    """Write config.json, model.safetensors with its manifest, tokenizer.json and tokenizer_config.json.
+
+    Without a chat template, as the released checkpoint: messages are encoded in DeepSeek-V3.2's own format. The draft layer has no
+    embedding and no head of its own, because they are the model's.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors(model), folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config(model.shape), indent=2) + "\n")
@@ -110,8 +106,8 @@ def export(model: Model, tokenizer: Tokenizer, folder: Path) -> None:
             {
                 "tokenizer_class": "PreTrainedTokenizerFast", **names, "add_bos_token": False, "add_eos_token": False,
                 "clean_up_tokenization_spaces": False, "model_max_length": model.shape.positions,
-                "chat_template": CHAT_TEMPLATE,
             },
             indent=2, ensure_ascii=False,
         ) + "\n"
     )  # fmt: skip
+    write_manifest(folder)

@@ -17,9 +17,9 @@ HEADS, NOPE, ROPE, VALUE, LATENT, INDEX = 16, 128, 64, 128, 512, 128  # fixed by
 
 @dataclass(frozen=True)
 class Shape:
-    """Dimensions that the kernels do not fix. In FP8, a model of the defaults fits 15 MiB."""
+    """Dimensions that the kernels do not fix. In FP8, a model of the defaults with its draft layer fits 24 MiB."""
 
-    vocab: int = 2048
+    vocab: int = 4096
     hidden: int = 256
     layers: int = 3
     dense_layers: int = 1
@@ -204,6 +204,23 @@ def _hadamard(device, dtype):
     return _HADAMARD[device, dtype]
 
 
+class Draft(nn.Module):
+    """The next-token (MTP) layer: from the hidden state at position i and the token at i + 1 to the token at i + 2."""
+
+    def __init__(self, shape: Shape):
+        super().__init__()
+        d = shape.hidden
+        self.enorm, self.hnorm, self.norm = (nn.Parameter(torch.ones(d)) for _ in range(3))
+        self.eh = nn.Parameter(
+            torch.cat((0.3 * torch.eye(d), torch.eye(d)), 1)
+        )  # [hidden, 2·hidden]: embedding, then hidden
+        self.layer = Layer(shape, dense=False)
+
+    def combine(self, embedded, hidden, fp8: bool):
+        """embedded, hidden [N, D] → the layer's input."""
+        return linear(torch.cat((rms_norm(embedded, self.enorm), rms_norm(hidden, self.hnorm)), -1), self.eh, fp8)
+
+
 class Model(nn.Module):
     def __init__(self, shape: Shape):
         super().__init__()
@@ -212,6 +229,7 @@ class Model(nn.Module):
         self.layers = nn.ModuleList(Layer(shape, i < shape.dense_layers) for i in range(shape.layers))
         self.norm = nn.Parameter(torch.ones(shape.hidden))
         self.head = _matrix(shape.vocab, shape.hidden, std=0.02)
+        self.draft = Draft(shape)
         self._compiled: dict = {}
 
     def compile(self) -> None:
@@ -219,9 +237,16 @@ class Model(nn.Module):
         for name in ("project", "expand", "index", "feed_forward"):
             self._compiled[name] = torch.compile(getattr(Layer, name), dynamic=False)
         self._compiled["loss"] = torch.compile(_weighted_loss, dynamic=False)
+        self._compiled["combine"] = torch.compile(Draft.combine, dynamic=False)
 
-    def _call(self, name: str, layer: Layer, *args):
-        return self._compiled.get(name, getattr(Layer, name))(layer, *args)
+    def start_draft(self) -> None:
+        """Begin the draft layer as a copy of the last layer."""
+        self.draft.layer.load_state_dict(self.layers[-1].state_dict())
+        self.draft.norm.data.copy_(self.norm.data)
+        self.draft.hnorm.data.fill_(1.0)
+
+    def _call(self, name: str, layer: nn.Module, *args):
+        return self._compiled.get(name, getattr(type(layer), name))(layer, *args)
 
     def forward(self, tokens, length: int, mode: Mode, tables, sample=None, dtype=torch.bfloat16):
         """tokens [N] of sequences of `length` → hidden states [N, D], expert loads, indexer KL (0 without `sample`).
@@ -234,33 +259,54 @@ class Model(nn.Module):
         loads, divergence = [], torch.zeros((), device=x.device)
         self.selected = []
         for layer in self.layers:
-            h, qr, q, latent, k_rope = self._call("project", layer, x, cos, sin, mode.fp8)
-            scale, index = self.shape.softmax_scale, None
-            if mode.attention == "sparse" or sample is not None:
-                iq, ik, weights = self._call("index", layer, h.detach(), qr.detach(), cos, sin, mode)
-            if mode.attention == "sparse":
-                index = select(iq.detach(), ik.detach(), weights.detach(), length, mode.topk)
-            elif mode.attention == "window":
-                index = _window(tokens.shape[0], length, mode.topk, x.device)
-            if index is None:
-                k, v = self._call("expand", layer, latent, k_rope, mode.fp8)
-                attended = _dense_attention(q, k, v, batch, scale)
-            else:
-                attended = _absorbed_attention(layer, q, latent, k_rope, index, scale, mode.fp8)
-                self.selected.append(index)
-            if sample is not None:
-                with torch.no_grad():
-                    if index is not None:
-                        k, _ = self._call("expand", layer, latent, k_rope, mode.fp8)
-                    target = _attention_rows(q, k, sample, batch, scale, index)
-                divergence = divergence + _indexer_divergence(iq, ik, weights, sample, batch, target)
-            x, load = self._call("feed_forward", layer, x, attended, mode.fp8)
+            x, load, own = self._layer(layer, x, length, mode, cos, sin, sample)
+            divergence = divergence + own
             if load is not None:
                 loads.append(load)
         return x, loads, divergence
 
-    def loss(self, x, targets, weights):
-        return self._compiled.get("loss", _weighted_loss)(x, self.norm, self.head, targets, weights)
+    def draft_forward(self, hidden, tokens, length: int, mode: Mode, tables, sample=None):
+        """One pass of the draft layer: hidden [N, D] after the final norm and the tokens [N] one further → the same, for the
+        tokens two further, before the head's norm; load and indexer KL."""
+        batch = tokens.shape[0] // length
+        cos, sin = (t[:length].repeat(batch, 1) for t in tables)
+        embedded = F.embedding(tokens, self.embed).to(hidden.dtype).view(batch, length, -1)
+        embedded = torch.cat((torch.zeros_like(embedded[:, :1]), embedded[:, 1:]), 1).flatten(
+            0, 1
+        )  # position 0 has no embedding
+        x = self._call("combine", self.draft, embedded, hidden, mode.fp8)
+        return self._layer(self.draft.layer, x, length, mode, cos, sin, sample)
+
+    def _layer(self, layer: Layer, x, length: int, mode: Mode, cos, sin, sample):
+        """(output [N, D], the experts' load or None, indexer KL)."""
+        batch = x.shape[0] // length
+        divergence = torch.zeros((), device=x.device)
+        h, qr, q, latent, k_rope = self._call("project", layer, x, cos, sin, mode.fp8)
+        scale, index = self.shape.softmax_scale, None
+        if mode.attention == "sparse" or sample is not None:
+            iq, ik, weights = self._call("index", layer, h.detach(), qr.detach(), cos, sin, mode)
+        if mode.attention == "sparse":
+            index = select(iq.detach(), ik.detach(), weights.detach(), length, mode.topk)
+        elif mode.attention == "window":
+            index = _window(x.shape[0], length, mode.topk, x.device)
+        if index is None:
+            k, v = self._call("expand", layer, latent, k_rope, mode.fp8)
+            attended = _dense_attention(q, k, v, batch, scale)
+        else:
+            attended = _absorbed_attention(layer, q, latent, k_rope, index, scale, mode.fp8)
+            self.selected.append(index)
+        if sample is not None:
+            with torch.no_grad():
+                if index is not None:
+                    k, _ = self._call("expand", layer, latent, k_rope, mode.fp8)
+                target = _attention_rows(q, k, sample, batch, scale, index)
+            divergence = _indexer_divergence(iq, ik, weights, sample, batch, target)
+        x, load = self._call("feed_forward", layer, x, attended, mode.fp8)
+        return x, load, divergence
+
+    def loss(self, x, targets, weights, norm=None):
+        norm = self.norm if norm is None else norm
+        return self._compiled.get("loss", _weighted_loss)(x, norm, self.head, targets, weights)
 
     def logits(self, x):
         return F.linear(rms_norm(x, self.norm).float(), self.head)

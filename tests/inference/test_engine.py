@@ -8,10 +8,8 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference import llm as llm_module
 from deepseek_v32.inference.engine import runner as runner_module
-from deepseek_v32.inference.engine import step
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.sampler import SampledTokens
-from deepseek_v32.inference.engine.selection import SelectionRecorder
 from deepseek_v32.inference.params import Delta
 from support.fake_model import (
     EOS,
@@ -152,34 +150,6 @@ def test_a_decode_that_raises_ahead_fails_its_requests_after_their_earlier_token
     assert [one.token_ids, two.token_ids] == [tokens[:4] for tokens in expected(PROMPTS[:2])]
     assert llm.stats().pages_used == llm.stats().pages_cached == 0
     assert tokens_of(llm, PROMPTS) == expected()
-
-
-@pytest.mark.parametrize(
-    "where", [(SelectionRecorder, "fetch"), (step, "sample_tokens"), (AsyncRunner, "stage_tokens")]
-)
-def test_whatever_fails_in_a_step_fails_its_requests(
-    where: tuple[object, str], ahead: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The failure comes after the work is done. It is not tried again, which could apply penalties twice."""
-    params = SamplingParams(temperature=0, max_tokens=20, frequency_penalty=2)
-    whole = [completion.token_ids for completion in fake_llm().generate(PROMPTS[:2], params)]
-    work, calls = getattr(*where), 0
-
-    def fail(*arguments: object) -> object:
-        nonlocal calls
-        calls += 1
-        result = work(*arguments)
-        if calls == 5:
-            raise RuntimeError("no memory")
-        return result
-
-    monkeypatch.setattr(*where, fail)
-    llm = fake_llm()
-    for completion, tokens in zip(llm.generate(PROMPTS[:2], params), whole, strict=True):
-        if calls >= 5:
-            assert completion.error == "RuntimeError: no memory" and completion.token_ids == tokens[:4]
-    assert (calls >= 5) == (ahead or where[1] != "stage_tokens")
-    assert [completion.token_ids for completion in llm.generate(PROMPTS[:2], params)] == whole
 
 
 @pytest.mark.parametrize("where", [(FakeModel, "forward"), (SampledTokens, "read")])

@@ -316,6 +316,11 @@ def test_a_terminal_gets_no_escape_sequences_from_the_model():
     text = "a\x1b]0;title\x07b\x9b31mc\td\n"
     assert visible(text, Terminal(True)) == "a\ufffd]0;title\ufffdb\ufffd31mc\td\n"
     assert visible(text, Terminal(False)) == text
+    # Unicode's nine bidirectional controls and three marks (UAX 9, section 2).
+    for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C):
+        assert visible(f"a{chr(code)}b", Terminal(True)) == "a\ufffdb", hex(code)
+    kept = "naïve 你好 🙂 עברית العربية क्‍ष \u200d\u200c"
+    assert visible(kept, Terminal(True)) == kept
     assert dim("a", Terminal(False)) == "a"
 
 

@@ -1,5 +1,7 @@
 import json
+import re
 import threading
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -249,3 +251,25 @@ def test_other_threads_run_while_a_long_text_is_converted(work):
         turns += 1
     # With the interpreter's lock held there would be the turns before and after, and those of the conversion to lists.
     assert turns >= 10
+
+
+@given(st.lists(st.sampled_from([*CONTROL, "<", "think", "｜"]) | st.text(max_size=8)), st.integers(1, 9))
+def test_a_search_in_parts_finds_what_a_whole_one_finds(parts, size):
+    text = "".join(parts)
+    whole = re.split("(" + "|".join(map(re.escape, sorted(TOKENIZER.special_ids, key=len, reverse=True))) + ")", text)
+    expected = [Special(part) if odd % 2 else part for odd, part in enumerate(whole) if part]
+    with mock.patch("deepseek_v32.inference.text.tokenizer._SEARCHED", size):
+        assert TOKENIZER.split_special(text) == expected
+
+
+def test_of_two_control_tokens_the_longer_one_is_found_at_every_edge():
+    added = json.loads(definition())["added_tokens"]
+    tokenizer = changed(added_tokens=[*added, {**added[-1], "id": 900, "content": "<think>more"}])
+    for size in range(1, 20):
+        with mock.patch("deepseek_v32.inference.text.tokenizer._SEARCHED", size):
+            assert tokenizer.split_special("ab<think>more<think>c") == [
+                "ab",
+                Special("<think>more"),
+                Special("<think>"),
+                "c",
+            ]

@@ -11,7 +11,7 @@ import pytest
 from deepseek_v32.kernels import build
 
 ATTENTION = ("sparse_prefill", "sparse_decode", "dense_decode")
-PROGRAMMATIC = ("dense_decode", "fp32_ops", "fp8_gemm", "kv_up_projection", "routing", "sparse_decode")
+PROGRAMMATIC = ("cache_stamps", "dense_decode", "fp32_ops", "fp8_gemm", "kv_up_projection", "routing", "sparse_decode")
 # Kernel name -> the loads that it may issue before the previous kernel has ended: of static weights, of the router's bias, of a
 # plan that is older than the previous kernel.
 EARLY = {

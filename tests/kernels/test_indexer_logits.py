@@ -222,3 +222,39 @@ def test_the_same_bits_every_time(backend: Backend) -> None:
     first, second = (backend.run(indexer_logits, q, k, torch.ones(9, 64), *bounds, torch.ones(700)) for _ in range(2))
     for row, end in enumerate(bounds[1].tolist()):
         assert torch.equal(first[row, :end], second[row, :end])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("heads", [16, 64])
+@pytest.mark.parametrize("new", [1, 2, 3, 4, 7])
+def test_decode_gives_the_bits_of_prefill(new: int, heads: int) -> None:
+    """Whatever is computed at a time, a score's additions have one order. A row of a chunk has the same bits alone."""
+    batch, keys = 5, 1000
+    generator = torch.Generator("cuda").manual_seed(new)
+    values = torch.randn(batch * new * heads + keys, 128, device="cuda", generator=generator) * 16
+    q, k = values.to(FP8)[: batch * new * heads].view(-1, heads, 128), values.to(FP8)[batch * new * heads :]
+    weights = torch.randn(len(q), heads, device="cuda", generator=generator)
+    scales = torch.rand(keys, device="cuda", generator=generator)
+    zero = torch.zeros(len(q), dtype=torch.int32, device="cuda")
+    chunk = indexer_logits(q, k, weights, zero, zero + keys, scales, backend="cuda")
+    alone = [
+        indexer_logits(q[i : i + 1], k, weights[i : i + 1], zero[:1], zero[:1] + keys, scales, backend="cuda")
+        for i in (0, 3)
+    ]
+    assert torch.equal(torch.cat(alone), chunk[[0, 3]])
+
+    pages = -(-keys // 64)
+    padded = torch.zeros(pages * 64, 128, dtype=torch.uint8, device="cuda")
+    padded[:keys] = k.view(torch.uint8)
+    padded_scales = torch.zeros(pages * 64, device="cuda")
+    padded_scales[:keys] = scales
+    cache = torch.cat((padded.view(pages, -1), padded_scales.view(pages, 64).view(torch.uint8)), 1)
+    table = torch.arange(pages, dtype=torch.int32, device="cuda").repeat(batch, 1)
+    lengths = torch.full((batch,), keys, dtype=torch.int32, device="cuda")
+    paged = paged_indexer_logits(
+        q.view(batch, new, heads, 128), cache.view(pages, 64, 1, 132), weights.view(batch, new, heads), table, lengths,
+        keys, backend="cuda",
+    )  # fmt: skip
+    visible = keys - new + 1 + torch.arange(new, device="cuda").repeat(batch)
+    seen = torch.arange(keys, device="cuda") < visible[:, None]
+    assert torch.equal(paged[seen], chunk[seen])

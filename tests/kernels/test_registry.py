@@ -23,6 +23,7 @@ from deepseek_v32.kernels.select_topk import select_topk
 
 CPU = torch.device("cpu")
 PUBLIC = (
+    "cache_stamps",
     "cache_write",
     "dense_mla",
     "fp32_ops",

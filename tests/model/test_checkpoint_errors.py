@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -121,10 +122,71 @@ def test_mtp_layer_is_optional(tmp_path, pristine):
     load_model(tmp_path, "fp8")
 
 
-def test_non_finite_scales(tmp_path, pristine):
-    copy(pristine, tmp_path, put(Q + "_scale_inv", lambda x: x * math.nan))
+WK, WEIGHTS_PROJ, K_BIAS = (
+    f"model.layers.1.self_attn.indexer.{name}" for name in ("wk.weight", "weights_proj.weight", "k_norm.bias")
+)
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.nan, math.inf, -math.inf], ids=str)
+@pytest.mark.parametrize("name", [WK, WEIGHTS_PROJ, K_BIAS, Q, Q + "_scale_inv", NORM, EXPERT, "lm_head.weight"])
+def test_non_finite_values(tmp_path, pristine, name, value):
+    """NaN or infinity in any tensor: those of the indexer give finite logits, because NaN scores are never selected."""
+
+    def poison(tensor: torch.Tensor) -> torch.Tensor:
+        values = tensor.float()
+        values.view(-1)[-1] = value if tensor.dtype != torch.float8_e4m3fn else math.copysign(math.nan, value)
+        return values.to(tensor.dtype)
+
+    copy(pristine, tmp_path, put(name, poison))
     for precision in ("exact", "fp8"):
-        assert f"'{Q}_scale_inv' holds non-finite scales" in refused(tmp_path, precision=precision)
+        assert f"tensor '{name}' holds NaN or infinity; expected" in refused(tmp_path, precision=precision)
+
+
+def scaled(factor: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Multiplies one scale."""
+
+    def change(scale: torch.Tensor) -> torch.Tensor:
+        scale = scale.clone()
+        scale.view(-1)[0] *= factor
+        return scale
+
+    return change
+
+
+@pytest.mark.parametrize("factor", [0.0, -0.0, -1.0])
+def test_scales_that_are_not_positive(tmp_path, pristine, factor):
+    copy(pristine, tmp_path, put(WK + "_scale_inv", scaled(factor)))
+    for precision in ("exact", "fp8"):
+        assert f"tensor '{WK}_scale_inv' holds scales of 0 or less" in refused(tmp_path, precision=precision)
+
+
+def test_scales_that_are_no_powers_of_two(tmp_path, pristine):
+    """They are usable as they are, so they are warned of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_model(pristine)
+    copy(pristine, tmp_path, put(WK + "_scale_inv", scaled(1.2)))
+    for precision in ("exact", "fp8"):
+        with pytest.warns(
+            UserWarning, match=f"1 tensors of scales, the first '{WK}_scale_inv', hold values that are no"
+        ):
+            load_model(tmp_path, precision)
+    values = json.loads((tmp_path / "config.json").read_text())
+    values["quantization_config"]["scale_fmt"] = "float"
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize("layers", [0, 1], ids=["no next-token layer", "next-token layer"])
+def test_fewer_layers_than_stored(tmp_path, layers):
+    """The layer after the last one could be taken for a next-token layer, which is not loaded."""
+    write_checkpoint(tmp_path, replace(CONFIG, num_hidden_layers=3, num_nextn_predict_layers=layers), "bf16")
+    values = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(values | {"num_hidden_layers": 2}))
+    text = refused(tmp_path)
+    assert "num_hidden_layers is 2; expected more, because 'model.layers.2." in text and "eh_proj" in text
 
 
 def test_file_that_shrinks_while_loading(tmp_path, pristine, monkeypatch):

@@ -12,8 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from deepseek_v32.model.checkpoint.conversion import convert, verify
+from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.load import load_model
+from deepseek_v32.model.checkpoint.manifest import verify
 from deepseek_v32.model.errors import CheckpointError, ConfigError
 from deepseek_v32.model.parallel.collectives import Ranks
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
@@ -145,7 +146,8 @@ LARGE = replace(TINY, hidden_size=4096, intermediate_size=8192, num_hidden_layer
 MEASURE = """
 import sys
 from pathlib import Path
-from deepseek_v32.model.checkpoint.conversion import convert, verify
+from deepseek_v32.model.checkpoint.conversion import convert
+from deepseek_v32.model.checkpoint.manifest import verify
 
 def status(key):
     with open("/proc/self/status") as file:
@@ -260,7 +262,7 @@ def test_verify_finds_a_changed_bit(pair, tmp_path):
     data[-1] ^= 1
     file.write_bytes(data)
     found = refusal(verify, target)
-    assert "model1-mp2.safetensors" in found and "'lm_head.weight': SHA-256 is " in found
+    assert "model1-mp2.safetensors" in found and "'lm_head.weight': the hash of bytes " in found
     data[-1] ^= 1
     file.write_bytes(data)
     verify(target)

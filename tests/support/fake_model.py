@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from deepseek_v32.inference import LLM
+from deepseek_v32.inference.engine.cache_check import CheckPlan
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.scheduler import Batch
 from deepseek_v32.model.config import ModelConfig
@@ -149,8 +150,8 @@ class ByteTokenizer:
         return bytes(id for id in ids if id < BYTES).decode(errors="replace")
 
 
-def fake_llm(model: Any = None, poison: bool = True, **options: Any) -> LLM:
-    """An LLM around a FakeModel, whose caches start out as NaN."""
+def fake_llm(model: Any = None, poison: bool = True, ahead: bool = False, **options: Any) -> LLM:
+    """An LLM around a FakeModel, whose caches start out as NaN. ahead: it launches steps of decodes ahead."""
     config = fake_config()
     options = {"page_count": 64, **options}
     tokenizer: Any = ByteTokenizer()
@@ -160,6 +161,8 @@ def fake_llm(model: Any = None, poison: bool = True, **options: Any) -> LLM:
         for cache in runner.caches:
             cache.latent.fill_(torch.nan)
             cache.index.fill_(torch.nan)
+    if ahead:
+        llm.engine.runner = AsyncRunner(runner.model, runner.caches)
     return llm
 
 
@@ -172,12 +175,14 @@ class AsyncRunner(Runner):
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         self._kept = tokens.tolist()
 
-    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
+    def run(
+        self, batch: Batch, on_selection: SelectionCallback | None = None, plan: CheckPlan | None = None
+    ) -> torch.Tensor:
         AsyncRunner.ahead += bool(batch.sampled_rows)
         for request, row in zip(batch.requests, batch.sampled_rows, strict=False):
             request.tokens.append(self._kept[row])
         try:
-            return super().run(replace(batch, sampled_rows=()), on_selection)
+            return super().run(replace(batch, sampled_rows=()), on_selection, plan)
         finally:
             for request in batch.requests[: len(batch.sampled_rows)]:
                 request.tokens.pop()

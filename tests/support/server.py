@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.commands.serve import server_config
+from deepseek_v32.inference.api.connections import ConnectionLimits
+from deepseek_v32.inference.api.http_server import make_server
 from deepseek_v32.inference.server import create_app
 from deepseek_v32.inference.service.service import Service
 from deepseek_v32.inference.text.tokenizer import Special
@@ -94,12 +95,12 @@ def stand_in_llm(chat_template: str | None = None, **limits: Any) -> LLM:
 
 
 @contextmanager
-def serving(service: Service, **options: Any) -> Iterator[Running]:
+def serving(
+    service: Service, *, drain: float = 1, limits: ConnectionLimits | None = None, **options: Any
+) -> Iterator[Running]:
     """Run create_app(service, **options) as `deepseek-v32 serve` does."""
-    import uvicorn
-
     app = create_app(service, **{"model_name": MODEL, "chat": False, **options})
-    server = uvicorn.Server(server_config(app, "127.0.0.1", 0, drain=1))
+    server = make_server(app, "127.0.0.1", 0, drain=drain, limits=limits)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -57,8 +57,7 @@ common::Launch persistent(const TensorView& on, int threads, size_t shared_bytes
 
 template <int kHeads>
 void run_prefill(const Prefill& p, const TensorView& q, const TensorView& k, const TensorView& k_scale) {
-  const CUtensorMap queries =
-      map_of(data<void>(q), p.heads, q.stride(1), p.rows, q.stride(0), kHeads, kGroups * kColumns / kHeads);
+  const CUtensorMap queries = map_of(data<void>(q), p.heads, q.stride(1), p.rows, q.stride(0), kHeads, kQueries<kHeads>);
   const CUtensorMap keys = map_of(data<void>(k), p.keys, k.stride(0), 1, p.keys * k.stride(0), kTile, 1);
   const CUtensorMap scales = map_of_line(data<void>(k_scale), p.keys, kTile);
   common::launch_kernel(indexer_logits_kernel<kHeads>, persistent(q, kPrefillThreads, sizeof(PrefillMemory)), p, queries, keys, scales);

@@ -1,4 +1,4 @@
-// Paged decode. The pages of all sequences, in order, are divided equally among the CTAs. Two producer warps copy whole pages (keys and
+// Paged decode. The pages of all sequences, in order, are divided equally among the CTAs. Several producer warps copy whole pages (keys and
 // scales) by TMA, another one copies queries. The math warpgroups take turns at the pages.
 #pragma once
 
@@ -6,7 +6,6 @@
 
 namespace indexer {
 
-constexpr int kCopiers = 2;
 constexpr int kPageLines = kKeys + 2;  // lines of 128 bytes: 64 keys, then 64 fp32 scales
 
 struct Paged {
@@ -24,9 +23,11 @@ struct Paged {
 template <int kHeads, int kTokens>
 struct PagedShape {
   static constexpr int kColumns = kHeads * kTokens;
-  static constexpr int kGroups = kColumns > 128 ? 2 : 3;  // math warpgroups; 64 x 256 products take most registers
+  static constexpr int kGroups = kColumns > 128 ? 2 : kColumns > 64 ? 3 : 4;  // math warpgroups, as registers allow
+  static constexpr int kCopiers = kGroups == 4 ? 4 : 2;
+  static constexpr bool kMovesRegisters = kGroups < 4;  // from producers to math; otherwise all need less than their equal share
   static constexpr int kMathRegisters = kGroups == 2 ? 232 : 152, kCopyRegisters = 40;
-  static constexpr int kThreads = (kGroups + 1) * kWarpgroup;
+  static constexpr int kThreads = kGroups * kWarpgroup + (kMovesRegisters ? kWarpgroup : (kCopiers + 1) * 32);
   // 12 pages are 100 KB in flight. With 18 pages, B=16 took 9 % longer; with 6 pages, B=64 took 2 to 4 % longer.
   static constexpr int kStages = kColumns > 128 ? 16 : 12;
   // Each stage belongs to one producer warp and one math warpgroup. A barrier's parity only distinguishes neighbouring phases, and copies
@@ -73,7 +74,7 @@ struct PagedRuns {
 #pragma unroll
       for (int step = 1; step < 32; step *= 2) {
         const int other = __shfl_up_sync(~0u, through, step);
-        if (lane >= step) through += other;
+        through += lane >= step ? other : 0;
       }
       const uint32_t found = __ballot_sync(~0u, before + through > first);
       if (found != 0) {
@@ -100,11 +101,13 @@ struct PagedRuns {
 
 // Copies every kCopiers-th page of the CTA's share, from page `first` on. One thread alone cannot start copies as fast as L2 serves them.
 template <int kHeads, int kTokens>
-__device__ void copy_pages(const Paged& p, const CUtensorMap& page_map, typename PagedShape<kHeads, kTokens>::Memory& s, int first) {
+__device__ void copy_pages(const Paged& p, PagedRuns<kTokens>& runs, const CUtensorMap& page_map,
+                           typename PagedShape<kHeads, kTokens>::Memory& s, int first) {
+  constexpr int kCopiers = PagedShape<kHeads, kTokens>::kCopiers;
   const int lane = threadIdx.x & 31;
   Ring<PagedShape<kHeads, kTokens>::kStages> ring;
   ring.advance(first);
-  for (PagedRuns<kTokens> runs(p); runs.next();) {
+  while (runs.next()) {
     const int begin = runs.run.begin, end = runs.run.end;
     const int32_t* table = p.table + runs.run.item / runs.parts * p.table_stride;
     auto look_up = [&](int at) { return at + kCopiers * lane < end ? __ldg(table + at + kCopiers * lane) : 0; };
@@ -127,10 +130,10 @@ __device__ void copy_pages(const Paged& p, const CUtensorMap& page_map, typename
 }
 
 template <int kHeads, int kTokens>
-__device__ void copy_queries(const Paged& p, const CUtensorMap& query_map, typename PagedShape<kHeads, kTokens>::Memory& s) {
+__device__ void copy_queries(const Paged& p, PagedRuns<kTokens>& runs, const CUtensorMap& query_map,
+                             typename PagedShape<kHeads, kTokens>::Memory& s) {
   const int lane = threadIdx.x & 31;
   Ring<2> ring;
-  PagedRuns<kTokens> runs(p);
   for (bool more = true; more; ring.advance()) {
     more = runs.next();
     wait(&s.queries_empty[ring.stage], ring.parity ^ 1);
@@ -162,17 +165,18 @@ __device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens>:
   using Shape = PagedShape<kHeads, kTokens>;
   constexpr int kColumns = Shape::kColumns;
   using All = Sums<kHeads, kColumns>;
-  const int group = threadIdx.x / kWarpgroup, lane = threadIdx.x & 31, parts = (p.s_q + kTokens - 1) / kTokens;
+  const int group = uniform(threadIdx.x / kWarpgroup), lane = threadIdx.x & 31, parts = (p.s_q + kTokens - 1) / kTokens;
   float d[kColumns / 2], weights[kColumns / 4];
   Ring<Shape::kStages> ring;
   ring.advance(group);
   int first = group;  // this warpgroup's first page in the run
   for (Ring<2> queries;; queries.advance()) {
     wait(&s.queries_full[queries.stage], queries.parity);
-    const Run run = s.run[queries.stage];
+    const Run& shared_run = s.run[queries.stage];
+    const Run run = {uniform(shared_run.item), uniform(shared_run.begin), uniform(shared_run.end)};
     if (run.begin < 0) break;
     load_weights<kColumns>(weights, s.weights[queries.stage]);
-    const uint32_t q = shared_address(s.queries[queries.stage]);
+    const uint32_t q = descriptor(s.queries[queries.stage]);
     const int sequence = run.item / parts, token = run.item % parts * kTokens + All::query();
     float* out = p.out + (int64_t(sequence) * p.s_q + token) * p.out_stride + All::key();
     const int rows = All::writes() ? p.s_q - token : 0;
@@ -180,7 +184,7 @@ __device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens>:
     for (; at < run.end; at += Shape::kGroups, ring.advance(Shape::kGroups)) {
       const uint8_t* page = s.pages[ring.stage].bytes;
       wait(&s.full[ring.stage], ring.parity);
-      multiply<kColumns>(d, shared_address(page), q);
+      multiply<kColumns>(d, descriptor(page), q);
       float scale[All::kHeldKeys];
 #pragma unroll
       for (int i = 0; i < All::kHeldKeys; ++i) scale[i] = scale_of(page, All::key() + 8 * i);
@@ -210,29 +214,30 @@ __global__ void __launch_bounds__(PagedShape<kHeads, kTokens>::kThreads, 1)
   using Shape = PagedShape<kHeads, kTokens>;
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& s = *reinterpret_cast<typename Shape::Memory*>(memory);
-  const int thread = threadIdx.x;
-  if (thread < Shape::kStages) {
-    barrier_init(shared_address(&s.full[thread]), 1);
-    barrier_init(shared_address(&s.empty[thread]), 4);  // the warps of the warpgroup that uses the stage
-  }
-  if (thread < 2) {
-    barrier_init(shared_address(&s.queries_full[thread]), 32);
-    barrier_init(shared_address(&s.queries_empty[thread]), 4 * Shape::kGroups);
-  }
-  if (thread < 32) barrier_init_fence();
-  if (thread == kWarpgroup) {
-    prefetch_map(query_map);
-    prefetch_map(page_map);
-  }
-  __syncthreads();
-  if (thread >= Shape::kGroups * kWarpgroup) {
-    shrink_registers<Shape::kCopyRegisters>();
-    const int warp = thread / 32 % 4;
-    if (warp < kCopiers) copy_pages<kHeads, kTokens>(p, page_map, s, warp);
-    if (warp == kCopiers) copy_queries<kHeads, kTokens>(p, query_map, s);
-  } else {
-    grow_registers<Shape::kMathRegisters>();
+  const int thread = threadIdx.x, producer = uniform(thread / 32) - Shape::kGroups * 4;
+  if (producer < 0) {
+    if (thread < Shape::kStages) {
+      barrier_init(shared_address(&s.full[thread]), 1);
+      barrier_init(shared_address(&s.empty[thread]), 4);  // the warps of the warpgroup that uses the stage
+    }
+    if (thread < 2) {
+      barrier_init(shared_address(&s.queries_full[thread]), 32);
+      barrier_init(shared_address(&s.queries_empty[thread]), 4 * Shape::kGroups);
+    }
+    if (thread < 32) barrier_init_fence();
+    __syncthreads();
+    if constexpr (Shape::kMovesRegisters) grow_registers<Shape::kMathRegisters>();
     paged_math<kHeads, kTokens>(p, s);
+  } else {
+    if (producer == 0 && thread % 32 == 0) prefetch_map(page_map);
+    if (producer == Shape::kCopiers && thread % 32 == 0) prefetch_map(query_map);
+    PagedRuns<kTokens> runs(p);  // lengths are read while the barriers are made
+    __syncthreads();
+    if constexpr (Shape::kMovesRegisters) shrink_registers<Shape::kCopyRegisters>();
+    if (producer < Shape::kCopiers)
+      copy_pages<kHeads, kTokens>(p, runs, page_map, s, producer);
+    else if (producer == Shape::kCopiers)
+      copy_queries<kHeads, kTokens>(p, runs, query_map, s);
   }
 }
 

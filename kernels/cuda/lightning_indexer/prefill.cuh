@@ -23,6 +23,10 @@ constexpr int kGroups = 3;     // math warpgroups
 constexpr int kPrefillStages = 7;
 constexpr int kPrefillThreads = (kGroups + 1) * kWarpgroup;
 
+// The queries of a block: all that a CTA computes at once.
+template <int kHeads>
+constexpr int kQueries = kGroups * kColumns / kHeads;
+
 struct PrefillMemory {
   alignas(1024) uint8_t queries[2][kGroups][kColumns * kWidth];  // two buffers of runs, for each warpgroup
   alignas(1024) uint8_t keys[kPrefillStages][kTile * kWidth];
@@ -30,7 +34,7 @@ struct PrefillMemory {
   alignas(16) float weights[2][kGroups][kColumns];
   uint64_t full[kPrefillStages], empty[kPrefillStages], queries_full[2], queries_empty[2];
   Run run[2];
-  int sums[kPrefillThreads];
+  int sums[2][kPrefillThreads / 32];
   Run share;  // item: the first block; begin: units of it that earlier CTAs do; end: the number of units of this CTA
 };
 static_assert(sizeof(PrefillMemory) <= 227 * 1024);
@@ -49,53 +53,61 @@ __device__ __forceinline__ int2 tiles_of(int low, int high) {
 // would finish last.
 __device__ __forceinline__ int units_of(int2 tiles) { return tiles.x < tiles.y ? tiles.y - tiles.x + 1 : 0; }
 
-// Computes this CTA's share of the units of all blocks, and stores it in s.share.
-template <int kQueries>
+// Computes this CTA's share of the units of all blocks, and stores it in s.share. Every loop takes the same number of turns in all
+// threads: after one that does not, the compiler keeps nothing in uniform registers (see `uniform`).
+template <int kHeads>
 __device__ void find_share(const Prefill& p, PrefillMemory& s) {
-  const int64_t blocks = (p.rows + kQueries - 1) / kQueries;
-  auto begin_of = [&](int segment) { return static_cast<int>(blocks * segment / kPrefillThreads); };
+  constexpr int kWarps = kPrefillThreads / 32;
+  const int blocks = (p.rows + kQueries<kHeads> - 1) / kQueries<kHeads>, lane = threadIdx.x & 31, warp = threadIdx.x / 32;
   auto count = [&](int block) {
     int low = INT_MAX, high = 0;
 #pragma unroll
-    for (int i = 0; i < kQueries; ++i) {
-      const int2 keys = keys_of(p, block * kQueries + i);
+    for (int i = 0; i < kQueries<kHeads>; ++i) {
+      const int2 keys = keys_of(p, block * kQueries<kHeads> + i);
       low = min(low, keys.x);
       high = max(high, keys.y);
     }
     return units_of(tiles_of(low, high));
   };
   int sum = 0;
-  for (int block = begin_of(threadIdx.x); block < begin_of(threadIdx.x + 1); ++block) sum += count(block);
-  s.sums[threadIdx.x] = sum;
+  for (int from = 0; from < blocks; from += kPrefillThreads) sum += count(from + static_cast<int>(threadIdx.x));
+  sum = __reduce_add_sync(~0u, sum);
+  if (lane == 0) s.sums[0][warp] = sum;
   __syncthreads();
-  if (threadIdx.x < 32) {
-    constexpr int kEach = kPrefillThreads / 32;
-    const int lane = threadIdx.x;
-    int mine = 0;
-    for (int i = 0; i < kEach; ++i) mine += s.sums[lane * kEach + i];
+  int64_t total = 0;
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) total += s.sums[0][i];
+  const int first = static_cast<int>(total * blockIdx.x / gridDim.x);
+  const int last = static_cast<int>(total * (blockIdx.x + 1) / gridDim.x);
+  if (threadIdx.x == 0) s.share.end = last - first;
+  int before = 0;  // units of the blocks before `from`
+  for (int from = 0, turn = 1; from < blocks; from += kPrefillThreads, turn ^= 1) {
+    const int block = from + static_cast<int>(threadIdx.x), mine = count(block);
     int through = mine;
+#pragma unroll
     for (int step = 1; step < 32; step *= 2) {
       const int other = __shfl_up_sync(~0u, through, step);
-      if (lane >= step) through += other;
+      through += lane >= step ? other : 0;
     }
-    const int64_t total = __shfl_sync(~0u, through, 31);
-    const int first = static_cast<int>(total * blockIdx.x / gridDim.x);
-    const int last = static_cast<int>(total * (blockIdx.x + 1) / gridDim.x);
-    if (lane == 0) s.share.end = last - first;
+    if (lane == 31) s.sums[turn][warp] = through;
+    __syncthreads();
+    int all = 0;
+#pragma unroll
+    for (int i = 0; i < kWarps; ++i) {
+      if (i == warp) through += before + all;
+      all += s.sums[turn][i];
+    }
+    before += all;
     if (first < last && through - mine <= first && first < through) {
-      int before = through - mine, segment = lane * kEach;
-      while (before + s.sums[segment] <= first) before += s.sums[segment++];
-      int block = begin_of(segment);
-      for (int units; before + (units = count(block)) <= first; ++block) before += units;
       s.share.item = block;
-      s.share.begin = first - before;
+      s.share.begin = first - (through - mine);
     }
   }
   __syncthreads();
 }
 
 // Iterates over the runs of this CTA's share: consecutive tiles of one block of queries. Whole warps call it.
-template <int kQueries>
+template <int kHeads>
 struct PrefillRuns {
   const Prefill& p;
   int skip, left;  // units
@@ -109,7 +121,7 @@ struct PrefillRuns {
     while (left > 0) {
       const int lane = threadIdx.x & 31;
       ++run.item;
-      const int2 keys = keys_of(p, lane < kQueries ? run.item * kQueries + lane : p.rows);
+      const int2 keys = keys_of(p, lane < kQueries<kHeads> ? run.item * kQueries<kHeads> + lane : p.rows);
       const int2 tiles = tiles_of(__reduce_min_sync(~0u, keys.x), __reduce_max_sync(~0u, keys.y));
       const int through = min(units_of(tiles), skip + left);
       run.begin = tiles.x + max(skip - 1, 0);  // unit 0 is the fetch of the queries
@@ -125,7 +137,7 @@ struct PrefillRuns {
 template <int kHeads>
 __device__ void copy_keys(const Prefill& p, const CUtensorMap& key_map, const CUtensorMap& scale_map, PrefillMemory& s) {
   Ring<kPrefillStages> ring;
-  for (PrefillRuns<kGroups * kColumns / kHeads> runs(p, s); runs.next();)
+  for (PrefillRuns<kHeads> runs(p, s); runs.next();)
     for (int tile = runs.run.begin; tile < runs.run.end; ++tile, ring.advance())
       if ((threadIdx.x & 31) == 0) {
         uint64_t* full = &s.full[ring.stage];
@@ -138,23 +150,22 @@ __device__ void copy_keys(const Prefill& p, const CUtensorMap& key_map, const CU
 
 template <int kHeads>
 __device__ void copy_queries(const Prefill& p, const CUtensorMap& query_map, PrefillMemory& s) {
-  constexpr int kQueries = kGroups * kColumns / kHeads;
   const int lane = threadIdx.x & 31;
   Ring<2> ring;
-  PrefillRuns<kQueries> runs(p, s);
+  PrefillRuns<kHeads> runs(p, s);
   for (bool more = true; more; ring.advance()) {
     more = runs.next();
     wait(&s.queries_empty[ring.stage], ring.parity ^ 1);
     uint64_t* full = &s.queries_full[ring.stage];
     if (more) {
-      const int first = runs.run.item * kQueries;
+      const int first = runs.run.item * kQueries<kHeads>;
       if (lane == 0) {
         s.run[ring.stage] = runs.run;
         arrive_expect(full, sizeof(s.queries[0]));
         copy_box(s.queries[ring.stage], query_map, 0, 0, first, full);
       }
-      copy_weights<kHeads, kQueries>(s.weights[ring.stage][0], p.weights + first * p.weight_stride, p.weight_stride, p.rows - first,
-                                     p.heads);
+      copy_weights<kHeads, kQueries<kHeads>>(s.weights[ring.stage][0], p.weights + first * p.weight_stride, p.weight_stride,
+                                             p.rows - first, p.heads);
       if (lane != 0) arrive(full);
     } else {
       if (lane == 0) s.run[ring.stage].begin = -1;
@@ -163,27 +174,32 @@ __device__ void copy_queries(const Prefill& p, const CUtensorMap& query_map, Pre
   }
 }
 
+// A predicated store, not a branch: between branches, the next MMA cannot be started before the rest of this one's sums.
+__device__ __forceinline__ void store_if(bool condition, float* to, float value) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %0, 0;\n@p st.global.cs.f32 [%1], %2;\n}\n" ::"r"(int(condition)), "l"(to), "f"(value)
+               : "memory");
+}
+
 template <int kHeads>
-__device__ void prefill_math(const Prefill& p, PrefillMemory& s) {
-  constexpr int kOwn = kColumns / kHeads;  // queries per warpgroup
+__device__ void prefill_math(const Prefill& p, PrefillMemory& s, int group) {
   using All = Sums<kHeads, kColumns>;
-  const int group = threadIdx.x / kWarpgroup, lane = threadIdx.x & 31;
+  const int lane = threadIdx.x & 31;
   float d[kColumns / 2], weights[kColumns / 4];
   Ring<kPrefillStages> ring;
   for (Ring<2> queries;; queries.advance()) {
     wait(&s.queries_full[queries.stage], queries.parity);
-    const Run run = s.run[queries.stage];
-    if (run.begin < 0) break;
+    const Run& run = s.run[queries.stage];
+    const int begin = uniform(run.begin), end = uniform(run.end);
+    if (begin < 0) break;
     load_weights<kColumns>(weights, s.weights[queries.stage][group]);
-    const uint32_t q = shared_address(s.queries[queries.stage][group]);
-    const int row = (run.item * kGroups + group) * kOwn + All::query();
-    float* out = p.out + row * p.out_stride + All::key();
-    for (int tile = run.begin; tile < run.end; ++tile, ring.advance()) {
+    const uint32_t q = descriptor(s.queries[queries.stage][group]);
+    const int row = (run.item * kGroups + group) * (kColumns / kHeads) + All::query(), rows = p.rows - row;
+    float* line = p.out + row * p.out_stride;
+    for (int tile = begin; tile < end; ++tile, ring.advance()) {
       wait(&s.full[ring.stage], ring.parity);
 #pragma unroll
       for (int half = 0; half < kTile / kKeys; ++half) {
-        multiply<kColumns>(d, shared_address(s.keys[ring.stage]) + half * kKeys * kWidth, q);
-        const int key = tile * kTile + half * kKeys;
+        multiply<kColumns>(d, descriptor(s.keys[ring.stage] + half * kKeys * kWidth), q);
         float scale[All::kHeldKeys];
 #pragma unroll
         for (int i = 0; i < All::kHeldKeys; ++i) scale[i] = s.scales[ring.stage][half * kKeys + All::key() + 8 * i];
@@ -193,9 +209,8 @@ __device__ void prefill_math(const Prefill& p, PrefillMemory& s) {
         sums.add_up(d, weights);
 #pragma unroll
         for (int v = 0; v < All::kHeld; ++v) {
-          const int column = key + 8 * (v & 1);
-          if (row + v / 2 < p.rows && column + All::key() < p.keys)
-            __stcs(out + v / 2 * p.out_stride + column, sums.value[v] * scale[v & 1]);
+          const int column = tile * kTile + half * kKeys + 8 * (v & 1) + All::key();
+          store_if(v / 2 < rows && column < p.keys, line + (v / 2 * p.out_stride + column), sums.value[v] * scale[v & 1]);
         }
       }
       __syncwarp();
@@ -227,15 +242,16 @@ __global__ void __launch_bounds__(kPrefillThreads, 1)
     }
     barrier_init_fence();
   }
-  find_share<kGroups * kColumns / kHeads>(p, s);
-  if (threadIdx.x >= kGroups * kWarpgroup) {
+  find_share<kHeads>(p, s);
+  const int group = uniform(threadIdx.x / kWarpgroup);
+  if (group == kGroups) {
     shrink_registers<32>();
     const int warp = threadIdx.x / 32 % 4;
     if (warp == 0) copy_keys<kHeads>(p, key_map, scale_map, s);
     if (warp == 1) copy_queries<kHeads>(p, query_map, s);
   } else {
     grow_registers<160>();
-    prefill_math<kHeads>(p, s);
+    prefill_math<kHeads>(p, s, group);
   }
 }
 

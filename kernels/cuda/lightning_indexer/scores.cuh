@@ -56,6 +56,10 @@ __device__ __forceinline__ void copy_line(void* destination, const CUtensorMap& 
                "l"(&map), "r"(x), "r"(shared_address(barrier))
                : "memory");
 }
+// A value that is the same in all lanes of a warp, as the compiler does not know. MMA descriptors made of such values stay in uniform
+// registers; otherwise each would be moved there anew before each MMA, which took 30 of 210 instructions.
+__device__ __forceinline__ int uniform(int value) { return __shfl_sync(~0u, value, 0); }
+
 // What the producer warps pass to the math warpgroups with each buffer of queries: the block of queries, and its tiles (or pages) of keys
 // [begin, end). A negative `begin` marks the end.
 struct Run {
@@ -91,21 +95,24 @@ struct Multiply<128> : cute::SM90::GMMA::MMA_64x128x32_F32E4M3E4M3_SS_TN<> {};
 template <>
 struct Multiply<256> : cute::SM90::GMMA::MMA_64x256x32_F32E4M3E4M3_SS_TN<> {};
 
+// The low word of the MMA descriptor of a tile: rows of 128 bytes under the 128-byte swizzle, in groups of eight.
+__device__ __forceinline__ uint32_t descriptor(const void* tile) { return (shared_address(tile) & 0x3FFFF) >> 4 | 1u << 16; }
+
 template <int kColumns, size_t... I>
-__device__ __forceinline__ void multiply_step(float (&d)[kColumns / 2], uint64_t keys, uint64_t queries, bool accumulate,
+__device__ __forceinline__ void multiply_step(float (&d)[kColumns / 2], uint32_t keys, uint32_t queries, bool accumulate,
                                               std::index_sequence<I...>) {
   using Scale = cute::SM90::GMMA::ScaleOut;
-  Multiply<kColumns>::fma(keys, queries, d[I]..., accumulate ? Scale::One : Scale::Zero);
+  constexpr uint64_t kHigh = uint64_t(1024 >> 4 | 1 << 30) << 32;  // groups of rows are 1024 bytes apart; 128-byte swizzle
+  Multiply<kColumns>::fma(kHigh | keys, kHigh | queries, d[I]..., accumulate ? Scale::One : Scale::Zero);
 }
 
-// Starts d = keys * queries^T, both tiles of 128-byte rows, and commits it as one group.
+// Starts d = keys * queries^T, and commits it as one group. Both tiles are given by their descriptors.
 template <int kColumns>
 __device__ __forceinline__ void multiply(float (&d)[kColumns / 2], uint32_t keys, uint32_t queries) {
-  const common::Tile a = common::Tile::rows(keys), b = common::Tile::rows(queries);
   common::mma_begin();
 #pragma unroll
-  for (int k = 0; k < kWidth / 32; ++k)
-    multiply_step<kColumns>(d, a.at(32 * k), b.at(32 * k), k > 0, std::make_index_sequence<kColumns / 2>());
+  for (int k = 0; k < kWidth / 32; ++k)  // 32 dims are 32 bytes of a row
+    multiply_step<kColumns>(d, keys + 2 * k, queries + 2 * k, k > 0, std::make_index_sequence<kColumns / 2>());
   common::mma_commit();
 }
 
@@ -132,6 +139,15 @@ __device__ __forceinline__ void load_weights(float (&w)[kColumns / 4], const flo
   }
 }
 
+constexpr float kLargest = 33554432.0f;  // 2^25
+
+// ReLU of x / 2^25.
+__device__ __forceinline__ float saturated(float x) {
+  float y;
+  asm("mul.rn.sat.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(1.0f / kLargest));
+  return y;
+}
+
 // The sums of kColumns / kHeads queries x 2 keys, distributed over the four threads of a quad: each ends up with kHeld of them. Value v of
 // a thread belongs to query query() + v / 2 and to key key() + 8 (v mod 2) of the 64.
 template <int kHeads, int kColumns>
@@ -153,22 +169,28 @@ struct Sums {
   static __device__ __forceinline__ bool writes() { return kAll >= 4 || (threadIdx.x & 1) == 0; }
 
   __device__ __forceinline__ void add_up(const float (&d)[kColumns / 2], const float (&w)[kColumns / 4]) {
-    // Each addition depends on the one before it: eight independent chains keep a scheduler busy.
-    constexpr int kChains = kAll >= 8 ? 1 : 8 / kAll;
-    float part[kChains][kAll];
+    // Even and odd heads are added apart, in their order, then the two sums, then those of the quad's threads: the order of additions, and so
+    // every bit of a score, is the same for any number of queries and keys at a time.
+    //
+    // ReLU is a maximum for even heads and a saturating product for odd ones, because two units execute them. A product of 128 dims is at most
+    // 128 * 448^2 < 2^25, so that 2^-25 of it is at most 1. Scaling by a power of two changes no bits.
+    constexpr int kAtOnce = kAll > 8 ? 8 : kAll;  // sums at a time: their chains of additions hide each other's latency
 #pragma unroll
-    for (int i = 0; i < kHeads / 4; ++i)
+    for (int from = 0; from < kAll; from += kAtOnce) {
+      float even[kAtOnce], odd[kAtOnce];
 #pragma unroll
-      for (int n = 0; n < kAll; ++n) {
-        const int group = n / 2 * (kHeads / 8) + i / 2;
-        const float x = fmaxf(d[4 * group + 2 * (n & 1) + (i & 1)], 0.0f), weight = w[2 * group + (i & 1)];
-        part[i % kChains][n] = i < kChains ? x * weight : fmaf(x, weight, part[i % kChains][n]);
-      }
+      for (int i = 0; i < kHeads / 4; ++i)
 #pragma unroll
-    for (int n = 0; n < kAll; ++n) {
-      value[n] = part[0][n];
+        for (int n = 0; n < kAtOnce; ++n) {
+          const int group = (from + n) / 2 * (kHeads / 8) + i / 2;
+          const float x = d[4 * group + 2 * (n & 1) + (i & 1)], weight = w[2 * group + (i & 1)];
+          if (i & 1)
+            odd[n] = i == 1 ? saturated(x) * weight : fmaf(saturated(x), weight, odd[n]);
+          else
+            even[n] = i == 0 ? fmaxf(x, 0.0f) * weight : fmaf(fmaxf(x, 0.0f), weight, even[n]);
+        }
 #pragma unroll
-      for (int chain = 1; chain < kChains; ++chain) value[n] += part[chain][n];
+      for (int n = 0; n < kAtOnce; ++n) value[from + n] = fmaf(odd[n], kLargest, even[n]);
     }
     exchange<kAll, 2>();
   }

@@ -60,6 +60,13 @@ def test_requests_of_other_sites_are_refused(server, http, origin):
     assert http.get("/health", headers={"origin": server.url}).status_code == 200
 
 
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "http://[x]", "//[", "http://a\u2100b".encode()])
+def test_origins_that_are_no_addresses_are_malformed(server, http, origin):
+    refused = http.post("/v1/completions", json={"prompt": "a"}, headers={"origin": origin})
+    assert refused.status_code in (400, 403) and refused.json()["error"]["code"] == "origin"
+    assert refused.status_code == 400 or isinstance(origin, bytes)
+
+
 def test_every_route_wants_the_key(locked):
     routes = [
         ("GET", "/"),

@@ -1,6 +1,7 @@
 """Texts of megabytes: refused before they are encoded if they cannot fit, and no burden on others if they might."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -92,3 +93,29 @@ def test_a_queue_of_long_texts_has_an_end(unknowing, monkeypatch):
     gate.set()
     first.join()
     assert httpx.post(unknowing.url + "/tokenize", json={"prompt": "a"}).status_code == 200
+
+
+def test_prompts_that_are_being_encoded_have_places_in_the_queue(monkeypatch):
+    """Otherwise a crowd that comes at once would be encoded before most of it is refused."""
+    gate, begun = threading.Event(), threading.Semaphore(0)
+    encode = Tokenizer.encode
+    monkeypatch.setattr(
+        Tokenizer, "encode", lambda *given, **options: (begun.release(), gate.wait(20), encode(*given, **options))[2]
+    )
+    with serving(Service(stand_in_llm(max_sequences=2), max_queue=1)) as server, ThreadPoolExecutor(3) as pool:
+        asked = [
+            pool.submit(httpx.post, server.url + path, json=PATHS[path]("a"), timeout=30) for path in list(PATHS)[1:]
+        ]
+        asked.append(
+            pool.submit(httpx.post, server.url + "/v1/completions", json=PATHS["/v1/completions"]("b"), timeout=30)
+        )
+        for _ in asked:
+            assert begun.acquire(timeout=10)
+        for path in list(PATHS)[1:]:
+            refused = httpx.post(server.url + path, json=PATHS[path]("a"))
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy") and refused.headers[
+                "retry-after"
+            ]
+        gate.set()
+        assert [answer.result().status_code for answer in asked] == [200, 200, 200]
+        assert httpx.post(server.url + "/v1/completions", json=PATHS["/v1/completions"]("c")).status_code == 200

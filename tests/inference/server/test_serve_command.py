@@ -1,8 +1,11 @@
 """`deepseek-v32 serve` as users run it."""
 
+import contextlib
 import os
 import re
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deepseek_v32.inference.cli import app
-from deepseek_v32.inference.commands import loading
+from deepseek_v32.inference.commands import loading, serve
 from support.server import stand_in_llm
 from support.tiny import tiny_checkpoint
 
@@ -48,12 +51,28 @@ def test_the_chat_format_can_be_overridden():
     assert stand_in_llm(template, chat_format="v3.2").chat_token_ids(messages) == plain
 
 
+def test_the_limit_of_open_files_is_raised_as_far_as_the_system_allows(monkeypatch):
+    set_to = []
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: set_to.append(limits))
+    for limits, expected in (
+        ((1024, 4096), (1800, 4096)),
+        ((1024, 1500), (1500, 1500)),
+        ((1024, resource.RLIM_INFINITY), (1800, resource.RLIM_INFINITY)),
+        ((4096, 4096), None),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None),
+    ):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limits=limits: limits)
+        serve.allow_files(1800)
+        assert (set_to.pop() if set_to else None) == expected
+
+
 @pytest.mark.heavy
 def test_from_start_to_stop(tmp_path):
     model = tiny_checkpoint(tmp_path)
     environment = {"OMP_NUM_THREADS": "1", "DEEPSEEK_V32_API_KEY": "from the environment"}
     process = subprocess.Popen(
-        [COMMAND, "serve", "--model", model, "--port", "0", "--no-chat", "--drain", "1", "--max-model-len", "512"],
+        [COMMAND, "serve", "--model", model, "--port", "0", "--no-chat", "--drain", "1", "--max-model-len", "512",
+         "--connections-per-peer", "2"],
         stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
     )  # fmt: skip
     try:
@@ -69,6 +88,13 @@ def test_from_start_to_stop(tmp_path):
             answer = http.post("/v1/completions", json={"prompt": "Hi", "max_tokens": 3, "ignore_eos": True})
             assert answer.json()["usage"]["completion_tokens"] == 3
         assert httpx.get(url + "/health").status_code == 401
+        with contextlib.ExitStack() as stack:
+            for _ in range(2):
+                stack.enter_context(socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))).sendall(
+                    b"GET"
+                )
+            refused = httpx.get(url + "/health", headers=headers)
+            assert refused.status_code == 503 and "2 open connections" in refused.json()["error"]["message"]
         assert "Every route requires the key" in log
         process.send_signal(signal.SIGTERM)
         started = time.monotonic()

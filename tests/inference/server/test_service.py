@@ -258,6 +258,24 @@ def test_draining_lets_requests_finish():
     assert list(stream)[-1].finish_reason == "length"
 
 
+def test_a_job_that_nobody_waits_for_ends_before_its_next_chunk(monkeypatch):
+    monkeypatch.setattr(scoring, "CHUNK_BYTES", 1)  # chunks of one token
+    llm = fake_llm()
+    begun, gate, chunks = threading.Event(), threading.Event(), []
+    llm.model.before_step = lambda: (chunks.append(0), begun.set(), gate.wait(20))
+
+    async def leave(service):
+        score = asyncio.create_task(service.score(service.make_request(PROMPT)))
+        await asyncio.to_thread(begun.wait, 20)
+        score.cancel()
+        await asyncio.gather(score, return_exceptions=True)
+        gate.set()
+
+    with Service(llm) as service:
+        asyncio.run(leave(service))
+        assert pages_return(service) and len(chunks) <= 2 < len(PROMPT)
+
+
 def test_a_job_in_the_queue_of_a_service_that_stops_fails():
     llm = fake_llm()
     gate = threading.Event()

@@ -1,0 +1,96 @@
+"""The requests that are being answered, and their end when the server stops before them."""
+
+import asyncio
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..service.engine_thread import STOPPED
+from .errors import ApiError
+from .events import DONE
+
+# The streams of pages that are open in browsers. They carry nothing and never end by themselves.
+IDLE = "/gradio_api/heartbeat/"
+
+
+@dataclass
+class _Open:
+    path: str
+    # None until the response has begun.
+    content_type: bytes | None = None
+    is_complete: bool = False
+    # Set before its task is cancelled, so that another cancellation is not taken for this one.
+    is_ended: bool = False
+
+    @property
+    def can_be_ended(self) -> bool:
+        """Whether an end can be put to it that a client understands. Other responses are files, which end soon."""
+        return not self.is_complete and (
+            self.content_type is None or self.content_type.startswith(b"text/event-stream")
+        )
+
+
+class OpenRequests:
+    """One for each application. `end` gives every open request the end that its client expects: an error, or an event."""
+
+    def __init__(self) -> None:
+        self._open: dict[asyncio.Task[None], _Open] = {}
+        self._ended = False
+
+    def end(self, *, idle: bool = False) -> None:
+        """End all requests, now and from now on, whatever they wait for; with `idle` only those that do nothing."""
+        self._ended = self._ended or not idle
+        for task, request in self._open.items():
+            if request.can_be_ended and (not idle or request.path.startswith(IDLE)):
+                request.is_ended = True
+                task.cancel()
+
+    async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application answer a request, until `end` is called."""
+        if self._ended:
+            await _stopped().response()(scope, receive, send)
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        request = self._open[task] = _Open(scope["path"])
+
+        async def watched(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                request.content_type = dict(message.get("headers", ())).get(b"content-type", b"")
+            else:
+                request.is_complete = not message.get("more_body", False)
+            await send(message)
+
+        try:
+            await app(scope, receive, watched)
+        except asyncio.CancelledError:
+            if not request.is_ended:
+                raise
+            task.uncancel()
+        finally:
+            del self._open[task]
+        if not request.is_ended or request.is_complete:
+            return
+        if request.content_type is None:
+            await _stopped().response()(scope, receive, send)
+        else:
+            ending = _stopped().event() + DONE if request.path.startswith("/v1/") else b""
+            await send({"type": "http.response.body", "body": ending})
+
+
+class EndsOpenRequests:
+    """ASGI middleware: every HTTP request is one of `requests`."""
+
+    def __init__(self, app: ASGIApp, requests: OpenRequests) -> None:
+        self._app = app
+        self._requests = requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._requests.answer(self._app, scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def _stopped() -> ApiError:
+    return ApiError(503, STOPPED, code="stopped", headers={"Retry-After": "30"})

@@ -1,0 +1,298 @@
+"""Checks of the caches while the engine runs (`--check-cache`): what each step stamps and compares, and what it has found.
+
+kernels/cache_stamps.py defines stamps, chains and tasks. With checks on, each step
+
+- verifies pages that a newly admitted request reuses, before the model reads them: every stamp and chain of every layer, the end of
+  the chain against the request's tokens, and the bytes of some of them;
+- stamps its new tokens (the model's launches store the stamps beside the entries that they write);
+- verifies the pages that it has written, one earlier page of each sequence, and every TRUTH_EVERY tokens the chain's end (decodes
+  without a graph do so at every EAGER_EVERY-th step);
+- takes the hash of the pages that have become full.
+
+Nothing waits for the device: what it finds is in memory of the host once the step's sampled tokens are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from ...kernels.cache_stamps import (
+    COMPARE_HASH,
+    FOUND_WORDS,
+    RECORD_HASH,
+    Stamps,
+    check_cache,
+    multiplier_table,
+)
+from ...kernels.registry import Preference, choose, choose_implementation
+from ...model.metadata import AttentionMetadata, LayerCache
+from ..params import Request
+from .scheduler import Batch
+
+TRUTH_EVERY = 32  # tokens of a sequence between two comparisons of its chain with its tokens on the host
+TRUTHS = 8  # of them in one step, at most
+REUSED_HASHES = 4  # reused pages of a request whose bytes are hashed, at most
+EAGER_EVERY = 16  # steps of decodes without a graph between two checks
+DECODE_WORDS = 1 + 3 * TRUTHS  # of a step of decodes: its number, then rows of truths, -1 where there is none
+_RECENT = 8  # steps whose mismatches can still be attributed to requests
+_FIBONACCI = 2654435769
+
+
+class CheckPlan(NamedTuple):
+    """What a step checks beside its decodes' own tasks, as the host decides it. All arrays are int64."""
+
+    step: int  # rises by one from step to step
+    reused: np.ndarray  # [N, 5] tasks over the pages of the batch's requests, before the model runs
+    reused_truths: np.ndarray  # [K, 3]
+    tasks: (
+        np.ndarray
+    )  # [M, 5] tasks after it; graphs of decodes alone have tasks that follow from their lengths instead
+    truths: np.ndarray  # [K, 3]
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """What a check has found wrong."""
+
+    step: int
+    request: Request
+    kind: int  # LATENT to INDEX_BYTES of kernels/cache_stamps.py
+    layer: int
+    position: int  # for bytes, the first of the page
+    expected: int
+    found: int
+
+
+_NONE5, _NONE3 = np.zeros((0, 5), np.int64), np.zeros((0, 3), np.int64)
+
+
+class CacheCheck:
+    """The stamps of one rank's caches, and the checks of its steps."""
+
+    def __init__(
+        self,
+        caches: Sequence[LayerCache],
+        max_sequences: int,
+        max_model_len: int,
+        padding_page: int,
+        backend: str | Preference = "auto",
+        ranks: int = 1,
+    ) -> None:
+        """padding_page: the page of padding rows. With several ranks, all of them learn what one of them finds."""
+        first = caches[0].latent
+        device, (pages, size), layers = first.device, first.shape[:2], len(caches)
+        bytes_of = [one[0].numel() * one.element_size() for one in (first, caches[0].index)]
+        if any(count % 8 for count in bytes_of):
+            raise ValueError(f"check_cache is True, and pages have {bytes_of} bytes; expected multiples of 8")
+        words = (bytes_of[0] // 8, bytes_of[1] // 8)
+        compiled = choose_implementation("check_cache", device, torch.int32, backend).backend != "reference"
+        on_host = device.type == "cpu" or (compiled and ranks == 1)
+        shape, pinned = (2, 1 + max_sequences * FOUND_WORDS), device.type != "cpu"
+        self._host = torch.zeros(shape, dtype=torch.int64, pin_memory=pinned)
+        self._view = self._host.numpy()
+        self._found_steps = self._view[:, 0]
+        self._multipliers = multiplier_table(max(max_model_len, *words))
+        factors = (
+            multiplier_table(2 * layers + 7)[7:].view(np.int64).reshape(layers, 2)
+        )  # others than the first positions'
+
+        def full(shape: Sequence[int], dtype: torch.dtype = torch.int64, value: int = 0) -> torch.Tensor:
+            return torch.full(shape, value, dtype=dtype, device=device)
+
+        self.stamps = Stamps(
+            page_size=size,
+            chains=full((pages * size, 2), value=-1),  # unlike any that a sequence begins with
+            columns=full((layers, 2, pages * size), torch.int32),
+            hashes=full((layers, 2, pages)),
+            factors=torch.from_numpy(factors).to(device),
+            multipliers=torch.from_numpy(self._multipliers.view(np.int64)).to(device),
+            addresses=torch.tensor([[c.latent.data_ptr(), c.index.data_ptr()] for c in caches], device=device),
+            page_words=words,
+            claims=full((max_sequences,)),
+            found=self._host if on_host else self._host.to(device),
+            padding_page=padding_page,
+        )
+        self.caches = [
+            replace(cache, stamps=(column[0], column[1]))
+            for cache, column in zip(caches, self.stamps.columns, strict=True)
+        ]
+        self._pairs = [(cache.latent, cache.index) for cache in caches]
+        self._backend, self._ranks, self._device = backend, ranks, device
+        # Chosen once, and called without checks of the arguments, which would take 1 % of the demo's decodes on a CPU.
+        self._stamp_tokens = choose("stamp_tokens", self.stamps.chains, backend)
+        self._step = self._last_check = 0
+        self._recent: dict[int, tuple[Request, ...]] = {}
+        self._told: set[tuple[int, int]] = set()  # (step, row) of recent mismatches that `mismatches` has returned
+
+    def plan(self, batch: Batch, in_graph: bool) -> CheckPlan:
+        """Decide what a step checks. Rank 0 does so for all ranks. in_graph: the step is a graph of decodes, which has tasks."""
+        self._step += 1
+        self._recent[self._step] = batch.requests
+        self._recent.pop(self._step - _RECENT, None)
+        reused, reused_truths, truths = [], [], []
+        # A step that takes its tokens from the device has no newly admitted request.
+        entries = () if batch.sampled_rows else zip(batch.requests, batch.starts, strict=True)
+        for row, (request, start) in enumerate(entries):
+            if request.checked_admission != request.admission:
+                request.checked_admission = request.admission
+                if start:
+                    reused += self._reused_tasks(row, start)
+                    reused_truths.append((row, start - 1, self.chain(request, start)))
+        prompts = batch.decodes < len(batch.requests)
+        due = in_graph or prompts or self._step % EAGER_EVERY == 0 or self._fills_a_page(batch)
+        if due or reused:
+            self._last_check = self._step
+        if not due:
+            return CheckPlan(self._step, _array(reused, 5), _array(reused_truths, 3), _NONE5, _NONE3)
+        often = 1 if in_graph else TRUTH_EVERY
+        rows = [row for row, start in enumerate(batch.starts) if start % TRUTH_EVERY < often and start]
+        if len(rows) > TRUTHS:
+            first = self._step * TRUTHS % len(rows)
+            rows = (rows + rows)[first : first + TRUTHS]
+        for row in rows:
+            truths.append((row, batch.starts[row] - 1, self.chain(batch.requests[row], batch.starts[row])))
+        tasks = _NONE5 if in_graph else self._tasks(batch)
+        return CheckPlan(self._step, _array(reused, 5), _array(reused_truths, 3), tasks, _array(truths, 3))
+
+    def chain(self, request: Request, count: int) -> int:
+        """The chain after the request's first `count` tokens, as a signed integer of 64 bits."""
+        known, chain = request.chain
+        if known > count:
+            known, chain = 0, 0
+        tokens = np.array(request.tokens[known:count], dtype=np.uint64) + np.uint64(1)
+        chain = (chain + int((tokens * self._multipliers[known:count]).sum(dtype=np.uint64))) % 2**64
+        request.chain = (count, chain)
+        return chain - 2**64 if chain >= 2**63 else chain
+
+    def stamp_at(self, chain: int, layer: int, kind: int) -> int:
+        """The stamp of an entry after whose token the chain is `chain`."""
+        return int(np.int64(chain * int(self.stamps.factors[layer, kind]) % 2**64 >> 32).astype(np.int32))
+
+    def check_reused(self, batch: Batch, plan: CheckPlan) -> None:
+        """Verify the pages that requests of the batch reuse. Call before the model reads them."""
+        if not len(plan.reused):
+            return
+        rows = int(plan.reused[-1, 0]) + 1
+        used = [batch.starts[row] // self.stamps.page_size for row in range(rows)]
+        table = np.zeros((rows, max(used)), np.int32)
+        for row, count in enumerate(used):
+            table[row, :count] = batch.requests[row].pages[:count]
+        step, tasks, truths = self._upload(plan.step, plan.reused, plan.reused_truths)
+        self._check(torch.from_numpy(table).to(self._device), step, tasks, None, truths)
+
+    def begin(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        slots: torch.Tensor,
+        block_table: torch.Tensor,
+        counts: Sequence[int],
+    ) -> tuple[torch.Tensor, ...]:
+        """Write the chains of a step's tokens -> AttentionMetadata.stamps, which the model's launches store.
+
+        counts: the number of new tokens of each sequence.
+        """
+        starts = None
+        if len(counts) < len(tokens):
+            starts = torch.from_numpy(np.cumsum((0, *counts), dtype=np.int32)).to(self._device)
+        rows = tokens, positions, slots, block_table, starts
+        stamps: torch.Tensor = self._stamp_tokens(*rows, self.stamps)
+        return stamps.view(-1, len(tokens)).unbind()
+
+    def upload(self, plan: CheckPlan) -> list[torch.Tensor]:
+        """What `end` needs on the device. Called before the model runs: a copy from pageable memory waits for the device."""
+        return self._upload(plan.step, plan.tasks, plan.truths) if len(plan.tasks) or len(plan.truths) else []
+
+    def end(self, metadata: AttentionMetadata, uploaded: list[torch.Tensor]) -> None:
+        """Verify what a step has written, and some of what it has read."""
+        if uploaded:
+            step, tasks, truths = uploaded
+            self._check(metadata.block_table, step, tasks, None, truths)
+        self._share()
+
+    def end_decodes(self, metadata: AttentionMetadata, words: torch.Tensor) -> None:
+        """As `end`, for decodes alone. words: int64 [DECODE_WORDS] on the device."""
+        self._check(metadata.block_table, words[:1], None, metadata.lengths, words[1:].view(TRUTHS, 3))
+        self._share()
+
+    def mismatches(self) -> list[Mismatch]:
+        """What recent steps have found and no earlier call has returned. Complete for steps whose tokens have been read."""
+        if self._step > self._last_check + 1:  # a step may be in flight that does not check anything
+            return []
+        return [
+            mismatch
+            for half, step in enumerate(self._found_steps.tolist())
+            if step in self._recent
+            for mismatch in self._of_step(step, self._view[half])
+        ]
+
+    def _of_step(self, step: int, half: np.ndarray) -> list[Mismatch]:
+        self._told = {(number, row) for number, row in self._told if number in self._recent}
+        found = []
+        for row, (request, words) in enumerate(
+            zip(self._recent[step], half[1:].reshape(-1, FOUND_WORDS), strict=False)
+        ):
+            number, where, expected, present = words.tolist()
+            if number == step and (step, row) not in self._told:
+                self._told.add((step, row))
+                kind, layer, position = where >> 48, where >> 32 & 0xFFFF, where & 0xFFFFFFFF
+                found.append(Mismatch(step, request, kind, layer, position, expected, present))
+        return found
+
+    def _reused_tasks(self, row: int, start: int) -> list[tuple[int, ...]]:
+        size = self.stamps.page_size
+        count = start // size
+        hashed = {(self._step + i) % count for i in range(min(count, REUSED_HASHES))}
+        return [(row, page, size, COMPARE_HASH * (page in hashed), row) for page in range(count)]
+
+    def _fills_a_page(self, batch: Batch) -> bool:
+        """Whether a decode does. Then the page's hash must be taken before another request can reuse it."""
+        size = self.stamps.page_size
+        return any(start % size == size - 1 for start in batch.starts)
+
+    def _tasks(self, batch: Batch) -> np.ndarray:
+        """The pages that a step without a graph has written, and one earlier page of each sequence."""
+        size, tasks, alone = self.stamps.page_size, [], batch.decodes == len(batch.requests)
+        for row, (start, count) in enumerate(zip(batch.starts, batch.counts, strict=True)):
+            end, first = start + count, start // size
+            for page in range(first, -(-end // size)):
+                entries = min(size, end - page * size)
+                tasks.append((row, page, entries, RECORD_HASH * (entries == size), row))
+            if first:
+                compare = COMPARE_HASH * (alone or count > 1 or start % TRUTH_EVERY == 0)
+                tasks.append((row, (end * _FIBONACCI % 2**32) * first >> 32, size, compare, row))
+        return _array(tasks, 5)
+
+    def _upload(self, step: int, *arrays: np.ndarray) -> list[torch.Tensor]:
+        """The step's number and arrays of the plan on the device, in one copy."""
+        sizes = [1, *(array.size for array in arrays)]
+        packed = np.concatenate(([step], *(array.ravel() for array in arrays)))
+        parts = torch.from_numpy(packed).to(self._device).split(sizes)
+        return [parts[0], *(part.view(array.shape) for part, array in zip(parts[1:], arrays, strict=True))]
+
+    def _check(
+        self,
+        block_table: torch.Tensor,
+        step: torch.Tensor,
+        tasks: torch.Tensor | None,
+        lengths: torch.Tensor | None,
+        truths: torch.Tensor,
+    ) -> None:
+        given = truths if len(truths) else None
+        check_cache(self._pairs, self.stamps, block_table, step, tasks, lengths, given, backend=self._backend)
+
+    def _share(self) -> None:
+        """Bring what was found to all ranks, and to the host."""
+        found = self.stamps.found
+        if self._ranks > 1:
+            dist.all_reduce(found, op=dist.ReduceOp.MAX)
+        if found is not self._host:
+            self._host.copy_(found, non_blocking=True)
+
+
+def _array(rows: Sequence[tuple[int, ...]], width: int) -> np.ndarray:
+    return np.array(rows, np.int64).reshape(-1, width) if rows else _NONE5 if width == 5 else _NONE3

@@ -1,0 +1,26 @@
+"""What is said about a fault: one line to the caller of the request that it ends, and a traceback to the log."""
+
+import logging
+
+
+class Fault(Exception):
+    """One request's own work has failed; its text is the one line that the caller gets."""
+
+    def __init__(self, what: str, error: Exception) -> None:
+        super().__init__(f"{what} failed: {first_line(error)}")
+
+
+def first_line(error: BaseException) -> str:
+    """The type of an error and the first line of its text."""
+    try:
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    except Exception:  # its __str__ raises
+        return type(error).__name__
+
+
+def log_fault(log: logging.Logger, message: str, *arguments: object) -> None:
+    """Log the exception that is being handled, as Logger.exception does. A log handler that raises is ignored."""
+    try:
+        log.exception(message, *arguments)
+    except Exception:  # there is nowhere left to report it
+        return

@@ -1,0 +1,149 @@
+"""Reads a checkpoint's JSON files about text and generation. Values of another type than transformers gives them are refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...model.checkpoint.strict_json import parse_object
+from ...model.errors import short_repr
+from .errors import TokenizerError
+
+
+class Kind(NamedTuple):
+    """The values that a key may have."""
+
+    expected: str
+    accepts: Callable[[Any], bool]
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, dict) and isinstance(value.get("content"), str))
+
+
+def _is_id(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**31  # ids are int32 in the kernels
+
+
+def _is_added(value: Any) -> bool:
+    """An entry of tokenizer.json's added_tokens. An empty text would be found between any two characters."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("content"), str)
+        and value["content"] != ""
+        and _is_id(value.get("id"))
+    )
+
+
+def _is_named_template(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("template"), str)
+
+
+def _list_of(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(accepts, value))
+
+
+def _optional(expected: str, accepts: Callable[[Any], bool]) -> Kind:
+    return Kind(f"{expected}, or null", lambda value: value is None or accepts(value))
+
+
+_OBJECT = Kind("an object", lambda value: isinstance(value, dict))
+_TEXT = _optional("a text", lambda value: isinstance(value, str))
+_FLAG = _optional("true or false", lambda value: type(value) is bool)
+_INTEGER = _optional("an integer", lambda value: type(value) is int)
+_NUMBER = _optional("a number", lambda value: type(value) in (int, float))
+_TOKEN = _optional("a token's text, or an object with its text as content", _is_token)
+_IDS = _optional("a token id, or a list of them", lambda value: _is_id(value) or _list_of(_is_id)(value))
+_TEMPLATE = _optional(
+    "a text, or a list of objects with texts as name and template",
+    lambda value: isinstance(value, str) or _list_of(_is_named_template)(value),
+)
+
+# Keys that are read here, and others that transformers writes: one of a wrong type shows that the file is damaged.
+_KINDS: dict[str, dict[str, Kind]] = {
+    "tokenizer.json": {
+        "added_tokens": Kind("a list of objects with content and id", _list_of(_is_added)),
+        "decoder": _optional("an object", lambda value: isinstance(value, dict)),
+        "model": _OBJECT,
+    },
+    "tokenizer_config.json": {
+        **dict.fromkeys(("bos_token", "eos_token", "pad_token", "unk_token"), _TOKEN),
+        **dict.fromkeys(("add_bos_token", "add_eos_token", "clean_up_tokenization_spaces", "legacy"), _FLAG),
+        "chat_template": _TEMPLATE,
+        "model_max_length": _NUMBER,
+        "tokenizer_class": _TEXT,
+        "added_tokens_decoder": _optional("an object", lambda value: isinstance(value, dict)),
+    },
+    "generation_config.json": {
+        "eos_token_id": _IDS,
+        **dict.fromkeys(("bos_token_id", "max_length", "max_new_tokens", "top_k"), _INTEGER),
+        **dict.fromkeys(("temperature", "top_p", "repetition_penalty"), _NUMBER),
+        "do_sample": _FLAG,
+        "transformers_version": _TEXT,
+    },
+    "config.json": {"eos_token_id": _IDS},  # model/checkpoint/config_json.py checks the rest
+}
+
+
+def read_settings(path: Path) -> dict[str, Any] | None:
+    """The object in one of these files; None if there is no such file.
+
+    Raises TokenizerError for a file that cannot be read, is no JSON object, or has a value of a wrong type.
+    """
+    try:
+        values = parse_object(path.read_bytes())
+    except FileNotFoundError as error:
+        if not path.is_symlink():
+            return None
+        raise TokenizerError(f"{path}: is a link to a missing file; expected the file") from error
+    except OSError as error:
+        raise TokenizerError(f"{path}: cannot be read ({error.strerror}); expected a JSON object") from error
+    except ValueError as error:
+        raise TokenizerError(f"{path}: {error}; expected a JSON object") from error
+    for key, kind in _KINDS[path.name].items():
+        if not kind.accepts(values.get(key)) and (key in values or kind is _OBJECT):
+            raise TokenizerError(f"{path}: {key} is {short_repr(values.get(key))}; expected {kind.expected}")
+    return values
+
+
+def read_text(path: Path) -> str | None:
+    """The text of a file in UTF-8; None if there is no such file. Raises TokenizerError for anything else."""
+    if not path.exists() and not path.is_symlink():
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TokenizerError(f"{path}: cannot be read ({error.strerror}); expected a text") from error
+    except ValueError as error:
+        raise TokenizerError(f"{path}: {error}; expected a text in UTF-8") from error
+
+
+def token_text(value: Any) -> str | None:
+    """tokenizer_config.json writes a token as its text or as {"content": text, …}."""
+    return value.get("content") if isinstance(value, dict) else value
+
+
+def end_ids(directory: Path) -> list[int]:
+    """The ids of end tokens in generation_config.json and config.json. TokenizerError for one that the model does not have."""
+    config = read_settings(directory / "config.json") or {}
+    generation = read_settings(directory / "generation_config.json") or {}
+    size = config.get("vocab_size")
+    found: list[int] = []
+    for name, values in (("generation_config.json", generation), ("config.json", config)):
+        ids = values.get("eos_token_id")
+        ids = ids if isinstance(ids, list) else [] if ids is None else [ids]
+        if type(size) is int and any(token >= size for token in ids):
+            expected = f"ids of the vocabulary of {size}"
+            raise TokenizerError(f"{directory / name}: eos_token_id is {short_repr(ids)}; expected {expected}")
+        found += ids
+    return found
+
+
+def read_chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
+    """The Jinja source in chat_template.jinja, or else in tokenizer_config.json, whose content `settings` is."""
+    separate = read_text(directory / "chat_template.jinja")
+    if separate is not None:
+        return separate
+    template = settings.get("chat_template")
+    if isinstance(template, list):  # several named templates
+        template = {entry["name"]: entry["template"] for entry in template}.get("default")
+    return template

@@ -1,0 +1,238 @@
+"""Manifests: the hashes of everything that a checkpoint's directory holds, checked while it is loaded.
+
+A checkpoint in the Hugging Face layout has one if `deepseek-v32 manifest DIRECTORY` was run, which should be right after the
+download; a converted one always has one. Both are JSON objects with the keys
+
+    format    which of the two it is, with its version
+    hash      "xxh3-128"
+    files     {file: {"size": bytes, "tensors": {tensor: "bytes:hash bytes:hash …"}}}, the pieces of each tensor in order
+    others    {file: hash} of the configuration, tokenizer, generation settings and chat template
+
+and that of a converted checkpoint has also `ranks` and `source` (see conversion.py).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import CheckpointError, short_repr
+from .atomic_json import write_json
+from .hashes import HASH, TensorHashes, digest, hash_ranges, row_chunks
+from .safetensors import INDEX, SINGLE, StoredTensor, parse_file, read_header, read_headers
+
+PLAIN = "model.safetensors.manifest.json"  # of a checkpoint in the Hugging Face layout
+PLAIN_FORMAT = "deepseek-v32 manifest, version 1"
+CONVERTED = "manifest.json"
+# Version 1 gave each rank a block of neighbouring experts; version 2 had one SHA-256 for each tensor, which loading did not check.
+CONVERTED_FORMAT = "deepseek-v32 converted checkpoint, version 3"
+
+# Files beside the weights that this program reads.
+SETTINGS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+_VOCABULARIES = ("*.model", "*.tiktoken", "vocab.json", "vocab.txt", "merges.txt")
+
+Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
+
+
+@dataclass(frozen=True)
+class FileHashes:
+    """What a manifest says about one file of weights."""
+
+    size: int
+    tensors: dict[str, Any]  # "bytes:hash bytes:hash …", as TensorHashes takes them
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest that has been read and has the right form."""
+
+    path: Path
+    files: dict[str, FileHashes]
+    others: dict[str, str]
+    values: dict[str, Any]  # the whole object
+
+    @property
+    def directory(self) -> Path:
+        return self.path.parent
+
+    def check_others(self) -> None:
+        """Raise CheckpointError for a file beside the weights that has changed, is missing, or has come since."""
+        present = [name for name in SETTINGS if (self.directory / name).exists()]
+        for name in (*self.others, *(name for name in present if name not in self.others)):
+            found, expected = hash_file(self.directory / name), self.others.get(name, "no such file")
+            if found != expected:
+                problem = f"its hash is {found}; expected {expected}, as in {self.path.name}"
+                raise CheckpointError(self.directory / name, f"{problem}: {self._way_out()}")
+
+    def check_tensors(self, file: Path, tensors: Mapping[str, StoredTensor]) -> dict[str, Any]:
+        """The hashes of a file's tensors. Raises CheckpointError unless its size and its tensors' names are those noted here."""
+        entry = self.files.get(file.name)
+        if entry is None:
+            names = short_repr(", ".join(self.files), 200)
+            raise CheckpointError(file, f"is not in {self.path.name}; expected one of {names}: {self._way_out()}")
+        size = file.stat().st_size
+        if size != entry.size:
+            problem = f"size is {size} bytes; expected the {entry.size} in {self.path.name}"
+            raise CheckpointError(file, f"{problem}: {self._way_out()}")
+        for name in sorted(tensors.keys() ^ entry.tensors.keys()):
+            where = "is here, but not" if name in tensors else "is not here, but"
+            problem = f"tensor {short_repr(name)} {where} in {self.path.name}; expected the file as it was then"
+            raise CheckpointError(file, f"{problem}: {self._way_out()}")
+        return entry.tensors
+
+    def _way_out(self) -> str:
+        if self.path.name == CONVERTED:
+            return "convert again"
+        return (
+            f"restore it or, if it is meant to be so, run deepseek-v32 manifest {short_repr(str(self.directory), 200)}"
+        )
+
+
+def find_manifest(directory: Path) -> Manifest | None:
+    """The manifest of a checkpoint of either layout; None if a checkpoint in the Hugging Face layout has none."""
+    if (directory / INDEX).exists() or (directory / SINGLE).exists():
+        path = directory / PLAIN
+        if not path.exists() and not path.is_symlink():  # a dangling link is refused
+            return None
+        return _read(path, PLAIN_FORMAT, "make it again with deepseek-v32 manifest")
+    return read_converted_manifest(directory)
+
+
+def read_converted_manifest(directory: Path) -> Manifest:
+    """The manifest of a converted checkpoint. Raises CheckpointError unless it has the form that convert writes."""
+    manifest = _read(directory / CONVERTED, CONVERTED_FORMAT, "convert again")
+    if type(manifest.values.get("ranks")) is not int:
+        raise CheckpointError(
+            manifest.path, f"ranks is {short_repr(manifest.values.get('ranks'))}; expected an integer"
+        )
+    return manifest
+
+
+def plain_hashes(directory: Path, stored: Mapping[str, StoredTensor]) -> TensorHashes | None:
+    """The hashes of a checkpoint in the Hugging Face layout, whose settings are checked here; None if it has no manifest."""
+    manifest = find_manifest(directory)
+    if manifest is None:
+        return None
+    manifest.check_others()
+    hashes = TensorHashes(manifest.path)
+    by_file = _by_file(stored)
+    for name in manifest.files:
+        if directory / name not in by_file:
+            raise CheckpointError(
+                manifest.path, f"names {short_repr(name)}; expected the files of this checkpoint alone"
+            )
+    for file, tensors in by_file.items():
+        hashes.add(tensors, manifest.check_tensors(file, tensors))
+    return hashes
+
+
+def write_manifest(directory: Path, progress: Progress | None = None) -> int:
+    """Read a checkpoint in the Hugging Face layout and write its manifest. Returns the number of its tensors.
+
+    Raises CheckpointError for a checkpoint whose files cannot be read, or that has been converted.
+    """
+    if (directory / CONVERTED).exists() and not (directory / INDEX).exists() and not (directory / SINGLE).exists():
+        raise CheckpointError(
+            directory, f"is a converted checkpoint, which has its {CONVERTED}; expected the Hugging Face layout"
+        )
+    stored = read_headers(directory)
+    by_file = _by_file(stored)
+    ranges = [
+        (tensor, *bounds) for tensors in by_file.values() for tensor in tensors.values() for bounds in pieces_of(tensor)
+    ]
+    hashes: dict[str, list[str]] = {name: [] for name in stored}
+    total, done = sum(tensor.size for tensor in stored.values()), 0
+    found = hash_ranges((tensor.file, start, stop) for tensor, start, stop in ranges)
+    for (tensor, start, stop), each in zip(ranges, found, strict=True):
+        hashes[tensor.name].append(f"{stop - start}:{each}")
+        done += stop - start
+        if progress is not None:
+            progress(done, total)
+    files = {
+        file.name: {"size": file.stat().st_size, "tensors": {name: " ".join(hashes[name]) for name in tensors}}
+        for file, tensors in by_file.items()
+    }
+    patterns = (*SETTINGS, INDEX, *_VOCABULARIES)
+    others = {path.name for pattern in patterns for path in directory.glob(pattern) if path.is_file()}
+    settings = {name: hash_file(directory / name) for name in sorted(others)}
+    write_json(directory / PLAIN, {"format": PLAIN_FORMAT, "hash": HASH, "files": files, "others": settings})
+    return len(stored)
+
+
+def verify(directory: Path, progress: Progress | None = None) -> int:
+    """Read every byte of a checkpoint of either layout. Returns the number of tensors.
+
+    Raises CheckpointError for the first difference from its manifest, and if it has none.
+    """
+    manifest = find_manifest(directory)
+    if manifest is None:
+        raise CheckpointError(directory / PLAIN, "no such file; expected a manifest, which deepseek-v32 manifest makes")
+    manifest.check_others()
+    hashes, names = TensorHashes(manifest.path), []
+    for file in (directory / name for name in manifest.files):
+        tensors = dict(read_header(file))
+        hashes.add(tensors, manifest.check_tensors(file, tensors))
+        names += [(file, name) for name in tensors]
+    pieces = [(file, piece) for file, name in names for piece in hashes.pieces(file, name)]
+    total, done = sum(piece.stop - piece.start for _, piece in pieces), 0
+    # Closed here: a generator that an exception keeps alive may end on one of its own threads, which cannot wait for itself.
+    with closing(hash_ranges((file, piece.start, piece.stop) for file, piece in pieces)) as found:
+        for (file, piece), each in zip(pieces, found, strict=True):
+            piece.check(file, each, manifest.path.name)
+            done += piece.stop - piece.start
+            if progress is not None:
+                progress(done, total)
+    return len(names)
+
+
+def pieces_of(tensor: StoredTensor) -> Iterator[tuple[int, int]]:
+    """The byte ranges, in its file, of a tensor's pieces."""
+    rows = tensor.shape[0] if tensor.shape else 1
+    for first, last in row_chunks(tensor, 0, rows if tensor.size else 0):
+        yield tensor.offset + first * tensor.row_bytes, tensor.offset + last * tensor.row_bytes
+
+
+def hash_file(path: Path) -> str:
+    """The hash of a small file. Raises CheckpointError if it cannot be read."""
+    try:
+        return digest(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read ({error.strerror})") from error
+
+
+def _by_file(stored: Mapping[str, StoredTensor]) -> dict[Path, dict[str, StoredTensor]]:
+    files: dict[Path, dict[str, StoredTensor]] = {}
+    for name, tensor in stored.items():
+        files.setdefault(tensor.file, {})[name] = tensor
+    return files
+
+
+def _read(path: Path, version: str, way_out: str) -> Manifest:
+    """A manifest of the given format. Raises CheckpointError, with the way out, for anything else."""
+    values = parse_file(path, "the manifest")
+    for key, expected in (("format", version), ("hash", HASH)):
+        if values.get(key) != expected:
+            raise CheckpointError(path, f"{key} is {short_repr(values.get(key))}; expected {expected!r}: {way_out}")
+    files, others = values.get("files"), values.get("others")
+    for key, value in (("files", files), ("others", others)):
+        if not isinstance(value, dict):
+            raise CheckpointError(path, f"{key} is {short_repr(value)}; expected an object by file name: {way_out}")
+        for name in value:
+            if name != Path(name).name or not name.isprintable():
+                raise CheckpointError(path, f"{key} names {short_repr(name)}; expected plain file names: {way_out}")
+    assert isinstance(files, dict) and isinstance(others, dict)
+    for name, value in others.items():
+        if not isinstance(value, str):
+            raise CheckpointError(path, f"others.{short_repr(name)} is {short_repr(value)}; expected a hash: {way_out}")
+    return Manifest(
+        path, {name: _read_file(path, name, value, way_out) for name, value in files.items()}, others, values
+    )
+
+
+def _read_file(path: Path, name: str, value: Any, way_out: str) -> FileHashes:
+    if not isinstance(value, dict) or type(value.get("size")) is not int or not isinstance(value.get("tensors"), dict):
+        raise CheckpointError(
+            path, f"entry of {short_repr(name)} is {short_repr(value)}; expected its size and tensors: {way_out}"
+        )
+    return FileHashes(value["size"], value["tensors"])

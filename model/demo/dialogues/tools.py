@@ -1,0 +1,184 @@
+"""Functions in the shape of OpenAI's API, requests that need them, their calls and results. Everything is drawn anew."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ..conversations.splits import pick
+from . import names, values
+from .lexicon import ATTRIBUTES, OBJECTS
+
+_VERBS = """get set find send create delete update search book order check list add remove start stop open close play call reserve schedule cancel translate convert
+look_up fetch read write move rename share print scan measure track buy sell rent lock unlock turn_on turn_off show count compare save load post invite notify""".split()
+# Functions that people try first. Parameters: name, type of value, JSON type.
+_KNOWN = (
+    ("get_weather", "Get the current weather of a city", (("city", "town", "string"),), ("what is the weather in {city}|what's the weather like in {city}|weather in {city}|how is the weather in {city} right now|check the weather in {city}|is it raining in {city}|get the weather for {city}|tell me the weather in {city}")),
+    ("send_email", "Send an e-mail", (("to", "person", "string"), ("subject", "phrase", "string")), ("send an e-mail to {to} about {subject}|email {to}, subject {subject}|write a mail to {to} with the subject {subject}|send {to} an email with the subject {subject}")),
+    ("set_timer", "Set a timer", (("minutes", "integer", "integer"),), ("set a timer for {minutes} minutes|start a timer of {minutes} minutes|timer {minutes} minutes|wake me in {minutes} minutes|remind me in {minutes} minutes|please set the timer to {minutes} minutes")),
+    ("get_time", "Get the current time in a city", (("city", "town", "string"),), ("what time is it in {city}|current time in {city}|tell me the time in {city}|how late is it in {city}|what's the time in {city}")),
+    ("search_web", "Search the web", (("query", "phrase", "string"),), ("search the web for {query}|search for {query}|look up {query} online|google {query}|find something about {query}|search {query}")),
+    ("calculate", "Evaluate an arithmetic expression", (("expression", "sum", "string"),), ("what is {expression}|calculate {expression}|compute {expression}|how much is {expression}|{expression}")),
+    ("play_music", "Play a song", (("title", "title", "string"),), ("play {title}|put on {title}|I want to hear {title}|please play the song {title}|start playing {title}")),
+    ("book_table", "Reserve a table in a restaurant", (("restaurant", "org", "string"), ("time", "time", "string"), ("people", "integer", "integer")), ("book a table at {restaurant} at {time} for {people} people|reserve a table for {people} at {restaurant}, {time}|table for {people} at {restaurant} at {time} please")),
+    ("create_event", "Add an event to the calendar", (("title", "phrase", "string"), ("day", "day", "string"), ("time", "time", "string")), ("add {title} to my calendar on {day} at {time}|create an event {title} on {day}, {time}|put {title} in the calendar for {day} at {time}|schedule {title} on {day} at {time}")),
+    ("get_stock_price", "Get the price of a share", (("company", "company", "string"),), ("what is the share price of {company}|stock price of {company}|how much is a share of {company}|get the stock price for {company}")),
+    ("translate", "Translate a text", (("text", "phrase", "string"), ("language", "language", "string")), ("translate {text} to {language}|how do you say {text} in {language}|say {text} in {language}|what is {text} in {language}")),
+    ("convert_currency", "Convert an amount of money", (("amount", "integer", "integer"), ("currency", "money", "string")), ("convert {amount} euros to {currency}|how much is {amount} euros in {currency}|{amount} euros in {currency}")),
+    ("turn_on_light", "Switch the light of a room on", (("room", "place", "string"),), ("turn on the light in {room}|switch on the light in {room}|light on in {room} please|make it bright in {room}")),
+    ("call_phone", "Call somebody", (("name", "person", "string"),), ("call {name}|phone {name}|please call {name}|give {name} a ring|I want to talk to {name}")),
+    ("get_route", "Find the way between two places", (("start", "town", "string"), ("destination", "town", "string")), ("how do I get from {start} to {destination}|route from {start} to {destination}|directions from {start} to {destination}|find a way from {start} to {destination}")),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    kind: str
+    json_type: str
+
+
+@dataclass(frozen=True)
+class Function:
+    name: str
+    description: str
+    parameters: tuple[Parameter, ...]
+    requests: tuple[str, ...]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        properties = {p.name: {"type": p.json_type} for p in self.parameters}
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name, "description": self.description,
+                "parameters": {"type": "object", "properties": properties, "required": list(properties)},
+            },
+        }  # fmt: skip
+
+
+_FUNCTIONS = tuple(
+    Function(name, description, tuple(Parameter(*p) for p in parameters), tuple(requests.split("|")))
+    for name, description, parameters, requests in _KNOWN
+)
+
+
+def _value(rng, split: str, parameter: Parameter) -> Any:
+    if parameter.kind == "integer":
+        return int(rng.random() * 90) + 1
+    if parameter.kind == "boolean":
+        return rng.random() < 0.5
+    if parameter.kind == "sum":
+        return f"{int(rng.random() * 900)} {pick(rng, '+-*/')} {int(rng.random() * 900)}"
+    if parameter.kind == "money":
+        return pick(rng, ["dollars", "yen", "pounds", "francs", "crowns", "USD", "JPY", "GBP", "CHF"])
+    return values.value(rng, split, parameter.kind)
+
+
+def invented(rng, split: str) -> Function:
+    """ "set_kettle_temperature(kettle_number, level)": a verb, a noun, one to three parameters."""
+    verb, noun = pick(rng, _VERBS), pick(rng, OBJECTS) if rng.random() < 0.8 else names.word(rng, split).lower()
+    said = verb.replace("_", " ")
+    parameters: list[Parameter] = []
+    for _ in range(1 + int(rng.random() * 3)):
+        name = pick(rng, ATTRIBUTES).lower().replace(" ", "_").replace("'", "")
+        if all(name != p.name for p in parameters):
+            kind = values.type_for(rng, name.replace("_", " ")) if rng.random() < 0.75 else "integer"
+            parameters.append(Parameter(name, kind, "integer" if kind == "integer" else "string"))
+    listed = [(p.name.replace("_", " "), p.name) for p in parameters]
+    joins = [
+        ", ".join(f"{said_name} {{{name}}}" for said_name, name in listed), " and ".join(f"{said_name} {{{name}}}" for said_name, name in listed),
+        "; ".join(f"{said_name}: {{{name}}}" for said_name, name in listed),
+    ]  # fmt: skip
+    requests = tuple(
+        form.format(v=said, n=noun, j=join)
+        for join in joins
+        for form in (
+            "{v} the {n} with {j}",
+            "please {v} the {n}, {j}",
+            "{v} {n}: {j}",
+            "can you {v} the {n} with {j}",
+            "{v} a {n} with {j}",
+            "I want you to {v} the {n}, {j}",
+            "{n}, {v}, {j}",
+        )
+    )
+    return Function(
+        f"{verb}_{noun.replace(' ', '_').replace('-', '_')}",
+        f"{said.capitalize()} the {noun}",
+        tuple(parameters),
+        requests,
+    )
+
+
+def toolbox(rng, split: str) -> list[Function]:
+    """One to six functions, half of them well known."""
+    functions: list[Function] = []
+    for _ in range(1 + int(rng.random() ** 1.5 * 6)):
+        function = pick(rng, _FUNCTIONS) if rng.random() < 0.5 else invented(rng, split)
+        if all(function.name != other.name for other in functions):
+            functions.append(function)
+    return functions
+
+
+def arguments(rng, split: str, function: Function) -> dict[str, Any]:
+    return {p.name: _value(rng, split, p) for p in function.parameters}
+
+
+def request(rng, function: Function, given: dict[str, Any]) -> str:
+    return pick(rng, function.requests).format(**given)
+
+
+def both(rng, split: str, function: Function) -> tuple[str, list[dict[str, Any]]] | None:
+    """A request for two calls of a function of one parameter: "what is the weather in Oslo and in Rome"."""
+    if len(function.parameters) != 1 or function.name == "calculate":
+        return None
+    one, two = arguments(rng, split, function), arguments(rng, split, function)
+    (name,) = one
+    if one[name] == two[name]:
+        return None
+    joined = pick(
+        rng,
+        ["{a} and {b}", "{a} and in {b}", "{a} and for {b}", "{a} and also {b}", "{a} and then {b}"]
+        if "in {" in " ".join(function.requests)
+        else ["{a} and {b}", "{a} and then {b}", "{a}, and also {b}"],
+    )
+    return request(rng, function, {name: joined.format(a=one[name], b=two[name])}), [one, two]
+
+
+def result(rng, split: str, function: Function) -> tuple[str, str]:
+    """(the text that the function returns, the value in it that answers)."""
+    style = rng.random()
+    if function.name == "get_weather":
+        value = f"{int(rng.random() * 45) - 10} degrees and {pick(rng, ['sunny', 'cloudy', 'rainy', 'windy', 'foggy', 'snowing', 'clear'])}"
+    elif function.name in ("get_time",):
+        value = values.value(rng, split, "time")
+    elif function.name in ("calculate", "convert_currency", "get_stock_price"):
+        value = f"{int(rng.random() * 90000) / pick(rng, [1, 10, 100])}"
+    else:
+        value = values.value(
+            rng,
+            split,
+            pick(rng, ("code", "number", "phrase", "time", "price", "word", "date", "person", "url", "quantity")),
+        )
+    if style < 0.35:
+        return value, value
+    key = pick(
+        rng,
+        [
+            "result",
+            "value",
+            "status",
+            "answer",
+            "output",
+            "id",
+            "info",
+            "message",
+            pick(rng, ATTRIBUTES).replace(" ", "_"),
+        ],
+    )
+    if style < 0.8:
+        record: dict[str, Any] = {key: value}
+        if rng.random() < 0.4:
+            record = {"ok": True, **record} if rng.random() < 0.5 else {**record, "took_ms": int(rng.random() * 900)}
+        return json.dumps(record, ensure_ascii=False), value
+    return f"{key}: {value}", value

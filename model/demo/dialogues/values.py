@@ -1,0 +1,344 @@
+"""Values of every kind: with thousands of possibilities or more, most of them in several spellings."""
+
+from collections.abc import Callable
+from random import Random
+
+from ..conversations.splits import pick
+from . import names
+from .lexicon import (
+    ADJECTIVES,
+    ANIMALS,
+    COLOURS,
+    COMPANIES,
+    CONTAINERS,
+    COUNTRIES,
+    CURRENCIES,
+    DAYS,
+    FOODS,
+    INSTRUMENTS,
+    JOBS,
+    LANGUAGES,
+    MATERIALS,  # fmt: skip
+    MONTHS,
+    OBJECTS,
+    ORGS,
+    PLACES,
+    SPORTS,
+    STREETS,
+    SUBJECTS,
+    SURFACES,
+    UNITS,
+)
+
+Maker = Callable[[Random, str], str]
+_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
+_MIXED = "abcdefghijkmnpqrstuvwxyz23456789"
+_SPECIAL = "!?#-_.@+*&$%"
+
+
+def _below(rng, n: int) -> int:
+    return int(rng.random() * n)
+
+
+def _time(rng, split) -> str:
+    hour, minute, style = _below(rng, 24), _below(rng, 60), rng.random()
+    if style < 0.45:
+        return f"{hour}:{minute:02d}"
+    if style < 0.55:
+        return f"{hour:02d}:{minute:02d}"
+    if style < 0.65:
+        return f"{hour % 12 + 1}:{minute:02d}{pick(rng, [' am', ' pm', 'am', 'pm', ' a.m.', ' p.m.'])}"
+    if style < 0.8:
+        return f"{hour % 12 + 1}{pick(rng, [' am', ' pm', 'am', 'pm', ' oclock'])}"
+    if style > 0.96:
+        first = hour % 12 + 1
+        return pick(
+            rng,
+            [
+                f"{first}-{first + 2}{pick(rng, ['pm', 'am', ''])}",
+                f"{first} to {first + 3}",
+                f"{hour}:00-{(hour + 2) % 24}:30",
+                f"{first}:30 - {first + 2}:00",
+            ],
+        )
+    words = "one two three four five six seven eight nine ten eleven twelve".split()
+    if style < 0.95:
+        return pick(rng, ["half past ", "quarter past ", "quarter to ", "ten past ", "", "", "exactly "]) + pick(
+            rng, words
+        )
+    return pick(rng, ["noon", "midnight", "dawn", "sunset", "lunchtime"])
+
+
+def _date(rng, split) -> str:
+    day, month, style = _below(rng, 28) + 1, pick(rng, MONTHS), rng.random()
+    suffix = "th" if 4 <= day <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
+    if style < 0.2:
+        return f"{day} {month}"
+    if style < 0.4:
+        return f"{month} {day}"
+    if style < 0.5:
+        return f"{month} {day}{suffix}"
+    if style < 0.6:
+        return f"the {day}{suffix}" + pick(rng, ["", f" of {month}"])
+    if style < 0.75:
+        return f"{day} {month} {1950 + _below(rng, 100)}"
+    if style < 0.85:
+        return f"{1990 + _below(rng, 50)}-{_below(rng, 12) + 1:02d}-{day:02d}"
+    if style < 0.92:
+        return f"{day}.{_below(rng, 12) + 1}.{2000 + _below(rng, 40)}"
+    return f"{pick(rng, DAYS)}, {month} {day}"
+
+
+def _price(rng, split) -> str:
+    amount, style = int(rng.random() ** 2 * 3000) + 2, rng.random()
+    if style < 0.2:
+        return f"${amount}.{_below(rng, 100):02d}"
+    if style < 0.4:
+        return f"{pick(rng, '$€£')}{amount}"
+    if style < 0.8:
+        return f"{amount} {pick(rng, CURRENCIES)}"
+    if style < 0.9:
+        return f"{amount}.{_below(rng, 100):02d} {pick(rng, CURRENCIES)}"
+    return f"{amount // 10 + 1}{pick(rng, ['k', ',000 euros', ' thousand dollars', ' million', '0 bucks'])}"
+
+
+def _code(rng, split) -> str:
+    style = rng.random()
+    digits = _below(rng, 9000) + 100
+    letters = "".join(pick(rng, _LETTERS) for _ in range(1 + _below(rng, 3)))
+    if style < 0.35:
+        return str(_below(rng, 9000) + 1000)
+    if style < 0.75:
+        return pick(
+            rng,
+            [
+                f"{letters}{digits}",
+                f"{letters}-{digits}",
+                f"{digits}-{letters}",
+                f"{digits}{letters}",
+                f"{letters} {digits}",
+            ],
+        )
+    if style < 0.85:
+        return "-".join(str(_below(rng, 90) + 10) for _ in range(2 + _below(rng, 3)))
+    return "".join(pick(rng, _MIXED) for _ in range(4 + _below(rng, 5)))
+
+
+def _password(rng, split) -> str:
+    style = rng.random()
+    word = names.word(rng, split)
+    if style < 0.3:
+        return f"{word}{_below(rng, 1000)}{pick(rng, ['', '!', '?', '#'])}"
+    if style < 0.55:
+        return f"{word.lower()}{pick(rng, '-_.')}{names.word(rng, split).lower()}"
+    if style < 0.75:
+        return (
+            f"{pick(rng, ADJECTIVES).replace(' ', '')}{pick(rng, OBJECTS).replace(' ', '').title()}{_below(rng, 100)}"
+        )
+    return "".join(pick(rng, _MIXED if rng.random() < 0.85 else _SPECIAL) for _ in range(6 + _below(rng, 6)))
+
+
+def _number(rng, split) -> str:
+    size = rng.random()
+    if size < 0.5:
+        return str(_below(rng, 990) + 3)
+    if size < 0.75:
+        return str(_below(rng, 9000) + 1000)
+    if size < 0.85:
+        return f"{_below(rng, 900) + 1},{_below(rng, 1000):03d}"
+    return f"{_below(rng, 100)}.{_below(rng, 100)}" if size < 0.95 else str(_below(rng, 10**7))
+
+
+def _phone(rng, split) -> str:
+    pairs = [f"{_below(rng, 100):02d}" for _ in range(3 + _below(rng, 3))]
+    joined = pick(rng, ["-", " ", ""]).join(pairs)
+    return joined if rng.random() < 0.5 else pick(rng, ["+", "0", "+4", "555-", "(0)"]) + joined
+
+
+def _mail(rng, split) -> str:
+    local = pick(rng, [names.word(rng, split), names.given(rng, split), pick(rng, OBJECTS).replace(" ", "")]).lower()
+    if rng.random() < 0.4:
+        local += pick(rng, [".", "_", "-", ""]) + pick(rng, [str(_below(rng, 100)), names.surname(rng, split).lower()])
+    return f"{local}@{names.word(rng, split).lower()}.{pick(rng, ['com', 'org', 'net', 'io', 'de', 'co.uk'])}"
+
+
+def _url(rng, split) -> str:
+    host = f"{names.word(rng, split).lower()}.{pick(rng, ['com', 'org', 'net', 'io', 'dev'])}"
+    return (
+        pick(rng, ["", "", "https://", "www."])
+        + host
+        + pick(rng, ["", "", f"/{pick(rng, OBJECTS).replace(' ', '-')}", f":{_below(rng, 9000) + 1000}"])
+    )
+
+
+def _person(rng, split) -> str:
+    style = rng.random()
+    if style < 0.45:
+        return names.given(rng, split)
+    if style < 0.75:
+        return f"{names.given(rng, split)} {names.surname(rng, split)}"
+    if style < 0.85:
+        return f"{pick(rng, ['Dr', 'Dr.', 'Mr', 'Mrs', 'Ms', 'Professor', 'Doctor', 'Captain'])} {names.surname(rng, split)}"
+    if style < 0.93:
+        return f"{names.given(rng, split)} from {pick(rng, ['accounting', 'sales', 'next door', 'the gym', 'IT', 'work', 'the third floor', 'school'])}"
+    return names.given(rng, split) + " and " + names.given(rng, split)
+
+
+def _phrase(rng, split) -> str:
+    style = rng.random()
+    noun = pick(rng, OBJECTS) if rng.random() < 0.85 else names.word(rng, split).lower()
+    if style < 0.6:
+        return f"{pick(rng, ADJECTIVES)} {noun}"
+    if style < 0.75:
+        return f"{names.word(rng, split)} {noun}"
+    return f"{pick(rng, ADJECTIVES)} {pick(rng, ADJECTIVES)} {noun}" if style < 0.85 else noun
+
+
+def _title(rng, split) -> str:
+    return pick(rng, [
+        f"{pick(rng, ADJECTIVES).title()} {pick(rng, OBJECTS).title()}", f"The {pick(rng, OBJECTS).title()} of {names.town(rng, split)}",
+        f"Letters to {names.given(rng, split)}", f"{names.word(rng, split)}", f"The {pick(rng, ADJECTIVES).title()} {pick(rng, JOBS).title()}",
+    ])  # fmt: skip
+
+
+def _list(items) -> Maker:
+    def make(rng, split) -> str:
+        chosen = [
+            pick(rng, items) if rng.random() < 0.9 else names.word(rng, split).lower()
+            for _ in range(1 + _below(rng, 3))
+        ]
+        return chosen[0] if len(chosen) == 1 else ", ".join(chosen[:-1]) + " and " + chosen[-1]
+
+    return make
+
+
+def _spot(rng, split) -> str:
+    """Where a thing is, with its preposition."""
+    style = rng.random()
+    owner = pick(rng, ["the", "the", "the", "my", "our", f"{names.given(rng, split)}'s"])
+    adjective = pick(rng, ADJECTIVES) + " " if rng.random() < 0.45 else ""
+    if style < 0.35:
+        return f"{pick(rng, ['in', 'in', 'inside', 'at the back of', 'at the bottom of'])} {owner} {adjective}{pick(rng, CONTAINERS)}"
+    if style < 0.55:
+        return f"{pick(rng, ['on', 'on', 'on top of', 'under'])} {owner} {adjective}{pick(rng, SURFACES)}"
+    if style < 0.8:
+        return f"{pick(rng, ['under', 'behind', 'next to', 'near', 'beside', 'in front of', 'above', 'between the door and', 'opposite'])} {owner} {adjective}{pick(rng, OBJECTS)}"
+    if style < 0.9:
+        return f"{pick(rng, ['on', 'in', 'at'])} {pick(rng, ['level', 'floor', 'shelf', 'row', 'bay', 'deck', 'box', 'rack', 'locker', 'room'])} {_below(rng, 60) + 1}{pick(rng, ['', '', 'A', 'B', 'C'])}"
+    return f"{pick(rng, ['at', 'behind', 'near', 'in', 'outside'])} {place(rng, split)}"
+
+
+def place(rng, split) -> str:
+    style = rng.random()
+    if style < 0.5:
+        return f"the {pick(rng, PLACES)}"
+    if style < 0.75:
+        return org(rng, split)
+    return f"the {pick(rng, ADJECTIVES)} {pick(rng, PLACES)}" if style < 0.9 else names.town(rng, split)
+
+
+def org(rng, split) -> str:
+    style = rng.random()
+    if style < 0.6:
+        return f"{names.word(rng, split)} {pick(rng, ORGS)}"
+    if style < 0.8:
+        return f"the {names.word(rng, split)} {pick(rng, ORGS)}"
+    return (
+        f"{pick(rng, ORGS)} {names.word(rng, split)}"
+        if style < 0.9
+        else f"{names.given(rng, split)}'s {pick(rng, ORGS)}"
+    )
+
+
+def _room(rng, split) -> str:
+    style = rng.random()
+    if style < 0.5:
+        return f"{pick(rng, ['room', 'room', 'Room', 'hall', 'office', 'lab', 'studio', 'classroom', 'building', 'ward'])} {_below(rng, 900) + 1}"
+    if style < 0.75:
+        return f"room {pick(rng, _LETTERS)}{_below(rng, 40) + 1}"
+    return f"the {pick(rng, [*COLOURS, names.word(rng, split)])} room"
+
+
+def _ordinal(rng, split) -> str:
+    n = _below(rng, 30) + 1
+    return f"{n}{'th' if 4 <= n <= 20 else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
+
+
+def _floor(rng, split) -> str:
+    style = rng.random()
+    if style < 0.45:
+        return f"{pick(rng, ['level', 'floor', 'deck', 'storey'])} {_below(rng, 40) + 1}"
+    return f"the {pick(rng, ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seventh', 'top', 'ground', 'upper', 'lower'])} floor"
+
+
+def _measure(*units: str):
+    def make(rng, split) -> str:
+        return f"{_below(rng, 900) + 2}{pick(rng, ['', '', '', '.5'])} {pick(rng, units)}"
+
+    return make
+
+
+def _choice(items):
+    return lambda rng, split: pick(rng, items) if rng.random() < 0.93 else names.word(rng, split)
+
+
+_MAKERS = {
+    "time": _time, "date": _date, "price": _price, "code": _code, "password": _password, "number": _number, "phone": _phone,
+    "mail": _mail, "url": _url, "person": _person, "phrase": _phrase, "title": _title, "spot": _spot, "place": place, "org": org,
+    "room": _room, "ordinal": _ordinal, "floor": _floor, "things": _list([f"{o}s" for o in OBJECTS if not o.endswith("s")]),
+    "foods": _list(FOODS), "animals": _list([f"{a}s" for a in ANIMALS]), "people": _list([n for n in names.GIVEN]),
+    "town": names.town, "word": names.word,
+    "year": lambda rng, split: str(1850 + _below(rng, 200)),
+    "count": lambda rng, split: str(_below(rng, 98) + 2) if rng.random() < 0.8 else pick(rng, "two three four five six seven eight nine ten twelve twenty".split()),
+    "day": lambda rng, split: pick(rng, DAYS), "month": lambda rng, split: pick(rng, MONTHS),
+    "daytime": lambda rng, split: f"{pick(rng, DAYS)} at {_time(rng, split)}",
+    "address": lambda rng, split: f"{_below(rng, 300) + 1} {pick(rng, [names.word(rng, split), pick(rng, OBJECTS).title()])} {pick(rng, STREETS)}",
+    "street": lambda rng, split: f"{pick(rng, [names.word(rng, split), pick(rng, OBJECTS).title()])} {pick(rng, STREETS)}",
+    "company": lambda rng, split: f"{names.word(rng, split)}{pick(rng, ['', ' ' + pick(rng, COMPANIES)])}",
+    "team": lambda rng, split: f"the {names.word(rng, split)} {pick(rng, ['Hawks', 'Bears', 'Rovers', 'Wolves', 'Comets', 'Choir', 'Band', 'Owls'])}",
+    "seat": lambda rng, split: f"{pick(rng, ['seat', 'row', 'seat'])} {_below(rng, 60) + 1}{pick(rng, ['', *_LETTERS[:6]])}",
+    "gate": lambda rng, split: f"{pick(rng, ['gate', 'platform', 'track', 'terminal', 'stop', 'pier'])} {pick(rng, ['', *_LETTERS[:5]])}{_below(rng, 60) + 1}",
+    "vehicle": lambda rng, split: pick(rng, ["train", "bus", "car", "bike", "boat", "taxi", "plane", "ferry", "night train", "tram"]),
+    "drink": lambda rng, split: pick(rng, ["tea", "coffee", "apple juice", "milk", "lemonade", "water", "hot chocolate", "green tea", "cider", "cocoa", f"{pick(rng, FOODS)} juice"]),
+    "colour": _choice(COLOURS), "material": _choice(MATERIALS), "food": _choice(FOODS), "language": _choice(LANGUAGES),
+    "subject": _choice(SUBJECTS), "sport": _choice(SPORTS), "instrument": _choice(INSTRUMENTS), "job": _choice(JOBS),
+    "animal": _choice(ANIMALS), "country": _choice(COUNTRIES),
+    "weight": _measure("kilos", "grams", "pounds", "kg", "tons"), "length": _measure("metres", "inches", "feet", "centimetres", "cm", "m"),
+    "duration": _measure("minutes", "hours", "days", "weeks"), "quantity": _measure(*UNITS),
+    "temperature": lambda rng, split: f"{_below(rng, 250)} {pick(rng, ['degrees', '°C', 'C', 'degrees Celsius'])}",
+    "percent": lambda rng, split: f"{_below(rng, 100)}{pick(rng, ['%', ' percent', '.5%'])}",
+    "version": lambda rng, split: f"{pick(rng, ['', 'v'])}{_below(rng, 20)}.{_below(rng, 20)}{pick(rng, ['', f'.{_below(rng, 10)}'])}",
+    "ip": lambda rng, split: ".".join(str(_below(rng, 255)) for _ in range(4)),
+}  # fmt: skip
+TYPES = tuple(sorted(_MAKERS))
+# Types of an attribute's value by a word in its name; the first that matches.
+_BY_WORD = (
+    ("wifi password", "password"), ("password", "password"), ("colour", "colour"), ("time", "time"), ("date", "date"), ("deadline", "date"),
+    ("birthday", "date"), ("email", "mail"), ("URL", "url"), ("domain", "url"), ("IP", "ip"), ("phone", "phone"), ("fax", "phone"),
+    ("code", "code"), ("PIN", "code"), ("reference", "code"), ("number", "code"), ("plate", "code"), ("gate", "gate"), ("platform", "gate"),
+    ("seat", "seat"), ("room", "room"), ("floor", "floor"), ("address", "address"), ("street", "street"), ("food", "food"), ("dessert", "food"),
+    ("main course", "food"), ("ingredient", "food"), ("drink", "drink"), ("song", "title"), ("film", "title"), ("book", "title"), ("title", "title"),
+    ("price", "price"), ("cost", "price"), ("fee", "price"), ("rent", "price"), ("salary", "price"), ("budget", "price"), ("bill", "price"),
+    ("deposit", "price"), ("balance", "price"), ("total", "price"), ("tip", "price"), ("discount", "percent"), ("rate", "percent"),
+    ("temperature", "temperature"), ("point", "temperature"), ("weight", "weight"), ("height", "length"), ("length", "length"), ("width", "length"),
+    ("depth", "length"), ("distance", "length"), ("range", "length"), ("elevation", "length"), ("duration", "duration"), ("warranty", "duration"),
+    ("battery life", "duration"), ("population", "number"), ("score", "number"), ("age", "count"), ("size", "count"), ("version", "version"),
+    ("material", "material"), ("language", "language"), ("country", "country"), ("city", "town"), ("capital", "town"), ("job", "job"),
+    ("name", "person"), ("nickname", "word"), ("mascot", "animal"), ("breed", "word"), ("brand", "word"),
+    *((who, "person") for who in ("owner", "author", "editor", "director", "manager", "captain", "coach", "leader", "chair", "host", "sponsor",
+      "contact", "client", "winner", "supervisor", "mentor", "tutor", "landlord", "neighbour", "plumber", "dentist", "vet", "hairdresser", "founder")),
+)  # fmt: skip
+
+
+def type_for(rng, attribute: str) -> str:
+    """A plausible type of value for an attribute; now and then any type, so that nothing but the text decides."""
+    if rng.random() < 0.12:
+        return pick(rng, TYPES)
+    return next((kind for word, kind in _BY_WORD if word in attribute), None) or pick(
+        rng, ("phrase", "number", "word", "code", "quantity", "title")
+    )
+
+
+def value(rng, split: str, kind: str) -> str:
+    """A value of the type, with names of the split."""
+    return _MAKERS[kind](rng, split)

@@ -1,0 +1,177 @@
+"""The end of a server: requests that outlast the drain end with the declared error, and the log has no traceback."""
+
+import asyncio
+import json
+import threading
+import time
+
+import httpx
+import pytest
+
+from deepseek_v32.inference.api import http_server
+from deepseek_v32.inference.api.open_requests import OpenRequests
+from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.text.tokenizer import Tokenizer
+from support.raw_http import connect
+from support.server import serving, stand_in_llm
+
+BODY = {"prompt": "The", "max_tokens": 900, "ignore_eos": True}
+CHAT = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 900, "ignore_eos": True}
+KINDS = {
+    "short": ("/v1/completions", {**BODY, "max_tokens": 30}),
+    "whole": ("/v1/completions", BODY),
+    "stream": ("/v1/completions", {**BODY, "stream": True}),
+    "chat": ("/v1/chat/completions", CHAT),
+    "chat stream": ("/v1/chat/completions", {**CHAT, "stream": True}),
+    "scores": ("/v1/completions", {**BODY, "echo": True, "logprobs": 1, "max_tokens": 0}),
+}
+
+LONG = [kind for kind in KINDS if kind != "short"]
+
+
+def open_requests(server, kinds, count):
+    """Start a thread for each kind of request; (threads, responses by kind) once `count` requests are open."""
+    answers = {}
+
+    def ask(kind):
+        path, body = KINDS[kind]
+        try:
+            answers[kind] = httpx.post(server.url + path, json=body, timeout=30)
+        except httpx.HTTPError as error:
+            answers[kind] = error
+
+    threads = [threading.Thread(target=ask, args=[kind]) for kind in kinds]
+    for thread in threads:
+        thread.start()
+    while server.service.stats().open < count:
+        time.sleep(0.005)
+    return threads, answers
+
+
+def check_ends(answers, log):
+    for kind, answer in answers.items():
+        assert not isinstance(answer, Exception), (kind, answer)
+        if "stream" in kind:
+            *_, last, done = [line for line in answer.text.splitlines() if line]
+            assert answer.status_code == 200 and done == "data: [DONE]"
+            error = json.loads(last.removeprefix("data: "))["error"]
+        else:
+            assert answer.status_code == 503 and int(answer.headers["retry-after"]) >= 1
+            error = answer.json()["error"]
+        assert (error["code"], error["type"]) == ("stopped", "server_error"), kind
+    assert not [record.getMessage() for record in log.records if record.exc_info or record.levelname == "ERROR"]
+
+
+def test_requests_that_outlast_the_drain_end_as_declared(caplog):
+    llm = stand_in_llm()
+    llm.model.before_step = lambda: time.sleep(0.01)
+    kinds = [kind for kind in LONG if kind != "scores"]
+    with serving(Service(llm), drain=0.3) as server:
+        threads, answers = open_requests(server, kinds, len(kinds))
+    for thread in threads:
+        thread.join(10)
+    check_ends(answers, caplog)
+    assert len(answers) == len(kinds) and server.service.stats().engine.pages_used == 0
+
+
+def test_requests_end_in_time_even_if_a_step_does_not(caplog):
+    """Nor do they wait for the engine: its step may take longer than the system leaves the process."""
+    llm = stand_in_llm()
+    gate, begun, ended = threading.Event(), threading.Event(), threading.Event()
+    llm.model.before_step = lambda: (begun.set(), gate.wait(20))
+
+    def go_on():
+        for thread in threads:
+            thread.join(10)
+        ended.set()
+        gate.set()
+
+    with serving(Service(llm), drain=0.2) as server:
+        threads, answers = open_requests(server, LONG, len(LONG))
+        assert begun.wait(10)
+        waiting = threading.Thread(target=go_on)
+        waiting.start()
+    assert ended.is_set() and not any(thread.is_alive() for thread in threads)
+    waiting.join(10)
+    check_ends(answers, caplog)
+
+
+def test_a_text_that_is_being_encoded_ends_as_declared(caplog, monkeypatch):
+    begun, gate = threading.Event(), threading.Event()
+    monkeypatch.setattr(Tokenizer, "encode", lambda *_, **__: (begun.set(), gate.wait(1), [1])[2])
+    with serving(Service(stand_in_llm()), drain=0) as server:
+        threads, answers = open_requests(server, ["whole"], 0)
+        assert begun.wait(10)
+    for thread in threads:
+        thread.join(10)
+    check_ends(answers, caplog)
+
+
+def test_clients_that_do_not_read_do_not_keep_the_server(caplog, monkeypatch):
+    monkeypatch.setattr(http_server, "LAST_SECONDS", 0.5)
+    body = json.dumps({**BODY, "stream": True, "logprobs": 20, "n": 16}).encode()
+    with serving(Service(stand_in_llm()), drain=0) as server, connect(server.url) as deaf:
+        deaf.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+        )
+        while not server.service.stats().engine.generated_tokens > 1000:
+            time.sleep(0.01)
+        began = time.monotonic()
+        connections = deaf
+    assert time.monotonic() - began < 10 and connections
+    assert not [record.getMessage() for record in caplog.records if record.exc_info or record.levelname == "ERROR"]
+
+
+def test_requests_that_can_finish_do(caplog):
+    llm = stand_in_llm()
+    llm.model.before_step = lambda: time.sleep(0.01)
+    with serving(Service(llm), drain=30) as server:
+        threads, answers = open_requests(server, ["short"], 1)
+    threads[0].join(10)
+    assert answers["short"].json()["usage"]["completion_tokens"] == 30
+
+
+def test_streams_that_carry_nothing_end_at_once_and_others_stay():
+    """A page that is open in a browser must not keep the server for as long as requests may take."""
+
+    async def application(scope, receive, send):
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await asyncio.sleep(60)
+
+    async def main():
+        requests = OpenRequests()
+        sent = {"/gradio_api/heartbeat/a": [], "/gradio_api/queue/data": [], "/v1/completions": []}
+
+        def answer(path):
+            async def send(message):
+                sent[path].append(message.get("body"))
+
+            return asyncio.create_task(requests.answer(application, {"type": "http", "path": path}, None, send))
+
+        tasks = {path: answer(path) for path in sent}
+        await asyncio.sleep(0.01)
+        requests.end(idle=True)
+        await asyncio.sleep(0.01)
+        assert [task.done() for task in tasks.values()] == [True, False, False]
+        requests.end()
+        await asyncio.gather(*tasks.values())
+        return sent
+
+    idle, chat, api = asyncio.run(main()).values()
+    assert idle == chat == [None, b""]
+    assert api[1].startswith(b'data: {"error": ') and api[1].endswith(b"data: [DONE]\n\n")
+
+
+def test_a_cancellation_by_others_is_passed_on():
+    async def main():
+        task = asyncio.create_task(
+            OpenRequests().answer(lambda *_: asyncio.sleep(60), {"type": "http", "path": "/v1/completions"}, None, None)
+        )
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())

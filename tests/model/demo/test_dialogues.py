@@ -1,0 +1,177 @@
+"""The generator of the next demo's conversations: answers that the text holds, questions with one answer, disjoint splits."""
+
+import json
+import random
+import re
+
+import pytest
+from tokenizers import Tokenizer
+from training import data
+
+from deepseek_v32.inference.llm import DEMO
+from deepseek_v32.inference.text.messages import v32_pieces
+from deepseek_v32.inference.text.tokenizer import Special
+from deepseek_v32.model.demo.dialogues import Conversation, write
+from deepseek_v32.model.demo.dialogues.clauses import Grammar
+from deepseek_v32.model.demo.dialogues.conversation import yours
+from deepseek_v32.model.demo.dialogues.wording import WORDINGS
+
+SEEDS = range(30)
+FRAMES = (
+    *(
+        "attribute_statements",
+        "owner_statements",
+        "attribute_questions",
+        "owner_questions",
+        "locations",
+        "location_questions",
+    ),
+    *(
+        "relation_statements",
+        "relation_questions",
+        "namings",
+        "naming_questions",
+        "leads",
+        "tails",
+        "indirect",
+        "changes",
+    ),
+    *("moves", "shifts"),
+)
+
+
+def conversations(split: str = "train", **options) -> list[Conversation]:
+    return [write(seed, length=5000, split=split, **options) for seed in SEEDS]
+
+
+def test_same_arguments_same_conversation():
+    assert write(7, length=3000, split="validation") == write(7, length=3000, split="validation")
+    assert write(7, length=3000, split="validation") != write(8, length=3000, split="validation")
+
+
+@pytest.mark.parametrize("split", WORDINGS)
+def test_answers_begin_with_a_value_of_the_sentence_that_they_quote(split):
+    kinds = set()
+    for conversation in conversations(split):
+        for turn in conversation.turns:
+            if turn.kind not in ("stated", "updated"):
+                continue
+            kinds.add(turn.kind)
+            where, start, end = turn.fact
+            sentence = conversation.turns[where].user[start:end]
+            assert turn.assistant.startswith(turn.value + ". You") and sentence.strip() in turn.assistant
+            assert turn.value in yours(sentence)
+    assert kinds == {"stated", "updated"}
+
+
+def test_a_question_is_not_asked_before_its_fact_is_stated():
+    for conversation in conversations():
+        for number, turn in enumerate(conversation.turns):
+            assert turn.fact is None or turn.fact[0] <= number
+
+
+def test_unanswerable_questions_name_nothing_that_was_asked_with_an_answer():
+    # The same words cannot be both answerable and not, unless the fact was stated in between.
+    for conversation in conversations():
+        answered = {turn.user.lower().strip("?. ") for turn in conversation.turns if turn.kind == "stated"}
+        refused = {turn.user.lower().strip("?. ") for turn in conversation.turns if turn.kind == "unanswerable"}
+        assert not answered & refused
+
+
+def test_two_hops_quote_both_facts_in_order():
+    found = 0
+    for conversation in conversations(thinking=1.0):
+        for turn in conversation.turns:
+            if turn.kind == "two hops":
+                text = "".join(part for part, _ in turn.thought)
+                first, second = re.fullmatch(r"(?s)First: (.*) Then: (.*)", text).groups()
+                said = "\n".join(t.user for t in conversation.turns)
+                assert first in said and second in said and second in turn.assistant
+                found += 1
+    assert found > 20
+
+
+def test_calls_take_their_arguments_from_the_request_and_fit_the_schema():
+    found = 0
+    for conversation in conversations(functions=1.0):
+        schemas = {f.name: f.schema["function"]["parameters"]["properties"] for f in conversation.functions}
+        for turn in conversation.turns:
+            for name, arguments in turn.call.calls if turn.call else ():
+                assert arguments.keys() == schemas[name].keys()
+                for key, value in arguments.items():
+                    assert str(value) in turn.user
+                    assert isinstance(value, {"string": str, "integer": int}[schemas[name][key]["type"]])
+                found += 1
+            if turn.call:
+                assert turn.call.answer[0][0].split(" and ")[0] in turn.call.results[0]
+    assert found > 50
+
+
+@pytest.mark.parametrize(("one", "other"), [("train", "validation"), ("train", "test"), ("validation", "test")])
+def test_splits_share_no_frame(one, other):
+    for name in FRAMES:
+        # Frames that everybody uses are in one split all the same.
+        assert not set(getattr(WORDINGS[one], name)) & set(getattr(WORDINGS[other], name)), name
+    assert not {p.name for p in WORDINGS[one].predicates} & {p.name for p in WORDINGS[other].predicates}
+
+
+def test_statements_are_many():
+    wording = WORDINGS["train"]
+    assert sum(len(getattr(wording, name)) for name in FRAMES) > 300
+    grammar = Grammar(random.Random(1), "train", wording)
+    shapes = {re.sub(r"\d+", "0", grammar.fact().frame) for _ in range(4000)}
+    assert len(shapes) > 600, "verbs and attributes in their tenses"
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return data.train_tokenizer(tmp_path_factory.mktemp("demo") / "tokenizer.json", 1600, conversations=20, spaced=300)
+
+
+@pytest.mark.parametrize("word", ["Zorvik", "thermos", "Kleodriadick-77", "ünïcode", "key"])
+def test_a_word_has_the_same_pieces_with_and_without_a_space(tokenizer, word):
+    alone, spaced = tokenizer.encode(word).tokens, tokenizer.encode(" " + word).tokens
+    # The space is a token of its own, or part of the first one.
+    assert spaced == ["Ġ", *alone] or (spaced[0] == "Ġ" + alone[0] and spaced[1:] == alone[1:])
+
+
+def test_any_text_comes_back(tokenizer):
+    for text in ("", " ", "a\n\n  b\t1234 5", "日本語 🎉\r\n", "\x00~", '{"a": [1, 2]}'):
+        assert tokenizer.decode(tokenizer.encode(text).ids) == text
+
+
+@pytest.mark.parametrize("length", [1024, 4096])
+def test_a_conversation_fills_its_number_of_tokens(length):
+    tokenizer = Tokenizer.from_file(str(DEMO / "tokenizer.json"))  # of another generator; about as long
+    texts = [
+        "\n".join(t.user + t.assistant for t in write(n, length=data.characters(length), functions=0.0).turns)
+        for n in range(6)
+    ]
+    counts = [len(tokenizer.encode(text).ids) / length for text in texts]
+    assert 0.6 < sum(counts) / 6 < 1.3
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+def test_the_training_tokens_are_those_of_the_chat_format(tokenizer, thinks):
+    """The first question of a conversation, as the product encodes it."""
+    encode = data.Encoder(tokenizer)
+    for seed in range(8):
+        conversation = write(seed, length=2500, split="train", functions=float(seed % 2), thinking=float(thinks))
+        del conversation.turns[1:]
+        [turn] = conversation.turns
+        messages = [{"role": "system", "content": conversation.system}, {"role": "user", "content": turn.user}]
+        if turn.call:
+            calls = [{"function": {"name": n, "arguments": json.dumps(a)}} for n, a in turn.call.calls]
+            messages.append(
+                {"role": "assistant", "content": "", "tool_calls": calls, "reasoning_content": joined(turn.thought)}
+            )
+            messages += [{"role": "tool", "content": result} for result in turn.call.results]
+        answer, thought = (turn.call.answer, turn.call.thought) if turn.call else (turn.answer, turn.thought)
+        messages.append({"role": "assistant", "content": joined(answer), "reasoning_content": joined(thought)})
+        pieces = v32_pieces(messages, thinks, [f.schema for f in conversation.functions])
+        expected = "".join(piece.text if isinstance(piece, Special) else piece for piece in pieces)
+        assert tokenizer.decode(encode(conversation)[0], skip_special_tokens=False) == expected
+
+
+def joined(pieces) -> str:
+    return "".join(text for text, _ in pieces or ())

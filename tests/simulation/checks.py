@@ -1,0 +1,66 @@
+"""What must hold between two steps of an engine, computed from its lists rather than by its methods."""
+
+from collections import Counter
+
+from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.pages import PagePool
+from deepseek_v32.inference.params import Request
+from simulation.model import latents
+from simulation.runner import SimulatedRunner
+
+
+def check_engine(engine: Engine, runner: SimulatedRunner) -> None:
+    """AssertionError if a page is lost, shared by unequal prefixes or kept for other tokens, or if the runner saw a wrong read."""
+    assert not runner.broken, runner.broken[0]
+    scheduler = engine.scheduler
+    requests = [*scheduler.running, *scheduler.waiting]
+    ids = [request.id for request in requests]
+    assert ids == sorted(set(ids)), "requests have overtaken one another"
+    assert set(ids) == set(engine._states), "the engine and its scheduler know different requests"
+    check_pages(engine.pool, requests)
+    check_cached(engine.pool, runner)
+
+
+def is_writable(pool: PagePool, page: int) -> bool:
+    """Whether nobody but its one holder can read it, now or later."""
+    return pool._references[page] == 1 and pool._keys[page] is None
+
+
+def check_pages(pool: PagePool, requests: list[Request]) -> None:
+    """free + used + cached = all; a page has one owner, or is shared by requests with equal prefixes."""
+    held = Counter(page for request in requests for page in request.pages)
+    lists = Counter(pool._free) + Counter(pool._cached.keys())
+    for page in range(pool.page_count):
+        assert pool._references[page] == held[page], f"page {page} is held {held[page]} times, not as counted"
+        assert lists[page] == (not held[page]), f"page {page} is held {held[page]} times and free {lists[page]} times"
+    assert pool.free + pool.used + pool.cached == pool.page_count
+    owners: dict[int, tuple[Request, int]] = {}
+    for request in requests:
+        for number, page in enumerate(request.pages):
+            owner, place = owners.setdefault(page, (request, number))
+            end = (number + 1) * pool.page_size
+            equal = owner.tokens[:end] == request.tokens[:end] and len(request.tokens) >= end
+            assert owner is request or (place == number and equal), f"page {page} is shared by unequal prefixes"
+
+
+def check_cached(pool: PagePool, runner: SimulatedRunner) -> None:
+    """Every page that can be found holds the latents of its tokens, and the index keys that were written with them."""
+    for prefix, page in findable(pool).items():
+        assert page not in pool._free, f"page {page} is free and can be found"
+        slots = range(page * pool.page_size, (page + 1) * pool.page_size)
+        found = [runner.latent[slot].value for slot in slots]
+        assert found == [*latents(prefix)[-pool.page_size :]], f"page {page} is kept for tokens that it does not hold"
+        assert all(runner.latent[slot].write == runner.index[slot].write for slot in slots), (
+            f"page {page}: stale index key"
+        )
+
+
+def findable(pool: PagePool) -> dict[tuple[int, ...], int]:
+    """By tokens: the page that a prompt which begins with them finds."""
+    prefixes: dict[int, tuple[int, ...]] = {0: ()}
+    pages = {}
+    for (before, tokens), (page, after) in sorted(pool._entries.items(), key=lambda item: item[1][1]):
+        if before in prefixes:  # else the page before it is evicted, and nobody gets here
+            prefixes[after] = prefixes[before] + tokens
+            pages[prefixes[after]] = page
+    return pages

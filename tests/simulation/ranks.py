@@ -1,0 +1,101 @@
+"""Followers: the product's LeadingRunner, Channel, BatchUpdate and Worker over a socket and a collective that are lists."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from deepseek_v32.inference.distributed import worker
+from deepseek_v32.inference.distributed.channel import Channel, MessageKind, pack
+from deepseek_v32.inference.distributed.worker import LeadingRunner, Worker
+from deepseek_v32.inference.engine.limits import Limits
+from simulation.runner import Sampled, SimulatedRunner
+
+
+class Wire:
+    """One direction of a socket: bytes that have been sent and not yet received."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def sendall(self, data: bytes) -> None:
+        self.data += data
+
+    def recv_into(self, view: memoryview) -> int:
+        count = min(len(view), len(self.data))
+        view[:count] = self.data[:count]
+        del self.data[:count]
+        return count
+
+
+class SimulatedFollower:
+    """Another rank. It works off rank 0's messages when the schedule lets it, however late."""
+
+    def __init__(self, runner: SimulatedRunner) -> None:
+        self.runner = runner
+        self.wire = Wire()
+        self.broadcasts: deque[list[int]] = deque()  # rank 0's side of collectives that this rank has not joined yet
+        runner.sampled.exchange = self._receive
+        self._channel: Any = Channel(self.wire)  # type: ignore[arg-type]
+        self._worker = Worker(SimpleNamespace(before_end=[]))  # type: ignore[arg-type]
+        self._worker._runner = runner  # type: ignore[assignment]
+
+    @property
+    def behind(self) -> bool:
+        return bool(self.wire.data)
+
+    def follow(self) -> None:
+        """Handle one message of rank 0."""
+        with patch.object(worker, "dist", Collectives):
+            self._worker.handle(self._channel.receive())
+
+    def _receive(self, sampled: Sampled) -> None:
+        sampled[:] = self.broadcasts.popleft()
+
+
+class SimulatedLeader:
+    """What LeadingRunner needs of a job."""
+
+    def __init__(self, runner: SimulatedRunner, followers: Sequence[SimulatedFollower]) -> None:
+        self.before_end: list[Any] = []
+        self._followers = followers
+        runner.sampled.exchange = self._send
+
+    def broadcast(
+        self, kind: MessageKind, values: dict[str, Any] | None = None, arrays: Sequence[np.ndarray] = ()
+    ) -> None:
+        if kind is MessageKind.STEP:  # START makes the caches and the runner, which are here already
+            for follower in self._followers:
+                follower.wire.sendall(pack(kind, values, arrays))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        yield
+
+    def _send(self, sampled: Sampled) -> None:
+        for follower in self._followers:
+            follower.broadcasts.append(list(sampled))
+
+
+class Collectives:
+    """Takes the place of torch.distributed."""
+
+    @staticmethod
+    def broadcast(sampled: Sampled, source: int) -> None:
+        assert source == 0
+        sampled.exchange(sampled)
+
+
+class SimulatedLeadingRunner(LeadingRunner):
+    """Rank 0's runner of several."""
+
+    def __init__(self, runner: SimulatedRunner, followers: Sequence[SimulatedFollower], limits: Limits) -> None:
+        super().__init__(SimulatedLeader(runner, followers), limits, runner)  # type: ignore[arg-type]
+
+    def run(self, *args: Any) -> Any:
+        with patch.object(worker, "dist", Collectives):
+            return super().run(*args)

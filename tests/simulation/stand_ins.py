@@ -1,0 +1,58 @@
+"""What takes the place of threads and of the clients' event loop, and an observer that may fail."""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any
+
+from deepseek_v32.inference.params import Delta
+
+
+class Turns:
+    """Takes the place of threading.Thread: the schedule says when the engine's thread runs; `join` lets it run to its end."""
+
+    def __init__(self, target: Callable[[], None], name: str, daemon: bool) -> None:
+        self.join = target
+
+    def start(self) -> None:
+        pass
+
+    def is_alive(self) -> bool:
+        return True
+
+
+class Loop:
+    """Takes the place of clients' event loop: callbacks wait until the schedule lets it run."""
+
+    def __init__(self, point: Callable[[str], None]) -> None:
+        self._point = point
+        self._callbacks: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> None:
+        self._point("delivery")
+        self._callbacks.append((callback, args))
+
+    def is_closed(self) -> bool:
+        return False
+
+    def run(self) -> None:
+        while self._callbacks:
+            callback, args = self._callbacks.popleft()
+            callback(*args)
+
+
+class Watcher:
+    """An observer of the service. It fails now and then, which must change nothing."""
+
+    def __init__(self, point: Callable[[str], None]) -> None:
+        self._point = point
+        self.ended: Counter[int] = Counter()  # by request id
+
+    def first_token(self, seconds: float) -> None:
+        self._point("observer")
+
+    def next_token(self, seconds: float) -> None:
+        self._point("observer")
+
+    def finished(self, delta: Delta, seconds: float) -> None:
+        self.ended[delta.request_id] += 1
+        self._point("observer")
