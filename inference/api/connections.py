@@ -38,6 +38,8 @@ REPLACEABLE_SECONDS = 1.0
 # Connections above the limits that are refused properly, after their head has been read and their key checked.
 SURPLUS = 64
 SURPLUS_SECONDS = 2.0
+# Refused connections that are kept open until their client has read the refusal, or this long.
+MAX_LINGERING = 256
 LINGER_SECONDS = 2.0
 # Bytes that the system may keep for a client; by itself it keeps up to 4 MB. What does not fit waits in the process.
 SEND_BUFFER = 2**18
@@ -49,6 +51,7 @@ class Connections:
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self.surplus = 0
+        self.lingering = 0
         self._peers: Counter[str] = Counter()
         self._count = 0
         # Those that wait for a head, and since when; the longest first.
@@ -155,6 +158,7 @@ class BoundedConnection(H11Protocol):
         self._stop_write_timer()
         self._unset_keepalive_if_required()
         self._forget()
+        self._all.lingering -= self._lingers
         super().connection_lost(exc)
 
     def give_way(self) -> None:
@@ -240,8 +244,9 @@ class BoundedConnection(H11Protocol):
             )
             for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
-        if lingers and not self.transport.is_closing():
+        if lingers and not self.transport.is_closing() and self._all.lingering < MAX_LINGERING:
             self._lingers = True
+            self._all.lingering += 1
             self._stop_head_timer()
             self._forget()
             self.transport.write_eof()

@@ -76,7 +76,7 @@ class ModelOptions:
         bool,
         typer.Option(
             "--check-cache",
-            help="Verify what the caches hold (at most 2 % slower); a mismatch ends its request with an error and a report.",
+            help="Verify what the caches hold; a mismatch ends its request with an error and a report.",
         ),
     ] = False
     verify_hashes: VerifyHashesOption = True

@@ -83,7 +83,8 @@ def serve(
         chat=chat,
     )
     print(_announcement(host, port, chat, api_key is not None), file=sys.stderr)
-    allow_files(2 * ConnectionLimits.total)
+    # Several times the limit, because the system accepts a crowd before any of it can be refused.
+    allow_files(4 * ConnectionLimits.total)
     limits = ConnectionLimits(per_peer=connections_per_peer)
     make_server(app, host, port, drain=drain, limits=limits).run()
 

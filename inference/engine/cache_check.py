@@ -27,18 +27,17 @@ from ...kernels.cache_stamps import (
     Stamps,
     check_cache,
     multiplier_table,
-    stamp_tokens,
 )
-from ...kernels.registry import Preference, choose_implementation
+from ...kernels.registry import Preference, choose, choose_implementation
 from ...model.metadata import AttentionMetadata, LayerCache
 from ..params import Request
 from .scheduler import Batch
 
-TRUTH_EVERY = 16  # tokens of a sequence between two comparisons of its chain with its tokens on the host
+TRUTH_EVERY = 32  # tokens of a sequence between two comparisons of its chain with its tokens on the host
 TRUTHS = 8  # of them in one step, at most
 REUSED_HASHES = 4  # reused pages of a request whose bytes are hashed, at most
-EAGER_EVERY = 8  # steps of decodes without a graph between two checks
-DECODE_WORDS = 1 + 3 * TRUTHS  # of a step of decodes as `decode_words` lays it out
+EAGER_EVERY = 16  # steps of decodes without a graph between two checks
+DECODE_WORDS = 1 + 3 * TRUTHS  # of a step of decodes: its number, then rows of truths, -1 where there is none
 _RECENT = 8  # steps whose mismatches can still be attributed to requests
 _FIBONACCI = 2654435769
 
@@ -53,11 +52,6 @@ class CheckPlan(NamedTuple):
         np.ndarray
     )  # [M, 5] tasks after it; graphs of decodes alone have tasks that follow from their lengths instead
     truths: np.ndarray  # [K, 3]
-
-    def decode_words(self) -> list[int]:
-        """For a step of decodes: the step's number, then TRUTHS rows of truths, -1 where there is none."""
-        words: list[int] = self.truths.ravel().tolist()
-        return [self.step, *words, *[-1] * (3 * TRUTHS - len(words))]
 
 
 @dataclass(frozen=True)
@@ -100,6 +94,7 @@ class CacheCheck:
         shape, pinned = (2, 1 + max_sequences * FOUND_WORDS), device.type != "cpu"
         self._host = torch.zeros(shape, dtype=torch.int64, pin_memory=pinned)
         self._view = self._host.numpy()
+        self._found_steps = self._view[:, 0]
         self._multipliers = multiplier_table(max(max_model_len, *words))
         factors = (
             multiplier_table(2 * layers + 7)[7:].view(np.int64).reshape(layers, 2)
@@ -127,6 +122,8 @@ class CacheCheck:
         ]
         self._pairs = [(cache.latent, cache.index) for cache in caches]
         self._backend, self._ranks, self._device = backend, ranks, device
+        # Chosen once, and called without checks of the arguments, which would take 1 % of the demo's decodes on a CPU.
+        self._stamp_tokens = choose("stamp_tokens", self.stamps.chains, backend)
         self._step = self._last_check = 0
         self._recent: dict[int, tuple[Request, ...]] = {}
         self._told: set[tuple[int, int]] = set()  # (step, row) of recent mismatches that `mismatches` has returned
@@ -136,31 +133,29 @@ class CacheCheck:
         self._step += 1
         self._recent[self._step] = batch.requests
         self._recent.pop(self._step - _RECENT, None)
-        decodes = batch.decodes == len(batch.requests)
-        due = in_graph or not decodes or self._step % EAGER_EVERY == 0 or self._fills_a_page(batch)
-        often = 1 if in_graph else EAGER_EVERY  # steps of decodes between two checks
-        rows = [
-            row
-            for row, (request, start) in enumerate(zip(batch.requests, batch.starts, strict=True))
-            if start % TRUTH_EVERY < often or request.checked_admission != request.admission
-        ]
-        reused, reused_truths = [], []
-        for row in rows:
-            request, start = batch.requests[row], batch.starts[row]
-            if start and request.checked_admission != request.admission:
-                reused += self._reused_tasks(row, start)
-                reused_truths.append((row, start - 1, self.chain(request, start)))
-            request.checked_admission = request.admission
-        tasks, truths = _NONE5, []
+        reused, reused_truths, truths = [], [], []
+        # A step that takes its tokens from the device has no newly admitted request.
+        entries = () if batch.sampled_rows else zip(batch.requests, batch.starts, strict=True)
+        for row, (request, start) in enumerate(entries):
+            if request.checked_admission != request.admission:
+                request.checked_admission = request.admission
+                if start:
+                    reused += self._reused_tasks(row, start)
+                    reused_truths.append((row, start - 1, self.chain(request, start)))
+        prompts = batch.decodes < len(batch.requests)
+        due = in_graph or prompts or self._step % EAGER_EVERY == 0 or self._fills_a_page(batch)
         if due or reused:
             self._last_check = self._step
-        if due:
-            rows = [row for row in (*range(batch.decodes, len(batch.requests)), *rows) if batch.starts[row]]
-            first = self._step * TRUTHS % max(len(rows), 1)
-            for row in dict.fromkeys((rows + rows)[first : first + TRUTHS]):
-                truths.append((row, batch.starts[row] - 1, self.chain(batch.requests[row], batch.starts[row])))
-            if not in_graph:
-                tasks = self._tasks(batch)
+        if not due:
+            return CheckPlan(self._step, _array(reused, 5), _array(reused_truths, 3), _NONE5, _NONE3)
+        often = 1 if in_graph else TRUTH_EVERY
+        rows = [row for row, start in enumerate(batch.starts) if start % TRUTH_EVERY < often and start]
+        if len(rows) > TRUTHS:
+            first = self._step * TRUTHS % len(rows)
+            rows = (rows + rows)[first : first + TRUTHS]
+        for row in rows:
+            truths.append((row, batch.starts[row] - 1, self.chain(batch.requests[row], batch.starts[row])))
+        tasks = _NONE5 if in_graph else self._tasks(batch)
         return CheckPlan(self._step, _array(reused, 5), _array(reused_truths, 3), tasks, _array(truths, 3))
 
     def chain(self, request: Request, count: int) -> int:
@@ -190,24 +185,37 @@ class CacheCheck:
         self._check(torch.from_numpy(table).to(self._device), step, tasks, None, truths)
 
     def begin(
-        self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        slots: torch.Tensor,
+        block_table: torch.Tensor,
+        counts: Sequence[int],
     ) -> tuple[torch.Tensor, ...]:
-        """Write the chains of a step's tokens -> AttentionMetadata.stamps, which the model's launches store."""
-        starts = None
-        if len(metadata.query_lengths) < len(tokens):
-            starts = torch.from_numpy(np.cumsum((0, *metadata.query_lengths), dtype=np.int32)).to(self._device)
-        rows = tokens, positions, metadata.slots, metadata.block_table, starts
-        return stamp_tokens(*rows, self.stamps, backend=self._backend).view(-1, len(tokens)).unbind()
+        """Write the chains of a step's tokens -> AttentionMetadata.stamps, which the model's launches store.
 
-    def end(self, metadata: AttentionMetadata, plan: CheckPlan) -> None:
+        counts: the number of new tokens of each sequence.
+        """
+        starts = None
+        if len(counts) < len(tokens):
+            starts = torch.from_numpy(np.cumsum((0, *counts), dtype=np.int32)).to(self._device)
+        rows = tokens, positions, slots, block_table, starts
+        stamps: torch.Tensor = self._stamp_tokens(*rows, self.stamps)
+        return stamps.view(-1, len(tokens)).unbind()
+
+    def upload(self, plan: CheckPlan) -> list[torch.Tensor]:
+        """What `end` needs on the device. Called before the model runs: a copy from pageable memory waits for the device."""
+        return self._upload(plan.step, plan.tasks, plan.truths) if len(plan.tasks) or len(plan.truths) else []
+
+    def end(self, metadata: AttentionMetadata, uploaded: list[torch.Tensor]) -> None:
         """Verify what a step has written, and some of what it has read."""
-        if len(plan.tasks) or len(plan.truths):
-            step, tasks, truths = self._upload(plan.step, plan.tasks, plan.truths)
+        if uploaded:
+            step, tasks, truths = uploaded
             self._check(metadata.block_table, step, tasks, None, truths)
         self._share()
 
     def end_decodes(self, metadata: AttentionMetadata, words: torch.Tensor) -> None:
-        """As `end`, for decodes alone. words: CheckPlan.decode_words on the device, int64 [DECODE_WORDS]."""
+        """As `end`, for decodes alone. words: int64 [DECODE_WORDS] on the device."""
         self._check(metadata.block_table, words[:1], None, metadata.lengths, words[1:].view(TRUTHS, 3))
         self._share()
 
@@ -217,9 +225,9 @@ class CacheCheck:
             return []
         return [
             mismatch
-            for half in self._view
-            if (step := int(half[0])) in self._recent
-            for mismatch in self._of_step(step, half)
+            for half, step in enumerate(self._found_steps.tolist())
+            if step in self._recent
+            for mismatch in self._of_step(step, self._view[half])
         ]
 
     def _of_step(self, step: int, half: np.ndarray) -> list[Mismatch]:
@@ -248,14 +256,14 @@ class CacheCheck:
 
     def _tasks(self, batch: Batch) -> np.ndarray:
         """The pages that a step without a graph has written, and one earlier page of each sequence."""
-        size, tasks = self.stamps.page_size, []
+        size, tasks, alone = self.stamps.page_size, [], batch.decodes == len(batch.requests)
         for row, (start, count) in enumerate(zip(batch.starts, batch.counts, strict=True)):
             end, first = start + count, start // size
             for page in range(first, -(-end // size)):
                 entries = min(size, end - page * size)
                 tasks.append((row, page, entries, RECORD_HASH * (entries == size), row))
             if first:
-                compare = COMPARE_HASH * (count > 1 or start % TRUTH_EVERY < EAGER_EVERY)
+                compare = COMPARE_HASH * (alone or count > 1 or start % TRUTH_EVERY == 0)
                 tasks.append((row, (end * _FIBONACCI % 2**32) * first >> 32, size, compare, row))
         return _array(tasks, 5)
 

@@ -46,7 +46,10 @@ class CacheReports:
 
         others: requests whose entries may be in the place of the right ones.
         """
-        first = {mismatch.request.id: mismatch for mismatch in reversed(self._check.mismatches())}
+        found = self._check.mismatches()
+        if not found:
+            return {}
+        first = {mismatch.request.id: mismatch for mismatch in reversed(found)}
         new = {id: mismatch for id, mismatch in first.items() if id not in self._reported}
         self._reported.extend(new)
         return {id: self.write(mismatch, others) for id, mismatch in new.items()}

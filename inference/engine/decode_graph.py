@@ -53,7 +53,7 @@ def context_buckets(topk: int, longest: int) -> list[int]:
 class DecodeInputs:
     """The inputs of a step of at most `batch` decodes with contexts of at most `context` tokens, in tensors that stay in place.
 
-    `sampled`: int64 [max_sequences], the tokens that the previous step has sampled. `checked`: with CheckPlan.decode_words.
+    `sampled`: int64 [max_sequences], the tokens that the previous step has sampled. `checked`: with the words of a cache check.
     """
 
     def __init__(
@@ -71,6 +71,8 @@ class DecodeInputs:
         self._copied = torch.cuda.Event() if on_gpu else None
         self._wide = host_wide[: 4 * batch].view(4, batch).numpy()
         self._words = host_wide[4 * batch :].numpy()
+        self._words[1:] = -1
+        self._truths = 0  # in the words
         self._lengths = host_narrow[:batch].numpy()
         self._table = host_narrow[batch:].view(batch, pages).numpy()
         self._table[:] = scratch_page
@@ -83,10 +85,8 @@ class DecodeInputs:
         """Copy a step's inputs to the device. The rows that it does not need become padding."""
         if self._copied is not None:
             self._copied.synchronize()  # until the previous step's copies have left the pinned memory
-        used, self._used = (
-            self._used,
-            max(self._used, len(batch.requests)),
-        )  # should this fail, the next step pads all rows
+        used = self._used
+        self._used = max(used, len(batch.requests))  # the rows that the next step has to pad if this one fails here
         for row, (request, start) in enumerate(zip(batch.requests, batch.starts, strict=True)):
             holder, held = (request.id, request.admission), self._held[row]
             done = held[1] if held is not None and held[0] == holder else 0
@@ -108,7 +108,11 @@ class DecodeInputs:
             self._held[row] = None
         self._used = len(batch.requests)
         if plan is not None:
-            self._words[:] = plan.decode_words()
+            used, self._truths = 3 * self._truths, len(plan.truths)
+            self._words[0] = plan.step
+            if used or self._truths:
+                self._words[1 : 1 + max(used, 3 * self._truths)] = -1
+                self._words[1 : 1 + 3 * self._truths] = plan.truths.ravel()
         for host, device in zip(self._host, self._device, strict=True):
             device.copy_(host, non_blocking=True)
         if self._copied is not None:
@@ -134,7 +138,7 @@ class DecodeInputs:
 
     @property
     def check_words(self) -> torch.Tensor:
-        """CheckPlan.decode_words on the device."""
+        """int64 [DECODE_WORDS] on the device, of the step's CheckPlan."""
         return self._device[0][4 * self.batch :]
 
 
@@ -208,7 +212,8 @@ class DecodeGraphs:
             metadata = replace(metadata, on_selection=lambda layer, _, selection: selections.update({layer: selection}))
         if self.cache_check is None:
             return self.forward(tokens, positions, metadata, self.caches)
-        metadata = replace(metadata, stamps=self.cache_check.begin(tokens, positions, metadata))
+        stamps = self.cache_check.begin(tokens, positions, metadata.slots, metadata.block_table, metadata.query_lengths)
+        metadata = replace(metadata, stamps=stamps)
         logits = self.forward(tokens, positions, metadata, self.caches)
         self.cache_check.end_decodes(metadata, inputs.check_words)
         return logits

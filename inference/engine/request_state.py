@@ -45,9 +45,10 @@ class RequestState:
     def push(self, sample: Sample, recorder: SelectionRecorder) -> Delta:
         """Append a sampled token to the request, and decide whether it is the last one.
 
-        Raises nothing: whatever fails here ends the request with an error.
+        Raises no Exception: whatever fails here ends the request with an error. After Ctrl-C the token has not come yet.
         """
         tokens, pieces = len(self.request.tokens), len(self._text)
+        counts = self._context_tokens, self._selected_tokens
         try:
             return self._push(sample, recorder)
         except Exception as error:
@@ -56,6 +57,10 @@ class RequestState:
             last = self.finish("error", str(fault))
             new_text = "".join(self._text[pieces:])
             return replace(last, text=new_text, token_ids=tuple(self.request.tokens[tokens:]))
+        except BaseException:
+            self._context_tokens, self._selected_tokens = counts
+            self._take_back(tokens, pieces)
+            raise
 
     def finish(self, reason: FinishReason, error: str | None = None) -> Delta:
         """End the request without another token, because it was cancelled or has failed. Raises nothing."""
@@ -104,6 +109,16 @@ class RequestState:
             if self.finish_reason is None and request.output_count >= request.max_tokens:
                 self.finish_reason = "length"
         return self._delta(text + self._flush(), sample, selection)
+
+    def _take_back(self, tokens: int, pieces: int) -> None:
+        """Leave this many tokens of the request, and pieces of its text, and what a decoder knows after them."""
+        del self.request.tokens[tokens:], self._text[pieces:]
+        count = self.request.output_count
+        del self._logprobs[count:], self._selection[count:]
+        self.__post_init__()
+        for token in self.request.output:
+            self._push_text(token)
+        self.finish_reason = self.stop_reason = self.error = None
 
     def _push_text(self, token: int) -> str:
         decoder = self._decoder

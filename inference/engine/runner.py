@@ -1,6 +1,5 @@
 """From a batch to logits: input tensors, AttentionMetadata, forward pass."""
 
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -102,9 +101,9 @@ class Runner:
         tokens, positions, metadata = self.prepare(batch, on_selection)
         if check is None or plan is None:
             return self.model.forward(tokens, positions, metadata, self.caches)
-        metadata = replace(metadata, stamps=check.begin(tokens, positions, metadata))
+        uploaded = check.upload(plan)
         logits = self.model.forward(tokens, positions, metadata, self.caches)
-        check.end(metadata, plan)
+        check.end(metadata, uploaded)
         return logits
 
     def prepare(
@@ -125,18 +124,24 @@ class Runner:
             slots.append(table[b, position // PAGE_SIZE].astype(np.int64) * PAGE_SIZE + position % PAGE_SIZE)
             row += length - start
             logit_rows.append(np.arange(row - batch.logit_counts[b], row))
+        new_tokens, new_positions, new_slots = (
+            self._tensor(np.concatenate(each)) for each in (tokens, positions, slots)
+        )
+        block_table, check = self._tensor(table), self.cache_check
+        rows = (new_tokens, new_positions, new_slots, block_table, batch.counts)
         metadata = AttentionMetadata(
             query_lengths=batch.counts,
             context_lengths=tuple(lengths),
             decodes=batch.decodes,
-            block_table=self._tensor(table),
+            block_table=block_table,
             lengths=self._tensor(np.array(lengths, dtype=np.int32)),
-            slots=self._tensor(np.concatenate(slots)),
+            slots=new_slots,
             logit_rows=self._tensor(np.concatenate(logit_rows)),
             max_context=max(lengths[: batch.decodes], default=0),
             on_selection=on_selection,
+            stamps=() if check is None else check.begin(*rows),
         )
-        return self._tensor(np.concatenate(tokens)), self._tensor(np.concatenate(positions)), metadata
+        return new_tokens, new_positions, metadata
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -85,14 +85,19 @@ class _Masking:
     """Replaces control tokens spelled in values by private-use characters, and back."""
 
     def __init__(self, tokenizer: Tokenizer, values: object):
-        used = set(_IS_PRIVATE.findall(json.dumps(values, ensure_ascii=False, default=str)))
-        unused = (chr(code) for code in _PRIVATE if chr(code) not in used)
+        taken = set(_private_characters(values))
+        unused = (chr(code) for code in _PRIVATE if chr(code) not in taken)
         self._tokenizer = tokenizer
         self._masks = {token: next(unused) for token in tokenizer.special_ids}
+        # Of the tokens that the values do spell.
+        self._originals: dict[str, str] = {}
 
     def mask(self, value: Any) -> Any:
         if isinstance(value, str):
             pieces = self._tokenizer.split_special(value)
+            if len(pieces) == 1 and isinstance(pieces[0], str):
+                return value
+            self._originals |= {self._masks[p.text]: p.text for p in pieces if isinstance(p, Special)}
             return "".join(self._masks[p.text] if isinstance(p, Special) else p for p in pieces)
         if isinstance(value, Mapping):
             return {self.mask(key): self.mask(entry) for key, entry in value.items()}
@@ -101,6 +106,20 @@ class _Masking:
         return value
 
     def unmask(self, text: str) -> str:
-        for token, mask in self._masks.items():
+        for mask, token in self._originals.items():
             text = text.replace(mask, token)
         return text
+
+
+def _private_characters(value: object) -> Iterator[str]:
+    """Those of _PRIVATE in the texts of a value."""
+    if isinstance(value, str):
+        if not value.isascii():
+            yield from _IS_PRIVATE.findall(value)
+    elif isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _private_characters(key)
+            yield from _private_characters(entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from _private_characters(entry)

@@ -56,11 +56,14 @@ def _stamp_decodes(
     stamps: Stamps,
 ) -> torch.Tensor:
     """The same for one token of each sequence, in numpy, whose calls cost a fraction of PyTorch's: steps on a CPU count them."""
-    size, chains, table = stamps.page_size, stamps.chains.numpy(), block_table.numpy()
+    size, chains = stamps.page_size, stamps.chains.numpy()
     place, at = positions.numpy(), slots.numpy()
-    previous = place - (place > 0)
-    pages = table[range(len(table)), previous // size]
-    base = chains[pages * size + previous % size, 1] * (place > 0)
+    if (place % size).all():  # most steps: the previous position's slot is the one before
+        base = chains[at - 1, 1]
+    else:
+        previous = np.maximum(place - 1, 0)
+        pages = block_table.numpy()[np.arange(len(place)), previous // size]
+        base = chains[pages * size + previous % size, 1] * (place > 0)
     after = base + (tokens.numpy() + 1) * stamps.multipliers.numpy()[place]
     chains[at, 0] = base
     chains[at, 1] = after

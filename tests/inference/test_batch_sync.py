@@ -76,3 +76,15 @@ def test_followers_know_each_admission():
     request.pages.extend([7, 5])
     request.admission += 1
     assert step() == (4, [7, 5])
+
+
+def test_a_batch_that_cannot_be_encoded_does_not_count_as_sent():
+    """Otherwise the ranks would miss the pages that were in it."""
+    encoder, decoder = BatchEncoder(), BatchDecoder()
+    good, bad = (Request(id, (1, 2, 3), SamplingParams(), 9, 0) for id in (1, 2))
+    good.pages, good.admission = [5], 1
+    bad.pages, bad.admission = ["no number"], 1
+    with pytest.raises(ValueError):
+        encoder.encode(Batch((good, bad), (0, 0), (3, 3), 0, (1, 1)))
+    [seen] = decoder.decode(encoder.encode(Batch((good,), (0,), (3,), 0, (1,))), 0).requests
+    assert (seen.tokens, seen.pages) == ([1, 2, 3], [5])

@@ -263,7 +263,7 @@ def test_a_launch_that_is_skipped_leaves_a_stale_entry(
     monkeypatch.setattr(module, name, skip_one)
     [completion] = llm.generate(PROMPTS[1], GREEDY)
     assert calls[0] >= 2 and completion.finish_reason == "error"
-    assert len(completion.token_ids) < (2 if when == "prompt" else 12)
+    assert len(completion.token_ids) < (2 if when == "prompt" else 20)
     [report] = reports(tmp_path)
     assert report["cache"] == which.split()[0] and report["layer"] == 1
     assert f"of its {which} in layer 1" in str(completion.error)

@@ -10,9 +10,9 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine import decode_graph, runner
-from deepseek_v32.inference.engine.decode_graph import batch_buckets, can_capture, context_buckets
+from deepseek_v32.inference.engine.decode_graph import DecodeInputs, batch_buckets, can_capture, context_buckets
 from deepseek_v32.inference.engine.runner import Runner
-from deepseek_v32.inference.engine.scheduler import Scheduler
+from deepseek_v32.inference.engine.scheduler import Batch, Scheduler
 from deepseek_v32.inference.params import Request
 from deepseek_v32.kernels import device as hardware
 from deepseek_v32.kernels import registry
@@ -150,3 +150,18 @@ def test_buckets_hold_every_batch(most: int) -> None:
 def test_contexts_hold_every_length(longest: int) -> None:
     sizes = context_buckets(64, longest)
     assert sizes == sorted(set(sizes)) and sizes[-1] == longest
+
+
+def test_inputs_that_were_filled_in_part_are_padded_in_the_next_step() -> None:
+    """Otherwise their rows would write into pages that may be another request's by then."""
+    inputs = DecodeInputs(4, 128, 9, torch.zeros(4, dtype=torch.int64))
+    requests = [Request(id, (5,) * 70, SamplingParams(), 9, 0) for id in range(4)]
+    for request in requests:
+        request.pages, request.admission, request.computed = [2 * request.id, 2 * request.id + 1], 1, 69
+    requests[3].pages = []
+    with pytest.raises(ValueError):
+        inputs.fill(Batch.of([(request, 1) for request in requests]))
+    inputs.fill(Batch.of([(requests[0], 1)]))
+    _, _, metadata = inputs.read()
+    assert metadata.slots.tolist() == [64 + 5, 9 * 64 + 1, 9 * 64 + 2, 9 * 64 + 3]
+    assert metadata.block_table[:, 0].tolist() == [0, 9, 9, 9] and metadata.lengths.tolist() == [70, 1, 1, 1]

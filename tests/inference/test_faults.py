@@ -394,6 +394,34 @@ def fault_at_line(number: int, error: BaseException) -> Iterator[list[str]]:
         yield where
 
 
+def test_ctrl_c_at_any_line_of_the_engine_costs_one_answer(ahead, undisturbed):
+    """It ends the answer that drove the engine. The others get every token once, and their text."""
+    llm = few_pages(ahead)
+    for number in range(40, 5000, 431):
+        ends: dict[int, Completion] = {}
+        texts = [""] * len(PROMPTS)
+        streams = dict(enumerate(llm.stream(prompt, params) for prompt, params in zip(PROMPTS, PARAMS, strict=True)))
+        cut = set()
+        with fault_at_line(number, KeyboardInterrupt()) as where:
+            while streams:
+                for i, stream in list(streams.items()):
+                    try:
+                        delta = next(stream)
+                    except KeyboardInterrupt:
+                        cut.add(i)
+                        del streams[i]
+                        continue
+                    texts[i] += delta.text
+                    if delta.completion is not None:
+                        ends[i] = delta.completion
+                        del streams[i]
+        assert len(cut) == len(where)
+        for i, completion in ends.items():
+            assert completion.token_ids == undisturbed[i].token_ids, where
+            assert completion.text == texts[i] == undisturbed[i].text, where
+        check_clean(llm)
+
+
 def test_a_fault_at_any_line_of_the_engine(ahead, undisturbed):
     """Whatever line raises, each request ends once: as without a fault, or in an error after correct tokens."""
     llm, places = few_pages(ahead), set()

@@ -316,3 +316,11 @@ def test_whatever_arrives_is_encoded_or_refused(tokenizer, messages, ended, thin
         assert "\n" not in str(error)
     else:
         assert ids[0] == tokenizer.bos_id
+
+
+def test_characters_that_stand_for_control_tokens_survive_beside_them():
+    tokenizer = make_tokenizer("{% for m in messages %}{{ m.content }}{% endfor %}")
+    for text in ("\U000f0000<think>\U000f0001", "<think>\U000f0000</think>", "plain \U000f0000", "<think>"):
+        ids = encode_messages([{"role": "user", "content": text}], tokenizer)
+        assert tokenizer.decode(ids, skip_special_tokens=False) == text
+        assert not set(ids) & set(tokenizer.special_ids.values())

@@ -130,6 +130,10 @@ def test_refusals_of_connections_are_errors_of_the_api(monkeypatch, limits):
             monkeypatch.setattr(connections, "SURPLUS_SECONDS", 0.2)
             with connect(server.url) as silent:
                 assert parse(read_all(silent)).error["code"] == "connections"
+            # With nothing left for those that linger, they are closed at once.
+            monkeypatch.setattr(connections, "MAX_LINGERING", 0)
+            with opened(server, 3):
+                assert ask(server.url, b"").error["code"] == "connections"
         end = time.monotonic() + 5
         while (answer := ask(server.url, WHOLE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))).status != 200:
             assert time.monotonic() < end, answer
