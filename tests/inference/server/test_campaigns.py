@@ -37,7 +37,7 @@ def test_twenty_times_as_many_clients_as_there_is_room_for(tmp_path):
     with serving(Service(llm, max_queue=1), limits=limits) as server:
         result = asyncio.run(overload.overload(1, 500, 80, seen_from_outside(server)))
         assert result["failures"] == []
-        assert result["outcomes"]["answered"] >= 5 and result["outcomes"]["refused"] >= 100, result
+        assert result["outcomes"]["answered"] >= 1 and result["outcomes"]["refused"] >= 50, result
         llm.engine.pool.check()
 
 
