@@ -1,30 +1,73 @@
 """Block-scaled FP8 GEMM on Hopper, and which kernel and tile serves how many rows.
 
-Two kernels: `large_m` has 128 tokens as the M of an MMA. `swap_ab` exchanges the operands, so that few tokens are the N of an MMA,
-and splits K.
+Two kernels. `large_m` has 64 tokens as the M of an MMA. It never splits K, so that the bits of an element of the result depend
+on its own row of a and of b alone, not on the tile or the number of rows. `swap_ab`, for few tokens, exchanges the operands, and
+splits K by the number of tiles.
 """
 
 from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
 
 import torch
-from torch.nn.functional import ScalingType, scaled_mm
 
 from ..alignment import aligned_rows
 from ..build import load
 from ..quantize import Quantized
 from .pdl import weights_are_static
 
-LARGE_M = 0  # stands for the large-M kernel where a number would be the token tile of the swap-AB kernel
 MAX_SHARED_LAUNCH_ROWS = 64  # the products of several weights share a launch up to this many rows, one token tile
 
 
-def token_tile(rows: int, columns: int) -> int:
-    """The token tile of the swap-AB kernel, or LARGE_M, for `rows` rows of a and `columns` rows of the weight."""
+class Tile(NamedTuple):
+    """The part of the result that a CTA of the kernel `large_m` computes at a time."""
+
+    rows: int
+    columns: int
+
+
+# Microseconds that a slice of 128 of K takes in a tile, and what a tile takes besides: measured on an H200 with K = 512 and 7168.
+LARGE_TILES = {
+    Tile(128, 128): (0.416, 0.8),
+    Tile(128, 144): (0.481, 1.65),
+    Tile(128, 192): (0.575, 1.1),
+    Tile(128, 256): (0.748, 1.8),
+}
+WIDE_TILE = Tile(64, 288)  # for 17 to 64 rows of a weight that is wide enough to occupy the GPU with such tiles
+EXPERT_TILE = Tile(192, 128)  # for experts of up to about 160 rows, which it computes at once
+
+
+def swap_ab_tile(rows: int) -> int:
+    """The token tile of the swap-AB kernel for `rows` rows."""
+    return min(max(8, 1 << (rows - 1).bit_length()), 128)
+
+
+@cache
+def multiprocessors(device: torch.device) -> int:
+    count: int = torch.cuda.get_device_properties(device).multi_processor_count
+    return count
+
+
+def large_tile(rows: int, columns: int, width: int, processors: int) -> Tile:
+    """The tile that keeps the persistent CTAs, one a multiprocessor, busy for the shortest time: waves times a tile's time."""
+
+    def microseconds(tile: Tile) -> float:
+        tiles = -(-rows // tile.rows) * -(-columns // tile.columns)
+        slice_time, rest = LARGE_TILES[tile]
+        return -(-tiles // processors) * (-(-width // 128) * slice_time + rest)
+
+    return min(LARGE_TILES, key=microseconds)
+
+
+def choose(rows: int, columns: int, width: int, processors: int) -> Tile | int:
+    """The tile of `large_m`, or the token tile of `swap_ab`, for a [rows, width] times a weight [columns, width]."""
+    if 16 < rows <= 64 and 8 * -(-columns // WIDE_TILE.columns) > 7 * processors:
+        return WIDE_TILE
     if rows <= 64:
-        return max(8, 1 << (rows - 1).bit_length())
-    if -(-rows // 128) * -(-columns // 128) > 66:
-        return LARGE_M
-    return 64 if rows <= 128 else 128  # fewer tiles than half of an H100: the swap-AB kernel, which also splits K
+        return swap_ab_tile(rows)
+    if -(-rows // 128) * -(-columns // 128) > processors // 2:
+        return large_tile(rows, columns, width, processors)
+    return 64 if rows <= 128 else 128  # fewer tiles than half of the GPU: the swap-AB kernel, which also splits K
 
 
 def multiply(
@@ -34,7 +77,7 @@ def multiply(
     b_scale: torch.Tensor,
     offsets: torch.Tensor | None,
     out_dtype: torch.dtype,
-    tile: int,
+    tile: Tile | int,
     splits: int = 0,
     sorted_token_ids: torch.Tensor | None = None,
     expected_tiles: int = 0,
@@ -53,62 +96,32 @@ def multiply_into(
     b: torch.Tensor,
     b_scale: torch.Tensor,
     offsets: torch.Tensor | None,
-    tile: int,
+    tile: Tile | int,
     splits: int = 0,
     sorted_token_ids: torch.Tensor | None = None,
     expected_tiles: int = 0,
 ) -> None:
-    """a [M, K] times b [E, N, K] into out [M, N]. K is split into `splits` parts; 0: as many as fill the GPU.
+    """a [M, K] times b [E, N, K] into out [M, N], by `large_m` for a Tile, by `swap_ab` for a number of tokens.
 
-    `sorted_token_ids` int32 [M], with tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r] of a.
-    `expected_tiles`: about how many of the possible token tiles are not empty; 0: all.
+    The other arguments are those of swap_ab. K is split into `splits` parts; 0: as many as fill the GPU. `sorted_token_ids` int32
+    [M], with tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r] of a. `expected_tiles`: about how
+    many of the possible token tiles are not empty; 0: all.
     """
     static_weights = weights_are_static(b)
     a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))
     library = load("fp8_gemm")
-    if tile == LARGE_M:  # scratch memory for the scales of a, transposed so that the TMA copies those of a tile at once
-        scales = torch.empty(a_scale.shape[1], -(-out.shape[0] // 4) * 4, dtype=torch.float32, device=a.device)
-        library.large_m(a, a_scale, b, b_scale, offsets, out, scales)
+    if isinstance(tile, Tile):
+        library.large_m(*tile, a, a_scale, b, b_scale, offsets, out)
     else:
         library.swap_ab(
             tile, splits, static_weights, a, a_scale, b, b_scale, offsets, sorted_token_ids, out, expected_tiles
         )
 
 
-def library_serves(rows: int, columns: int, width: int, out_dtype: torch.dtype) -> bool:
-    """Whether cuBLASLt supports this product and was measured to be faster: by up to 20 % with 4096 rows, not with 2048.
-
-    It refuses row counts and widths for which rows of scales are not aligned to 16 bytes, and has refused a product of 256 columns.
-    Only shapes within the measured range are sent to it.
-    """
-    fits = rows % 16 == 0 and columns % 16 == 0 and width % 512 == 0
-    return fits and rows > 2048 and columns >= 2048 and width >= 1536 and out_dtype == torch.bfloat16
-
-
-def library_multiply(
-    a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, out_dtype: torch.dtype
-) -> torch.Tensor:
-    """The product of a [M, K] and b [N, K] by cuBLASLt, which needs a column-major copy of the scales of a."""
-    return scaled_mm(
-        aligned_rows(a),
-        aligned_rows(b).T,
-        a_scale.T.contiguous().T,
-        ScalingType.BlockWise1x128,
-        b_scale.contiguous().T,
-        ScalingType.BlockWise128x128,
-        output_dtype=out_dtype,
-    )
-
-
 def fp8_gemm(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
     (rows, width), columns = a.values.shape, weight.shape[0]
-    if library_serves(rows, columns, width, out_dtype):
-        try:
-            return library_multiply(*a, weight, weight_scale, out_dtype)
-        except RuntimeError as error:  # cuBLASLt has no kernel for some shapes, and no way to ask
-            if "CUBLAS_STATUS_NOT_SUPPORTED" not in str(error):
-                raise
-    return multiply(*a, weight[None], weight_scale[None], None, out_dtype, token_tile(rows, columns))
+    tile = choose(rows, columns, width, multiprocessors(weight.device))
+    return multiply(*a, weight[None], weight_scale[None], None, out_dtype, tile)
 
 
 def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
@@ -123,5 +136,5 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
         operands += (aligned_rows(weight.values).view(torch.uint8)[None], weight.scales[None], out)
     library = load("fp8_gemm")
     launch = library.swap_ab_2 if len(weights) == 2 else library.swap_ab_3
-    launch(token_tile(rows, 0), static_weights, values, a.scales, *operands)
+    launch(swap_ab_tile(rows), static_weights, values, a.scales, *operands)
     return outs

@@ -5,26 +5,33 @@ import torch
 from ..alignment import aligned_rows
 from ..build import load
 from ..quantize import Quantized
-from .fp8_gemm import LARGE_M, multiply, multiply_into
-from .fp8_gemm import token_tile as dense_tile
+from .fp8_gemm import EXPERT_TILE, Tile, multiply, multiply_into, multiprocessors
+from .fp8_gemm import choose as choose_dense
 from .pdl import weights_are_static
 
 MAX_GATHER_TILE = 32  # the largest token tile whose rows the kernel gathers itself, with one copy for each row
 # Up to this many tokens, two token tiles, the shared expert's product is in the launch of the routed experts' products.
 MAX_SHARED_LAUNCH_ROWS = 16
+LARGE_TILE = Tile(128, 256)
+MAX_EXPERT_AVERAGE = 160  # rows of an expert on average; with more, many experts exceed EXPERT_TILE
 
 
-def token_tile(rows: int, experts: int) -> int:
-    """The token tile for `rows` rows of all experts: twice the average of an expert, because loads differ; or LARGE_M."""
+def choose(rows: int, experts: int) -> Tile | int:
+    """The token tile of `swap_ab` or the tile of `large_m` for `rows` rows of all experts.
+
+    Token tiles are twice the average of an expert, because loads differ.
+    """
     average = -(-rows // experts)
     if average > 32:
-        return LARGE_M
+        return EXPERT_TILE if average <= MAX_EXPERT_AVERAGE else LARGE_TILE
     return max(8, 1 << (2 * average - 1).bit_length())
 
 
-def _gathered(a: Quantized, sorted_token_ids: torch.Tensor | None, tile: int) -> tuple[Quantized, torch.Tensor | None]:
+def _gathered(
+    a: Quantized, sorted_token_ids: torch.Tensor | None, tile: Tile | int | None
+) -> tuple[Quantized, torch.Tensor | None]:
     """(a, sorted_token_ids) for a kernel of this tile: the rows are gathered here if the kernel cannot do it."""
-    if sorted_token_ids is None or 0 < tile <= MAX_GATHER_TILE:
+    if sorted_token_ids is None or (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
         return a, sorted_token_ids
     return Quantized(a.values[sorted_token_ids], a.scales[sorted_token_ids]), None
 
@@ -39,7 +46,7 @@ def grouped_gemm(
     expected_m: int,
 ) -> torch.Tensor:
     assert isinstance(a, Quantized) and weight_scale is not None, "registry.py names FP8 as the only dtype"
-    tile = token_tile(expected_m, weight.shape[0])
+    tile = choose(expected_m, weight.shape[0])
     a, sorted_token_ids = _gathered(a, sorted_token_ids, tile)
     # With few tokens nearly every row is in a tile of its own, so expected_m is also the expected number of tiles.
     return multiply(*a, weight, weight_scale, offsets, out_dtype, tile, 0, sorted_token_ids, expected_tiles=expected_m)
@@ -60,10 +67,12 @@ def grouped_gemm_with_shared(
     tokens = dense.values.shape[0]
     rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     out = torch.empty(tokens + rows, weight.shape[1], dtype=out_dtype, device=weight.device)
-    tile = token_tile(expected_m, weight.shape[0])
-    if tokens > MAX_SHARED_LAUNCH_ROWS or tile == LARGE_M:
+    tile = choose(expected_m, weight.shape[0])
+    if tokens > MAX_SHARED_LAUNCH_ROWS or not isinstance(tile, int):
         shared, shared_scale = dense_weight.values[None], dense_weight.scales[None]
-        multiply_into(out[:tokens], *dense, shared, shared_scale, None, dense_tile(tokens, weight.shape[1]))
+        columns, width = weight.shape[1:]
+        shared_tile = choose_dense(tokens, columns, width, multiprocessors(weight.device))
+        multiply_into(out[:tokens], *dense, shared, shared_scale, None, shared_tile)
         a, sorted_token_ids = _gathered(a, sorted_token_ids, tile)
         multiply_into(out[tokens:], *a, weight, weight_scale, offsets, tile, 0, sorted_token_ids, expected_m)
         return out

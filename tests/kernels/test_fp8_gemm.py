@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from deepseek_v32.kernels.cuda import fp8_gemm as implementation
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from deepseek_v32.kernels.quantize import Quantized, quantize_blocks
 from support import e4m3
@@ -14,6 +15,8 @@ from support.backends import Backend
 from support.compare import cosine_distance
 
 FP8 = torch.float8_e4m3fn
+
+TILES = (*implementation.LARGE_TILES, implementation.WIDE_TILE, implementation.EXPERT_TILE)
 
 CASES = {  # M, N, K
     "one row": (1, 128, 128),
@@ -92,6 +95,31 @@ def test_projections_of_the_model(name: Literal["tile", "cuda"], n: int, k: int)
         error = (rounded.float() - expected).abs()
         assert (error <= 2.0**-8 * expected.abs() + ACCUMULATION[name] * size).all(), f"M={m} in bf16"
         assert torch.equal(rounded, fp8_gemm(a, *weight, backend=name)), f"M={m} in bf16 twice"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("n", "k"), [(2112, 7168), (640, 1536), (136, 384), (130, 2304)])
+def test_bits_do_not_depend_on_the_tile_or_the_number_of_rows(n: int, k: int) -> None:
+    """The kernel that never splits K: every tile, with one expert too, and rows alone at another place of a tile."""
+    generator = torch.Generator("cuda").manual_seed(0)
+
+    def operand(rows: int, block: int) -> Quantized:
+        values = (torch.randn(rows, k, device="cuda", generator=generator) * 32).to(FP8)
+        return Quantized(values, torch.rand(-(-rows // block), -(-k // 128), device="cuda", generator=generator) + 0.5)
+
+    a, weight = operand(700, 1), operand(n, 128)
+    b = weight.values[None], weight.scales[None]
+    base = implementation.multiply(*a, *b, None, torch.bfloat16, implementation.Tile(128, 128))
+    for tile in TILES:
+        for start, end in ((0, 700), (3, 4), (61, 250), (500, 700)):
+            rows = Quantized(a.values.view(torch.uint8)[start:end].view(FP8), a.scales[start:end])
+            result = implementation.multiply(*rows, *b, None, torch.bfloat16, tile)
+            assert torch.equal(result, base[start:end]), f"{tile}, rows {start} to {end}"
+    for start, end in ((0, 700), (5, 6), (100, 228)):
+        offsets = torch.tensor([start, end], dtype=torch.int32, device="cuda")
+        for tile in TILES:
+            result = implementation.multiply(*a, *b, offsets, torch.bfloat16, tile)
+            assert torch.equal(result[start:end], base[start:end]), f"{tile} with an expert, rows {start} to {end}"
 
 
 def test_product_of_quantized_operands_is_close_to_the_exact_one(backend: Backend) -> None:
@@ -204,6 +232,26 @@ def test_results_are_bf16_or_fp32() -> None:
     a, b = (Quantized(torch.ones(1, 128).to(FP8), torch.ones(1, 1)) for _ in range(2))
     with pytest.raises(ValueError, match=message):
         fp8_gemms(a, [b], torch.float16)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "width", "tile"),
+    [
+        (1, 36864, 7168, 8),
+        (64, 4096, 7168, 64),
+        (17, 36864, 7168, (64, 288)),
+        (100, 4096, 7168, 64),  # fewer tiles than half of the GPU: K is split
+        (128, 36864, 7168, (128, 144)),
+        (512, 4096, 7168, (128, 128)),
+        (1024, 2112, 7168, (128, 144)),
+        (2048, 7168, 16384, (128, 192)),
+        (4096, 4096, 7168, (128, 256)),
+        (4096, 32768, 512, (128, 192)),  # the tile with less besides its slices
+    ],
+)
+def test_tiles_by_measured_times(rows: int, columns: int, width: int, tile: object) -> None:
+    """On 132 multiprocessors; each of these tiles was the fastest that was measured for its product, or the only one."""
+    assert implementation.choose(rows, columns, width, 132) == tile
 
 
 def test_no_weight_has_no_product() -> None:

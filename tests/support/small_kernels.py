@@ -2,6 +2,7 @@
 
 import torch
 
+from deepseek_v32.kernels.cuda import fp8_gemm as implementation
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from deepseek_v32.kernels.fp32_ops import fp32_linear, layer_norm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
@@ -23,6 +24,11 @@ def operand(rows: int, width: int, block: int = 1) -> Quantized:
 def products() -> list[torch.Tensor]:
     weight = operand(640, 384, 128)
     results = [fp8_gemm(operand(rows, 384), *weight, backend="cuda") for rows in (1, 16, 64, 130, 1030)]
+    for tile in (*implementation.LARGE_TILES, implementation.WIDE_TILE, implementation.EXPERT_TILE):
+        a = operand(tile.rows * 3 - 50, 384)
+        results.append(
+            implementation.multiply(*a, weight.values[None], weight.scales[None], None, torch.bfloat16, tile)
+        )
     for rows in (1, 33):
         results += fp8_gemms(operand(rows, 384), [weight, operand(130, 384, 128), operand(1, 384, 128)], backend="cuda")
     codes = (torch.randn(8, 256, 384, device="cuda") * 32).to(FP8)

@@ -12,7 +12,6 @@ using common::check;
 using common::data;
 using common::DeviceGuard;
 using common::launch_kernel;
-using common::launch_pdl;
 using common::stream_of;
 using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
@@ -43,20 +42,6 @@ CUtensorMap map_of(const TensorView& tensor, int box_rows) {
       encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, rank, data<void>(tensor), sizes, strides, box, steps,
                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "tensor map: CUDA driver error " << int(code);
-  return map;
-}
-
-// Tensor map of transposed scales [slices, pitch], of which the first `rows` columns are valid. A box holds the scales of a tile, after up
-// to three others.
-CUtensorMap scale_map_of(const TensorView& scales, int rows) {
-  CUtensorMap map;
-  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(scales.size(0))};
-  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(scales.size(1)) * 4};
-  const cuuint32_t box[2] = {kScaleBox, 1}, steps[2] = {1, 1};
-  const CUresult code = encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, data<void>(scales), sizes, strides, box, steps,
-                                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
-                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "tensor map: CUDA driver error " << int(code);
   return map;
 }
@@ -155,13 +140,29 @@ void run_swap_ab(int64_t tokens, std::initializer_list<Operands> products, int64
     run_swap_ab<float>(static_cast<int>(tokens), products, static_cast<int>(splits), static_weights, stream_of(out));
 }
 
-template <class Out>
-void run_large_m(const TensorView& a, const TensorView& b, const TensorView& scales, const Product& p, cudaStream_t stream) {
-  const int pitch = static_cast<int>(scales.size(1));
-  launch_pdl(transpose_scales_kernel, dim3((p.rows + 31) / 32, (p.slices + 31) / 32), 256, 0, stream, p.a_scale, p.a_scale_stride,
-             p.rows, p.slices, data<float>(scales), pitch);
-  launch_kernel(large_m_kernel<Out>, {dim3(common::multiprocessors(a) / 2 * 2), LargeM::kThreads, sizeof(LargeM), stream, 2, true},
-                map_of(a, kTile / 2), map_of(b, kWeights), scale_map_of(scales, p.rows), p);
+// Tensor map of results [rows, n] in boxes of 16 rows.
+CUtensorMap out_map_of(const Product& p, int box) {
+  CUtensorMap map;
+  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(p.n), static_cast<cuuint64_t>(p.rows)}, strides[1] = {sizes[0] * 2};
+  const cuuint32_t boxes[2] = {static_cast<cuuint32_t>(box), 16}, steps[2] = {1, 1};
+  const CUtensorMapSwizzle swizzle = box == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : box == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                 : CU_TENSOR_MAP_SWIZZLE_32B;
+  const CUresult code = encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, p.out, sizes, strides, boxes, steps,
+                                  CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "tensor map of results: CUDA driver error " << int(code);
+  return map;
+}
+
+template <class Config, class Out>
+void run_large_m(const TensorView& a, const TensorView& b, const Product& p, cudaStream_t stream) {
+  const auto aligned = [](const void* pointer) { return reinterpret_cast<uint64_t>(pointer) % 16 == 0; };
+  const bool vector_scales = p.slices % 4 == 0 && p.a_scale_stride % 4 == 0 && aligned(p.a_scale);
+  const bool bulk_stores = std::is_same_v<Out, __nv_bfloat16> && p.n % 8 == 0 && aligned(p.out);
+  const CUtensorMap a_map = map_of(a, Config::kTokenBox), out_map = bulk_stores ? out_map_of(p, Config::kBox) : a_map;
+  launch_kernel(large_m_kernel<Config, Out>,
+                {dim3(common::multiprocessors(a) / 2 * 2), Config::kThreads, Config::kSharedBytes, stream, 2, true}, a_map,
+                map_of(b, Config::kWeightBox), out_map, p, vector_scales, bulk_stores);
 }
 
 }  // namespace
@@ -169,15 +170,22 @@ void run_large_m(const TensorView& a, const TensorView& b, const TensorView& sca
 // Arguments of all functions below: a [rows, K] and b [E, N, K] e4m3 with rows on 16-byte boundaries; a_scale [rows, slices] and b_scale
 // [E, ceil(N / 128), slices] fp32; offsets int32 [E + 1], or none where E is 1; out [M, N] bf16 or fp32, contiguous.
 
-// The kernel for large M. `scales` fp32 [slices, M rounded up to 4] is scratch memory for the transposed scales of a.
-void large_m(TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, Optional<TensorView> offsets, TensorView out,
-             TensorView scales) {
+// The kernel for many rows, with tiles of `rows` x `columns`. fp32 results always have tiles of 128 x 128.
+void large_m(int64_t rows, int64_t columns, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
+             Optional<TensorView> offsets, TensorView out) {
   DeviceGuard guard(a);
   const Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), out);
-  if (out.dtype().code == kDLBfloat)
-    run_large_m<__nv_bfloat16>(a, b, scales, p, stream_of(a));
-  else
-    run_large_m<float>(a, b, scales, p, stream_of(a));
+  using bf16 = __nv_bfloat16;
+  if (out.dtype().code != kDLBfloat) return run_large_m<LargeM<2, 1, 1, 128, false>, float>(a, b, p, stream_of(a));
+  switch (rows * 1000 + columns) {
+    case 64'288: return run_large_m<LargeM<1, 2, 1, 144, true>, bf16>(a, b, p, stream_of(a));
+    case 192'128: return run_large_m<LargeM<3, 1, 1, 128, true>, bf16>(a, b, p, stream_of(a));
+    case 128'128: return run_large_m<LargeM<2, 1, 1, 128, false>, bf16>(a, b, p, stream_of(a));
+    case 128'144: return run_large_m<LargeM<2, 1, 1, 144, false>, bf16>(a, b, p, stream_of(a));
+    case 128'192: return run_large_m<LargeM<2, 1, 1, 192, false>, bf16>(a, b, p, stream_of(a));
+    case 128'256: return run_large_m<LargeM<2, 1, 2, 128, false>, bf16>(a, b, p, stream_of(a));
+  }
+  TVM_FFI_THROW(ValueError) << "tile is " << rows << " x " << columns << "; expected 64 x 288, 192 x 128, or 128 x 128, 144, 192 or 256";
 }
 
 // The kernel for small M. tokens: the size of a token tile, 8 to 128. splits: parts of K, up to 8; 0: chosen by the number of tiles.

@@ -7,6 +7,8 @@
 #include "../common/pdl.cuh"
 #include "../common/ptx.cuh"
 
+#include <cute/arch/mma_sm90_gmma_ext.hpp>
+
 namespace gemm {
 
 using common::barrier_arrive;
@@ -64,6 +66,22 @@ __device__ __forceinline__ void copy_3d(uint32_t destination, const CUtensorMap*
                "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(expert)
                : "memory");
 }
+__device__ __forceinline__ void copy_3d_to_pair(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int column, int row,
+                                                int expert) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%4, %5, %6}], [%2], "
+      "%3;" ::"r"(destination),
+      "l"(map), "r"(barrier), "h"(uint16_t(3)), "r"(column), "r"(row), "r"(expert)
+      : "memory");
+}
+__device__ __forceinline__ void store_2d(const CUtensorMap* map, uint32_t source, int column, int row) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(source), "r"(column), "r"(row)
+               : "memory");
+}
+__device__ __forceinline__ void commit_bulk_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// All stores that this thread has committed have read shared memory; have been written.
+__device__ __forceinline__ void wait_bulk_reads() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ __forceinline__ void wait_bulk_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -82,6 +100,8 @@ GEMM_ATOM(16)
 GEMM_ATOM(32)
 GEMM_ATOM(64)
 GEMM_ATOM(128)
+GEMM_ATOM(144)
+GEMM_ATOM(192)
 #undef GEMM_ATOM
 
 template <int kN, size_t... I>
@@ -94,6 +114,16 @@ __device__ __forceinline__ void mma_step(float (&d)[kN / 2], uint64_t a, uint64_
 template <int kN>
 __device__ __forceinline__ void multiply_slice(float (&d)[kN / 2], uint32_t a, uint32_t b) {
   const common::Tile left = common::Tile::rows(a), right = common::Tile::rows(b);
+  mma_begin();
+#pragma unroll
+  for (int k = 0; k < 4; ++k) mma_step<kN>(d, left.at(32 * k), right.at(32 * k), k > 0, std::make_index_sequence<kN / 2>());
+  mma_commit();
+}
+
+// The same for tiles given by the low words of their descriptors.
+template <int kN>
+__device__ __forceinline__ void multiply_words(float (&d)[kN / 2], uint32_t a, uint32_t b) {
+  const common::Tile left = {a, 1024u >> 4 | 1u << 30}, right = {b, 1024u >> 4 | 1u << 30};
   mma_begin();
 #pragma unroll
   for (int k = 0; k < 4; ++k) mma_step<kN>(d, left.at(32 * k), right.at(32 * k), k > 0, std::make_index_sequence<kN / 2>());
