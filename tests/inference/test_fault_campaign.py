@@ -16,12 +16,12 @@ def small_llm() -> LLM:
 
 
 def test_a_slice_of_the_campaign() -> None:
-    result = faults.run(1, 80, small_llm(), PROMPTS)
+    result = faults.run(1, 50, small_llm(), PROMPTS)
     assert not result["failures"]
-    assert result["trials"] == 80 and len(result["points"]) >= 35
+    assert result["trials"] == 50 and len(result["points"]) >= 35
 
 
 def test_the_campaign_notices_an_engine_that_does_not_repair_its_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PagePool, "rebuild", lambda pool, held: None)
     monkeypatch.setattr(faults, "SECONDS", 0.5)
-    assert faults.run(2, 40, small_llm(), PROMPTS)["failures"]
+    assert faults.run(2, 24, small_llm(), PROMPTS)["failures"]
