@@ -12,7 +12,6 @@ import torch
 
 from .cache_stamps import Stamp
 from .checks import FLOATS, check_tensor
-from .reference import cache_write as reference
 from .reference.quantize import GROUP
 from .registry import Preference, choose
 
@@ -39,7 +38,7 @@ def _check_rope(cos: torch.Tensor, sin: torch.Tensor, tokens: int, device: torch
     check_tensor("sin", sin, tuple(cos.shape), torch.float32, device)
 
 
-def _check_stamp(stamp: Stamp | None, slots: torch.Tensor) -> None:
+def check_stamp(stamp: Stamp | None, slots: torch.Tensor) -> None:
     if stamp is None:
         return
     column, values = stamp
@@ -74,7 +73,7 @@ def write_latent_cache(
         raise ValueError(f"norm_weight has {latent_dim} elements; expected a multiple of {GROUP} for an FP8 cache")
     _check_cache(cache, latent_record_bytes(latent_dim, rope_dim), latent_dim + rope_dim, kv.device)
     check_tensor("slots", slots, (kv.shape[0],), torch.int64, kv.device)
-    _check_stamp(stamp, slots)
+    check_stamp(stamp, slots)
     choose("write_latent_cache", kv, backend)(kv, norm_weight, eps, cos, sin, cache, slots, stamp)
 
 
@@ -110,12 +109,15 @@ def write_index_cache(
         raise ValueError(f"keys has {keys.shape[1]} columns; expected a power of two up to {GROUP} for an FP8 cache")
     _check_cache(cache, index_record_bytes(keys.shape[1]), keys.shape[1], keys.device)
     check_tensor("slots", slots, (keys.shape[0],), torch.int64, keys.device)
-    _check_stamp(stamp, slots)
+    check_stamp(stamp, slots)
     choose("write_index_cache", keys, backend)(keys, cos, sin, cache, slots, interleaved, stamp)
 
 
-def gather_index_keys(cache: torch.Tensor, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+def gather_index_keys(
+    cache: torch.Tensor, slots: torch.Tensor, *, backend: str | Preference = "auto"
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Read the index keys [N, D] of `slots` (int64 [N]) in the cache's dtype, and their fp32 scales [N] if the cache is FP8."""
     check_tensor("cache", cache, (None, None, 1, None), (torch.uint8, *FLOATS))
     check_tensor("slots", slots, (None,), torch.int64, cache.device)
-    return reference.gather_index_keys(cache, slots)
+    keys, scales = choose("gather_index_keys", cache, backend)(cache, slots)
+    return keys, scales

@@ -26,9 +26,9 @@ def absorb_queries(
     return result
 
 
-def expand_values(latents: torch.Tensor, wv: torch.Tensor) -> torch.Tensor:
-    """The values of the heads [T, H, v] from attended latents [T, H, L] and wv [H, v, L]."""
-    return torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2)).transpose(0, 1)
+def expand_values(latents: torch.Tensor, wv: torch.Tensor, out: torch.Tensor) -> None:
+    """Write the values of the heads, out [T, H, v], from attended latents [T, H, L] and wv [H, v, L]."""
+    torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2), out=out.transpose(0, 1))
 
 
 def expand_quantize(

@@ -78,7 +78,10 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
     "group_by_expert": _with_reference("routing", _cuda("routing")),
     "grouped_gemm": _with_reference("grouped_gemm", _cuda("grouped_gemm", _FP8), _tile("grouped_gemm", _FP8 | _BF16)),
     "grouped_gemm_with_shared": _with_reference("grouped_gemm", _cuda("grouped_gemm"), _tile("grouped_gemm")),
+    "route_and_group": _with_reference("routing", _cuda("routing")),
     "combine_experts": _with_reference("routing", _cuda("routing")),
+    "combine_norm_quantize": _with_reference("routing", _cuda("routing")),
+    "norm_and_cache": _with_reference("norm_and_cache", _cuda("norm_and_cache")),
     "absorb_queries": _with_reference("kv_up_projection", _cuda("kv_up_projection", _BF16)),
     "expand_quantize": _with_reference("kv_up_projection", _cuda("kv_up_projection", _BF16)),
     "write_latent_cache": _with_reference("cache_write", _tile("cache_write")),
@@ -86,6 +89,7 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
     "stamp_tokens": _with_reference("cache_stamps", _cuda("cache_stamps")),
     "check_cache": _with_reference("cache_stamps", _cuda("cache_stamps")),
     "gather_latents": _with_reference("cache_write", _tile("cache_write")),
+    "gather_index_keys": _with_reference("cache_write", _tile("cache_write")),
     "indexer_logits": _with_reference(
         "indexer_logits", _cuda("indexer_logits", _FP8, _INDEX), _tile("indexer_logits", _FP8 | _BF16, _INDEX)
     ),
@@ -108,7 +112,7 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
 
 def leading_dtype(operation: str, precision: str) -> torch.dtype:
     """The dtype of the leading tensor that a model in exact, bf16 or fp8 precision passes to an operation."""
-    if precision == "exact" or operation.startswith("select_topk") or operation == "route":
+    if precision == "exact" or operation.startswith(("select_topk", "route")):
         return torch.float32
     if precision == "fp8" and ("_gemm" in operation or operation.endswith("indexer_logits")):
         return torch.float8_e4m3fn

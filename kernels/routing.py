@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 
 from .checks import FLOATS, check_tensor
+from .quantize import Normed, Quantized
 from .registry import Preference, choose
 
 
@@ -35,6 +36,13 @@ def route(
     On a GPU the kernel reads bias before the previous kernel has ended, so that kernel must not write it.
     Source: DeepSeek-V3 report, section 2.1.2.
     """
+    _check_route(logits, bias, topk, num_groups, topk_groups)
+    implementation = choose("route", logits, backend)
+    chosen, weights = implementation(logits, bias, topk, num_groups, topk_groups, normalise, scale)
+    return chosen, weights
+
+
+def _check_route(logits: torch.Tensor, bias: torch.Tensor, topk: int, num_groups: int, topk_groups: int) -> None:
     check_tensor("logits", logits, (None, None), torch.float32)
     experts = logits.shape[1]
     check_tensor("bias", bias, (experts,), torch.float32, logits.device)
@@ -44,9 +52,13 @@ def route(
         raise ValueError(f"topk_groups is {topk_groups}; expected 1 to {num_groups}")
     if not 1 <= topk <= experts:
         raise ValueError(f"topk is {topk}; expected 1 to {experts}")
-    implementation = choose("route", logits, backend)
-    chosen, weights = implementation(logits, bias, topk, num_groups, topk_groups, normalise, scale)
-    return chosen, weights
+
+
+def _check_group(count: int, step: int) -> None:
+    if count < 1:
+        raise ValueError(f"count is {count}; expected at least 1")
+    if step < 1:
+        raise ValueError(f"step is {step}; expected at least 1")
 
 
 def group_by_expert(
@@ -57,11 +69,35 @@ def group_by_expert(
     This rank has `count` experts: every `step`-th from number `first` on. Pairs of other experts come last, from offsets[count] on.
     """
     check_tensor("experts", experts, (None, None), torch.int64)
-    if count < 1:
-        raise ValueError(f"count is {count}; expected at least 1")
-    if step < 1:
-        raise ValueError(f"step is {step}; expected at least 1")
+    _check_group(count, step)
     return ExpertGroups(*choose("group_by_expert", experts, backend)(experts, count, first, step))
+
+
+def route_and_group(
+    logits: torch.Tensor,
+    bias: torch.Tensor,
+    topk: int,
+    num_groups: int = 1,
+    topk_groups: int = 1,
+    normalise: bool = True,
+    scale: float = 1.0,
+    count: int | None = None,
+    first: int = 0,
+    step: int = 1,
+    *,
+    backend: str | Preference = "auto",
+) -> tuple[torch.Tensor, ExpertGroups]:
+    """`route` and `group_by_expert`, which a decode step does in one launch -> weights fp32 [T, topk] and the groups.
+
+    The rank's `count` experts are all E if it is None.
+    """
+    _check_route(logits, bias, topk, num_groups, topk_groups)
+    count = logits.shape[1] if count is None else count
+    _check_group(count, step)
+    implementation = choose("route_and_group", logits, backend)
+    arguments = logits, bias, topk, num_groups, topk_groups, normalise, scale, count, first, step
+    weights, *groups = implementation(*arguments)
+    return weights, ExpertGroups(*groups)
 
 
 def combine_experts(
@@ -77,6 +113,36 @@ def combine_experts(
     The sum is made in fp32 and rounded once. rows [T * k, D] are sorted by expert; those past the last expert's are not read and
     count as zero. weights fp32 [T, k]; shared [T, D] of rows' dtype, or None.
     """
+    _check_combination(rows, groups, weights, shared)
+    result: torch.Tensor = choose("combine_experts", rows, backend)(rows, groups, weights, shared)
+    return result
+
+
+def combine_norm_quantize(
+    rows: torch.Tensor,
+    groups: ExpertGroups,
+    weights: torch.Tensor,
+    shared: torch.Tensor | None,
+    residual: torch.Tensor,
+    norm_weight: torch.Tensor,
+    eps: float,
+    ue8m0: bool = True,
+    *,
+    backend: str | Preference = "auto",
+) -> Normed:
+    """`combine_experts`, and `rms_norm_quantize` of `residual` [T, D] plus its result, in one pass over both."""
+    _check_combination(rows, groups, weights, shared)
+    tokens = groups.inverse_permutation.shape[0]
+    check_tensor("residual", residual, (tokens, rows.shape[1]), rows.dtype, rows.device)
+    check_tensor("norm_weight", norm_weight, (rows.shape[1],), torch.float32, rows.device)
+    implementation = choose("combine_norm_quantize", rows, backend)
+    total, normed, values, scales = implementation(rows, groups, weights, shared, residual, norm_weight, eps, ue8m0)
+    return Normed(total, normed, Quantized(values, scales))
+
+
+def _check_combination(
+    rows: torch.Tensor, groups: ExpertGroups, weights: torch.Tensor, shared: torch.Tensor | None
+) -> None:
     check_tensor("groups.inverse_permutation", groups.inverse_permutation, (None, None), torch.int32, rows.device)
     check_tensor("groups.offsets", groups.offsets, (None,), torch.int32, rows.device)
     tokens, topk = groups.inverse_permutation.shape
@@ -84,5 +150,3 @@ def combine_experts(
     check_tensor("weights", weights, (tokens, topk), torch.float32, rows.device)
     if shared is not None:
         check_tensor("shared", shared, (tokens, rows.shape[1]), rows.dtype, rows.device)
-    result: torch.Tensor = choose("combine_experts", rows, backend)(rows, groups, weights, shared)
-    return result

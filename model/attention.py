@@ -11,17 +11,18 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from ..kernels.cache_stamps import LATENT
+from ..kernels.cache_stamps import INDEX, LATENT
 from ..kernels.cache_write import gather_latents, write_latent_cache
 from ..kernels.dense_mla import mha_prefill
 from ..kernels.kv_up_projection import absorb_queries, expand_quantize, expand_values
+from ..kernels.norm_and_cache import Caches, Norms, norm_and_cache
 from ..kernels.reference.rope import rotate_interleaved
 from ..kernels.registry import choose_implementation
 from ..kernels.select_topk import positions_to_slots
 from ..kernels.sparse_mla_decode import sparse_mla_decode
 from ..kernels.sparse_mla_prefill import sparse_mla_prefill
 from .config import ModelConfig
-from .indexer import Indexer, IndexQueries
+from .indexer import NORM_EPS, Indexer, IndexQueries
 from .layers import Compute, KVUpProjection, Linear, Operand, RMSNorm, projections
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 from .profiling import layer_part, profiler_range
@@ -80,22 +81,17 @@ class MultiHeadLatentAttention(nn.Module):
         cache: LayerCache,
     ) -> torch.Tensor:
         """x [T, hidden] normed, and the same as an operand; cos, sin [T, rope/2] -> [T, hidden]."""
-        indexer, norm = self.indexer, self.kv_a_layernorm
+        indexer = self.indexer
         with profiler_range(f"layer {self.layer}/projections"):
+            selects = max((metadata.max_context, *metadata.context_lengths[metadata.decodes :])) > self.topk
             compressed, kv, keys = projections(operand, self.q_a_proj, self.kv_a_proj_with_mqa, indexer.wk)
-            stamp = metadata.stamp(cache, self.layer, LATENT)
-            write_latent_cache(
-                kv, norm.weight, norm.eps, cos, sin, cache.latent, metadata.slots, stamp, backend=self.compute.backend
-            )
-            indexer.write_keys(keys, cos, sin, metadata, cache)
-            _, _, qr = self.q_a_layernorm.with_operand(compressed)
-            longest = max((metadata.max_context, *metadata.context_lengths[metadata.decodes :]))
+            qr, weights = self._norm_and_cache(compressed, kv, keys, x if selects else None, cos, sin, metadata, cache)
             index_q = None
-            if longest > self.topk:
+            if selects:
                 q, index_q = projections(qr, self.q_b_proj, indexer.wq_b)
             else:
                 q = self.q_b_proj(qr)
-        queries = None if index_q is None else indexer.queries(x, index_q, cos, sin)
+        queries = None if index_q is None else indexer.queries(x, index_q, cos, sin, weights)
         q = q.unflatten(1, (self.heads, -1))
 
         if metadata.decodes == q.shape[0] and self.compute.quantized:
@@ -105,12 +101,52 @@ class MultiHeadLatentAttention(nn.Module):
                 return self.o_proj(expand_quantize(latents, wv, self.compute.ue8m0, backend=self.compute.backend))
         out = q.new_empty(q.shape[0], self.heads, self.value)
         if metadata.decodes:
-            out[: metadata.decodes] = self._values(self._decode(q, cos, sin, queries, metadata, cache))
-        for prefill in metadata.prefills():
+            self._values(self._decode(q, cos, sin, queries, metadata, cache), out[: metadata.decodes])
+        for prefill in metadata.prefills:
             rows = prefill.rows
-            out[rows] = self._prefill(q[rows], cos[rows], sin[rows], queries, prefill, metadata, cache)
+            self._prefill(q[rows], cos[rows], sin[rows], queries, prefill, metadata, cache, out[rows])
         with profiler_range(f"layer {self.layer}/output projection"):
             return self.o_proj(self.compute.operand(out.flatten(1)))
+
+    def _norm_and_cache(
+        self,
+        compressed: torch.Tensor,
+        kv: torch.Tensor,
+        keys: torch.Tensor,
+        x: torch.Tensor | None,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        metadata: AttentionMetadata,
+        cache: LayerCache,
+    ) -> tuple[Operand, torch.Tensor | None]:
+        """The compressed query [T, Q], normed, as an operand; and the index heads' weights if they come with it, from x.
+
+        Writes the cache entries of kv [T, L + R] and keys [T, D].
+        """
+        indexer, norm, query_norm = self.indexer, self.kv_a_layernorm, self.q_a_layernorm
+        stamps = metadata.stamp(cache, self.layer, LATENT), metadata.stamp(cache, self.layer, INDEX)
+        if self.compute.quantized:
+            norms = Norms(
+                query_norm.weight, norm.weight, indexer.k_norm.weight, indexer.k_norm.bias, norm.eps, NORM_EPS
+            )
+            return norm_and_cache(
+                compressed,
+                kv,
+                keys,
+                norms,
+                cos,
+                sin,
+                Caches(cache.latent, cache.index, metadata.slots, *stamps),
+                indexer.interleaved,
+                self.compute.ue8m0,
+                None if x is None else indexer.weights_projection(x),
+                backend=self.compute.backend,
+            )
+        write_latent_cache(
+            kv, norm.weight, norm.eps, cos, sin, cache.latent, metadata.slots, stamps[0], backend=self.compute.backend
+        )
+        indexer.write_keys(keys, cos, sin, metadata, cache)
+        return query_norm(compressed), None
 
     def _decode(
         self,
@@ -153,24 +189,27 @@ class MultiHeadLatentAttention(nn.Module):
         prefill: Prefill,
         metadata: AttentionMetadata,
         cache: LayerCache,
-    ) -> torch.Tensor:
-        """Attention of one prompt chunk: q [t, H, nope + rope] -> [t, H, v]. Keys are read from the cache, in its precision."""
+        out: torch.Tensor,
+    ) -> None:
+        """Attention of one prompt chunk: q [t, H, nope + rope] -> out [t, H, v]. Keys are read from the cache, in its precision."""
         if queries is None or prefill.length <= self.topk:
             if metadata.on_selection is not None:
                 self._report(metadata, prefill, Selection(prefill.causal_positions()))
-            return self._mha(q, cos, sin, prefill, cache, None)
+            out.copy_(self._mha(q, cos, sin, prefill, cache, None))
+            return
         masked = self._masked_mha_is_cheaper(prefill, q)
         if metadata.on_selection is None and not masked:
             sharing = self.prefill_sharing
             attend = self.select_and_attend if sharing is None else sharing.attend
-            return self._values(attend(self._absorb(q, cos, sin), queries, prefill, cache))
+            self._values(attend(self._absorb(q, cos, sin), queries, prefill, cache), out)
+            return
         selection = self._select_prefill(queries, prefill, cache, metadata.on_selection is not None)
         if metadata.on_selection is not None:
             self._report(metadata, prefill, selection)
         if masked:
-            return self._mha(q, cos, sin, prefill, cache, selection.mask(prefill.length))
-        latents = self.attend_selected(self._absorb(q, cos, sin), selection.positions, prefill, cache)
-        return self._values(latents)
+            out.copy_(self._mha(q, cos, sin, prefill, cache, selection.mask(prefill.length)))
+        else:
+            self._values(self.attend_selected(self._absorb(q, cos, sin), selection.positions, prefill, cache), out)
 
     def _select_prefill(
         self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool = False
@@ -198,7 +237,13 @@ class MultiHeadLatentAttention(nn.Module):
             kv = kv if is_fp8 else kv.view(-1, 1, kv.shape[-1])
             indices = torch.where(positions < 0, -1, prefill.context_slots[positions.clamp_min(0).long()]).int()
         latents, _, _ = sparse_mla_prefill(
-            q, kv, indices[:, None], self.softmax_scale, self.latent_dim, backend=backend
+            q,
+            kv,
+            indices[:, None],
+            self.softmax_scale,
+            self.latent_dim,
+            prefill.selected_counts(positions.shape[1]),
+            backend=backend,
         )
         return latents
 
@@ -230,10 +275,10 @@ class MultiHeadLatentAttention(nn.Module):
         return absorb_queries(q, cos, sin, wk, backend=self.compute.backend)
 
     @layer_part("attention")
-    def _values(self, latents: torch.Tensor) -> torch.Tensor:
-        """Attended latents [T, H, L] -> [T, H, v]."""
+    def _values(self, latents: torch.Tensor, out: torch.Tensor) -> None:
+        """Attended latents [T, H, L] -> out [T, H, v]."""
         _, wv = self.kv_b_proj.halves()
-        return expand_values(latents, wv)
+        expand_values(latents, wv, out)
 
     def _masked_mha_is_cheaper(self, prefill: Prefill, q: torch.Tensor) -> bool:
         """Without a compiled sparse kernel, masked dense attention is cheaper than gathering up to a few times index_topk."""

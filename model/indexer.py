@@ -14,6 +14,7 @@ from ..kernels.cache_write import gather_index_keys, write_index_cache
 from ..kernels.fp32_ops import fp32_linear, layer_norm
 from ..kernels.hadamard import rotate_quantize
 from ..kernels.indexer_logits import indexer_logits, paged_indexer_logits
+from ..kernels.norm_and_cache import Fp32Projection
 from ..kernels.reference.rope import rotate_index
 from ..kernels.select_topk import select_topk, select_topk_slots
 from .config import ModelConfig
@@ -50,6 +51,10 @@ class Fp32Linear(nn.Module):
         """x [T, inputs] -> fp32 [T, outputs], times scale."""
         return fp32_linear(x, self.weight, scale, backend=self.compute.backend)
 
+    def is_shared(self, tokens: int) -> bool:
+        """Whether several ranks compute their part of so many tokens each."""
+        return False
+
 
 class IndexQueries(NamedTuple):
     """Index queries of T tokens."""
@@ -72,6 +77,7 @@ class Indexer(nn.Module):
         self.wk = Linear(config.hidden_size, self.head_dim, compute)
         self.k_norm = LayerNorm(self.head_dim, compute)
         self.weights_proj = Fp32Linear(config.hidden_size, self.heads, compute)
+        self.weights_scale = self.heads**-0.5 * self.head_dim**-0.5
 
     def write_keys(
         self, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, metadata: AttentionMetadata, cache: LayerCache
@@ -81,11 +87,25 @@ class Indexer(nn.Module):
         stamp, backend = metadata.stamp(cache, self.layer, INDEX), self.compute.backend
         write_index_cache(keys, cos, sin, cache.index, metadata.slots, self.interleaved, stamp, backend=backend)
 
+    def weights_projection(self, x: torch.Tensor) -> Fp32Projection | None:
+        """The projection of x [T, hidden] to the heads' weights, unless ranks share it."""
+        if self.weights_proj.is_shared(x.shape[0]):
+            return None
+        return Fp32Projection(x, self.weights_proj.weight, self.weights_scale)
+
     @layer_part("indexer")
-    def queries(self, x: torch.Tensor, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> IndexQueries:
-        """x [T, hidden]; q [T, H_i * D], wq_b's outputs for MLA's compressed query, normed."""
+    def queries(
+        self,
+        x: torch.Tensor,
+        q: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        weights: torch.Tensor | None = None,
+    ) -> IndexQueries:
+        """x [T, hidden]; q [T, H_i * D], wq_b's outputs for MLA's compressed query, normed; the heads' weights if known."""
         q = q.unflatten(1, (self.heads, self.head_dim))
-        weights = self.weights_proj(x, self.heads**-0.5 * self.head_dim**-0.5)
+        if weights is None:
+            weights = self.weights_proj(x, self.weights_scale)
         if not self.compute.quantized:
             # The Hadamard rotation changes no dot product, so precisions without quantisation skip it.
             return IndexQueries(rotate_index(q, cos, sin, self.interleaved), weights)
@@ -132,10 +152,9 @@ class Indexer(nn.Module):
         self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool = False
     ) -> Selection:
         """The selection of each token of a prompt chunk, [t, K]."""
-        keys, scales = gather_index_keys(cache.index, prefill.context_slots)
+        keys, scales = gather_index_keys(cache.index, prefill.context_slots, backend=self.compute.backend)
         q, weights = queries.q[prefill.rows], queries.weights[prefill.rows]
-        ends = torch.arange(prefill.start + 1, prefill.length + 1, dtype=torch.int32, device=keys.device)
-        starts = torch.zeros_like(ends)
+        starts, ends = prefill.starts, prefill.ends
         step = max(1, LOGITS_BYTES // (4 * prefill.length))  # rows per pass
         parts = []
         for first in range(0, q.shape[0], step):
@@ -145,6 +164,8 @@ class Indexer(nn.Module):
                     q[rows], keys, weights[rows], starts[rows], ends[rows], scales, backend=self.compute.backend
                 )
             parts.append(self._best(logits, starts[rows], ends[rows], with_scores))
+        if len(parts) == 1:
+            return parts[0]
         positions = torch.cat([part.positions for part in parts])
         scores = [part.scores for part in parts if part.scores is not None]
         return Selection(positions, torch.cat(scores) if scores else None)

@@ -5,8 +5,9 @@ those with a prompt chunk ("prefills"). A sequence's context is every token it h
 entries lie in pages; entry s of sequence b has slot ``block_table[b, s // PAGE_SIZE] * PAGE_SIZE + s % PAGE_SIZE``.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -53,6 +54,23 @@ class Prefill:
     length: int  # context length after this step
     context_slots: torch.Tensor  # int64 [length], slot of every context token
 
+    @cached_property
+    def ends(self) -> torch.Tensor:
+        """The context length of each token, int32 [t]."""
+        return torch.arange(self.start + 1, self.length + 1, dtype=torch.int32, device=self.context_slots.device)
+
+    @cached_property
+    def starts(self) -> torch.Tensor:
+        """The first position of each token's context, int32 [t]: 0."""
+        return torch.zeros_like(self.ends)
+
+    def selected_counts(self, topk: int) -> torch.Tensor | None:
+        """How many keys each token selects, int32 [t]: all of its context, up to `topk`. None if that is `topk` for all of them.
+
+        A selection lists its positions first, so kernels need not look at the columns after that many.
+        """
+        return None if self.start + 1 >= topk else self.ends.clamp(max=topk)
+
     def causal_positions(self) -> torch.Tensor:
         """The selection of a chunk whose whole context fits: int32 [t, length], -1 after each token's own position."""
         positions = torch.arange(self.length, dtype=torch.int32, device=self.context_slots.device)
@@ -83,13 +101,16 @@ class AttentionMetadata:
         """What the launch that writes a layer's latents (kind 0) or index keys (1) stores beside them."""
         return Stamp(cache.stamps[kind], self.stamps[2 * layer + kind]) if self.stamps and cache.stamps else None
 
-    def prefills(self) -> Iterator[Prefill]:
-        """The sequences after the decodes, in order."""
-        row = self.decodes
+    @cached_property
+    def prefills(self) -> tuple[Prefill, ...]:
+        """The sequences after the decodes, in order. Made once for all layers."""
+        found, row = [], self.decodes
         for b in range(self.decodes, len(self.query_lengths)):
             new, length = self.query_lengths[b], self.context_lengths[b]
-            yield Prefill(slice(row, row + new), length - new, length, context_slots(self.block_table[b], length))
+            slots = context_slots(self.block_table[b], length)
+            found.append(Prefill(slice(row, row + new), length - new, length, slots))
             row += new
+        return tuple(found)
 
 
 def context_slots(pages: torch.Tensor, length: int) -> torch.Tensor:

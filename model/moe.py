@@ -3,16 +3,22 @@
 Source: DeepSeek-V3 report (arXiv 2412.19437), section 2.1.2.
 """
 
+from typing import Any, NamedTuple
+
 import torch
 from torch import nn
 
 from ..kernels.fp32_ops import fp32_linear
 from ..kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from ..kernels.quantize import Quantized
-from ..kernels.routing import combine_experts, group_by_expert, route
+from ..kernels.routing import ExpertGroups, combine_experts, combine_norm_quantize, route, route_and_group
 from .config import FP8_BLOCK, ModelConfig, blocks
-from .layers import MLP, Compute, Operand, gated, parameter
+from .layers import MLP, Compute, Operand, RMSNorm, gated, parameter
 from .profiling import profiler_range
+
+# Up to this many tokens, the sum of the experts' outputs is left to the next norm, which saves a launch. The outputs of more tokens
+# would occupy memory throughout the next layer.
+DEFERRED_TOKENS = 64
 
 
 class Router(nn.Module):
@@ -25,19 +31,48 @@ class Router(nn.Module):
         self.weight = parameter(experts, config.hidden_size, dtype=torch.float32, device=compute.device)
         self.e_score_correction_bias = parameter(experts, dtype=torch.float32, device=compute.device)
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, x: torch.Tensor, count: int, first: int, step: int) -> tuple[torch.Tensor, ExpertGroups]:
+        """x [T, D] -> weights fp32 [T, k], and the pairs grouped by expert; `count`, `first`, `step`: this rank's experts."""
+        logits, bias = self._logits(x), self.e_score_correction_bias
+        return route_and_group(logits, bias, **self._limits(), count=count, first=first, step=step)
+
+    def choose(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """x [T, D] -> experts int64 [T, k], weights fp32 [T, k]."""
-        config, backend = self.config, self.compute.backend
-        return route(
-            fp32_linear(x, self.weight, backend=backend),
-            self.e_score_correction_bias,
-            config.num_experts_per_tok,
-            config.n_group,
-            config.topk_group,
-            config.norm_topk_prob,
-            config.routed_scaling_factor,
-            backend=backend,
-        )
+        return route(self._logits(x), self.e_score_correction_bias, **self._limits())
+
+    def _logits(self, x: torch.Tensor) -> torch.Tensor:
+        """fp32 [T, E]."""
+        return fp32_linear(x, self.weight, backend=self.compute.backend)
+
+    def _limits(self) -> dict[str, Any]:
+        """The arguments of `route` that the configuration decides."""
+        config = self.config
+        return {
+            "topk": config.num_experts_per_tok,
+            "num_groups": config.n_group,
+            "topk_groups": config.topk_group,
+            "normalise": config.norm_topk_prob,
+            "scale": config.routed_scaling_factor,
+            "backend": self.compute.backend,
+        }
+
+
+class ExpertOutputs(NamedTuple):
+    """What a layer's experts have computed for T tokens, before it is summed."""
+
+    rows: torch.Tensor  # [T * k, D], sorted by expert
+    groups: ExpertGroups
+    weights: torch.Tensor  # fp32 [T, k]
+    shared: torch.Tensor | None  # [T, D]
+
+    def sum(self, compute: Compute) -> torch.Tensor:
+        """The weighted sum plus the shared expert, [T, D]."""
+        return combine_experts(*self, backend=compute.backend)
+
+    def norm(self, residual: torch.Tensor, norm: RMSNorm) -> tuple[torch.Tensor, torch.Tensor, Operand]:
+        """The sum added to the residual stream [T, D], normed, as an operand: what `RMSNorm.with_operand` returns for the sum."""
+        compute = norm.compute
+        return combine_norm_quantize(*self, residual, norm.weight, norm.eps, compute.ue8m0, backend=compute.backend)
 
 
 class Experts(nn.Module):
@@ -60,17 +95,20 @@ class Experts(nn.Module):
                 count, blocks(hidden), blocks(inner), dtype=torch.float32, device=compute.device
             )
 
-    def forward(self, x: Operand, experts: torch.Tensor, weights: torch.Tensor, shared: MLP | None) -> torch.Tensor:
-        """x [T, D], experts int64 [T, k], weights fp32 [T, k] -> [T, D]: the weighted sum plus the shared expert, added in fp32."""
-        compute = self.compute
-        count = self.gate_up_proj.shape[0]
-        groups = group_by_expert(experts, count, self.first, self.step, backend=compute.backend)
-        expected_m = -(-experts.numel() * count // self.total)
+    @property
+    def count(self) -> int:
+        """How many experts this rank has."""
+        return self.gate_up_proj.shape[0]
+
+    def forward(self, x: Operand, weights: torch.Tensor, groups: ExpertGroups, shared: MLP | None) -> ExpertOutputs:
+        """x [T, D] and the router's weights fp32 [T, k] and groups -> the outputs of all experts."""
+        compute, tokens = self.compute, len(weights)
+        expected_m = -(-weights.numel() * self.count // self.total)
         dense: torch.Tensor | None
-        if isinstance(x, Quantized) and self.fuses(shared) and len(experts):
+        if isinstance(x, Quantized) and self.fuses(shared) and tokens:
             assert shared is not None
             rows = self._with_shared(x, groups.offsets, groups.sorted_token_ids, expected_m, shared)
-            own, dense = rows[len(experts) :], rows[: len(experts)]
+            own, dense = rows[tokens:], rows[:tokens]
         else:
             own = self._down(
                 gated(self._gate_up(x, groups.offsets, groups.sorted_token_ids, expected_m), compute),
@@ -78,7 +116,7 @@ class Experts(nn.Module):
                 expected_m,
             )
             dense = None if shared is None else shared(x)
-        return combine_experts(own, groups, weights, dense, backend=compute.backend)
+        return ExpertOutputs(own, groups, weights, dense)
 
     def fuses(self, shared: MLP | None) -> bool:
         """Whether the shared expert has the shape of a routed one, so that one grouped GEMM can compute both."""
@@ -155,6 +193,8 @@ class MixtureOfExperts(nn.Module):
     def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
         super().__init__()
         self.layer = layer
+        # Whether the next norm may sum the experts' outputs. Ranks add theirs up before that.
+        self.defers_sum = compute.quantized
         self.gate = Router(config, compute)
         self.experts = Experts(config, compute)
         self.shared_experts: MLP | None = None
@@ -164,12 +204,27 @@ class MixtureOfExperts(nn.Module):
 
     def forward(self, x: torch.Tensor, operand: Operand) -> torch.Tensor:
         """x [T, D] and the same as an operand -> [T, D] in x's dtype."""
-        with profiler_range(f"layer {self.layer}/router"):
-            experts, weights = self.gate(x)
+        outputs = self._outputs(x, operand)
         with profiler_range(f"layer {self.layer}/experts"):
-            return self.experts(operand, experts, weights, self.shared_experts)
+            return outputs.sum(self.gate.compute)
 
-    def operations(self) -> tuple[str, ...]:
-        """The kernel operations that a step in fp8 precision calls for the routed experts."""
+    def pending(self, x: torch.Tensor, operand: Operand) -> torch.Tensor | ExpertOutputs:
+        """The same, or what the next norm shall sum."""
+        if self.defers_sum and x.shape[0] <= DEFERRED_TOKENS:
+            return self._outputs(x, operand)
+        output: torch.Tensor = self(x, operand)
+        return output
+
+    def _outputs(self, x: torch.Tensor, operand: Operand) -> ExpertOutputs:
+        experts = self.experts
+        with profiler_range(f"layer {self.layer}/router"):
+            weights, groups = self.gate(x, experts.count, experts.first, experts.step)
+        with profiler_range(f"layer {self.layer}/experts"):
+            return experts(operand, weights, groups, self.shared_experts)
+
+    def operations(self, last: bool) -> tuple[str, ...]:
+        """The kernel operations that a step in fp8 precision calls for the routed experts; `last`: of the last layer."""
         fused = self.experts.fuses(self.shared_experts)
-        return "route", "group_by_expert", "grouped_gemm_with_shared" if fused else "grouped_gemm", "combine_experts"
+        grouped = "grouped_gemm_with_shared" if fused else "grouped_gemm"
+        deferred = self.defers_sum and not last
+        return "fp32_linear", "route_and_group", grouped, "combine_norm_quantize" if deferred else "combine_experts"

@@ -10,9 +10,9 @@ from ..kernels.registry import preference_of
 from ..kernels.sparse_mla_decode import plan_decode
 from .attention import MultiHeadLatentAttention
 from .config import ModelConfig, Precision
-from .layers import MLP, Compute, RMSNorm, parameter
+from .layers import MLP, Compute, Operand, RMSNorm, parameter
 from .metadata import AttentionMetadata, LayerCache
-from .moe import MixtureOfExperts
+from .moe import ExpertOutputs, MixtureOfExperts
 from .profiling import profiler_range
 from .rope import RotaryEmbedding
 
@@ -21,10 +21,7 @@ _DECODE_OPERATIONS = (
     "rms_norm_quantize",
     "fp8_gemms",
     "fp8_gemm",
-    "write_latent_cache",
-    "layer_norm",
-    "write_index_cache",
-    "fp32_linear",
+    "norm_and_cache",
     "rotate_quantize",
     "select_topk",
     "select_topk_slots",
@@ -56,7 +53,8 @@ class Embedding(nn.Module):
 class Block(nn.Module):
     """h + attention(norm(h)), then h + mlp(norm(h)).
 
-    A sublayer's output is pending until the next norm adds it to the residual stream, in one pass over both.
+    A sublayer's output is pending until the next norm adds it to the residual stream, in one pass over both. The experts' outputs
+    of a few tokens are not even summed until then.
     """
 
     def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
@@ -74,22 +72,31 @@ class Block(nn.Module):
     def forward(
         self,
         h: torch.Tensor,
-        update: torch.Tensor | None,
+        update: torch.Tensor | ExpertOutputs | None,
         cos: torch.Tensor,
         sin: torch.Tensor,
         metadata: AttentionMetadata,
         cache: LayerCache,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[torch.Tensor, torch.Tensor | ExpertOutputs]:
         """The residual stream h and the pending update, both [T, D] -> the same pair. Writes the new tokens' cache entries."""
         with profiler_range(f"layer {self.layer}/norm"):
-            h, x, operand = self.input_layernorm.with_operand(h, update)
-        update = self.self_attn(x, operand, cos, sin, metadata, cache)
+            h, x, operand = self._first_norm(h, update)
+        attended = self.self_attn(x, operand, cos, sin, metadata, cache)
         with profiler_range(f"layer {self.layer}/norm"):
-            h, x, operand = self.post_attention_layernorm.with_operand(h, update)
+            h, x, operand = self.post_attention_layernorm.with_operand(h, attended)
         if not isinstance(self.mlp, MLP):
-            return h, self.mlp(x, operand)
+            return h, self.mlp.pending(x, operand)
         with profiler_range(f"layer {self.layer}/mlp"):
             return h, self.mlp(operand)
+
+    def _first_norm(
+        self, h: torch.Tensor, update: torch.Tensor | ExpertOutputs | None
+    ) -> tuple[torch.Tensor, torch.Tensor, Operand]:
+        """h plus the update; that, normed; and the same as an operand."""
+        if isinstance(update, ExpertOutputs):
+            return update.norm(h, self.input_layernorm)
+        total, normed, operand = self.input_layernorm.with_operand(h, update)
+        return total, normed, operand
 
 
 class Transformer(nn.Module):
@@ -130,6 +137,8 @@ class Transformer(nn.Module):
             h, update = layer(h, update, cos, sin, metadata, cache)
         with profiler_range("head"):
             rows = h[metadata.logit_rows]
+            if isinstance(update, ExpertOutputs):
+                update = update.sum(self.compute)
             if update is not None:
                 rows = rows + update[metadata.logit_rows]
             return self.lm_head.logits(self.norm(rows))
@@ -145,7 +154,7 @@ class Transformer(nn.Module):
         operations["sparse_mla_decode"] = config.kv_lora_rank + config.qk_rope_head_dim
         for layer in self.layers:
             if isinstance(layer.mlp, MixtureOfExperts):
-                operations |= dict.fromkeys(layer.mlp.operations())
+                operations |= dict.fromkeys(layer.mlp.operations(layer is self.layers[-1]))
         return operations
 
     def _with_plan(self, metadata: AttentionMetadata, caches: list[LayerCache]) -> AttentionMetadata:

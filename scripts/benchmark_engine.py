@@ -6,8 +6,9 @@
 Decode steps run as the engine runs them: as CUDA graphs over block tables. Prefill steps are chunks of a long prompt. The first
 layer has a dense MLP and the others are MoE layers; all numbers are those of one MoE layer: (time of all layers - time of the
 first) / (layers - 1). `kernels` is the sum of the kernels' own times, by the profiler. `roofline` is the time that weights and
-caches take at 3.02 TB/s, or that the FLOPs take at 800 TFLOPS. Sequences share pages at random, so that the caches of 128 long
-contexts fit; what a step reads still exceeds the L2 cache.
+caches take at the card's bandwidth, or that the FLOPs take at its rates of bf16 and FP8 products; all three are measured first.
+Sequences share pages at random, so that the caches of 128 long contexts fit; what a step reads still exceeds the L2 cache.
+--timeline shows where the time of a layer goes: for each kernel in order, how much later than the one before it it ends.
 """
 
 import argparse
@@ -39,9 +40,9 @@ from deepseek_v32.model.transformer import Transformer
 sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
 
 from engine_benchmarks.machine import describe_machine  # type: ignore[import-not-found]
-from engine_benchmarks.profiling import KernelTime, kernel_times  # type: ignore[import-not-found]
+from engine_benchmarks.probes import Rates, measure_rates  # type: ignore[import-not-found]
+from engine_benchmarks.profiling import KernelTime, kernel_times, launches, timeline  # type: ignore[import-not-found]
 
-BANDWIDTH, FLOPS = 3.02e12, 800e12
 PAGES = 16384  # 1M tokens: their index keys alone are 138 MB a layer, more than L2 holds
 CHUNK = 4096  # tokens of a prefill step
 PROFILED = 3  # steps under the profiler
@@ -86,25 +87,26 @@ def layer_bytes(model: Transformer, batch: int) -> float:
     return total
 
 
-def decode_roofline(model: Transformer, batch: int, context: int) -> float:
-    """Microseconds that reading one layer's weights and caches takes at BANDWIDTH."""
+def decode_roofline(model: Transformer, batch: int, context: int, rates: Rates) -> float:
+    """Microseconds that reading one layer's weights and caches takes."""
     selected = min(context, model.config.index_topk)
     caches = batch * (selected * 656 + (context * 132 if context > selected else 0))
-    return (layer_bytes(model, batch) + caches) / BANDWIDTH * 1e6
+    return (layer_bytes(model, batch) + caches) / rates.bandwidth * 1e6
 
 
-def prefill_roofline(model: Transformer, context: int) -> float:
-    """Microseconds that one layer's FLOPs for a chunk take; FLOPs in FP8 count half."""
+def prefill_roofline(model: Transformer, context: int, rates: Rates) -> float:
+    """Microseconds that one layer's FLOPs for the last CHUNK tokens of a context take."""
     config = model.config
     heads, latent = config.num_attention_heads, config.kv_lora_rank
-    attention = 2 * heads * min(context, config.index_topk) * (2 * latent + config.qk_rope_head_dim)
+    selected = sum(min(position + 1, config.index_topk) for position in range(context - CHUNK, context))
+    attention = 2 * heads * selected * (2 * latent + config.qk_rope_head_dim)
     absorb = 2 * heads * latent * (config.qk_nope_head_dim + config.v_head_dim)
     scores = 2 * config.index_n_heads * config.index_head_dim * (context - CHUNK / 2)
     per_layer = model.layers[-1]
     weights = sum(w.numel() for n, w in per_layer.named_parameters() if w.element_size() == 1 and ".experts." not in n)
     active = config.num_experts_per_tok * 3 * config.hidden_size * config.moe_intermediate_size
     fp8 = 2 * (weights + active) + scores
-    return CHUNK * (attention + absorb + fp8 / 2) / FLOPS * 1e6
+    return ((attention + CHUNK * absorb) / rates.bf16 + CHUNK * fp8 / rates.fp8) * 1e6
 
 
 class Step:
@@ -136,8 +138,8 @@ class Step:
         return lambda: forward(tokens, positions, metadata, caches)
 
     @torch.inference_mode()
-    def measure(self) -> tuple[float, dict[str, KernelTime]]:
-        """(microseconds, kernels) of one MoE layer."""
+    def measure(self, with_timeline: bool) -> tuple[float, dict[str, KernelTime], list[tuple[str, float, float]]]:
+        """(microseconds, kernels, timeline) of one MoE layer. The timeline is empty unless asked for."""
         moe_layers = len(self.model.layers) - 1
         whole, first = self.runner(moe_layers + 1), self.runner(1)
         microseconds_per_layer = (microseconds(whole) - microseconds(first)) / moe_layers
@@ -147,7 +149,8 @@ class Step:
             kernels[name] = KernelTime(
                 (time_whole - time_first) / moe_layers, (launches_whole - launches_first) / moe_layers
             )
-        return microseconds_per_layer, kernels
+        steps = timeline(launches(whole), launches(first), moe_layers) if with_timeline else []
+        return microseconds_per_layer, kernels, steps
 
 
 def profiled(run: Callable[[], object]) -> dict[str, KernelTime]:
@@ -184,6 +187,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--kernels", type=int, default=0, metavar="N", help="also list the N longest kernels of each case"
     )
+    parser.add_argument("--timeline", action="store_true", help="also list the kernels of a layer in order")
     arguments = parser.parse_args()
     if arguments.layers < 2:
         parser.error(f"--layers is {arguments.layers}; expected at least 2: the difference between them is measured")
@@ -199,6 +203,9 @@ def main() -> None:
     machine = describe_machine(device) | {"layers": arguments.layers}
     print(", ".join(f"{key} {value}" for key, value in machine.items()))
     print("; ".join(f"{line.operation}: {line.chosen}" for line in describe(device)))
+    rates = measure_rates(device)
+    machine |= rates.describe()
+    print(", ".join(f"{key} {value}" for key, value in rates.describe().items()))
     began = time.perf_counter()
     model = build_model(config, "fp8", "auto", device)
     fill_synthetic(model, Plan(config))
@@ -216,16 +223,22 @@ def main() -> None:
     for kind, size, context in cases:
         count = 1 if kind == "decode" else CHUNK
         batch = Batch.of([(make_request(i, context - count, count, generator), count) for i in range(size)])
-        took, kernels = Step(model, caches, batch, context).measure()
+        took, kernels, steps = Step(model, caches, batch, context).measure(arguments.timeline)
         kernels_took = sum(kernel.microseconds for kernel in kernels.values())
-        launches = sum(kernel.launches for kernel in kernels.values())
-        roofline = decode_roofline(model, size, context) if kind == "decode" else prefill_roofline(model, context)
+        launched = sum(kernel.launches for kernel in kernels.values())
+        roofline = (
+            decode_roofline(model, size, context, rates)
+            if kind == "decode"
+            else prefill_roofline(model, context, rates)
+        )
         name = f"decode B={size}, context {context}" if kind == "decode" else f"prefill of {CHUNK} at {context}"
         ratio = took / kernels_took
-        print(f"{name:34} {took:9.1f} {kernels_took:9.1f} {ratio:6.2f} {roofline:9.1f} {launches:8.0f}", flush=True)
+        print(f"{name:34} {took:9.1f} {kernels_took:9.1f} {ratio:6.2f} {roofline:9.1f} {launched:8.0f}", flush=True)
         longest = sorted(kernels.items(), key=lambda item: -item[1].microseconds)
         for kernel, (each, number) in longest[: arguments.kernels]:
             print(f"    {each:9.1f} us {number:4.0f} x {kernel[:110]}")
+        for kernel, later, own in steps:
+            print(f"    +{later:8.2f} us, runs {own:8.2f}  {kernel[:100]}")
         rounded = {"us": took, "kernels_us": kernels_took, "roofline_us": roofline}
         results.append({"case": name} | {key: round(value, 1) for key, value in rounded.items()})
         torch.cuda.empty_cache()

@@ -7,22 +7,22 @@ from ..build import load
 from ..reference import fp32_ops as reference
 from .pdl import weights_are_static
 
-# Up to this many tokens the time of fp32_linear is that of reading the weight; beyond, cuBLAS is faster.
+# fp32 tokens: up to this many the time is that of reading the weight; beyond, cuBLAS is faster. For bf16 tokens there is no limit.
 MAX_TOKENS = 32
 MAX_WIDTH, MAX_NORM_WIDTH = 8192, 256  # columns that the kernels hold in registers
 
 FALLS_BACK = {
-    "fp32_linear": f"torch beyond {MAX_TOKENS} tokens or {MAX_WIDTH} dims, or for unaligned rows",
+    "fp32_linear": f"torch beyond {MAX_WIDTH} dims, for unaligned rows, or for more than {MAX_TOKENS} fp32 tokens",
     "layer_norm": f"torch beyond {MAX_NORM_WIDTH} dims",
 }
 
 
 def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
     tokens, width = x.shape
-    aligned = (
-        width % 4 == 0 and is_aligned(x, multiple=4 * x.element_size()) and is_aligned(weight)
-    )  # four elements at a time
-    if not (0 < tokens <= MAX_TOKENS and 0 < width <= MAX_WIDTH and aligned and weight.is_contiguous()):
+    vector = 16 // x.element_size()
+    aligned = width % vector == 0 and is_aligned(x, weight)
+    fits = x.dtype == torch.bfloat16 or tokens <= MAX_TOKENS
+    if not (tokens > 0 and fits and 0 < width <= MAX_WIDTH and aligned and weight.is_contiguous()):
         return reference.fp32_linear(x, weight, scale)
     out = torch.empty(tokens, weight.shape[0], dtype=torch.float32, device=x.device)
     if out.numel():

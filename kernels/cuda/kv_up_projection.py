@@ -21,12 +21,13 @@ FALLS_BACK = {
 
 def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
     (tokens, heads, _), (_, nope, latent) = q.shape, wk.shape
-    if nope != ROWS or latent % COLUMNS or not is_aligned(q, wk) or wk.stride(1) != latent:
+    few = tokens <= MAX_TOKENS  # otherwise the kernel writes the RoPE dims only, eight at a time
+    whole = few or cos.shape[1] % 4 == 0
+    if nope != ROWS or latent % COLUMNS or not whole or not is_aligned(q, wk) or wk.stride(1) != latent:
         return reference.absorb_queries(q, cos, sin, wk)
     out = torch.empty(tokens, heads, latent + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
     if not out.numel():
         return out
-    few = tokens <= MAX_TOKENS  # otherwise the kernel writes the RoPE dims only
     load("kv_up_projection").absorb_queries(q, cos.contiguous(), sin.contiguous(), wk, out, few, weights_are_static(wk))
     if not few:
         torch.bmm(q[..., :nope].transpose(0, 1), wk, out=out[..., :latent].transpose(0, 1))

@@ -5,11 +5,18 @@ Shapes that the kernels do not support run in the reference.
 
 import torch
 
+from .. import quantize
+from ..alignment import is_aligned
 from ..build import load
 from ..reference import routing as reference
 from ..routing import ExpertGroups
+from .pdl import weights_are_static
 
 MAX_EXPERTS, MAX_GROUPS, MAX_TOPK = 1023, 32, 32
+# Up to this many tokens one launch routes and groups; its experts are in groups of GROUP_SIZE.
+FEW_TOKENS, FEW_EXPERTS, GROUP_SIZE = 128, 256, 32
+# Up to this many tokens one launch sums and norms, with a CTA for each COLUMNS columns, from two to MAX_COLUMNS / COLUMNS of them.
+FEW_SUMS, COLUMNS, MAX_COLUMNS = 64, 1024, 8192
 
 FALLS_BACK = {
     "route": f"torch beyond {MAX_EXPERTS} experts, {MAX_GROUPS} groups or top-{MAX_TOPK}",
@@ -41,11 +48,42 @@ def group_by_expert(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     if count > MAX_EXPERTS or not experts.numel() or not experts.is_contiguous():
         return reference.group_by_expert(experts, count, first, step)
+    groups = _groups(experts, count)
+    load("routing").group_by_expert(experts, *groups, first, step)
+    return groups
+
+
+def route_and_group(
+    logits: torch.Tensor,
+    bias: torch.Tensor,
+    topk: int,
+    num_groups: int,
+    topk_groups: int,
+    normalise: bool,
+    scale: float,
+    count: int,
+    first: int,
+    step: int,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    tokens, experts = logits.shape
+    released = experts == num_groups * GROUP_SIZE and experts <= FEW_EXPERTS and topk <= min(MAX_TOPK, 32 * topk_groups)
+    if not released or count > FEW_EXPERTS or not 0 < tokens <= FEW_TOKENS or logits.stride(1) != 1:
+        chosen, weights = route(logits, bias, topk, num_groups, topk_groups, normalise, scale)
+        return weights, *group_by_expert(chosen, count, first, step)
+    chosen = torch.empty(tokens, topk, dtype=torch.int64, device=logits.device)
+    weights = torch.empty(tokens, topk, dtype=torch.float32, device=logits.device)
+    groups = _groups(chosen, count)
+    load("routing").route_and_group(
+        logits, bias, chosen, weights, *groups, num_groups, topk_groups, normalise, scale, first, step
+    )
+    return weights, *groups
+
+
+def _groups(experts: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Sorted token ids, inverse permutation and offsets, not yet written."""
     sorted_token_ids = torch.empty(experts.numel(), dtype=torch.int32, device=experts.device)
     inverse_permutation = torch.empty(experts.shape, dtype=torch.int32, device=experts.device)
-    offsets = torch.empty(count + 1, dtype=torch.int32, device=experts.device)
-    load("routing").group_by_expert(experts, sorted_token_ids, inverse_permutation, offsets, first, step)
-    return sorted_token_ids, inverse_permutation, offsets
+    return sorted_token_ids, inverse_permutation, torch.empty(count + 1, dtype=torch.int32, device=experts.device)
 
 
 def combine_experts(
@@ -58,3 +96,43 @@ def combine_experts(
             rows, inverse_permutation.contiguous(), offsets, weights.contiguous(), shared, out
         )
     return out
+
+
+def combine_norm_quantize(
+    rows: torch.Tensor,
+    groups: ExpertGroups,
+    weights: torch.Tensor,
+    shared: torch.Tensor | None,
+    residual: torch.Tensor,
+    norm_weight: torch.Tensor,
+    eps: float,
+    ue8m0: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    tokens, width = residual.shape
+    fits = rows.dtype == torch.bfloat16 and width % COLUMNS == 0 and 2 * COLUMNS <= width <= MAX_COLUMNS
+    fits = fits and 0 < tokens <= FEW_SUMS
+    aligned = is_aligned(rows, residual, norm_weight, *(() if shared is None else (shared,)))
+    if not fits or not aligned:
+        update = combine_experts(rows, groups, weights, shared)
+        normed = quantize.rms_norm_quantize(residual, norm_weight, eps, ue8m0, update)
+        return normed.total, normed.rows, *normed.quantized
+    total, normed_rows = (torch.empty(tokens, width, dtype=rows.dtype, device=rows.device) for _ in range(2))
+    codes = torch.empty(tokens, width, dtype=torch.float8_e4m3fn, device=rows.device)
+    scales = torch.empty(tokens, width // 128, dtype=torch.float32, device=rows.device)
+    load("routing").combine_norm_quantize(
+        rows,
+        groups.inverse_permutation.contiguous(),
+        groups.offsets,
+        weights.contiguous(),
+        shared,
+        residual,
+        norm_weight,
+        total,
+        normed_rows,
+        codes.view(torch.uint8),
+        scales,
+        eps,
+        ue8m0,
+        weights_are_static(norm_weight),
+    )
+    return total, normed_rows, codes, scales

@@ -3,6 +3,7 @@
 import torch
 
 from ..routing import ExpertGroups
+from .quantize import rms_norm_quantize
 
 
 def _largest(x: torch.Tensor, count: int) -> torch.Tensor:
@@ -47,6 +48,22 @@ def group_by_expert(
     return (order // max(experts.shape[1], 1)).int(), inverse.view(experts.shape).int(), offsets
 
 
+def route_and_group(
+    logits: torch.Tensor,
+    bias: torch.Tensor,
+    topk: int,
+    num_groups: int,
+    topk_groups: int,
+    normalise: bool,
+    scale: float,
+    count: int,
+    first: int,
+    step: int,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    experts, weights = route(logits, bias, topk, num_groups, topk_groups, normalise, scale)
+    return weights, *group_by_expert(experts, count, first, step)
+
+
 def combine_experts(
     rows: torch.Tensor, groups: ExpertGroups, weights: torch.Tensor, shared: torch.Tensor | None
 ) -> torch.Tensor:
@@ -60,3 +77,16 @@ def combine_experts(
     if shared is not None:
         total += shared.float()
     return total.to(rows.dtype)
+
+
+def combine_norm_quantize(
+    rows: torch.Tensor,
+    groups: ExpertGroups,
+    weights: torch.Tensor,
+    shared: torch.Tensor | None,
+    residual: torch.Tensor,
+    norm_weight: torch.Tensor,
+    eps: float,
+    ue8m0: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    return rms_norm_quantize(residual, norm_weight, eps, ue8m0, combine_experts(rows, groups, weights, shared))

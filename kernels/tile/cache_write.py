@@ -355,6 +355,55 @@ def write_index_pages_kernel(
     return write_index_pages
 
 
+@tile_kernel((128, 64), pass_configs=PASSES)
+def gather_index_keys_kernel(width: int, page: int) -> Any:
+    """Read the keys and scales of `slots` from FP8 pages that begin at multiples of 16 bytes, eight lanes a key of 128 dims."""
+    results = T.dynamic("results", "int64")
+    rows, pages = T.dynamic("rows"), T.dynamic("pages")
+    size = page * (width + 4)
+    held_bytes = width // LANES
+
+    @T.prim_func
+    def gather_index_keys(
+        codes: T.Tensor((results,), "float8_e4m3fn"),
+        scales: T.Tensor((pages, size // 4), "float32"),
+        slots: T.Tensor((rows,), "int64"),
+        keys: T.Tensor((rows, width), "float8_e4m3fn"),
+        key_scales: T.Tensor((rows,), "float32"),
+    ):
+        with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
+            tx = T.get_thread_binding()
+            T.pdl_trigger()
+            T.pdl_sync()
+            lane = tx % LANES
+            row = block * ROWS + tx // LANES
+            if row < rows:
+                number, offset = T.alloc_var("int64"), T.alloc_var("int64")
+                number = T.truncdiv(slots[row], T.int64(page))
+                offset = slots[row] - number * page
+                for i in T.vectorized(held_bytes):
+                    keys[row, lane * held_bytes + i] = codes[number * size + offset * width + lane * held_bytes + i]
+                if lane == 0:
+                    key_scales[row] = scales[number, page * width // 4 + offset]
+
+    return gather_index_keys
+
+
+def gather_index_keys(cache: torch.Tensor, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    width, page = cache.shape[-1] - 4, cache.shape[1]
+    # Eight lanes read 16 bytes each, so a page must be a multiple of that.
+    if cache.dtype != torch.uint8 or width != 16 * LANES or page % 4 or not cache.is_contiguous() or not len(slots):
+        return reference.gather_index_keys(cache, slots)
+    pages = cache.view(len(cache), -1)
+    if not is_aligned(pages):
+        return reference.gather_index_keys(cache, slots)
+    keys = torch.empty(len(slots), width, dtype=torch.float8_e4m3fn, device=cache.device)
+    scales = torch.empty(len(slots), dtype=torch.float32, device=cache.device)
+    codes = pages.view(torch.float8_e4m3fn).view(-1)
+    gather_index_keys_kernel(width, page)(codes, pages.view(torch.float32), slots.contiguous(), keys, scales)
+    return keys, scales
+
+
 @tile_kernel(
     ("bfloat16", "bfloat16", 128, 64, False, True, False),
     ("bfloat16", "bfloat16", 128, 64, False, True, True),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
+from ...kernels.routing import ExpertGroups, group_by_expert
 from ..attention import MultiHeadLatentAttention
 from ..config import ModelConfig
 from ..indexer import Fp32Linear, IndexQueries
@@ -69,6 +70,9 @@ class SequenceParallelLinear(Fp32Linear):
         (out,) = _by_rank(lambda rows: (compute(rows, scale),), x, self._ranks)
         return out
 
+    def is_shared(self, tokens: int) -> bool:
+        return _shares(tokens, self._ranks)
+
 
 class SequenceParallelRouter(Router):
     """The router, which every rank holds whole and computes for its part of the tokens."""
@@ -77,9 +81,11 @@ class SequenceParallelRouter(Router):
         super().__init__(config, compute)
         self._ranks = ranks
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        experts, weights = _by_rank(super().forward, x, self._ranks)
-        return experts, weights
+    def forward(self, x: torch.Tensor, count: int, first: int, step: int) -> tuple[torch.Tensor, ExpertGroups]:
+        if not _shares(x.shape[0], self._ranks):
+            return super().forward(x, count, first, step)
+        experts, weights = _by_rank(self.choose, x, self._ranks)
+        return weights, group_by_expert(experts, count, first, step, backend=self.compute.backend)
 
 
 def _by_rank(
@@ -87,11 +93,16 @@ def _by_rank(
 ) -> tuple[torch.Tensor, ...]:
     """compute(x) for x [T, ...], a function that treats every row by itself. With many rows, each rank computes its part."""
     count = x.shape[0]
-    per_rank = -(-count // ranks.size)
-    if per_rank < _LEAST_FP32_TOKENS:
+    if not _shares(count, ranks):
         return compute(x)
+    per_rank = -(-count // ranks.size)
     first = min(per_rank * ranks.rank, count - 1)
     return tuple(_gather(ranks, part, per_rank, count) for part in compute(x[first : first + per_rank]))
+
+
+def _shares(tokens: int, ranks: Ranks) -> bool:
+    """Whether each rank computes fp32 projections for its part of so many tokens."""
+    return -(-tokens // ranks.size) >= _LEAST_FP32_TOKENS
 
 
 def _gather(ranks: Ranks, part: torch.Tensor, per_rank: int, count: int) -> torch.Tensor:

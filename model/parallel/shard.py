@@ -104,6 +104,7 @@ def _connect(block: Block, plan: Plan, ranks: Ranks) -> None:
             block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
         return
     block.mlp.experts.first, block.mlp.experts.step = plan.experts.start, plan.experts.step
+    block.mlp.defers_sum = False
     block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
 
 

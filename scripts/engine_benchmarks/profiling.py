@@ -4,10 +4,12 @@ The time of a collective's kernels includes waiting for the slowest rank; benchm
 launched by programmatic dependent launch overlap the kernels before them, so the sum of all kernels may exceed the step's time.
 """
 
+import statistics
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd.profiler_util import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile
 
 COLLECTIVES = ("nccl", "one_shot_all_reduce", "two_shot_all_reduce")  # parts of their kernels' names
@@ -28,6 +30,47 @@ def kernel_times(run: Callable[[], object], steps: int) -> dict[str, KernelTime]
         torch.cuda.synchronize()
     events = profiler.key_averages()
     return {event.key: KernelTime(event.self_device_time_total / steps, event.count / steps) for event in events}
+
+
+class Launch(NamedTuple):
+    """One kernel on the GPU's clock, in microseconds."""
+
+    name: str
+    start: float
+    end: float
+
+
+def launches(run: Callable[[], object]) -> list[Launch]:
+    """The kernels and copies of one call of `run`, in the order in which they end."""
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        run()
+        torch.cuda.synchronize()
+    events = [
+        event for event in profiler.events() if event.device_type == DeviceType.CUDA and "layer " not in event.name
+    ]
+    found = [Launch(event.name, event.time_range.start, event.time_range.end) for event in events]
+    return sorted(found, key=lambda launch: launch.end)
+
+
+def timeline(whole: list[Launch], first: list[Launch], repeats: int) -> list[tuple[str, float, float]]:
+    """The kernels of one of the `repeats` equal layers that `whole` has and `first` lacks, in order.
+
+    For each kernel its name, how much later than the kernel before it it ends, and how long it runs: medians over the layers, in
+    microseconds. The second numbers add up to the time of a layer, whatever the kernels overlap.
+    """
+    size = (len(whole) - len(first)) // repeats
+    start = next((i for i, (a, b) in enumerate(zip(whole, first, strict=False)) if a.name != b.name), len(first))
+    layers = [range(start + layer * size, start + (layer + 1) * size) for layer in range(repeats)]
+    return [
+        (
+            whole[places[0]].name,
+            statistics.median(whole[place].end - whole[place - 1].end for place in places),
+            statistics.median(whole[place].end - whole[place].start for place in places),
+        )
+        for places in zip(*layers, strict=True)
+        if places[-1] < len(whole)
+    ]
 
 
 def summarise(times: dict[str, KernelTime], count: int) -> dict[str, Any]:

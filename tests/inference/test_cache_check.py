@@ -247,8 +247,8 @@ def test_a_launch_that_is_skipped_leaves_a_stale_entry(
     which: str, when: str, llm: LLM, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """In one layer, once. The page held other entries before, so what is stale looks like an entry."""
-    if llm.device.type == "cuda" and when == "decode":
-        pytest.skip("a launch in a graph cannot be left out once")
+    if llm.device.type == "cuda" and (when == "decode" or hasattr(attention, "norm_and_cache")):
+        pytest.skip("a launch in a graph cannot be left out once, and a fused one not for one of the caches")
     module, name = {"latent": (attention, "write_latent_cache"), "index key": (indexer, "write_index_cache")}[which]
     write, calls = getattr(module, name), [0]
 
@@ -335,6 +335,8 @@ def test_no_false_alarms(plain: LLM, llm: LLM, tmp_path: Path) -> None:
 
 
 def test_scoring_raises(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    if llm.precision == "fp8" and hasattr(attention, "norm_and_cache"):
+        pytest.skip("a fused launch writes the index keys")
     write, calls = indexer.write_index_cache, [0]
 
     def skip_one(*arguments: Any, **options: Any) -> None:

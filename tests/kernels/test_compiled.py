@@ -11,14 +11,29 @@ import pytest
 from deepseek_v32.kernels import build
 
 ATTENTION = ("sparse_prefill", "sparse_decode", "dense_decode")
-PROGRAMMATIC = ("cache_stamps", "dense_decode", "fp32_ops", "fp8_gemm", "kv_up_projection", "routing", "sparse_decode")
+PROGRAMMATIC = (
+    "cache_stamps",
+    "dense_decode",
+    "fp32_ops",
+    "fp8_gemm",
+    "kv_up_projection",
+    "norm_and_cache",
+    "routing",
+    "sparse_decode",
+)
 # Kernel name -> the loads that it may issue before the previous kernel has ended: of static weights, of the router's bias, of a
 # plan that is older than the previous kernel.
 EARLY = {
     "absorb_queries_kernel": "LDG",
-    "expand_quantize_kernel": "LDG",
+    "expand_quantize_kernel": "UBLKCP",
     "swap_ab_kernel": "UTMALDG",
     "fp32_linear_kernel": "LDG",
+    "fp32_products_kernel": "LDG",
+    "norm_and_cache_kernel": "LDG",
+    "norm_and_cache_linear_kernel": "LDG",
+    "norm_and_cache_products_kernel": "LDG",
+    "combine_norm_kernel": "LDG",
+    "route_and_group_kernel": "LDG",
     "mla_combine_kernel": "LDG",
     "mla_combine_tasks_kernel": "LDG",
     "route_kernel": "LDG",
@@ -98,7 +113,9 @@ def hashes() -> dict[str, str]:
 HEADERS = {  # header: the libraries that include it
     "attention/core.cuh": {"dense_decode", "sparse_decode", "sparse_prefill"},
     "routing/kernels.cuh": {"routing"},
-    "common/lane_sums.cuh": {"fp32_ops", "kv_up_projection"},
+    "common/lane_sums.cuh": {"fp32_ops", "kv_up_projection", "norm_and_cache"},
+    "common/groups.cuh": {"norm_and_cache", "routing"},
+    "common/cluster.cuh": {"fp32_ops", "norm_and_cache", "routing"},
     "common/launch.cuh": set(build.kernels()),
 }
 

@@ -24,8 +24,8 @@ class Library:
         return launch
 
 
-def linear(tokens: int, width: int) -> Any:
-    return fp32_ops.fp32_linear(torch.ones(tokens, width), torch.ones(3, width), 1.0)
+def linear(tokens: int, width: int, dtype: torch.dtype = torch.float32) -> Any:
+    return fp32_ops.fp32_linear(torch.ones(tokens, width, dtype=dtype), torch.ones(3, width), 1.0)
 
 
 def norm(width: int) -> Any:
@@ -48,9 +48,9 @@ def expand(tokens: int, latent: int = 512) -> Any:
 
 CASES = {  # operation: words of the sentence, calls within the limits, calls beyond them
     "fp32_linear": (
-        "32 tokens or 8192 dims",
-        [lambda: linear(32, 8192)],
-        [lambda: linear(33, 8), lambda: linear(1, 8196)],
+        "8192 dims, for unaligned rows, or for more than 32 fp32 tokens",
+        [lambda: linear(32, 8192), lambda: linear(33, 8, torch.bfloat16)],
+        [lambda: linear(33, 8), lambda: linear(1, 8196), lambda: linear(1, 8196, torch.bfloat16)],
     ),
     "layer_norm": ("256 dims", [lambda: norm(256)], [lambda: norm(257)]),
     "route": (

@@ -12,6 +12,8 @@ LINEAR = {  # tokens, columns, rows of the weight: router; index weights; around
     "index weights": (8, 7168, 64),
     "33 tokens": (33, 1024, 64),
     "32 tokens": (32, 260, 5),
+    "batches of 64 tokens": (700, 2052, 70),
+    "several batches a CTA": (1300, 1024, 256),
     "no whole vector": (2, 9, 3),
     "wide": (2, 9000, 4),
     "no token": (0, 64, 4),
@@ -32,6 +34,27 @@ def test_linear(backend: Backend, tokens: int, columns: int, rows: int, dtype: t
         left, right = x.double(), weight.double()
         expected, size = left @ right.T * scale, left.abs() @ right.abs().T
         assert ((result.double() - expected).abs() <= 2.0**-20 * size).all()
+
+
+@pytest.mark.gpu
+def test_results_of_bf16_tokens_do_not_depend_on_the_batch() -> None:
+    """Of at least five tokens, which go to the tensor cores, and of up to four, which do not."""
+    x, weight = random(1000, 7168, dtype=torch.bfloat16, seed=8).cuda(), random(256, 7168, seed=9).cuda()
+    whole = fp32_linear(x, weight)
+    for rows in (slice(0, 5), slice(63, 72), slice(100, 228), slice(5, 999)):
+        assert torch.equal(fp32_linear(x[rows], weight), whole[rows])
+    few = fp32_linear(x[:4], weight)
+    for row in range(4):
+        assert torch.equal(fp32_linear(x[row : row + 1], weight), few[row : row + 1])
+
+
+def test_weights_of_all_sizes(backend: Backend) -> None:
+    """The three parts of a weight lie far apart: each must be there, down to the smallest normal numbers of the third."""
+    size = 2.0 ** torch.randint(-90, 90, (64, 1024), generator=torch.Generator().manual_seed(10)).float()
+    x, weight = random(3, 1024, dtype=torch.bfloat16, seed=11), random(64, 1024, seed=12) * size
+    result = backend.run(fp32_linear, x, weight)
+    left, right = x.double(), weight.double()
+    assert ((result.double() - left @ right.T).abs() <= 2.0**-20 * (left.abs() @ right.abs().T)).all()
 
 
 def test_linear_over_strided_rows(backend: Backend) -> None:

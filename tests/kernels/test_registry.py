@@ -32,6 +32,7 @@ PUBLIC = (
     "hadamard",
     "indexer_logits",
     "kv_up_projection",
+    "norm_and_cache",
     "quantize",
     "routing",
     "select_topk",

@@ -7,7 +7,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepseek_v32.kernels.routing import ExpertGroups, combine_experts, group_by_expert, route
+from deepseek_v32.kernels.quantize import quantize_blocks
+from deepseek_v32.kernels.routing import (
+    ExpertGroups,
+    combine_experts,
+    combine_norm_quantize,
+    group_by_expert,
+    route,
+    route_and_group,
+)
 from support.backends import Backend
 
 ROUTES = {  # tokens, experts, groups, kept groups, top-k
@@ -90,6 +98,31 @@ GROUPS = {  # tokens, top-k, all experts, first expert of the rank, experts of t
     "one expert": (33, 1, 1, 0, 1, 1),
     "most experts": (77, 9, 1023, 0, 1023, 1),
 }
+
+
+@pytest.mark.parametrize("shape", ["released", "five groups", "one group", "small groups"])
+@pytest.mark.parametrize("share", [(256, 0, 1), (32, 3, 8)], ids=["all experts", "a rank's share"])
+@pytest.mark.parametrize("tokens", [0, 1, 3, 4, 5, 33, 64, 128, 200], ids=str)
+def test_route_and_group(backend: Backend, tokens: int, share: tuple[int, int, int], shape: str) -> None:
+    """The same as one operation after the other; there are many ties, of keys, of groups, and with NaN."""
+    experts, groups, kept, topk = {
+        "released": (256, 8, 4, 8),
+        "five groups": (160, 5, 2, 32),
+        "one group": (32, 1, 1, 3),
+        "small groups": (64, 4, 2, 6),
+    }[shape]
+    generator = torch.Generator().manual_seed(tokens)
+    logits = torch.randint(64, (tokens, experts), generator=generator).float() / 16 - 2
+    logits[1:2] = 0
+    logits[2:3, ::7] = math.nan
+    logits[3:4, : experts // 2] = math.nan
+    bias = torch.randint(8, (experts,), generator=generator).float() / 8 - 0.5
+    arguments = topk, groups, kept, True, 2.5
+    weights, made = backend.run(route_and_group, logits, bias, *arguments, *share)
+    picked, expected = route(logits, bias, *arguments)
+    torch.testing.assert_close(weights, expected, rtol=2e-6, atol=0, equal_nan=True)
+    for mine, theirs in zip(made, group_by_expert(picked, *share), strict=True):
+        assert torch.equal(mine, theirs)
 
 
 @pytest.mark.parametrize(("tokens", "topk", "total", "first", "count", "step"), GROUPS.values(), ids=GROUPS.keys())
@@ -190,3 +223,80 @@ MISUSE = {
 def test_misuse_names_the_argument(misuse: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         misuse()  # type: ignore[operator]
+
+
+COMBINED_NORMS = {  # tokens, columns, top-k, with the shared expert, pairs elsewhere
+    "released, one token": (1, 7168, 8, True, False),
+    "released, three tokens": (3, 7168, 8, True, False),
+    "a batch": (37, 7168, 8, True, False),
+    "a chunk": (300, 7168, 8, True, False),
+    "a rank": (40, 2048, 8, False, True),
+    "more choices": (5, 1024, 11, True, True),
+    "other columns": (4, 7000, 8, True, False),
+    "no token": (0, 1024, 2, True, False),
+}
+
+
+@pytest.mark.parametrize("ue8m0", [True, False], ids=["powers of two", "any scale"])
+@pytest.mark.parametrize(
+    ("tokens", "columns", "topk", "with_shared", "elsewhere"), COMBINED_NORMS.values(), ids=COMBINED_NORMS.keys()
+)
+def test_combine_norm_quantize(
+    backend: Backend, tokens: int, columns: int, topk: int, with_shared: bool, elsewhere: bool, ue8m0: bool
+) -> None:
+    generator = torch.Generator().manual_seed(tokens)
+    experts = torch.rand(tokens, 16, generator=generator).argsort(1)[:, :topk].contiguous()
+    groups = group_by_expert(experts, 5 if elsewhere else 16, 2 if elsewhere else 0)
+    rows = torch.randn(tokens * topk, columns, generator=generator).bfloat16()
+    rows[int(groups.offsets[-1]) :] = math.nan  # those rows are not computed
+    weights = torch.rand(tokens, topk, generator=generator)
+    shared = torch.randn(tokens, columns, generator=generator).bfloat16() if with_shared else None
+    residual = torch.randn(tokens, columns, generator=generator).bfloat16() * 4
+    gain = torch.rand(columns, generator=generator) + 0.5
+    result = backend.run(combine_norm_quantize, rows, groups, weights, shared, residual, gain, 1e-6, ue8m0)
+    place = groups.inverse_permutation.long()
+    mine = place < groups.offsets[-1]
+    exact = (rows.double().nan_to_num()[place.flatten()].view(tokens, topk, columns) * (weights * mine)[..., None]).sum(
+        1
+    )
+    if shared is not None:
+        exact += shared.double()
+    total = residual.double() + exact
+    assert ((result.total.double() - total).abs() <= 2.0**-8 * (total.abs() + exact.abs())).all()
+    own = result.total.double()  # of what was rounded, the norm is exact
+    normed = own / (own.square().mean(1, keepdim=True) + 1e-6).sqrt() * gain.double()
+    assert ((result.rows.double() - normed).abs() <= 2.0**-8 * normed.abs() + 1e-6).all()
+    values, scales = quantize_blocks(result.rows, ue8m0, backend="reference")
+    assert torch.equal(result.quantized.values.view(torch.uint8), values.view(torch.uint8))
+    assert torch.equal(result.quantized.scales, scales)
+
+
+def test_a_weight_of_the_fused_norm_that_is_not_finite_spoils_its_group_alone(backend: Backend) -> None:
+    groups = group_by_expert(torch.zeros(3, 1, dtype=torch.int64), 2)
+    rows, gain = torch.ones(3, 2048).bfloat16(), torch.ones(2048)
+    gain[1000] = math.inf
+    result = backend.run(combine_norm_quantize, rows, groups, torch.ones(3, 1), None, rows, gain, 1e-6)
+    assert result.quantized.scales.isnan().tolist() == [[group == 7 for group in range(16)]] * 3
+    assert result.quantized.values.float().isnan().sum(1).tolist() == [128] * 3
+
+
+@pytest.mark.gpu
+def test_the_fused_norm_does_not_depend_on_the_batch() -> None:
+    """Few tokens are computed by clusters, many by single blocks; the bits are the same."""
+    generator = torch.Generator("cuda").manual_seed(3)
+    experts = torch.rand(200, 16, generator=generator, device="cuda").argsort(1)[:, :8].contiguous()
+    by_pair, shared, residual = (
+        torch.randn(count, 7168, generator=generator, device="cuda").bfloat16() for count in (1600, 200, 200)
+    )
+    weights = torch.rand(200, 8, generator=generator, device="cuda")
+    gain = torch.ones(7168, device="cuda")
+
+    def run(tokens: slice) -> torch.Tensor:
+        groups = group_by_expert(experts[tokens].contiguous(), 16)
+        rows = torch.empty_like(by_pair.view(200, 8, 7168)[tokens].flatten(0, 1))
+        rows[groups.inverse_permutation.flatten().long()] = by_pair.view(200, 8, 7168)[tokens].flatten(0, 1)
+        return combine_norm_quantize(rows, groups, weights[tokens], shared[tokens], residual[tokens], gain, 1e-6).rows
+
+    whole = run(slice(None))
+    for tokens in (slice(0, 1), slice(7, 12), slice(100, 137)):
+        assert torch.equal(run(tokens), whole[tokens])

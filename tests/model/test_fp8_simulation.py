@@ -18,6 +18,7 @@ import torch
 from deepseek_v32.model.attention import MultiHeadLatentAttention
 from deepseek_v32.model.config import ModelConfig, YarnScaling
 from deepseek_v32.model.metadata import AttentionMetadata, LayerCache, Selection
+from deepseek_v32.model.moe import ExpertOutputs
 from deepseek_v32.model.transformer import Transformer
 from support import caches, e4m3
 from support.simulation import Latents, Simulation, random_parameters, read_caches
@@ -136,8 +137,10 @@ def execute() -> Run:
     selections: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
     rows_of: list[tuple[int, slice]] = []  # of the current step
 
-    def stream(h: torch.Tensor, update: torch.Tensor | None) -> np.ndarray:
+    def stream(h: torch.Tensor, update: torch.Tensor | ExpertOutputs | None) -> np.ndarray:
         """A block's inputs and outputs; the next norm adds the update."""
+        if isinstance(update, ExpertOutputs):
+            update = update.sum(model.compute)
         return (h if update is None else h + update).double().numpy()
 
     def keep(name: str, layer: int, values: np.ndarray) -> None:

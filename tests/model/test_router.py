@@ -44,7 +44,7 @@ def test_router(experts: int, groups: int, kept: int, chosen: int, normalise: bo
     # Strongly negative biases: experts of a dropped group must rank below all of them.
     router.e_score_correction_bias.normal_(-3, 0.3, generator=generator)
     x = torch.randn(50, 10, generator=generator)
-    picked, weights = router(x)
+    picked, weights = router.choose(x)
     for row in range(50):
         expected = route(x[row].tolist(), router.weight.tolist(), router.e_score_correction_bias.tolist(), config)
         got = dict(zip(picked[row].tolist(), weights[row].tolist(), strict=True))

@@ -43,7 +43,7 @@ class Backend:
         options = {key: _move(value, self.device) for key, value in kwargs.items()}
         result = operation(*moved, backend=self.name, **options)
         for mine, theirs in zip(_tensors(args), _tensors(moved), strict=True):
-            if mine.dtype == torch.uint8 or operation.__name__.startswith("write_"):
+            if mine.dtype == torch.uint8 or operation.__name__.startswith(("write_", "norm_and_cache")):
                 mine.copy_(theirs)
         return _move(result, CPU)
 

@@ -11,6 +11,7 @@ import torch
 from transformers import DeepseekV32Config, DeepseekV32ForCausalLM
 
 from deepseek_v32.inference import LLM
+from deepseek_v32.kernels.routing import ExpertGroups
 from deepseek_v32.model import indexer, moe
 
 VOCAB = 64  # no more than logprobs can report alternatives, so that whole distributions can be compared
@@ -130,13 +131,13 @@ def recording_closest_call() -> Iterator[list[float]]:
         watch_rows(logits, ends, k)
         return select_topk_slots(logits, starts, ends, k, *rest, **options)
 
-    def route(self: moe.Router, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def route(self: moe.Router, x: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, ExpertGroups]:
         config = self.config
         choice = (x @ self.weight.T).sigmoid() + self.e_score_correction_bias
         groups = choice.unflatten(1, (config.n_group, -1)).topk(min(2, choice.shape[1] // config.n_group)).values.sum(2)
         watch(groups, config.topk_group)
         watch(choice, config.num_experts_per_tok)
-        return forward(self, x)
+        return forward(self, x, *rest)
 
     with (
         patch.object(indexer, "select_topk", select),

@@ -8,8 +8,9 @@ from deepseek_v32.kernels.fp32_ops import fp32_linear, layer_norm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
 from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize
+from deepseek_v32.kernels.norm_and_cache import Caches, Fp32Projection, Norms, norm_and_cache
 from deepseek_v32.kernels.quantize import Quantized
-from deepseek_v32.kernels.routing import combine_experts, group_by_expert, route
+from deepseek_v32.kernels.routing import combine_experts, combine_norm_quantize, group_by_expert, route, route_and_group
 from deepseek_v32.kernels.select_topk import select_topk, select_topk_slots
 
 FP8 = torch.float8_e4m3fn
@@ -63,6 +64,32 @@ def small() -> list[torch.Tensor]:
         results.append(
             route(torch.randn(tokens, 60, device="cuda"), torch.zeros(60, device="cuda"), 4, 5, 2, backend="cuda")[1]
         )
+        logits = torch.randn(tokens, 160, device="cuda")
+        results.append(route_and_group(logits, torch.zeros(160, device="cuda"), 5, 5, 2, backend="cuda")[0])
+        results += cache_entries(tokens)
+    for tokens in (1, 300):
+        experts = torch.rand(tokens, 16, device="cuda").argsort(1)[:, :4].contiguous()
+        groups = group_by_expert(experts, 16, backend="cuda")
+        rows, shared, residual = (torch.randn(count * tokens, 2048, device="cuda").bfloat16() for count in (4, 1, 1))
+        weights = torch.rand(tokens, 4, device="cuda")
+        gain = torch.ones(2048, device="cuda")
+        results.append(combine_norm_quantize(rows, groups, weights, shared, residual, gain, 1e-6, backend="cuda").rows)
+    return results
+
+
+def cache_entries(tokens: int) -> list[torch.Tensor]:
+    query, kv, keys, x = (torch.randn(tokens, width, device="cuda").bfloat16() for width in (1536, 576, 128, 2052))
+    ones = [torch.ones(width, device="cuda") for width in (1536, 512, 128, 128)]
+    norms = Norms(ones[0], ones[1], ones[2], ones[3], 1e-6, 1e-6)
+    angles = torch.randn(tokens, 32, device="cuda")
+    entries = [torch.zeros(1, 64, 1, record, dtype=torch.uint8, device="cuda") for record in (656, 132)]
+    caches = Caches(entries[0], entries[1], torch.arange(63, 63 - tokens, -1, device="cuda"))
+    results: list[torch.Tensor] = []
+    for projection in (None, Fp32Projection(x, torch.randn(17, 2052, device="cuda"), 2.0)):
+        operand, projected = norm_and_cache(
+            query, kv, keys, norms, angles.cos(), angles.sin(), caches, projection=projection, backend="cuda"
+        )
+        results += [operand.scales, *(() if projected is None else (projected,))]
     return results
 
 

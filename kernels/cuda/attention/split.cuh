@@ -163,6 +163,7 @@ __device__ __forceinline__ void store_merged(const Problem& p, int query, int r,
 // a row's four such warps, times kTurns.
 template <class Element, int kQuarters, int kTurns, int kAtOnce, int kCtas>
 __global__ void __launch_bounds__(32 * kQuarters * kTurns, kCtas) flash_fwd_mla_combine_kernel(const __grid_constant__ Problem p) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
   const int64_t at = blockIdx.x / (4 / kQuarters);
   const int quarter = blockIdx.x % (4 / kQuarters) * kQuarters + warp % kQuarters, turn = warp / kQuarters;
@@ -261,6 +262,7 @@ template <class Element>
 __global__ void __launch_bounds__(kTaskThreads, 2) flash_fwd_mla_combine_tasks_kernel(const __grid_constant__ Problem p) {
   __shared__ float4 sums[4][128];
   __shared__ float totals[4];
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   const int lane = threadIdx.x & 31, quarter = threadIdx.x / 128, place = threadIdx.x & 127, column = place * 4;
   // Each warp looks at 256 queries at a time: a lane counts the tasks of eight.
   int from = 0, before = 0, all, mine, tasks[kCountedQueries];

@@ -12,6 +12,7 @@ namespace fp32_ops {
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kHeld = 8;                      // float4s of each weight row that a thread holds, loaded before pdl_wait if they are static
 constexpr int kWidth = kThreads * 4 * kHeld;  // the widest row that a CTA can hold
+constexpr int kLinearTokens = 4;               // more bf16 tokens go to the tensor cores (products.cuh)
 constexpr int kNormWarps = 4, kNormHeld = 8;  // rows per CTA; elements per lane
 constexpr unsigned kAll = ~0u;
 
@@ -37,15 +38,9 @@ struct Linear {
   bool static_weights;  // the previous kernel has not written the weight
 };
 
-// A CTA holds kRows rows of the weight in registers and multiplies them with all tokens, kTokens at a time.
-template <class Element, int kTokens, int kRows>
-__global__ void __launch_bounds__(kThreads) fp32_linear_kernel(Linear p) {
-  constexpr int kSums = kTokens * kRows;
-  __shared__ float sums[2][kWarps][kSums];
-  common::pdl_launch_dependents();
-  const int row = blockIdx.x * kRows, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (!p.static_weights) common::pdl_wait();
-  float4 held[kRows][kHeld];
+// A CTA holds kRows rows of the weight in registers...
+template <int kRows>
+__device__ __forceinline__ void load_rows(const Linear& p, int row, float4 (&held)[kRows][kHeld]) {
 #pragma unroll
   for (int r = 0; r < kRows; ++r)
 #pragma unroll
@@ -53,7 +48,13 @@ __global__ void __launch_bounds__(kThreads) fp32_linear_kernel(Linear p) {
       const int column = (i * kThreads + threadIdx.x) * 4;
       held[r][i] = column < p.width && row + r < p.rows ? load4(p.weight + int64_t(row + r) * p.width + column) : float4{};
     }
-  common::pdl_wait();
+}
+// ... and multiplies them with all tokens, kTokens at a time. More than a few bf16 tokens have kernels in products.cuh.
+template <class Element, int kTokens, int kRows>
+__device__ __forceinline__ void multiply_rows(const Linear& p, int row, const float4 (&held)[kRows][kHeld]) {
+  constexpr int kSums = kTokens * kRows;
+  __shared__ float sums[2][kWarps][kSums];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   int side = 0;
   for (int first = 0; first < p.tokens; first += kTokens, side ^= 1) {
     float total[kSums] = {};
@@ -83,6 +84,15 @@ __global__ void __launch_bounds__(kThreads) fp32_linear_kernel(Linear p) {
       if (token < p.tokens && r < p.rows) p.out[int64_t(token) * p.rows + r] = whole * p.scale;
     }
   }
+}
+template <class Element, int kTokens, int kRows>
+__global__ void __launch_bounds__(kThreads) fp32_linear_kernel(Linear p) {
+  common::pdl_launch_dependents();
+  float4 held[kRows][kHeld];
+  if (!p.static_weights) common::pdl_wait();
+  load_rows<kRows>(p, blockIdx.x * kRows, held);
+  common::pdl_wait();
+  multiply_rows<Element, kTokens, kRows>(p, blockIdx.x * kRows, held);
 }
 
 struct Norm {

@@ -1,4 +1,6 @@
 #include "kernels.cuh"
+#include "many_tokens.cuh"
+#include "products.cuh"
 
 namespace fp32_ops {
 
@@ -7,6 +9,33 @@ using common::DeviceGuard;
 using common::launch_pdl;
 using common::stream_of;
 using tvm::ffi::TensorView;
+
+constexpr int kFewTokens = 512;  // of bf16; beyond, tiles of all columns keep all multiprocessors busy
+
+__global__ void __launch_bounds__(kThreads) fp32_products_kernel(Linear p) {
+  extern __shared__ __align__(16) char memory[];
+  common::pdl_launch_dependents();
+  Few few(p, memory, blockIdx.x, blockIdx.y);
+  if (!p.static_weights) common::pdl_wait();
+  few.load_weights();
+  few.prepare_barriers();
+  common::pdl_wait();
+  few.finish();
+}
+
+void run_products(const Linear& p, int multiprocessors, cudaStream_t stream) {
+  if (p.tokens <= kFewTokens) {
+    const dim3 grid(ctas_of(p), (p.tokens + kBatch - 1) / kBatch);
+    common::launch_kernel(fp32_products_kernel, {grid, kThreads, static_cast<size_t>(few_memory(p)), stream, cluster_of(p), true}, p);
+    return;
+  }
+  const auto grid = [&](int tokens) { return dim3((p.tokens + tokens - 1) / tokens, (p.rows + kRowsOfCta - 1) / kRowsOfCta); };
+  const dim3 wide = grid(Many<8>::kTokens);
+  if (static_cast<int>(wide.x * wide.y) >= multiprocessors * 3 / 4)
+    launch_pdl(fp32_many_products_kernel<8>, wide, kThreads, Many<8>::kBytes, stream, p);
+  else
+    launch_pdl(fp32_many_products_kernel<2>, grid(Many<2>::kTokens), kThreads, Many<2>::kBytes, stream, p);
+}
 
 template <class Element>
 void run_linear(const Linear& p, cudaStream_t stream) {
@@ -18,8 +47,8 @@ void run_linear(const Linear& p, cudaStream_t stream) {
     launch_pdl(fp32_linear_kernel<Element, 4, 2>, dim3((p.rows + 1) / 2), kThreads, 0, stream, p);
 }
 
-// x bf16 or fp32 [T, D], weight fp32 [N, D] -> out fp32 [T, N]. D is a multiple of 4 up to 8192; rows start on 16-byte boundaries (bf16 x:
-// 8-byte).
+// x bf16 or fp32 [T, D], weight fp32 [N, D] -> out fp32 [T, N]. D is a multiple of 4 (bf16 x: 8) up to 8192; rows start on 16-byte
+// boundaries.
 void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale, bool static_weights) {
   DeviceGuard guard(x);
   Linear p = {};
@@ -32,10 +61,12 @@ void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale, 
   p.width = static_cast<int>(x.size(1));
   p.scale = static_cast<float>(scale);
   p.static_weights = static_weights;
-  if (x.dtype().code == kDLBfloat)
+  if (x.dtype().code != kDLBfloat)
+    run_linear<float>(p, stream_of(x));
+  else if (p.tokens <= kLinearTokens)
     run_linear<__nv_bfloat16>(p, stream_of(x));
   else
-    run_linear<float>(p, stream_of(x));
+    run_products(p, common::multiprocessors(x), stream_of(x));
 }
 
 // x and out [T, D] bf16 or fp32, weight and bias fp32 [D]; D is at most 256.

@@ -1,6 +1,6 @@
 // The two halves of kv_b_proj for few tokens. The time of both is that of reading the weights once: each thread loads its own part of the
-// weights into registers and multiplies it with every token in fp32. The loads are issued before pdl_wait where the compiler allows it:
-// nvcc 13.0 moves those of expand_quantize_kernel after the wait. For many tokens the caller uses a library's matrix product.
+// weights into registers, or a CTA its head's into shared memory, and multiplies it with every token in fp32. For many tokens the caller
+// uses a library's matrix product.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,6 +8,7 @@
 
 #include "../common/lane_sums.cuh"
 #include "../common/pdl.cuh"
+#include "../common/ptx.cuh"
 
 namespace kv_up_projection {
 
@@ -45,25 +46,33 @@ struct Queries {
   bool static_weights;  // the previous kernel has not written wk
 };
 
-// RoPE of one interleaved pair of one token's head. The products and their sum are rounded separately, as in the reference.
+// RoPE of an interleaved pair. The products and their sum are rounded separately, as in the reference.
+__device__ __forceinline__ uint32_t rotated(uint32_t word, float cosine, float sine) {
+  const float even = low_of(word), odd = high_of(word);
+  return pack(__fsub_rn(__fmul_rn(even, cosine), __fmul_rn(odd, sine)), __fadd_rn(__fmul_rn(even, sine), __fmul_rn(odd, cosine)));
+}
+// The same of one token's head.
 __device__ __forceinline__ void rotate_pair(const Queries& p, int token, int head, int pair) {
   const uint32_t word = reinterpret_cast<const uint32_t*>(p.q + token * p.q_token + head * p.q_head + kNope)[pair];
-  const float even = low_of(word), odd = high_of(word);
-  const float cosine = p.cos[token * (p.rope / 2) + pair], sine = p.sin[token * (p.rope / 2) + pair];
-  const float first = __fsub_rn(__fmul_rn(even, cosine), __fmul_rn(odd, sine));
-  const float second = __fadd_rn(__fmul_rn(even, sine), __fmul_rn(odd, cosine));
   uint32_t* out = reinterpret_cast<uint32_t*>(p.out + (int64_t(token) * p.heads + head) * (p.latent + p.rope) + p.latent);
-  out[pair] = pack(first, second);
+  out[pair] = rotated(word, p.cos[token * (p.rope / 2) + pair], p.sin[token * (p.rope / 2) + pair]);
 }
 
+// Four pairs a thread; the rotated dims are a multiple of 8.
 __global__ void __launch_bounds__(kThreads) rotate_queries_kernel(Queries p) {
   common::pdl_launch_dependents();
   common::pdl_wait();
-  const int pairs = p.rope / 2;
+  const int quads = p.rope / 8;
   const int64_t at = int64_t(blockIdx.x) * kThreads + threadIdx.x;
-  if (at >= int64_t(p.tokens) * p.heads * pairs) return;
-  const int row = static_cast<int>(at / pairs);
-  rotate_pair(p, row / p.heads, row % p.heads, static_cast<int>(at % pairs));
+  if (at >= int64_t(p.tokens) * p.heads * quads) return;
+  const int64_t row = at / quads;
+  const int quad = static_cast<int>(at - row * quads), token = static_cast<int>(row / p.heads), head = static_cast<int>(row % p.heads);
+  const uint4 words = reinterpret_cast<const uint4*>(p.q + token * p.q_token + head * p.q_head + kNope)[quad];
+  const float4 cosine = reinterpret_cast<const float4*>(p.cos + int64_t(token) * (p.rope / 2))[quad];
+  const float4 sine = reinterpret_cast<const float4*>(p.sin + int64_t(token) * (p.rope / 2))[quad];
+  const uint4 turned = {rotated(words.x, cosine.x, sine.x), rotated(words.y, cosine.y, sine.y), rotated(words.z, cosine.z, sine.z),
+                        rotated(words.w, cosine.w, sine.w)};
+  reinterpret_cast<uint4*>(p.out + row * (p.latent + p.rope) + p.latent)[quad] = turned;
 }
 
 // A CTA computes one head, 128 columns and kTokens tokens. Sixteen threads load a row of 128 columns, so that a thread has every 16th row.
@@ -136,19 +145,24 @@ struct Values {
 
 // A CTA computes the 128 values of one head, which are one group of the quantiser, for kTokens tokens; there are 512 latent dims. A warp
 // takes 16 rows of wv, eight at a time.
+constexpr int kLatent = 512, kWeightBytes = kNope * kLatent * 2;
 template <int kTokens, bool kUe8m0>
 __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
-  constexpr int kLatent = 512, kRows = 8;
+  constexpr int kRows = 8;
+  extern __shared__ __align__(128) uint8_t memory[];  // wv of the head
   __shared__ float results[kTokens][kNope];
+  __shared__ uint64_t barrier;
   common::pdl_launch_dependents();
   const int head = blockIdx.x, first = blockIdx.y * kTokens, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const __nv_bfloat16* weights = p.wv + head * p.wv_head + int64_t(warp * 16) * kLatent + lane * 8;
+  const uint4* weights = reinterpret_cast<const uint4*>(memory) + warp * 16 * (kLatent / 8) + lane;
+  const uint32_t copied = common::shared_address(&barrier);
   if (!p.static_weights) common::pdl_wait();
-  uint4 held[kRows][2];
-#pragma unroll
-  for (int r = 0; r < kRows; ++r)
-#pragma unroll
-    for (int c = 0; c < 2; ++c) held[r][c] = load_weights(weights + r * kLatent + 256 * c);
+  if (threadIdx.x == 0) {  // the head's weights are one piece of memory; they arrive while attention still runs
+    common::barrier_init(copied, 1);
+    common::barrier_init_fence();
+    common::barrier_arrive_expect(copied, kWeightBytes);
+    common::copy_bulk(common::shared_address(memory), p.wv + head * p.wv_head, kWeightBytes, copied);
+  }
   common::pdl_wait();
   uint4 latents[kTokens][2];
 #pragma unroll
@@ -158,6 +172,8 @@ __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
       latents[t][c] = first + t < p.tokens
                           ? *reinterpret_cast<const uint4*>(p.latents + (first + t) * p.token + head * p.head + lane * 8 + 256 * c)
                           : uint4{};
+  __syncthreads();  // the barrier is there
+  common::barrier_wait(copied, 0);
 #pragma unroll
   for (int batch = 0; batch < 2; ++batch) {
     float sums[kRows * kTokens] = {};
@@ -169,12 +185,11 @@ __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         float w[8];
-        unpack(w, held[r][c]);
+        unpack(w, weights[(batch * kRows + r) * (kLatent / 8) + 32 * c]);
 #pragma unroll
         for (int t = 0; t < kTokens; ++t)
 #pragma unroll
           for (int j = 0; j < 8; ++j) sums[r * kTokens + t] = fmaf(w[j], x[t][j], sums[r * kTokens + t]);
-        if (batch == 0) held[r][c] = load_weights(weights + (kRows + r) * kLatent + 256 * c);
       }
     }
     constexpr int kLanes = 32 / (kRows * kTokens);  // lanes that end up with the same sum

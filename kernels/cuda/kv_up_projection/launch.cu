@@ -9,7 +9,8 @@ using common::stream_of;
 using tvm::ffi::TensorView;
 
 // q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, or only the R rotated
-// dims unless `all`. L is a multiple of 128; q's heads start on 4-byte and wk's rows on 16-byte boundaries.
+// dims unless `all`. L is a multiple of 128, R of 8
+// unless `all`; q's heads and wk's rows start on 16-byte boundaries.
 void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights) {
   DeviceGuard guard(q);
   Queries p = {};
@@ -28,8 +29,8 @@ void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk,
   p.static_weights = static_weights;
   const cudaStream_t stream = stream_of(q);
   if (!all) {
-    const int64_t pairs = int64_t(p.tokens) * p.heads * (p.rope / 2);
-    launch_pdl(rotate_queries_kernel, dim3(static_cast<unsigned>((pairs + kThreads - 1) / kThreads)), kThreads, 0, stream, p);
+    const int64_t quads = int64_t(p.tokens) * p.heads * (p.rope / 8);
+    launch_pdl(rotate_queries_kernel, dim3(static_cast<unsigned>((quads + kThreads - 1) / kThreads)), kThreads, 0, stream, p);
     return;
   }
   const int tokens = p.tokens == 1 ? 1 : 4;
@@ -56,7 +57,7 @@ void expand_quantize(TensorView latents, TensorView wv, TensorView values, Tenso
   const dim3 grid(p.heads, (p.tokens + tokens - 1) / tokens);
   const auto kernel = tokens == 1 ? (ue8m0 ? expand_quantize_kernel<1, true> : expand_quantize_kernel<1, false>)
                                   : (ue8m0 ? expand_quantize_kernel<4, true> : expand_quantize_kernel<4, false>);
-  launch_pdl(kernel, grid, kThreads, 0, stream_of(latents), p);
+  launch_pdl(kernel, grid, kThreads, kWeightBytes, stream_of(latents), p);
 }
 
 }  // namespace kv_up_projection

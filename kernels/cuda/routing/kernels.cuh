@@ -5,6 +5,7 @@
 #include <cuda_bf16.h>
 
 #include "../common/pdl.cuh"
+#include "../common/cluster.cuh"
 
 namespace routing {
 
@@ -119,22 +120,19 @@ struct Grouping {
   int warps;                     // warps that count pairs and write positions; the others only add counts up
 };
 
-// A counting sort. Each warp counts the pairs of its part by expert; prefix sums turn the counts into the position where the pairs of
-// each expert and warp begin; then each warp writes the positions of its pairs.
-__global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
-  extern __shared__ int32_t counts[];  // [warps][buckets]
-  __shared__ int32_t sums[32];
-  common::pdl_launch_dependents();
+// A counting sort of the pairs by expert. Each warp counts the pairs of its part; prefix sums turn the counts into the position where the
+// pairs of each expert and warp begin; then each warp writes the positions of its pairs. `expert_of` returns the expert of a pair. `counts`
+// has [warps][buckets] elements that are zero, and all threads have passed a barrier since. With kCluster, the CTAs of a cluster, which have
+// parts in the order of their ranks, call it together, and `totals` has [buckets] elements.
+template <bool kCluster, class ExpertOf>
+__device__ __forceinline__ void group_pairs(const Grouping& p, int32_t* counts, int32_t* totals, int32_t (&sums)[32], ExpertOf expert_of) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, buckets = p.count + 1;
-  for (int i = threadIdx.x; i < p.warps * buckets; i += blockDim.x) counts[i] = 0;
-  __syncthreads();
-  common::pdl_wait();
-
-  const int part = ((p.pairs + 32 * p.warps - 1) / (32 * p.warps)) * 32;
-  const int begin = warp * part, end = min(begin + part, p.pairs);
+  const int rank = kCluster ? static_cast<int>(common::cluster_rank()) : 0, cluster = kCluster ? static_cast<int>(gridDim.x) : 1;
+  const int parts = p.warps * cluster, part = (p.pairs + 32 * parts - 1) / (32 * parts) * 32;
+  const int begin = (rank * p.warps + warp) * part, end = min(begin + part, p.pairs);
   const auto bucket_of = [&](int pair) {  // pairs past the end get a bucket of their own
     if (pair >= end) return -1 - lane;
-    const int64_t past = p.experts[pair] - p.first;
+    const int64_t past = expert_of(pair) - p.first;
     if (past < 0 || past >= int64_t(p.count) * p.step) return p.count;
     const uint32_t local = static_cast<uint32_t>(past) / p.step;
     return local * p.step == past ? static_cast<int>(local) : p.count;
@@ -151,13 +149,26 @@ __global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
   __syncthreads();
 
   const int mine = threadIdx.x;
-  int total = 0;
+  int total = 0, earlier = 0;  // pairs of a bucket; those of them that lower ranks have
   if (mine < buckets) {
     for (int w = 0; w < p.warps; ++w) {
       const int count = counts[w * buckets + mine];
       counts[w * buckets + mine] = total;
       total += count;
     }
+  }
+  if constexpr (kCluster) {
+    if (mine < buckets) totals[mine] = total;
+    common::cluster_sync();
+    total = 0;
+    if (mine < buckets) {
+      for (int peer = 0; peer < cluster; ++peer) {
+        const int count = common::load_peer(totals + mine, peer);
+        earlier += peer < rank ? count : 0;
+        total += count;
+      }
+    }
+    common::cluster_sync();  // no CTA ends while another reads its totals
   }
   int before = total;
 #pragma unroll
@@ -168,10 +179,10 @@ __global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
   if (lane == 31) sums[warp] = before;
   __syncthreads();
   before -= total;
-  for (int w = 0; w < warp; ++w) before += sums[w];
   if (mine < buckets) {
-    p.offsets[mine] = before;
-    for (int w = 0; w < p.warps; ++w) counts[w * buckets + mine] += before;
+    for (int w = 0; w < warp; ++w) before += sums[w];
+    if (rank == 0) p.offsets[mine] = before;
+    for (int w = 0; w < p.warps; ++w) counts[w * buckets + mine] += before + earlier;
   }
   __syncthreads();
 
@@ -191,6 +202,18 @@ __global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
   }
 }
 
+// One CTA, or the CTAs of one cluster.
+template <bool kCluster>
+__global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
+  extern __shared__ int32_t counts[];  // [warps][buckets], then totals [buckets]
+  __shared__ int32_t sums[32];
+  common::pdl_launch_dependents();
+  for (int i = threadIdx.x; i < p.warps * (p.count + 1); i += blockDim.x) counts[i] = 0;
+  __syncthreads();
+  common::pdl_wait();
+  group_pairs<kCluster>(p, counts, counts + p.warps * (p.count + 1), sums, [&](int pair) { return p.experts[pair]; });
+}
+
 struct Combination {
   const void* rows;    // [tokens * topk, width], sorted by expert
   const void* shared;  // [tokens, width], or null
@@ -208,35 +231,66 @@ struct alignas(kWidth == 1 ? sizeof(Element) : 16) Vector {
   Element at[kWidth];
 };
 
+// The weighted sum of a token's rows, in the order of its experts, the shared expert last: kPieces times kWidth neighbouring columns that
+// are `apart` from each other. A thread loads eight rows before it adds the first.
+template <class Element, int kWidth, int kPieces>
+__device__ __forceinline__ void combined(const Combination& p, int64_t token, int column, int apart, float (&total)[kPieces * kWidth]) {
+  constexpr int kAtOnce = 8;
+  using Elements = Vector<Element, kWidth>;
+  const auto load = [&](const void* rows, int64_t row, int64_t stride, int piece) {
+    return *reinterpret_cast<const Elements*>(static_cast<const Element*>(rows) + row * stride + column + piece * apart);
+  };
+  const int end = *p.end;
+  Elements shared[kPieces] = {};
+#pragma unroll
+  for (int piece = 0; piece < kPieces; ++piece)
+    if (p.shared != nullptr) shared[piece] = load(p.shared, token, p.shared_stride, piece);
+#pragma unroll
+  for (int j = 0; j < kPieces * kWidth; ++j) total[j] = 0.0f;
+  for (int first = 0; first < p.topk; first += kAtOnce) {
+    int32_t place[kAtOnce];
+    float weight[kAtOnce];
+    Elements rows[kAtOnce][kPieces];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const bool exists = first + i < p.topk;
+      place[i] = exists ? p.inverse_permutation[token * p.topk + first + i] : end;
+      weight[i] = exists ? p.weights[token * p.topk + first + i] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+#pragma unroll
+      for (int piece = 0; piece < kPieces; ++piece) {
+        rows[i][piece] = {};
+        if (place[i] < end) rows[i][piece] = load(p.rows, place[i], p.stride, piece);
+      }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (place[i] < end) {
+#pragma unroll
+        for (int j = 0; j < kPieces * kWidth; ++j)
+          total[j] = fmaf(weight[i], float(rows[i][j / kWidth].at[j % kWidth]), total[j]);
+      }
+  }
+  if (p.shared != nullptr) {
+#pragma unroll
+    for (int j = 0; j < kPieces * kWidth; ++j) total[j] += float(shared[j / kWidth].at[j % kWidth]);
+  }
+}
+
 template <class Element, int kWidth>
 __global__ void __launch_bounds__(kCombineThreads) combine_kernel(Combination p) {
-  using Elements = Vector<Element, kWidth>;
   common::pdl_launch_dependents();
   common::pdl_wait();
   const int64_t token = blockIdx.x;
   const int column = (blockIdx.y * kCombineThreads + threadIdx.x) * kWidth;
   if (column >= p.width) return;
-  const int end = *p.end;
-  float total[kWidth] = {};
-#pragma unroll 8
-  for (int i = 0; i < p.topk; ++i) {
-    const int sorted_row = p.inverse_permutation[token * p.topk + i];
-    if (sorted_row < end) {
-      const float weight = p.weights[token * p.topk + i];
-      const Elements row = *reinterpret_cast<const Elements*>(static_cast<const Element*>(p.rows) + sorted_row * p.stride + column);
-#pragma unroll
-      for (int j = 0; j < kWidth; ++j) total[j] = fmaf(weight, float(row.at[j]), total[j]);
-    }
-  }
-  if (p.shared != nullptr) {
-    const Elements row = *reinterpret_cast<const Elements*>(static_cast<const Element*>(p.shared) + token * p.shared_stride + column);
-#pragma unroll
-    for (int j = 0; j < kWidth; ++j) total[j] += float(row.at[j]);
-  }
-  Elements out;
+  float total[kWidth];
+  combined<Element, kWidth, 1>(p, token, column, 0, total);
+  Vector<Element, kWidth> out;
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) out.at[j] = Element(total[j]);
-  *reinterpret_cast<Elements*>(static_cast<Element*>(p.out) + token * p.width + column) = out;
+  *reinterpret_cast<Vector<Element, kWidth>*>(static_cast<Element*>(p.out) + token * p.width + column) = out;
 }
 
 }  // namespace routing

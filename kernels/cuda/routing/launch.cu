@@ -1,4 +1,6 @@
 #include "../common/pdl.cuh"
+#include "combine_norm.cuh"
+#include "few_tokens.cuh"
 #include "kernels.cuh"
 
 namespace routing {
@@ -11,11 +13,8 @@ using common::stream_of;
 using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
 
-// logits fp32 [T, E], bias fp32 [E] -> experts int64 [T, topk], weights fp32 [T, topk]. Up to 1024 experts in up to 32 groups, topk up to
-// 32.
-void route(TensorView logits, TensorView bias, TensorView experts, TensorView weights, int64_t groups, int64_t topk_groups,
-           bool normalise, double scale) {
-  DeviceGuard guard(logits);
+Routing routing_of(TensorView logits, TensorView bias, TensorView experts, TensorView weights, int64_t groups, int64_t topk_groups,
+                   bool normalise, double scale) {
   Routing p = {};
   p.logits = data<float>(logits);
   p.stride = logits.stride(0);
@@ -29,18 +28,11 @@ void route(TensorView logits, TensorView bias, TensorView experts, TensorView we
   p.topk_groups = static_cast<int>(topk_groups);
   p.normalise = normalise;
   p.scale = static_cast<float>(scale);
-  const dim3 grid((p.tokens + kRouteWarps - 1) / kRouteWarps);
-  const int shared = kRouteWarps * p.count * 4;
-  if (p.count <= 256)
-    launch_pdl(route_kernel<8>, grid, kRouteWarps * 32, shared, stream_of(logits), p);
-  else
-    launch_pdl(route_kernel<32>, grid, kRouteWarps * 32, shared, stream_of(logits), p);
+  return p;
 }
 
-// experts int64 [T, topk] -> sorted_token_ids int32 [T * topk], inverse_permutation int32 [T, topk], offsets int32 [E + 1], E up to 1023.
-void group_by_expert(TensorView experts, TensorView sorted_token_ids, TensorView inverse_permutation, TensorView offsets, int64_t first,
+Grouping grouping_of(TensorView experts, TensorView sorted_token_ids, TensorView inverse_permutation, TensorView offsets, int64_t first,
                      int64_t step) {
-  DeviceGuard guard(experts);
   Grouping p = {};
   p.experts = data<int64_t>(experts);
   p.sorted_token_ids = data<int32_t>(sorted_token_ids);
@@ -52,15 +44,54 @@ void group_by_expert(TensorView experts, TensorView sorted_token_ids, TensorView
   p.first = first;
   p.step = static_cast<uint32_t>(step);
   p.warps = std::min(32, std::max(1, (p.pairs + 31) / 32));
-  const int threads = std::max(p.warps, (p.count + 1 + 31) / 32) * 32;
-  launch_pdl(group_kernel, dim3(1), threads, p.warps * (p.count + 1) * 4, stream_of(experts), p);
+  return p;
 }
 
-// rows [T * topk, D] and shared [T, D] (or none) of out's dtype, inverse_permutation int32 [T, topk], offsets int32 [E + 1], weights fp32
-// [T, topk] -> out [T, D].
-void combine_experts(TensorView rows, TensorView inverse_permutation, TensorView offsets, TensorView weights,
-                     Optional<TensorView> shared, TensorView out) {
-  DeviceGuard guard(rows);
+// logits fp32 [T, E], bias fp32 [E] -> experts int64 [T, topk], weights fp32 [T, topk]. Up to 1024 experts in up to 32 groups, topk up to
+// 32.
+void route(TensorView logits, TensorView bias, TensorView experts, TensorView weights, int64_t groups, int64_t topk_groups,
+           bool normalise, double scale) {
+  DeviceGuard guard(logits);
+  const Routing p = routing_of(logits, bias, experts, weights, groups, topk_groups, normalise, scale);
+  const dim3 grid((p.tokens + kRouteWarps - 1) / kRouteWarps);
+  const int shared = kRouteWarps * p.count * 4;
+  if (p.count <= 256)
+    launch_pdl(route_kernel<8>, grid, kRouteWarps * 32, shared, stream_of(logits), p);
+  else
+    launch_pdl(route_kernel<32>, grid, kRouteWarps * 32, shared, stream_of(logits), p);
+}
+
+// experts int64 [T, topk] -> sorted_token_ids int32 [T * topk], inverse_permutation int32 [T, topk], offsets int32 [E + 1], E up to 1023.
+void group_by_expert(TensorView experts, TensorView sorted_token_ids, TensorView inverse_permutation, TensorView offsets, int64_t first,
+                     int64_t step) {
+  constexpr int kPairsOfCta = 1024;  // with more, a cluster shares them
+  DeviceGuard guard(experts);
+  Grouping p = grouping_of(experts, sorted_token_ids, inverse_permutation, offsets, first, step);
+  const int cluster = std::min(8, (p.pairs + kPairsOfCta - 1) / kPairsOfCta);
+  if (cluster > 1) p.warps = 32;
+  const int threads = std::max(p.warps, (p.count + 1 + 31) / 32) * 32;
+  const size_t shared = (p.warps + 1) * (p.count + 1) * 4;
+  common::launch_kernel(cluster > 1 ? group_kernel<true> : group_kernel<false>,
+                        {dim3(cluster), threads, shared, stream_of(experts), cluster, true}, p);
+}
+
+// Both for few tokens: E is a multiple of 32 up to 256, in groups of 32; up to 256 experts of this rank.
+void route_and_group(TensorView logits, TensorView bias, TensorView experts, TensorView weights, TensorView sorted_token_ids,
+                     TensorView inverse_permutation, TensorView offsets, int64_t groups, int64_t topk_groups, bool normalise, double scale,
+                     int64_t first, int64_t step) {
+  DeviceGuard guard(logits);
+  const RoutingAndGrouping p = {routing_of(logits, bias, experts, weights, groups, topk_groups, normalise, scale),
+                                grouping_of(experts, sorted_token_ids, inverse_permutation, offsets, first, step)};
+  const int cluster = std::min(kMaxCluster, (p.routing.tokens + kTokensAtOnce - 1) / kTokensAtOnce);
+  const size_t shared = p.grouping.warps * (p.grouping.count + 1) * 4;
+  // Of a single CTA only the threads that are needed, because they meet often: those of the tokens, and one for each bucket.
+  const int needed = std::max(p.routing.tokens * kTokenThreads, (p.grouping.count + 1 + 31) / 32 * 32);
+  const int threads = cluster > 1 ? 1024 : std::max(needed, p.grouping.warps * 32);
+  common::launch_kernel(route_and_group_kernel, {dim3(cluster), threads, shared, stream_of(logits), cluster, true}, p);
+}
+
+Combination combination_of(TensorView rows, TensorView inverse_permutation, TensorView offsets, TensorView weights,
+                           Optional<TensorView> shared) {
   Combination p = {};
   p.rows = data<void>(rows);
   p.stride = rows.stride(0);
@@ -69,9 +100,18 @@ void combine_experts(TensorView rows, TensorView inverse_permutation, TensorView
   p.inverse_permutation = data<int32_t>(inverse_permutation);
   p.end = data<int32_t>(offsets) + offsets.size(0) - 1;
   p.weights = data<float>(weights);
-  p.out = data<void>(out);
   p.topk = static_cast<int>(inverse_permutation.size(1));
-  p.width = static_cast<int>(out.size(1));
+  p.width = static_cast<int>(rows.size(1));
+  return p;
+}
+
+// rows [T * topk, D] and shared [T, D] (or none) of out's dtype, inverse_permutation int32 [T, topk], offsets int32 [E + 1], weights fp32
+// [T, topk] -> out [T, D].
+void combine_experts(TensorView rows, TensorView inverse_permutation, TensorView offsets, TensorView weights,
+                     Optional<TensorView> shared, TensorView out) {
+  DeviceGuard guard(rows);
+  Combination p = combination_of(rows, inverse_permutation, offsets, weights, shared);
+  p.out = data<void>(out);
   const cudaStream_t stream = stream_of(rows);
   const unsigned tokens = static_cast<unsigned>(out.size(0));
   const bool bf16 = out.dtype().code == kDLBfloat;
@@ -88,8 +128,33 @@ void combine_experts(TensorView rows, TensorView inverse_permutation, TensorView
     launch_pdl(aligned ? combine_kernel<float, 8> : combine_kernel<float, 1>, grid, kCombineThreads, 0, stream, p);
 }
 
+// The same sum in bf16, plus residual [T, D], normed with weight fp32 [D] -> total, normed [T, D], codes e4m3 (as bytes) [T, D], scales fp32
+// [T, D / 128]. D is a multiple of 1024 from 2048 to 8192, all rows start on 16-byte
+// boundaries.
+void combine_norm_quantize(TensorView rows, TensorView inverse_permutation, TensorView offsets, TensorView weights,
+                           Optional<TensorView> shared, TensorView residual, TensorView weight, TensorView total, TensorView normed,
+                           TensorView codes, TensorView scales, double eps, bool ue8m0, bool static_gain) {
+  DeviceGuard guard(rows);
+  CombinedNorm p = {};
+  p.sum = combination_of(rows, inverse_permutation, offsets, weights, shared);
+  p.residual = data<__nv_bfloat16>(residual);
+  p.residual_stride = residual.stride(0);
+  p.gain = data<float>(weight);
+  p.total = data<__nv_bfloat16>(total);
+  p.normed = data<__nv_bfloat16>(normed);
+  p.codes = data<uint8_t>(codes);
+  p.scales = data<float>(scales);
+  p.eps = static_cast<float>(eps);
+  p.ue8m0 = ue8m0;
+  p.static_gain = static_gain;
+  const int tokens = static_cast<int>(residual.size(0)), cluster = p.sum.width / kColumnsOfCta;
+  common::launch_kernel(combine_norm_kernel, {dim3(tokens * cluster), kNormThreads, 0, stream_of(rows), cluster, true}, p);
+}
+
 }  // namespace routing
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(route, routing::route);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(group_by_expert, routing::group_by_expert);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(route_and_group, routing::route_and_group);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(combine_experts, routing::combine_experts);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(combine_norm_quantize, routing::combine_norm_quantize);

@@ -372,6 +372,7 @@ __device__ __noinline__ uint32_t write_bitmap(Shared& shared, const Problem& p, 
 // which more CTAs would leave too little: 4096 rows of 32K take 379 us with three CTAs of 71 KB and 276 us with two.
 template <int kThreads, int kCtas, int kVectors>
 __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __grid_constant__ Problem p) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   uint32_t* bitmap = reinterpret_cast<uint32_t*>(shared.entries + p.capacity);

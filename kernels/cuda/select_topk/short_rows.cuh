@@ -51,6 +51,7 @@ struct Scale {
 // multiprocessor.
 template <int kThreads, int kVectors, int kCtas>
 __global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __grid_constant__ Problem p) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   constexpr int kWarps = kThreads / 32, kPlaces = 4 * kThreads, kBits = kThreads == 1024 ? 12 : 11;
   static_assert(kPlaces == 1 << kBits && kVectors <= 4 && kWarps * kVectors % 32 == 0);
   __shared__ ShortShared<kThreads> shared;

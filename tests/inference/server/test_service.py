@@ -83,13 +83,25 @@ def test_take_gives_all_that_has_come(service):
 
 def test_the_first_and_the_last_delta_wait_for_nothing(monkeypatch):
     monkeypatch.setattr(engine_thread, "LONGEST_PAUSE", 1000.0)
-    with Service(fake_llm(), delivery=1000.0) as service:
+    llm = fake_llm()
+    steps = []
+    taken = threading.Event()
+    with Service(llm, delivery=1000.0) as service:
         # Starts a pause that does not end.
         list(service.stream(PROMPT, GREEDY))
 
+        def hold() -> None:
+            steps.append(1)
+            if len(steps) > 1:  # so that the event loop takes the first delta before there are more, however late it is
+                taken.wait(10)
+
+        llm.model.before_step = hold
+
         async def main():
             stream = await service.submit(PROMPT, GREEDY)
-            return [await stream.take(), await stream.take()]
+            first = await stream.take()
+            taken.set()
+            return [first, await stream.take()]
 
         assert [len(deltas) for deltas in asyncio.run(main())] == [1, 11]
 

@@ -1,0 +1,93 @@
+"""What follows the first projections of a layer, in one launch. Other shapes run operation by operation."""
+
+import torch
+
+from ..alignment import is_aligned
+from ..build import load
+from ..cache_write import write_index_cache, write_latent_cache
+from ..fp32_ops import fp32_linear, layer_norm
+from ..norm_and_cache import Caches, Fp32Projection, Norms
+from ..quantize import rms_norm_quantize
+from .fp32_ops import MAX_WIDTH
+from .pdl import weights_are_static
+
+QUERY, LATENT, ROPE, KEY, PAGE = 1536, 512, 64, 128, 64  # the dims that the kernel is written for
+FEW_TOKENS = 64  # up to this many, the projection is a part of the launch
+
+
+def norm_and_cache(
+    query: torch.Tensor,
+    kv: torch.Tensor,
+    keys: torch.Tensor,
+    norms: Norms,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    caches: Caches,
+    interleaved: bool,
+    ue8m0: bool,
+    projection: Fp32Projection | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    dims = query.shape[1], norms.latent.shape[0], 2 * cos.shape[1], keys.shape[1], caches.latent.shape[1]
+    weights = norms.query, norms.latent, norms.key, norms.key_bias
+    fits = dims == (QUERY, LATENT, ROPE, KEY, PAGE) and caches.keys.shape[1] == PAGE and len(query) > 0
+    fits = fits and query.dtype == torch.bfloat16 and cos.is_contiguous() and sin.is_contiguous()
+    if not fits or not is_aligned(query, kv, keys, *weights, caches.latent.view(-1), caches.keys.view(-1)):
+        return _in_parts(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection)
+    tokens, device = len(query), query.device
+    codes = torch.empty(tokens, QUERY, dtype=torch.float8_e4m3fn, device=device)
+    scales = torch.empty(tokens, QUERY // 128, dtype=torch.float32, device=device)
+    static = weights_are_static(*weights)
+    fused, projected = None, None
+    if projection is not None:
+        x, weight, _ = projection
+        few = tokens <= FEW_TOKENS and x.dtype == torch.bfloat16 and x.shape[1] <= MAX_WIDTH and x.shape[1] % 8 == 0
+        if few and is_aligned(x, weight) and weight.is_contiguous() and len(weight):
+            fused = projection
+            projected = torch.empty(tokens, len(weight), dtype=torch.float32, device=device)
+            static = static and weights_are_static(weight)
+    load("norm_and_cache").norm_and_cache(
+        query,
+        kv,
+        keys,
+        *weights,
+        cos,
+        sin,
+        caches.latent,
+        caches.keys,
+        caches.slots.contiguous(),
+        *(caches.latent_stamp or (None, None)),
+        *(caches.key_stamp or (None, None)),
+        codes.view(torch.uint8),
+        scales,
+        norms.eps,
+        norms.key_eps,
+        ue8m0,
+        interleaved,
+        static,
+        None if fused is None else fused.x,
+        None if fused is None else fused.weight,
+        projected,
+        1.0 if fused is None else fused.scale,
+    )
+    if projection is not None and fused is None:
+        projected = fp32_linear(*projection)
+    return codes, scales, projected
+
+
+def _in_parts(
+    query: torch.Tensor,
+    kv: torch.Tensor,
+    keys: torch.Tensor,
+    norms: Norms,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    caches: Caches,
+    interleaved: bool,
+    ue8m0: bool,
+    projection: Fp32Projection | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    write_latent_cache(kv, norms.latent, norms.eps, cos, sin, caches.latent, caches.slots, caches.latent_stamp)
+    keys = layer_norm(keys, norms.key, norms.key_bias, norms.key_eps)
+    write_index_cache(keys, cos, sin, caches.keys, caches.slots, interleaved, caches.key_stamp)
+    values, scales = rms_norm_quantize(query, norms.query, norms.eps, ue8m0).quantized
+    return values, scales, None if projection is None else fp32_linear(*projection)

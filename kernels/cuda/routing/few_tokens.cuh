@@ -1,0 +1,105 @@
+// The choice of experts and the sorting of pairs for the few tokens of a decode step, in one launch. It takes the released router's shape:
+// groups of 32 experts, up to 8 of them. Same results as route_kernel and group_kernel.
+#pragma once
+
+#include "../common/cluster.cuh"
+#include "kernels.cuh"
+
+namespace routing {
+
+constexpr int kGroupSize = 32, kMaxGroups = 8;           // a warp has the experts of a group
+constexpr int kTokenThreads = kGroupSize * kMaxGroups;   // threads of a token
+constexpr int kTokensAtOnce = 1024 / kTokenThreads;      // tokens that a CTA of all threads handles at a time
+constexpr int kMaxCluster = 8;                           // CTAs
+
+struct RoutingAndGrouping {
+  Routing routing;
+  Grouping grouping;
+};
+
+// Chooses experts for the tokens of this CTA. In a cluster CTA r has the tokens 4r to 4r + 3, then those 4 * cluster later, and so on.
+__device__ __forceinline__ void choose_experts(const Routing& p, int rank, int cluster, int64_t* chosen) {
+  __shared__ uint32_t keys[kTokensAtOnce][kTokenThreads];
+  __shared__ uint32_t group_scores[kTokensAtOnce][kMaxGroups];
+  __shared__ float scores[kTokensAtOnce][32];
+  const int slot = threadIdx.x / kTokenThreads, expert = threadIdx.x % kTokenThreads, group = expert / 32, lane = threadIdx.x % 32;
+  const bool exists = expert < p.count;
+  const float bias = exists ? p.bias[expert] : 0.0f;
+  common::pdl_wait();
+  for (int first = rank * kTokensAtOnce; first < p.tokens; first += cluster * kTokensAtOnce) {
+    const int token = first + slot;
+    const float score = exists && token < p.tokens ? sigmoid(p.logits[token * p.stride + expert]) : 0.0f;
+    const uint32_t key = exists ? key_of(score + bias) : 0;
+    const uint32_t best = __reduce_max_sync(kAll, key);
+    const int holder = __ffs(__ballot_sync(kAll, key == best)) - 1;
+    const uint32_t next = __reduce_max_sync(kAll, lane == holder ? 0 : key);
+    keys[slot][expert] = key;
+    if (lane == 0) group_scores[slot][group] = key_of(value_of(best) + value_of(next));
+    __syncthreads();
+
+    const uint32_t own = lane < p.groups ? group_scores[slot][lane] : 0;
+    int better = 0;
+    for (int g = 0; g < p.groups; ++g) {
+      const uint32_t other = __shfl_sync(kAll, own, g);
+      better += other > own || (other == own && g < lane);
+    }
+    const unsigned kept = __ballot_sync(kAll, lane < p.groups && better < p.topk_groups);
+    int place = p.topk;  // the number of kept experts that come before this one
+    if (kept >> group & 1) {
+      place = 0;
+      for (unsigned left = kept; left != 0; left &= left - 1) {
+        const int g = __ffs(left) - 1;
+        const uint32_t least = key + (g > group);  // of equal keys that of the lower expert counts, which comes first
+        const uint4* others = reinterpret_cast<const uint4*>(keys[slot] + g * kGroupSize);
+        if (g != group) {
+#pragma unroll
+          for (int i = 0; i < kGroupSize / 4; ++i) {
+            const uint4 k = others[i];
+            place += (k.x >= least) + (k.y >= least) + (k.z >= least) + (k.w >= least);
+          }
+          if (least == 0) place -= kGroupSize;  // after the key of NaN, than which none is larger
+        } else {
+#pragma unroll
+          for (int i = 0; i < kGroupSize; ++i) {
+            const uint32_t k = __shfl_sync(kAll, key, i);
+            place += k > key || (k == key && i < lane);
+          }
+        }
+      }
+    }
+    if (place < p.topk && token < p.tokens) {
+      scores[slot][place] = score;
+      if (cluster == 1) chosen[slot * p.topk + place] = expert;
+      p.experts[int64_t(token) * p.topk + place] = expert;
+    }
+    __syncthreads();
+    if (expert < p.topk && token < p.tokens) {
+      float sum = 0.0f;
+      for (int choice = 0; choice < p.topk; ++choice) sum += scores[slot][choice];
+      const float own_score = scores[slot][expert];
+      p.weights[int64_t(token) * p.topk + expert] = (p.normalise ? own_score / (sum + 1e-20f) : own_score) * p.scale;
+    }
+    __syncthreads();
+  }
+}
+
+// One cluster. Its first CTA reads what the others have chosen from global memory, which the cluster's barrier makes visible.
+__global__ void __launch_bounds__(1024) route_and_group_kernel(RoutingAndGrouping p) {
+  extern __shared__ int32_t counts[];  // [warps][buckets]
+  __shared__ int32_t sums[32];
+  __shared__ int64_t chosen[kTokensAtOnce * 32];  // without a cluster of several CTAs
+  common::pdl_launch_dependents();
+  const int rank = blockIdx.x, cluster = gridDim.x;
+  for (int i = threadIdx.x; i < p.grouping.warps * (p.grouping.count + 1); i += blockDim.x) counts[i] = 0;
+  choose_experts(p.routing, rank, cluster, chosen);
+  if (cluster == 1) {
+    __syncthreads();
+    group_pairs<false>(p.grouping, counts, nullptr, sums, [&](int pair) { return chosen[pair]; });
+    return;
+  }
+  __threadfence();
+  common::cluster_sync();
+  if (rank == 0) group_pairs<false>(p.grouping, counts, nullptr, sums, [&](int pair) { return __ldcg(p.grouping.experts + pair); });
+}
+
+}  // namespace routing

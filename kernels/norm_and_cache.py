@@ -1,0 +1,98 @@
+"""What follows the first projections of a layer: the norm of MLA's compressed query, and the cache entries of the new tokens.
+
+In FP8 precision alone. One launch takes the place of those of five operations, whose formulas are in quantize.py, cache_write.py
+and fp32_ops.py.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from .cache_stamps import Stamp
+from .cache_write import check_stamp, index_record_bytes, latent_record_bytes
+from .checks import FLOATS, check_tensor
+from .quantize import Quantized
+from .registry import Preference, choose
+
+
+class Norms(NamedTuple):
+    """The fp32 weights of the norms, and what is added to the mean square or the variance."""
+
+    query: torch.Tensor  # [Q], RMSNorm
+    latent: torch.Tensor  # [L], RMSNorm
+    key: torch.Tensor  # [D], LayerNorm
+    key_bias: torch.Tensor  # [D]
+    eps: float  # of both RMSNorms
+    key_eps: float
+
+
+class Fp32Projection(NamedTuple):
+    """scale * x W^T in fp32, as `fp32_linear` computes it."""
+
+    x: torch.Tensor  # [T, hidden]
+    weight: torch.Tensor  # fp32 [N, hidden]
+    scale: float
+
+
+class Caches(NamedTuple):
+    """The FP8 caches of a layer, in the layouts of cache_write.py, and where the new tokens' entries go."""
+
+    latent: torch.Tensor  # uint8 [P, page, 1, L + L/128 * 4 + 2R]
+    keys: torch.Tensor  # uint8 [P, page, 1, D + 4], of the index keys
+    slots: torch.Tensor  # int64 [T], all different
+    latent_stamp: Stamp | None = None  # what is stored beside the entries (cache_stamps.py)
+    key_stamp: Stamp | None = None
+
+
+def norm_and_cache(
+    query: torch.Tensor,
+    kv: torch.Tensor,
+    keys: torch.Tensor,
+    norms: Norms,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    caches: Caches,
+    interleaved: bool = False,
+    ue8m0: bool = True,
+    projection: Fp32Projection | None = None,
+    *,
+    backend: str | Preference = "auto",
+) -> tuple[Quantized, torch.Tensor | None]:
+    """Norm and quantise `query`, write the cache entries of `kv` and `keys`, and compute `projection` if there is one.
+
+    query [T, Q], kv [T, L + R] and keys [T, D] are the outputs of q_a_proj, kv_a_proj and the indexer's wk; cos, sin fp32 [T, R/2];
+    the index keys' RoPE is half-split unless `interleaved` -> the query as an operand, and the projection fp32 [T, N].
+    """
+    check_tensor("query", query, (None, None), FLOATS)
+    tokens, device = query.shape[0], query.device
+    check_tensor("cos", cos, (tokens, None), torch.float32, device)
+    check_tensor("sin", sin, tuple(cos.shape), torch.float32, device)
+    latent, rope = norms.latent.shape[0], 2 * cos.shape[1]
+    check_tensor("kv", kv, (tokens, latent + rope), query.dtype, device)
+    check_tensor("keys", keys, (tokens, None), query.dtype, device)
+    widths = {"query": query.shape[1], "latent": latent, "key": keys.shape[1], "key_bias": keys.shape[1]}
+    for name, width in widths.items():
+        check_tensor(f"norms.{name}", getattr(norms, name), (width,), torch.float32, device)
+    for name, record in (
+        ("latent", latent_record_bytes(latent, rope)),
+        ("keys", index_record_bytes(keys.shape[1])),
+    ):
+        cache = getattr(caches, name)
+        check_tensor(f"caches.{name}", cache, (None, None, 1, record), torch.uint8, device)
+        if not cache.is_contiguous():
+            raise ValueError(f"caches.{name} has strides {cache.stride()}; expected a contiguous tensor")
+    check_tensor("caches.slots", caches.slots, (tokens,), torch.int64, device)
+    check_stamp(caches.latent_stamp, caches.slots)
+    check_stamp(caches.key_stamp, caches.slots)
+    if projection is not None:
+        check_tensor("projection.x", projection.x, (tokens, None), FLOATS, device)
+        check_tensor("projection.weight", projection.weight, (None, projection.x.shape[1]), torch.float32, device)
+    if not tokens:
+        values, scales = (
+            query.new_empty(query.shape, dtype=torch.float8_e4m3fn),
+            cos.new_empty(0, -(-query.shape[1] // 128)),
+        )
+        return Quantized(values, scales), None if projection is None else cos.new_empty(0, len(projection.weight))
+    implementation = choose("norm_and_cache", query, backend)
+    values, scales, projected = implementation(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection)
+    return Quantized(values, scales), projected
