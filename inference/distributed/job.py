@@ -1,6 +1,7 @@
 """Rank 0 (Leader) and the ranks that follow it (Follower): the messages between them, and how they all end together."""
 
 import atexit
+import os
 import queue
 import signal
 import socket
@@ -128,7 +129,9 @@ class Leader(_Member):
 
     def _accept(self) -> None:
         """Let the other ranks connect, through a socket in a directory that only this user may enter."""
-        with tempfile.TemporaryDirectory(prefix="deepseek-v32-") as directory:
+        # The address of such a socket has room for 107 bytes, which a long TMPDIR would exceed.
+        parent = "/tmp" if len(os.fsencode(tempfile.gettempdir())) > 70 else None
+        with tempfile.TemporaryDirectory(prefix="deepseek-v32-", dir=parent) as directory:
             path = str(Path(directory) / "socket")
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
                 server.bind(path)

@@ -54,11 +54,13 @@ assert all(each.error is None for each in llm.generate(new, params))
 @pytest.mark.parametrize("fault", ["byte of a latent", "stale index key"])
 def test_a_fault_of_the_other_rank(fault: str, tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "tiny", replace(TINY, num_hidden_layers=2), "fp32")
-    (tmp_path / "reports").mkdir()
-    ended = run_ranks(2, PROGRAM, tmp_path / "tiny", tmp_path / "reports", fault)
+    # So long that the ranks' socket could not have an address in it.
+    reports = tmp_path / f"reports{'-' * 90}"
+    reports.mkdir()
+    ended = run_ranks(2, PROGRAM, tmp_path / "tiny", reports, fault)
     assert [each.code for each in ended] == [0, 0], ended[0].err + ended[1].err
     (reason, error, count), (other_reason, _, other_count) = json.loads(ended[0].out)
     assert (reason, other_reason, other_count) == ("error", "length", 40)
     assert "the cache check failed at position" in error and count < (40 if fault == "byte of a latent" else 1)
-    [report] = [json.loads(path.read_text()) for path in (tmp_path / "reports").iterdir()]
+    [report] = [json.loads(path.read_text()) for path in reports.iterdir()]
     assert report["cache"] == fault.split()[-1].replace("key", "index") and report["expected"] != report["found"]

@@ -1,0 +1,85 @@
+"""Ask a checkpoint plain questions, as people type them, and count right answers by group.
+
+    python scripts/evaluate_plain.py                      # the shipped demo
+    python scripts/evaluate_plain.py --model build/demo/checkpoint --show
+
+evaluation/plain_questions.jsonl was written before the model was trained, by somebody who had seen neither its generator nor its
+sentence frames. One item a line: `turns` of the user, of which the last asks; `accept`, values of which the answer's first sentence
+must hold one; `wrong`, strings that must not stand there. Where nothing was told, and for manners, `accept` is empty: the answer
+must say that it does not know, or what it can do.
+"""
+
+import argparse
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+from deepseek_v32.inference import LLM, SamplingParams
+
+ITEMS = Path(__file__).parent / "evaluation" / "plain_questions.jsonl"
+# How an honest answer without a value may begin.
+HONEST = re.compile(
+    r"not told|have not|haven't|do not know|don't know|know nothing|cannot|can't|only (know|remember|understand|answer)"
+    r"|did not understand|I am |I'm |hello|hi\b|welcome|good|bye|tell me|sorry|noted",
+    re.IGNORECASE,
+)
+
+
+def first_sentence(text: str) -> str:
+    """Up to the first full stop that is followed by a space and a capital, or the first line."""
+    return re.split(r"(?<=[.!?])\s+(?=[A-Z\"“])|\n", text.strip(), maxsplit=1)[0]
+
+
+def holds(text: str, value: str) -> bool:
+    """Whether the value stands in the text as a whole, in any case."""
+    return re.search(rf"(?<!\w){re.escape(value.strip().lower())}(?!\w)", text.lower()) is not None
+
+
+def is_right(item: dict, answer: str) -> bool:
+    sentence = first_sentence(answer)
+    if any(holds(sentence, wrong) for wrong in item["wrong"]):
+        return False
+    if item["accept"]:
+        return any(holds(sentence, value) for value in item["accept"])
+    return HONEST.search(answer) is not None
+
+
+def ask(llm: LLM, item: dict, max_tokens: int) -> str:
+    """The answer to the last turn; the model's own answers stand between the turns."""
+    messages: list[dict[str, str]] = []
+    answer = ""
+    for number, turn in enumerate(item["turns"]):
+        messages.append({"role": "user", "content": turn})
+        thinking = item["thinking"] and number == len(item["turns"]) - 1
+        completion = llm.chat(messages, SamplingParams(temperature=0, max_tokens=max_tokens), thinking=thinking)
+        answer = (completion.message.content if completion.message else None) or ""
+        messages.append({"role": "assistant", "content": answer})
+    return answer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--device")
+    parser.add_argument("--precision", choices=("exact", "bf16", "fp8"))
+    parser.add_argument("--max-tokens", type=int, default=160)
+    parser.add_argument("--show", action="store_true", help="print each wrong answer")
+    arguments = parser.parse_args()
+    llm = LLM(arguments.model, device=arguments.device, precision=arguments.precision)
+    asked: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    for line in ITEMS.read_text(encoding="utf-8").splitlines():
+        item = json.loads(line)
+        answer = ask(llm, item, arguments.max_tokens)
+        asked[item["group"]] += 1
+        if is_right(item, answer):
+            right[item["group"]] += 1
+        elif arguments.show:
+            print(item["id"], item["group"], repr(item["turns"][-1]), "->", repr(answer[:200]), flush=True)
+    shares = {group: round(100 * right[group] / count, 1) for group, count in asked.items()}
+    print(json.dumps({"all": round(100 * right.total() / asked.total(), 1), **shares, "questions": dict(asked)}))
+
+
+if __name__ == "__main__":
+    main()
