@@ -16,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.text.errors import describe_error
 
 ITEMS = Path(__file__).parent / "evaluation" / "plain_questions.jsonl"
 # How an honest answer without a value may begin.
@@ -66,7 +67,10 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=160)
     parser.add_argument("--show", action="store_true", help="print each wrong answer")
     arguments = parser.parse_args()
-    llm = LLM(arguments.model, device=arguments.device, precision=arguments.precision)
+    try:
+        llm = LLM(arguments.model, device=arguments.device, precision=arguments.precision)
+    except (OSError, ValueError) as error:
+        parser.exit(1, f"{parser.prog}: {describe_error(error)}\n")
     asked: Counter[str] = Counter()
     right: Counter[str] = Counter()
     for line in ITEMS.read_text(encoding="utf-8").splitlines():

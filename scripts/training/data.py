@@ -1,5 +1,6 @@
 """Tokenizer and batches. Batch i of a length depends only on (seed, length, i); worker processes generate it in advance."""
 
+import json
 import multiprocessing
 import re
 from collections import Counter
@@ -83,8 +84,6 @@ def train_tokenizer(path: Path, vocabulary: int, conversations: int = 600, space
 
 
 def _merges(tokenizer: Tokenizer) -> list[tuple[str, str]]:
-    import json
-
     return [tuple(merge) for merge in json.loads(tokenizer.to_str())["model"]["merges"]]
 
 
