@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .llm import LLM
     from .params import Completion, Delta, SamplingParams
+    from .text.structured_outputs import StructuredOutputsParams
 
-__all__ = ["LLM", "Completion", "Delta", "SamplingParams"]
+__all__ = ["LLM", "Completion", "Delta", "SamplingParams", "StructuredOutputsParams"]
 
 # The library is silent until a program configures logging.
 logging.getLogger("deepseek_v32").addHandler(logging.NullHandler())
@@ -21,6 +22,10 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and should report
             from .llm import LLM
 
             return LLM
+        if name == "StructuredOutputsParams":
+            from .text.structured_outputs import StructuredOutputsParams
+
+            return StructuredOutputsParams
         if name in __all__:
             from . import params
 

@@ -3,26 +3,31 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
+from ..model.selection_policy import SelectionPolicy
 from .distributed.model_source import ModelSource
 from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, lead_or_follow, load_on_all_ranks
+from .engine.answer_scores import AnswerScores, score_answer
 from .engine.cache_check import CacheCheck
 from .engine.cache_report import CacheReports
 from .engine.driver import Driver
 from .engine.engine import Engine
 from .engine.limits import Limits
+from .engine.prompt_check import is_one
 from .engine.runner import Model, ModelRunner, make_runner
 from .engine.scoring import all_logits
 from .engine.sizing import resolve_limits
 from .engine.stats import EngineStats
+from .inspection import with_recording
 from .params import Completion, Delta, Request, SamplingParams
 from .text.answer import parse_assistant
 from .text.messages import ChatFormat, encode_messages, resolve_chat_format
+from .text.settings import sampling_defaults
 from .text.tokenizer import Tokenizer
 
 DEMO = Path(__file__).resolve().parent.parent / "model" / "demo"
@@ -53,6 +58,7 @@ class LLM:
         reuse_pages: bool = True,
         decode_graphs: bool = True,
         check_cache: bool = False,
+        speculative_tokens: int | Literal["auto"] = "auto",
         chat_format: ChatFormat | None = None,
         config_overrides: dict[str, Any] | None = None,
         synthetic: bool = False,
@@ -65,8 +71,8 @@ class LLM:
         checkpoint in FP8, else "bf16". chat_format: how conversations are written; by default the checkpoint's. config_overrides,
         verify_hashes, progress: as in `load_model`. synthetic: random weights; `path` gives the configuration alone, by default the
         released model's. check_cache: stamp what the caches hold and verify it; a mismatch ends its request with an error that
-        names a report. All others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out
-        of range.
+        names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or "auto": as many as pay. All
+        others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
 
         Under torchrun the ranks share the model. Rank 0 returns from here; on the other ranks this call does not return: they do
         their part of its work until it ends, and then exit.
@@ -82,6 +88,7 @@ class LLM:
             synthetic=synthetic,
             verify_hashes=verify_hashes,
         )
+        source, drafts = source.with_drafts(speculative_tokens)
         # Before the weights, so that a broken tokenizer does not cost the time to load them.
         has_tokenizer = not isinstance(model_path, Mapping) and Path(model_path).is_dir()
         tokenizer = Tokenizer.from_directory(Path(model_path)) if has_tokenizer else None
@@ -89,9 +96,7 @@ class LLM:
         model = load_on_all_ranks(job, source, progress)
         target = model.compute.device
         limits = resolve_limits(
-            model.config,
-            source.precision,
-            target,
+            *(model.config, source.precision, target),
             max_model_len=max_model_len,
             max_batch_tokens=max_batch_tokens,
             max_sequences=max_sequences,
@@ -100,12 +105,15 @@ class LLM:
             reuse_pages=reuse_pages,
             decode_graphs=decode_graphs,
             check_cache=check_cache,
+            speculative_tokens=drafts,
             count_pages=lambda budget: count_pages_on_all_ranks(job, budget, model),
         )
         own_runner = make_runner(model, model.config, source.precision, limits, target, 1 if job is None else job.size)
         runner = own_runner if job is None else LeadingRunner(job, limits, own_runner)
         check = own_runner.cache_check
         self._set_up(model, runner, model.config, tokenizer, chat_format, limits, source.precision, target, check)
+        if not isinstance(model_path, Mapping):
+            self.default_params = SamplingParams(**sampling_defaults(Path(model_path)))
 
     @classmethod
     def from_model(
@@ -144,6 +152,9 @@ class LLM:
         self.config = config
         self.tokenizer = tokenizer
         self.chat_format = chat_format
+        self.default_params = (
+            SamplingParams()
+        )  # for requests that give none; the checkpoint's generation_config.json may set them
         self.limits = limits
         self.precision = precision
         self.device = device
@@ -156,14 +167,16 @@ class LLM:
         prompts: Prompt | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         inspect: bool = False,
+        policy: SelectionPolicy | None = None,
     ) -> list[Completion]:
         """Complete one prompt or several, each a text (a bos token is put before it) or token ids.
 
-        params: for all prompts, or one SamplingParams for each. inspect: Completion.selection holds what DSA selected. ValueError,
-        before anything runs, for a prompt or parameter out of range. A request that fails while it runs has finish_reason
-        "error", and Completion.error says why; the others are complete.
+        params: for all prompts, or one SamplingParams for each. inspect: Completion.selection holds what DSA selected. policy: an
+        experiment, in which the prompts' queries attend to something else than the model's own selection. ValueError, before
+        anything runs, for a prompt or parameter out of range. A request that fails while it runs has finish_reason "error", and
+        Completion.error says why; the others are complete.
         """
-        completions = dict(self.as_completed(prompts, params, inspect))
+        completions = dict(self.as_completed(prompts, params, inspect, policy))
         return [completions[i] for i in range(len(completions))]
 
     def as_completed(
@@ -171,26 +184,38 @@ class LLM:
         prompts: Prompt | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         inspect: bool = False,
+        policy: SelectionPolicy | None = None,
     ) -> Iterator[tuple[int, Completion]]:
         """As `generate`, but yields (index of the prompt, completion) as each finishes. Closing the iterator cancels the rest."""
-        many: list[Any] = [prompts] if _is_one(prompts) else list(prompts)
-        each = [params] * len(many) if params is None or isinstance(params, SamplingParams) else list(params)
+        many: list[Any] = [prompts] if is_one(prompts) else list(prompts)
+        params = params or self.default_params
+        each = [params] * len(many) if isinstance(params, SamplingParams) else list(params)
         if len(each) != len(many):
             raise ValueError(
                 f"params has {len(each)} entries; expected one, or one for each of the {len(many)} prompts"
             )
         requests = [
-            self.engine.make_request(self._token_ids(prompt), chosen, inspect)
+            self.engine.make_request(self._token_ids(prompt), chosen, inspect, policy=policy)
             for prompt, chosen in zip(many, each, strict=True)
         ]
         return self._completions(requests)
 
-    def stream(self, prompt: Prompt, params: SamplingParams | None = None, inspect: bool = False) -> Iterator[Delta]:
+    def stream(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        inspect: bool = False,
+        policy: SelectionPolicy | None = None,
+    ) -> Iterator[Delta]:
         """The answer token by token: one Delta for each, the last with the Completion. Closing the iterator cancels the request.
 
         ValueError at the call, before the first Delta, as in `generate`.
         """
-        return self._driver.deltas([self.engine.make_request(self._token_ids(prompt), params, inspect)])
+        request = self.engine.make_request(
+            self._token_ids(prompt), params or self.default_params, inspect, policy=policy
+        )
+        deltas = self._driver.deltas([request])
+        return (self._recorded(request, delta) for delta in deltas) if inspect else deltas
 
     def chat(
         self,
@@ -200,8 +225,9 @@ class LLM:
         tools: Sequence[dict[str, Any]] | None = None,
     ) -> Completion:
         """Answer a conversation of {"role", "content", …} messages. Completion.message is the parsed answer."""
+        params = (params or self.default_params).for_answer(thinking)
         [completion] = self.generate(self.chat_token_ids(messages, thinking, tools), params)
-        return replace(completion, message=parse_assistant(completion.text, thinking))
+        return replace(completion, message=parse_assistant(completion.text, thinking, tools))
 
     def chat_token_ids(
         self,
@@ -217,6 +243,30 @@ class LLM:
         """fp32 [T, vocab] on the CPU: the logits after every token (teacher forcing), computed `chunk` tokens per step."""
         with self._driver.engine() as engine:
             return all_logits(engine, token_ids, chunk)
+
+    def score_answer(
+        self, prompt: Prompt, answer: Sequence[int], policy: SelectionPolicy | None = None, top: int = 0
+    ) -> AnswerScores:
+        """The log-probabilities of an answer's tokens after a prompt, and what was read for them, perhaps under a policy.
+
+        The `top` likeliest tokens stand beside each. ValueError as in `generate`, and for an empty answer.
+        """
+        if not len(answer):
+            raise ValueError("answer is empty; expected at least 1 token")
+        with self._driver.engine() as engine:
+            tokens = [*self._token_ids(prompt), *answer[:-1]]
+            return score_answer(engine, engine.make_request(tokens, policy=policy), answer, top)
+
+    def measure(self, answer: Completion) -> None:
+        """Add to a recorded answer how much of dense attention's mass its selections catch, and its log-probabilities.
+
+        The answer is computed once more. ValueError if it was not recorded.
+        """
+        if answer.recording is None:
+            raise ValueError(f"selection is {answer.selection}; expected a recorded answer: generate(…, inspect=True)")
+        prompt = answer.recording.prompt
+        scores = self.score_answer(prompt, answer.token_ids, SelectionPolicy(len(prompt) - 1, measure=True))
+        answer.recording.measured([each.logprob for each in scores.logprobs], scores.selections)
 
     def stats(self) -> EngineStats:
         """What the engine has done so far, and its state."""
@@ -239,13 +289,12 @@ class LLM:
         index = {request.id: i for i, request in enumerate(requests)}
         for delta in self._driver.deltas(requests):
             if delta.completion is not None:
-                yield index[delta.request_id], delta.completion
+                place = index[delta.request_id]
+                yield place, self._recorded(requests[place], delta).completion or delta.completion
 
-
-def _is_one(prompts: Prompt | Sequence[Prompt]) -> bool:
-    """Whether this is one prompt: a text, or integers in a list, an array or a tensor."""
-    if isinstance(prompts, str):
-        return True
-    first = prompts[0] if len(prompts) else ()
-    dimensions = getattr(first, "ndim", int(isinstance(first, str | Sequence)))
-    return dimensions == 0
+    def _recorded(self, request: Request, delta: Delta) -> Delta:
+        """A delta whose completion has a recording, if its selection was recorded."""
+        if delta.completion is None or not request.inspect:
+            return delta
+        sizes = (self.config, self.precision, self.tokenizer)
+        return replace(delta, completion=with_recording(*sizes, request.prompt, delta.completion))

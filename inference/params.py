@@ -1,26 +1,35 @@
 """What goes into the engine and what comes out of it: SamplingParams, Request, Delta, Completion. No tensors."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from ..model.selection_policy import SelectionPolicy
+from .report.page import notebook_frame, write_report
+from .report.recording import Recording
 from .text.answer import AssistantMessage
+from .text.grammar import Grammar
+from .text.structured_outputs import StructuredOutputsParams
+from .token_selection import TokenSelection as TokenSelection
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 MAX_LOGPROBS = 64  # alternatives per token; bounds the size of an answer, the arithmetic would allow more
 MAX_STOP_STRINGS = 64
 MAX_SEED = 2**64 - 1
+MAX_LOGIT_BIAS = 300  # tokens, as in OpenAI's API
 
 
 @dataclass(frozen=True)
 class SamplingParams:
     """How to sample tokens. Names and meanings are vLLM's. ValueError names the field, its value and the limit.
 
-    Order of operations: repetition, frequency and presence penalties on the logits; then temperature, min_p, top_k, top_p.
+    Order of operations: logit_bias, min_tokens and structured_outputs on the logits; repetition, frequency and presence penalties;
+    then temperature, min_p, top_k, top_p.
     """
 
     temperature: float = 1.0  # 0 is greedy
@@ -38,6 +47,11 @@ class SamplingParams:
     # Divides the positive logits of tokens that occur in prompt or output and multiplies the negative ones. Its bounds keep the
     # results finite.
     repetition_penalty: float = 1.0
+    min_tokens: int = (
+        0  # tokens that come before an end-of-sentence token, one of stop_token_ids or a stop string may end the answer
+    )
+    logit_bias: Mapping[int, float] | None = None  # by token id: added to its logit; -100 to 100
+    structured_outputs: StructuredOutputsParams | None = None  # what the text must look like
 
     def __post_init__(self) -> None:
         stop: Iterable[str] = (self.stop,) if isinstance(self.stop, str) else (self.stop or ())
@@ -47,9 +61,9 @@ class SamplingParams:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise ValueError(f"{name} is {value!r}; expected a finite number")
-        for name in ("top_k", "max_tokens", "seed", "logprobs"):
+        for name in ("top_k", "max_tokens", "seed", "logprobs", "min_tokens"):
             value = getattr(self, name)
-            optional = name != "top_k"
+            optional = name not in ("top_k", "min_tokens")
             if not (optional and value is None) and (isinstance(value, bool) or not isinstance(value, int)):
                 raise ValueError(f"{name} is {value!r}; expected an integer{' or None' if optional else ''}")
         for name, good, limit in (
@@ -58,6 +72,11 @@ class SamplingParams:
             ("top_k", self.top_k >= -1, "at least 1, or 0 or -1 for all tokens"),
             ("min_p", 0 <= self.min_p <= 1, "between 0 and 1"),
             ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1"),
+            (
+                "min_tokens",
+                self.min_tokens >= 0 and (self.max_tokens is None or self.min_tokens <= self.max_tokens),
+                "at least 0 and at most max_tokens",
+            ),
             ("seed", self.seed is None or 0 <= self.seed <= MAX_SEED, "between 0 and 2^64 - 1"),
             ("logprobs", self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS, f"between 0 and {MAX_LOGPROBS}"),
             ("presence_penalty", -2 <= self.presence_penalty <= 2, "between -2 and 2"),
@@ -74,6 +93,31 @@ class SamplingParams:
         for token in self.stop_token_ids:
             if isinstance(token, bool) or not isinstance(token, int) or token < 0:
                 raise ValueError(f"stop_token_ids holds {token!r}; expected token ids, which are integers from 0")
+
+        self._check_logit_bias()
+        if not isinstance(self.structured_outputs, StructuredOutputsParams | None):
+            raise ValueError(
+                f"structured_outputs is {self.structured_outputs!r:.100}; expected StructuredOutputsParams"
+            )
+
+    def for_answer(self, thinking: bool) -> "SamplingParams":
+        """The same for an answer that starts inside of its reasoning, if `thinking`: structured_outputs begin after it."""
+        if self.structured_outputs is None or self.structured_outputs.after_thinking == thinking:
+            return self
+        return replace(self, structured_outputs=replace(self.structured_outputs, after_thinking=thinking))
+
+    def _check_logit_bias(self) -> None:
+        if self.logit_bias is None:
+            return
+        if not isinstance(self.logit_bias, Mapping) or len(self.logit_bias) > MAX_LOGIT_BIAS:
+            raise ValueError(
+                f"logit_bias is {self.logit_bias!r:.100}; expected at most {MAX_LOGIT_BIAS} token ids with a number each"
+            )
+        for token, bias in self.logit_bias.items():
+            if isinstance(token, bool) or not isinstance(token, int) or token < 0:
+                raise ValueError(f"logit_bias holds {token!r}; expected token ids, which are integers from 0")
+            if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
+                raise ValueError(f"logit_bias holds {bias!r} for token {token}; expected a number between -100 and 100")
 
     @property
     def greedy(self) -> bool:
@@ -95,6 +139,9 @@ class Request:
     max_tokens: int  # params.max_tokens, or fewer if the context holds fewer
     seed: int  # params.seed, or a random one
     inspect: bool = False  # record what DSA selects
+    policy: SelectionPolicy | None = None  # an experiment with what DSA selects
+    end_ids: tuple[int, ...] = ()  # the tokens that may not come among the first params.min_tokens ones
+    grammar: Grammar | None = None  # params.structured_outputs, compiled
     # Starts as the prompt. RequestState.push appends each sampled token once it has arrived on the host.
     tokens: list[int] = field(default_factory=list)
     # The fields below are set by the scheduler; they are empty or zero while the request waits for admission, unless a comment
@@ -105,12 +152,18 @@ class Request:
     # entries stays right as long as (id, admission) is the same.
     admission: int = 0
     computed: int = 0  # leading tokens whose cache entries are written, or will be by the steps in flight
+    drafted: int = (
+        0  # leading tokens whose entries in the draft layer's caches are written; it may stay behind `computed`
+    )
     cached_pages: int = 0  # leading pages that other requests can reuse
     prefix_id: int = 0  # PagePool's name for the contents of those pages
     # Set by CacheCheck: the latest admission whose reused pages are checked; the number of leading tokens in the chain, and it.
     checked_admission: int = 0
     chain: tuple[int, int] = (0, 0)
     cached_tokens: int | None = None  # tokens found in reused pages at the first admission; None before it
+    # See prompt_order.py. Leading tokens that were found in the cache when the request began to wait; 0 once it runs.
+    reusable: int = 0
+    skipped: int = 0  # steps in a row that computed nothing of its prompt
 
     def __post_init__(self) -> None:
         self.tokens = list(self.prompt)
@@ -119,6 +172,11 @@ class Request:
     def remaining(self) -> int:
         """Tokens that still have to go through the model before the next one can be sampled."""
         return len(self.tokens) + self.pending - self.computed
+
+    @property
+    def shareable(self) -> int:
+        """How many leading tokens have the cache entries of an ordinary request: all, or those before an experiment begins."""
+        return len(self.tokens) if self.policy is None else min(self.policy.start, len(self.tokens))
 
     @property
     def output_count(self) -> int:
@@ -139,22 +197,6 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True)
-class TokenSelection:
-    """The context positions that each layer attended to when one token was generated: DSA's selection."""
-
-    position: int  # of the query, which is the token before the generated one
-    # By layer: int32 [K] context positions, ascending.
-    layers: dict[int, np.ndarray] = field(default_factory=dict)
-    # By layer: fp32 [K] index scores of those positions, for the layers that had more than index_topk tokens to choose from.
-    scores: dict[int, np.ndarray] = field(default_factory=dict)
-
-    def positions(self, layer: int) -> np.ndarray:
-        """int32 [K], ascending: a layer without a record had no need to select and attended to the whole context."""
-        selected = self.layers.get(layer)
-        return np.arange(self.position + 1, dtype=np.int32) if selected is None else selected
-
-
-@dataclass(frozen=True)
 class Usage:
     prompt_tokens: int
     completion_tokens: int
@@ -171,6 +213,7 @@ class Timings:
     selected_fraction: (
         float  # tokens that DSA selected / context tokens, summed over the queries of the generated tokens
     )
+    drafted_tokens: int = 0  # generated tokens that the draft layer had guessed; the others took a step each
 
 
 @dataclass(frozen=True)
@@ -187,6 +230,26 @@ class Completion:
     error: str | None = None  # one line; set with finish_reason "error"
     selection: list[TokenSelection] | None = None  # one for each token id, with inspect=True
     message: AssistantMessage | None = None  # the parsed answer; set by LLM.chat
+    recording: Recording | None = field(
+        default=None, repr=False
+    )  # with inspect=True, set by LLM: what the inspector shows
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook: the inspector, if the selection was recorded. Nothing is loaded from elsewhere."""
+        return None if self.recording is None else notebook_frame(self.recording)
+
+    def save_html(self, path: str | Path) -> None:
+        """Write the inspector as one HTML file that loads nothing. ValueError as `replay`, or for another name."""
+        if self.recording is None:
+            raise ValueError(f"selection is {self.selection}; expected a recorded answer: generate(…, inspect=True)")
+        write_report(Path(path), [self.recording])
+
+    def replay(self) -> SelectionPolicy:
+        """The policy under which the same prompt reads what it read for this answer. ValueError if that was not recorded."""
+        if not self.selection:
+            raise ValueError(f"selection is {self.selection}; expected a recorded answer: generate(…, inspect=True)")
+        recorded = {each.position: each.layers for each in self.selection}
+        return SelectionPolicy(min(recorded), recorded=recorded)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
@@ -35,15 +36,18 @@ def create_app(
     service: Service,
     *,
     model_name: str = "deepseek-v3.2",
+    aliases: Sequence[str] = (),
     api_key: str | None = None,
     hosts: Sequence[str] = LOOPBACK,
+    origins: Sequence[str] = (),
     max_body: int = MAX_BODY,
     chat: bool = True,
 ) -> FastAPI:
     """The ASGI application for a service. Its shutdown stops the service.
 
-    api_key: if given, every route requires it. hosts: names that the Host header may have. max_body: bytes. chat: mount the
-    gradio app at /, if gradio is installed.
+    aliases: other names of the model. api_key: if given, every route but the probes' requires it. hosts: names that the Host
+    header may have. origins: other sites whose pages may send requests ("*": all). max_body: bytes. chat: mount the gradio app at
+    /, if gradio is installed.
     """
 
     @asynccontextmanager
@@ -55,7 +59,7 @@ def create_app(
 
     # FastAPI's pages for the document would load scripts from other sites; /openapi.json is enough.
     app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
-    context = ApiContext(service, model_name)
+    context = ApiContext(service, model_name, aliases)
     metrics = Metrics(service)
     server_log = ServerLog(service)
     service.observe(metrics)
@@ -72,7 +76,16 @@ def create_app(
         app.router.routes[-1] = ChatRoute(app.router.routes[-1])
     app.state.open_requests = OpenRequests()
     app.add_middleware(EndsOpenRequests, requests=app.state.open_requests)
-    app.add_middleware(Guard, hosts=hosts, api_key=api_key, max_body=max_body)
+    app.add_middleware(Guard, hosts=hosts, origins=origins, api_key=api_key, max_body=max_body)
+    if origins:
+        methods = ["GET", "POST"]
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=methods,
+            allow_headers=["*"],
+            expose_headers=["x-request-id"],
+        )
     return app
 
 

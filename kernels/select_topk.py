@@ -42,11 +42,14 @@ def select_topk_slots(
     k: int,
     block_table: torch.Tensor,
     page_size: int,
+    record: torch.Tensor | None = None,
     *,
     backend: str | Preference = "auto",
 ) -> torch.Tensor:
     """As select_topk, but returns cache slots instead of positions -> int32 [T, k], -1 for none.
 
+    record: int32 [T, 2, k], whose rows may lie apart; without starts alone. It is filled in the same launch, with the positions in
+    ascending order and the bits of their logits; where there is no position, with -1 and anything.
     Position p of row t is slot block_table[t, p // page_size] * page_size + p % page_size. block_table int32 [T, pages] covers all
     positions of each row.
     """
@@ -54,8 +57,14 @@ def select_topk_slots(
     check_tensor("block_table", block_table, (logits.shape[0], None), torch.int32, logits.device)
     if page_size < 1:
         raise ValueError(f"page_size is {page_size}; expected at least 1")
+    if record is not None:
+        check_tensor("record", record, (logits.shape[0], 2, k), torch.int32, logits.device)
+        if starts is not None or (record.numel() and record.stride()[1:] != (k, 1)):
+            raise ValueError(f"record has strides {record.stride()}; expected (any, {k}, 1), and no starts beside it")
     if logits.numel() == 0:
+        if record is not None:
+            record.fill_(-1)
         return _no_positions(logits, k)
     implementation = choose("select_topk_slots", logits, backend)
-    result: torch.Tensor = implementation(logits, starts, ends, k, block_table, page_size)
+    result: torch.Tensor = implementation(logits, starts, ends, k, block_table, page_size, record)
     return result

@@ -6,8 +6,6 @@ the up-projection to queries and outputs instead and attends to the latents them
 Source: DeepSeek-V2 paper, section 2.1; V3.2 paper, section 2.1.
 """
 
-from typing import Protocol
-
 import torch
 from torch import nn
 
@@ -22,7 +20,8 @@ from ..kernels.select_topk import positions_to_slots
 from ..kernels.sparse_mla_decode import sparse_mla_decode
 from ..kernels.sparse_mla_prefill import sparse_mla_prefill
 from .config import ModelConfig
-from .indexer import NORM_EPS, Indexer, IndexQueries
+from .experiment import Experiments
+from .indexer import NORM_EPS, Indexer, IndexQueries, PrefillSharing
 from .layers import Compute, KVUpProjection, Linear, Operand, RMSNorm, projections
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 from .profiling import layer_part, profiler_range
@@ -36,16 +35,6 @@ REFERENCE_GATHER_COST = 100_000
 # which every query converts again, unless the context exceeds CONTEXT_PER_QUERY tokens per query. With 128 heads it saves about
 # 0.3 us per query (kernels/README.md); the conversion takes about 1 ns per token.
 MANY_HEADS, CONTEXT_PER_QUERY = 64, 256
-
-
-class PrefillSharing(Protocol):
-    """Lets the ranks of a job share the tokens of a prompt chunk. model/parallel/prefill.py implements it."""
-
-    def select(self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool) -> Selection:
-        """As `Indexer.select_prefill`."""
-
-    def attend(self, q: torch.Tensor, queries: IndexQueries, prefill: Prefill, cache: LayerCache) -> torch.Tensor:
-        """As `MultiHeadLatentAttention.select_and_attend`."""
 
 
 class MultiHeadLatentAttention(nn.Module):
@@ -69,6 +58,7 @@ class MultiHeadLatentAttention(nn.Module):
         self.kv_b_proj = KVUpProjection(config, compute)
         self.o_proj = Linear(self.heads * self.value, hidden, compute)
         self.indexer = Indexer(config, compute, layer)
+        self.experiments = Experiments(self.indexer, self.latent_dim, self.softmax_scale)
         self.prefill_sharing: PrefillSharing | None = None  # set where several ranks run the model
 
     def forward(
@@ -83,7 +73,8 @@ class MultiHeadLatentAttention(nn.Module):
         """x [T, hidden] normed, and the same as an operand; cos, sin [T, rope/2] -> [T, hidden]."""
         indexer = self.indexer
         with profiler_range(f"layer {self.layer}/projections"):
-            selects = max((metadata.max_context, *metadata.context_lengths[metadata.decodes :])) > self.topk
+            longest = max((metadata.max_context, *metadata.context_lengths[metadata.decodes :]))
+            selects = longest > self.topk or bool(metadata.policies)
             compressed, kv, keys = projections(operand, self.q_a_proj, self.kv_a_proj_with_mqa, indexer.wk)
             qr, weights = self._norm_and_cache(compressed, kv, keys, x if selects else None, cos, sin, metadata, cache)
             index_q = None
@@ -92,6 +83,8 @@ class MultiHeadLatentAttention(nn.Module):
             else:
                 q = self.q_b_proj(qr)
         queries = None if index_q is None else indexer.queries(x, index_q, cos, sin, weights)
+        if queries is not None and index_q is not None and metadata.context_rope is not None:
+            queries = queries._replace(wrong=indexer.wrongly_rotated(x, index_q, cos, sin))
         q = q.unflatten(1, (self.heads, -1))
 
         if metadata.decodes == q.shape[0] and self.compute.quantized:
@@ -160,14 +153,14 @@ class MultiHeadLatentAttention(nn.Module):
         """Absorbed attention of the decodes: q [B, H, nope + rope] -> attended latents [B, H, L]."""
         count = metadata.decodes
         all_selected = metadata.max_context <= self.topk
-        if all_selected or queries is None or metadata.on_selection is not None:
+        q = self._absorb(q[:count], cos[:count], sin[:count])
+        if all_selected or queries is None or metadata.on_selection is not None or metadata.experiments:
             selection = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
-            if metadata.on_selection is not None:
-                metadata.on_selection(self.layer, torch.arange(count), selection)
-            slots = positions_to_slots(selection.positions, metadata.block_table[:count], PAGE_SIZE)
+            metadata.report(self.layer, slice(0, count), selection)
+            positions = self.experiments.replace(selection.positions, q, queries, metadata, cache)
+            slots = positions_to_slots(positions, metadata.block_table[:count], PAGE_SIZE)
         else:
             slots = self.indexer.select_decode_slots(queries, metadata, cache)
-        q = self._absorb(q[:count], cos[:count], sin[:count])
         with profiler_range(f"layer {self.layer}/attention"):
             latents, _ = sparse_mla_decode(
                 q[:, None],
@@ -192,9 +185,18 @@ class MultiHeadLatentAttention(nn.Module):
         out: torch.Tensor,
     ) -> None:
         """Attention of one prompt chunk: q [t, H, nope + rope] -> out [t, H, v]. Keys are read from the cache, in its precision."""
+        if prefill.policy is not None:
+            absorbed = self._absorb(q, cos, sin)
+            assert queries is not None
+            selection = self.experiments.select(absorbed, queries, prefill, metadata, cache)
+            if prefill.length <= self.topk or self._masked_mha_is_cheaper(prefill, q):
+                out.copy_(self._mha(q, cos, sin, prefill, cache, selection.mask(prefill.length)))
+            else:
+                self._values(self.attend_selected(absorbed, selection.positions, prefill, cache), out)
+            return
         if queries is None or prefill.length <= self.topk:
             if metadata.on_selection is not None:
-                self._report(metadata, prefill, Selection(prefill.causal_positions()))
+                metadata.report(self.layer, prefill.rows, Selection(prefill.causal_positions()))
             out.copy_(self._mha(q, cos, sin, prefill, cache, None))
             return
         masked = self._masked_mha_is_cheaper(prefill, q)
@@ -204,8 +206,7 @@ class MultiHeadLatentAttention(nn.Module):
             self._values(attend(self._absorb(q, cos, sin), queries, prefill, cache), out)
             return
         selection = self._select_prefill(queries, prefill, cache, metadata.on_selection is not None)
-        if metadata.on_selection is not None:
-            self._report(metadata, prefill, selection)
+        metadata.report(self.layer, prefill.rows, selection)
         if masked:
             out.copy_(self._mha(q, cos, sin, prefill, cache, selection.mask(prefill.length)))
         else:
@@ -242,7 +243,7 @@ class MultiHeadLatentAttention(nn.Module):
             indices[:, None],
             self.softmax_scale,
             self.latent_dim,
-            prefill.selected_counts(positions.shape[1]),
+            None if prefill.policy is not None else prefill.selected_counts(positions.shape[1]),
             backend=backend,
         )
         return latents
@@ -289,7 +290,3 @@ class MultiHeadLatentAttention(nn.Module):
         masked = prefill.length * (self.heads * (self.nope + self.rope + self.value) + expand)
         gathered = self.topk * (REFERENCE_GATHER_COST + self.heads * (2 * self.latent_dim + self.rope))
         return masked < gathered
-
-    def _report(self, metadata: AttentionMetadata, prefill: Prefill, selection: Selection) -> None:
-        assert metadata.on_selection is not None
-        metadata.on_selection(self.layer, torch.arange(prefill.rows.start, prefill.rows.stop), selection)

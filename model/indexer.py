@@ -4,7 +4,7 @@ Source: DeepSeek-V3.2 paper, section 2.1. Its RoPE is half-split and covers the 
 covers the last.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -61,6 +61,18 @@ class IndexQueries(NamedTuple):
 
     q: torch.Tensor  # [T, H_i, D] rotated; e4m3 in fp8 precision
     weights: torch.Tensor  # fp32 [T, H_i], the queries' FP8 scales and H_i^-0.5 * D^-0.5 included
+    # For an experiment: the same in fp32, with RoPE in the other layout.
+    wrong: "IndexQueries | None" = None
+
+
+class PrefillSharing(Protocol):
+    """Lets the ranks of a job share the tokens of a prompt chunk. model/parallel/prefill.py implements it."""
+
+    def select(self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool) -> Selection:
+        """As `Indexer.select_prefill`."""
+
+    def attend(self, q: torch.Tensor, queries: IndexQueries, prefill: Prefill, cache: LayerCache) -> torch.Tensor:
+        """As `MultiHeadLatentAttention.select_and_attend`."""
 
 
 class Indexer(nn.Module):
@@ -115,6 +127,11 @@ class Indexer(nn.Module):
         assert rotated.weights is not None
         return IndexQueries(rotated.values, rotated.weights)
 
+    def wrongly_rotated(self, x: torch.Tensor, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> IndexQueries:
+        """As `queries`, but in fp32 and with RoPE in the other layout."""
+        q = rotate_index(q.unflatten(1, (self.heads, self.head_dim)).float(), cos, sin, not self.interleaved)
+        return IndexQueries(q, self.weights_proj(x, self.weights_scale))
+
     def select_decodes(self, queries: IndexQueries | None, metadata: AttentionMetadata, cache: LayerCache) -> Selection:
         """The selection of each decode, [B, K]. queries None: every context fits in index_topk."""
         lengths = metadata.lengths[: metadata.decodes]
@@ -132,7 +149,16 @@ class Indexer(nn.Module):
         logits = self._decode_logits(queries, metadata, cache)
         table = metadata.block_table[: metadata.decodes]
         with profiler_range(f"layer {self.layer}/selection"):
-            return select_topk_slots(logits, None, lengths, self.topk, table, PAGE_SIZE, backend=self.compute.backend)
+            return select_topk_slots(
+                logits,
+                None,
+                lengths,
+                self.topk,
+                table,
+                PAGE_SIZE,
+                metadata.record_of(self.layer),
+                backend=self.compute.backend,
+            )
 
     @layer_part("indexer")
     def _decode_logits(self, queries: IndexQueries, metadata: AttentionMetadata, cache: LayerCache) -> torch.Tensor:

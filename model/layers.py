@@ -79,6 +79,37 @@ class Linear(nn.Module):
         return fp8_gemm(x, weight, scale, self.compute.dtype, backend=self.compute.backend)
 
 
+class UnquantizedLinear(nn.Module):
+    """y = x W^T with a weight of the compute dtype, also in fp8 precision."""
+
+    def __init__(self, inputs: int, outputs: int, compute: Compute) -> None:
+        super().__init__()
+        self.weight = parameter(outputs, inputs, dtype=compute.dtype, device=compute.device)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x [T, inputs] -> [T, outputs]."""
+        return F.linear(x, self.weight)
+
+
+class Embedding(nn.Module):
+    """A [V, D] table: embeds tokens or, transposed, computes logits."""
+
+    def __init__(self, rows: int, width: int, compute: Compute) -> None:
+        super().__init__()
+        self.weight = parameter(rows, width, dtype=compute.dtype, device=compute.device)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return F.embedding(tokens, self.weight)
+
+    def logits(self, h: torch.Tensor) -> torch.Tensor:
+        """h [N, D] -> fp32 [N, V]. bf16 products are accumulated in fp32 and not rounded."""
+        if h.dtype == torch.float32:
+            return F.linear(h, self.weight)
+        if h.device.type == "cuda":
+            return torch.mm(h, self.weight.T, out_dtype=torch.float32)
+        return torch.cat([F.linear(h.float(), rows.float()) for rows in self.weight.split(16384)], 1)
+
+
 class KVUpProjection(nn.Module):
     """kv_b_proj, never quantised. Each head's rows are [nope | v], which `halves` separates."""
 

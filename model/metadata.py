@@ -3,17 +3,22 @@
 A step processes T new tokens of B sequences, concatenated. Sequences with exactly one new token ("decodes") come first, then
 those with a prompt chunk ("prefills"). A sequence's context is every token it has so far, including the new ones. Its cache
 entries lie in pages; entry s of sequence b has slot ``block_table[b, s // PAGE_SIZE] * PAGE_SIZE + s % PAGE_SIZE``.
+
+A request that verifies k drafted tokens is k + 1 decodes here: sequences with the same pages, of which each is longer by one token
+than the one before it. A layer caches all new tokens before it attends, so each of them sees those before it, and is computed as
+it would be in a step of its own. Any number of drafts, another one for each request, is possible beside prompt chunks.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 
 from ..kernels.cache_stamps import Stamp
 from ..kernels.split_plan import SplitPlan
+from .selection_policy import SelectionPolicy
 
 PAGE_SIZE = 64  # tokens; the page size that the public FP8 MLA cache format fixes
 
@@ -24,6 +29,8 @@ class Selection(NamedTuple):
     positions: torch.Tensor  # int32 [R, K], context positions, -1 for none
     # The indexer's scores of these positions, fp32 [R, K]. None if there was nothing to choose or scores were not requested.
     scores: torch.Tensor | None = None
+    # The share of dense attention's mass that falls on these positions, fp32 [R, H]. None unless a SelectionPolicy asks for it.
+    mass: torch.Tensor | None = None
 
     def mask(self, length: int) -> torch.Tensor:
         """bool [R, length], true for selected positions."""
@@ -33,6 +40,19 @@ class Selection(NamedTuple):
 
 
 SelectionCallback = Callable[[int, torch.Tensor, Selection], None]
+
+
+class SelectionSink(Protocol):
+    """Takes a step's selections: as a SelectionCallback layer by layer, or those of decodes all at once."""
+
+    def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None: ...
+
+    @property
+    def rows(self) -> slice:
+        """The rows of a step of decodes among which are those that are recorded."""
+
+    def decodes(self, record: torch.Tensor, copied: torch.cuda.Event | None) -> None:
+        """`rows` of AttentionMetadata.record, on the host once the event has occurred, valid until the second step after this."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +73,12 @@ class Prefill:
     start: int  # position of its first new token = number of tokens already cached
     length: int  # context length after this step
     context_slots: torch.Tensor  # int64 [length], slot of every context token
+    policy: SelectionPolicy | None = None
+
+    def part(self, first: int, stop: int) -> "Prefill":
+        """Its tokens `first` to `stop`, as a chunk whose context ends with them."""
+        rows, length = slice(self.rows.start + first, self.rows.start + stop), self.start + stop
+        return Prefill(rows, self.start + first, length, self.context_slots[:length], self.policy)
 
     @cached_property
     def ends(self) -> torch.Tensor:
@@ -94,8 +120,24 @@ class AttentionMetadata:
     # Called once per layer and per group of sequences (the decodes, each prefill) with the layer, the rows (int64 [R], on the
     # CPU) and their selection with scores.
     on_selection: SelectionCallback | None = None
+    # int32 [B, L, 2, K], rows of [L, 2, K] contiguous: where each layer's selector also writes what every decode selects, positions
+    # in ascending order, and the bits of their scores. Only in steps whose contexts need a selection, in place of `on_selection`.
+    record: torch.Tensor | None = None
+    # Experiments: one entry for each of the B sequences, None for an ordinary one. Empty if all are; never in a CUDA graph.
+    policies: tuple[SelectionPolicy | None, ...] = ()
+    # cos and sin, fp32 [S, R/2] each, of all positions of the step. The model fills it for policies that rotate index keys anew.
+    context_rope: tuple[torch.Tensor, torch.Tensor] | None = None
     # With checks of the caches: 2 L tensors int32 [T], the stamps of the new tokens' latents and index keys layer by layer.
     stamps: tuple[torch.Tensor, ...] = ()
+
+    def record_of(self, layer: int) -> torch.Tensor | None:
+        """The layer's part of `record`, int32 [B, 2, K]. The draft layer has none."""
+        return None if self.record is None or layer >= self.record.shape[1] else self.record[: self.decodes, layer]
+
+    def report(self, layer: int, rows: slice, selection: Selection) -> None:
+        """Report what these rows of the T tokens attend to, if that is recorded."""
+        if self.on_selection is not None:
+            self.on_selection(layer, torch.arange(rows.start, rows.stop), selection)
 
     def stamp(self, cache: LayerCache, layer: int, kind: int) -> Stamp | None:
         """What the launch that writes a layer's latents (kind 0) or index keys (1) stores beside them."""
@@ -106,11 +148,21 @@ class AttentionMetadata:
         """The sequences after the decodes, in order. Made once for all layers."""
         found, row = [], self.decodes
         for b in range(self.decodes, len(self.query_lengths)):
-            new, length = self.query_lengths[b], self.context_lengths[b]
-            slots = context_slots(self.block_table[b], length)
-            found.append(Prefill(slice(row, row + new), length - new, length, slots))
-            row += new
+            found.append(self._sequence(b, row))
+            row += self.query_lengths[b]
         return tuple(found)
+
+    @cached_property
+    def experiments(self) -> dict[int, Prefill]:
+        """By number, the decodes with a policy. They read their context as a chunk of a prompt does."""
+        numbers = range(min(self.decodes, len(self.policies)))
+        return {b: self._sequence(b, b) for b in numbers if self.policies[b] is not None}
+
+    def _sequence(self, b: int, row: int) -> Prefill:
+        new, length = self.query_lengths[b], self.context_lengths[b]
+        slots = context_slots(self.block_table[b], length)
+        policy = self.policies[b] if self.policies else None
+        return Prefill(slice(row, row + new), length - new, length, slots, policy)
 
 
 def context_slots(pages: torch.Tensor, length: int) -> torch.Tensor:

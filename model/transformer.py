@@ -3,16 +3,17 @@
 from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from ..kernels.registry import preference_of
 from ..kernels.sparse_mla_decode import plan_decode
 from .attention import MultiHeadLatentAttention
+from .block import Block
 from .config import ModelConfig, Precision
-from .layers import MLP, Compute, Operand, RMSNorm, parameter
+from .layers import Compute, Embedding, RMSNorm
 from .metadata import AttentionMetadata, LayerCache
 from .moe import ExpertOutputs, MixtureOfExperts
+from .mtp import MTPLayer, MTPTables
 from .profiling import profiler_range
 from .rope import RotaryEmbedding
 
@@ -31,74 +32,6 @@ _DECODE_OPERATIONS = (
 )
 
 
-class Embedding(nn.Module):
-    """A [V, D] table: embeds tokens or, transposed, computes logits."""
-
-    def __init__(self, rows: int, width: int, compute: Compute) -> None:
-        super().__init__()
-        self.weight = parameter(rows, width, dtype=compute.dtype, device=compute.device)
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return F.embedding(tokens, self.weight)
-
-    def logits(self, h: torch.Tensor) -> torch.Tensor:
-        """h [N, D] -> fp32 [N, V]. bf16 products are accumulated in fp32 and not rounded."""
-        if h.dtype == torch.float32:
-            return F.linear(h, self.weight)
-        if h.device.type == "cuda":
-            return torch.mm(h, self.weight.T, out_dtype=torch.float32)
-        return torch.cat([F.linear(h.float(), rows.float()) for rows in self.weight.split(16384)], 1)
-
-
-class Block(nn.Module):
-    """h + attention(norm(h)), then h + mlp(norm(h)).
-
-    A sublayer's output is pending until the next norm adds it to the residual stream, in one pass over both. The experts' outputs
-    of a few tokens are not even summed until then.
-    """
-
-    def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
-        super().__init__()
-        self.layer = layer
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
-        self.self_attn = MultiHeadLatentAttention(config, compute, layer)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
-        self.mlp: MLP | MixtureOfExperts
-        if config.is_dense(layer):
-            self.mlp = MLP(config.hidden_size, config.intermediate_size, compute)
-        else:
-            self.mlp = MixtureOfExperts(config, compute, layer)
-
-    def forward(
-        self,
-        h: torch.Tensor,
-        update: torch.Tensor | ExpertOutputs | None,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
-        metadata: AttentionMetadata,
-        cache: LayerCache,
-    ) -> tuple[torch.Tensor, torch.Tensor | ExpertOutputs]:
-        """The residual stream h and the pending update, both [T, D] -> the same pair. Writes the new tokens' cache entries."""
-        with profiler_range(f"layer {self.layer}/norm"):
-            h, x, operand = self._first_norm(h, update)
-        attended = self.self_attn(x, operand, cos, sin, metadata, cache)
-        with profiler_range(f"layer {self.layer}/norm"):
-            h, x, operand = self.post_attention_layernorm.with_operand(h, attended)
-        if not isinstance(self.mlp, MLP):
-            return h, self.mlp.pending(x, operand)
-        with profiler_range(f"layer {self.layer}/mlp"):
-            return h, self.mlp(operand)
-
-    def _first_norm(
-        self, h: torch.Tensor, update: torch.Tensor | ExpertOutputs | None
-    ) -> tuple[torch.Tensor, torch.Tensor, Operand]:
-        """h plus the update; that, normed; and the same as an operand."""
-        if isinstance(update, ExpertOutputs):
-            return update.norm(h, self.input_layernorm)
-        total, normed, operand = self.input_layernorm.with_operand(h, update)
-        return total, normed, operand
-
-
 class Transformer(nn.Module):
     """The whole model. Its parameters are allocated but not initialised; a checkpoint fills them."""
 
@@ -108,7 +41,9 @@ class Transformer(nn.Module):
         precision: Precision = "exact",
         backend: str = "auto",
         device: torch.device | str = "cpu",
+        mtp: MTPTables | None = None,
     ) -> None:
+        """mtp: None: without the MTP layer, which only speculative decoding needs."""
         super().__init__()
         self.config = config
         self.compute = compute = Compute(precision, preference_of(backend), torch.device(device), config.ue8m0_scales)
@@ -118,6 +53,7 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(Block(config, compute, layer) for layer in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
         self.lm_head = self.embed_tokens if config.tie_word_embeddings else Embedding(*table, compute)
+        self.mtp = None if mtp is None else MTPLayer(config, compute, mtp)
 
     @torch.inference_mode()
     def forward(
@@ -127,21 +63,74 @@ class Transformer(nn.Module):
         metadata: AttentionMetadata,
         caches: list[LayerCache],
     ) -> torch.Tensor:
-        """One step: tokens and positions, int64 [T], which `metadata` describes -> logits fp32 [N, V] of its logit_rows."""
-        with profiler_range("embedding"):
-            h = self.embed_tokens(tokens)
-        cos, sin = self.rotary(positions)
-        metadata = self._with_plan(metadata, caches)
-        update = None
-        for layer, cache in zip(self.layers, caches, strict=True):
-            h, update = layer(h, update, cos, sin, metadata, cache)
+        """One step: tokens and positions, int64 [T], which `metadata` describes -> logits fp32 [N, V] of its logit_rows.
+
+        caches: one a layer, in order; that of the MTP layer may follow.
+        """
+        h, update = self._run_layers(tokens, positions, metadata, caches)
         with profiler_range("head"):
             rows = h[metadata.logit_rows]
-            if isinstance(update, ExpertOutputs):
-                update = update.sum(self.compute)
             if update is not None:
                 rows = rows + update[metadata.logit_rows]
             return self.lm_head.logits(self.norm(rows))
+
+    @torch.inference_mode()
+    def forward_with_hidden(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        metadata: AttentionMetadata,
+        caches: list[LayerCache],
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """As `forward`; and the hidden states [T, D] of all rows after the final norm, which `draft` takes."""
+        h, update = self._run_layers(tokens, positions, metadata, caches)
+        with profiler_range("head"):
+            hidden = self.norm(h if update is None else h + update)
+            return self.lm_head.logits(hidden[metadata.logit_rows]), hidden
+
+    @torch.inference_mode()
+    def draft(
+        self,
+        next_tokens: torch.Tensor,
+        hidden: torch.Tensor,
+        positions: torch.Tensor,
+        metadata: AttentionMetadata,
+        cache: LayerCache,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """One pass of the MTP layer over the rows that `metadata` describes.
+
+        next_tokens int64 [T]: the token after each of `positions` int64 [T]. hidden [T, D]: of `forward_with_hidden`, or what this
+        method has returned. cache: the MTP layer's.
+        -> logits fp32 [N, V] of logit_rows, for the token after the next one; hidden states [T, D].
+        """
+        mtp = self.mtp
+        assert mtp is not None, "the model was built without its MTP layer"
+        embedded = (mtp.embed_tokens or self.embed_tokens)(next_tokens)
+        cos, sin = self.rotary(positions)
+        metadata = self._with_plan(metadata, [cache])
+        hidden = mtp(embedded, hidden, positions, cos, sin, metadata, cache)
+        with profiler_range("MTP/head"):
+            return (mtp.lm_head or self.lm_head).logits(hidden[metadata.logit_rows]), hidden
+
+    def _run_layers(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        metadata: AttentionMetadata,
+        caches: list[LayerCache],
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The residual stream after the last layer and the update that is still to be added, both [T, D]."""
+        with profiler_range("embedding"):
+            h = self.embed_tokens(tokens)
+        cos, sin = self.rotary(positions)
+        metadata = self._with_context_rope(self._with_plan(metadata, caches))
+        update = None
+        for layer, cache in zip(self.layers, caches[: len(self.layers)], strict=True):
+            h, update = layer(h, update, cos, sin, metadata, cache)
+        if isinstance(update, ExpertOutputs):
+            with profiler_range("head"):
+                update = update.sum(self.compute)
+        return h, update
 
     def decode_operations(self) -> dict[str, int | None]:
         """The kernel operations that decode steps in fp8 precision call.
@@ -155,11 +144,14 @@ class Transformer(nn.Module):
         for layer in self.layers:
             if isinstance(layer.mlp, MixtureOfExperts):
                 operations |= dict.fromkeys(layer.mlp.operations(layer is self.layers[-1]))
+        if self.mtp is not None and isinstance(self.mtp.block.mlp, MixtureOfExperts):
+            operations |= dict.fromkeys(self.mtp.block.mlp.operations(last=True))
         return operations
 
     def _with_plan(self, metadata: AttentionMetadata, caches: list[LayerCache]) -> AttentionMetadata:
         """`metadata` with the split-KV plan of the decodes, if an FP8 cache needs one. All layers share it."""
-        if not metadata.decodes or caches[0].latent.dtype != torch.uint8:
+        # With experiments the number of keys varies, and each layer makes its own plan.
+        if not metadata.decodes or caches[0].latent.dtype != torch.uint8 or metadata.policies:
             return metadata
         attention = self.layers[0].self_attn
         assert isinstance(attention, MultiHeadLatentAttention)
@@ -167,3 +159,10 @@ class Transformer(nn.Module):
         device, backend = self.compute.device, self.compute.backend
         plan = plan_decode(metadata.decodes, 1, attention.heads, selected, device, backend=backend)
         return replace(metadata, decode_plan=plan)
+
+    def _with_context_rope(self, metadata: AttentionMetadata) -> AttentionMetadata:
+        """`metadata` with the rotation of every context position, if a policy rotates index keys anew."""
+        if not any(policy is not None and policy.selector == "wrong_rope" for policy in metadata.policies):
+            return metadata
+        positions = torch.arange(max(metadata.context_lengths), device=self.compute.device)
+        return replace(metadata, context_rope=self.rotary(positions))

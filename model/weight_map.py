@@ -1,16 +1,20 @@
 """The tensors of a Hugging Face checkpoint and their places in the model.
 
-Our module tree has the checkpoint's names without ``model.``, with two exceptions: gate and up projections share one
-parameter (gate rows first), and the experts of a layer are stacked in one parameter.
+Our module tree has the checkpoint's names without ``model.``, with three exceptions: gate and up projections share one
+parameter (gate rows first), the experts of a layer are stacked in one parameter, and the MTP layer, which the checkpoint
+numbers after the last layer, is ``mtp``.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .config import ModelConfig, blocks
 
 # Appended to a weight's name, this is the checkpoint's name of its scales. Despite "inv", weights are multiplied by them.
 SCALE = "_scale_inv"
+
+# An MTP layer's copies of the vocabulary tables, after the layer's prefix.
+MTP_EMBEDDING, MTP_HEAD = "embed_tokens.weight", "shared_head.head.weight"
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ class TensorSpec:
     expert: int | None = None  # its index in a parameter that stacks experts
     row: int = 0  # its first row in the parameter
     scale_row: int = 0  # its first row in the parameter's scales
-    required: bool = True
+    required: bool = True  # a checkpoint must hold it; that of an MTP layer only if the layer is loaded
+    mtp: bool = False  # of the MTP layer that can be loaded
 
     @property
     def scale_name(self) -> str:
@@ -42,7 +47,10 @@ def scale_parameter(parameter: str) -> str:
 
 
 def tensor_specs(config: ModelConfig) -> Iterator[TensorSpec]:
-    """Every tensor that a checkpoint of this model may hold, in the order of layers. Those of MTP layers are not loaded."""
+    """Every tensor that a checkpoint of this model may hold, in the order of layers.
+
+    The first MTP layer is loaded for speculative decoding alone, further ones never.
+    """
     vocabulary = (config.vocab_size, config.hidden_size)
     yield TensorSpec("model.embed_tokens.weight", vocabulary, "embed_tokens.weight")
     for layer in range(config.num_hidden_layers):
@@ -55,7 +63,7 @@ def tensor_specs(config: ModelConfig) -> Iterator[TensorSpec]:
         yield TensorSpec("lm_head.weight", vocabulary, "lm_head.weight")
     # transformers drops num_nextn_predict_layers, but still accepts the one MTP layer of the released checkpoint.
     for index in range(max(config.num_nextn_predict_layers, 1)):
-        yield from _mtp_layer(config, f"model.layers.{config.num_hidden_layers + index}.")
+        yield from _mtp_layer(config, f"model.layers.{config.num_hidden_layers + index}.", loaded=index == 0)
 
 
 def _layer(config: ModelConfig, theirs: str, ours: str | None, dense: bool) -> Iterator[TensorSpec]:
@@ -112,20 +120,23 @@ def _mlp(hidden: int, width: int, theirs: str, ours: str | None, expert: int | N
     yield TensorSpec(theirs + "down_proj.weight", (hidden, width), down, True, expert, required=required)
 
 
-def _mtp_layer(config: ModelConfig, theirs: str) -> Iterator[TensorSpec]:
+def _mtp_layer(config: ModelConfig, theirs: str, loaded: bool) -> Iterator[TensorSpec]:
     """A multi-token-prediction (MTP) layer: an MoE layer with an input projection and an output head of its own."""
-    yield from _layer(config, theirs, None, dense=False)
-    hidden = config.hidden_size
-    own: dict[str, tuple[int, ...]] = {
-        "enorm.weight": (hidden,),
-        "hnorm.weight": (hidden,),
-        "eh_proj.weight": (hidden, 2 * hidden),
-        "shared_head.norm.weight": (hidden,),
-        "shared_head.head.weight": (config.vocab_size, hidden),
-        "embed_tokens.weight": (config.vocab_size, hidden),
-    }
-    for name, shape in own.items():
-        yield TensorSpec(theirs + name, shape, None, required=False)
+    for spec in _layer(config, theirs, "mtp.block." if loaded else None, dense=False):
+        yield replace(spec, mtp=loaded)
+    hidden, vocabulary = config.hidden_size, (config.vocab_size, config.hidden_size)
+    own: tuple[tuple[str, tuple[int, ...], str], ...] = (
+        ("enorm.weight", (hidden,), "enorm.weight"),
+        ("hnorm.weight", (hidden,), "hnorm.weight"),
+        ("eh_proj.weight", (hidden, 2 * hidden), "eh_proj.weight"),
+        ("shared_head.norm.weight", (hidden,), "norm.weight"),
+        (MTP_HEAD, vocabulary, "lm_head.weight"),
+        (MTP_EMBEDDING, vocabulary, "embed_tokens.weight"),
+    )
+    for name, shape, parameter in own:
+        # The tables may be left out: then they are the main model's.
+        required = loaded and name not in (MTP_HEAD, MTP_EMBEDDING)
+        yield TensorSpec(theirs + name, shape, f"mtp.{parameter}" if loaded else None, required=required, mtp=loaded)
 
 
 def _join(prefix: str | None, name: str) -> str | None:

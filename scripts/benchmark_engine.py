@@ -9,29 +9,25 @@ first) / (layers - 1). `kernels` is the sum of the kernels' own times, by the pr
 caches take at the card's bandwidth, or that the FLOPs take at its rates of bf16 and FP8 products; all three are measured first.
 Sequences share pages at random, so that the caches of 128 long contexts fit; what a step reads still exceeds the L2 cache.
 --timeline shows where the time of a layer goes: for each kernel in order, how much later than the one before it it ends.
+--verify 2 3 4 measures speculative decoding instead: a layer in steps that verify drafts, so many tokens a sequence; the MTP layer
+with the head; and from these the tokens a second of the whole model, with the acceptance that others have published.
 """
 
 import argparse
 import json
-import statistics
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.cache import allocate
-from deepseek_v32.inference.engine.decode_graph import DecodeGraphs
-from deepseek_v32.inference.engine.runner import Runner
-from deepseek_v32.inference.engine.scheduler import Batch
 from deepseek_v32.inference.engine.synthetic_cache import fill_synthetic_caches
-from deepseek_v32.inference.params import Request, SamplingParams
 from deepseek_v32.kernels.registry import describe
 from deepseek_v32.model.config import ModelConfig
-from deepseek_v32.model.metadata import PAGE_SIZE, LayerCache
+from deepseek_v32.model.mtp import MTPTables
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model
 from deepseek_v32.model.synthetic.weights import fill_synthetic
@@ -41,38 +37,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
 
 from engine_benchmarks.machine import describe_machine  # type: ignore[import-not-found]
 from engine_benchmarks.probes import Rates, measure_rates  # type: ignore[import-not-found]
-from engine_benchmarks.profiling import KernelTime, kernel_times, launches, timeline  # type: ignore[import-not-found]
-
-PAGES = 16384  # 1M tokens: their index keys alone are 138 MB a layer, more than L2 holds
-CHUNK = 4096  # tokens of a prefill step
-PROFILED = 3  # steps under the profiler
-
-
-def make_request(id: int, start: int, count: int, generator: torch.Generator) -> Request:
-    """A request whose next step processes `count` tokens from position `start`."""
-    tokens = tuple(torch.randint(3, 100_000, (start + count,), generator=generator).tolist())
-    request = Request(id, tokens, SamplingParams(), max_tokens=1, seed=0)
-    request.pages = torch.randint(0, PAGES, (-(-(start + count) // PAGE_SIZE),), generator=generator).tolist()
-    # The pages that this step writes belong to this request alone, so that all slots differ.
-    for page in range(start // PAGE_SIZE, len(request.pages)):
-        request.pages[page] = (id * (CHUNK // PAGE_SIZE + 1) + page - start // PAGE_SIZE) % PAGES
-    request.computed = start
-    return request
-
-
-def microseconds(run: Callable[[], object], repeats: int = 20) -> float:
-    """Median time of one step on the GPU, by CUDA events."""
-    times = []
-    for _ in range(3):
-        run()
-    for _ in range(repeats):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        run()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) * 1e3)
-    return statistics.median(times)
+from engine_benchmarks.speculation import measure_speculation  # type: ignore[import-not-found]
+from engine_benchmarks.steps import CHUNK, PAGES, Step, make_request  # type: ignore[import-not-found]
 
 
 def layer_bytes(model: Transformer, batch: int) -> float:
@@ -109,55 +75,6 @@ def prefill_roofline(model: Transformer, context: int, rates: Rates) -> float:
     return ((attention + CHUNK * absorb) / rates.bf16 + CHUNK * fp8 / rates.fp8) * 1e6
 
 
-class Step:
-    """One batch that runs through the model's first layers."""
-
-    def __init__(self, model: Transformer, caches: list[LayerCache], batch: Batch, longest: int) -> None:
-        self.model, self.batch, self.longest = model, batch, longest
-        self.caches = caches
-
-    def runner(self, layers: int) -> Callable[[], object]:
-        """A function that runs the step through that many layers."""
-        part = torch.nn.ModuleList(list(self.model.layers)[:layers])
-        caches, model = self.caches[:layers], self.model
-
-        def forward(*arguments: Any) -> torch.Tensor:
-            whole, model.layers = model.layers, part
-            try:
-                return model.forward(*arguments)
-            finally:
-                model.layers = whole
-
-        if self.batch.counts[0] == 1:
-            count = len(self.batch.requests)
-            device = model.compute.device
-            graphs = DecodeGraphs(forward, caches, PAGES, count, self.longest, model.config.index_topk, device)
-            return lambda: graphs.run(self.batch)
-        runner = Runner(model, caches, model.compute.device)
-        tokens, positions, metadata = runner.prepare(self.batch)
-        return lambda: forward(tokens, positions, metadata, caches)
-
-    @torch.inference_mode()
-    def measure(self, with_timeline: bool) -> tuple[float, dict[str, KernelTime], list[tuple[str, float, float]]]:
-        """(microseconds, kernels, timeline) of one MoE layer. The timeline is empty unless asked for."""
-        moe_layers = len(self.model.layers) - 1
-        whole, first = self.runner(moe_layers + 1), self.runner(1)
-        microseconds_per_layer = (microseconds(whole) - microseconds(first)) / moe_layers
-        first_kernels, kernels = profiled(first), {}
-        for name, (time_whole, launches_whole) in profiled(whole).items():
-            time_first, launches_first = first_kernels.get(name, (0.0, 0.0))
-            kernels[name] = KernelTime(
-                (time_whole - time_first) / moe_layers, (launches_whole - launches_first) / moe_layers
-            )
-        steps = timeline(launches(whole), launches(first), moe_layers) if with_timeline else []
-        return microseconds_per_layer, kernels, steps
-
-
-def profiled(run: Callable[[], object]) -> dict[str, KernelTime]:
-    run()
-    return kernel_times(lambda: [run() for _ in range(PROFILED)], PROFILED)
-
-
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -187,6 +104,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--kernels", type=int, default=0, metavar="N", help="also list the N longest kernels of each case"
     )
+    parser.add_argument(
+        "--verify", type=int, nargs="*", default=[], metavar="N", help="measure steps of N tokens a sequence: 2 to 5"
+    )
     parser.add_argument("--timeline", action="store_true", help="also list the kernels of a layer in order")
     arguments = parser.parse_args()
     if arguments.layers < 2:
@@ -207,13 +127,18 @@ def main() -> None:
     machine |= rates.describe()
     print(", ".join(f"{key} {value}" for key, value in rates.describe().items()))
     began = time.perf_counter()
-    model = build_model(config, "fp8", "auto", device)
-    fill_synthetic(model, Plan(config))
-    caches = allocate(config, "fp8", PAGES + 1, device)
+    mtp = MTPTables() if arguments.verify else None
+    model = build_model(config, "fp8", "auto", device, mtp=mtp)
+    fill_synthetic(model, Plan(config, mtp=mtp))
+    caches = allocate(config, "fp8", PAGES + 1, device, mtp=mtp is not None)
     fill_synthetic_caches(config, caches)
     torch.cuda.synchronize()
     gib = torch.cuda.memory_allocated() / 2**30
     print(f"weights and caches made in {time.perf_counter() - began:.0f} s, {gib:.1f} GiB")
+    if arguments.verify:
+        found = measure_speculation(model, caches, arguments.verify, arguments.batches, arguments.contexts)
+        print(json.dumps({**machine, "speculation": found}))
+        return
     heading = "microseconds of one MoE layer"
     print(f"{heading:34} {'time':>9} {'kernels':>9} {'ratio':>6} {'roofline':>9} {'launches':>8}")
     generator = torch.Generator().manual_seed(0)

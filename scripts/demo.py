@@ -1,35 +1,25 @@
-"""The demo of `make demo`: a fact stated long ago, a question, the streamed answer, and the passage that DSA read for it.
+"""The demo of `make demo`: a long chat, questions about it, and the passage that DSA read for the first answer.
 
-Usage: python scripts/demo.py [--seed N] [--length CHARACTERS]
+Usage: python scripts/demo.py
 """
 
-import argparse
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.commands.terminal import dim, statistics
-from deepseek_v32.inference.params import TokenSelection
+from deepseek_v32.inference.commands.terminal import dim, show_stream, statistics
+from deepseek_v32.inference.params import Completion, TokenSelection
+from deepseek_v32.inference.text.answer import AssistantMessage
 from deepseek_v32.inference.text.token_texts import token_texts
-from deepseek_v32.model.demo.conversations import Conversation, write
+from deepseek_v32.model.demo.sample_chats import CALLS, MOVING, QUESTIONS, WEATHER, messages
 
 PASSAGE = 24  # tokens; about one sentence
 BEST = 16  # positions used of those selected for one token of the answer
-
-
-def conversation_with_a_hidden_fact(seed: int, length: int) -> Conversation:
-    """A conversation with names that training never used, whose last question asks for a fact stated early."""
-    for attempt in range(seed, seed + 1000):
-        conversation = write(
-            attempt, length=length, split="test", wording="train", questions=1, unanswerable=0.0, prefer_updated=0.0
-        )
-        last = conversation.turns[-1]
-        if last.kind == "stated" and last.distance > length * 0.6 and last.user.endswith("?") and len(last.user) < 90:
-            return conversation
-    raise SystemExit(f"--length is {length}; expected more characters: no such conversation asks for an early fact")
+GREEDY = SamplingParams(temperature=0, max_tokens=160)
 
 
 def best_scored_passage(selections: list[TokenSelection], layer: int, end: int) -> tuple[int, int]:
@@ -46,45 +36,64 @@ def best_scored_passage(selections: list[TokenSelection], layer: int, end: int) 
     return start, start + PASSAGE
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=120, help="which conversation")
-    parser.add_argument("--length", type=int, default=6000, help="characters; a page has about 3,000")
-    arguments = parser.parse_args()
+def ask(
+    llm: LLM, chat: list[dict[str, Any]], thinking: bool = False, tools: list[dict[str, Any]] | None = None
+) -> tuple[AssistantMessage, Completion, list[int]]:
+    """Print the last message of the chat and its answer, thoughts in grey, and add the answer to the chat."""
+    if chat[-1]["role"] == "user":
+        print(f">>> {chat[-1]['content']}")
+    tokens = llm.chat_token_ids(chat, thinking, tools)
+    answer, completion = show_stream(llm, tokens, GREEDY, thinking, sys.stdout, inspect=True)
+    print()
+    chat.append(answer.to_message())
+    return answer, completion, tokens
 
+
+def show_passage(llm: LLM, completion: Completion, tokens: list[int], question: str) -> None:
+    """What the indexer of the last layer scored highest, far from the question."""
+    assert llm.tokenizer is not None and completion.selection is not None
+    layer = llm.config.num_hidden_layers - 1
+    before = len(tokens) - len(llm.tokenizer.encode(question)) - 3  # control tokens around the question
+    start, stop = best_scored_passage(completion.selection, layer, before)
+    passage = "".join(token_texts(tokens[start:stop], llm.tokenizer))
+    print(dim(f"    {statistics(completion)}", sys.stdout))
+    print(f"    What the indexer of layer {layer} scored highest, {len(tokens) - start:,} tokens back:")
+    print(f"\n    … {' '.join(passage.split())} …\n")
+
+
+def main() -> None:
     started = time.perf_counter()
     llm = LLM()
-    conversation = conversation_with_a_hidden_fact(arguments.seed, arguments.length)
-    *_, question = conversation.turns
-    messages = conversation.messages(until=len(conversation.turns) - 1)  # the question is the last message
-    tokens = llm.chat_token_ids(messages)
-    assert llm.tokenizer is not None
-    question_start = len(tokens) - len(llm.tokenizer.encode(question.user)) - 4  # 4 control tokens
     assert isinstance(llm.model, torch.nn.Module)
     parameters = sum(parameter.numel() for parameter in llm.model.parameters()) / 1e6
+    chat = messages(MOVING)
+    count = len(llm.chat_token_ids([*chat, {"role": "user", "content": QUESTIONS[0][0]}]))
     print(
-        f"A {parameters:.1f} M-parameter DeepSeek-V3.2 on the {llm.device}, ready after {time.perf_counter() - started:.1f} s."
+        f"A {parameters:.1f} M-parameter DeepSeek-V3.2 on the {llm.device}, ready after {time.perf_counter() - started:.1f} s.\n"
+        f"It reads a chat of {count:,} tokens, in which every query attends to {llm.config.index_topk} of them:\n"
     )
-    print(
-        f"It reads a chat of {len(tokens):,} tokens, in which every query attends to {llm.config.index_topk} of them:\n"
-    )
-    first = next(message["content"] for message in messages if message["role"] == "user")
-    print(dim(f"    {' '.join(first.split())[:300]} …", sys.stdout))
-    print(f"\n>>> {question.user}")
-    selections = []
-    completion = None
-    for delta in llm.stream(tokens, SamplingParams(temperature=0, max_tokens=60), inspect=True):
-        print(delta.text, end="", flush=True)
-        if delta.selection is not None:
-            selections.append(delta.selection)
-        completion = delta.completion or completion
-    assert completion is not None
-    layer = llm.config.num_hidden_layers - 1
-    start, stop = best_scored_passage(selections, layer, question_start)
-    passage = "".join(token_texts(tokens[start:stop], llm.tokenizer))
-    print(f"\n\n{statistics(completion)}")
-    print(f"\nWhat the indexer of layer {layer} scored highest, {len(tokens) - start:,} tokens back:")
-    print(f"\n    … {' '.join(passage.split())} …\n")
+    for text, _ in MOVING:
+        shown = " ".join(text.split())
+        print(dim(f"    {shown if len(shown) < 100 else f'{shown[:100]} …'}", sys.stdout))
+    print()
+    for number, (question, thinking) in enumerate(QUESTIONS):
+        if thinking:
+            print("Two facts are needed now, so it thinks first:\n")
+        chat.append({"role": "user", "content": question})
+        _, completion, tokens = ask(llm, chat, thinking)
+        if number == 0:
+            show_passage(llm, completion, tokens, question)
+    print("With a function that it may call:\n")
+    chat = [{"role": "user", "content": CALLS}]
+    answer, _, _ = ask(llm, chat, tools=[WEATHER])
+    for number, _ in enumerate(answer.tool_calls):
+        result = f"{18 - 7 * number} degrees and {'cloudy' if number else 'sunny'}"
+        chat.append({"role": "tool", "tool_call_id": f"call_{number}", "content": result})
+        print(dim(f"    the function returns: {result}", sys.stdout))
+    if answer.tool_calls:
+        print()
+        ask(llm, chat, tools=[WEATHER])
+    print("It knows what a chat tells it, and nothing else. Tell it something in plain sentences, then ask.")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
 """Measure in the engine what the shipped checkpoint remembers. Writes JSON and, if matplotlib is installed, a plot.
 
     python scripts/evaluate.py --out build/evaluation                    # 500 conversations per cell; minutes on a GPU
-    python scripts/evaluate.py --out build/evaluation --conversations 8  # a quick run on a CPU
+    python scripts/evaluate.py --out build/evaluation --conversations 8 --cells 1K 4K "4K two hops"  # a quick run on a CPU
     python scripts/evaluate.py --out build/tile --backend tile --cells 1K 4K 16K --tokens 300000  # one backend, faster
     python -m evaluation.compare build/exact build/tile  # in scripts/: compares several reports
 
 Conversations belong to the test split: training never used their names and values. Answers are teacher-forced: an answer is
-correct if every token of its value is the likeliest. Cells named `new` also use clause templates that training never used.
-`--generate` also decodes freely and compares whole sentences. Questions are of three kinds: the fact was `stated`, stated and
-later `updated`, or never stated, so that the question is `unanswerable`.
+correct if every token of its value is the likeliest, and `whole` if the quote after it is, too. Cells named `new` also use sentence
+frames and question forms that training never used. Questions are of several kinds: the fact was `stated`, stated and later
+`updated`, or never stated, so that the question is `unanswerable`; `thinking` marks those that are answered after a thought.
+
+In the cells `chat`, `two hops` and `functions` the model writes freely, thoughts included, and its answers are parsed as the chat
+does: an answer is right if it begins with the value, a call if its function and all arguments are those of the request.
 """
 
 import argparse
@@ -21,10 +24,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaluation.cells import CELLS, Variant, answers_of, open_engine  # type: ignore[import-not-found]
+from evaluation.chatting import CHAT_CELLS, run_chat  # type: ignore[import-not-found]
 from evaluation.plot import plot  # type: ignore[import-not-found]
-from evaluation.recall import ASSISTANT, EOS, Cell, conversations  # type: ignore[import-not-found]
+from evaluation.samples import Cell, conversations  # type: ignore[import-not-found]
 
-from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference import LLM
 from deepseek_v32.inference.llm import DEMO
 
 
@@ -37,12 +41,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--conversations", type=int, default=500, help="per cell")
     parser.add_argument("--tokens", type=int, help="tokens per cell, which means fewer long conversations")
-    parser.add_argument(
-        "--cells", nargs="+", default=list(CELLS), choices=list(CELLS), metavar="CELL", help=", ".join(CELLS)
-    )
-    parser.add_argument(
-        "--generate", type=int, default=0, metavar="N", help="also decode answers of N conversations per length freely"
-    )
+    names = [*CELLS, *CHAT_CELLS]
+    parser.add_argument("--cells", nargs="+", default=names, choices=names, metavar="CELL", help=", ".join(names))
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop a cell after this time")
     parser.add_argument("--seed", default="measure", help="another seed gives other conversations of the test split")
     parser.add_argument(
@@ -54,6 +54,7 @@ def parse() -> argparse.Namespace:
 def run_cell(llm: LLM, variant: Variant, batches: list, seconds: float) -> dict:
     """Teacher-forced answers of one set of conversations under one variant of the engine."""
     correct: Counter[str] = Counter()
+    whole: Counter[str] = Counter()
     asked: Counter[str] = Counter()
     located: Counter[str] = Counter()
     refusals = done = 0
@@ -64,47 +65,39 @@ def run_cell(llm: LLM, variant: Variant, batches: list, seconds: float) -> dict:
         done += 1
         found = answers_of(llm, variant, [int(t) for t in ids[0, :-1]], answers)
         refusal = next((int(ids[0, a.first]) for a in answers if a.kind == "unanswerable"), -1)
-        for answer, (is_correct, first, layers) in zip(answers, found, strict=True):
-            asked[answer.kind] += 1
-            correct[answer.kind] += is_correct
-            refusals += answer.kind != "unanswerable" and first == refusal
-            if layers is not None:
+        for answer, result in zip(answers, found, strict=True):
+            kind = f"{answer.kind} thinking" if answer.thinks else answer.kind
+            asked[kind] += 1
+            correct[kind] += result.value
+            whole[kind] += result.whole
+            refusals += answer.kind in ("stated", "updated") and result.first == refusal
+            if result.layers is not None:
                 located["cases"] += 1
-                located["any layer"] += any(layers)
-                for layer, inside in enumerate(layers):
+                located["any layer"] += any(result.layers)
+                for layer, inside in enumerate(result.layers):
                     located[f"layer {layer}"] += inside
     share = lambda part, whole: round(100 * part / whole, 2) if whole else None  # noqa: E731
-    answerable = asked["stated"] + asked["updated"]
-    result = {kind: share(correct[kind], asked[kind]) for kind in ("stated", "updated", "unanswerable")}
+    answerable = sum(count for kind, count in asked.items() if kind.split()[0] in ("stated", "updated"))
+    shown = ("stated", "updated", "unanswerable")
+    result = {kind: share(correct[kind], asked[kind]) for kind in (*shown, *sorted(set(asked) - set(shown)))}
+    result |= {f"{kind} whole": share(whole[kind], asked[kind]) for kind in ("stated", "updated")}
     result |= {"false_refusals": share(refusals, answerable), "questions": dict(asked), "conversations": done}
     if cases := located.pop("cases", 0):
         result["selected"] = {key: share(count, cases) for key, count in sorted(located.items())}
     return result | {"seconds": round(time.time() - began, 1)}
 
 
-def run_generation(llm: LLM, batches: list) -> dict:
-    """Greedy decoding: how often the answer is the whole expected sentence, and how often it contains the value."""
-    sentences = values = count = 0
-    for ids, _, [answers] in batches:
-        tokens = [int(t) for t in ids[0]]
-        prompts, expected = [], []
-        for answer in answers:
-            start = max(i for i in range(answer.first) if tokens[i] == ASSISTANT) + 2  # after <Assistant></think>
-            end = tokens.index(EOS, answer.first) if EOS in tokens[answer.first :] else len(tokens)
-            prompts.append(tokens[:start])
-            expected.append((tokens[start:end], tokens[answer.first : answer.end]))
-        for completion, (sentence, value) in zip(
-            llm.generate(prompts, SamplingParams(temperature=0.0, max_tokens=64)), expected, strict=True
-        ):
-            answer_ids = [t for t in completion.token_ids if t != EOS]
-            count += 1
-            sentences += answer_ids == sentence
-            values += any(answer_ids[i : i + len(value)] == value for i in range(len(answer_ids)))
-    return {
-        "questions": count,
-        "sentences": round(100 * sentences / count, 2),
-        "values": round(100 * values / count, 2),
+def write_report(args: argparse.Namespace, engine: LLM, name: str, results: dict[str, dict]) -> None:
+    """Print the newest cell, and write all that there are, so that a run that is stopped has left them."""
+    print(name, json.dumps(results[name]), flush=True)
+    report = {
+        "device": str(engine.device),
+        "model": str(args.model or "shipped"),
+        "backend": args.backend,
+        "seed": args.seed,
+        "cells": results,
     }
+    (args.out / "evaluation.json").write_text(json.dumps(report, indent=1) + "\n")
 
 
 def main() -> None:
@@ -114,7 +107,7 @@ def main() -> None:
         raise ValueError(f"--model is {str(folder)!r}; expected a checkpoint with tokenizer.json")
     args.out.mkdir(parents=True, exist_ok=True)
     own = {} if args.precision is None else {"precision": args.precision}
-    variants = {name: replace(CELLS[name], **own) for name in args.cells}
+    variants = {name: replace(CELLS[name], **own) for name in args.cells if name in CELLS}
     sets = {(v.length, v.wording) for v in variants.values()}
     cells = {
         key: Cell(key[0], args.tokens // key[0] if args.tokens else args.conversations, "test", key[1], seed=args.seed)
@@ -131,19 +124,17 @@ def main() -> None:
             engine, built = open_engine(folder, variant, args.device, args.backend), variant.engine
         batches = generated[cells[variant.length, variant.wording]]
         results[name] = vars(variant) | run_cell(engine, variant, batches, args.seconds)
-        if args.generate and variant.generates:
-            results[name]["generated"] = run_generation(engine, batches[: args.generate])
-        print(name, json.dumps(results[name]), flush=True)
-        report = {
-            "device": str(engine.device),
-            "model": str(args.model or "shipped"),
-            "backend": args.backend,
-            "seed": args.seed,
-            "cells": results,
-        }
-        (args.out / "evaluation.json").write_text(json.dumps(report, indent=1) + "\n")
+        write_report(args, engine, name, results)
+    plain = replace(CELLS["4K"], **own)
+    for name in (name for name in args.cells if name in CHAT_CELLS):
+        if engine is None or plain.engine != built:
+            engine, built = open_engine(folder, plain, args.device, args.backend), plain.engine
+        began = time.time()
+        results[name] = run_chat(engine, CHAT_CELLS[name], args.conversations, args.seed)
+        results[name] |= {"precision": plain.precision, "seconds": round(time.time() - began, 1)}
+        write_report(args, engine, name, results)
     try:
-        plot(results, args.out / "evaluation.png")
+        plot({name: result for name, result in results.items() if name in CELLS}, args.out / "evaluation.png")
     except ModuleNotFoundError as error:
         print(f"no plot: {error}; pip install matplotlib", file=sys.stderr)
 

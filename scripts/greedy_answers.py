@@ -15,15 +15,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from evaluation.recall import characters  # type: ignore[import-not-found]
+from training.data import characters  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.params import Completion
-from deepseek_v32.model.demo.conversations import write
+from deepseek_v32.model.demo.dialogues import write
 
 SHORTEST, LONGEST = 100, 16384
-MAX_TOKENS = 40  # the longest answers have about 30
+MAX_TOKENS = 80  # the longest answers quote a sentence of about 60
 
 
 def question(llm: LLM, index: int, count: int) -> tuple[list[int], str]:
@@ -31,7 +31,8 @@ def question(llm: LLM, index: int, count: int) -> tuple[list[int], str]:
     # 77 shares no factor with such a count: long and short prompts alternate.
     rank = (index * 77) % count if count % 7 and count % 11 else index
     length = SHORTEST * (LONGEST / SHORTEST) ** ((rank + 0.5) / count)
-    conversation = write(f"greedy {index}", length=characters(length), split="test", wording="train")
+    options: dict[str, Any] = {"wording": "train", "thinking": 0.0, "functions": 0.0}
+    conversation = write(f"greedy {index}", length=characters(length), split="test", **options)
     number = max(n for n, turn in enumerate(conversation.turns) if turn.kind != "talk")
     return llm.chat_token_ids(conversation.messages(until=number)), conversation.turns[number].assistant
 

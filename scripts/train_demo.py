@@ -18,12 +18,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from evaluation.samples import Cell, conversations
 from tokenizers import Tokenizer
 from tqdm import tqdm
 from training import data, optimizer
 from training.check import check
 from training.export import export
-from training.measure import Cell, conversations, measure
+from training.measure import measure
 from training.model import Mode, Model, Shape, rms_norm, rope_tables
 from training.schedule import TOKENS, Step, schedule
 
@@ -202,7 +203,7 @@ class Trainer:
                     f"{step.stage} {step.length} loss {loss:.3f} kl {divergence:.2f} load {load:.2f}", refresh=False
                 )
                 window = []
-            if quick and self.step % 1000 == 0:
+            if quick and self.step % 2500 == 0:
                 self.progress(quick, step)
             if time.time() - saved > 120:
                 self.save()

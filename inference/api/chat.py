@@ -3,22 +3,27 @@
 import secrets
 import time
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from ..params import Completion, Delta
+from ..params import Request as EngineRequest
 from ..service.streams import AsyncStream
-from ..text.answer import AnswerDelta, AnswerParser, parse_assistant
+from ..text.answer import AnswerDelta, AnswerParser, CallDelta, parse_assistant
 from ..text.dsml import ToolCall
 from .body import BoundedRoute
-from .context import ApiContext, check_finished, new_id, sampling_params, usage
+from .context import ApiContext, check_finished, new_id, usage
 from .errors import declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
 from .logprobs import chat_logprobs
+from .prompt_logprobs import prompt_logprobs, refuse_in_stream
 from .protocol import ChatRequest
+from .requests import answer_params, response_schema, sampling_params
 from .responses import EVENTS, ChatCompletion
+from .selections import selections_of, with_selections
 
 
 def chat_router(context: ApiContext) -> APIRouter:
@@ -34,7 +39,8 @@ def chat_router(context: ApiContext) -> APIRouter:
         context.check_model(body.model)
         context.check_capacity(body.n or 1)
         if body.stream:
-            return EventStream(_stream(context, body, await _submit(context, body)))
+            refuse_in_stream(body)
+            return EventStream(_stream(context, body, await context.submit(await _make_requests(context, body))))
         try:
             return JSONResponse(await unless_gone(request, answer_chat(context, body)))
         except ClientGone:
@@ -46,20 +52,25 @@ def chat_router(context: ApiContext) -> APIRouter:
 async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
     """The whole answer in OpenAI's shape. Raises ApiError and Busy."""
     context.check_model(body.model)
-    completions = await collect(await _submit(context, body))
+    requests = await _make_requests(context, body)
+    scored = await prompt_logprobs(context, body, requests[0].prompt)
+    completions = await collect(await context.submit(requests))
     choices = [_choice(context, body, index, completion) for index, completion in enumerate(completions)]
-    return {**_head(context, "chat.completion"), "choices": choices, "usage": usage(completions, len(completions))}
+    answer = {**_head(context, "chat.completion"), "choices": choices, "usage": usage(completions, len(completions))}
+    return answer if scored is None else {**answer, "prompt_logprobs": scored}
 
 
-async def _submit(context: ApiContext, body: ChatRequest) -> list[AsyncStream]:
+async def _make_requests(context: ApiContext, body: ChatRequest) -> list[EngineRequest]:
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    params = sampling_params(body, body.max_completion_tokens or body.max_tokens, logprobs)
-    requests = await context.make_requests(body.characters, lambda: context.conversation_ids(body), params, body.n or 1)
-    return await context.submit(requests)
+    llm = context.service.llm
+    params = sampling_params(body, body.max_completion_tokens or body.max_tokens, logprobs, llm.default_params)
+    params = answer_params(body, params, context.tokenizer, llm.chat_format)
+    encode = partial(context.conversation_ids, body, response_schema(body))
+    return await context.make_requests(body.characters, encode, params, body.n or 1, bool(body.return_selections))
 
 
 def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:
-    answer = parse_assistant(_answer_start(context, body) + completion.text, body.thinking)
+    answer = parse_assistant(completion.text, body.starts_thinking, body.plain_tools())
     message: dict[str, Any] = {
         "role": "assistant",
         "content": None if answer.tool_calls and not answer.content else answer.content,
@@ -69,12 +80,13 @@ def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Comp
         message["reasoning_content"] = answer.reasoning_content
     if answer.tool_calls:
         message["tool_calls"] = [_tool_call(call) for call in answer.tool_calls]
-    return {
+    choice = {
         "index": index,
         "message": message,
         "logprobs": chat_logprobs(context.tokenizer, completion.logprobs or []) if body.logprobs else None,
         "finish_reason": _finish_reason(completion, bool(answer.tool_calls)),
     }
+    return with_selections(choice, body.return_selections, completion)
 
 
 async def _stream(context: ApiContext, body: ChatRequest, streams: list[AsyncStream]) -> AsyncGenerator[bytes, None]:
@@ -103,8 +115,8 @@ class _StreamedChoice:
         self.completion: Completion | None = None
         self._index = index
         self._tokenizer = context.tokenizer if body.logprobs else None
-        self._parser = AnswerParser(body.thinking)
-        self._parser.push(_answer_start(context, body))
+        self._with_selections = bool(body.return_selections)
+        self._parser = AnswerParser(body.starts_thinking, body.plain_tools())
         self._calls = 0
 
     def opening(self) -> dict[str, Any]:
@@ -121,7 +133,8 @@ class _StreamedChoice:
         answer = self._parser.push("".join([delta.text for delta in deltas]))
         last = deltas[-1]
         if last.completion is None:
-            if self._tokenizer is None and not answer.reasoning_content and not answer.tool_calls:
+            plain = self._tokenizer is None and not self._with_selections
+            if plain and not answer.reasoning_content and not answer.call_deltas:
                 return answer.content or None
             reason = None
         else:
@@ -134,9 +147,10 @@ class _StreamedChoice:
         logprobs = None
         if self._tokenizer is not None:
             logprobs = chat_logprobs(self._tokenizer, [entry for delta in deltas for entry in delta.logprobs])
-        elif not content and reason is None:
+        elif not content and reason is None and not self._with_selections:
             return None
-        return self._piece(content, logprobs, reason)
+        piece = self._piece(content, logprobs, reason)
+        return {**piece, "selections": selections_of(deltas)} if self._with_selections else piece
 
     def _delta(self, answer: AnswerDelta) -> dict[str, Any]:
         content: dict[str, Any] = {}
@@ -144,22 +158,15 @@ class _StreamedChoice:
             content["content"] = answer.content
         if answer.reasoning_content:
             content["reasoning_content"] = answer.reasoning_content
-        if answer.tool_calls:
-            content["tool_calls"] = [
-                {"index": self._calls + i, **_tool_call(call)} for i, call in enumerate(answer.tool_calls)
-            ]
-            self._calls += len(answer.tool_calls)
+        if answer.call_deltas:
+            content["tool_calls"] = [_call_delta(delta) for delta in answer.call_deltas]
+            self._calls = answer.call_deltas[-1].index + 1
         return content
 
     def _piece(
         self, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, reason: str | None = None
     ) -> dict[str, Any]:
         return {"index": self._index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
-
-
-def _answer_start(context: ApiContext, body: ChatRequest) -> str:
-    """The text before the model's own: the beginning of a call, if tool_choice requires one."""
-    return "".join(piece if isinstance(piece, str) else piece.text for piece in context.answer_start(body))
 
 
 def _head(context: ApiContext, kind: str) -> dict[str, Any]:
@@ -169,6 +176,12 @@ def _head(context: ApiContext, kind: str) -> dict[str, Any]:
 def _tool_call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function}
+
+
+def _call_delta(delta: CallDelta) -> dict[str, Any]:
+    if delta.name is None:
+        return {"index": delta.index, "function": {"arguments": delta.arguments}}
+    return {"index": delta.index, **_tool_call(ToolCall(delta.name, delta.arguments))}
 
 
 def _finish_reason(completion: Completion, has_calls: bool) -> str:

@@ -13,12 +13,15 @@ from starlette.concurrency import run_in_threadpool
 from ..params import Completion, Delta, SamplingParams, Timings, TokenLogprob, Usage
 from ..service.streams import AsyncStream
 from .body import BoundedRoute
-from .context import ApiContext, check_finished, new_id, sampling_params, usage
+from .context import ApiContext, check_finished, new_id, usage
 from .errors import ApiError, declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
 from .logprobs import TextLogprobsBuilder
+from .prompt_logprobs import prompt_logprobs, refuse_in_stream
 from .protocol import CompletionRequest
+from .requests import sampling_params
 from .responses import EVENTS, TextCompletion
+from .selections import selections_of, with_selections
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class _Prompt:
     tokens: list[int]
     text: str  # the text to echo; "" without echo
     scores: list[TokenLogprob] | None  # of the tokens after the first, with both echo and logprobs
+    logprobs: list[Any] | None = None  # with prompt_logprobs
 
 
 def completions_router(context: ApiContext) -> APIRouter:
@@ -41,6 +45,7 @@ def completions_router(context: ApiContext) -> APIRouter:
         context.check_model(body.model)
         context.check_capacity(len(body.prompts()) * (body.n or 1))
         if body.stream:
+            refuse_in_stream(body)
             return EventStream(_stream(context, body, *await _begin(context, body)))
         try:
             return JSONResponse(await unless_gone(request, answer_completion(context, body)))
@@ -65,7 +70,9 @@ async def answer_completion(context: ApiContext, body: CompletionRequest) -> dic
                 answer["logprobs"] = {
                     name: echo["logprobs"][name] + values for name, values in answer["logprobs"].items()
                 }
-        choices.append(answer)
+        if body.prompt_logprobs is not None:
+            answer["prompt_logprobs"] = prompt.logprobs
+        choices.append(with_selections(answer, body.return_selections, completion))
     return {**_head(context), "choices": choices, "usage": usage(completions, body.n or 1)}
 
 
@@ -79,10 +86,11 @@ async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Pr
     max_tokens = 16 if body.max_tokens is None else body.max_tokens
     if max_tokens == 0 and not body.echo:
         raise ApiError(400, "max_tokens is 0; expected at least 1, or echo", "max_tokens")
-    params = sampling_params(body, max(max_tokens, 1), body.logprobs)
+    params = sampling_params(body, max(max_tokens, 1), body.logprobs, context.service.llm.default_params)
     prompts, requests = [], []
     for source in body.prompts():
-        made = await context.make_requests(len(source), partial(_token_ids, context, body, source), params, n)
+        encode = partial(_token_ids, context, body, source)
+        made = await context.make_requests(len(source), encode, params, n, bool(body.return_selections))
         prompts.append(await _prompt(context, body, list(made[0].prompt)))
         requests += made
     streams = await context.submit(requests) if max_tokens else []
@@ -96,13 +104,14 @@ def _token_ids(context: ApiContext, body: CompletionRequest, source: str | list[
 
 
 async def _prompt(context: ApiContext, body: CompletionRequest, tokens: list[int]) -> _Prompt:
+    asked = await prompt_logprobs(context, body, tokens)
     if not body.echo:
-        return _Prompt(tokens, "", None)
+        return _Prompt(tokens, "", None, asked)
     scores = None
     if body.logprobs is not None:
         [request] = await context.make_requests(0, lambda: tokens, SamplingParams(max_tokens=1))
         scores = await context.score(request, body.logprobs)
-    return _Prompt(tokens, await run_in_threadpool(context.tokenizer.decode, tokens), scores)
+    return _Prompt(tokens, await run_in_threadpool(context.tokenizer.decode, tokens), scores, asked)
 
 
 async def _stream(
@@ -136,6 +145,7 @@ class _Choice:
     def __init__(self, context: ApiContext, body: CompletionRequest, index: int, prompt: _Prompt) -> None:
         self._index = index
         self._prompt = prompt if body.echo else None
+        self._with_selections = bool(body.return_selections)
         tokenizer = context.service.llm.tokenizer
         self._logprobs = TextLogprobsBuilder(tokenizer) if body.logprobs is not None else None
 
@@ -157,9 +167,10 @@ class _Choice:
         if last is not None:
             check_finished(last)
         text = "".join([delta.text for delta in deltas])
-        if last is None and self._logprobs is None:
+        if last is None and self._logprobs is None and not self._with_selections:
             return text or None
-        return self.piece(text, [entry for delta in deltas for entry in delta.logprobs], last)
+        piece = self.piece(text, [entry for delta in deltas for entry in delta.logprobs], last)
+        return {**piece, "selections": selections_of(deltas)} if self._with_selections else piece
 
     def text(self, text: str) -> dict[str, Any]:
         return self.piece(text, [])

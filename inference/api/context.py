@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,13 +10,12 @@ from ..params import MAX_SEED, Completion, PromptTooLong, Request, SamplingParam
 from ..service.engine_thread import STOPPED, TIMED_OUT
 from ..service.service import Busy, Service
 from ..service.streams import AsyncStream
-from ..text.dsml import call_start
 from ..text.errors import MessageError, TooManyTokens
 from ..text.messages import conversation_pieces
 from ..text.tokenizer import Special, Tokenizer, utf8_length
 from .encoding import EncodingQueue
 from .errors import ApiError
-from .protocol import ChatMessage, ConversationFields, NamedTool, SamplingFields
+from .protocol import ChatMessage, ConversationFields
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,7 @@ class ApiContext:
 
     service: Service
     model_name: str
+    aliases: Sequence[str] = ()  # other names under which clients may ask for the model
     encoding: EncodingQueue = field(default_factory=EncodingQueue)
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -39,7 +39,7 @@ class ApiContext:
         return self.service.llm.limits.max_model_len
 
     def check_model(self, name: str | None) -> None:
-        if name is not None and name != self.model_name:
+        if name is not None and name not in (self.model_name, *self.aliases):
             raise ApiError(404, f"model is {name[:100]!r}; expected {self.model_name!r}", "model", "model_not_found")
 
     def check_capacity(self, count: int) -> None:
@@ -49,22 +49,28 @@ class ApiContext:
         except ValueError as error:
             raise ApiError(400, str(error)) from None
         # Without this, all requests of a crowd would be encoded before most of them are refused.
-        if self.encoding.places and self.service.stats().open + self.encoding.places + count > self.service.capacity:
+        if self.encoding.places and self.service.stats().places + self.encoding.places + count > self.service.capacity:
             raise Busy(f"the queue is full: {self.service.capacity} requests are running, waiting or being encoded", 1)
 
     async def make_requests(
-        self, size: int, encode: Callable[[], Sequence[int]], params: SamplingParams, n: int = 1
+        self,
+        size: int,
+        encode: Callable[[], Sequence[int]],
+        params: SamplingParams,
+        n: int = 1,
+        inspect: bool = False,
     ) -> list[Request]:
         """n requests for the prompt that `encode` returns; a given seed differs from one to the next. Raises ApiError and Busy.
 
-        The prompt is encoded and checked in one call of `encoding.run`; `size` is that of its text, in characters.
+        The prompt is encoded and checked in one call of `encoding.run`; `size` is that of its text, in characters. inspect: their
+        selections are recorded.
         """
         seeds = [None if params.seed is None else (params.seed + i) & MAX_SEED for i in range(n)]
 
         def make() -> list[Request]:
             tokens = encode()
             try:
-                return [self.service.make_request(tokens, replace(params, seed=seed)) for seed in seeds]
+                return [self.service.make_request(tokens, replace(params, seed=seed), inspect) for seed in seeds]
             except PromptTooLong as error:
                 raise ApiError(400, str(error), code="context_length_exceeded") from None
             except ValueError as error:
@@ -72,36 +78,33 @@ class ApiContext:
 
         return await self.encoding.run(size, make, n)
 
-    def conversation_ids(self, conversation: ConversationFields) -> list[int]:
-        """Token ids of a conversation's prompt, followed by the forced beginning of the answer. Raises ApiError."""
-        tokens = self.message_ids(conversation.messages, conversation.plain_tools(), conversation.thinking)
-        return tokens + self.tokenizer.encode_pieces(self.answer_start(conversation))
-
-    def answer_start(self, conversation: ConversationFields) -> list[str | Special]:
-        """The forced beginning of the answer: nothing, or the beginning of a call if tool_choice requires one. Raises ApiError."""
-        choice = conversation.tool_choice
-        if choice is None or choice in ("auto", "none"):
-            return []
-        name = choice.function.name if isinstance(choice, NamedTool) else None
-        names = [tool.function.name for tool in conversation.tools or ()]
-        expected = None
-        if not names or (name is not None and name not in names):
-            expected = f"a function in tools, which has {', '.join(names) or 'none'}"[:400]
-        elif conversation.thinking:
-            expected = "auto or none with thinking, because an answer that begins with a call has no room for thinking"
-        elif self.service.llm.chat_format != "v3.2":
-            expected = "auto or none, because this model's chat format has no other"
-        if expected is not None:
-            raise ApiError(400, f"tool_choice is {name or 'required'}; expected {expected}", "tool_choice")
-        return call_start(name)
+    def conversation_ids(self, conversation: ConversationFields, schema: Mapping[str, Any] | None = None) -> list[int]:
+        """Token ids of a conversation's prompt; schema: of the JSON that is wanted. Raises ApiError."""
+        tools = conversation.plain_tools()
+        return self.message_ids(
+            conversation.messages, tools, conversation.thinking, continues=conversation.continues, schema=schema
+        )
 
     def message_ids(
-        self, messages: Sequence[ChatMessage], tools: list[dict[str, Any]] | None, thinking: bool
+        self,
+        messages: Sequence[ChatMessage],
+        tools: list[dict[str, Any]] | None,
+        thinking: bool,
+        *,
+        continues: bool = False,
+        schema: Mapping[str, Any] | None = None,
     ) -> list[int]:
         """Token ids of a conversation's prompt. Raises ApiError for messages that the chat format cannot express."""
         plain = [message.model_dump(exclude_none=True) for message in messages]
+        chat_format = self.service.llm.chat_format
+        if (
+            schema is not None and chat_format == "v3.2"
+        ):  # the format has a place for it, which is part of the system message
+            if plain[0]["role"] != "system":
+                plain.insert(0, {"role": "system", "content": ""})
+            plain[0]["response_format"] = schema
         try:
-            pieces = conversation_pieces(plain, self.tokenizer, thinking, tools, self.service.llm.chat_format)
+            pieces = conversation_pieces(plain, self.tokenizer, thinking, tools, chat_format, continues)
         except MessageError as error:
             raise ApiError(400, str(error), "messages") from None
         self._check_might_fit(pieces)
@@ -151,20 +154,6 @@ class ApiContext:
         except Exception:
             # The engine has logged the reason.
             raise _answer_failed() from None
-
-
-def sampling_params(request: SamplingFields, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
-    """The request's SamplingParams; null fields take their defaults. Raises ApiError for a combination that is not allowed."""
-    names = (
-        *("temperature", "top_p", "top_k", "min_p", "stop", "stop_token_ids", "ignore_eos"),
-        *("presence_penalty", "frequency_penalty", "repetition_penalty"),
-    )
-    given = {name: value for name in names if (value := getattr(request, name)) is not None}
-    seed = None if request.seed is None else request.seed & MAX_SEED
-    try:
-        return SamplingParams(**given, seed=seed, max_tokens=max_tokens, logprobs=logprobs)
-    except ValueError as error:
-        raise ApiError(400, str(error)) from None
 
 
 def new_id(kind: str) -> str:

@@ -128,6 +128,11 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ApiError:
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", "it cannot be read")
         return ApiError(400, f"body is not JSON; expected a JSON object: {reason}")
+    if first["type"] == "extra_forbidden":
+        unknown = [_path(error) for error in errors if error["type"] == "extra_forbidden"]
+        paths = [".".join(map(str, path)) for path in unknown]
+        named = ", ".join(path[:100] for path in paths[:8])
+        return ApiError(400, f"{named}: not known here; expected the fields of /openapi.json", param=paths[0][:100])
     # A field of several alternative types has an error for each. The one that got furthest tells which type was meant.
     field = _path(first)[:1]
     furthest = max((error for error in errors if _path(error)[:1] == field), key=_progress)
@@ -142,7 +147,9 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ApiError:
 
 def _path(error: Mapping[str, Any]) -> tuple[str | int, ...]:
     """Names of fields and indices of lists, without "body" and the names that pydantic gives to alternative types."""
-    return tuple(part for part in error["loc"] if isinstance(part, int) or _FIELD.fullmatch(part))
+    unknown = error["loc"][-1:] if error["type"] == "extra_forbidden" else ()
+    known = error["loc"][: len(error["loc"]) - len(unknown)]
+    return (*(part for part in known if isinstance(part, int) or _FIELD.fullmatch(part)), *unknown)
 
 
 def _progress(error: Mapping[str, Any]) -> tuple[bool, int]:

@@ -20,6 +20,7 @@ from .errors import ApiError, overloaded
 MAX_BODY = 8 * 2**20  # bytes; a full context of 163,840 tokens is about 1 MB of text or of token ids
 MAX_HEADERS = 16 * 2**10  # bytes of names and values together
 BODY_SECONDS = 60.0  # in which a body must arrive
+PROBES = ("/health", "/ready")  # load balancers ask without a key
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -32,9 +33,17 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, *, hosts: Collection[str], api_key: str | None = None, max_body: int = MAX_BODY
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Collection[str],
+        origins: Collection[str] = (),
+        api_key: str | None = None,
+        max_body: int = MAX_BODY,
     ) -> None:
-        """hosts: the names, without ports, that the Host header may have; "*" allows any."""
+        """hosts: the names, without ports, that the Host header may have; "*" allows any. origins: sites besides the Host's own
+        whose pages may send requests; "*" allows any."""
+        self._origins = frozenset(origins)
         self._app = app
         self._hosts = {host.lower() for host in hosts}
         self._key = api_key.encode() if api_key else None
@@ -72,9 +81,16 @@ class Guard:
                 return ApiError(
                     400, f"the Origin header is not a URL: {error}; expected scheme and host", code="origin"
                 )
-            if site.lower() != host.lower():
-                return ApiError(403, "the Origin header names another site; expected this server", code="origin")
-        if self._key is not None and not hmac.compare_digest(_given_key(headers.get("authorization", "")), self._key):
+            if site.lower() != host.lower() and self._origins.isdisjoint((origin, "*")):
+                return ApiError(
+                    403, "the Origin header names another site; expected this server (--allowed-origins)", code="origin"
+                )
+        has_key = self._key is None or scope["path"] in PROBES
+        if (
+            self._key is not None
+            and not has_key
+            and not hmac.compare_digest(_given_key(headers.get("authorization", "")), self._key)
+        ):
             # Only one challenge: Chromium ignores a header with two of them, and then never asks for the password.
             challenge = {"WWW-Authenticate": 'Basic realm="deepseek-v32", charset="UTF-8"'}
             return ApiError(401, "the API key is missing or wrong", code="invalid_api_key", headers=challenge)

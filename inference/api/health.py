@@ -1,5 +1,6 @@
 """/health, /ready and /metrics: whether the server lives, whether it works, and its load."""
 
+from importlib import metadata
 from typing import Any
 
 from fastapi import APIRouter
@@ -8,12 +9,19 @@ from fastapi.responses import JSONResponse, Response
 from .context import ApiContext
 from .errors import declared
 from .metrics import Metrics
-from .responses import Health
+from .responses import Health, Version
 
 # The first step of a large model may compile kernels.
 STALLED_SECONDS = 120.0
 
 METRICS = {"text/plain": {"schema": {"type": "string"}}}
+
+
+def package_version() -> str:
+    try:
+        return metadata.version("deepseek-v32")
+    except metadata.PackageNotFoundError:  # the sources alone
+        return "unknown"
 
 
 def health_router(context: ApiContext, metrics: Metrics) -> APIRouter:
@@ -40,6 +48,11 @@ def health_router(context: ApiContext, metrics: Metrics) -> APIRouter:
         """The process answers, and its engine can."""
         failed = context.service.stats().failed
         return JSONResponse(state("failed" if failed else "alive"), 503 if failed else 200)
+
+    @router.get("/version", response_model=Version, responses=declared())
+    async def version() -> JSONResponse:
+        """Of this package."""
+        return JSONResponse({"version": package_version()})
 
     @router.get(
         "/ready",

@@ -92,6 +92,14 @@ class Metrics:
             ("failed_requests", "Answers that ended in an error", self._failures),
         ):
             yield CounterMetricFamily(PREFIX + name, what, value)
+        for name, what, counts in (
+            ("drafted_tokens", "Guessed tokens that were verified, by place in the step", engine.drafted_tokens),
+            ("accepted_tokens", "Guessed tokens that were right, with all before them", engine.accepted_tokens),
+        ):
+            family = CounterMetricFamily(PREFIX + name, what, labels=["place"])
+            for place, count in enumerate(counts, 1):
+                family.add_metric([str(place)], count)
+            yield family
         finished = CounterMetricFamily(PREFIX + "finished_requests", "Answers by their end", labels=["reason"])
         for reason, count in engine.finished.items():
             finished.add_metric([reason], count)

@@ -1,102 +1,31 @@
 """The requests of clients: OpenAI's, with a bound on every number, and a few more fields with vLLM's names.
 
-Unknown fields are ignored, as most servers do. A known field that would change the answer but is not served is an error.
+A field that does not change the text of an answer is accepted. One that would, but is not served, is an error, and so is a field
+of no schema. Inside of messages and tools, where clients send back what they were sent, unknown fields are ignored.
 """
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from ..params import MAX_LOGPROBS, MAX_SEED, MAX_STOP_STRINGS
+from ..params import MAX_LOGPROBS
+from ..text.messages import starts_thinking
+from .fields import (
+    MAX_CHOICES,
+    MAX_PROMPTS,
+    MAX_TOKENS,
+    Integer,
+    JsonObject,
+    Prompt,
+    SamplingFields,
+    Strict,
+    Text,
+    TokenIds,
+    Whole,
+    count_characters,
+)
 
-MAX_CHOICES = 16
-MAX_PROMPTS = 256
-MAX_TOKENS = 2**20  # above the context length of every model
-MAX_ID = 2**31 - 1
-MAX_CHARACTERS = 2**23  # the default limit on the body is lower
-MAX_DEPTH = 64  # of nested JSON
 FUNCTION_NAME = r"^[a-zA-Z0-9_.-]{1,64}$"
-
-
-def _whole(value: Any) -> Any:
-    """JSON has one kind of number, so 2.0 is an integer."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _all_whole(values: Any) -> Any:
-    """`_whole` for the items of a list. A prompt may have 160,000 of them, nearly always integers, which need no call each."""
-    if isinstance(values, list) and float in set(map(type, values)):
-        return [_whole(value) for value in values]
-    return values
-
-
-def _shallow(value: Any) -> Any:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for node in level
-            if isinstance(node, dict | list)
-            for child in (node.values() if isinstance(node, dict) else node)
-        ]
-        if not level:
-            return value
-    raise ValueError(f"nested too deep; expected at most {MAX_DEPTH} levels")
-
-
-def _characters(value: Any) -> int:
-    """Characters of all texts in a value."""
-    count, values = 0, [value]
-    while values:
-        value = values.pop()
-        if isinstance(value, str):
-            count += len(value)
-        elif isinstance(value, BaseModel):
-            values += value.__dict__.values()
-        elif isinstance(value, dict):
-            values += [*value, *value.values()]
-        elif isinstance(value, list):
-            values += value
-    return count
-
-
-Integer = Annotated[int, BeforeValidator(_whole)]
-Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
-StopString = Annotated[str, Field(min_length=1, max_length=256)]
-# A list is read up to its first error: collecting the errors of a body of a million wrong items takes 17 s.
-TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=MAX_ID)]], Field(fail_fast=True), BeforeValidator(_all_whole)]
-Prompt = Annotated[TokenIds, Field(min_length=1, max_length=MAX_TOKENS)]
-JsonObject = Annotated[dict[str, Any], BeforeValidator(_shallow)]
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
-
-
-class StreamOptions(Strict):
-    include_usage: bool | None = Field(False, description="end with a chunk that has the numbers of tokens")
-
-
-class SamplingFields(Strict):
-    """The fields that chat and plain completions share. Null means the default."""
-
-    model: Text | None = Field(None, description="the model that /v1/models lists; the default")
-    temperature: float | None = Field(1.0, ge=0, le=10, description="0 is greedy")
-    top_p: float | None = Field(1.0, gt=0, le=1)
-    top_k: Integer | None = Field(0, ge=-1, le=MAX_ID, description="0 or -1: all tokens")
-    min_p: float | None = Field(0.0, ge=0, le=1)
-    n: Integer | None = Field(1, ge=1, le=MAX_CHOICES)
-    seed: Integer | None = Field(None, ge=-(2**63), le=MAX_SEED)
-    stop: StopString | Annotated[list[StopString], Field(fail_fast=True, max_length=MAX_STOP_STRINGS)] | None = None
-    stop_token_ids: Annotated[TokenIds, Field(max_length=MAX_STOP_STRINGS)] | None = None
-    ignore_eos: bool | None = False
-    presence_penalty: float | None = Field(0.0, ge=-2, le=2)
-    frequency_penalty: float | None = Field(0.0, ge=-2, le=2)
-    repetition_penalty: float | None = Field(1.0, ge=0.01, le=100)
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
-    user: Text | None = Field(None, description="ignored")
-    logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = Field(None, description="not served")
 
 
 class TextPart(Strict):
@@ -121,13 +50,16 @@ class ChatMessage(Strict):
     reasoning_content: Text | None = Field(None, description="the reasoning of an assistant turn")
     tool_calls: Annotated[list[RequestToolCall], Field(fail_fast=True, max_length=128)] | None = None
     tool_call_id: Text | None = None
+    prefix: bool | None = Field(None, description="in the last message, an assistant's: the answer continues it")
 
 
 class Function(Strict):
     name: str = Field(pattern=FUNCTION_NAME)
     description: Text | None = None
     parameters: JsonObject | None = Field(None, description="a JSON schema")
-    strict: bool | None = Field(None, description="ignored")
+    strict: bool | None = Field(
+        None, description="its calls keep the schema, also if the model decides whether to call"
+    )
 
 
 class Tool(Strict):
@@ -146,34 +78,57 @@ class NamedTool(Strict):
     function: FunctionName
 
 
-class ResponseFormat(Strict):
-    type: Literal["text"]
-
-
-class ChatTemplateKwargs(Strict):
+class ChatTemplateKwargs(Whole):
     thinking: bool | None = Field(None, description="think before answering; off by default")
     enable_thinking: bool | None = Field(None, description="another name of thinking")
 
-    @property
-    def thinks(self) -> bool:
-        return bool(self.thinking or self.enable_thinking)
+
+class Thinking(Whole):
+    """DeepSeek's way to say whether the model thinks first."""
+
+    type: Literal["enabled", "disabled"]
 
 
-class ConversationFields(Strict):
+class ConversationFields(Whole):
     messages: Annotated[list[ChatMessage], Field(fail_fast=True, min_length=1, max_length=4096)]
     tools: Annotated[list[Tool], Field(fail_fast=True, max_length=128)] | None = None
     tool_choice: Literal["auto", "none", "required"] | NamedTool | None = Field(
-        "auto", description="with required, or a function, the server writes the beginning of the call for the model"
+        "auto", description="with required, or a function, the answer is a call that keeps the function's schema"
     )
+    parallel_tool_calls: bool | None = Field(None, description="false: with tool_choice required, one call")
     chat_template_kwargs: ChatTemplateKwargs | None = None
+    thinking_: Thinking | None = Field(None, alias="thinking")
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = Field(
+        None, description="none: no thinking; all others: thinking"
+    )
+    add_generation_prompt: Literal[True] | None = Field(None, description="true")
+    continue_final_message: bool | None = Field(
+        None, description="the answer continues the last message, an assistant's"
+    )
 
     @property
     def characters(self) -> int:
-        return _characters([self.messages, self.tools])
+        return count_characters([self.messages, self.tools])
 
     @property
     def thinking(self) -> bool:
-        return self.chat_template_kwargs is not None and self.chat_template_kwargs.thinks
+        """Off by default. Of several fields that say it, one that says yes decides."""
+        template = self.chat_template_kwargs
+        return (
+            (template is not None and bool(template.thinking or template.enable_thinking))
+            or (self.thinking_ is not None and self.thinking_.type == "enabled")
+            or self.reasoning_effort not in (None, "none")
+        )
+
+    @property
+    def continues(self) -> bool:
+        """Whether the answer continues the last message."""
+        return bool(self.continue_final_message or self.messages[-1].prefix)
+
+    @property
+    def starts_thinking(self) -> bool:
+        """Whether the answer starts inside of its reasoning."""
+        return starts_thinking(self.messages[-1].model_dump(), self.thinking, self.continues)
 
     def plain_tools(self) -> list[dict[str, Any]] | None:
         if not self.tools or self.tool_choice == "none":
@@ -186,11 +141,13 @@ class ChatRequest(ConversationFields, SamplingFields):
     max_tokens: Integer | None = Field(None, ge=1, le=MAX_TOKENS, description="older name of max_completion_tokens")
     logprobs: bool | None = False
     top_logprobs: Integer | None = Field(None, ge=0, le=20)
-    response_format: ResponseFormat | None = None
     functions: Annotated[list[JsonObject], Field(fail_fast=True, max_length=0)] | None = Field(
         None, description="not served; use tools"
     )
-    parallel_tool_calls: bool | None = Field(None, description="ignored")
+    function_call: Literal["none", "auto"] | None = Field(None, description="none or auto, without functions")
+    modalities: list[Literal["text"]] | None = None
+    prediction: JsonObject | None = Field(None, description="ignored: it changes the speed of OpenAI's models alone")
+    verbosity: Literal["medium"] | None = Field(None, description="medium; no other is served")
 
 
 class CompletionRequest(SamplingFields):
@@ -216,9 +173,10 @@ class CompletionRequest(SamplingFields):
         return self.prompt  # type: ignore[return-value]
 
 
-class TokenizeRequest(Strict):
+class TokenizeRequest(Whole):
     """Either a prompt or a conversation to encode."""
 
+    model: Text | None = None
     prompt: Text | None = None
     add_special_tokens: bool | None = False
     parse_special_tokens: bool | None = False
@@ -234,8 +192,9 @@ class TokenizeRequest(Strict):
 
     @property
     def characters(self) -> int:
-        return _characters([self.prompt, self.messages, self.tools])
+        return count_characters([self.prompt, self.messages, self.tools])
 
 
-class DetokenizeRequest(Strict):
+class DetokenizeRequest(Whole):
+    model: Text | None = None
     tokens: Annotated[TokenIds, Field(max_length=MAX_TOKENS)]

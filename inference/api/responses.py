@@ -68,11 +68,31 @@ class AnswerMessage(BaseModel):
     tool_calls: list[AnswerToolCall] | None = None
 
 
+class PromptLogprob(BaseModel):
+    logprob: float
+    rank: int | None = Field(description="among all tokens, if it is one of the likeliest that were asked for")
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
+
+
+class SelectionOfToken(BaseModel):
+    query_position: int = Field(
+        description="of the token before the generated one, in the sequence of prompt and answer"
+    )
+    layers: dict[str, list[int]] = Field(description="by layer, the positions that were attended to, ascending")
+    scores: dict[str, list[float]] = Field(
+        description="of those, where the layer had more to choose from than it takes"
+    )
+
+
 class ChatChoice(BaseModel):
     index: int
     message: AnswerMessage
     logprobs: ChatLogprobs | None
     finish_reason: ChatFinishReason
+    selections: list[SelectionOfToken] | None = None  # with return_selections
 
 
 class ChatCompletion(BaseModel):
@@ -82,6 +102,7 @@ class ChatCompletion(BaseModel):
     model: str
     choices: list[ChatChoice]
     usage: UsageBody
+    prompt_logprobs: PromptLogprobs | None = None
 
 
 class TextLogprobs(BaseModel):
@@ -97,6 +118,8 @@ class TextChoice(BaseModel):
     logprobs: TextLogprobs | None
     finish_reason: Literal["stop", "length"]
     stop_reason: str | int | None = Field(description="the stop string or token id that ended it")
+    prompt_logprobs: PromptLogprobs | None = None
+    selections: list[SelectionOfToken] | None = None  # with return_selections
 
 
 class TextCompletion(BaseModel):
@@ -129,6 +152,10 @@ class TokenizeResponse(BaseModel):
 
 class DetokenizeResponse(BaseModel):
     prompt: str
+
+
+class Version(BaseModel):
+    version: str
 
 
 class Health(BaseModel):

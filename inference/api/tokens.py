@@ -16,9 +16,9 @@ from .responses import DetokenizeResponse, ModelCard, ModelList, TokenizeRespons
 def tokens_router(context: ApiContext) -> APIRouter:
     router = APIRouter(route_class=BoundedRoute)
 
-    def card() -> dict[str, Any]:
+    def card(name: str) -> dict[str, Any]:
         return {
-            "id": context.model_name,
+            "id": name,
             "object": "model",
             "created": context.created,
             "owned_by": "deepseek-v32",
@@ -27,19 +27,21 @@ def tokens_router(context: ApiContext) -> APIRouter:
 
     @router.get("/v1/models", tags=["OpenAI"], response_model=ModelList, responses=declared())
     async def list_models() -> JSONResponse:
-        """The one model that is served."""
-        return JSONResponse({"object": "list", "data": [card()]})
+        """The one model that is served, under each of its names."""
+        return JSONResponse({"object": "list", "data": [card(name) for name in (context.model_name, *context.aliases)]})
 
     @router.get("/v1/models/{model:path}", tags=["OpenAI"], response_model=ModelCard, responses=declared(404))
     async def retrieve_model(model: str) -> JSONResponse:
         context.check_model(model)
-        return JSONResponse(card())
+        return JSONResponse(card(model))
 
-    @router.post("/tokenize", tags=["tokens"], response_model=TokenizeResponse, responses=declared())
+    @router.post("/tokenize", tags=["tokens"], response_model=TokenizeResponse, responses=declared(404))
     async def tokenize(body: TokenizeRequest) -> JSONResponse:
         """The token ids of a text, or of a conversation as the model would see it, if the context can hold them."""
+        context.check_model(body.model)
         if body.messages is not None:
-            thinking = body.chat_template_kwargs is not None and body.chat_template_kwargs.thinks
+            template = body.chat_template_kwargs
+            thinking = template is not None and bool(template.thinking or template.enable_thinking)
             tools = [tool.model_dump(exclude_none=True) for tool in body.tools or []]
             encode = partial(context.message_ids, body.messages, tools or None, thinking)
         else:
@@ -48,9 +50,10 @@ def tokens_router(context: ApiContext) -> APIRouter:
         tokens = await context.encoding.run(body.characters, encode)
         return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": context.max_model_len})
 
-    @router.post("/detokenize", tags=["tokens"], response_model=DetokenizeResponse, responses=declared())
+    @router.post("/detokenize", tags=["tokens"], response_model=DetokenizeResponse, responses=declared(404))
     async def detokenize(body: DetokenizeRequest) -> JSONResponse:
         """The text of token ids, control tokens included."""
+        context.check_model(body.model)
         size = context.service.llm.config.vocab_size
         if (largest := max(body.tokens, default=0)) >= size:
             raise ApiError(

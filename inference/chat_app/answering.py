@@ -6,18 +6,19 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from ..inspection import label, new_recording
 from ..params import Completion, Delta, SamplingParams
-from ..report.recording import Recording
+from ..report.recording import BUDGET, Recording
 from ..service.engine_thread import STOPPED, TIMED_OUT
 from ..service.service import Service
 from ..text.answer import AnswerDelta, AnswerParser
-from ..text.token_texts import token_texts
 from .conversation import Conversation, Message, new_id
 
 log = logging.getLogger(__name__)
 
 # Seconds between two views of a growing answer: smooth to the eye, and little work compared with the engine's.
 UPDATE_INTERVAL = 0.06
+PROGRESS_INTERVAL = 0.25  # the same while the prompt is read
 FAILED = "Something went wrong while this answer was computed. The server's log says what."
 # Errors whose text the browser may show; the text of any other error may hold what the user should not see.
 PUBLIC_ERRORS = {TIMED_OUT: "This answer took too long and was ended.", STOPPED: "The server has stopped."}
@@ -79,7 +80,7 @@ def answer(
     conversation: Conversation,
     settings: GenerationSettings,
     run: Run,
-    keep: Callable[[str, Recording], None],
+    keep: Callable[[str, Recording, SamplingParams], None],
 ) -> Iterator[Message]:
     """Append the answer to the conversation, and yield it each time there is more to show and once in its final state.
 
@@ -93,26 +94,28 @@ def answer(
     if settings.params.seed is not None:
         message.numbers["seed"] = settings.params.seed
     conversation.messages.append(message)
-    config = llm.config
-    recording = Recording(prompt, config.num_hidden_layers, config.index_topk) if settings.inspect else None
+    recording = new_recording(llm.config, llm.precision, prompt, BUDGET) if settings.inspect else None
     run.cancel = lambda: service.cancel(stream.request_id)
     if run.stopped:  # before there was anything to cancel
         run.cancel()
     writer = _MessageWriter(message, settings.thinking, recording)
     try:
         yield message
-        for delta in stream:
-            if writer.push(delta):
+        delta = None
+        while delta is None or delta.finish_reason is None:
+            delta = stream.poll(PROGRESS_INTERVAL)
+            if delta is None:  # the prompt is being read, or the queue is long
+                if writer.read(stream.computed):
+                    yield message
+            elif writer.push(delta):
                 yield message
     finally:
         stream.close()
         writer.finish(run.stopped)
         if recording is not None and recording.count:
-            if llm.tokenizer is not None:
-                texts = token_texts(recording.token_ids, llm.tokenizer)
-                recording.label(texts, llm.tokenizer.special_ids.values())
+            label(recording, llm.tokenizer)
             message.run = run.id
-            keep(run.id, recording)
+            keep(run.id, recording, settings.params)
     yield message
 
 
@@ -149,6 +152,12 @@ class _MessageWriter:
         self._measure()
         return True
 
+    def read(self, tokens: int) -> bool:
+        """Note how many of the prompt's tokens are computed. True if there is something new to show."""
+        before = self._message.numbers.get("read_tokens", 0)
+        self._message.numbers["read_tokens"] = tokens
+        return tokens != before and not self._tokens
+
     def finish(self, stopped: bool) -> None:
         """Complete the message after the stream has ended, for whatever reason."""
         self._add(self._parser.finish())
@@ -181,6 +190,7 @@ class _MessageWriter:
     def _complete(self, completion: Completion) -> None:
         self._message.finish = str(completion.finish_reason)
         self._message.numbers["cached_tokens"] = completion.usage.cached_tokens
+        self._message.numbers["drafted_tokens"] = completion.timings.drafted_tokens
         self._message.numbers["kept_share"] = round(completion.timings.selected_fraction, 4)
         if completion.finish_reason == "error":
             log.error("an answer failed: %s", completion.error)

@@ -15,7 +15,7 @@ MAX_CHARACTERS = 4_000_000  # of all texts together; 160K tokens are about 600,0
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NUMBERS = (
     *("time_to_first_token", "tokens_per_second", "cached_tokens", "prompt_tokens", "completion_tokens"),
-    *("thinking_seconds", "kept_share", "seed"),
+    *("thinking_seconds", "kept_share", "seed", "read_tokens", "drafted_tokens"),
 )
 
 

@@ -1,13 +1,10 @@
-"""Example conversations on the start page: long ones that hide a fact, written by the demo's generator, and short ones."""
+"""Example conversations on the start page: plain sentences and questions that a person could have typed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
+from ...model.demo.sample_chats import MOVING
 from .conversation import Conversation, Message
-
-# (seed, characters) of the long ones; a CPU prefills some hundreds of the demo's tokens a second. Their last question asks for a
-# fact that was stated early and never changed. The split keeps them out of the training data.
-LONG = ((7, 5_000), (11, 14_000))
 
 
 @dataclass(frozen=True)
@@ -15,6 +12,7 @@ class Example:
     title: str
     hint: str
     conversation: Conversation  # its last message is the question
+    thinking: bool = False  # the question needs two facts, so it is answered after a thought
 
     def summary(self) -> dict[str, str]:
         return {"title": self.title, "hint": self.hint}
@@ -23,78 +21,72 @@ class Example:
 @cache
 def examples(context: int) -> tuple[Example, ...]:
     """The examples that fit a context of `context` tokens."""
-    long = [_needle(seed, characters) for seed, characters in LONG if characters / 2 < context]
-    return (*(example for example in long if example is not None), _pasted(min(context, 1_500)), _short())
+    short = (_pasted(), _log(), _told())
+    return (_recalled(), _changed(), _two_steps(), *short) if context >= 3_000 else short
 
 
-def _needle(seed: int, characters: int) -> Example | None:
-    """A long conversation whose last question asks for a fact from its beginning; None without the demo's generator."""
-    try:
-        from ...model.demo.conversations import write
-    except ImportError:
-        return None
-    for attempt in range(seed, seed + 60):
-        written = write(attempt, length=characters, split="test", wording="train", questions=4, unanswerable=0.0)
-        question = written.turns[-1]
-        if question.kind == "stated" and question.distance > characters * 0.6 and question.user.endswith("?"):
-            break
-    else:
-        return None
-    messages = [Message(turn["role"], turn["content"]) for turn in written.messages(until=len(written.turns) - 1)]
-    system = ""
-    if messages[0].role == "system":
-        system = messages.pop(0).content
-    length = f"{round(characters / 3, -2):,.0f}"  # the demo's tokens are about 3 characters long
-    return Example(
-        f"Recall one thing from {length} tokens",
-        question.user,
-        Conversation(title=question.user, system=system, messages=messages),
-    )
+def _asked(title: str, question: str, hint: str = "") -> Example:
+    """A question after the long chat of sample_chats.py."""
+    said = [Message(role, text) for turn in MOVING for role, text in zip(("user", "assistant"), turn, strict=True)]
+    return Example(title, hint or question, Conversation(title=question, messages=[*said, Message("user", question)]))
 
 
-def _pasted(tokens: int) -> Example:
+def _recalled() -> Example:
+    return _asked("Recall one thing from a long chat", "What is the wifi password?")
+
+
+def _changed() -> Example:
+    return _asked("Ask for what has changed", "When does the removal van come?")
+
+
+def _two_steps() -> Example:
+    question = "What is my landlord's phone number?"
+    return replace(_asked("Put two facts together", question, f"{question} It thinks first."), thinking=True)
+
+
+def _pasted() -> Example:
     """One long message: the minutes of a meeting, in which a single line matters."""
-    topics = (
-        "the lift",
-        "parking",
-        "the canteen",
-        "the booking system",
-        "the printer",
-        "recycling",
-        "the newsletter",
-        "the badge reader",
-    )
-    verdicts = (
-        "was discussed at length",
-        "was postponed",
-        "needs another quote",
-        "was approved",
-        "will be looked at again",
-    )
-    lines = []
-    count = max(20, tokens // 24)
-    for i in range(count):
-        topic, verdict = topics[i * 5 % len(topics)], verdicts[i * 3 % len(verdicts)]
-        lines.append(
-            f"Item {i + 1}: {topic} {verdict}; {['Ms Ode', 'Mr Prust', 'Dr Kallin'][i % 3]} takes the minutes."
-        )
-    lines.insert(count // 3, "By the way, the door code of the Tolmir Archive is 4815.")
-    text = "\n".join(lines)
-    question = "What is the door code of the Tolmir Archive?"
+    question = "Who orders the new chairs?"
+    text = """Minutes, Tuesday
+
+1. The minutes of last month are accepted without changes. Rosa thanks everyone who stayed to put the tables back.
+2. The heating in the big hall. It bangs at night, and the neighbours have written again. The plumber was here twice and \
+found air in the pipes both times. If it bangs once more, we ask somebody else.
+3. The flea market brought in more than last year, although it rained. There was too much cake and not enough coffee. Two \
+boxes of books are left, and nobody wants to carry them home.
+4. Chairs. Nine are broken, and four of those have been repaired before. Mending them again costs more than they are worth.
+   Daniel orders the new chairs.
+5. The choir would like to rehearse on Thursdays, because the drummers practise next door on Wednesdays. The yoga group does \
+not mind moving, if it can have the small room with the carpet.
+6. The notice board. Half of it is out of date. Whoever pins something on it writes the date on it and takes it down again.
+7. The cellar. Somebody has left eleven bags of plaster there, and nobody knows why. They are too heavy to carry far, and \
+too good to throw away. Whoever needs plaster is welcome to it until the end of the month.
+8. The bicycle racks are full again. Bicycles without a note on the saddle go to the school workshop after the holidays.
+9. Any other business: the light over the side entrance flickers, the lost umbrellas are in the cupboard, and the mice are back.
+
+Rosa closes the meeting. The next one is after the holidays."""
     return Example(
         "Find one line in a pasted text",
-        f"{count + 1} lines of minutes, then: {question}",
+        f"The minutes of a meeting, then: {question}",
         Conversation(messages=[Message("user", f"{text}\n\n{question}")]),
     )
 
 
-def _short() -> Example:
-    return Example(
-        "Tell it something, then ask",
-        "The opening hours of a bakery",
-        Conversation(
-            messages=[
-                Message("user", "Tarvin Bakery opens at 7:30. My kettle is from Ostrum. When does Tarvin Bakery open?")
-            ]
-        ),
-    )
+def _log() -> Example:
+    """A log with one line that is unlike the others."""
+    services = ("web", "mail", "search", "billing", "images")
+    events = ("request served", "cache refreshed", "session closed", "job finished", "heartbeat", "queue empty")
+    lines = [
+        f"04:{i:02}:{i * 7 % 60:02} INFO {services[i * 7 % 5]} {events[i * 5 % 6]} in {20 + i * 37 % 300} ms"
+        for i in range(40)
+    ]
+    lines.insert(13, "04:13:12 WARN The door was opened by Aylin Demir.")
+    question = "Who opened the door?"
+    said = [Message("user", "\n".join(lines)), Message("assistant", "I have read it. Ask me about it.")]
+    hint = f"{len(lines)} lines, then: {question}"
+    return Example("Search a log", hint, Conversation(title=question, messages=[*said, Message("user", question)]))
+
+
+def _told() -> Example:
+    text = "The meeting is on Tuesday at 14:30 in room 204. Mr Okafor brings the plans. Where is the meeting?"
+    return Example("Tell it something, then ask", text, Conversation(messages=[Message("user", text)]))

@@ -15,8 +15,9 @@ import gradio as gr
 from ..params import SamplingParams
 from ..service.service import Busy, Service
 from .answering import FAILED, GenerationSettings, Run, Runs, answer
-from .conversation import MAX_CHARACTERS, Conversation, Message, new_id
+from .conversation import MAX_CHARACTERS, Conversation, Message, new_id, with_files
 from .examples import examples
+from .experiments import Experiments
 from .markdown import to_html
 from .recordings import Recordings
 
@@ -35,6 +36,7 @@ class Handlers:
         self.llm = service.llm
         self.runs = Runs()
         self.recordings = Recordings()
+        self.experiments = Experiments(service, self.recordings)
 
     def send(
         self, request: gr.Request, value: Value, text: str, files: Any, system: str, *settings: Any
@@ -46,6 +48,7 @@ class Handlers:
                 return
             conversation.messages.append(_user_message(text, files))
             conversation.system = system or ""
+            self._check_length(conversation, settings)
         except ValueError as error:
             yield _notice(error), gr.skip(), gr.skip()
             return
@@ -68,6 +71,7 @@ class Handlers:
             if isinstance(data.get("text"), str):
                 conversation.messages[place].content = data["text"]
             conversation.system = system or ""
+            self._check_length(conversation, settings)
         except (ValueError, IndexError, TypeError) as error:
             yield _notice(error), gr.skip(), gr.skip()
             return
@@ -83,7 +87,8 @@ class Handlers:
         if not isinstance(index, int) or not 0 <= index < len(chosen):
             return
         conversation = Conversation.from_json(chosen[index].conversation.to_json() | {"id": new_id()})
-        yield from self._answer(value, conversation, "", settings, request)
+        thinking, *others = settings
+        yield from self._answer(value, conversation, "", (thinking or chosen[index].thinking, *others), request)
 
     def restore(self, event: gr.EventData) -> tuple[Any, str]:
         """Show a conversation from the browser's storage or from a file: (the log's value, its system prompt)."""
@@ -107,14 +112,27 @@ class Handlers:
         """Stop the answers of a tab that was closed."""
         self.runs.stop_session(request.session_hash or "")
 
-    def count_tokens(self, text: Any) -> int:
-        """Token count of a dropped file, for its label."""
+    def count_tokens(self, text: Any) -> dict[str, int]:
+        """Token count of a dropped file, for its label, and how many tokens a conversation may have."""
+        room = self.llm.limits.max_model_len - 1
         if not isinstance(text, str) or len(text) > MAX_CHARACTERS or self.llm.tokenizer is None:
-            return 0
-        return len(self.llm.tokenizer.encode(text))
+            return {"tokens": 0, "room": room}
+        return {"tokens": len(self.llm.tokenizer.encode(text)), "room": room}
 
     def empty(self) -> Value:
         return self._value(Conversation())
+
+    def _check_length(self, conversation: Conversation, settings: tuple[Any, ...]) -> None:
+        """ValueError for a conversation that the context cannot hold: then the page keeps the question where it was written."""
+        tokens = len(self.llm.chat_token_ids(conversation.for_model(), bool(settings[0])))
+        room = self.llm.limits.max_model_len - 1
+        if tokens <= room:
+            return
+        *earlier, last = conversation.messages
+        own = len(self.llm.chat_token_ids([{"role": "user", "content": with_files(last)}]))
+        subject = "This message has" if own > room or not earlier else "This conversation, with the message, has"
+        count = own if own > room else tokens
+        raise ValueError(f"{subject} {count:,} tokens; the model reads at most {room:,}.")
 
     def _answer(
         self, value: Value, conversation: Conversation, text: str | None, settings: tuple[Any, ...], request: gr.Request

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..service.service import Service
+from . import DEMO_NAME
 
 if TYPE_CHECKING:
     import fastapi
@@ -11,17 +12,20 @@ if TYPE_CHECKING:
 PAGE_TITLE = "DeepSeek-V3.2"
 
 
-def build_chat(service: Service, *, model: str = "demo") -> "gradio.Blocks":
+def build_chat(service: Service, *, model: str = DEMO_NAME) -> "gradio.Blocks":
     """The page; `service` answers, `model` is the name that it shows. ImportError, saying what to install, without gradio."""
     need_gradio()
     from .handlers import Handlers
     from .page import build_page
 
     llm = service.llm
-    return build_page(Handlers(service), PAGE_TITLE, f"{model} · {llm.device.type} · {llm.precision}")
+    corner = f"{model} · {llm.device.type} · {llm.precision}"
+    return build_page(Handlers(service), PAGE_TITLE, corner, is_demo=model == DEMO_NAME)
 
 
-def mount_chat(app: "fastapi.FastAPI", service: Service, *, path: str = "/", model: str = "demo") -> "fastapi.FastAPI":
+def mount_chat(
+    app: "fastapi.FastAPI", service: Service, *, path: str = "/", model: str = DEMO_NAME
+) -> "fastapi.FastAPI":
     """Serve the chat under `path` of an application that has declared its other routes already.
 
     Only the chat's page and its events are served: no upload, no file, none of gradio's other routes. Errors: as `build_chat`.

@@ -11,6 +11,9 @@ from ..report.page import inspector_script, inspector_style
 from .examples import examples
 from .handlers import Handlers
 
+ABOUT_DEMO = """<p>This small demo knows what you tell it here, and nothing else. Tell it facts in plain English, in any words; \
+change them; paste a list, a table, a log. Then ask. It answers with the value, and quotes where it found it. For a question that \
+needs two facts, such as the phone number of somebody's landlord, tick <b>Think first</b>.</p>"""
 STATIC = Path(__file__).resolve().parent / "static"
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 MONOSPACE_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
@@ -33,9 +36,9 @@ def head() -> str:
     return f"<style>{inspector_style()}{_read('chat.css')}</style>"
 
 
-def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
-    """The page of one model; `model` is the description that the corner shows."""
-    records = handlers.recordings
+def build_page(handlers: Handlers, title: str, model: str, is_demo: bool) -> gr.Blocks:
+    """The page of one model; `model` is the description that the corner shows. is_demo: say what the demo can be asked."""
+    records, trials = handlers.recordings, handlers.experiments
     limit = handlers.llm.limits.max_model_len
     private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     unqueued: dict[str, Any] = {**private, "queue": False}
@@ -57,7 +60,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                 gr.HTML(_read("bar.html"), js_on_load=None, apply_default_css=False)
                 log = gr.HTML(
                     handlers.empty(),
-                    html_template=_read("log.html"),
+                    html_template=_read("log.html").replace("ABOUT", ABOUT_DEMO if is_demo else ""),
                     js_on_load=_script("store.js", "log.js", "shell.js"),
                     apply_default_css=False,
                     elem_id="dsa-log",
@@ -89,7 +92,11 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                     js_on_load=_script("panel.js", library=inspector_script()),
                     apply_default_css=False,
                     server_functions=[
-                        _function(method) for method in (records.header, records.totals, records.selection)
+                        _function(method)
+                        for method in (
+                            *(records.header, records.totals, records.selection),
+                            *(trials.mass, trials.replay, trials.progress),
+                        )
                     ],
                 )
         settings = [thinking, temperature, top_p, max_tokens, seed, inspector]

@@ -4,6 +4,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
+from ..params import SamplingParams
 from ..report.recording import Recording
 
 BUDGET = 512 << 20  # bytes of all recordings together
@@ -14,17 +15,25 @@ class Recordings:
 
     def __init__(self, budget: int = BUDGET) -> None:
         self._budget = budget
-        self._recordings: OrderedDict[str, Recording] = OrderedDict()
+        self._recordings: OrderedDict[str, tuple[Recording, SamplingParams]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def keep(self, run_id: str, recording: Recording) -> None:
+    def keep(self, run_id: str, recording: Recording, params: SamplingParams) -> None:
+        """params: with which the answer was sampled, seed included."""
         with self._lock:
-            self._recordings[run_id] = recording
-            while len(self._recordings) > 1 and sum(r.bytes for r in self._recordings.values()) > self._budget:
+            self._recordings[run_id] = recording, params
+            while len(self._recordings) > 1 and sum(r.bytes for r, _ in self._recordings.values()) > self._budget:
                 self._recordings.popitem(last=False)
 
     def __len__(self) -> int:
         return len(self._recordings)
+
+    def find(self, run_id: Any) -> tuple[Recording, SamplingParams] | None:
+        with self._lock:
+            if not isinstance(run_id, str) or run_id not in self._recordings:
+                return None
+            self._recordings.move_to_end(run_id)
+            return self._recordings[run_id]
 
     # The page calls the methods below. They return None for a recording that is not, or no longer, in memory.
 
@@ -46,8 +55,5 @@ class Recordings:
         return recording.selection(run_and_index[1])
 
     def _get(self, run_id: Any) -> Recording | None:
-        with self._lock:
-            if not isinstance(run_id, str) or run_id not in self._recordings:
-                return None
-            self._recordings.move_to_end(run_id)
-            return self._recordings[run_id]
+        found = self.find(run_id)
+        return found[0] if found else None

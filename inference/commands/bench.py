@@ -87,7 +87,7 @@ def measure(llm: "LLM", length: int, count: int, new_tokens: int, seed: int) -> 
 
     params = SamplingParams(temperature=0, max_tokens=new_tokens, ignore_eos=True)
     prompts = [random_prompt(llm, length, seed * count + i) for i in range(count)]
-    start = time.perf_counter()
+    before, start = llm.stats(), time.perf_counter()
     requests = [llm.engine.add_request(prompt, params) for prompt in prompts]
     without_token = {request.id for request in requests}
     prefill_end, sampled_by_then = start, 0
@@ -100,7 +100,17 @@ def measure(llm: "LLM", length: int, count: int, new_tokens: int, seed: int) -> 
                 prefill_end, sampled_by_then = time.perf_counter(), sum(request.output_count for request in requests)
     end = time.perf_counter()
     decoded = sum(request.output_count for request in requests) - sampled_by_then
+    after = llm.stats()
+    drafted, accepted = (
+        sum(now) - sum(then)
+        for now, then in (
+            (after.drafted_tokens, before.drafted_tokens),
+            (after.accepted_tokens, before.accepted_tokens),
+        )
+    )
     return {
+        "drafted_tokens": drafted,
+        "accepted_tokens": accepted,
         "time_to_first_token": prefill_end - start,
         "prefill_tokens_per_second": length * count / (prefill_end - start),
         "decode_tokens_per_second": decoded / (end - prefill_end),
@@ -118,8 +128,8 @@ def show(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     table = Table()
-    for heading in ("prompt", "batch", "all first tokens", "prefill tokens/s", "decode tokens/s"):
-        table.add_column(heading, justify="right")
+    for heading in ("prompt", "batch", "first tokens", "prefill tokens/s", "decode tokens/s", "drafts"):
+        table.add_column(heading, justify="drafts")
     for row in rows:
         table.add_row(
             str(row["prompt_tokens"]),
@@ -127,5 +137,6 @@ def show(rows: list[dict[str, Any]]) -> None:
             f"{row['time_to_first_token']:.3f} s",
             f"{row['prefill_tokens_per_second']:.0f}",
             f"{row['decode_tokens_per_second']:.1f}",
+            f"{row['accepted_tokens'] / row['drafted_tokens']:.0%}" if row["drafted_tokens"] else "none",
         )
     Console(file=sys.stderr).print(table)

@@ -1,7 +1,6 @@
 """`deepseek-v32 generate`: one prompt, a file of prompts, or a chat in the terminal."""
 
 import json
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,8 +18,6 @@ from .terminal import record, show_stream, statistics, stream
 
 if TYPE_CHECKING:
     from ..llm import LLM
-    from ..params import Completion
-    from ..report.recording import Recording
 
 
 @with_options
@@ -119,22 +116,13 @@ def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool
         _, completion = show_stream(llm, token_ids, params, thinking, sys.stderr, inspect is not None)
     print(statistics(completion), file=sys.stderr)
     if inspect is not None and completion.finish_reason in ("stop", "length"):
+        from ..inspection import with_recording
         from ..report.page import write_report
 
-        write_report(inspect, [_recording(llm, token_ids, completion)])
+        completion = with_recording(llm.config, llm.precision, llm.tokenizer, token_ids, completion)
+        llm.measure(completion)
+        assert completion.recording is not None
+        write_report(inspect, [completion.recording])
         print(f"what DSA selected is in {inspect}", file=sys.stderr)
     if completion.finish_reason in ("abort", "error"):
         raise typer.Exit(130 if completion.finish_reason == "abort" else 1)
-
-
-def _recording(llm: "LLM", prompt: list[int], completion: "Completion") -> "Recording":
-    """What DSA selected for a completion of a request with inspect=True."""
-    from ..report.recording import Recording
-    from ..text.token_texts import token_texts
-
-    recording = Recording(prompt, llm.config.num_hidden_layers, llm.config.index_topk, budget=math.inf)
-    for token, selection in zip(completion.token_ids, completion.selection or (), strict=True):
-        recording.add(token, selection)
-    if llm.tokenizer is not None:
-        recording.label(token_texts(recording.token_ids, llm.tokenizer), llm.tokenizer.special_ids.values())
-    return recording

@@ -128,6 +128,7 @@ def summary(llm: "LLM", backend: str) -> str:
     from ...kernels import device as hardware
     from ...kernels.registry import describe
     from ..engine.decode_graph import can_capture
+    from ..engine.limits import AUTO
 
     operations: dict[str, list[str]] = {}  # by the backend chosen for them
     for choice in describe(llm.device, backend, llm.precision):
@@ -135,7 +136,13 @@ def summary(llm: "LLM", backend: str) -> str:
     most = max(operations, key=lambda name: len(operations[name]))
     rest = "".join(f", {name} for {' '.join(names)}" for name, names in operations.items() if name != most)
     graphs = ", decoding as CUDA graphs" if llm.limits.decode_graphs and can_capture(llm.model) else ""
+    count = llm.limits.speculative_tokens
+    drafts = (
+        ""
+        if not count
+        else f", guessing {'as many' if count == AUTO else count} tokens{' as pay' if count == AUTO else ' a step'}"
+    )
     return (
-        f"{hardware.describe(llm.device)}, {llm.precision} precision, {most} kernels{rest}{graphs}, "
+        f"{hardware.describe(llm.device)}, {llm.precision} precision, {most} kernels{rest}{graphs}{drafts}, "
         f"context of {llm.limits.max_model_len:,} tokens"
     )

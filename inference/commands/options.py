@@ -79,6 +79,14 @@ class ModelOptions:
             help="Verify what the caches hold; a mismatch ends its request with an error and a report.",
         ),
     ] = False
+    speculative_tokens: Annotated[
+        str,
+        typer.Option(
+            "--speculative-tokens",
+            metavar="K|auto|0",
+            help="Tokens that the checkpoint's MTP layer guesses a step, up to 4. auto: as many as pay. The answers stay the same.",
+        ),
+    ] = "auto"
     verify_hashes: VerifyHashesOption = True
     log_level: LogLevelOption = "warning"
 
@@ -87,6 +95,8 @@ class ModelOptions:
         arguments = dict(vars(self))
         del arguments["model"], arguments["log_level"]
         overrides = loading.read_overrides(arguments.pop("config"), arguments.pop("config_override"))
+        drafts = arguments.pop("speculative_tokens")
+        arguments["speculative_tokens"] = int(drafts) if drafts.isdecimal() else drafts
         return {**arguments, "config_overrides": overrides}
 
     def load(self, *, needs_text: bool = False, **more: Any) -> "LLM":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..chat_app import DEMO_NAME
 from .options import ServingOptions, with_options
 
 if TYPE_CHECKING:
@@ -41,7 +42,21 @@ def serve(
     chat: Annotated[
         bool, typer.Option("--chat/--no-chat", help="Serve the chat in the browser beside the API.")
     ] = True,
-    model_name: Annotated[str | None, typer.Option("--model-name", help="The model's name in the API.")] = None,
+    served_model_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--served-model-name",
+            "--model-name",
+            help="The model's name in the API. Repeatable: further ones are aliases.",
+        ),
+    ] = None,
+    allowed_origins: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-origins",
+            help="Site whose pages may use the API, such as https://example.org; * for any. Repeatable.",
+        ),
+    ] = None,
     max_queue: Annotated[
         int, typer.Option("--max-queue", min=0, help="Maximum number of waiting requests; further ones get status 503.")
     ] = 128,
@@ -75,11 +90,14 @@ def serve(
     check_port(host, port)
     llm = options.load()
     leave_a_core(llm)
+    name, *aliases = served_model_name or [default_name(options.model)]
     app = create_app(
         Service(llm, max_queue=max_queue, deadline=deadline),
-        model_name=model_name or default_name(options.model),
+        model_name=name,
+        aliases=aliases,
         api_key=api_key,
         hosts=host_names(host, allowed_host or []),
+        origins=allowed_origins or [],
         chat=chat,
     )
     print(_announcement(host, port, chat, api_key is not None), file=sys.stderr)
@@ -93,24 +111,24 @@ def _announcement(host: str, port: int, chat: bool, has_key: bool) -> str:
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     places = f"chat: {address}/  API: {address}/v1" if chat else f"API: {address}/v1"
     if has_key:
-        places += "  Every route requires the key."
+        places += "  Every route but /health and /ready requires the key."
     return places
 
 
 def default_name(model: Path | None) -> str:
-    return "deepseek-v3.2-demo" if model is None else model.resolve().name or "deepseek-v3.2"
+    return DEMO_NAME if model is None else model.resolve().name or "deepseek-v3.2"
 
 
 def leave_a_core(llm: "LLM") -> None:
-    """On a CPU, leave one core to HTTP by using one OpenMP thread fewer, unless OMP_NUM_THREADS is set.
-
-    Idle OpenMP threads spin. On two cores, streaming ran at 67 % of the engine's own speed beside two such threads, at 98 % beside
-    one.
-    """
+    """On a CPU, leave one core to HTTP while answers are decoded, unless OMP_NUM_THREADS is set."""
     import torch
 
-    if llm.device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, torch.get_num_threads() - 1))
+    from ..engine.runner import Runner
+    from ..engine.threads import Threads
+
+    runner = llm.engine.runner
+    if llm.device.type == "cpu" and isinstance(runner, Runner) and "OMP_NUM_THREADS" not in os.environ:
+        runner.threads = Threads(torch.get_num_threads())
 
 
 def check_port(host: str, port: int) -> None:

@@ -100,7 +100,8 @@ def statistics(completion: "Completion") -> str:
     usage, timings = completion.usage, completion.timings
     parts = [f"{usage.completion_tokens} tokens"]
     if timings.tokens_per_second is not None:
-        parts.append(f"{timings.tokens_per_second:.1f} tokens/s")
+        guessed = f" ({timings.drafted_tokens} guessed)" if timings.drafted_tokens else ""
+        parts.append(f"{timings.tokens_per_second:.1f} tokens/s{guessed}")
     if timings.time_to_first_token is not None:
         parts.append(f"first after {timings.time_to_first_token:.2f} s")
     cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...model.selection_policy import SelectionPolicy
 from ..engine.scheduler import Batch
 from ..params import Request, SamplingParams
 
@@ -13,10 +14,11 @@ _KEPT = 1024  # requests that the ranks remember between steps; one that returns
 class BatchUpdate(NamedTuple):
     """One step's batch, as far as the receiver does not know it. All arrays are int64."""
 
-    # [6, B]: rows of request ids, admissions (as in Request), starts, token counts, logit counts (as in Batch), and the number
-    # of pages already known of this admission.
+    # [8, B]: rows of request ids, admissions (as in Request), starts, token counts, logit counts, draft counts, draft rows (as in
+    # Batch), and the number of pages already known of this admission.
     entries: np.ndarray
-    # [T]: the new tokens of all entries, one after the other; zeros where the device holds them (Batch.sampled_rows).
+    # The new tokens of all entries, one after the other; zeros where the device holds them (Batch.sampled_rows, drafts). Behind
+    # those of an entry inside a prompt comes the token after them, if the draft layer goes over the step.
     tokens: np.ndarray
     # [P]: the pages of all entries that are not known yet, one entry after the other.
     pages: np.ndarray
@@ -26,6 +28,8 @@ class BatchUpdate(NamedTuple):
     dropped: np.ndarray
     # [B], or empty: Batch.sampled_rows.
     sampled_rows: np.ndarray
+    # For each entry whose request has a SelectionPolicy that is not known yet: its index, the number of integers, and they.
+    policies: np.ndarray
 
 
 class BatchEncoder:
@@ -38,23 +42,31 @@ class BatchEncoder:
     def encode(self, batch: Batch) -> BatchUpdate:
         """What is new in the batch. It counts as sent from here on, unless this raises."""
         sent = dict(self._sent)
-        entries, tokens, pages, page_counts = [], [], [], []
-        for request, start, count, logit_count in zip(
-            batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
+        entries: list[tuple[int, ...]] = []
+        tokens: list[int] = []
+        pages, page_counts, policies = [], [], []
+        none = (0,) * len(batch.requests)
+        drafts = batch.draft_counts or none, batch.draft_rows or none
+        for request, start, count, logit_count, draft_count, draft_row in zip(
+            batch.requests, batch.starts, batch.counts, batch.logit_counts, *drafts, strict=True
         ):
+            if request.policy is not None and request.id not in sent:
+                encoded = request.policy.encode()
+                policies += [len(entries), len(encoded), *encoded]
             admission, known = sent.pop(request.id, (request.admission, 0))
             if admission != request.admission:  # it was preempted meanwhile and has other pages now
                 known = 0
             sent[request.id] = (request.admission, len(request.pages))
-            entries.append((request.id, request.admission, start, count, logit_count, known))
-            tokens += [0] if batch.sampled_rows else request.tokens[start : start + count]
+            entries.append((request.id, request.admission, start, count, logit_count, draft_count, draft_row, known))
+            end = start + count - draft_count + _is_followed(logit_count, batch.draft_tokens)
+            tokens += [0] if batch.sampled_rows else request.tokens[start:end] + [0] * draft_count
             pages += request.pages[known:]
             page_counts.append(len(request.pages) - known)
         dropped = list(sent)[: max(len(sent) - max(_KEPT, len(entries)), 0)]
         for id in dropped:
             del sent[id]
         columns = list(zip(*entries, strict=True))
-        arrays = (columns, tokens, pages, page_counts, dropped, batch.sampled_rows)
+        arrays = (columns, tokens, pages, page_counts, dropped, batch.sampled_rows, policies)
         update = BatchUpdate(*(np.array(values, dtype=np.int64) for values in arrays))
         self._sent = sent
         return update
@@ -66,17 +78,24 @@ class BatchDecoder:
     def __init__(self) -> None:
         self._requests: dict[int, Request] = {}
 
-    def decode(self, update: BatchUpdate, decodes: int) -> Batch:
-        """The batch. Its requests have all that a step reads: the tokens of this step and all their pages."""
-        columns, tokens, pages, page_counts, dropped, sampled_rows = (array.tolist() for array in update)
-        ids, admissions, starts, counts, logit_counts, known_counts = columns
-        requests, token, page = [], 0, 0
-        for id, admission, start, count, known, page_count in zip(
-            ids, admissions, starts, counts, known_counts, page_counts, strict=True
+    def decode(self, update: BatchUpdate, decodes: int, draft_tokens: int | None = None) -> Batch:
+        """The batch, with these `decodes` and `draft_tokens`.
+
+        Its requests have all that a step reads: the tokens of this step and all their pages.
+        """
+        columns, tokens, pages, page_counts, dropped, sampled_rows, encoded = (array.tolist() for array in update)
+        policies = _decode_policies(encoded)
+        ids, admissions, starts, counts, logit_counts, draft_counts, draft_rows, known_counts = columns
+        requests: list[Request] = []
+        token, page = 0, 0
+        for id, admission, start, count, logit_count, known, page_count in zip(
+            ids, admissions, starts, counts, logit_counts, known_counts, page_counts, strict=True
         ):
+            count += _is_followed(logit_count, draft_tokens)
             request = self._requests.get(id)
             if request is None:
-                request = self._requests[id] = Request(id, (), SamplingParams(), max_tokens=0, seed=0)
+                request = Request(id, (), SamplingParams(), max_tokens=0, seed=0, policy=policies.get(len(requests)))
+                self._requests[id] = request
             # The step does not read earlier tokens: they are in the cache. Zeros stand for those that were never sent.
             request.tokens += [0] * (start + count - len(request.tokens))
             request.tokens[start : start + count] = tokens[token : token + count]
@@ -86,4 +105,21 @@ class BatchDecoder:
             requests.append(request)
         for id in dropped:
             del self._requests[id]
-        return Batch(tuple(requests), tuple(starts), tuple(counts), decodes, tuple(logit_counts), tuple(sampled_rows))
+        drafts = (tuple(draft_counts), tuple(draft_rows)) if any(draft_counts) else ((), ())
+        rows = (tuple(starts), tuple(counts), decodes, tuple(logit_counts), tuple(sampled_rows))
+        return Batch(tuple(requests), *rows, *drafts, draft_tokens)
+
+
+def _is_followed(logit_count: int, draft_tokens: int | None) -> bool:
+    """Whether the token after an entry's is sent: the draft layer needs it, and no row of logits gives it."""
+    return not logit_count and draft_tokens is not None
+
+
+def _decode_policies(values: list[int]) -> dict[int, SelectionPolicy]:
+    """By index of the entry."""
+    policies, at = {}, 0
+    while at < len(values):
+        index, count = values[at : at + 2]
+        policies[index] = SelectionPolicy.decode(values[at + 2 : at + 2 + count])
+        at += 2 + count
+    return policies

@@ -1,9 +1,9 @@
 """Which model to load and how to run it: resolved on rank 0, the same on every rank."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -11,12 +11,16 @@ from ...kernels.device import check_device
 from ...kernels.registry import check_backend
 from ...model.checkpoint.config_json import config_json, parse_config, read_config
 from ...model.checkpoint.load import Progress, load_checkpoint
+from ...model.checkpoint.locate import has_mtp_layer
 from ...model.config import ModelConfig, Precision
+from ...model.mtp import MTPTables
 from ...model.parallel.collectives import Ranks
 from ...model.parallel.plan import Plan
 from ...model.parallel.shard import build_model
 from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
+from ..engine.draft_policy import MAX_DRAFT_TOKENS
+from ..engine.limits import AUTO
 from .launch import world_size
 
 
@@ -31,6 +35,7 @@ class ModelSource:
     device: str  # "cuda" stands for each rank's own GPU
     seed: int = 0  # of synthetic weights
     verify_hashes: bool = True  # against the checkpoint's manifest
+    mtp: bool = False  # with the MTP layer, for speculative decoding
 
     @classmethod
     def resolve(
@@ -43,6 +48,7 @@ class ModelSource:
         config_overrides: Mapping[str, Any] | None = None,
         synthetic: bool = False,
         verify_hashes: bool = True,
+        mtp: bool = False,
     ) -> "ModelSource":
         """Fill in this machine's defaults. ValueError, before anything is loaded, for a choice that cannot work.
 
@@ -65,7 +71,29 @@ class ModelSource:
             on_cpu = torch.device(device).type == "cpu"
             precision = "exact" if on_cpu else "fp8" if config.weight_block is not None else "bf16"
         directory = None if synthetic or isinstance(model, Mapping) else Path(model)
-        return cls(config, directory, precision, backend, device, verify_hashes=verify_hashes)
+        return cls(config, directory, precision, backend, device, verify_hashes=verify_hashes, mtp=mtp)
+
+    def with_drafts(self, value: int | Literal["auto"]) -> tuple["ModelSource", int]:
+        """This source, with the MTP layer if it is to guess tokens, and Limits.speculative_tokens.
+
+        ValueError for other values, and for a number that a model without MTP layer cannot have. "auto" is 0 for synthetic weights,
+        whose layer guesses nothing.
+        """
+        config, here = self.config, self.directory
+        numbers = range(MAX_DRAFT_TOKENS + 1)
+        if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value not in numbers):
+            raise ValueError(f"speculative_tokens is {value!r}; expected 0 to {MAX_DRAFT_TOKENS}, or 'auto'")
+        if value == 0 or (value == "auto" and here is None):
+            return self, 0
+        there = config.num_nextn_predict_layers > 0 if here is None else has_mtp_layer(here, config)
+        if there:
+            return replace(self, mtp=True), AUTO if value == "auto" else value
+        if value == "auto":
+            return self, 0
+        raise ValueError(
+            f"speculative_tokens is {value}; expected 0 or 'auto': the checkpoint has no MTP layer "
+            f"(model.layers.{config.num_hidden_layers}) that could guess tokens"
+        )
 
     def load(self, device: str, ranks: Ranks | None, progress: Progress | None = None) -> Transformer:
         """Load the model, or this rank's shard of it, on `device`. ValueError for an incomplete or damaged checkpoint.
@@ -74,10 +102,12 @@ class ModelSource:
         """
         if self.directory is not None:
             arguments = (self.directory, self.config, self.precision, self.backend, device)
-            return load_checkpoint(*arguments, progress, ranks, self.verify_hashes)
+            return load_checkpoint(*arguments, progress, ranks, self.verify_hashes, self.mtp)
         self.config.check_precision(self.precision)
-        model = build_model(self.config, self.precision, self.backend, device, ranks)
-        fill_synthetic(model, Plan(self.config, ranks.rank, ranks.size) if ranks else Plan(self.config), self.seed)
+        mtp = MTPTables() if self.mtp else None  # as in the released checkpoint, it has no tables of its own
+        model = build_model(self.config, self.precision, self.backend, device, ranks, mtp)
+        rank, size = (ranks.rank, ranks.size) if ranks else (0, 1)
+        fill_synthetic(model, Plan(self.config, rank, size, mtp), self.seed)
         return model
 
     def to_json(self) -> dict[str, Any]:
@@ -85,7 +115,7 @@ class ModelSource:
         directory = None if self.directory is None else str(self.directory.resolve())
         values = {"config": config_json(self.config), "directory": directory}
         return values | {
-            name: getattr(self, name) for name in ("precision", "backend", "device", "seed", "verify_hashes")
+            name: getattr(self, name) for name in ("precision", "backend", "device", "seed", "verify_hashes", "mtp")
         }
 
     @classmethod

@@ -1,7 +1,7 @@
 """The work of a job's ranks: what rank 0 does on all of them, and what the others do on its messages."""
 
 from dataclasses import asdict
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -9,10 +9,11 @@ import torch.distributed as dist
 
 from ...kernels.device import check_device
 from ...model.checkpoint.load import Progress
-from ...model.metadata import LayerCache, Selection, SelectionCallback
+from ...model.metadata import LayerCache, Selection, SelectionSink
 from ...model.transformer import Transformer
 from ..engine.cache_check import CheckPlan
 from ..engine.limits import CacheBudget, Limits
+from ..engine.noise import DraftNoise
 from ..engine.runner import Model, ModelRunner, Runner, make_runner
 from ..engine.scheduler import Batch
 from ..engine.sizing import check_fits, count_pages
@@ -48,6 +49,7 @@ class Worker:
         self._job = job
         job.before_end.append(self._close)
         self._batches = BatchDecoder()
+        self._batch: Batch  # of the latest step
         self._model: Transformer
         self._runner: Runner | None = None
 
@@ -66,17 +68,23 @@ class Worker:
         elif kind == MessageKind.FILL_CACHES:
             assert self._runner is not None
             fill_synthetic_caches(self._model.config, self._runner.caches, self._model.compute.backend)
+        elif kind == MessageKind.DRAFT:
+            assert self._runner is not None
+            draft_together(
+                self._runner, self._batch, DraftInputs.empty(self._batch, values["random"], self._runner.device)
+            )
         else:
             assert kind == MessageKind.STEP and self._runner is not None, kind
             count = len(BatchUpdate._fields)
-            batch = self._batches.decode(BatchUpdate(*arrays[:count]), values["decodes"])
+            update = BatchUpdate(*arrays[:count])
+            self._batch = batch = self._batches.decode(update, values["decodes"], values["draft_tokens"])
             plan = CheckPlan(values["check"], *arrays[count:]) if "check" in values else None
             broadcast_sampled_tokens(batch, self._runner)
-            self._runner.run(batch, _ignore_selection if values["inspect"] else None, plan)
+            self._runner.run(batch, _IgnoredSelections() if values["inspect"] else None, plan)
 
     def _load(self, source: ModelSource) -> Transformer:
         device = check_device(device_of(source.device))
-        check_fits(source.config, source.precision, device, self._job.size)
+        check_fits(source.config, source.precision, device, self._job.size, source.mtp)
         return source.load(device, self._job.ranks(device))
 
     def _close(self) -> None:
@@ -106,12 +114,16 @@ class LeadingRunner:
         """As `Runner.stage_tokens`; the other ranks receive the tokens in the step that needs them."""
         self._runner.stage_tokens(tokens)
 
-    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
+    def run(self, batch: Batch, on_selection: SelectionSink | None = None) -> torch.Tensor:
         """As `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got."""
         plan = self._runner.plan(batch) if self._check_cache else None
         update = self._batches.encode(batch)  # last, because from here on it counts as sent
         with self._job.together():
-            header: dict[str, int] = {"decodes": batch.decodes, "inspect": on_selection is not None}
+            header: dict[str, int | None] = {
+                "decodes": batch.decodes,
+                "draft_tokens": batch.draft_tokens,
+                "inspect": on_selection is not None,
+            }
             arrays: list[np.ndarray] = [*update]
             if plan is not None:
                 header["check"] = plan.step
@@ -122,6 +134,20 @@ class LeadingRunner:
                 self._runner.run(batch, on_selection) if plan is None else self._runner.run(batch, on_selection, plan)
             )
 
+    @property
+    def max_draft_tokens(self) -> int:
+        return self._runner.max_draft_tokens
+
+    @property
+    def drafts(self) -> torch.Tensor:
+        return self._runner.drafts
+
+    def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
+        """As `Runner.draft`. It ends the job if it fails, as `run` does."""
+        with self._job.together():
+            self._job.broadcast(MessageKind.DRAFT, {"random": noise.random})
+            draft_together(self._runner, batch, DraftInputs(sampled, accepted, noise))
+
     def _close(self) -> None:
         """Free the decode graphs, which contain collectives of the group."""
         del self._runner
@@ -131,7 +157,7 @@ def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progres
     """Load the model: this rank's shard here, the other shards on the other ranks."""
     device = check_device(device_of(source.device) if job else source.device)
     # Before the other ranks begin to load: an error here is the caller's, not the end of the job.
-    check_fits(source.config, source.precision, device, job.size if job else 1)
+    check_fits(source.config, source.precision, device, job.size if job else 1, source.mtp)
     if job is None:
         return source.load(device, None, progress)
     if job.has_model:
@@ -163,10 +189,52 @@ def fill_caches_on_all_ranks(job: Leader | Follower | None, runner: ModelRunner,
 
 
 def broadcast_sampled_tokens(batch: Batch, runner: Runner) -> None:
-    """Copy rank 0's staged tokens to every rank's device, if the step takes tokens from there: only rank 0 samples."""
+    """Copy rank 0's staged tokens, or its drafts, to every rank's device, if the step takes tokens from there.
+
+    Only rank 0 samples. The ranks draft alike, but a step whose ranks had other tokens would be wrong.
+    """
     if batch.sampled_rows:
         dist.broadcast(runner.sampled, 0)
+    if batch.draft_counts:
+        dist.broadcast(runner.drafts, 0)
 
 
-def _ignore_selection(layer: int, rows: torch.Tensor, selection: Selection) -> None:
+class DraftInputs(NamedTuple):
+    """What `Runner.draft` is given beside the batch."""
+
+    sampled: torch.Tensor
+    accepted: torch.Tensor
+    noise: DraftNoise
+
+    @classmethod
+    def empty(cls, batch: Batch, random: bool, device: torch.device) -> "DraftInputs":
+        """Of the sizes that the batch tells, for rank 0's to be copied to."""
+        rows, requests = sum(batch.logit_counts), len(batch.sampling)
+        sampled, accepted, seeds, places = (
+            torch.empty(count, dtype=torch.int64, device=device) for count in (rows, requests, requests, requests)
+        )
+        temperatures = torch.empty(requests, dtype=torch.float64, device=device)
+        return cls(sampled, accepted, DraftNoise(random, temperatures, seeds, places))
+
+
+def draft_together(runner: Runner, batch: Batch, inputs: DraftInputs) -> None:
+    """Draft on every rank, with what rank 0 has sampled."""
+    sampled, accepted, (random, temperatures, seeds, places) = inputs
+    whole = torch.cat((sampled, accepted, seeds, places, temperatures.view(torch.int64)))
+    if len(whole):
+        dist.broadcast(whole, 0)
+    rows, count = len(sampled), len(accepted)
+    accepted, seeds, places, temperatures = whole[rows:].view(4, count).unbind()
+    runner.draft(batch, whole[:rows], accepted, DraftNoise(random, temperatures.view(torch.float64), seeds, places))
+
+
+class _IgnoredSelections:
     """Rank 0 reports what was selected; the other ranks only take part in gathering it."""
+
+    rows = slice(0, 0)
+
+    def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
+        pass
+
+    def decodes(self, record: torch.Tensor, copied: torch.cuda.Event | None) -> None:
+        pass

@@ -24,24 +24,34 @@ def row_layout(config: ModelConfig, precision: Precision) -> tuple[torch.dtype, 
     return {"exact": torch.float32, "bf16": torch.bfloat16}[precision], latent + rope, index
 
 
-def bytes_per_page(config: ModelConfig, precision: Precision, check_cache: bool = False) -> int:
-    """Bytes of one page over all layers: 64 × 48,068 for the released model in fp8. check_cache: with stamps beside the entries."""
+def bytes_per_page(config: ModelConfig, precision: Precision, check_cache: bool = False, mtp: bool = False) -> int:
+    """Bytes of one page over all layers: 64 × 48,068 for the released model in fp8, 64 × 48,856 with the MTP layer.
+
+    check_cache: with stamps beside the entries.
+    """
     dtype, latent, index = row_layout(config, precision)
-    entry = (latent + index) * dtype.itemsize
+    entry, layers = (latent + index) * dtype.itemsize, config.num_hidden_layers + mtp
     if not check_cache:
-        return config.num_hidden_layers * PAGE_SIZE * entry
+        return layers * PAGE_SIZE * entry
     # Two stamps of 4 bytes for each entry, two hashes for each page of a layer, and two chains of 8 bytes for each slot.
-    return config.num_hidden_layers * (PAGE_SIZE * (entry + 8) + 16) + PAGE_SIZE * 16
+    return layers * (PAGE_SIZE * (entry + 8) + 16) + PAGE_SIZE * 16
 
 
 def allocate(
-    config: ModelConfig, precision: Precision, page_count: int, device: torch.device | str = "cpu"
+    config: ModelConfig,
+    precision: Precision,
+    page_count: int,
+    device: torch.device | str = "cpu",
+    mtp: bool = False,
 ) -> list[LayerCache]:
-    """One LayerCache per layer, [P, 64, 1, row], uninitialised: nothing may read a slot that no token has written."""
+    """One LayerCache per layer, [P, 64, 1, row], uninitialised: nothing may read a slot that no token has written.
+
+    mtp: that of the MTP layer is the last.
+    """
     dtype, latent, index = row_layout(config, precision)
 
     def rows(width: int) -> torch.Tensor:
         # Not zeros: on a CPU, memory that is never touched is never taken.
         return torch.empty(page_count, PAGE_SIZE, 1, width, dtype=dtype, device=device)
 
-    return [LayerCache(rows(latent), rows(index)) for _ in range(config.num_hidden_layers)]
+    return [LayerCache(rows(latent), rows(index)) for _ in range(config.num_hidden_layers + mtp)]

@@ -207,11 +207,11 @@ class CacheCheck:
         """What `end` needs on the device. Called before the model runs: a copy from pageable memory waits for the device."""
         return self._upload(plan.step, plan.tasks, plan.truths) if len(plan.tasks) or len(plan.truths) else []
 
-    def end(self, metadata: AttentionMetadata, uploaded: list[torch.Tensor]) -> None:
-        """Verify what a step has written, and some of what it has read."""
+    def end(self, block_table: torch.Tensor, uploaded: list[torch.Tensor]) -> None:
+        """Verify what a step has written, and some of what it has read. block_table: int32 [B, pages], of the batch's requests."""
         if uploaded:
             step, tasks, truths = uploaded
-            self._check(metadata.block_table, step, tasks, None, truths)
+            self._check(block_table, step, tasks, None, truths)
         self._share()
 
     def end_decodes(self, metadata: AttentionMetadata, words: torch.Tensor) -> None:
@@ -252,7 +252,8 @@ class CacheCheck:
     def _fills_a_page(self, batch: Batch) -> bool:
         """Whether a decode does. Then the page's hash must be taken before another request can reuse it."""
         size = self.stamps.page_size
-        return any(start % size == size - 1 for start in batch.starts)
+        rows = zip(batch.starts, batch.counts, strict=True)
+        return any(start % size + count >= size for start, count in rows)
 
     def _tasks(self, batch: Batch) -> np.ndarray:
         """The pages that a step without a graph has written, and one earlier page of each sequence."""

@@ -6,13 +6,15 @@ import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
+from ...model.selection_policy import SelectionPolicy
 from ..params import Delta, FinishReason, Request, SamplingParams
+from ..text.grammar import GrammarCompiler
 from ..text.tokenizer import Tokenizer
 from .cache_report import CacheReports
+from .draft_policy import make_policy
 from .fault import first_line, log_fault
 from .limits import Limits
 from .pages import PagePool
@@ -58,8 +60,10 @@ class Engine:
         self.limits = limits
         self.tokenizer = tokenizer
         self.eos_ids = frozenset(config.eos_token_ids) | frozenset(tokenizer.eos_ids if tokenizer else ())
-        self.pool = PagePool(limits.page_count, page_size, limits.reuse_pages)
-        self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences)
+        self._grammars = GrammarCompiler(tokenizer, config.vocab_size, sorted(self.eos_ids))
+        drafting = make_policy(limits.speculative_tokens, config.num_hidden_layers) if runner.max_draft_tokens else None
+        self.pool = PagePool(limits.page_count, page_size, limits.reuse_pages, drafts=drafting is not None)
+        self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences, drafting)
         self._states: dict[int, RequestState] = {}  # by request id: those that have not finished
         # The oldest step whose tokens have not been read. Between two calls of `step`, the one that was launched ahead.
         self._in_flight: InFlightStep | None = None
@@ -82,19 +86,24 @@ class Engine:
         params: SamplingParams | None = None,
         inspect: bool = False,
         min_new_tokens: int = 1,
+        policy: SelectionPolicy | None = None,
     ) -> Request:
         """Check a prompt of token ids against the limits, without queueing it.
 
-        min_new_tokens: how many tokens must fit after the prompt; 0 for a prompt of which only logits are computed. ValueError
+        min_new_tokens: how many tokens must fit after the prompt; 0 for a prompt of which only logits are computed. policy: what
+        its queries attend to instead of the model's own selection; none of the entries so computed is reused. ValueError
         names the value and the limit; it is PromptTooLong if the context cannot hold the prompt.
         """
         params = params or SamplingParams()
-        has_tokenizer = self.tokenizer is not None
-        tokens = check_prompt(prompt, params, self.config, self.limits, has_tokenizer, min_new_tokens)
+        tokens = check_prompt(prompt, params, self.config, self.limits, self.tokenizer is not None, min_new_tokens)
         remaining = self.limits.max_model_len - len(tokens)
         max_tokens = remaining if params.max_tokens is None else min(params.max_tokens, remaining)
         seed = secrets.randbits(64) if params.seed is None else params.seed
-        return Request(next(self._ids), tokens, params, max_tokens, seed, inspect)
+        if policy is not None:
+            policy.check(self.config.index_topk, len(tokens))
+        end_ids = tuple(self.eos_ids.union(params.stop_token_ids)) if params.min_tokens else ()
+        grammar = self._grammars.compile(params.structured_outputs) if params.structured_outputs else None
+        return Request(next(self._ids), tokens, params, max_tokens, seed, inspect, policy, end_ids, grammar)
 
     def add_request(
         self, prompt: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
@@ -171,18 +180,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """A snapshot, for metrics."""
-        return replace(
-            self._stats,
-            finished=dict(self._stats.finished),
-            prompt_tokens=self.scheduler.prompt_tokens,
-            cached_tokens=self.scheduler.cached_tokens,
-            preemptions=self.scheduler.preemptions,
-            running=len(self.scheduler.running),
-            waiting=len(self.scheduler.waiting),
-            pages_free=self.pool.free,
-            pages_used=self.pool.used,
-            pages_cached=self.pool.cached,
-        )
+        return self._stats.snapshot(self.scheduler)
 
     def _end_aborted(self) -> None:
         while self._aborted:
@@ -233,16 +231,19 @@ class Engine:
             return
         self.report_mismatches()
         finished = []
-        for request, sample in zip(step.batch.sampling, samples, strict=True):
+        self.scheduler.speculation.observe(step.batch, [sum(sample.drafted for sample in own) for own in samples])
+        for request, own in zip(step.batch.sampling, samples, strict=True):
             state = self._states.get(request.id)
             if state is None:  # the request ended while this step was in flight
                 continue
-            self._deltas.append(state.push(sample, step.recorder))
-            self._stats.generated_tokens += sample.error is None
-            if state.finish_reason is not None:
-                finished.append(state)
+            for offset, sample in enumerate(own):
+                self._deltas.append(state.push(sample, step.recorder, offset))
+                self._stats.generated_tokens += sample.error is None
+                if state.finish_reason is not None:  # what was sampled behind its end is dropped
+                    finished.append(state)
+                    break
         self._in_flight = step.following
-        self.scheduler.commit(step.batch)
+        self.scheduler.commit(step.batch, step.drafted)
         for state in finished:
             self._remove(state)
         self._stats.steps += 1

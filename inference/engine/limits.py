@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+AUTO = -1  # speculative_tokens: chosen from what is measured
+
 
 @dataclass(frozen=True)
 class CacheBudget:
@@ -25,3 +27,4 @@ class Limits:
     reuse_pages: bool  # serve a prefix that earlier prompts share from the cache
     decode_graphs: bool = True  # run decode steps as CUDA graphs, where that is possible
     check_cache: bool = False  # stamp cache entries and verify them
+    speculative_tokens: int = 0  # drafts that the checkpoint's draft layer makes a step; 0: none; AUTO: as many as pay

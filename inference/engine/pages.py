@@ -18,14 +18,19 @@ class PagePool:
     page). The tokens themselves are compared, so two prefixes are never confused, as they could be with hashes alone. Prefix ids
     are consecutive numbers and never reused: once a page is evicted, the pages registered after it cannot be found any more,
     and are evicted in their turn.
+
+    A page in which the draft layer has its entries, too, is registered with its tokens and the token after it, because its last
+    entry there is computed from that one. It is found by requests that have the same token after it.
     """
 
-    def __init__(self, page_count: int, page_size: int, reuse: bool = True) -> None:
+    def __init__(self, page_count: int, page_size: int, reuse: bool = True, drafts: bool = False) -> None:
+        """drafts: whether there is a draft layer."""
         if page_count < 1:
             raise ValueError(f"page_count is {page_count}; expected at least 1")
         self.page_count = page_count
         self.page_size = page_size  # tokens
         self.reuse = reuse
+        self.drafts = drafts
         self._free = list(range(page_count - 1, -1, -1))  # a stack: the page that became free last is taken first
         self._references = [0] * page_count
         self._cached: OrderedDict[int, None] = OrderedDict()  # the least recently used first
@@ -68,29 +73,44 @@ class PagePool:
             pages.append(page)
         return pages
 
-    def match(self, tokens: Sequence[int]) -> tuple[list[int], int]:
-        """Take the pages that hold the longest known prefix of `tokens`. Returns them and the prefix id after them."""
+    def find(self, tokens: Sequence[int], most: int | None = None) -> tuple[list[int], int, int]:
+        """The pages that hold the longest known prefix of `tokens`, but for what comes behind the first `most`. None is taken.
+
+        Returns them, the prefix id after them, and how many leading ones have the draft layer's entries.
+        """
         pages: list[int] = []
-        prefix_id = ROOT
-        for end in range(self.page_size, len(tokens) + 1, self.page_size):
-            entry = self._entries.get((prefix_id, tuple(tokens[end - self.page_size : end])))
+        prefix_id, drafted, whole = ROOT, 0, tuple(tokens)
+        for end in range(self.page_size, (len(whole) if most is None else most) + 1, self.page_size):
+            own = whole[end - self.page_size : end]
+            entry = None
+            if self.drafts and end < len(whole):
+                entry = self._entries.get((prefix_id, (*own, whole[end])))
+                drafted += entry is not None
+            entry = entry or self._entries.get((prefix_id, own))
             if entry is None:
                 break
             page, prefix_id = entry
+            pages.append(page)
+        return pages, prefix_id, drafted
+
+    def match(self, tokens: Sequence[int], most: int | None = None) -> tuple[list[int], int, int]:
+        """As `find`, and takes the pages."""
+        pages, prefix_id, drafted = self.find(tokens, most)
+        for page in pages:
             if self._references[page] == 0:
                 del self._cached[page]
             self._references[page] += 1
-            pages.append(page)
-        return pages, prefix_id
+        return pages, prefix_id, drafted
 
     def register(self, page: int, prefix_id: int, tokens: Sequence[int]) -> int:
         """Make a full, completely written page reusable after the prefix `prefix_id`. Returns the prefix id after it.
 
-        If another page with the same contents is registered already, that one stays, and this one is not shared.
+        tokens: those of the page; and the one after it, if the draft layer has written its entries of the page, too. If another
+        page with the same contents is registered already, that one stays, and this one is not shared.
         """
         if not self.reuse:
             return ROOT
-        assert self._references[page] > 0 and len(tokens) == self.page_size
+        assert self._references[page] > 0 and self.page_size <= len(tokens) <= self.page_size + 1
         key = (prefix_id, tuple(tokens))
         entry = self._entries.get(key)
         if entry is not None:

@@ -1,6 +1,7 @@
 """Whether a model and its limits can serve a prompt. The only place that checks a prompt's length."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...model.config import ModelConfig
 from ..params import PromptTooLong, SamplingParams, check_token_ids
@@ -30,4 +31,16 @@ def check_prompt(
             raise ValueError(
                 f"stop_token_ids holds {token}; expected ids of the vocabulary, 0 to {config.vocab_size - 1}"
             )
+    for token in params.logit_bias or ():
+        if token >= config.vocab_size:
+            raise ValueError(f"logit_bias holds {token}; expected ids of the vocabulary, 0 to {config.vocab_size - 1}")
     return tokens
+
+
+def is_one(prompts: Any) -> bool:
+    """Whether this is one prompt: a text, or integers in a list, an array or a tensor."""
+    if isinstance(prompts, str):
+        return True
+    first = prompts[0] if len(prompts) else ()
+    dimensions = getattr(first, "ndim", int(isinstance(first, str | Sequence)))
+    return dimensions == 0

@@ -37,20 +37,21 @@ class RequestState:
     _last: float | None = None  # time of the last token
     _context_tokens: int = 0  # summed over the queries of the generated tokens
     _selected_tokens: int = 0  # how many of those were attended to
+    _drafted: int = 0  # tokens that were drafts
 
     def __post_init__(self) -> None:
         self._decoder = IncrementalDecoder(self.tokenizer) if self.tokenizer else None
         self._stops = StopStrings(self.request.params.stop)
 
-    def push(self, sample: Sample, recorder: SelectionRecorder) -> Delta:
-        """Append a sampled token to the request, and decide whether it is the last one.
+    def push(self, sample: Sample, recorder: SelectionRecorder, offset: int = 0) -> Delta:
+        """Append a sampled token to the request, and decide whether it is the last one. offset: its place among the step's tokens.
 
         Raises no Exception: whatever fails here ends the request with an error. After Ctrl-C the token has not come yet.
         """
         tokens, pieces = len(self.request.tokens), len(self._text)
-        counts = self._context_tokens, self._selected_tokens
+        counts = self._context_tokens, self._selected_tokens, self._drafted
         try:
-            return self._push(sample, recorder)
+            return self._push(sample, recorder, offset)
         except Exception as error:
             log_fault(log, "request %d failed", self.request.id)
             fault = error if isinstance(error, Fault) else Fault("adding a token to the answer", error)
@@ -58,7 +59,7 @@ class RequestState:
             new_text = "".join(self._text[pieces:])
             return replace(last, text=new_text, token_ids=tuple(self.request.tokens[tokens:]))
         except BaseException:
-            self._context_tokens, self._selected_tokens = counts
+            self._context_tokens, self._selected_tokens, self._drafted = counts
             self._take_back(tokens, pieces)
             raise
 
@@ -87,10 +88,13 @@ class RequestState:
             selection=self._selection if request.inspect else None,
         )
 
-    def _push(self, sample: Sample, recorder: SelectionRecorder) -> Delta:
+    def _push(self, sample: Sample, recorder: SelectionRecorder, offset: int) -> Delta:
         if sample.error is not None:
             return self.finish("error", sample.error)
-        request, params, selection = self.request, self.request.params, recorder.of(self.request)
+        request, params, selection = self.request, self.request.params, recorder.of(self.request, offset)
+        if selection is not None and sample.drafted:
+            selection = replace(selection, drafted=True)
+        self._drafted += sample.drafted
         self._count_selected(len(request.tokens))
         request.tokens.append(sample.token)
         self._last = time.perf_counter()
@@ -132,6 +136,8 @@ class RequestState:
         return text if isinstance(self.stop_reason, str) else text + _named("matching stop strings", self._stops.finish)
 
     def _through_stops(self, text: str) -> str:
+        if self.request.output_count < self.request.params.min_tokens:
+            return text
         safe, hit = _named("matching stop strings", lambda: self._stops.push(text))
         if hit is not None:
             self.finish_reason, self.stop_reason = "stop", hit
@@ -151,7 +157,10 @@ class RequestState:
 
     def _count_selected(self, context: int) -> None:
         self._context_tokens += context
-        self._selected_tokens += min(context, self.index_topk)
+        policy = self.request.policy
+        self._selected_tokens += (
+            min(context, self.index_topk) if policy is None else policy.width(context, self.index_topk)
+        )
 
     def _timings(self) -> Timings:
         count, rate, first = self.request.output_count, None, None
@@ -163,6 +172,7 @@ class RequestState:
             time_to_first_token=first,
             total=time.perf_counter() - self._arrival,
             tokens_per_second=rate,
+            drafted_tokens=self._drafted,
             selected_fraction=self._selected_tokens / self._context_tokens if self._context_tokens else 1.0,
         )
 

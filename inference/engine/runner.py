@@ -1,18 +1,25 @@
 """From a batch to logits: input tensors, AttentionMetadata, forward pass."""
 
-from typing import Protocol
+from dataclasses import replace
+from typing import Protocol, cast
 
 import numpy as np
 import torch
 
 from ...model.config import ModelConfig, Precision
-from ...model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, SelectionCallback
+from ...model.metadata import AttentionMetadata, LayerCache, SelectionSink
 from ...model.transformer import Transformer
+from .batch import Batch
 from .cache import SCRATCH_PAGES, allocate
 from .cache_check import CacheCheck, CheckPlan
 from .decode_graph import DecodeGraphs, can_capture
+from .draft_graph import DraftGraphs
+from .drafting import Drafter, DraftingModel, StepRows, following_tokens, sampling_rows
+from .inputs import Inputs, StagedTokens, prepare
 from .limits import Limits
-from .scheduler import Batch
+from .noise import DraftNoise
+from .speculation import MAX_DRAFT_TOKENS
+from .threads import Threads
 
 
 class Model(Protocol):
@@ -33,7 +40,7 @@ class ModelRunner(Protocol):
         The engine may then launch it before it has read them. See Batch.sampled_rows.
         """
 
-    def run(self, batch: Batch, on_selection: SelectionCallback | None = None) -> torch.Tensor:
+    def run(self, batch: Batch, on_selection: SelectionSink | None = None) -> torch.Tensor:
         """Launch a step: fp32 [N, vocab], the logits of the last ``logit_counts[i]`` new tokens of each entry, in order.
 
         They are valid until the next step is launched.
@@ -43,6 +50,21 @@ class ModelRunner(Protocol):
         """Keep the tokens that the latest step has sampled (int64 [N], on the device) for the next step.
 
         Called only if asynchronous scheduling is supported.
+        """
+
+    @property
+    def max_draft_tokens(self) -> int:
+        """The most drafts that `draft` makes for a request; 0 if there is no draft layer. Without one, the rest is not used."""
+
+    @property
+    def drafts(self) -> torch.Tensor:
+        """int64 [max_sequences, max_draft_tokens] on the device: what the latest `draft` has made. See Batch.draft_rows."""
+
+    def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
+        """Launch the draft layer over the tokens of the step that ran last, and then for the drafts that it is to make.
+
+        sampled: int64 [N], a token for each of its rows of logits. accepted: int64 [M], the number of right drafts of each of its
+        sampling requests: its next drafts follow the token sampled in the row after so many. Both are on the device.
         """
 
 
@@ -59,12 +81,25 @@ class Runner:
         device: torch.device | str = "cpu",
         graphs: DecodeGraphs | None = None,
         cache_check: CacheCheck | None = None,
+        drafter: Drafter | None = None,
+        max_sequences: int = 0,
+        scratch_page: int = 0,
     ) -> None:
+        """caches: with that of the MTP layer, if there is a drafter; max_sequences and scratch_page are for drafts alone."""
         self.model = model
         self.caches = caches
         self.device = torch.device(device)
         self.graphs = graphs
         self.cache_check = cache_check
+        self.drafter = drafter
+        self.scratch_page = scratch_page  # a page that the pool does not hand out
+        staged = StagedTokens(max_sequences, self.device) if graphs is None else graphs.staged
+        self.drafts = staged.drafts
+        self.threads: Threads | None = None  # None: the process's number, in every step
+        self._draft_graphs = None if graphs is None or drafter is None else DraftGraphs(drafter, graphs)
+        self._latest: StepRows | None = (
+            None  # the step that ran last, if it ran without a graph and `draft` is to follow it
+        )
 
     @property
     def supports_async_scheduling(self) -> bool:
@@ -74,10 +109,28 @@ class Runner:
     def sampled(self) -> torch.Tensor:
         """int64 [max_sequences] on the device: the staged tokens come first, the rest is left from earlier steps."""
         assert self.graphs is not None
-        return self.graphs.sampled
+        return self.graphs.staged.sampled
 
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         self.sampled[: len(tokens)] = tokens
+
+    @property
+    def max_draft_tokens(self) -> int:
+        return 0 if self.drafter is None else MAX_DRAFT_TOKENS
+
+    @torch.inference_mode()
+    def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
+        step, self._latest = self._latest, None
+        if step is None:
+            assert self._draft_graphs is not None
+            self._draft_graphs.run(batch, sampled, accepted, noise)
+            return
+        assert self.drafter is not None and batch.draft_tokens is not None
+        following = self._tensor(following_tokens(batch))
+        following[step.metadata.logit_rows] = sampled
+        sampling = sampling_rows(batch, self.scratch_page, self.device)
+        drafts = self.drafts[: len(accepted), : batch.draft_tokens]
+        self.drafter.draft(step, following, sampling, accepted, noise, drafts)
 
     def plan(self, batch: Batch) -> CheckPlan:
         """What the step checks, as rank 0 decides for all ranks."""
@@ -85,63 +138,51 @@ class Runner:
         return self.cache_check.plan(batch, self._in_graph(batch))
 
     def _in_graph(self, batch: Batch) -> bool:
-        return self.graphs is not None and all(batch.logit_counts) and max(batch.counts) == 1
+        if self.graphs is None or batch.decodes < len(batch.requests) or not all(batch.logit_counts):
+            return False
+        if any(request.policy is not None for request in batch.requests):
+            return False
+        # With checks, the rows of one request chain their stamps, which a graph of decodes does not.
+        return self.cache_check is None or not batch.draft_counts
 
     @torch.inference_mode()
     def run(
-        self, batch: Batch, on_selection: SelectionCallback | None = None, plan: CheckPlan | None = None
+        self, batch: Batch, on_selection: SelectionSink | None = None, plan: CheckPlan | None = None
     ) -> torch.Tensor:
-        check = self.cache_check
+        if self.threads is not None:
+            self.threads.use(batch)
+        check, self._latest = self.cache_check, None
         if check is not None:
             plan = plan or self.plan(batch)
             check.check_reused(batch, plan)
         if self.graphs is not None and self._in_graph(batch):
             return self.graphs.run(batch, on_selection, plan)
         assert not batch.sampled_rows
-        tokens, positions, metadata = self.prepare(batch, on_selection)
+        inputs = self.prepare(batch, on_selection)
         if check is None or plan is None:
-            return self.model.forward(tokens, positions, metadata, self.caches)
+            return self._forward(batch, inputs)
         uploaded = check.upload(plan)
-        logits = self.model.forward(tokens, positions, metadata, self.caches)
-        check.end(metadata, uploaded)
+        logits = self._forward(batch, inputs)
+        check.end(inputs.table, uploaded)
         return logits
 
-    def prepare(
-        self, batch: Batch, on_selection: SelectionCallback | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
-        """(tokens int64 [T], positions int64 [T], metadata), on the device."""
-        lengths = [start + count for start, count in zip(batch.starts, batch.counts, strict=True)]
-        entries = list(zip(batch.requests, batch.starts, lengths, strict=True))
-        table = np.zeros((len(entries), max(-(-length // PAGE_SIZE) for length in lengths)), dtype=np.int32)
-        tokens, positions, slots, logit_rows = [], [], [], []
-        row = 0
-        for b, (request, start, length) in enumerate(entries):
-            pages = request.pages[: -(-length // PAGE_SIZE)]  # the request may hold more, for the rest of its prompt
-            table[b, : len(pages)] = pages
-            position = np.arange(start, length)
-            tokens.append(request.tokens[start:length])
-            positions.append(position)
-            slots.append(table[b, position // PAGE_SIZE].astype(np.int64) * PAGE_SIZE + position % PAGE_SIZE)
-            row += length - start
-            logit_rows.append(np.arange(row - batch.logit_counts[b], row))
-        new_tokens, new_positions, new_slots = (
-            self._tensor(np.concatenate(each)) for each in (tokens, positions, slots)
-        )
-        block_table, check = self._tensor(table), self.cache_check
-        rows = (new_tokens, new_positions, new_slots, block_table, batch.counts)
-        metadata = AttentionMetadata(
-            query_lengths=batch.counts,
-            context_lengths=tuple(lengths),
-            decodes=batch.decodes,
-            block_table=block_table,
-            lengths=self._tensor(np.array(lengths, dtype=np.int32)),
-            slots=new_slots,
-            logit_rows=self._tensor(np.concatenate(logit_rows)),
-            max_context=max(lengths[: batch.decodes], default=0),
-            on_selection=on_selection,
-            stamps=() if check is None else check.begin(*rows),
-        )
-        return new_tokens, new_positions, metadata
+    def _forward(self, batch: Batch, inputs: Inputs) -> torch.Tensor:
+        """The logits; the hidden states are kept if `draft` is to follow."""
+        tokens, positions, metadata, _ = inputs
+        if batch.draft_tokens is None or self.drafter is None:
+            return self.model.forward(tokens, positions, metadata, self.caches)
+        logits, hidden = self.drafter.model.forward_with_hidden(tokens, positions, metadata, self.caches)
+        self._latest = StepRows(hidden, positions, replace(metadata, stamps=()))
+        return logits
+
+    def prepare(self, batch: Batch, on_selection: SelectionSink | None = None) -> Inputs:
+        """The model's arguments. With checks of the caches, they have the stamps of the new tokens."""
+        inputs = prepare(batch, self.device, self.drafts, on_selection)
+        if self.cache_check is None:
+            return inputs
+        tokens, positions, metadata, table = inputs
+        stamps = self.cache_check.begin(tokens, positions, metadata.slots, table, batch.counts)
+        return inputs._replace(metadata=replace(metadata, stamps=stamps))
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)
@@ -152,13 +193,23 @@ def make_runner(
 ) -> Runner:
     """Allocate the caches, and build this rank's runner over them: with decode graphs where they are possible."""
     device = torch.device(device)
-    caches = allocate(config, precision, limits.page_count + SCRATCH_PAGES, device)
-    scratch_page, check = limits.page_count, None
+    drafts = limits.speculative_tokens != 0
+    caches = allocate(config, precision, limits.page_count + SCRATCH_PAGES, device, drafts)
+    scratch_page, check, drafter = limits.page_count, None, None
+    if drafts:
+        drafter = Drafter(cast(DraftingModel, model), caches[-1])
     if limits.check_cache:
         backend = model.compute.backend if isinstance(model, Transformer) else "auto"
-        check = CacheCheck(caches, limits.max_sequences, limits.max_model_len, scratch_page, backend, ranks)
-        caches = check.caches
+        own = caches[
+            : config.num_hidden_layers
+        ]  # drafts cannot change an answer, so their layer's entries are not checked
+        check = CacheCheck(own, limits.max_sequences, limits.max_model_len, scratch_page, backend, ranks)
+        caches = [*check.caches, *caches[len(own) :]]
+    drafting = (drafter, limits.max_sequences, scratch_page)
     if not (limits.decode_graphs and can_capture(model)):
-        return Runner(model, caches, device, None, check)
+        return Runner(model, caches, device, None, check, *drafting)
     sizes = (scratch_page, limits.max_sequences, limits.max_model_len, config.index_topk)
-    return Runner(model, caches, device, DecodeGraphs(model.forward, caches, *sizes, device, check), check)
+    forward = model.forward if drafter is None else drafter.model.forward_with_hidden
+    rows = min(limits.max_sequences * (1 + MAX_DRAFT_TOKENS), limits.max_batch_tokens) if drafts else None
+    graphs = DecodeGraphs(forward, caches, *sizes, device, check, rows, config.num_hidden_layers)
+    return Runner(model, caches, device, graphs, check, *drafting)

@@ -1,19 +1,24 @@
 """Logits → tokens, for all the requests of a step at once.
 
-Order and meaning are vLLM's: first penalties; then greedy requests take the likeliest token, and for the others temperature,
-min_p, top_k and top_p apply. Randomness has no state: the random number for a token depends only on the request's seed and the
-token's place in the output. So it is the same whatever else is in the batch, and again after a preemption.
+Order and meaning are vLLM's: first constraints and penalties; then greedy requests take the likeliest token, and for the others
+temperature, min_p, top_k and top_p apply. Randomness has no state: a token is the likeliest after noise that depends only on the
+request's seed, the token's place in the output, and its id. So it is the same whatever else is in the batch, and again after a
+preemption.
+
+A request may have drafts: guesses of its next tokens, which the step has computed behind its last token. Each of its rows of logits
+is sampled as if the drafts before it were the request's tokens. They are, as far as each draft is the token that was sampled
+before it; from the first that is not, drafts and rows are dropped. So the tokens are those of steps without drafts.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from ..params import Request, SamplingParams, TokenLogprob
-
-_CANDIDATES = 1024  # tokens that top_p looks at first: sorting the whole vocabulary of 129,280 takes ten times as long
+from .constraints import constrain
+from .filters import Row, filter_scores, on_device, penalise
+from .noise import DraftNoise, gumbel, signed
 
 
 @dataclass(frozen=True)
@@ -23,12 +28,18 @@ class Sample:
     token: int = -1
     logprob: TokenLogprob | None = None  # if asked for
     error: str | None = None
+    drafted: bool = False  # the token was guessed, and the guess has proved right
 
 
-def uniform(seed: int, position: int) -> float:
-    """A float64 in [0, 1) for the token at `position` of the output: Philox 4x64 with the seed as key, the position as counter."""
-    bits = int(np.random.Philox(key=seed, counter=position).random_raw())
-    return (bits >> 11) * 2.0**-53
+@dataclass(frozen=True)
+class Drafts:
+    """The drafts of a step's sampling requests, in their order."""
+
+    counts: Sequence[int]  # [M]
+    tokens: torch.Tensor  # int64 [M, K] on the device; request i's are the first counts[i] of row i
+
+    def of(self, request: int) -> "Drafts":
+        return Drafts((self.counts[request],), self.tokens[request : request + 1])
 
 
 @dataclass(frozen=True)
@@ -36,79 +47,129 @@ class SampledTokens:
     """The tokens that a step has sampled, on their way from the device to the host."""
 
     requests: Sequence[Request]
-    tokens: torch.Tensor  # int64 [N], on the device
-    # int64 [2, N] on the host: whether the row's logits were finite, and the token.
+    counts: Sequence[int]  # rows of each request
+    tokens: torch.Tensor  # int64 [N], by row, on the device
+    accepted: (
+        torch.Tensor | None
+    )  # int64 [M], by request, on the device: how many of its drafts are right. None: there are none
+    # int64 on the host: by row, whether its logits were finite; by row, the token; then `accepted`.
     _result: torch.Tensor
     # By row, on the host: the best log-probabilities, their token ids, and the sampled token's log-probability.
     _logprobs: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
     _arrived: torch.cuda.Event | None  # when the tensors on the host are complete; None: they are already
 
-    def read(self) -> list[Sample]:
-        """Wait for the tokens. A row with a NaN, with +inf, or with nothing above −inf gives a Sample with an error."""
+    def read(self) -> list[list[Sample]]:
+        """Wait for the tokens: those of each request. A row with a NaN, with +inf, or with nothing above −inf gives an error."""
         if self._arrived is not None:
             self._arrived.synchronize()
-        finite, tokens = self._result.tolist()
-        samples = []
-        for row, (token, request) in enumerate(zip(tokens, self.requests, strict=True)):
-            if not finite[row]:
-                position = len(request.tokens)
-                samples.append(Sample(error=f"the model's logits for position {position} are not finite numbers"))
-                continue
-            logprob = None
-            if request.params.logprobs is not None:
-                values, ids, own = self._logprobs[row]
-                count = request.params.logprobs
-                top = tuple(zip(ids[:count].tolist(), values[:count].tolist(), strict=True))
-                logprob = TokenLogprob(token, own.item(), top)
-            samples.append(Sample(token, logprob))
+        values, count = self._result.tolist(), len(self.tokens)
+        finite, tokens, accepted = (
+            values[:count],
+            values[count : 2 * count],
+            values[2 * count :] or [0] * len(self.counts),
+        )
+        samples, first = [], 0
+        for request, rows, right in zip(self.requests, self.counts, accepted, strict=True):
+            own: list[Sample] = []
+            for offset in range(right + 1):
+                row = first + offset
+                own.append(
+                    self._sample(request, offset, row, tokens[row], offset < right)
+                    if finite[row]
+                    else _ill(request, offset)
+                )
+                if own[-1].error is not None:
+                    break
+            samples.append(own)
+            first += rows
         return samples
 
+    def _sample(self, request: Request, offset: int, row: int, token: int, drafted: bool) -> Sample:
+        count = request.params.logprobs
+        if count is None:
+            return Sample(token, drafted=drafted)
+        values, ids, own = self._logprobs[row]
+        top = tuple(zip(ids[:count].tolist(), values[:count].tolist(), strict=True))
+        return Sample(token, TokenLogprob(token, own.item(), top), drafted=drafted)
 
-def sample(logits: torch.Tensor, requests: Sequence[Request]) -> list[Sample]:
-    """Sample one token per request from its row of logits (fp32 [N, vocab]), and wait for the tokens."""
-    return sample_tokens(logits, requests).read()
+
+def _ill(request: Request, offset: int) -> Sample:
+    return Sample(error=f"the model's logits for position {len(request.tokens) + offset} are not finite numbers")
+
+
+def sample(logits: torch.Tensor, requests: Sequence[Request], drafts: Drafts | None = None) -> list[list[Sample]]:
+    """Sample the tokens of each request from its rows of logits (fp32 [N, vocab]), and wait for them."""
+    return sample_tokens(logits, requests, drafts).read()
 
 
 def needs_host_sync(params: SamplingParams) -> bool:
-    """Whether sampling needs the host: penalties count the earlier tokens, and top_p may have to sort the whole vocabulary."""
-    return params.penalised or (params.top_p < 1 and not params.greedy)
+    """Whether sampling needs the host: penalties count the earlier tokens, a grammar reads them, and top_p may have to sort the
+    whole vocabulary."""
+    return params.penalised or params.structured_outputs is not None or (params.top_p < 1 and not params.greedy)
+
+
+def noise_key(row: Row) -> tuple[int, int]:
+    """What a row's noise is made from: the seed, and the place in the output, behind pending tokens but for this step's own."""
+    request = row.request
+    return signed(request.seed), request.output_count + max(request.pending - 1, 0) + row.offset
 
 
 @torch.inference_mode()
-def sample_tokens(logits: torch.Tensor, requests: Sequence[Request]) -> SampledTokens:
+def sample_tokens(logits: torch.Tensor, requests: Sequence[Request], drafts: Drafts | None = None) -> SampledTokens:
     """As `sample`, but a GPU is not waited for, unless a request has `needs_host_sync`.
 
-    The sampled token is the last of the request's pending ones, or the next one if none is pending.
+    A request has one row, and one more for each of its drafts. Its first token is the last of its pending ones, or the next one if
+    none is pending.
     """
+    counts = [1] * len(requests) if drafts is None else [count + 1 for count in drafts.counts]
     if not requests:
-        return SampledTokens((), logits.new_empty(0, dtype=torch.int64), torch.empty(2, 0), {}, None)
+        return SampledTokens((), (), logits.new_empty(0, dtype=torch.int64), None, torch.empty(0), {}, None)
+    rows = [
+        Row(request, offset, None if drafts is None else drafts.tokens[i, :offset])
+        for i, (request, count) in enumerate(zip(requests, counts, strict=True))
+        for offset in range(count)
+    ]
     finite = logits.amax(-1).isfinite()  # the maximum of a row that holds a NaN is NaN
-    rows = [row for row, request in enumerate(requests) if request.params.logprobs is not None]
-    logprobs = logits[_on(logits.device, rows)].log_softmax(-1) if rows else None
-    scores = penalise(logits, requests)
+    reported = [i for i, row in enumerate(rows) if row.request.params.logprobs is not None]
+    logprobs = logits[on_device(logits.device, reported)].log_softmax(-1) if reported else None
+    scores = penalise(constrain(logits, rows), rows)
     tokens = scores.argmax(-1)  # the lowest id among equals
-    random = [row for row, request in enumerate(requests) if not request.params.greedy]
+    random = [i for i, row in enumerate(rows) if not row.request.params.greedy]
     if random:
-        chosen = [requests[row] for row in random]
-        where = _on(logits.device, random)
-        kept = filter_scores(scores[where], [request.params for request in chosen])
-        uniforms = [uniform(request.seed, request.output_count + max(request.pending - 1, 0)) for request in chosen]
-        sampled = inverse_cdf(kept, _on(logits.device, uniforms, torch.float64))
-        # A row with a NaN may give an id past the vocabulary. The next step may embed it before the host finds the error.
-        tokens[where] = sampled.clamp(max=logits.shape[-1] - 1)
-    best = {} if logprobs is None else _best(logprobs, tokens, rows, requests)
-    result = _to_host(torch.stack((finite.long(), tokens)))
+        chosen = [rows[i] for i in random]
+        where = on_device(logits.device, random)
+        kept = filter_scores(scores[where], [row.request.params for row in chosen])
+        seeds, places = on_device(logits.device, [noise_key(row) for row in chosen]).unbind(-1)
+        tokens[where] = kept.add_(gumbel(seeds, places, logits.shape[-1])).argmax(-1)
+    best = {} if logprobs is None else _best(logprobs, tokens, reported, [row.request for row in rows])
+    accepted = None if drafts is None else _count_accepted(tokens, drafts)
+    result = _to_host(torch.cat([finite.long(), tokens] if accepted is None else [finite.long(), tokens, accepted]))
     arrived = None
     if logits.device.type == "cuda":
         arrived = torch.cuda.Event()
         arrived.record(torch.cuda.current_stream(logits.device))  # this thread's device may be another
-    return SampledTokens(requests, tokens, result, best, arrived)
+    return SampledTokens(requests, counts, tokens, accepted, result, best, arrived)
 
 
-def _on(device: torch.device, values: Sequence[float], dtype: torch.dtype = torch.int64) -> torch.Tensor:
-    """A list as a tensor on the device, without waiting for a GPU."""
-    tensor = torch.tensor(values, dtype=dtype)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+def draft_noise(requests: Sequence[Request], device: torch.device) -> DraftNoise:
+    """For the guesses that follow the tokens that a step samples for these requests."""
+    keys = [noise_key(Row(request)) for request in requests]
+    seeds, places = on_device(device, keys).reshape(-1, 2).unbind(-1)
+    temperatures = [request.params.temperature for request in requests]
+    return DraftNoise(any(temperatures), on_device(device, temperatures, torch.float64), seeds, places)
+
+
+def _count_accepted(tokens: torch.Tensor, drafts: Drafts) -> torch.Tensor:
+    """int64 [M]: how many drafts of each request are the tokens that were sampled in their places, up to the first that is not."""
+    most = max(drafts.counts, default=0)
+    table, ends, row = [], [], 0  # by request and draft: the row that it has to agree with
+    for count in drafts.counts:
+        table.append([row + min(i, count) for i in range(most)])
+        ends.append([i < count for i in range(most)])
+        row += count + 1
+    rows = on_device(tokens.device, table).reshape(len(table), most)
+    there = on_device(tokens.device, ends, torch.bool).reshape(len(table), most)
+    return ((tokens[rows] == drafts.tokens[:, :most]) & there).long().cumprod(-1).sum(-1)
 
 
 def _to_host(tensor: torch.Tensor) -> torch.Tensor:
@@ -118,91 +179,11 @@ def _to_host(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)
 
 
-def penalise(logits: torch.Tensor, requests: Sequence[Request]) -> torch.Tensor:
-    """The logits after repetition, then frequency, then presence penalties. `logits` stay as they are, so that a sampling that
-    fails can be repeated."""
-    if not any(request.params.penalised for request in requests):
-        return logits
-    logits, vocab = logits.clone(), logits.shape[-1]
-    for row, request in enumerate(requests):
-        params = request.params
-        if not params.penalised:
-            continue
-        tokens = torch.tensor(request.tokens, device=logits.device)
-        counts = torch.bincount(tokens[len(request.prompt) :], minlength=vocab)
-        if params.repetition_penalty != 1:
-            seen = torch.bincount(tokens, minlength=vocab) > 0  # also in the prompt
-            scores = logits[row]
-            penalised = torch.where(scores > 0, scores / params.repetition_penalty, scores * params.repetition_penalty)
-            logits[row] = torch.where(seen, penalised, scores)
-        logits[row] -= params.frequency_penalty * counts + params.presence_penalty * (counts > 0)
-    return logits
-
-
-def filter_scores(scores: torch.Tensor, params: Sequence[SamplingParams]) -> torch.Tensor:
-    """Scores divided by the temperature, float64 [N, vocab], and −inf where min_p, top_k or top_p exclude a token.
-
-    A row's distribution is ``exp`` of the row, up to a factor. The largest entry of a row is 0.
-    """
-
-    def column(values: list[float]) -> torch.Tensor:
-        return _on(scores.device, values, torch.float64)[:, None]
-
-    # Subtracting the largest score first avoids overflow at tiny temperatures.
-    kept = (scores.double() - scores.amax(-1, keepdim=True)) / column([p.temperature for p in params])
-    if any(p.min_p > 0 for p in params):
-        # p(token) >= min_p · p(likeliest), and the likeliest token's entry is 0.
-        floor = column([p.min_p for p in params]).log()
-        kept = kept.masked_fill(kept < floor, -torch.inf)
-    vocab = scores.shape[-1]
-    some = [row for row, p in enumerate(params) if 0 < p.top_k < vocab or p.top_p < 1]
-    if some:
-        rows = _on(scores.device, some)
-        top_k = [params[row].top_k if params[row].top_k > 0 else vocab for row in some]
-        kept[rows] = _keep_top(kept[rows], top_k, [params[row].top_p for row in some])
-    return kept
-
-
-def _keep_top(scores: torch.Tensor, top_k: list[int], top_p: list[float]) -> torch.Tensor:
-    """−inf outside the top k, then outside the likeliest tokens that reach mass top_p. Tokens that tie with the last one stay."""
-    vocab, device = scores.shape[-1], scores.device
-    limited = [k for k in top_k if k < vocab]
-    count = min(vocab, max([_CANDIDATES, *limited]))
-    ordered = scores.topk(count).values
-    if limited:
-        last = _on(device, [min(k, count) - 1 for k in top_k])[:, None]
-        unlimited = _on(device, [k >= vocab for k in top_k], torch.bool)[:, None]
-        floor = ordered.gather(-1, last).masked_fill(unlimited, -torch.inf)
-        scores = scores.masked_fill(scores < floor, -torch.inf)
-        ordered = ordered.masked_fill(ordered < floor, -torch.inf)
-    if all(p == 1 for p in top_p):
-        return scores
-    fractions = _on(device, top_p, torch.float64)[:, None]
-    target = fractions * scores.exp().sum(-1, keepdim=True)
-    mass = ordered.exp().cumsum(-1)
-    if count < vocab and (mass[:, -1:] < target).any():  # a flat distribution: there are too few candidates
-        ordered = scores.sort(descending=True).values
-        mass = ordered.exp().cumsum(-1)
-    needed = (
-        (mass < target).sum(-1, keepdim=True).clamp(max=ordered.shape[-1] - 1)
-    )  # index of the token that reaches it
-    return scores.masked_fill((scores < ordered.gather(-1, needed)) & (fractions < 1), -torch.inf)
-
-
-def inverse_cdf(scores: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """int64 [N]: the first token, by id, whose cumulative mass exceeds uniforms [N] · total mass (inverse CDF)."""
-    mass = scores.exp().cumsum(-1)
-    total = mass[:, -1]
-    # u < 1, but the product may round up to the total, which no cumulative mass exceeds.
-    point = torch.minimum(uniforms * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(mass, point[:, None], right=True)[:, 0]
-
-
 def _best(
     logprobs: torch.Tensor, tokens: torch.Tensor, rows: Sequence[int], requests: Sequence[Request]
 ) -> dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """By row: the best log-probabilities, their ids, and the sampled token's. For the requests that ask for them."""
     count = max(requests[row].params.logprobs or 0 for row in rows)
     values, ids = logprobs.topk(min(count, logprobs.shape[-1]), dim=-1)
-    own = logprobs.gather(1, tokens[_on(tokens.device, rows)][:, None])[:, 0]
+    own = logprobs.gather(1, tokens[on_device(tokens.device, rows)][:, None])[:, 0]
     return dict(zip(rows, zip(_to_host(values), _to_host(ids), _to_host(own), strict=True), strict=True))

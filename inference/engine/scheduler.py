@@ -1,76 +1,60 @@
 """The scheduler: which requests take part in the next step, and with how many tokens. It knows no tensors."""
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from operator import attrgetter
 
 from ..params import Request
+from .batch import Batch
+from .draft_policy import DraftPolicy
+from .pace import Pace
 from .pages import PagePool
+from .prompt_order import PATIENCE, count_skipped, in_turn
+from .speculation import Speculation
 
+_ARRIVAL = attrgetter("id")
 
-@dataclass(frozen=True)
-class Batch:
-    """One step's work: entry i processes ``requests[i].tokens[starts[i] : starts[i] + counts[i]]``.
-
-    The scheduler sets all fields when it makes the batch (Batch.of; `sampled_rows` in schedule_ahead), and they never change.
-    scoring.prompt_logits makes its own batches, with logits after every token. On other ranks BatchDecoder sets rank 0's values.
-    """
-
-    requests: tuple[Request, ...]  # [B]; those with one new token come first, within each kind the oldest comes first
-    starts: tuple[int, ...]  # [B]; position of the first new token, which is also the number of tokens in the cache
-    counts: tuple[int, ...]  # [B]; number of new tokens
-    decodes: int  # how many leading entries have exactly one new token
-    logit_counts: tuple[int, ...]  # [B]; how many of the last new tokens get logits: 0 inside a prompt, else 1
-    # [B], or empty if the host knows all tokens. Entry i's token is the one that the previous step samples from row
-    # sampled_rows[i] of its logits; it is read from the device.
-    sampled_rows: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, entries: list[tuple[Request, int]]) -> "Batch":
-        """A batch of (request, number of new tokens) pairs. Logits are computed for each request whose last token is among them."""
-        entries = sorted(entries, key=lambda entry: entry[1] != 1)  # a stable sort
-        return cls(
-            requests=tuple(request for request, _ in entries),
-            starts=tuple(request.computed for request, _ in entries),
-            counts=tuple(count for _, count in entries),
-            decodes=sum(count == 1 for _, count in entries),
-            logit_counts=tuple(int(count == request.remaining) for request, count in entries),
-        )
-
-    @property
-    def tokens(self) -> int:
-        return sum(self.counts)
-
-    @property
-    def sampling(self) -> list[Request]:
-        """The requests for which this step samples a token, in the order of their logits."""
-        return [request for request, logit_count in zip(self.requests, self.logit_counts, strict=True) if logit_count]
+__all__ = ["Batch", "Scheduler"]
 
 
 class Scheduler:
     """Continuous batching with chunked prefill over a page pool.
 
-    Decodes come first, so that no running answer waits for a long prompt. The rest of the token budget goes to chunks of
-    prompts, oldest first, and then to newly admitted requests. Admission takes pages for all tokens that a request has, so only
-    decodes can run out of pages. Then the request that was admitted last is preempted: it gives all its pages back and returns to
-    the head of the queue, where its tokens, also the generated ones, count as its prompt (preemption by recomputation). The
-    oldest request is never preempted for another, so every step makes progress.
+    Every running answer gets its decode in each step. The rest of the token budget goes to prompts, in the order of `in_turn`
+    and for as long as `pace` allows: a waiting request is admitted when its turn comes. Admission takes pages for all tokens that
+    a request has, so only decodes can run out of pages. Then the running request that arrived last is preempted: it gives all its
+    pages back and waits again; its tokens, also the generated ones, count as its prompt (preemption by recomputation).
+
+    A request that passes older ones leaves the oldest waiting one the pages and the place that it needs, and is preempted if it
+    has outgrown that when the other's patience ends. No request is preempted for a younger one. So the oldest request advances
+    again and again, and every request becomes the oldest.
 
     The queues and the fields of the requests in them change only after all that can fail: wherever an exception ends a method,
     `recover` finds in them what each request holds.
     """
 
-    def __init__(self, pool: PagePool, max_batch_tokens: int, max_sequences: int) -> None:
+    def __init__(
+        self,
+        pool: PagePool,
+        max_batch_tokens: int,
+        max_sequences: int,
+        drafting: DraftPolicy | None = None,
+        pace: Pace | None = None,
+    ) -> None:
         for name, value in (("max_batch_tokens", max_batch_tokens), ("max_sequences", max_sequences)):
             if value < 1:
                 raise ValueError(f"{name} is {value}; expected at least 1")
         self.pool = pool
+        self.pace = pace or Pace()
         self.max_batch_tokens = max_batch_tokens
         self.max_sequences = min(
             max_sequences, max_batch_tokens
         )  # so that every running request can decode in each step
-        self.waiting: deque[Request] = deque()
-        self.running: list[Request] = []  # oldest first
+        self.speculation = Speculation(drafting)
+        self.waiting: deque[Request] = deque()  # this and the next in the order of arrival
+        self.running: list[Request] = []
         self.preemptions = 0  # this and the next two count since the start
         self.prompt_tokens = 0  # of admitted requests
         self.cached_tokens = 0  # how many of those were found in reused pages
@@ -81,31 +65,36 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Queue a request. Engine.make_request has checked that its prompt and max_tokens fit the pool."""
+        request.reusable = self._find_reusable(request)
         self.waiting.append(request)
 
     def schedule(self) -> Batch:
         """Choose the next step's work and take the pages that it needs. The batch is empty only if there is no work."""
-        budget = self.max_batch_tokens
+        self._make_place()
         entries: list[tuple[Request, int]] = []
         for request in [request for request in self.running if request.remaining == 1]:
             if request.pages and self._grow(request):  # without pages: preempted for an older one just now
                 entries.append((request, 1))
-                budget -= 1
-        for request in self.running:
-            if budget and request.remaining > 1:
-                count = min(request.remaining, budget)
+        budget = self.max_batch_tokens - len(entries)
+        reserved = self.speculation.reserve([request for request, _ in entries], budget)
+        budget -= reserved
+        seconds = self.pace.begin(answers=bool(entries))
+        started = [request for request in self.running if request.remaining > 1]
+        waiting, refused = list(self.waiting), False
+        for request in in_turn(started, waiting):
+            if budget <= 0 or seconds <= 0:
+                break
+            if not request.pages:
+                # Those that come later are longer: only the oldest, for which pages are kept, may still be admitted.
+                refused = (refused and request is not waiting[0]) or not self._admit(request)
+            if request.pages:
+                count = min(request.remaining, budget, self.pace.tokens(request.computed, seconds))
                 entries.append((request, count))
                 budget -= count
-        while budget and self.waiting and len(self.running) < self.max_sequences:
-            request = self.waiting[0]
-            if not self._admit(request):
-                break
-            self.running.append(self.waiting.popleft())
-            count = min(request.remaining, budget)
-            entries.append((request, count))
-            budget -= count
+                seconds -= self.pace.seconds(request.computed, count)
+        count_skipped(started, waiting, {request for request, _ in entries})
         assert entries or not self.has_work, "the scheduler is stuck"
-        return Batch.of(entries)
+        return self.speculation.plan(Batch.of(entries), budget + reserved, self.pool, take=not self.waiting)
 
     def schedule_ahead(self, batch: Batch) -> Batch | None:
         """The step after `batch`, which is in flight and whose tokens are not known yet: one decode of every running request.
@@ -113,7 +102,11 @@ class Scheduler:
         None if the next step is of another kind, or if pages lack: `schedule` makes it once `batch` is committed. A request that
         then turns out to have ended takes part in one step too many, whose result is ignored.
         """
-        if self.waiting and len(self.running) < self.max_sequences:
+        if batch.draft_counts or batch.draft_tokens or (self.waiting and len(self.running) < self.max_sequences):
+            return None
+        if any(
+            each.policy is not None for each in self.running
+        ):  # it runs without a graph, and needs tokens on the host
             return None
         continuing = [each for each in self.running if each.output_count + each.pending < each.max_tokens]
         if not continuing or any(each.remaining != 1 or not each.pending for each in continuing):
@@ -126,28 +119,41 @@ class Scheduler:
         for request in growing:
             request.pages += self.pool.allocate(1)
         rows = {request: row for row, request in enumerate(batch.sampling)}
-        return replace(
-            Batch.of([(each, 1) for each in continuing]), sampled_rows=tuple(rows[each] for each in continuing)
-        )
+        ahead = Batch.of([(each, 1) for each in continuing])
+        ahead = replace(ahead, sampled_rows=tuple(rows[each] for each in continuing))
+        return self.speculation.plan_ahead(ahead, batch)
 
     def start(self, batch: Batch) -> None:
-        """Call when the step is launched: later steps find its tokens in the cache."""
-        for request, count, logit_count in zip(batch.requests, batch.counts, batch.logit_counts, strict=True):
-            request.computed += count
-            request.pending += logit_count
-
-    def commit(self, batch: Batch) -> None:
-        """Call when the step's sampled tokens have been added to their requests: makes the pages that it has filled reusable."""
-        size = self.pool.page_size
-        for request, start, count, logit_count in zip(
-            batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
+        """Call when the step is launched: later steps find its tokens in the cache. Of its drafts that is not known yet."""
+        drafts = batch.draft_counts or (0,) * len(batch.requests)
+        for request, count, logit_count, draft_count in zip(
+            batch.requests, batch.counts, batch.logit_counts, drafts, strict=True
         ):
-            request.pending -= logit_count
+            request.computed += count - draft_count
+            request.pending += min(logit_count, 1)
+
+    def commit(self, batch: Batch, drafted: bool = False) -> None:
+        """Call when the step's sampled tokens have been added to their requests: makes the pages that it has filled reusable.
+
+        drafted: the draft layer has gone over the step's tokens.
+        """
+        self.pace.end(zip(batch.starts[batch.decodes :], batch.counts[batch.decodes :], strict=True))
+        self.speculation.commit(batch, drafted)
+        size = self.pool.page_size
+        drafts = batch.draft_counts or (0,) * len(batch.requests)
+        for request, start, count, logit_count, draft_count in zip(
+            batch.requests, batch.starts, batch.counts, batch.logit_counts, drafts, strict=True
+        ):
+            request.pending -= min(logit_count, 1)
             if not request.pages:  # the request has ended meanwhile
                 continue
-            full = (start + count) // size
+            full = (request.computed if draft_count else start + count) // size
+            if request.policy is not None:  # entries that were computed under another selection are nobody else's
+                full = min(full, max(request.shareable // size, request.cached_pages))
             for page in range(request.cached_pages, full):
-                tokens = request.tokens[page * size : (page + 1) * size]
+                last = (page + 1) * size
+                # What the draft layer has in a page depends on the token after it.
+                tokens = request.tokens[page * size : last + (request.drafted >= last)]
                 request.prefix_id = self.pool.register(request.pages[page], request.prefix_id, tokens)
             request.cached_pages = full
 
@@ -178,18 +184,22 @@ class Scheduler:
         for request in self.running:
             request.pending = request.cached_pages = request.prefix_id = 0
             request.computed = min(request.computed, len(request.tokens) - 1)
+            request.drafted = min(request.drafted, request.computed)
         for request in self.waiting:
             request.pages = []
-            request.pending = request.computed = request.cached_pages = request.prefix_id = 0
+            request.pending = request.computed = request.drafted = request.cached_pages = request.prefix_id = 0
+        self.speculation.forget()
         self.pool.rebuild(request.pages for request in self.running)
 
     def preempt_latest(self) -> Request:
-        """Send the request that was admitted last back to the head of the queue; its pages are free or cached now."""
+        """Send the running request that arrived last back to those that wait; its pages are free or cached now."""
         request = self.running[-1]
         assert not request.pending, "a step that samples a token for it is in flight"
+        reusable = self._find_reusable(request)
         self._release(request)
         self.running.pop()
-        self.waiting.appendleft(request)
+        request.reusable = reusable
+        insort(self.waiting, request, key=_ARRIVAL)
         self.preemptions += 1
         return request
 
@@ -199,22 +209,47 @@ class Scheduler:
             self.preempt_latest()
         return self.pool.allocate(count)
 
+    def _make_place(self) -> None:
+        """Preempt younger requests if the oldest waiting one is out of patience and lacks pages or a place."""
+        oldest = self.waiting[0] if self.waiting else None
+        while oldest and oldest.skipped >= PATIENCE and self.running and self.running[-1].id > oldest.id:
+            needed = self.pool.pages_for(len(oldest.tokens))
+            if len(self.running) < self.max_sequences and needed <= self.pool.available:
+                return
+            self.preempt_latest()
+
     def _admit(self, request: Request) -> bool:
+        """Move a waiting request to the running ones, with pages for all its tokens. False if pages or a place are lacking.
+
+        A request that passes others leaves the oldest of them what it needs.
+        """
+        oldest = self.waiting[0]
+        kept_places, kept_pages = (0, 0) if request is oldest else (1, self.pool.pages_for(len(oldest.tokens)))
+        if len(self.running) + kept_places >= self.max_sequences:
+            return False
         # The last token is always computed, because its logits are needed.
-        pages, prefix_id = self.pool.match(request.tokens[:-1])
+        reusable = min(len(request.tokens) - 1, request.shareable)
+        pages, prefix_id, drafted = self.pool.match(request.tokens, reusable)
         missing = self.pool.pages_for(len(request.tokens)) - len(pages)
-        if missing > self.pool.available:
+        if missing + kept_pages > self.pool.available:
             self.pool.release(pages)
             return False
         request.pages = pages + self.pool.allocate(missing)
-        request.computed = len(pages) * self.pool.page_size
+        request.computed, request.drafted = len(pages) * self.pool.page_size, drafted * self.pool.page_size
         request.cached_pages, request.prefix_id = len(pages), prefix_id
+        request.reusable = 0
         request.admission += 1
         if request.cached_tokens is None:
             request.cached_tokens = request.computed
             self.prompt_tokens += len(request.prompt)
             self.cached_tokens += request.computed
+        insort(self.running, request, key=_ARRIVAL)
+        self.waiting.remove(request)
         return True
+
+    def _find_reusable(self, request: Request) -> int:
+        most = min(len(request.tokens) - 1, request.shareable)
+        return len(self.pool.find(request.tokens, most)[0]) * self.pool.page_size
 
     def _grow(self, request: Request) -> bool:
         """Take a page for a decode's token if it needs one; preempts later requests. False if the request itself was preempted."""
@@ -228,4 +263,4 @@ class Scheduler:
     def _release(self, request: Request) -> None:
         self.pool.release(request.pages)
         request.pages = []
-        request.computed = request.cached_pages = request.prefix_id = 0
+        request.computed = request.drafted = request.cached_pages = request.prefix_id = request.skipped = 0

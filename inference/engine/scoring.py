@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
+from typing import Any
 
 import torch
 
+from ...model.metadata import SelectionSink
 from ..params import Request, TokenLogprob
 from .engine import Engine
 from .fault import first_line, log_fault
@@ -18,24 +20,40 @@ log = logging.getLogger(__name__)
 CHUNK_BYTES = 2**27  # of fp32 logits at a time; 128 MiB are 259 tokens of the released model's vocabulary
 
 
-def prompt_logits(engine: Engine, request: Request, count: int, chunk: int) -> Generator[torch.Tensor]:
+def prompt_logits(
+    engine: Engine,
+    request: Request,
+    count: int,
+    chunk: int,
+    first: int = 0,
+    reuse: bool = False,
+    on_selection: SelectionSink | None = None,
+) -> Generator[torch.Tensor]:
     """The logits after each of the request's first `count` tokens: fp32 [T, vocab] on the device for each chunk of T tokens.
 
-    No page is reused, and none can be reused afterwards. All chunks run between two steps of the engine: running requests keep
-    their place, but the latest ones are preempted if their pages are needed. The pages are free again once the iterator is
-    exhausted or closed.
+    first: tokens before this one get no logits, so the first chunks may have T = 0. reuse: with pages that the pool has for tokens
+    before `first`; otherwise none is reused. No page can be reused afterwards. on_selection: see AttentionMetadata. All chunks run
+    between two steps of the engine: running requests keep their place, but the latest ones are preempted if their pages are
+    needed. The pages are free again once the iterator is exhausted or closed.
     """
     engine.drain()
     try:
-        request.pages = engine.scheduler.take_pages(engine.pool.pages_for(count))
+        if reuse:
+            request.pages, *_ = engine.pool.match(request.tokens[: min(first, request.shareable)])
+        reused = len(request.pages) * engine.pool.page_size
+        missing = engine.pool.pages_for(count) - len(request.pages)
+        request.pages = request.pages + engine.scheduler.take_pages(missing)
     except BaseException:
         engine.recover()
         raise
     try:
-        for start in range(0, count, chunk):
+        for start in range(reused, count, chunk):
             request.computed = start
             size = min(chunk, count - start)
-            yield engine.runner.run(Batch((request,), (start,), (size,), decodes=int(size == 1), logit_counts=(size,)))
+            rows = min(max(start + size - first, 0), size)
+            batch = Batch((request,), (start,), (size,), decodes=int(size == 1), logit_counts=(rows,))
+            # Other runners than the engine's own need not know of selections.
+            yield engine.runner.run(batch) if on_selection is None else engine.runner.run(batch, on_selection)
     finally:
         try:
             engine.pool.release(request.pages)
@@ -81,18 +99,23 @@ def score(
             if is_over():
                 raise TimeoutError("the request's time is over")
             logits = next(parts)
-            if not logits.amax(-1).isfinite().all():  # as in sampling: the maximum of a row that holds a NaN is NaN
-                raise FloatingPointError("the model's logits for the prompt are not finite numbers")
+            check_finite(logits)
             following = request.tokens[len(scores) + 1 : len(scores) + 1 + len(logits)]
-            scores += _scores(logits, following, top)
+            scores += token_logprobs(logits, following, top)
             raise_mismatch(engine, request)
     return scores
 
 
-def _scores(logits: torch.Tensor, following: list[int], top: int) -> list[TokenLogprob]:
-    """logits fp32 [T, vocab], and the token that follows each row's."""
+def check_finite(logits: torch.Tensor) -> None:
+    """FloatingPointError for logits that are not finite."""
+    if not logits.amax(-1).isfinite().all():  # as in sampling: the maximum of a row that holds a NaN is NaN
+        raise FloatingPointError("the model's logits for the prompt are not finite numbers")
+
+
+def token_logprobs(logits: torch.Tensor, following: Sequence[int], top: int) -> list[TokenLogprob]:
+    """log p of the token that follows each row of logits fp32 [T, vocab], and the `top` likeliest ones."""
     logprobs = logits.log_softmax(-1)
-    chosen = logprobs.gather(1, torch.tensor(following, device=logits.device)[:, None])[:, 0].tolist()
+    chosen = logprobs.gather(1, torch.tensor(following, dtype=torch.long, device=logits.device)[:, None])[:, 0].tolist()
     values, ids = logprobs.topk(min(top, logits.shape[-1]), dim=-1)
     return [
         TokenLogprob(token, logprob, tuple(zip(row_ids, row_values, strict=True)))
@@ -105,16 +128,23 @@ class ScoreJob:
 
     def __init__(self, request: Request, top: int, deadline: float) -> None:
         """deadline: as time.monotonic() counts."""
-        self.future: Future[list[TokenLogprob]] = Future()
+        self.future: Future[Any] = Future()
         self._request = request
         self._top = top
         self._deadline = deadline
+
+    def work(self, engine: Engine) -> Any:
+        """What `future` gets."""
+        return score(engine, self._request, self._top, self.is_over)
+
+    def is_over(self) -> bool:
+        return time.monotonic() > self._deadline
 
     def run(self, engine: Engine) -> None:
         if not self.future.set_running_or_notify_cancel():
             return
         try:
-            self.future.set_result(score(engine, self._request, self._top, lambda: time.monotonic() > self._deadline))
+            self.future.set_result(self.work(engine))
         except TimeoutError as error:
             self.future.set_exception(error)
         except Exception as error:

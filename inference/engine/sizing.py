@@ -2,19 +2,24 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from ...model.config import ModelConfig, Precision
 from ...model.metadata import PAGE_SIZE
+from ...model.mtp import MTPTables
 from ...model.parallel.shard import parameter_bytes
 from ...model.transformer import Transformer
 from ..params import Request, SamplingParams
-from .cache import allocate, bytes_per_page
+from .cache import SCRATCH_PAGES, allocate, bytes_per_page
+from .drafting import Drafter
 from .limits import CacheBudget, Limits
+from .noise import DraftNoise
 from .runner import Runner
 from .scheduler import Batch
+from .speculation import MAX_DRAFT_TOKENS
 
 _CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
 _GIB = 2**30
@@ -33,6 +38,7 @@ def resolve_limits(
     reuse_pages: bool = True,
     decode_graphs: bool = True,
     check_cache: bool = False,
+    speculative_tokens: int = 0,
     count_pages: Callable[[CacheBudget], int] | None = None,
 ) -> Limits:
     """The engine's limits; None stands for the default. ValueError names the argument, its value and what is allowed.
@@ -75,6 +81,7 @@ def resolve_limits(
         reuse_pages=reuse_pages,
         decode_graphs=decode_graphs,
         check_cache=check_cache,
+        speculative_tokens=speculative_tokens,
     )
 
 
@@ -82,20 +89,25 @@ def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
     """How many pages this rank has memory for, beside the weights and the largest step."""
     config, precision, device = model.config, model.compute.precision, model.compute.device
     step_bytes = measure_largest_step(model, budget)
-    memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.check_cache
+    mtp = model.mtp is not None
+    memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.check_cache, mtp
     return pages_in_memory(config, precision, device, *memory)
 
 
-def check_fits(config: ModelConfig, precision: Precision, device: torch.device | str, ranks: int = 1) -> None:
+def check_fits(
+    config: ModelConfig, precision: Precision, device: torch.device | str, ranks: int = 1, mtp: bool = False
+) -> None:
     """ValueError, with the numbers, if the weights and one page of cache need more memory than is free.
 
     Called before anything is loaded. `ranks` processes share the model: on GPUs each has its own memory, on CPUs all of them take
-    from the machine's.
+    from the machine's. mtp: with the MTP layer, whose tables are taken to be the main model's.
     """
     device = torch.device(device)
     on_gpu = device.type == "cuda"
-    weights = [parameter_bytes(config, precision, rank, ranks) for rank in (range(1) if on_gpu else range(ranks))]
-    page = bytes_per_page(config, precision) * len(weights)
+    tables = MTPTables() if mtp else None
+    held = range(1) if on_gpu else range(ranks)
+    weights = [parameter_bytes(config, precision, rank, ranks, tables) for rank in held]
+    page = bytes_per_page(config, precision, mtp=mtp) * len(weights)
     needed = sum(weights) + page
     free, total = torch.cuda.mem_get_info(device) if on_gpu else (available_memory(), 0)
     if needed <= free:
@@ -104,8 +116,10 @@ def check_fits(config: ModelConfig, precision: Precision, device: torch.device |
     part = f"rank 0's shard of {ranks}" if on_gpu and ranks > 1 else "the model"
     ways = ["more ranks (torchrun --nproc-per-node 8)"] if on_gpu and ranks < 8 else []
     ways += ["fewer layers"] + ([] if precision == "fp8" else ["--precision fp8"])
+    ways += ["no speculative tokens"] if mtp else []
+    layers = f"{config.num_hidden_layers} layers{' and the MTP layer' if mtp else ''}"
     raise ValueError(
-        f"{part} takes {sum(weights) / _GIB:.1f} GiB of weights in {precision} precision ({config.num_hidden_layers} layers) "
+        f"{part} takes {sum(weights) / _GIB:.1f} GiB of weights in {precision} precision ({layers}) "
         f"and {page / 2**20:.1f} MiB for one page of {PAGE_SIZE} tokens; {where} free: use {' or '.join(ways)}"
     )
 
@@ -119,6 +133,7 @@ def pages_in_memory(
     step_bytes: int = 0,
     ranks: int = 1,
     check_cache: bool = False,
+    mtp: bool = False,
 ) -> int:
     """How many pages to allocate by default. ValueError if not even one page fits.
 
@@ -128,7 +143,7 @@ def pages_in_memory(
     """
     if not 0 < memory_fraction <= 1:
         raise ValueError(f"memory_fraction is {memory_fraction}; expected above 0 and at most 1")
-    page = bytes_per_page(config, precision, check_cache)
+    page = bytes_per_page(config, precision, check_cache, mtp)
     device = torch.device(device)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
@@ -155,21 +170,32 @@ def measure_largest_step(model: Transformer, budget: CacheBudget) -> int:
     if device.type != "cuda":
         return 0
     batch, pages = largest_step(config, budget.max_batch_tokens, budget.max_sequences, budget.max_model_len)
-    caches = allocate(config, precision, pages, device)
+    drafts = model.mtp is not None
+    caches = allocate(config, precision, pages + SCRATCH_PAGES, device, drafts)
     for cache in caches:  # the step reads entries that no step has written: they must not be NaN
         cache.latent.zero_()
         cache.index.zero_()
-    runner = Runner(model, caches, device)
-    runner.run(batch)  # compiles kernels and initialises libraries
+    drafter = Drafter(model, caches[-1]) if drafts else None
+    runner = Runner(model, caches, device, None, None, drafter, budget.max_sequences, pages)
+    batch = replace(batch, draft_tokens=MAX_DRAFT_TOKENS if drafts else None)
+    _run(runner, batch)  # compiles kernels and initialises libraries
     torch.cuda.synchronize(device)
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
-    runner.run(batch)
+    _run(runner, batch)
     torch.cuda.synchronize(device)
     peak = torch.cuda.max_memory_allocated(device)
-    del runner, caches
+    del runner, caches, drafter
     torch.cuda.empty_cache()
     return peak - before
+
+
+def _run(runner: Runner, batch: Batch) -> None:
+    """A step, and the drafts after it if it makes any."""
+    runner.run(batch)
+    if batch.draft_tokens is not None:
+        zeros = torch.zeros(len(batch.sampling), dtype=torch.int64, device=runner.device)
+        runner.draft(batch, zeros, zeros, DraftNoise(True, zeros.double(), zeros, zeros))
 
 
 def largest_step(

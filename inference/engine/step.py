@@ -1,4 +1,4 @@
-"""One step of the engine from its launch on the device to its tokens on the host."""
+"""One step of the engine from its launch on the device to its tokens on the host, and to the drafts for the next step."""
 
 import logging
 
@@ -6,7 +6,7 @@ import torch
 
 from .fault import Fault, log_fault
 from .runner import ModelRunner
-from .sampler import Sample, SampledTokens, needs_host_sync, sample, sample_tokens
+from .sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample, sample_tokens
 from .scheduler import Batch
 from .selection import SelectionRecorder
 
@@ -25,21 +25,22 @@ class InFlightStep:
         self.recorder = SelectionRecorder(batch)
         self.following: InFlightStep | None = None  # the step that was launched before this one's tokens were read
         self.staged = False  # the device has kept the sampled tokens, from where a following step can take them
+        self.drafted = False  # the draft layer has done its work
         self.error: Exception | None = None
         self._logits: torch.Tensor | None = None  # valid until another step is launched
-        self._sampled: SampledTokens | list[Sample] | None = None
+        self._sampled: SampledTokens | list[list[Sample]] | None = None
 
     def launch(self, runner: ModelRunner) -> None:
         """Start the forward pass."""
         try:
-            self._logits = runner.run(self.batch, self.recorder.callback)
+            self._logits = runner.run(self.batch, self.recorder.sink)
         except Exception as error:
             self.error = error
         else:
             self.recorder.try_fetch()
 
     def sample(self, runner: ModelRunner) -> None:
-        """Sample this step's tokens on the device, unless that has been done or cannot be done yet.
+        """Sample this step's tokens on the device, and let the draft layer work, unless that has been done or cannot be done yet.
 
         Requests with `needs_host_sync` are sampled from their earlier tokens on the host. While tokens of an earlier step are
         still to be read (``pending`` counts them and this step's own), a step with such a request stays as it is.
@@ -49,34 +50,62 @@ class InFlightStep:
         if any(request.pending > 1 and needs_host_sync(request.params) for request in self.batch.sampling):
             return
         assert self._logits is not None
+        drafts = self._drafts(runner)
         try:
-            self._sampled = sample_tokens(self._logits, self.batch.sampling)
+            self._sampled = sample_tokens(self._logits, self.batch.sampling, drafts)
         except Exception:
             log_fault(
                 log, "sampling %d requests together failed; they are sampled one by one", len(self.batch.sampling)
             )
-            self._sampled = self._sample_each(self._logits)
+            self._sampled = self._sample_each(self._logits, drafts)
             return
-        if runner.supports_async_scheduling:
+        if runner.supports_async_scheduling and drafts is None:
             try:
                 runner.stage_tokens(self._sampled.tokens)
                 self.staged = True
             except Exception:  # the next step gets its tokens from the host
                 log_fault(log, "keeping sampled tokens on the device failed")
+        if self.batch.draft_tokens is not None:
+            try:
+                self._draft(runner, self._sampled)
+                self.drafted = True
+            except Exception:  # its requests go on without drafts
+                log_fault(log, "drafting failed")
 
-    def read(self) -> list[Sample]:
-        """Wait for the sampled tokens. Raises what failed in the forward pass, or in waiting for it."""
+    def read(self) -> list[list[Sample]]:
+        """Wait for the sampled tokens of each sampling request. Raises what failed in the forward pass, or in waiting for it."""
         if self.error is not None:
             raise self.error
         assert self._sampled is not None
         return self._sampled if isinstance(self._sampled, list) else self._sampled.read()
 
-    def _sample_each(self, logits: torch.Tensor) -> list[Sample]:
+    def _drafts(self, runner: ModelRunner) -> Drafts | None:
+        """Those that this step verifies, of the requests that sample."""
+        batch = self.batch
+        if not batch.draft_counts:
+            return None
+        sampling = [i for i, logit_count in enumerate(batch.logit_counts) if logit_count]
+        rows = torch.tensor([batch.draft_rows[i] for i in sampling])
+        if runner.drafts.is_cuda:
+            rows = rows.pin_memory().to(runner.drafts.device, non_blocking=True)
+        return Drafts([batch.draft_counts[i] for i in sampling], runner.drafts[rows])
+
+    def _draft(self, runner: ModelRunner, sampled: SampledTokens) -> None:
+        device = sampled.tokens.device
+        accepted = sampled.accepted
+        if accepted is None:
+            accepted = torch.zeros(len(sampled.requests), dtype=torch.int64, device=device)
+        runner.draft(self.batch, sampled.tokens, accepted, draft_noise(sampled.requests, device))
+
+    def _sample_each(self, logits: torch.Tensor, drafts: Drafts | None) -> list[list[Sample]]:
         """As sampling them together, but a request whose sampling raises gets a Sample with an error."""
-        samples = []
-        for row, request in enumerate(self.batch.sampling):
+        samples: list[list[Sample]] = []
+        end = 0
+        for i, request in enumerate(self.batch.sampling):
+            own = None if drafts is None else drafts.of(i)
+            first, end = end, end + 1 + (own.counts[0] if own else 0)
             try:
-                samples += sample(logits[row : row + 1], [request])
+                samples += sample(logits[first:end], [request], own)
             except Exception as error:
-                samples.append(Sample(error=str(Fault("sampling", error))))
+                samples.append([Sample(error=str(Fault("sampling", error)))])
         return samples

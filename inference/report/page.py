@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
 from .recording import Recording
 
 STATIC = Path(__file__).resolve().parent / "static"
-SCRIPTS = ("inspector_plots.js", "inspector_text.js", "inspector.js")  # concatenated in this order into one scope
+SCRIPTS = (
+    *("inspector_text.js", "inspector_plots.js", "inspector_numbers.js", "inspector_experiment.js", "inspector.js"),
+)  # concatenated in this order into one scope
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
@@ -35,11 +38,20 @@ def html_page(recording: Recording) -> str:
     data = recording.header() | {
         "selections": [recording.selection(i) for i in range(recording.count)],
         "totals": recording.totals(),
+        "mass": recording.mass(),
     }
     return PAGE.format(
         style=inspector_style(),
         script=inspector_script(),
         data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
+    )
+
+
+def notebook_frame(recording: Recording, height: int = 900) -> str:
+    """The page as a frame for the output of a notebook's cell, with its own styles and scripts."""
+    page = escape(html_page(recording), quote=True)
+    return (
+        f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="width: 100%; height: {height}px; border: 0"></iframe>'
     )
 
 

@@ -7,10 +7,15 @@ selected for it, and the report says how many tokens are recorded in full.
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
+from .passages import Passage, Story, find_passages, find_story
+
+LONG_MESSAGE = 256  # tokens; of a longer one, the question is the last passage
+MOST_HEAD_GROUPS = 4
 BUDGET = 128 << 20  # bytes of one recording; the released model's 61 layers x 2048 positions take 0.5 MB a token
 
 
@@ -29,6 +34,14 @@ class Selection(Protocol):
     def scores(self) -> Mapping[int, np.ndarray]:
         """Layer → fp32 [K] indexer scores of these positions, where the context was longer than index_topk."""
 
+    @property
+    def drafted(self) -> bool:
+        """Whether the generated token was guessed by the draft layer before."""
+
+    @property
+    def mass(self) -> Mapping[int, np.ndarray]:
+        """Layer → fp32 [H], the share of dense attention's mass on these positions, if it was measured."""
+
     def positions(self, layer: int) -> np.ndarray:
         """int32 [K]: the selected positions, also of a layer that is absent from `layers`."""
 
@@ -36,8 +49,22 @@ class Selection(Protocol):
 class Recording:
     """The selections that led to one answer."""
 
-    def __init__(self, prompt: Sequence[int], num_layers: int, index_topk: int, *, budget: float = BUDGET) -> None:
-        """prompt: token ids. budget: bytes of selections that are kept."""
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        num_layers: int,
+        index_topk: int,
+        *,
+        entry_bytes: tuple[int, int] = (0, 0),
+        budget: float = BUDGET,
+    ) -> None:
+        """prompt: token ids. entry_bytes: of a token's latent and of its index key, in one layer's caches. budget: bytes of
+        selections that are kept."""
+        self.entry_bytes = entry_bytes
+        self._drafted: list[int] = []  # indices of answer tokens
+        self.logprobs: list[float] | None = None  # of the answer's tokens, once `measured`
+        self._mass: np.ndarray | None = None  # [tokens, layers, head groups]
+        self._user_id: int | None = None
         self.num_layers = num_layers
         self.index_topk = index_topk
         self.prompt = list(prompt)
@@ -63,6 +90,8 @@ class Recording:
         """Append the answer's next token and the selection that led to it."""
         context = selection.position + 1
         sizes = [len(selected) for selected in selection.layers.values()]
+        if selection.drafted:
+            self._drafted.append(len(self.answer))
         self.answer.append(token)
         selected = sum(sizes) + (self.num_layers - len(sizes)) * context
         self.fractions.append(selected / (self.num_layers * context))
@@ -70,8 +99,12 @@ class Recording:
             self._selections.append(selection)
             self.bytes += 4 * (sum(sizes) + sum(len(scores) for scores in selection.scores.values()))
 
-    def label(self, texts: Sequence[str], control_ids: Iterable[int]) -> None:
-        """Name the tokens: one text for each of `token_ids`, and the ids that are control tokens. Unlabelled, ids are shown."""
+    def label(self, texts: Sequence[str], control_ids: Iterable[int], user_id: int | None = None) -> None:
+        """Name the tokens: one text for each of `token_ids`, and the ids that are control tokens. Unlabelled, ids are shown.
+
+        user_id: of the token that begins a user's message, if there is one.
+        """
+        self._user_id = user_id
         if len(texts) != len(self.token_ids):
             raise ValueError(f"texts has {len(texts)} entries; expected {len(self.token_ids)}, one for each token")
         self._texts = list(texts)
@@ -82,6 +115,47 @@ class Recording:
         """One text for each token of prompt and answer; joined, they are the whole text."""
         return [f"{token} " for token in self.token_ids] if self._texts is None else self._texts
 
+    def measured(self, logprobs: Sequence[float], selections: Sequence[Selection]) -> None:
+        """Add the answer's log-probabilities and the mass of dense attention that its selections catch, by groups of heads."""
+        self.logprobs = [round(float(value), 4) for value in logprobs]
+        rows = [[each.mass[layer] for layer in range(self.num_layers)] for each in selections]
+        heads = np.array(rows, dtype=np.float64)
+        groups = np.array_split(heads, min(MOST_HEAD_GROUPS, heads.shape[2]), axis=2)
+        self._mass = np.stack([group.mean(2) for group in groups], 2)
+
+    def mass(self) -> dict[str, Any] | None:
+        """What `measured` was given: the shares as [token][layer][group of heads], and the log-probabilities. None before it."""
+        return None if self._mass is None else {"shares": np.round(self._mass, 4).tolist(), "logprobs": self.logprobs}
+
+    @cached_property
+    def passages(self) -> list[Passage]:
+        """Sentences of the prompt, the last one included, which asks the question."""
+        return find_passages(self.texts[: len(self.prompt)], self.control)
+
+    @property
+    def control(self) -> frozenset[int]:
+        """Positions of control tokens."""
+        return frozenset(i for i, token in enumerate(self.token_ids) if token in self._control)
+
+    @property
+    def question(self) -> int:
+        """Where the question begins: the last user's message, or the last passage of a long one."""
+        last = self.passages[-1][0] if self.passages else len(self.prompt) - 1
+        users = [i for i, token in enumerate(self.prompt) if token == self._user_id]
+        return users[-1] if users and len(self.prompt) - users[-1] <= LONG_MESSAGE else last
+
+    @cached_property
+    def story(self) -> Story | None:
+        """Where the answer was found; once the answer is complete."""
+        answer = self.answer[: self.count]
+
+        def scored(token: int, layer: int) -> tuple[np.ndarray, np.ndarray] | None:
+            selection = self._selections[token]
+            scores = selection.scores.get(layer)
+            return None if scores is None or not len(scores) else (selection.positions(layer), scores)
+
+        return find_story(self.passages[:-1], self.prompt + answer, answer, scored, self.num_layers)
+
     def header(self) -> dict[str, Any]:
         """Everything but the selections themselves."""
         positions = [len(self.prompt) + i for i in range(len(self.answer))]
@@ -91,7 +165,13 @@ class Recording:
             "prompt_tokens": len(self.prompt),
             "recorded": self.count,
             "texts": self.texts,
-            "control": [i for i, token in enumerate(self.token_ids) if token in self._control],
+            "control": sorted(self.control),
+            "drafted": self._drafted,
+            "passages": self.passages,
+            "question": self.question,
+            "story": None if self.story is None else self.story._asdict(),
+            "entry_bytes": self.entry_bytes,
+            "indexed": sum(context for context in positions if context > self.index_topk),
             "shares": [round(fraction, 5) for fraction in self.fractions],
             "read": round(sum(share * context for share, context in zip(self.fractions, positions, strict=True))),
             "dense": sum(positions),
@@ -139,8 +219,7 @@ class Recording:
     def to_json(self) -> dict[str, Any]:
         """For programs: the texts of the tokens, and for each answer token the positions that each layer selected, with the
         indexer's scores where the layer had a choice."""
-        header = self.header()
-        del header["control"]
+        header = {key: value for key, value in self.header().items() if key not in ("control", "passages")}
         tokens = [
             {
                 "token": header["texts"][len(self.prompt) + i],

@@ -5,13 +5,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 from ..engine.engine import Engine
 from ..engine.fault import Fault, first_line, log_fault
 from ..engine.scoring import ScoreJob
 from ..engine.stats import EngineStats
-from ..params import Completion, Delta, Request, Timings, Usage
+from ..params import Delta
+from .entry import Entry, error_delta, with_failure
 from .observers import Observers
 from .streams import Inbox, deliver
 
@@ -25,19 +25,6 @@ STEP_FAILED = "the step that computed this answer failed"
 LONGEST_PAUSE = 0.15
 # Seconds between two attempts to deliver what an event loop has not taken, while no request is open.
 _RETRY_SECONDS = 0.05
-
-
-@dataclass
-class Entry:
-    """An open request. Times are in seconds of EngineThread.clock."""
-
-    request: Request
-    inbox: Inbox
-    submitted: float
-    deadline: float
-    last_token: float | None = None
-    # Why the service cancelled it; None otherwise.
-    failure: str | None = None
 
 
 class EngineThread:
@@ -76,9 +63,12 @@ class EngineThread:
         self._arrivals: list[Entry] = []
         self._cancels: list[int] = []
         self._jobs: deque[ScoreJob] = deque()
-        # Every open request by its id.
+        # Every open request by its id; of those, the ones that their callers have cancelled, whose places are free again.
         self._entries: dict[int, Entry] = {}
+        self._cancelled: set[int] = set()
+        # Jobs that have not ended, and those of them that nobody has cancelled.
         self._open_jobs = 0
+        self._awaited_jobs: set[ScoreJob] = set()
         self._stopping = False
         # Why the thread has died; None otherwise.
         self.failure: str | None = None
@@ -91,6 +81,12 @@ class EngineThread:
         """Requests and jobs that have not ended."""
         with self._wake:
             return len(self._entries) + self._open_jobs
+
+    @property
+    def places(self) -> int:
+        """How many of them hold a place: those that their callers have cancelled hold none."""
+        with self._wake:
+            return len(self._entries) - len(self._cancelled) + len(self._awaited_jobs)
 
     @property
     def alive(self) -> bool:
@@ -113,15 +109,27 @@ class EngineThread:
         with self._wake:
             self._jobs.append(job)
             self._open_jobs += 1
+            self._awaited_jobs.add(job)
             self._wake.notify()
         if self.failure is not None:
             self._give_up(self.failure)
 
     def cancel(self, request_id: int) -> None:
+        """End a request before the next step. Its place is free at once, however long the present step takes."""
         with self._wake:
             if request_id in self._entries:
                 self._cancels.append(request_id)
+                self._cancelled.add(request_id)
                 self._wake.notify()
+
+    def cancel_job(self, job: ScoreJob) -> None:
+        """As `cancel`; a job that runs ends before its next chunk."""
+        job.cancel()
+        with self._wake:
+            self._awaited_jobs.discard(job)
+            if job in self._jobs:
+                self._jobs.remove(job)
+                self._open_jobs -= 1
 
     def stop(self, drain: float) -> None:
         """Give open requests up to `drain` seconds to finish, fail the others, and end the thread."""
@@ -144,6 +152,7 @@ class EngineThread:
             job.run(self._engine)
             with self._wake:
                 self._open_jobs -= 1
+                self._awaited_jobs.discard(job)
 
     def _run(self) -> None:
         try:
@@ -189,7 +198,7 @@ class EngineThread:
                 self._engine.queue(entry.request)
             except Exception as error:
                 log_fault(log, "request %d could not be queued", entry.request.id)
-                refused.append(_error_delta(entry.request, str(Fault("queueing the request", error))))
+                refused.append(error_delta(entry.request, str(Fault("queueing the request", error))))
         return refused
 
     def _update_stats(self) -> None:
@@ -221,7 +230,7 @@ class EngineThread:
                 urgent.add(entry.inbox)
             if delta.finish_reason is not None:
                 finished.append(delta.request_id)
-                delta = _with_failure(delta, entry.failure)
+                delta = with_failure(delta, entry.failure)
                 self.typical_seconds += 0.1 * (now - entry.submitted - self.typical_seconds)
             self.observers.tell(delta, now, entry.submitted, entry.last_token)
             if delta.token_ids:
@@ -230,6 +239,7 @@ class EngineThread:
         with self._wake:
             for request_id in finished:
                 del self._entries[request_id]
+                self._cancelled.discard(request_id)
             pause = min(self._pause * len(self._entries), LONGEST_PAUSE)
         if now - self._last_delivery >= pause:
             self._undelivered, self._last_delivery = deliver(self._undelivered), now
@@ -245,6 +255,7 @@ class EngineThread:
             self._arrivals.clear()
             self._jobs.clear()
             self._open_jobs -= len(jobs)
+            self._awaited_jobs.difference_update(jobs)
         for job in jobs:
             job.fail(RuntimeError(reason))
         for entry in entries:
@@ -257,7 +268,7 @@ class EngineThread:
             deltas = []
         self._update_stats()
         ended = {delta.request_id for delta in deltas}
-        not_ended = [_error_delta(entry.request, reason) for entry in entries if entry.request.id not in ended]
+        not_ended = [error_delta(entry.request, reason) for entry in entries if entry.request.id not in ended]
         self._deliver(deltas + not_ended)
 
     def _give_up(self, reason: str) -> None:
@@ -265,27 +276,11 @@ class EngineThread:
         with self._wake:
             self.failure = reason
             entries, jobs = list(self._entries.values()), list(self._jobs)
-            self._entries.clear()
-            self._arrivals.clear()
-            self._jobs.clear()
+            for held in (self._entries, self._cancelled, self._arrivals, self._jobs, self._awaited_jobs):
+                held.clear()
             self._open_jobs = 0
             undelivered, self._undelivered = self._undelivered, []
             self._wake.notify_all()
         for job in jobs:
             job.fail(RuntimeError(reason))
-        deliver([*undelivered, *((entry.inbox, _error_delta(entry.request, reason)) for entry in entries)])
-
-
-def _with_failure(delta: Delta, failure: str | None) -> Delta:
-    """The delta for the caller: a cancellation by the service is an error; a request that finished in time is unchanged."""
-    if failure is None or delta.finish_reason != "abort" or delta.completion is None:
-        return delta
-    completion = replace(delta.completion, finish_reason="error", error=failure)
-    return replace(delta, finish_reason="error", completion=completion)
-
-
-def _error_delta(request: Request, error: str) -> Delta:
-    """The last delta of a request that the engine does not know or cannot end."""
-    usage = Usage(len(request.prompt), request.output_count, request.cached_tokens or 0)
-    completion = Completion("", request.output, "error", usage, Timings(None, 0.0, None, 1.0), error=error)
-    return Delta(request.id, finish_reason="error", completion=completion)
+        deliver([*undelivered, *((entry.inbox, error_delta(entry.request, reason)) for entry in entries)])

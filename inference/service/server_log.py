@@ -55,7 +55,8 @@ class ServerLog:
         parts = [
             f"request {delta.request_id}: {completion.finish_reason}",
             f"{usage.prompt_tokens} prompt tokens ({usage.cached_tokens} cached)",
-            f"{usage.completion_tokens} generated",
+            f"{usage.completion_tokens} generated"
+            + (f" ({timings.drafted_tokens} guessed)" if timings.drafted_tokens else ""),
         ]
         if timings.time_to_first_token is not None:
             parts.append(f"first token after {timings.time_to_first_token:.2f} s")

@@ -20,11 +20,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...model.selection_policy import SelectionPolicy
+from ..engine.answer_scores import AnswerScoreJob, AnswerScores, Progress
+from ..engine.pace import DEVICE_TIMES, Pace, StepTimes, fixed_cost
 from ..engine.scoring import ScoreJob
 from ..engine.stats import EngineStats
 from ..llm import LLM
 from ..params import Request, SamplingParams, TokenLogprob
-from .engine_thread import EngineThread, Entry
+from .engine_thread import EngineThread
+from .entry import Entry
 from .observers import Observer
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
@@ -47,8 +51,9 @@ class ServiceStats:
 
     engine: EngineStats
     open: int  # requests accepted and not finished
+    places: int  # of these, those that their callers have not cancelled
     refused: int  # requests refused with Busy since the start
-    capacity: int  # the most requests that may be open
+    capacity: int  # the most places
     seconds_since_step: float  # since a step ended; 0 when idle
     alive: bool  # whether the engine's thread runs
     failed: bool  # whether it has died of an error: every open request has ended in one, and new ones are refused
@@ -69,12 +74,14 @@ class Service:
         max_queue: int = 128,
         deadline: float = 600.0,
         delivery: float = DELIVERY_SECONDS,
+        step_times: StepTimes | None = None,
         clock: Callable[[], float] = time.monotonic,
         thread: type[threading.Thread] = threading.Thread,
     ) -> None:
         """max_queue: requests that may be open in addition to the max_sequences that run at a time. deadline: seconds that a
         request may take, waiting included. delivery: Deltas are collected for this many seconds per open request, at most 0.15
         altogether, and reach their streams together; a request's first and last Delta are not held back.
+        step_times: how long steps with prompt tokens should last; by default as the device's entry of DEVICE_TIMES.
         clock, thread: others only in a simulation.
 
         Raises ValueError for a value out of range.
@@ -90,26 +97,38 @@ class Service:
         self._admission = threading.Lock()
         self._refused = 0
         self._draining = False
+        times = step_times or DEVICE_TIMES[llm.device.type]
+        llm.engine.scheduler.pace = Pace(times, fixed_cost(llm.engine.config), clock)
         self._thread = EngineThread(llm.engine, delivery, clock, thread)
 
     async def submit(
-        self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
+        self,
+        token_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        inspect: bool = False,
+        policy: SelectionPolicy | None = None,
     ) -> AsyncStream:
         """Queue a prompt. The answer is an async iterator of Deltas, the last one with the Completion.
 
-        inspect: Delta.selection records what DSA selected. Raises Busy, and ValueError as `LLM.generate`.
+        inspect: Delta.selection records what DSA selected. policy: an experiment with it. Raises Busy, and ValueError as
+        `LLM.generate`.
         """
-        [stream] = await self.submit_many([await asyncio.to_thread(self.make_request, token_ids, params, inspect)])
+        request = await asyncio.to_thread(self.make_request, token_ids, params, inspect, policy)
+        [stream] = await self.submit_many([request])
         return stream
 
     def make_request(
-        self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
+        self,
+        token_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        inspect: bool = False,
+        policy: SelectionPolicy | None = None,
     ) -> Request:
         """Check a prompt, for `submit_many` or `score`; a request may be used once. Raises ValueError as `LLM.generate`.
 
         It takes a while for a long prompt, so an event loop should call it in another thread.
         """
-        return self.llm.engine.make_request(token_ids, params, inspect)
+        return self.llm.engine.make_request(token_ids, params, inspect, policy=policy)
 
     async def submit_many(self, requests: Sequence[Request]) -> list[AsyncStream]:
         """Queue several requests of `make_request`, all or none; one stream for each. Errors as `submit`."""
@@ -119,15 +138,19 @@ class Service:
         return [AsyncStream(request.id, self.cancel, inbox) for request, inbox in zip(requests, inboxes, strict=True)]
 
     def stream(
-        self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
+        self,
+        token_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        inspect: bool = False,
+        policy: SelectionPolicy | None = None,
     ) -> SyncStream:
         """As `submit`, but an iterator of Deltas that blocks. Not for an event loop's thread.
 
         The request is queued at once, so that Busy and ValueError are raised by the call itself.
         """
-        request, inbox = self.make_request(token_ids, params, inspect), SyncInbox()
+        request, inbox = self.make_request(token_ids, params, inspect, policy), SyncInbox()
         self._queue([self._entry(request, inbox)])
-        return SyncStream(request.id, self.cancel, inbox)
+        return SyncStream(request, self.cancel, inbox)
 
     async def score(self, request: Request, top: int = 0) -> list[TokenLogprob]:
         """The log-probability of every token of a prompt but the first, given the tokens before it, and the `top` most likely
@@ -143,11 +166,32 @@ class Service:
         try:
             return await asyncio.wrap_future(job.future)
         except asyncio.CancelledError:
-            job.cancel()
+            self._thread.cancel_job(job)
             raise
 
+    def score_answer(
+        self,
+        prompt: Sequence[int],
+        answer: Sequence[int],
+        policy: SelectionPolicy | None = None,
+        top: int = 0,
+        progress: Progress = lambda done, of: None,
+    ) -> AnswerScores:
+        """As `LLM.score_answer`. It blocks: not for an event loop's thread. progress: called with the tokens done and all tokens.
+
+        Raises Busy, TimeoutError at the deadline, and whatever the model raises.
+        """
+        request = self.make_request([*prompt, *answer[:-1]], policy=policy)
+        job = AnswerScoreJob(request, answer, top, time.monotonic() + self.deadline, progress)
+        with self._admission:
+            self._admit(1)
+            self._thread.queue_job(job)
+        scores: AnswerScores = job.future.result()
+        return scores
+
     def cancel(self, request_id: int) -> None:
-        """End a request within two steps. Its stream ends with finish_reason "abort". Unknown ids are ignored."""
+        """End a request within two steps; its place is free at once. Its stream ends with finish_reason "abort". Unknown ids are
+        ignored."""
         self._thread.cancel(request_id)
 
     def check_capacity(self, count: int) -> None:
@@ -160,6 +204,7 @@ class Service:
         return ServiceStats(
             thread.stats,
             thread.open,
+            thread.places,
             self._refused,
             self.capacity,
             thread.seconds_since_step,
@@ -208,7 +253,7 @@ class Service:
         if self._thread.failure is not None:
             self._refused += count
             raise Busy(self._thread.failure, retry_after=30)
-        if self._thread.open + count > self.capacity:
+        if self._thread.places + count > self.capacity:
             self._refused += count
             # A place becomes free after typical_seconds / capacity, but other clients wait for it as well.
             retry_after = min(max(math.ceil(self._thread.typical_seconds), 1), 60)

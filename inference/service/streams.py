@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Self
 
-from ..params import Delta
+from ..params import Delta, Request
 
 Cancel = Callable[[int], None]
 
@@ -69,9 +69,26 @@ class AsyncStream(Stream):
 class SyncStream(Stream):
     """An iterator of Deltas, which blocks the thread that uses it."""
 
-    def __init__(self, request_id: int, cancel: Cancel, inbox: "SyncInbox") -> None:
-        super().__init__(request_id, cancel)
+    def __init__(self, request: Request, cancel: Cancel, inbox: "SyncInbox") -> None:
+        super().__init__(request.id, cancel)
         self._inbox = inbox
+        self._request = request
+
+    @property
+    def computed(self) -> int:
+        """Tokens of prompt and answer that are computed, or reused, at this moment."""
+        return self._request.computed
+
+    def poll(self, seconds: float) -> Delta | None:
+        """The next Delta; None if none comes within so many seconds. StopIteration after the last one."""
+        if self._ended:
+            raise StopIteration
+        try:
+            delta = self._inbox.deltas.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        self._ended = delta.finish_reason is not None
+        return delta
 
     def __iter__(self) -> Self:
         return self

@@ -48,17 +48,12 @@ Here are the functions available in JSONSchema format:
 """
 _TOOLS_AFTER = "\n</functions>\n"
 
-_PARAMETER = re.compile(
-    rf'\s*<{DSML}parameter name="(?P<name>[^"]*)" string="(?P<string>true|false)">(?P<value>.*?)</{DSML}parameter>',
-    re.DOTALL,
-)
-_INVOKE = re.compile(rf'\s*<{DSML}invoke name="(?P<name>[^"]*)">(?P<body>.*?)</{DSML}invoke>', re.DOTALL)
 _CONTROL = re.compile(f"({'|'.join(map(re.escape, (THINK, END_THINK, DSML)))})")
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A function call by the model; ``arguments`` is the text of a JSON object."""
+    """A function call by the model; ``arguments`` is the text of a JSON object, or its beginning if the answer ended in a value."""
 
     name: str
     arguments: str
@@ -73,13 +68,6 @@ def tools_pieces(tools: Sequence[Mapping[str, Any]]) -> list[str | Special]:
     """The section of the system prompt on functions, one JSON object per line; ``tools`` has OpenAI's shape."""
     schemas = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
     return [*control(_TOOLS_BEFORE), schemas, _TOOLS_AFTER]
-
-
-def call_start(name: str | None) -> list[str | Special]:
-    """The beginning of an answer that must call a function: the named one, or any one, which the model names next."""
-    # The text ends where a token of the model's own answers ends: "invoke" is followed by ' name', and '="' is one token.
-    start = control(f"{OPEN_CALLS}\n<{DSML}invoke")
-    return ["\n\n", *start] if name is None else ["\n\n", *start, f' name="{name}">\n']
 
 
 def call_pieces(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str | Special]:
@@ -97,49 +85,3 @@ def call_pieces(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str | Sp
             ]
         pieces += control(f"\n</{DSML}invoke>\n")
     return [*pieces, *control(CLOSE_CALLS)]
-
-
-def parse_calls(block: str) -> tuple[ToolCall, ...] | None:
-    """The calls between ``OPEN_CALLS`` and ``CLOSE_CALLS``; None if the block violates the format.
-
-    White space between tags is ignored. Numbers keep their spelling.
-    """
-    calls = []
-    at = 0
-    while invoke := _INVOKE.match(block, at):
-        arguments = _parse_parameters(invoke["body"])
-        if arguments is None:
-            return None
-        calls.append(ToolCall(invoke["name"], arguments))
-        at = invoke.end()
-    return None if block[at:].strip() or not calls else tuple(calls)
-
-
-def _parse_parameters(body: str) -> str | None:
-    values: dict[str, str] = {}
-    at = 0
-    while parameter := _PARAMETER.match(body, at):
-        name, value = parameter["name"], parameter["value"]
-        if name in values:
-            return None
-        if parameter["string"] == "true":
-            value = json.dumps(value, ensure_ascii=False)
-        elif not _is_json(value):
-            return None
-        values[name] = value
-        at = parameter.end()
-    if body[at:].strip():
-        return None
-    return "{" + ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {value}" for name, value in values.items()) + "}"
-
-
-def _is_json(text: str) -> bool:
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
-    try:
-        json.loads(text, parse_constant=refuse)
-    # RecursionError comes from thousands of nested brackets.
-    except (ValueError, RecursionError):
-        return False
-    return True

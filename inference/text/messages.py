@@ -38,15 +38,20 @@ def conversation_pieces(
     thinking: bool = False,
     tools: Sequence[Mapping[str, Any]] | None = None,
     chat_format: ChatFormat | None = None,
+    continues: bool = False,
 ) -> Pieces:
     """The prompt for the next assistant turn, as text and control tokens.
 
+    continues: the last message is the beginning of that turn.
     Messages have OpenAI's shape: role, content (text or a list of text parts), tool_calls, tool_call_id,
     reasoning_content. ``chat_format`` is what ``resolve_chat_format`` returned; without it, the checkpoint decides.
     Raises MessageError.
     """
     turns = [_normalized(index, message) for index, message in enumerate(messages)]
     _check_tools("tools", tools)
+    begun: Pieces = []
+    if continues and turns:
+        begun = _begun(len(turns) - 1, turns.pop(), thinking)
     if not turns:
         raise MessageError("messages is empty; expected at least 1 message")
     if turns[-1]["role"] not in (*USER_ROLES, "tool"):
@@ -54,8 +59,28 @@ def conversation_pieces(
             f"messages[{len(turns) - 1}].role is {turns[-1]['role']!r}; expected the last message to be a user's or a tool's"
         )
     if resolve_chat_format(tokenizer, chat_format) == "v3.2":
-        return v32_pieces(turns, thinking, tools)
-    return render_template(turns, tokenizer, thinking, tools)
+        return v32_pieces(turns, thinking, tools) + begun
+    return render_template(turns, tokenizer, thinking, tools) + begun
+
+
+def starts_thinking(message: Message, thinking: bool, continues: bool) -> bool:
+    """Whether an answer starts inside of its reasoning; `message` is the conversation's last.
+
+    An answer that continues a message does so if the message has reasoning alone.
+    """
+    return thinking and (not continues or bool(message.get("reasoning_content") and not message.get("content")))
+
+
+def _begun(index: int, turn: Message, thinking: bool) -> Pieces:
+    """The text of an assistant turn that the answer continues."""
+    if turn["role"] != "assistant" or turn.get("tool_calls"):
+        raise MessageError(
+            f"messages[{index}] is a message of role {turn['role']!r}; expected an assistant's without calls, to be continued"
+        )
+    reasoning = [turn.get("reasoning_content") or ""] if thinking else []
+    if starts_thinking(turn, thinking, continues=True):
+        return reasoning
+    return [*reasoning, *([Special(END_THINK)] if thinking else []), turn["content"]]
 
 
 def resolve_chat_format(tokenizer: Tokenizer | None, chat_format: ChatFormat | None = None) -> ChatFormat:

@@ -138,6 +138,15 @@ def end_ids(directory: Path) -> list[int]:
     return found
 
 
+def sampling_defaults(directory: Path) -> dict[str, Any]:
+    """The fields of SamplingParams that generation_config.json sets, as vLLM reads them."""
+    if not directory.is_dir():  # a config.json alone, for random weights
+        return {}
+    generation = read_settings(directory / "generation_config.json") or {}
+    names = ("temperature", "top_p", "top_k", "repetition_penalty")
+    return {name: generation[name] for name in names if generation.get(name) is not None}
+
+
 def read_chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
     """The Jinja source in chat_template.jinja, or else in tokenizer_config.json, whose content `settings` is."""
     separate = read_text(directory / "chat_template.jinja")

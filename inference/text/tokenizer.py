@@ -111,7 +111,7 @@ class Tokenizer:
         try:
             # A batch of one text: `Tokenizer.encode` would hold the interpreter's lock. "fast" leaves out offsets, which takes
             # 40 % of the time and half of the memory.
-            [encoding] = (self._full if parse_special else self._plain).encode_batch_fast(
+            [encoding] = (self._full if parse_special else self.plain).encode_batch_fast(
                 [_without_surrogates(text)], add_special_tokens=False
             )
             if at_most is not None and len(encoding) > at_most:
@@ -190,7 +190,7 @@ class Tokenizer:
         return self._full.decode(kept, skip_special_tokens=False)
 
     @cached_property
-    def _plain(self) -> tokenizers.Tokenizer:
+    def plain(self) -> tokenizers.Tokenizer:
         """The same tokenizer without added tokens.
 
         The library can ignore tokens that the file flags as special, but many control tokens are not flagged.

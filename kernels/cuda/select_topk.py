@@ -14,13 +14,14 @@ def _select(
     k: int,
     block_table: torch.Tensor | None = None,
     page_size: int = 1,
+    record: torch.Tensor | None = None,
 ) -> torch.Tensor:
     if logits.shape[1] > MAX_COLUMNS:
         raise ValueError(
             f"logits has {logits.shape[1]} columns; expected at most {MAX_COLUMNS} for backend 'cuda'; use backend='reference'"
         )
     out = torch.empty(logits.shape[0], k, dtype=torch.int32, device=logits.device)
-    load("select_topk").select_topk(logits, starts, ends, out, block_table, page_size)
+    load("select_topk").select_topk(logits, starts, ends, out, block_table, page_size, record)
     return out
 
 
@@ -35,5 +36,6 @@ def select_topk_slots(
     k: int,
     block_table: torch.Tensor,
     page_size: int,
+    record: torch.Tensor | None,
 ) -> torch.Tensor:
-    return _select(logits, starts, ends, k, block_table, page_size)
+    return _select(logits, starts, ends, k, block_table, page_size, record)

@@ -39,5 +39,15 @@ def select_topk_slots(
     k: int,
     block_table: torch.Tensor,
     page_size: int,
+    record: torch.Tensor | None,
 ) -> torch.Tensor:
-    return positions_to_slots(select_topk(logits, starts, ends, k), block_table, page_size)
+    positions = select_topk(logits, starts, ends, k)
+    write_record(positions, logits, record)
+    return positions_to_slots(positions, block_table, page_size)
+
+
+def write_record(positions: torch.Tensor, logits: torch.Tensor, record: torch.Tensor | None) -> None:
+    """Positions int32 [T, K] and the bits of their logits -> record int32 [T, 2, K], if there is one."""
+    if record is not None:
+        record[:, 0] = positions
+        record[:, 1] = logits.gather(1, positions.clamp_min(0).long()).view(torch.int32)

@@ -10,6 +10,7 @@ from typing import Any
 import tilelang.language as T
 import torch
 
+from ..reference.select_topk import positions_to_slots, write_record
 from .factory import tile_kernel
 
 THREADS = 512
@@ -341,5 +342,13 @@ def select_topk_slots(
     k: int,
     block_table: torch.Tensor,
     page_size: int,
+    record: torch.Tensor | None,
 ) -> torch.Tensor:
-    return _select(logits, starts, ends, k, block_table, page_size)
+    if record is None:
+        return _select(logits, starts, ends, k, block_table, page_size)
+    positions = select_topk(logits, starts, ends, k)
+    none = torch.iinfo(torch.int32).max  # a record is in ascending order, and ends in -1
+    positions = torch.where(positions < 0, none, positions).sort(1).values
+    positions = torch.where(positions == none, -1, positions)
+    write_record(positions, logits, record)
+    return positions_to_slots(positions, block_table, page_size)

@@ -17,7 +17,7 @@ from .config_json import read_config
 from .converted import STATE, file_name, is_converted
 from .hashes import HASH, digest
 from .load import Progress
-from .locate import match
+from .locate import find_mtp_tables, has_mtp_layer, match
 from .manifest import CONVERTED, CONVERTED_FORMAT, PLAIN, hash_file, plain_hashes, read_converted_manifest
 from .rank_file import write_rank_file
 from .safetensors import INDEX, StoredTensor, parse_file, read_headers
@@ -35,12 +35,13 @@ def convert(
     checkpoint is incomplete or has changed since the conversion began, and if the target holds something else.
     """
     config = read_config(source)
-    plans = [Plan(config, rank, ranks) for rank in range(ranks)]
     if is_converted(source):
         raise CheckpointError(
             source, f"is a converted checkpoint; expected one in the Hugging Face layout, with {INDEX}"
         )
     stored = read_headers(source)
+    mtp = find_mtp_tables(source, config) if has_mtp_layer(source, config) else None
+    plans = [Plan(config, rank, ranks, mtp) for rank in range(ranks)]
     sources = [match(plan, stored, source) for plan in plans]
     identity = {"format": CONVERTED_FORMAT, "ranks": ranks, "source": _identity(source, stored)}
     if _is_done(source, target, identity):

@@ -5,15 +5,17 @@
     config.json, tokenizer.json, …  copied
 
 Tensors have our names and this rank's shapes, with the experts of a layer stacked. Each keeps the dtype in which it was
-stored; an e4m3 tensor has its scales beside it. MTP layers are left out, because they are not loaded either.
+stored; an e4m3 tensor has its scales beside it. The MTP layer is among them if the source has one, without the vocabulary
+tables that it shares with the main model.
 """
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import CheckpointError, short_repr
+from ..mtp import MTPTables
 from ..parallel.plan import Plan, Shard
 from ..weight_map import scale_parameter
 from .hashes import TensorHashes
@@ -71,6 +73,15 @@ def is_converted(directory: Path) -> bool:
     return (directory / CONVERTED).exists()
 
 
+def converted_tables(directory: Path) -> MTPTables | None:
+    """Which tables of its own the MTP layer has in a converted checkpoint; None if there is no such layer."""
+    manifest = read_converted_manifest(directory)
+    tensors = dict(read_header(directory / file_name(0, manifest.values["ranks"])))
+    if "mtp.eh_proj.weight" not in tensors:
+        return None
+    return MTPTables(embedding="mtp.embed_tokens.weight" in tensors, head="mtp.lm_head.weight" in tensors)
+
+
 def find_converted(plan: Plan, directory: Path, verify_hashes: bool) -> tuple[list[Found], TensorHashes | None]:
     """Where everything that a rank holds lies, and the hashes to verify.
 
@@ -92,17 +103,17 @@ def find_converted(plan: Plan, directory: Path, verify_hashes: bool) -> tuple[li
         hashes.add(tensors, pieces)
     found: list[Found] = []
     known = set()
-    for fused in fused_parameters(plan):
+    for fused in fused_parameters(replace(plan, mtp=converted_tables(directory))):
         weight = _expect(path, tensors, fused.name, fused.shape(), ("F8_E4M3", "BF16", "F32"))
         known.add(fused.name)
-        parts = list(fused.parts(weight))
-        if weight.dtype != "F8_E4M3":
-            found += [(shard, part, None) for shard, part in parts]
-            continue
-        name = scale_parameter(fused.name)
-        scales = fused.parts(_expect(path, tensors, name, fused.shape(True), ("F32",)), True)
-        known.add(name)
-        found += [(shard, part, scale) for (shard, part), (_, scale) in zip(parts, scales, strict=True)]
+        parts: list[Found] = [(shard, part, None) for shard, part in fused.parts(weight)]
+        if weight.dtype == "F8_E4M3":
+            name = scale_parameter(fused.name)
+            scales = fused.parts(_expect(path, tensors, name, fused.shape(True), ("F32",)), True)
+            known.add(name)
+            parts = [(shard, part, scale) for (shard, part, _), (_, scale) in zip(parts, scales, strict=True)]
+        if plan.mtp is not None or not fused.shards[0].spec.mtp:
+            found += parts
     for name in tensors.keys() - known:
         raise CheckpointError(path, f"tensor {short_repr(name)} is surplus; expected no such tensor in this model")
     return found, hashes

@@ -23,7 +23,7 @@ from ..transformer import Transformer
 from ..weight_map import TensorSpec, scale_parameter
 from .config_json import read_config
 from .hashes import TensorHashes, row_chunks
-from .locate import TensorSource, locate
+from .locate import TensorSource, find_mtp_tables, locate
 from .prefetch import DTYPES, RowChunk, read_ahead
 
 Progress = Callable[[int, int], None]  # (bytes read, bytes in all)
@@ -40,16 +40,17 @@ def load_model(
     progress: Progress | None = None,
     ranks: Ranks | None = None,
     verify_hashes: bool = True,
+    mtp: bool = False,
 ) -> Transformer:
     """The model of a checkpoint directory (config.json and safetensors) with its weights, in `precision` on `device`.
 
     ranks: the job that shares the model; None: this process holds all of it. config_overrides: fields of `ModelConfig`.
-    verify_hashes: compare what is read with the checkpoint's manifest, if it has one.
+    verify_hashes: compare what is read with the checkpoint's manifest, if it has one. mtp: also load the MTP layer, which drafts.
     Peak memory is the parameters plus less than twice the largest tensor. Raises ConfigError or CheckpointError, each of one
     line: before anything is allocated for what headers tell; while it reads for NaN, infinity and bytes that have changed.
     """
     config = read_config(path).with_overrides(**(config_overrides or {}))
-    return load_checkpoint(Path(path), config, precision, backend, device, progress, ranks, verify_hashes)
+    return load_checkpoint(Path(path), config, precision, backend, device, progress, ranks, verify_hashes, mtp)
 
 
 def load_checkpoint(
@@ -61,12 +62,14 @@ def load_checkpoint(
     progress: Progress | None = None,
     ranks: Ranks | None = None,
     verify_hashes: bool = True,
+    mtp: bool = False,
 ) -> Transformer:
     """`load_model` with a configuration that may differ from the directory's."""
     config.check_precision(precision)
-    plan = Plan(config, ranks.rank, ranks.size) if ranks else Plan(config)
+    tables = find_mtp_tables(directory, config) if mtp else None
+    plan = Plan(config, ranks.rank, ranks.size, tables) if ranks else Plan(config, mtp=tables)
     sources, hashes = locate(plan, directory, verify_hashes)
-    model = build_model(config, precision, backend, device, ranks)
+    model = build_model(config, precision, backend, device, ranks, tables)
     load_weights(model, sources, config, progress, hashes)
     return model
 

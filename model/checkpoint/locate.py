@@ -6,14 +6,17 @@ from pathlib import Path
 
 from ..config import ModelConfig
 from ..errors import CheckpointError, short_repr
+from ..mtp import MTPTables
 from ..parallel.plan import Plan, Shard
-from ..weight_map import SCALE, TensorSpec, tensor_specs
-from .converted import STATE, find_converted, is_converted
-from .hashes import TensorHashes
+from ..weight_map import MTP_EMBEDDING, MTP_HEAD, SCALE, TensorSpec, tensor_specs
+from .converted import STATE, converted_tables, find_converted, is_converted
+from .hashes import TensorHashes, read_bytes
 from .manifest import plain_hashes
 from .safetensors import INDEX, SINGLE, StoredTensor, read_headers
 
 _FLOATS = ("BF16", "F32")
+_MTP_MARK = "eh_proj.weight"  # only an MTP layer has it
+_COMPARED = 1 << 24  # bytes that are compared at a time
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def locate(plan: Plan, directory: Path, verify_hashes: bool = True) -> tuple[lis
     A directory that holds both layouts is read in the Hugging Face layout. Raises CheckpointError; with `verify_hashes` also for
     files beside the weights that are not as the manifest says.
     """
-    if not (directory / INDEX).exists() and not (directory / SINGLE).exists():
+    if not _is_plain(directory):
         if is_converted(directory):
             found, hashes = find_converted(plan, directory, verify_hashes)
             return [TensorSource(*each) for each in found], hashes
@@ -65,7 +68,7 @@ def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> li
     for spec in tensor_specs(plan.config):
         weight = stored.get(spec.name)
         if weight is None:
-            if spec.required:
+            if spec.required and (not spec.mtp or plan.mtp is not None):
                 expected = f"{' or '.join(_dtypes(spec))} {list(spec.shape)}"
                 raise CheckpointError(directory, f"tensor {short_repr(spec.name)} is missing; expected {expected}")
             continue
@@ -92,11 +95,61 @@ def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> li
     return [TensorSource(shard, *found[spec]) for spec, shard in shards if shard is not None]
 
 
+def has_mtp_layer(directory: Path, config: ModelConfig) -> bool:
+    """Whether a checkpoint of either layout holds an MTP layer. Raises CheckpointError if headers cannot be read."""
+    if _is_plain(directory):
+        return f"model.layers.{config.num_hidden_layers}.{_MTP_MARK}" in read_headers(directory)
+    return is_converted(directory) and converted_tables(directory) is not None
+
+
+def find_mtp_tables(directory: Path, config: ModelConfig) -> MTPTables:
+    """Which tables the MTP layer of a checkpoint does not share with the main model. CheckpointError if it has no such layer.
+
+    A table of the same dtype is compared byte by byte. In the released checkpoint both are copies, and nothing but the embedding
+    and the head is read for it.
+    """
+    tables: MTPTables | None = None
+    if _is_plain(directory):
+        stored = read_headers(directory)
+        prefix = f"model.layers.{config.num_hidden_layers}."
+        if prefix + _MTP_MARK in stored:
+            head = "model.embed_tokens.weight" if config.tie_word_embeddings else "lm_head.weight"
+            tables = MTPTables(
+                embedding=_differs(stored, prefix + MTP_EMBEDDING, "model.embed_tokens.weight"),
+                head=_differs(stored, prefix + MTP_HEAD, head),
+            )
+    elif is_converted(directory):
+        tables = converted_tables(directory)
+    if tables is None:
+        problem = f"has no next-token layer (model.layers.{config.num_hidden_layers}.{_MTP_MARK})"
+        raise CheckpointError(directory, f"{problem}; expected one for speculative decoding: use 0 speculative tokens")
+    return tables
+
+
+def _is_plain(directory: Path) -> bool:
+    """Whether the directory has the Hugging Face layout."""
+    return (directory / INDEX).exists() or (directory / SINGLE).exists()
+
+
+def _differs(stored: Mapping[str, StoredTensor], name: str, main: str) -> bool:
+    """Whether the MTP layer has this table and its bytes are not the main model's."""
+    own, other = stored.get(name), stored.get(main)
+    if own is None or other is None:
+        return own is not None
+    if (own.dtype, own.shape) != (other.dtype, other.shape):
+        return True
+    return any(
+        read_bytes(own.file, own.offset + first, own.offset + min(first + _COMPARED, own.size))
+        != read_bytes(other.file, other.offset + first, other.offset + min(first + _COMPARED, own.size))
+        for first in range(0, own.size, _COMPARED)
+    )
+
+
 def _check_layers(config: ModelConfig, stored: Mapping[str, StoredTensor]) -> None:
     """Raise CheckpointError if the first MTP layer is one of the model's own: num_hidden_layers is too low."""
     prefix = f"model.layers.{config.num_hidden_layers}."
     first = next((tensor for name, tensor in stored.items() if name.startswith(prefix)), None)
-    if first is not None and f"{prefix}eh_proj.weight" not in stored:
+    if first is not None and prefix + _MTP_MARK not in stored:
         problem = f"num_hidden_layers is {config.num_hidden_layers}; expected more, because {first.name!r} is stored"
         raise CheckpointError(first.file, f"{problem} and its layer has no eh_proj, so it is no next-token layer")
 

@@ -13,14 +13,17 @@ from functools import cache, cached_property
 
 from ..config import FP8_BLOCK, ModelConfig, blocks
 from ..errors import ConfigError
-from ..weight_map import TensorSpec, tensor_specs
+from ..mtp import MTPTables
+from ..weight_map import MTP_EMBEDDING, MTP_HEAD, TensorSpec, tensor_specs
 
 SIZES = (1, 2, 4, 8)  # numbers of ranks
+
+VOCABULARY_TABLES = r"(embed_tokens|lm_head)\.weight"  # the main model's, and those that an MTP layer has of its own
 
 # Our parameters (without the layer's prefix), the part of the model that decides whether they are split, and the dimension
 # that is split. All other parameters are replicated.
 _TABLE = (
-    (r"(embed_tokens|lm_head)\.weight", "vocabulary", 0),
+    (VOCABULARY_TABLES, "vocabulary", 0),
     (r"self_attn\.(q_b_proj|kv_b_proj)\..+", "heads", 0),
     (r"self_attn\.o_proj\..+", "heads", 1),
     (r"mlp\.experts\..+", "experts", 0),
@@ -63,6 +66,7 @@ class Plan:
     config: ModelConfig
     rank: int = 0
     size: int = 1
+    mtp: MTPTables | None = None  # with the MTP layer, which only speculative decoding needs
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
@@ -125,13 +129,23 @@ class Plan:
         """False for a part that is not split and whose outputs ranks sum, except on rank 0."""
         return _rule(name)[0] != "shared expert" or self.split["shared expert"] or self.rank == 0
 
+    def loads(self, spec: TensorSpec) -> bool:
+        """Whether a tensor has a place in the model: not without the MTP layer, nor if the layer shares the main model's table."""
+        if not spec.mtp:
+            return spec.parameter is not None
+        if self.mtp is None:
+            return False
+        own = {MTP_EMBEDDING: self.mtp.embedding, MTP_HEAD: self.mtp.head}
+        prefix = f"model.layers.{self.config.num_hidden_layers}."
+        return own.get(spec.name.removeprefix(prefix), True)
+
     def shards(self) -> Iterator[Shard]:
         """This rank's part of every tensor that has a place in the model, in the order of `tensor_specs`."""
         return (shard for shard in map(self.shard, tensor_specs(self.config)) if shard is not None)
 
     def shard(self, spec: TensorSpec) -> Shard | None:
         """This rank's part of a tensor; None: nothing."""
-        if spec.parameter is None or not self.holds(spec.parameter):
+        if spec.parameter is None or not self.loads(spec) or not self.holds(spec.parameter):
             return None
         if spec.expert is not None:
             if spec.expert not in self.experts:
@@ -147,7 +161,7 @@ class Plan:
 
 def _rule(name: str) -> tuple[str | None, int]:
     """The part of the model that decides whether a parameter is split, and the dimension that is split."""
-    return _local_rule(re.sub(r"^layers\.\d+\.", "", name))
+    return _local_rule(re.sub(r"^(layers\.\d+|mtp\.block|mtp)\.", "", name))
 
 
 @cache

@@ -122,6 +122,4 @@ def _own_tokens(prefill: Prefill, ranks: Ranks) -> tuple[Prefill, int]:
     # A rank without tokens of its own repeats the chunk's last token.
     first = min(per_rank * ranks.rank, count - 1)
     stop = max(min(per_rank * (ranks.rank + 1), count), first + 1)
-    rows = slice(prefill.rows.start + first, prefill.rows.start + stop)
-    length = prefill.start + stop
-    return Prefill(rows, prefill.start + first, length, prefill.context_slots[:length]), per_rank
+    return prefill.part(first, stop), per_rank

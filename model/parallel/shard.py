@@ -10,6 +10,7 @@ everywhere in the same order. Therefore all ranks select the same tokens in deco
 shape depends on data, so that even NaN cannot make ranks wait for each other forever.
 """
 
+import re
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,32 +18,44 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..block import Block
 from ..config import ModelConfig, Precision
-from ..layers import MLP, Compute, parameter
+from ..layers import MLP, Compute, Embedding, parameter
 from ..moe import MixtureOfExperts
+from ..mtp import MTPTables
 from ..rope import RotaryEmbedding
-from ..transformer import Block, Embedding, Transformer
+from ..transformer import Transformer
 from .collectives import Ranks
-from .plan import Plan
+from .plan import VOCABULARY_TABLES, Plan
 from .prefill import SequenceParallelLinear, SequenceParallelPrefill, SequenceParallelRouter
 
 
 def build_model(
-    config: ModelConfig, precision: Precision, backend: str, device: torch.device | str, ranks: Ranks | None = None
+    config: ModelConfig,
+    precision: Precision,
+    backend: str,
+    device: torch.device | str,
+    ranks: Ranks | None = None,
+    mtp: MTPTables | None = None,
 ) -> Transformer:
-    """The model, or this rank's part of it, with parameters that are allocated on `device` but not initialised."""
+    """The model, or this rank's part of it, with parameters that are allocated on `device` but not initialised.
+
+    mtp: with the MTP layer, for speculative decoding.
+    """
     if ranks is None or ranks.size == 1:
-        return Transformer(config, precision, backend, device)
-    model = Transformer(config, precision, backend, "meta")  # takes no memory
-    shard_model(model, Plan(config, ranks.rank, ranks.size), ranks, torch.device(device))
+        return Transformer(config, precision, backend, device, mtp)
+    model = Transformer(config, precision, backend, "meta", mtp)  # takes no memory
+    shard_model(model, Plan(config, ranks.rank, ranks.size, mtp), ranks, torch.device(device))
     return model
 
 
-def parameter_bytes(config: ModelConfig, precision: Precision, rank: int = 0, size: int = 1) -> int:
+def parameter_bytes(
+    config: ModelConfig, precision: Precision, rank: int = 0, size: int = 1, mtp: MTPTables | None = None
+) -> int:
     """Bytes of one rank's parameters."""
-    model = Transformer(config, precision, "reference", "meta")
+    model = Transformer(config, precision, "reference", "meta", mtp)
     if size > 1:
-        shard_model(model, Plan(config, rank, size), Ranks(rank, size), torch.device("meta"))
+        shard_model(model, Plan(config, rank, size, mtp), Ranks(rank, size), torch.device("meta"))
     return sum(each.numel() * each.element_size() for each in model.parameters())
 
 
@@ -52,8 +65,8 @@ def shard_model(model: Transformer, plan: Plan, ranks: Ranks, device: torch.devi
     for name, module in model.named_modules():
         if isinstance(module, MixtureOfExperts) and not plan.holds(f"{name}.shared_experts.down_proj.weight"):
             module.shared_experts = None
-    for block in model.layers:
-        assert isinstance(block, Block)
+    blocks = [module for module in model.modules() if isinstance(module, Block)]
+    for block in blocks:
         _replace_projections(block, config, ranks)
     compute = replace(model.compute, device=device)
     for module in model.modules():
@@ -64,18 +77,21 @@ def shard_model(model: Transformer, plan: Plan, ranks: Ranks, device: torch.devi
         tied = model.lm_head is model.embed_tokens
         model.embed_tokens = SplitEmbedding(config, compute, ranks)
         model.lm_head = model.embed_tokens if tied else SplitEmbedding(config, compute, ranks)
+        if model.mtp is not None:
+            for table in ("embed_tokens", "lm_head"):
+                if getattr(model.mtp, table) is not None:
+                    setattr(model.mtp, table, SplitEmbedding(config, compute, ranks))
     for name, whole in list(model.named_parameters()):
         owner, _, last = name.rpartition(".")
         setattr(model.get_submodule(owner), last, _allocate(plan, name, whole, device))
-    for block in model.layers:
-        assert isinstance(block, Block)
+    for block in blocks:
         _connect(block, plan, ranks)
 
 
 def _allocate(plan: Plan, name: str, whole: torch.Tensor, device: torch.device) -> nn.Parameter:
     """A parameter of this rank's shape."""
     shape = list(whole.shape)
-    if name not in ("embed_tokens.weight", "lm_head.weight"):  # these have this rank's shape already
+    if not re.fullmatch(rf"(mtp\.)?{VOCABULARY_TABLES}", name):  # these have this rank's shape already
         kept = plan.slice_of(name, shape)  # the same for scales, because a split never crosses a block
         if kept is not None:
             shape[kept.dim] = kept.size

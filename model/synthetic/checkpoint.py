@@ -92,7 +92,8 @@ def _save(tensors: dict[str, torch.Tensor], path: Path) -> None:
 def _is_written(spec: TensorSpec, config: ModelConfig) -> bool:
     if spec.name == "lm_head.weight" or spec.parameter == "lm_head.weight":
         return not config.tie_word_embeddings
-    return spec.required or config.num_nextn_predict_layers > 0  # optional tensors belong to MTP layers
+    own = spec.required and not spec.mtp  # the other tensors belong to MTP layers
+    return own or config.num_nextn_predict_layers > 0
 
 
 def _stored_dtype(spec: TensorSpec, dtype: WeightDtype) -> torch.dtype:

@@ -40,7 +40,7 @@ class Point:
 
 
 def _among(request: Request, arguments: tuple[Any, ...]) -> bool:
-    return any(each is request for each in arguments[1])
+    return any(row.request is request for row in arguments[1])
 
 
 def _mine(request: Request, arguments: tuple[Any, ...]) -> bool:
@@ -64,7 +64,7 @@ POINTS = (
     Point("recorder fetch", SelectionRecorder, "_fetch", "inspected"),
     Point("recorder read", SelectionRecorder, "_read", "inspected"),
     Point("sampling", step, "sample_tokens", "nobody"),
-    Point("random number", sampler, "uniform", "one", lambda request, args: request.seed == args[0]),
+    Point("random number", sampler, "noise_key", "one", lambda request, args: args[0].request is request),
     Point("penalties", sampler, "penalise", "one", _among),
     Point("push", RequestState, "_push", "one"),
     Point("push always", RequestState, "_push", "one", _mine),
@@ -93,7 +93,7 @@ POINTS = (
     Point(
         "stream delivery", BaseEventLoop, "call_soon_threadsafe", "nobody", None, _puts, before=True, where="service"
     ),
-    Point("scoring", scoring, "_scores", "job", where="service"),
+    Point("scoring", scoring, "token_logprobs", "job", where="service"),
     Point("pages for scoring", Scheduler, "take_pages", "job", where="service"),
     Point("engine thread", engine_thread.EngineThread, "turn", "all", where="service"),
 )

@@ -9,7 +9,8 @@ They are interleaved streams of an LLM, or come through a Service, from threads 
 fault_points.py a call raises, before or after its work; where the point is about one request, every such call of that request.
 
 A trial has failed if a request does not end, one ends in an error that the fault must not reach, one gets other tokens than it
-gets alone, a page is lost, or the engine does not answer afterwards.
+gets alone, a page is lost, or the engine does not answer afterwards. In other precisions than exact, where what else is in the
+batch may change a token, other tokens are only counted.
 """
 
 import argparse
@@ -38,10 +39,10 @@ from deepseek_v32.model.config import Precision
 from .fault_points import POINTS, Point
 
 FACTS = (
-    "The altitude of Lumford is 431 metres. The opening time of Kalmin Bakery is 8:15. "
-    "The price of the Harlow lamp is 42 euros. The wifi of Kalmin Bakery needs amber kettle. "
+    "The summit is 431 metres high. The bakery opens at 8:15. "
+    "The price of the lamp is 42 euros. The wifi password of the bakery is amber-kettle-7. "
 )
-QUESTIONS = ("How high is Lumford?", "When does Kalmin Bakery open?", "How much is the Harlow lamp?")
+QUESTIONS = ("How high is the summit?", "When does the bakery open?", "How much is the lamp?")
 KINDS: tuple[dict[str, Any], ...] = (
     {"temperature": 0},
     {"temperature": 0, "repetition_penalty": 1.05, "stop": ["\N{SNOWMAN}"]},
@@ -85,13 +86,19 @@ class Outcome:
             return "has not ended once"
         completion = self.deltas[-1].completion
         assert completion is not None
-        tokens = tuple(token for delta in self.deltas for token in delta.token_ids)
-        whole = completion.finish_reason in ("stop", "length")
-        if tokens != work.tokens[: len(tokens)] or (whole and tokens != work.tokens):
-            return f"got {tokens}; alone it gets {work.tokens}"
         if completion.finish_reason == "abort" and not cancelled:
             return "ended as if cancelled"
+        if completion.finish_reason == "length" and len(self.tokens) != len(work.tokens):
+            return f"got {len(self.tokens)} tokens; expected {len(work.tokens)}"
         return None
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return tuple(token for delta in self.deltas for token in delta.token_ids)
+
+    def differs(self, work: Work) -> bool:
+        """Whether the tokens so far are others than the request gets alone."""
+        return self.tokens != work.tokens[: len(self.tokens)]
 
 
 class Injection:
@@ -111,10 +118,11 @@ class Injection:
     @contextmanager
     def installed(self) -> Iterator[None]:
         owner, name = self.point.owner, self.point.attribute
+        installed = True  # a bucket of decodes keeps the function that it was made with
         run, own, work = runner.Runner.run, owner.__dict__[name], getattr(owner, name)
 
         def faulty(*arguments: Any, **keywords: Any) -> Any:
-            chosen = self._chooses(arguments)
+            chosen = installed and self._chooses(arguments)
             if chosen and not self.after:
                 self._strike()
             result = work(*arguments, **keywords)
@@ -136,6 +144,7 @@ class Injection:
         try:
             yield
         finally:
+            installed = False
             setattr(owner, name, own)
             runner.Runner.run = run  # type: ignore[method-assign]
 
@@ -197,6 +206,7 @@ class Campaign:
 
     def __init__(self, llm: LLM, prompts: Sequence[Sequence[int]], seed: int) -> None:
         self.llm, self.rng = llm, random.Random(seed)
+        self.exact, self.different = llm.precision == "exact", 0  # requests that got other tokens than alone
         self.graphs = getattr(llm.engine.runner, "graphs", None)
         self.reach = dict.fromkeys([point.name for point in POINTS], 12)  # by point: about how many calls a trial makes
         self.works = []
@@ -264,6 +274,10 @@ class Campaign:
         for number, (work, outcome) in enumerate(zip(works, outcomes, strict=True)):
             if (complaint := outcome.complaint(work, number == cancel)) is not None:
                 wrong.append(f"request {number} {complaint}")
+            if outcome.differs(work):
+                self.different += 1
+                if self.exact:
+                    wrong.append(f"request {number} got {outcome.tokens}; alone it gets {work.tokens}")
             if outcome.ended and outcome.deltas[-1].finish_reason == "error":
                 failed.add(outcome.request.id)
                 if not outcome.error:
@@ -294,7 +308,7 @@ class Campaign:
             if engine.pool.used:
                 wrong.append(f"{engine.pool.used} pages are lost")
             [again] = self.llm.generate([work.prompt], work.params)
-            if tuple(again.token_ids) != work.tokens:
+            if again.error is not None or (self.exact and tuple(again.token_ids) != work.tokens):
                 wrong.append(f"afterwards a request got {again.token_ids}, {again.error}; alone it gets {work.tokens}")
         except Exception as error:
             wrong.append(f"afterwards: {error!r}")
@@ -311,7 +325,8 @@ def run(
     """`count` faults that have struck, the points in turn. llm: by default the demo on the CPU; prompts: by default its questions.
 
     seconds: fewer faults, if they take longer.
-    Returns trials, points (faults by point), unstruck (trials that ended before the fault's turn came) and failures.
+    Returns trials, points (faults by point), unstruck (trials that ended before the fault's turn came), different_answers
+    (requests that got other tokens than alone: failures in exact precision) and failures.
     """
     llm = load() if llm is None else llm
     campaign = Campaign(llm, demo_prompts(llm) if prompts is None else prompts, seed)
@@ -332,6 +347,7 @@ def run(
         "trials": struck.total(),
         "points": dict(struck),
         "unstruck": unstruck,
+        "different_answers": campaign.different,
         "seconds": round(time.monotonic() - began, 1),
         "failures": failures,
     }

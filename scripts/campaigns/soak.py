@@ -24,7 +24,7 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.service.service import Service
-from deepseek_v32.model.demo.conversations import write
+from deepseek_v32.model.demo.dialogues import write
 
 LENGTHS = (200, 400, 1500, 6000)  # characters of a conversation: about 70 tokens to 2,200
 GREEDY = SamplingParams(temperature=0, max_tokens=40)
@@ -38,7 +38,8 @@ def questions(llm: LLM, seed: int, count: int) -> list[list[int]]:
     while len(prompts) < count:
         number += 1
         length = LENGTHS[len(prompts) % len(LENGTHS)]
-        talk = write(f"soak {seed} {number}", length=length, split="test", wording="train", density=0.7)
+        options: dict[str, Any] = {"density": 0.7, "thinking": 0.0, "functions": 0.0}
+        talk = write(f"soak {seed} {number}", length=length, split="test", wording="train", **options)
         asked = [n for n, turn in enumerate(talk.turns) if turn.kind in ("stated", "updated")][-3:]
         prompts += [llm.chat_token_ids(talk.messages(until=n)) for n in asked]
     return prompts[:count]

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from training.data import Answer  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.metadata import Selection
-
-from .recall import Answer
 
 
 @dataclass(frozen=True)
@@ -30,15 +29,12 @@ class Variant:
         """Variants with the same value share an engine."""
         return self.precision, self.attention == "dense", self.interleaved
 
-    @property
-    def generates(self) -> bool:
-        return self.attention == "dsa" and self.precision == "fp8" and not self.interleaved
 
-
+LENGTHS = (1024, 4096, 8192, 16384, 32768)
 CELLS = {
-    **{f"{n // 1024}K": Variant(n) for n in (1024, 4096, 8192, 16384)},
+    **{f"{n // 1024}K": Variant(n) for n in LENGTHS},
     **{f"{n // 1024}K new": Variant(n, "test") for n in (1024, 4096)},
-    **{f"{n // 1024}K dense": Variant(n, attention="dense") for n in (1024, 4096, 8192, 16384)},
+    **{f"{n // 1024}K dense": Variant(n, attention="dense") for n in LENGTHS},
     **{f"{n // 1024}K exact": Variant(n, precision="exact") for n in (1024, 4096)},
     "4K window": Variant(4096, attention="window"),
     "4K interleaved": Variant(4096, interleaved=True),
@@ -51,7 +47,7 @@ def open_engine(folder: Path, variant: Variant, device: str | None, backend: str
         overrides["index_topk"] = 32768  # every context fits, so attention is dense
     return LLM(
         folder, device=device, backend=backend, precision=variant.precision, config_overrides=overrides or None,
-        max_model_len=17408, page_count=2048, reuse_pages=True,
+        max_model_len=32768, page_count=1024, reuse_pages=True,
     )  # fmt: skip
 
 
@@ -92,25 +88,41 @@ def probes(llm: LLM, window: bool, rows: list[int]) -> Iterator[list[SelectionPr
             layer.self_attn.prefill_sharing = None
 
 
-def answers_of(llm: LLM, variant: Variant, ids: list[int], answers: list[Answer]) -> list[tuple]:
-    """For each answer: whether all tokens of its value are the likeliest; the first token predicted; and for each layer, whether
-    the selection held each token of the stated value when the answer copied it (None unless DSA ran and the value was stated)."""
-    answers_rows = [[p - 1 for p in range(a.first, a.end)] for a in answers]
-    rows = sorted({row for group in answers_rows for row in group})
+@dataclass(frozen=True)
+class Found:
+    """What the engine predicts where an answer stands.
+
+    value, whole: whether every token of its value, and of all of it, is the likeliest. first: the first token predicted. layers:
+    for each layer, whether the selection held each token of the stated value when the answer copied it; None unless DSA ran and
+    the value was stated in the same tokens.
+    """
+
+    value: bool
+    whole: bool
+    first: int
+    layers: list[bool] | None
+
+
+def answers_of(llm: LLM, variant: Variant, ids: list[int], answers: list[Answer]) -> list[Found]:
+    """What is predicted for each answer of a conversation, in one pass over it."""
+    produced_at = [[p - 1 for p in range(a.first, a.last)] for a in answers]
+    rows = sorted({row for group in produced_at for row in group})
     with probes(llm, variant.attention == "window", rows) as found:
         predicted = llm.logits(ids)[rows].argmax(-1).tolist()
     token = dict(zip(rows, predicted, strict=True))
     results = []
-    for answer, group in zip(answers, answers_rows, strict=True):
-        produced = [token[row] for row in group]
+    for answer, group in zip(answers, produced_at, strict=True):
+        produced, expected = [token[row] for row in group], ids[answer.first : answer.last]
+        count = answer.end - answer.first
         layers = None
-        if variant.attention == "dsa" and answer.stated >= 0 and answer.stated_end - answer.stated == len(group):
+        if variant.attention == "dsa" and answer.stated >= 0 and answer.stated_end - answer.stated == count:
             layers = [
                 # A row that was not recorded had at most index_topk tokens of context and attended to all of them.
                 all(
-                    row not in probe.selected or answer.stated + j in probe.selected[row] for j, row in enumerate(group)
+                    row not in probe.selected or answer.stated + j in probe.selected[row]
+                    for j, row in enumerate(group[:count])
                 )
                 for probe in found
             ]
-        results.append((produced == ids[answer.first : answer.end], produced[0], layers))
+        results.append(Found(produced[:count] == expected[:count], produced == expected, produced[0], layers))
     return results

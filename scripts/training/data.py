@@ -13,7 +13,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from deepseek_v32.inference.text.dsml import call_pieces, tools_pieces
 from deepseek_v32.inference.text.tokenizer import Special
 from deepseek_v32.model.demo.dialogues import Conversation, write
-from deepseek_v32.model.demo.dialogues.conversation import CALL, QUOTE, REFUSAL, VALUE, WORDS, Piece
+from deepseek_v32.model.demo.dialogues.turns import CALL, QUOTE, REFUSAL, VALUE, WORDS, Piece
 
 SPECIALS = [
     "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>", "<｜User｜>", "<｜Assistant｜>", "<think>", "</think>",

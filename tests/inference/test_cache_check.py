@@ -191,7 +191,7 @@ CACHED: dict[str, Callable[[LLM, list[int]], object]] = {
 def test_reused_pages_are_verified_before_their_first_token(name: str, llm: LLM, tmp_path: Path) -> None:
     prompt = PROMPTS[2]
     llm.generate(prompt, SHORT)
-    pages, _ = llm.engine.pool.match(prompt)
+    pages, *_ = llm.engine.pool.match(prompt)
     llm.engine.pool.release(pages)
     assert len(pages) == 2
     CACHED[name](llm, pages)
@@ -282,10 +282,10 @@ def test_a_wrong_entry_of_the_block_table(llm: LLM, monkeypatch: pytest.MonkeyPa
         prepare = llm.engine.runner.prepare
 
         def prepare_wrongly(*arguments: Any) -> Any:
-            tokens, positions, metadata = prepare(*arguments)
+            inputs = prepare(*arguments)
             if arguments[0].requests[0] is a:
-                metadata.block_table[0, 1] = b.pages[0]
-            return tokens, positions, metadata
+                inputs.metadata.block_table[0, 1] = b.pages[0]
+            return inputs
 
         monkeypatch.setattr(llm.engine.runner, "prepare", prepare_wrongly)
 

@@ -10,7 +10,13 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine import decode_graph, runner
-from deepseek_v32.inference.engine.decode_graph import DecodeInputs, batch_buckets, can_capture, context_buckets
+from deepseek_v32.inference.engine.decode_graph import (
+    DecodeInputs,
+    batch_buckets,
+    can_capture,
+    context_buckets,
+)
+from deepseek_v32.inference.engine.inputs import StagedTokens
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.scheduler import Batch, Scheduler
 from deepseek_v32.inference.params import Request
@@ -154,12 +160,12 @@ def test_contexts_hold_every_length(longest: int) -> None:
 
 def test_inputs_that_were_filled_in_part_are_padded_in_the_next_step() -> None:
     """Otherwise their rows would write into pages that may be another request's by then."""
-    inputs = DecodeInputs(4, 128, 9, torch.zeros(4, dtype=torch.int64))
+    inputs = DecodeInputs(4, 128, 9, StagedTokens(4, torch.device("cpu")))
     requests = [Request(id, (5,) * 70, SamplingParams(), 9, 0) for id in range(4)]
     for request in requests:
         request.pages, request.admission, request.computed = [2 * request.id, 2 * request.id + 1], 1, 69
     requests[3].pages = []
-    with pytest.raises(ValueError):
+    with pytest.raises(IndexError):
         inputs.fill(Batch.of([(request, 1) for request in requests]))
     inputs.fill(Batch.of([(requests[0], 1)]))
     _, _, metadata = inputs.read()

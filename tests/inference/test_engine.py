@@ -10,6 +10,7 @@ from deepseek_v32.inference import llm as llm_module
 from deepseek_v32.inference.engine import runner as runner_module
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.sampler import SampledTokens
+from deepseek_v32.inference.engine.threads import Threads
 from deepseek_v32.inference.params import Delta
 from support.fake_model import (
     EOS,
@@ -381,3 +382,16 @@ def test_a_model_without_a_tokenizer_works_on_token_ids() -> None:
             call()
     with pytest.raises(ValueError, match="no tokenizer"):
         llm.generate([[1]], SamplingParams(stop="x"))
+
+
+def test_steps_with_prompt_tokens_take_all_cores_and_decodes_leave_one() -> None:
+    llm = fake_llm()
+    used: list[int] = []
+    llm.model.before_step = lambda: used.append(torch.get_num_threads())  # type: ignore[attr-defined]
+    llm.engine.runner.threads = Threads(3)  # type: ignore[attr-defined]
+    before = torch.get_num_threads()
+    try:
+        llm.generate([[1, 2, 3], [4]], SamplingParams(temperature=0, max_tokens=3, ignore_eos=True))
+    finally:
+        torch.set_num_threads(before)
+    assert used == [3, 2, 2]

@@ -10,7 +10,7 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.kernels.device import is_hopper
-from deepseek_v32.model.demo.conversations import write
+from deepseek_v32.model.demo.dialogues import write
 
 pytestmark = [
     pytest.mark.gpu,
@@ -30,26 +30,27 @@ def questions(llm: LLM, count: int) -> tuple[list[list[int]], list[str]]:
     answers: list[str] = []
     for seed in itertools.count():
         length = LENGTHS[len(prompts) % len(LENGTHS)]
-        talk = write(f"gpu {seed}", length=length, split="test", wording="train", density=0.7, unanswerable=0.0)
+        options = {"density": 0.7, "unanswerable": 0.0, "thinking": 0.0, "functions": 0.0}
+        talk = write(f"gpu {seed}", length=length, split="test", wording="train", **options)
         number = max((n for n, turn in enumerate(talk.turns) if turn.kind == "stated"), default=None)
         if number is None:  # a short conversation may have no question
             continue
         prompts.append(llm.chat_token_ids(talk.messages(until=number)))
-        answers.append(talk.turns[number].assistant)
+        answers.append(talk.turns[number].value)
         if len(prompts) == count:
             return prompts, answers
     raise AssertionError
 
 
 def count_right(llm: LLM, count: int) -> int:
-    """How many of the questions are answered with the whole sentence that the conversation holds.
+    """How many of the questions are answered with the value that the conversation holds.
 
     The checkpoint's own rate is at least 98.6 % (model/demo/README.md).
     """
     prompts, answers = questions(llm, count)
     assert max(map(len, prompts)) > 50 * llm.config.index_topk and len(set(answers)) > count / 2
     said = llm.generate(prompts, GREEDY)
-    return sum(c.text.strip() == a.strip() for c, a in zip(said, answers, strict=True))
+    return sum(c.text.strip().startswith(a.strip()) for c, a in zip(said, answers, strict=True))
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine import engine, pages, request_state, sampler, scheduler, step
 from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.filters import Row
 from deepseek_v32.inference.engine.pages import PagePool
 from deepseek_v32.inference.engine.request_state import RequestState
 from deepseek_v32.inference.engine.runner import Runner
@@ -179,7 +180,7 @@ def test_a_fault_in_one_requests_output_ends_it_alone(
 ):
     if owner is SelectionRecorder:
 
-        def when(recorder: Any, request: Any) -> bool:
+        def when(recorder: Any, request: Any, *_: object) -> bool:
             return request.id == victim and request.output_count >= 3
 
     else:
@@ -207,10 +208,10 @@ def test_a_fault_in_sampling_one_request_ends_it_alone(ahead, times, undisturbed
     """The batch is sampled again, request by request; penalties are not applied twice."""
     seed = PARAMS[VICTIM].seed
 
-    def when(own: int, position: int) -> bool:
-        return own == seed and position >= 3
+    def when(row: Row) -> bool:
+        return row.request.seed == seed and row.request.output_count >= 3
 
-    raised = inject(monkeypatch, sampler, "uniform", when, times=times)
+    raised = inject(monkeypatch, sampler, "noise_key", when, times=times)
     failed = {VICTIM: "sampling failed: Fault: no memory"} if times == ALWAYS else {}
     check(few_pages(ahead), undisturbed, failed)
     assert raised
@@ -221,7 +222,7 @@ def test_a_fault_in_sampling_one_request_ends_it_alone(ahead, times, undisturbed
 def test_sampling_that_fails_only_for_a_batch_loses_nobody(ahead, times, after, undisturbed, monkeypatch):
     """As when the device lacks memory for all rows at once."""
     raised = inject(
-        monkeypatch, step, "sample_tokens", lambda logits, requests: len(requests) > 1, after=after, times=times
+        monkeypatch, step, "sample_tokens", lambda logits, requests, *_: len(requests) > 1, after=after, times=times
     )
     check(few_pages(ahead), undisturbed, {})
     assert raised

@@ -58,7 +58,7 @@ class PoolMachine(RuleBasedStateMachine):
             assert self.pool.cached == 0
 
     def begin(self, tokens: list[int]) -> None:
-        pages, prefix_id = self.pool.match(tokens[:-1])
+        pages, prefix_id, _ = self.pool.match(tokens[:-1])
         for i, page in enumerate(pages):
             assert self.contents[page] == tuple(tokens[: (i + 1) * SIZE]), "a page with other contents"
         assert self.pool.reuse or not pages
@@ -129,7 +129,7 @@ def test_the_least_recently_used_page_is_evicted_first_and_a_prefix_from_its_end
 def test_discarded_pages_are_not_found_and_are_free_when_released() -> None:
     pool = PagePool(4, SIZE)
     pages = filled(pool, [1, 1, 2, 2])
-    shared, _ = pool.match([1, 1])
+    shared, *_ = pool.match([1, 1])
     pool.discard(pages)
     assert pool.match([1, 1])[0] == []
     pool.release(pages)

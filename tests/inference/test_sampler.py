@@ -1,23 +1,26 @@
 """Samples against exact distributions, penalties and filters against direct formulas in plain Python."""
 
 import math
+import secrets
 from collections import Counter
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deepseek_v32.inference.engine import sampler
+from deepseek_v32.inference.engine.filters import Row, filter_scores, penalise
+from deepseek_v32.inference.engine.noise import DraftNoise, gumbel
 from deepseek_v32.inference.engine.sampler import (
+    Drafts,
     Sample,
-    filter_scores,
-    inverse_cdf,
     needs_host_sync,
-    penalise,
-    sample,
-    uniform,
 )
 from deepseek_v32.inference.params import Request, SamplingParams
+from simulation import model as formula
 
 VOCAB = 12
 LOGITS = [2.0, -1.0, 0.5, 3.0, 0.0, 1.5, 1.5, -4.0, 2.5, 0.25, -0.5, 1.0]
@@ -45,6 +48,11 @@ def request(params: SamplingParams, seed: int = 0, prompt: list[int] | None = No
     made = Request(0, tuple(prompt or [0]), params, 100, seed)
     made.tokens += output
     return made
+
+
+def sample(logits: torch.Tensor, requests: list[Request]) -> list[Sample]:
+    """Of requests without drafts."""
+    return [only for [only] in sampler.sample(logits, requests)]
 
 
 def distribution(logits: list[float], params: SamplingParams) -> list[float]:
@@ -144,7 +152,7 @@ def test_penalties_equal_the_formula(
         expected.append(x - frequency * output.count(token) - presence * (token in output))
     untouched = torch.tensor(logits)
     rows = torch.tensor([logits, logits])
-    got = penalise(rows, [request(params, prompt=prompt, output=output), request(SamplingParams())])
+    got = penalise(rows, [Row(request(params, prompt=prompt, output=output)), Row(request(SamplingParams()))])
     torch.testing.assert_close(got[0], torch.tensor(expected), rtol=1e-5, atol=1e-5)
     assert torch.equal(got[1], untouched)
 
@@ -200,22 +208,102 @@ def test_the_same_seed_and_position_sample_the_same_whatever_the_batch() -> None
     assert [s.token for s in shuffled] == [together[i] for i in order]
 
 
-def test_uniforms_are_pinned() -> None:
-    """A seed must give the same tokens after an upgrade."""
-    assert [uniform(1, 0), uniform(1, 1), uniform(2**64 - 1, 5)] == [
-        0.3035680343067586,
-        0.9002684531124185,
-        0.46292535650502586,
+def test_noise_is_pinned() -> None:
+    """A seed must give the same tokens after an upgrade. The numbers come from the formula in plain Python."""
+    got = gumbel(torch.tensor([1, 1, -1]), torch.tensor([0, 1, 5]), 1000)
+    for row, (seed, place) in enumerate([(1, 0), (1, 1), (2**64 - 1, 5)]):
+        expected = torch.tensor([formula.gumbel(seed, place, token) for token in range(1000)], dtype=torch.float64)
+        torch.testing.assert_close(got[row], expected, rtol=1e-13, atol=1e-15)
+    assert got[:, 0].tolist() == pytest.approx([0.8964090837774948, 0.3442515303149075, 3.0544823744064553], rel=1e-13)
+
+
+def test_a_million_draws_without_a_seed_follow_the_exact_distribution() -> None:
+    """With the seeds that requests without one get, at places all over an answer."""
+    count, vocab = 1_000_000, 40
+    logits = torch.linspace(2, -4, vocab, dtype=torch.float64)
+    seeds = torch.from_numpy(np.frombuffer(secrets.token_bytes(8 * count), dtype=np.int64).copy())
+    places = torch.arange(count) % 5000
+    chunks = zip(seeds.split(50_000), places.split(50_000), strict=True)
+    tokens = torch.cat([(gumbel(*chunk, vocab) + logits).argmax(-1) for chunk in chunks])
+    expected = logits.softmax(-1) * count
+    statistic = ((tokens.bincount(minlength=vocab) - expected) ** 2 / expected).sum()
+    assert float(statistic) < 90  # p = 6e-6 at 39 degrees of freedom
+    following = tokens[1:] * vocab + tokens[:-1]  # the next place's token is independent of this one's
+    pairs = torch.outer(logits.softmax(-1), logits.softmax(-1)).flatten() * (count - 1)
+    often = pairs > 20
+    deviation = ((following.bincount(minlength=vocab**2) - pairs) ** 2 / pairs)[often].sum()
+    degrees = int(often.sum())
+    assert abs(float(deviation) - degrees) < 6 * math.sqrt(2 * degrees)
+
+
+DRAFTED = (
+    SamplingParams(temperature=0),
+    SamplingParams(temperature=0.7, top_p=0.9, logprobs=2),
+    SamplingParams(temperature=1, presence_penalty=1.5, frequency_penalty=0.5, repetition_penalty=1.3),
+    SamplingParams(temperature=0, repetition_penalty=3.0, logprobs=0),
+    SamplingParams(temperature=2, min_p=0.05, top_k=8),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**64 - 1), counts=st.lists(st.integers(0, 4), min_size=1, max_size=6), data=st.data())
+def test_drafts_give_the_tokens_of_one_step_after_another(seed: int, counts: list[int], data: st.DataObject) -> None:
+    """Whether they are right, wrong, or right for a while; the rows before the first wrong one have the same log-probabilities."""
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    table = torch.randn(VOCAB, VOCAB, generator=generator) * 2  # the logits after each token
+    requests, drafts, rows, expected = [], torch.zeros(len(counts), 4, dtype=torch.int64), [], []
+    for i, count in enumerate(counts):
+        made = request(DRAFTED[i % len(DRAFTED)], seed=(seed + i) % 2**64, prompt=[i % VOCAB, 3], output=[2] * (i % 3))
+        start = len(made.tokens)
+        samples: list[Sample] = []
+        while len(samples) <= count:
+            samples += sample(table[made.tokens[-1]][None], [made])
+            made.tokens.append(samples[-1].token)
+        right = data.draw(st.integers(0, count))
+        guesses = [each.token for each in samples][:count]
+        guesses[right:] = [(token + 1) % VOCAB for token in guesses[right:]]
+        drafts[i, :count] = torch.tensor(guesses, dtype=torch.int64)
+        rows += [table[token] for token in [made.tokens[start - 1], *guesses]]
+        expected.append([replace(each, drafted=n < right) for n, each in enumerate(samples[: right + 1])])
+        del made.tokens[start:]
+        requests.append(made)
+    got = sampler.sample(torch.stack(rows), requests, Drafts(counts, drafts))
+    assert got == expected
+    each = [
+        sampler.sample(
+            torch.stack(rows[sum(counts[:i]) + i :][: counts[i] + 1]), [requests[i]], Drafts(counts, drafts).of(i)
+        )
+        for i in range(len(counts))
     ]
-    numbers = [uniform(seed, position) for seed in range(100) for position in range(100)]
-    assert len(set(numbers)) == 10_000 and min(numbers) >= 0 and max(numbers) < 1
-    assert abs(sum(numbers) / 10_000 - 0.5) < 3 / math.sqrt(12 * 10_000)
+    assert [own for [own] in each] == expected
 
 
-def test_the_ends_of_the_unit_interval_sample_possible_tokens() -> None:
-    scores = torch.tensor([[-torch.inf, 0.0, -torch.inf, -1.0, -torch.inf]], dtype=torch.float64)
-    last = math.nextafter(1.0, 0.0)
-    assert [int(inverse_cdf(scores, torch.tensor([u], dtype=torch.float64))) for u in (0.0, last)] == [1, 3]
+def test_a_bad_row_ends_a_request_only_if_the_drafts_before_it_are_right() -> None:
+    logits = torch.tensor([[0.0, 2.0, 1.0], [0.0, math.nan, 1.0]])
+    greedy = request(SamplingParams(temperature=0))
+    [right] = sampler.sample(logits, [greedy], Drafts([1], torch.tensor([[1]])))
+    [wrong] = sampler.sample(logits, [greedy], Drafts([1], torch.tensor([[2]])))
+    assert wrong == [Sample(1)]
+    assert right == [Sample(1, drafted=True), Sample(error="the model's logits for position 2 are not finite numbers")]
+
+
+def test_a_guess_from_the_same_logits_is_the_token_that_is_sampled() -> None:
+    """At every place behind the step's first token, for any seed: so a draft layer that knew the model would never be wrong."""
+    generator = torch.Generator().manual_seed(3)
+    params = [SamplingParams(temperature=t) for t in (0, 0.5, 1, 3)] * 10
+    requests = [request(each, seed=2**64 - 1 - i, output=[1] * (i % 7)) for i, each in enumerate(params)]
+    logits = torch.randn(len(requests), 500, generator=generator)
+    noise = sampler.draft_noise(requests, torch.device("cpu"))
+    assert isinstance(noise, DraftNoise) and noise.random
+    for offset in (1, 2, 4):
+        guesses = noise.choose(logits, torch.full((len(requests),), offset))
+        for each in requests:
+            each.tokens += [0] * offset
+        assert guesses.tolist() == [each.token for each in sample(logits, requests)]
+        for each in requests:
+            del each.tokens[-offset:]
+    bad = torch.full((len(requests), 500), math.nan)
+    assert noise.choose(bad, torch.ones(len(requests), dtype=torch.int64)).max() < 500
 
 
 def test_tiny_temperatures_do_not_overflow() -> None:
@@ -256,7 +344,7 @@ def test_a_row_of_bad_logits_fails_alone(row: list[float], temperature: float) -
 
 
 def test_no_requests_no_samples() -> None:
-    assert sample(torch.empty(0, VOCAB), []) == []
+    assert sampler.sample(torch.empty(0, VOCAB), []) == []
 
 
 def test_only_penalties_and_top_p_with_random_sampling_need_the_host() -> None:

@@ -5,7 +5,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from deepseek_v32.inference.engine.pace import Pace, StepTimes
 from deepseek_v32.inference.engine.pages import PagePool
+from deepseek_v32.inference.engine.prompt_order import PATIENCE
 from deepseek_v32.inference.engine.scheduler import Batch, Scheduler
 from deepseek_v32.inference.params import Request, SamplingParams
 
@@ -30,9 +32,20 @@ def answer(request: Request) -> list[int]:
 class World:
     """A scheduler, with a model and caches made of lists."""
 
-    def __init__(self, page_count: int, max_batch_tokens: int, max_sequences: int, reuse: bool = True) -> None:
+    def __init__(
+        self,
+        page_count: int,
+        max_batch_tokens: int,
+        max_sequences: int,
+        reuse: bool = True,
+        times: StepTimes | None = None,
+    ) -> None:
+        """times: of steps, by a clock that each token moves by `token_seconds`."""
+        self.now, self.token_seconds = 0.0, 0.01
         self.pool = PagePool(page_count, SIZE, reuse)
-        self.scheduler = Scheduler(self.pool, max_batch_tokens, max_sequences)
+        pace = Pace(times, clock=lambda: self.now) if times else None
+        self.scheduler = Scheduler(self.pool, max_batch_tokens, max_sequences, pace=pace)
+        self.idle: dict[Request, int] = {}  # steps since an admitted request has advanced
         self.memory = [[(-1, -1)] * SIZE for _ in range(page_count)]
         self.requests: list[Request] = []
         self.added = 0
@@ -72,7 +85,15 @@ class World:
         for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
             writes.append([(p, request.pages[p // SIZE], p % SIZE) for p in range(start, start + count)])
         self.scheduler.start(batch)
+        self.now += batch.tokens * self.token_seconds
+        self.count_idle(batch)
         return batch, writes
+
+    def count_idle(self, batch: Batch) -> None:
+        """Every admitted request advances within a bounded number of steps."""
+        running = self.scheduler.running
+        self.idle = {r: 0 if r in batch.requests else self.idle.get(r, 0) + 1 for r in running}
+        assert max(self.idle.values(), default=0) <= PATIENCE + self.scheduler.max_sequences
 
     def finish(self, batch: Batch, writes: Writes) -> None:
         for request, slots in zip(batch.requests, writes, strict=True):
@@ -138,10 +159,15 @@ class SchedulerMachine(RuleBasedStateMachine):
     operations = 0
 
     @initialize(
-        page_count=st.integers(2, 16), tokens=st.integers(1, 24), sequences=st.integers(1, 8), reuse=st.booleans()
+        page_count=st.integers(2, 16),
+        tokens=st.integers(1, 24),
+        sequences=st.integers(1, 8),
+        reuse=st.booleans(),
+        seconds=st.sampled_from([None, 0.02, 0.05, 0.1]),
     )
-    def start(self, page_count: int, tokens: int, sequences: int, reuse: bool) -> None:
-        self.world = World(page_count, tokens, sequences, reuse)
+    def start(self, page_count: int, tokens: int, sequences: int, reuse: bool, seconds: float | None) -> None:
+        times = StepTimes(seconds, seconds, first_tokens=8) if seconds else None
+        self.world = World(page_count, tokens, sequences, reuse, times)
 
     @rule(program=st.binary(min_size=32, max_size=256))  # one byte per operation
     def run(self, program: bytes) -> None:
@@ -162,6 +188,8 @@ class SchedulerMachine(RuleBasedStateMachine):
                 world.drain()
                 pages = world.scheduler.take_pages(1 + value % world.pool.page_count)
                 world.pool.release(pages)
+            elif operation == 6:  # the machine is faster or slower from now on
+                world.token_seconds = 0.002 * value
             else:
                 world.step(ahead=operation < 11)
             assert world.pool.free + world.pool.used + world.pool.cached == world.pool.page_count
@@ -306,3 +334,97 @@ def test_what_a_failed_request_cached_is_not_reused() -> None:
 def test_limits_below_one_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is 0"):
         Scheduler(PagePool(1, SIZE), **{"max_batch_tokens": 1, "max_sequences": 1, name: 0})
+
+
+BOUNDED = StepTimes(0.1, 0.1, first_tokens=10)  # 10 tokens, if each takes 10 ms
+
+
+def test_a_short_prompt_passes_a_long_one_which_goes_on_beside_it() -> None:
+    world = World(64, max_batch_tokens=64, max_sequences=4, reuse=False, times=BOUNDED)
+    long = world.add([0] * 200, 1)
+    world.step()
+    short = world.add([1] * 3, 1)
+    batch = world.step()
+    assert set(batch.requests) == {short, long} and batch.logit_counts == (1, 0)
+    assert batch.counts[0] == 3 and 1 <= batch.counts[1] <= 10
+
+
+def test_prompts_of_one_length_are_computed_one_after_the_other() -> None:
+    """So that all but the last are ready early, and the ones behind can reuse what the first has computed."""
+    world = World(64, max_batch_tokens=10, max_sequences=8)
+    requests = [world.add([0, 1, 2, 1] * 10, 1) for _ in range(4)]
+    order = []
+    while world.requests:
+        before = set(world.requests)
+        world.step()
+        order += sorted(before - set(world.requests), key=lambda request: request.id)
+    assert order == requests
+    assert [request.cached_tokens for request in requests] == [0, 36, 36, 36]
+
+
+def test_a_long_prompt_among_a_crowd_of_short_ones_gets_its_share() -> None:
+    world = World(64, max_batch_tokens=8, max_sequences=8, reuse=False)
+    long = world.add([0] * 80, 1)
+    world.step()
+    steps = 0
+    while long in world.requests:
+        for _ in range(3):
+            world.add([1] * 8, 1)
+        world.step()
+        steps += 1
+    assert steps <= (PATIENCE + 1) * 9  # it goes first in every fifth step, with all of the budget
+
+
+def test_the_oldest_request_is_not_kept_waiting_by_those_that_pass_it() -> None:
+    """It needs nearly all pages; the younger ones always have some."""
+    world = World(8, max_batch_tokens=4, max_sequences=3, reuse=False)
+    world.add([0] * 8, 12)
+    world.step()
+    long, steps = world.add([1] * 26, 1), 0
+    while long in world.requests:
+        if len(world.requests) < 4:
+            world.add([2], 6)
+        world.step()
+        steps += 1
+        assert steps < 100
+
+
+@pytest.mark.parametrize("token_seconds", [0.001, 0.01, 0.1])
+def test_steps_last_as_long_as_they_should_whatever_the_machine(token_seconds: float) -> None:
+    world = World(512, max_batch_tokens=10_000, max_sequences=2, times=StepTimes(0.5, 1.0, first_tokens=20))
+    world.token_seconds = token_seconds
+    world.add([0] * 2000, 1)
+    lengths = []
+    while world.requests:
+        before = world.now
+        world.step()
+        lengths.append(world.now - before)
+    steady = lengths[8:-1] or lengths[:1]
+    assert max(steady) <= 1.3 and (min(steady) >= 0.7 or token_seconds == 0.001), lengths
+
+
+def test_one_step_that_was_held_up_changes_little() -> None:
+    world = World(512, max_batch_tokens=10_000, max_sequences=2, times=StepTimes(1.0, 1.0, first_tokens=100))
+    world.add([0] * 2000, 1)
+    counts = []
+    for step in range(8):
+        counts.append(world.step().tokens)
+        world.now += 60 * (step == 3)
+    assert counts[4] >= 0.4 * counts[3] and counts[6] >= 0.8 * counts[3], counts
+
+
+def test_answers_shorten_the_steps_and_a_step_has_a_least_size() -> None:
+    times = StepTimes(0.1, 1.0, least_tokens=7, first_tokens=100)
+    world = World(512, max_batch_tokens=10_000, max_sequences=2, times=times)
+    world.add([0], 400)
+    world.step()
+    world.add([0] * 1500, 1)
+    assert [world.step().tokens for _ in range(6)][-1] in range(8, 13)
+    world.token_seconds = 5.0
+    assert [world.step().tokens for _ in range(9)][-1] == 8
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan")])
+def test_times_that_are_none_are_refused(value: float) -> None:
+    with pytest.raises(ValueError, match=r"alone is .*; expected a number of seconds above 0"):
+        StepTimes(1.0, value)

@@ -39,6 +39,32 @@ def run(backend: Backend, row: list[float], k: int) -> torch.Tensor:
     return backend.run(select_topk, torch.tensor([row], dtype=torch.float32), int32(0), int32(len(row)), k)
 
 
+@pytest.mark.parametrize("columns", [40, 700, 9_000, 70_000])
+@pytest.mark.parametrize("rows", [1, 5])
+def test_a_record_is_written_beside_the_slots(backend: Backend, columns: int, rows: int) -> None:
+    """Into rows that lie apart, as one layer's part of a step's record; what lies between them stays."""
+    k, generator = 64, torch.Generator().manual_seed(columns)
+    logits = torch.relu(torch.randn(rows, columns, generator=generator))
+    ends = torch.randint(columns // 2, columns + 1, (rows,), generator=generator, dtype=torch.int32)
+    ends[0] = columns
+    table = torch.randperm(rows * -(-columns // 64), generator=generator).int().view(rows, -1)
+    whole = torch.full((rows, 3, 2, k), 77, dtype=torch.int32)
+    arguments = (logits, None, ends, k, table, 64)
+    plain = backend.run(select_topk_slots, *arguments)
+    record = whole.to(backend.device)
+    moved = (logits.to(backend.device), None, ends.to(backend.device), k, table.to(backend.device), 64)
+    slots = select_topk_slots(*moved, record[:, 1], backend=backend.name).cpu()
+    assert (slots == plain).all()
+    found = record.cpu()
+    assert (found[:, ::2] == 77).all()
+    positions, scores = found[:, 1, 0], found[:, 1, 1].view(torch.float32)
+    for row in range(rows):
+        expected = sorted(best(logits[row, : ends[row]].tolist(), k))
+        assert positions[row].tolist() == expected + [-1] * (k - len(expected))
+        assert scores[row, : len(expected)].tolist() == logits[row, expected].tolist()
+    assert (positions_to_slots(positions, table, 64) == slots).all()
+
+
 CASES = {
     "k is the row": ([1.0, 3.0, 2.0], 3),
     "k beyond the row": ([1.0, 3.0, 2.0], 8),

@@ -131,7 +131,7 @@ def _keys_of_this_chunk_only(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
         self: Indexer, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool
     ) -> Selection:
         chunk = Prefill(prefill.rows, 0, prefill.length - prefill.start, prefill.context_slots[prefill.start :])
-        positions, _ = whole(self, queries, chunk, cache)
+        positions = whole(self, queries, chunk, cache, with_scores).positions
         return Selection(torch.where(positions < 0, -1, positions + prefill.start))
 
     monkeypatch.setattr(Indexer, "select_prefill", select)
@@ -141,8 +141,8 @@ def _unit_weights(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     original = Indexer.queries
 
     def queries(self: Indexer, *args: torch.Tensor) -> IndexQueries:
-        q, weights = original(self, *args)
-        return IndexQueries(q, torch.ones_like(weights))
+        found = original(self, *args)
+        return found._replace(weights=torch.ones_like(found.weights))
 
     monkeypatch.setattr(Indexer, "queries", queries)
 

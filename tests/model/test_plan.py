@@ -6,6 +6,7 @@ import pytest
 
 from deepseek_v32.model.config import ModelConfig, blocks
 from deepseek_v32.model.errors import ConfigError
+from deepseek_v32.model.mtp import MTPTables
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.weight_map import tensor_specs
 
@@ -14,7 +15,7 @@ RELEASED = ModelConfig()
 
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_every_part_of_the_released_model_divides(size):
-    plans = [Plan(RELEASED, rank, size) for rank in range(size)]
+    plans = [Plan(RELEASED, rank, size, MTPTables(embedding=True, head=True)) for rank in range(size)]
     assert all(plans[0].split.values())
     assert sorted(expert for plan in plans for expert in plan.experts) == list(range(256))
     for spec in tensor_specs(replace(RELEASED, num_hidden_layers=4)):

@@ -6,7 +6,7 @@ from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.pages import PagePool
 from deepseek_v32.inference.params import Request
 from simulation.model import latents
-from simulation.runner import SimulatedRunner
+from simulation.runner import SimulatedRunner, expected_drafts
 
 
 def check_engine(engine: Engine, runner: SimulatedRunner) -> None:
@@ -14,9 +14,12 @@ def check_engine(engine: Engine, runner: SimulatedRunner) -> None:
     assert not runner.broken, runner.broken[0]
     scheduler = engine.scheduler
     requests = [*scheduler.running, *scheduler.waiting]
-    ids = [request.id for request in requests]
-    assert ids == sorted(set(ids)), "requests have overtaken one another"
-    assert set(ids) == set(engine._states), "the engine and its scheduler know different requests"
+    for queue in (scheduler.running, scheduler.waiting):
+        ids = [request.id for request in queue]
+        assert ids == sorted(set(ids)), "a queue is not in the order of arrival"
+    assert {request.id for request in requests} == set(engine._states), (
+        "the engine and its scheduler know different requests"
+    )
     check_pages(engine.pool, requests)
     check_cached(engine.pool, runner)
 
@@ -40,12 +43,14 @@ def check_pages(pool: PagePool, requests: list[Request]) -> None:
             owner, place = owners.setdefault(page, (request, number))
             end = (number + 1) * pool.page_size
             equal = owner.tokens[:end] == request.tokens[:end] and len(request.tokens) >= end
-            assert owner is request or (place == number and equal), f"page {page} is shared by unequal prefixes"
+            ordinary = end <= min(owner.shareable, request.shareable)
+            shared = place == number and equal and ordinary
+            assert owner is request or shared, f"page {page} is shared by unequal prefixes"
 
 
 def check_cached(pool: PagePool, runner: SimulatedRunner) -> None:
     """Every page that can be found holds the latents of its tokens, and the index keys that were written with them."""
-    for prefix, page in findable(pool).items():
+    for (prefix, following), page in findable(pool).items():
         assert page not in pool._free, f"page {page} is free and can be found"
         slots = range(page * pool.page_size, (page + 1) * pool.page_size)
         found = [runner.latent[slot].value for slot in slots]
@@ -53,14 +58,19 @@ def check_cached(pool: PagePool, runner: SimulatedRunner) -> None:
         assert all(runner.latent[slot].write == runner.index[slot].write for slot in slots), (
             f"page {page}: stale index key"
         )
+        if following:
+            layer = [runner.layer[slot] for slot in slots]
+            assert layer == expected_drafts([*prefix, *following])[-pool.page_size :], (
+                f"page {page}: the draft layer's entries are for other tokens"
+            )
 
 
-def findable(pool: PagePool) -> dict[tuple[int, ...], int]:
-    """By tokens: the page that a prompt which begins with them finds."""
+def findable(pool: PagePool) -> dict[tuple[tuple[int, ...], tuple[int, ...]], int]:
+    """The page that a prompt finds which begins with some tokens, and continues with another, if that matters."""
     prefixes: dict[int, tuple[int, ...]] = {0: ()}
     pages = {}
     for (before, tokens), (page, after) in sorted(pool._entries.items(), key=lambda item: item[1][1]):
         if before in prefixes:  # else the page before it is evicted, and nobody gets here
-            prefixes[after] = prefixes[before] + tokens
-            pages[prefixes[after]] = page
+            prefixes[after] = prefixes[before] + tokens[: pool.page_size]
+            pages[prefixes[after], tokens[pool.page_size :]] = page
     return pages

@@ -6,32 +6,45 @@ from typing import Any
 
 from deepseek_v32.inference.params import Completion, Delta, SamplingParams
 from deepseek_v32.inference.service.streams import AsyncStream
-from simulation.model import EOS, answer
+from deepseek_v32.inference.text.structured_outputs import StructuredOutputsParams
+from simulation.model import EOS, ORDINARY, answer
 
 
 @lru_cache
 def sampling(kind: str, max_tokens: int, text: bool) -> SamplingParams:
-    """Kinds of requests: "greedy", "penalty" (which needs earlier tokens on the host), "random", "stop" (at a token or text)."""
+    """Kinds of requests: "greedy", "penalty" and "grammar" (which need earlier tokens on the host), "random", "stop" (at a token
+    or text)."""
     options: dict[str, Any] = {}
     if kind == "penalty":
         options["presence_penalty"] = 2.0
+    if kind == "grammar":
+        options["structured_outputs"] = StructuredOutputsParams(regex="SimulatedGrammar")
     if kind == "stop":
         options |= {"stop": ["ab"]} if text else {"stop_token_ids": [1]}
     return SamplingParams(temperature=float(kind == "random"), seed=7, max_tokens=max_tokens, **options)
 
 
 class Client:
-    """ahead: the clients whose requests were open when this one's was queued."""
+    """ahead: the clients whose requests were open when this one's was queued. patience: turns in which the oldest advances."""
 
     def __init__(
-        self, stream: Any, prompt: tuple[int, ...], max_tokens: int, params: SamplingParams, ahead: Sequence["Client"]
+        self,
+        stream: Any,
+        prompt: tuple[int, ...],
+        max_tokens: int,
+        params: SamplingParams,
+        ahead: Sequence["Client"],
+        patience: int,
+        start: int = ORDINARY,
     ) -> None:
         self.stream, self.prompt, self.max_tokens, self.params = stream, prompt, max_tokens, params
+        self.start = start  # of its SelectionPolicy
         self.cancelled = self.gone = False
+        self.left = False  # through the service, which then has its place again
         self.work = len(prompt) + max_tokens
         self.deltas: list[Delta] = []
-        # Each turn advances the oldest request by a token. One that was ended may leave a step that advances nobody.
-        self._longest = self.work + sum(other.work for other in ahead)
+        # One that was ended may leave a step that advances nobody.
+        self._longest = patience * (self.work + sum(other.work for other in ahead))
         self._bound = self._longest + len(ahead) + 1
         self._turns = 0
 
@@ -73,7 +86,7 @@ class Client:
         """Compare with what the request's own tokens say. Returns the finish reason."""
         whole = self.completion
         assert whole is not None
-        expected = answer(self.prompt, self.max_tokens, self.params)
+        expected = answer(self.prompt, self.max_tokens, self.params, self.start)
         tokens = tuple(whole.token_ids)
         assert tokens == tuple(token for delta in self.deltas for token in delta.token_ids), "deltas lack tokens"
         assert whole.text == "".join(delta.text for delta in self.deltas), "deltas lack text"

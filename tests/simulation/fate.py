@@ -32,14 +32,15 @@ class Unsampled:
 class Fate:
     """The hooks of rank 0's runner, and a tokenizer. What is to happen waits until the thread reaches the right place."""
 
-    def __init__(self, perform: Callable[[str, dict[str, Any]], None]) -> None:
-        """perform: does one of the schedule's operations."""
+    def __init__(self, perform: Callable[[str, dict[str, Any]], None], compute: Callable[[int], None]) -> None:
+        """perform: does one of the schedule's operations. compute: lets the time pass that so many tokens take."""
         self.in_turn = False  # whether the engine's thread runs: outside of its turns nothing happens
         # By number of the fault: the requests that it may end. None: any one request.
         self.struck: list[set[int] | None] = []
         self.unseen = 0  # ends that an observer may have missed, because it failed
         self.corrupt = True  # whether a step with a NaN leaves garbage in rank 0's caches
         self._perform = perform
+        self._compute = compute
         self._armed: list[tuple[str, int]] = []
         self._meanwhile: deque[tuple[int, str, dict[str, Any]]] = deque()
         self._points = 0  # since the last of those
@@ -61,6 +62,7 @@ class Fate:
         self.others_run()
         if self._strikes("forward") is not None:
             raise self._fault({request.id for request in batch.requests})
+        self._compute(batch.tokens)
 
     def spoil(self, batch: Batch, logits: torch.Tensor, runner: SimulatedRunner) -> torch.Tensor:
         self.others_run()
@@ -76,6 +78,9 @@ class Fate:
 
     def stage(self) -> None:
         self.point("stage")  # the next step takes its tokens from the host
+
+    def draft(self) -> None:
+        self.point("draft")  # the step's requests go on without drafts
 
     def _spoil_cache(self, batch: Batch, chosen: int, runner: SimulatedRunner) -> None:
         """Why the logits are not finite: the last entry that the step has written is garbage. No other request may ever read it."""

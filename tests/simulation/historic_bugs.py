@@ -50,7 +50,7 @@ class Bug(NamedTuple):
 
 
 # Modules that import functions of `place` by name.
-USERS = (step,)
+USERS = (step, sampler)
 VLLM, SGLANG, LMCACHE, LLAMA = "vllm-project/vllm#", "sgl-project/sglang#", "LMCache/LMCache#", "ggml-org/llama.cpp#"
 
 BUGS = (
@@ -94,8 +94,8 @@ BUGS = (
         "(prefix_len == block_size)",
         "a prompt that ends where a cached block ends gets other tokens",
         (Scheduler, "_admit"),
-        "self.pool.match(request.tokens[:-1])",
-        "self.pool.match(request.tokens)",
+        "reusable = min(len(request.tokens) - 1, request.shareable)",
+        "reusable = min(len(request.tokens), request.shareable)",
     ),
     Bug(
         SGLANG + "23392",
@@ -142,9 +142,9 @@ BUGS = (
         LLAMA + "12161",
         "Server: Cache position calculation error(#12160)",
         "equal tokens are reused at a position at which they were not computed",
-        (PagePool, "match"),
-        "(prefix_id, tuple",
-        "(ROOT, tuple",
+        (PagePool, "find"),
+        "(prefix_id, own)",
+        "(ROOT, own)",
     ),
     Bug(
         LMCACHE + "4991",
@@ -169,15 +169,15 @@ BUGS = (
         "[Bugfix][vLLM] DSA indexer caches: fail fast in-process, validate and document LMCacheMPConnector for GLM-5.3",
         "tokens count as cached although their index keys were never written",
         (Scheduler, "_admit"),
-        "request.computed = len(pages) * self.pool.page_size",
-        "request.computed = (len(pages) + (missing > 1)) * self.pool.page_size",
+        "= len(pages) * self.pool.page_size,",
+        "= (len(pages) + (missing > 1)) * self.pool.page_size,",
         instead="pages that were never computed, in place of latents restored without index keys",
     ),
     Bug(
         SGLANG + "30057",
         "[Bug] HiCache L3 partial prefetch can restore DSA/NSA KV pages without matching INDEXER sidecar pages",
         "a prefix is restored although some of its pages are missing",
-        (PagePool, "match"),
+        (PagePool, "find"),
         "break",
         "continue",
         instead="pages that were evicted, in place of index pages that were not fetched",
@@ -187,7 +187,7 @@ BUGS = (
         "Fix for the low-probability garbled output issue in the GLM-5 series models.",
         "index keys are read before they have arrived from the host, in a few of ten thousand answers",
         (Scheduler, "commit"),
-        "full = (start + count) // size",
+        "full = (request.computed if draft_count else start + count) // size",
         "full = len(request.tokens) // size",
         instead="chunks of a prompt that are still to be computed, in place of a copy from the host",
     ),
@@ -197,8 +197,8 @@ BUGS = (
         "[Bug]: System gets stuck during pressure test",
         "with the cache nearly full, requests stay pending and nothing is scheduled",
         (Scheduler, "_admit"),
-        "missing > self.pool.available",
-        "missing >= self.pool.available",
+        "missing + kept_pages > self.pool.available",
+        "missing + kept_pages >= self.pool.available",
     ),
     Bug(
         VLLM + "10013",
@@ -213,8 +213,8 @@ BUGS = (
         "[Bug]: PreemptionMode.RECOMPUTE is incorrect",
         "the output of a preempted request is not complete",
         (Scheduler, "preempt_latest"),
-        "self.waiting.appendleft(request)",
-        "request.tokens = list(request.prompt); self.waiting.appendleft(request)",
+        "insort(self.waiting, request, key=_ARRIVAL)",
+        "request.tokens = list(request.prompt); insort(self.waiting, request, key=_ARRIVAL)",
     ),
     Bug(
         SGLANG + "14972",
@@ -253,7 +253,7 @@ BUGS = (
         VLLM + "19940",
         "[Bugfix] fix sampling seeding being off when sequences are prempted",
         "after a preemption a seeded request starts its random numbers anew",
-        (sampler, "sample_tokens"),
+        (sampler, "noise_key"),
         "request.output_count + max(",
         "request.output_count * (request.admission == 1) + max(",
     ),
@@ -272,7 +272,7 @@ BUGS = (
         "no preemption) — regression from 0.24.0",
         "the chunks of a prompt count as steps that sample a token",
         (Scheduler, "start"),
-        "request.pending += logit_count",
+        "request.pending += min(logit_count, 1)",
         "request.pending += 1",
     ),
     Bug(
@@ -306,7 +306,7 @@ BUGS = (
         "[Question] Overlap scheduler inflates kv_committed_len by 1 on request finish",
         "the token that a step in flight writes counts as committed",
         (Scheduler, "commit"),
-        "full = (start + count) // size",
+        "full = (request.computed if draft_count else start + count) // size",
         "full = request.computed // size",
     ),
     Bug(

@@ -8,12 +8,13 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import torch
 
 from deepseek_v32.inference.distributed import worker
 from deepseek_v32.inference.distributed.channel import Channel, MessageKind, pack
 from deepseek_v32.inference.distributed.worker import LeadingRunner, Worker
 from deepseek_v32.inference.engine.limits import Limits
-from simulation.runner import Sampled, SimulatedRunner
+from simulation.runner import SimulatedRunner
 
 
 class Wire:
@@ -38,8 +39,7 @@ class SimulatedFollower:
     def __init__(self, runner: SimulatedRunner) -> None:
         self.runner = runner
         self.wire = Wire()
-        self.broadcasts: deque[list[int]] = deque()  # rank 0's side of collectives that this rank has not joined yet
-        runner.sampled.exchange = self._receive
+        self.broadcasts: deque[list[Any]] = deque()  # rank 0's side of collectives that this rank has not joined yet
         self._channel: Any = Channel(self.wire)  # type: ignore[arg-type]
         self._worker = Worker(SimpleNamespace(before_end=[]))  # type: ignore[arg-type]
         self._worker._runner = runner  # type: ignore[assignment]
@@ -50,52 +50,58 @@ class SimulatedFollower:
 
     def follow(self) -> None:
         """Handle one message of rank 0."""
-        with patch.object(worker, "dist", Collectives):
+        with patch.object(worker, "dist", self):  # this rank's side of collectives
             self._worker.handle(self._channel.receive())
 
-    def _receive(self, sampled: Sampled) -> None:
-        sampled[:] = self.broadcasts.popleft()
+    def broadcast(self, values: Any, source: int) -> None:
+        """values: a list or tensor to be filled."""
+        assert source == 0
+        received = torch.tensor(self.broadcasts.popleft())
+        values[:] = received.tolist() if isinstance(values, list) else received
 
 
 class SimulatedLeader:
     """What LeadingRunner needs of a job."""
 
-    def __init__(self, runner: SimulatedRunner, followers: Sequence[SimulatedFollower]) -> None:
+    def __init__(self, followers: Sequence[SimulatedFollower]) -> None:
         self.before_end: list[Any] = []
-        self._followers = followers
-        runner.sampled.exchange = self._send
+        self.followers = followers
 
     def broadcast(
         self, kind: MessageKind, values: dict[str, Any] | None = None, arrays: Sequence[np.ndarray] = ()
     ) -> None:
-        if kind is MessageKind.STEP:  # START makes the caches and the runner, which are here already
-            for follower in self._followers:
+        if kind is not MessageKind.START:  # which makes the caches and the runner; they are here already
+            for follower in self.followers:
                 follower.wire.sendall(pack(kind, values, arrays))
 
     @contextmanager
     def together(self) -> Iterator[None]:
         yield
 
-    def _send(self, sampled: Sampled) -> None:
-        for follower in self._followers:
-            follower.broadcasts.append(list(sampled))
-
 
 class Collectives:
-    """Takes the place of torch.distributed."""
+    """Takes the place of torch.distributed on rank 0."""
 
-    @staticmethod
-    def broadcast(sampled: Sampled, source: int) -> None:
+    def __init__(self, followers: Sequence[SimulatedFollower]) -> None:
+        self._followers = followers
+
+    def broadcast(self, values: Any, source: int) -> None:
         assert source == 0
-        sampled.exchange(sampled)
+        for follower in self._followers:
+            follower.broadcasts.append(torch.as_tensor(values).tolist())
 
 
 class SimulatedLeadingRunner(LeadingRunner):
     """Rank 0's runner of several."""
 
     def __init__(self, runner: SimulatedRunner, followers: Sequence[SimulatedFollower], limits: Limits) -> None:
-        super().__init__(SimulatedLeader(runner, followers), limits, runner)  # type: ignore[arg-type]
+        super().__init__(SimulatedLeader(followers), limits, runner)  # type: ignore[arg-type]
+        self._collectives = Collectives(followers)
 
     def run(self, *args: Any) -> Any:
-        with patch.object(worker, "dist", Collectives):
+        with patch.object(worker, "dist", self._collectives):
             return super().run(*args)
+
+    def draft(self, *args: Any) -> None:
+        with patch.object(worker, "dist", self._collectives):
+            super().draft(*args)

@@ -1,13 +1,16 @@
-"""What takes the place of the runner: two caches of integers, which check every entry that they give away."""
+"""What takes the place of the runner: caches of integers, which check every entry that they give away."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import torch
 
+from deepseek_v32.inference.engine.noise import DraftNoise
 from deepseek_v32.inference.engine.scheduler import Batch
-from deepseek_v32.model.metadata import SelectionCallback
-from simulation.model import VOCABULARY, extend, latents, logits
+from deepseek_v32.inference.engine.speculation import MAX_DRAFT_TOKENS
+from deepseek_v32.inference.params import Request
+from deepseek_v32.model.metadata import SelectionSink
+from simulation.model import ORDINARY, VOCABULARY, draft_chain, extend, extend_draft, latents, logits
 
 
 class Hooks(Protocol):
@@ -18,6 +21,8 @@ class Hooks(Protocol):
     def spoil(self, batch: Batch, logits: torch.Tensor, runner: "SimulatedRunner") -> torch.Tensor: ...
 
     def stage(self) -> None: ...
+
+    def draft(self) -> None: ...
 
 
 class Entry(NamedTuple):
@@ -30,51 +35,88 @@ class Entry(NamedTuple):
 UNWRITTEN = Entry(0, -1)
 
 
-class Sampled(list[int]):
-    """The staged tokens on a rank's device. `exchange` is this rank's side of the broadcast."""
+class Made(NamedTuple):
+    """Drafts for a request: what they were made from."""
 
-    exchange: Callable[["Sampled"], None]
+    request: int  # its id
+    position: int  # of the first draft
+    sound: bool  # every entry that was read is the draft layer's for the request's own tokens
+    sure: int  # so many of the first drafts are what the model itself would choose
+
+
+class Computed(NamedTuple):
+    """A request's part of the latest step, as far as the draft layer needs it."""
+
+    request: Request
+    start: int
+    first: int  # its first new token, which may not have reached the host
+    slots: list[int]  # of all its tokens
+    digests: list[int]  # what the hidden states of the new tokens stand for
+    logit_count: int
+    draft_count: int
+    made: Made | None  # the drafts that were verified
 
 
 class SimulatedRunner:
     """A ModelRunner. The device works in order, so a step's reads and writes happen when it is launched.
 
-    A step may compute any number of tokens of a request and give logits after any number of the last ones, which is also what a
-    step with draft tokens needs.
+    A step may compute any number of tokens of a request and give logits after any number of the last ones, also behind drafts. The
+    draft layer knows the model: its guesses are what the model would choose, but for one in four.
     """
 
     def __init__(
-        self, page_count: int, page_size: int, max_sequences: int, ahead: bool, hooks: Hooks | None = None
+        self,
+        page_count: int,
+        page_size: int,
+        max_sequences: int,
+        ahead: bool,
+        hooks: Hooks | None = None,
+        drafts: bool = False,
     ) -> None:
-        """ahead: whether steps may be launched before the tokens of the step before are read. hooks: None on a follower."""
+        """ahead: whether steps may be launched before the tokens of the step before are read. hooks: None on a follower.
+
+        drafts: whether there is a draft layer.
+        """
         self.supports_async_scheduling = ahead
+        self.max_draft_tokens = MAX_DRAFT_TOKENS if drafts else 0
+        self.device = torch.device("cpu")
         self.page_size = page_size
         self.latent = [UNWRITTEN] * (page_count * page_size)
         self.index = [UNWRITTEN] * (page_count * page_size)
-        self.sampled = Sampled([0] * max_sequences)
+        self.layer = [0] * (page_count * page_size)  # the draft layer's cache
+        self.sampled = [0] * max_sequences
+        self.drafts = torch.zeros(max_sequences, MAX_DRAFT_TOKENS, dtype=torch.int64)
         self.steps: list[tuple[tuple[int, Entry], ...]] = []  # by step: what it wrote to which slot
         self.broken: list[str] = []
         self.writable: Callable[[int], bool] = lambda page: True  # whether a step may write to a page
         self.ill: set[int] = set()  # requests whose entries are garbage, by an injected fault
         self._writes = 0
         self._hooks = hooks
+        self._made: list[Made] = []  # by row of `drafts`
+        self._computed: list[Computed] = []
 
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         if self._hooks is not None:
             self._hooks.stage()
         self.sampled[: len(tokens)] = tokens.tolist()
 
-    def run(self, batch: Batch, on_selection: SelectionCallback | None = None, plan: object = None) -> torch.Tensor:
+    def run(self, batch: Batch, on_selection: SelectionSink | None = None, plan: object = None) -> torch.Tensor:
         if self._hooks is not None:
             self._hooks.forward(batch)
         rows: list[list[float]] = []
         written: list[tuple[int, Entry]] = []
+        self._computed = []
         for i, (request, start, count, logit_count) in enumerate(
             zip(batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True)
         ):
-            tokens = request.tokens[start : start + count]
+            draft_count = batch.draft_counts[i] if batch.draft_counts else 0
+            tokens = request.tokens[start : start + count - draft_count]
             if batch.sampled_rows:
                 tokens = [self.sampled[batch.sampled_rows[i]]]
+            made = None
+            if draft_count:
+                tokens = tokens + self.drafts[batch.draft_rows[i], :draft_count].tolist()
+                made = self._used(request, start, batch.draft_rows[i])
             size = self.page_size
             slots = [page * size + offset for page in request.pages for offset in range(size)][: start + count]
             if len(slots) != start + count or len(tokens) != count:
@@ -85,19 +127,102 @@ class SimulatedRunner:
                     self.broken.append(f"request {request.id} overwrites page {page}, which others may read")
             # A follower is told the new tokens alone.
             check = self._hooks is not None and request.id not in self.ill
-            own = latents(tuple(request.tokens[:start])) if check else None
+            altered = ORDINARY if request.policy is None else request.policy.start
+            own = latents(tuple(request.tokens[:start]), altered) if check else None
             digest = self._read(request.id, slots[:start], own)
+            digests = []
             for position, token in enumerate(tokens, start):
-                latent, digest = extend(digest, token, position)
+                latent, digest = extend(digest, token, position, altered)
                 self._writes += 1
                 entry = Entry(latent, self._writes)
                 self.latent[slots[position]], self.index[slots[position]] = entry, Entry(-latent, self._writes)
                 written.append((slots[position], entry))
+                digests.append(digest)
                 if position >= start + count - logit_count:
                     rows.append(logits(digest))
+            self._computed.append(Computed(request, start, tokens[0], slots, digests, logit_count, draft_count, made))
         self.steps.append(tuple(written))
         result = torch.tensor(rows).reshape(-1, VOCABULARY)
         return result if self._hooks is None else self._hooks.spoil(batch, result, self)
+
+    def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
+        if self._hooks is not None:
+            self._hooks.draft()
+        tokens, kept = sampled.tolist(), accepted.tolist()
+        last: list[
+            tuple[Computed, int, int, int, bool]
+        ] = []  # of each sampling request: position, token, digest, sound
+        row = 0
+        for step in self._computed:
+            following = tokens[row : row + step.logit_count]
+            row += step.logit_count
+            if step.logit_count:
+                right = kept[len(last)]
+                self._check_accepted(step, right)
+                at = step.start + len(step.digests) - step.logit_count + right
+            for_prompt = len(step.digests) - step.logit_count
+            following = step.request.tokens[step.start + 1 : step.start + 1 + for_prompt] + following
+            digest, found = 0, [self.layer[slot] for slot in step.slots[: step.start]]
+            for latent in found:
+                digest = hash((digest, latent))
+            sound = found == expected_drafts([*step.request.tokens[: step.start], step.first]) or self._hooks is None
+            for position, (token, hidden) in enumerate(zip(following, step.digests, strict=True), step.start):
+                self.layer[step.slots[position]], digest = extend_draft(digest, token, hidden, position)
+                if step.logit_count and position == at:
+                    last.append((step, position, token, digest, sound))
+        self._guess(batch.draft_tokens or 0, last, accepted, noise)
+
+    def _guess(
+        self, count: int, last: list[tuple[Computed, int, int, int, bool]], accepted: torch.Tensor, noise: DraftNoise
+    ) -> None:
+        if not count or not last:
+            return
+        # The model's digests behind the sampled token and the guesses so far.
+        digests = [extend(step.digests[at - step.start], token, at + 1)[1] for step, at, token, _, _ in last]
+        sure = [0] * len(last)
+        for number in range(count):
+            scores = [logits(digest) for digest in digests]
+            if noise.random:
+                guesses = noise.choose(torch.tensor(scores), accepted + number + 1).tolist()
+            else:
+                guesses = [row.index(max(row)) for row in scores]
+            for row, (step, at, _, own, _) in enumerate(last):
+                if hash((own, number)) % 4 == 0:
+                    guesses[row] = hash((own, number, "wrong")) % VOCABULARY
+                elif sure[row] == number:
+                    sure[row] += 1
+                digests[row] = extend(digests[row], guesses[row], at + 2 + number)[1]
+                place = at + number  # that this pass writes, to be written over
+                page = place // self.page_size
+                if number > 0 and page < len(step.request.pages):
+                    if not self.writable(step.request.pages[page]):
+                        self.broken.append(f"drafts of request {step.request.id} overwrite what others may read")
+                    self.layer[step.request.pages[page] * self.page_size + place % self.page_size] = -place
+            self.drafts[: len(last), number] = torch.tensor(guesses)
+        self._made = [
+            Made(step.request.id, at + 2, sound, sure[row]) for row, (step, at, _, _, sound) in enumerate(last)
+        ]
+
+    def _used(self, request: Request, start: int, row: int) -> Made | None:
+        """The drafts in a row of the table, which a step verifies behind the token at `start`."""
+        made = self._made[row]
+        if self._hooks is None or request.id in self.ill:
+            return made
+        if (made.request, made.position) != (request.id, start + 1):
+            self.broken.append(
+                f"request {request.id}, position {start}: the drafts are {made.request}'s, {made.position}"
+            )
+        if not made.sound:
+            self.broken.append(f"request {request.id}, position {start}: drafts from what was written for other tokens")
+        return made
+
+    def _check_accepted(self, step: Computed, accepted: int) -> None:
+        """A draft that the model itself would choose is not rejected."""
+        ill = self._hooks is None or step.request.id in self.ill or step.request.params.penalised
+        if not accepted <= step.draft_count or (
+            step.made is not None and not ill and accepted < min(step.made.sure, step.draft_count)
+        ):
+            self.broken.append(f"request {step.request.id}: {accepted} of {step.draft_count} drafts accepted")
 
     def _read(self, request: int, slots: list[int], own: tuple[int, ...] | None) -> int:
         """The digest of what the slots hold."""
@@ -110,3 +235,8 @@ class SimulatedRunner:
                 self.broken.append(f"request {request}, position {position}: reads what was written for other tokens")
             digest = hash((digest, latent.value))
         return digest
+
+
+def expected_drafts(tokens: list[int]) -> list[int]:
+    """The draft layer's entries of all tokens but the last."""
+    return [draft_chain(tuple(tokens[:end]))[0] for end in range(2, len(tokens) + 1)]

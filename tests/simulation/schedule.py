@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from simulation.world import Settings, World
+from simulation.world import VARIED, Settings, World
 
 
 class Operation(NamedTuple):
@@ -21,7 +21,7 @@ class Operation(NamedTuple):
     def __str__(self) -> str:
         arguments = [f"{name}={value!r}" for name, value in self.arguments.items()]
         if self.name == "meanwhile":  # its second argument is an operation
-            arguments[1] = repr(self.arguments["operation"])
+            arguments[:2] = [repr(self.arguments["points"]), repr(self.arguments["operation"])]
         return f"world.{self.name}({', '.join(arguments)})"
 
 
@@ -93,6 +93,7 @@ WEIGHTS = {
     "fail": 4,
     "score": 2,
     "advance": 2,
+    "speed": 1,
     "stop": 0.3,
     "follow": 3,
     "read": 3,
@@ -100,7 +101,7 @@ WEIGHTS = {
 }
 
 NAMES, CUMULATIVE = list(WEIGHTS), list(itertools.accumulate(WEIGHTS.values()))
-FAULTS = ("forward", "sample", "row", "stage", "text", "observer", "delivery")
+FAULTS = ("forward", "sample", "row", "stage", "draft", "text", "observer", "delivery")
 
 
 def make_schedule(seed: int) -> Schedule:
@@ -123,6 +124,9 @@ def make_settings(rng: random.Random) -> Settings:
         queue=rng.randint(0, 5),
         pause=rng.choice((0.0, 0.0, 0.02)),
         text=rng.random() < 0.25,
+        step=rng.choice((0.0, 0.01, 0.02, 0.05)),
+        token=rng.choice((0.005, 0.02)),
+        drafts=rng.choice((0, 0, 0, 0, 1, 2, 3, 4, VARIED)),
     )
 
 
@@ -132,11 +136,17 @@ def make_operation(rng: random.Random, settings: Settings) -> Operation:
     if name == "submit":
         arguments = {"prompt": make_prompt(rng, settings), "max_tokens": rng.randint(1, 10)}
         if rng.random() < 0.3:
-            arguments["kind"] = rng.choice(("penalty", "random", "stop"))
+            arguments["kind"] = rng.choice(("penalty", "grammar", "random", "stop"))
         if rng.random() < 0.3:
             arguments["asynchronous"] = True
+        if rng.random() < 0.15:
+            arguments["start"] = rng.randint(0, len(arguments["prompt"]) + 1)
     elif name == "score":
         arguments = {"prompt": make_prompt(rng, settings)}
+        if rng.random() < 0.5 and len(arguments["prompt"]) > 1:
+            arguments["known"] = rng.randint(1, len(arguments["prompt"]) - 1)
+            if rng.random() < 0.5:
+                arguments["start"] = rng.randint(0, len(arguments["prompt"]))
     elif name in ("cancel", "close", "abort", "read"):
         arguments = {"client": rng.randint(0, 9)}
     elif name == "follow":
@@ -145,6 +155,8 @@ def make_operation(rng: random.Random, settings: Settings) -> Operation:
         arguments = {"where": rng.choice(FAULTS), "row": rng.randint(0, 3)}
     elif name == "advance":
         arguments = {"seconds": rng.choice((0.01, 0.01, 0.05, 40.0))}
+    elif name == "speed":
+        arguments = {"token": rng.choice((0.0, 0.001, 0.01, 0.1))}
     elif name == "meanwhile":
         other = make_operation(rng, settings)
         if other.name not in ("submit", "cancel", "close", "abort"):  # what other threads do

@@ -1,10 +1,13 @@
-"""What takes the place of threads and of the clients' event loop, and an observer that may fail."""
+"""What takes the place of threads, of the clients' event loop and of grammars, and an observer that may fail."""
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from deepseek_v32.inference.params import Delta
+from simulation.model import EOS, VOCABULARY, forbidden
 
 
 class Turns:
@@ -18,6 +21,28 @@ class Turns:
 
     def is_alive(self) -> bool:
         return True
+
+
+class SimulatedGrammars:
+    """Takes the place of GrammarCompiler."""
+
+    def compile(self, params: object) -> "SimulatedGrammar":
+        return SimulatedGrammar()
+
+
+class SimulatedGrammar:
+    """Takes the place of Grammar: `forbidden` says what it allows. It is asked as the contract says: about what it knows, and
+    what has come since then or was taken back."""
+
+    def __init__(self) -> None:
+        self._known: list[int] = []
+
+    def mask(self, output: Sequence[int], may_end: bool = True) -> np.ndarray:
+        shared = min(len(self._known), len(output))
+        assert self._known[:shared] == list(output[:shared]), "an output has changed under its grammar"
+        assert EOS not in output, "a mask behind the end"
+        self._known = list(output)
+        return np.array([(1 << VOCABULARY) - 1 & ~(1 << forbidden(output))], dtype=np.uint32)
 
 
 class Loop:

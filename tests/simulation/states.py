@@ -19,12 +19,14 @@ import torch
 
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.limits import Limits
+from deepseek_v32.inference.engine.prompt_order import PATIENCE
 from deepseek_v32.inference.engine.scheduler import Batch
 from deepseek_v32.inference.engine.step import InFlightStep
 from deepseek_v32.inference.params import Delta, SamplingParams
+from deepseek_v32.inference.text.grammar import GrammarCompiler
 from simulation.checks import check_engine, findable, is_writable
 from simulation.fate import Fault, Unsampled
-from simulation.model import answer
+from simulation.model import EOS, answer
 from simulation.runner import UNWRITTEN, SimulatedRunner
 from simulation.world import CONFIG
 
@@ -42,6 +44,7 @@ class Space(NamedTuple):
     ahead: bool = True
     reuse: bool = True
     faults: bool = True
+    drafts: int = 0  # speculative tokens
 
 
 class Action(NamedTuple):
@@ -52,13 +55,19 @@ class Action(NamedTuple):
 
 
 # What all states share is not saved with each.
-CONSTANTS = {"config": CONFIG, "parameters": GREEDY, "nothing": UNWRITTEN}
+CONSTANTS = {
+    "config": CONFIG,
+    "parameters": GREEDY,
+    "nothing": UNWRITTEN,
+    "grammars": GrammarCompiler(None, CONFIG.vocab_size, [EOS]),
+}
 NAMES = {id(constant): name for name, constant in CONSTANTS.items()}
+OF_TYPES = {itertools.count: "ids", GrammarCompiler: "grammars"}
 
 
 class Pickler(pickle.Pickler):
     def persistent_id(self, value: object) -> str | None:
-        return "ids" if type(value) is itertools.count else NAMES.get(id(value))
+        return OF_TYPES.get(type(value)) or NAMES.get(id(value))
 
 
 class Unpickler(pickle.Unpickler):
@@ -84,9 +93,11 @@ class State:
         self.given: dict[int, int] = {}  # by id of an open request: its tokens so far
         self.arrived = 0
         sizes = (space.pages, space.page_size, space.sequences, space.ahead)
-        self.runner = SimulatedRunner(*sizes, hooks=self)
+        self.runner = SimulatedRunner(*sizes, hooks=self, drafts=space.drafts > 0)
         context = max(len(prompt) + count for prompt, count in space.requests)
-        limits = Limits(context, space.budget, space.sequences, space.pages, space.reuse)
+        limits = Limits(
+            context, space.budget, space.sequences, space.pages, space.reuse, speculative_tokens=space.drafts
+        )
         self.engine = Engine(self.runner, CONFIG, limits, page_size=space.page_size)
         self.runner.writable = partial(is_writable, self.engine.pool)
 
@@ -123,16 +134,18 @@ class State:
 
     def _step(self, action: Action) -> None:
         scheduler, in_flight = self.engine.scheduler, self.engine._in_flight
-        oldest = [*scheduler.running, *scheduler.waiting][:1]
-        before = [(request.computed, len(request.tokens)) for request in oldest]
+        requests = [*scheduler.running, *scheduler.waiting]
+        before = [(request.computed, len(request.tokens)) for request in requests]
         self.fault = action
         self.places.clear()
         for delta in self.engine.step():
             self._check_delta(delta)
         self.fault = None
+        self.runner.ill.clear()
         assert not self.engine._failures, "the engine has failed"
-        after = [(request.computed, len(request.tokens)) for request in oldest if request.id in self.given]
-        assert before != after or not oldest or in_flight is not None, "a step advanced nobody"
+        after = [(request.computed, len(request.tokens)) for request in requests if request.id in self.given]
+        assert before != after or not requests or in_flight is not None, "a step advanced nobody"
+        assert all(request.skipped <= PATIENCE + self.space.sequences for request in scheduler.running)
 
     def _check_delta(self, delta: Delta) -> None:
         id = delta.request_id
@@ -157,10 +170,12 @@ class State:
             raise Fault
 
     def spoil(self, batch: Batch, logits: torch.Tensor, runner: SimulatedRunner) -> torch.Tensor:
-        for row, request in enumerate(batch.sampling):
+        counts = zip(batch.requests, batch.logit_counts, strict=True)
+        for row, request in enumerate(request for request, count in counts for _ in range(count)):
             if self._strikes("row"):
                 self.struck.add(request.id)
                 logits[row, 1] = torch.nan
+                runner.ill.add(request.id)  # in this step, drafts may be rejected for it
             if self._strikes("sample"):
                 self.struck.add(request.id)
                 broken: Any = Unsampled(logits, row, Fault())
@@ -169,6 +184,10 @@ class State:
 
     def stage(self) -> None:
         if self._strikes("stage"):
+            raise Fault
+
+    def draft(self) -> None:
+        if self._strikes("draft"):
             raise Fault
 
     def _strikes(self, name: str) -> bool:
@@ -196,7 +215,9 @@ class State:
         for slot in range(len(self.runner.latent)):
             if slot not in readable:
                 self.runner.latent[slot] = self.runner.index[slot] = UNWRITTEN
+                self.runner.layer[slot] = 0
         self.runner.steps.clear()
+        self.runner._computed.clear()
 
     def digest(self) -> bytes:
         """Equal for equal states."""
@@ -219,13 +240,21 @@ class State:
                     len(r.tokens),
                     r.pending,
                     r.computed,
+                    r.drafted,
                     r.cached_pages,
+                    r.reusable,
+                    r.skipped,
                     prefixes[r.prefix_id],
                     [pages[p] for p in r.pages],
                 )
                 for r in queue
             ],
             len(scheduler.running),
+            [
+                (request.id, count, self.runner._made[row], self.runner.drafts[row, :count].tolist())
+                for request, (row, count) in scheduler.speculation._made.items()
+                if request.id in self.given
+            ],
             [pages[page] for page in pool._cached],
             sorted((prefixes[key[0]], key[1], pages[page], prefixes[id]) for key, (page, id) in pool._entries.items()),
             self._describe(engine._in_flight),
@@ -243,4 +272,5 @@ class State:
         ids = [request.id for request in batch.requests]
         sampled = step.read() if step._sampled is not None and step.error is None else None
         whole = (ids, batch.starts, batch.counts, batch.logit_counts, batch.sampled_rows)
-        return (whole, step.staged, sampled, step.error is not None, self._describe(step.following))
+        drafts = (batch.draft_counts, batch.draft_rows, batch.draft_tokens, step.drafted)
+        return (whole, drafts, step.staged, sampled, step.error is not None, self._describe(step.following))

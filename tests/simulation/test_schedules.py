@@ -3,10 +3,14 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from deepseek_v32.inference.distributed.batch_sync import BatchEncoder
 from deepseek_v32.inference.engine.pages import PagePool
+from deepseek_v32.inference.engine.scheduler import Scheduler
+from simulation.historic_bugs import Bug
 from simulation.schedule import make_schedule, shrink
 from simulation.world import Settings, World
 
@@ -38,6 +42,22 @@ def test_tokens_that_scoring_has_drained_are_delivered_although_the_service_stop
     world.stop()
     world.finish()
     assert world.clients[0].completion is not None and world.clients[0].completion.token_ids
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("place", "old", "new"),
+    [
+        ((Scheduler, "commit"), "request.shareable // size", "len(request.tokens) // size"),
+        ((Scheduler, "_admit"), "request.shareable)", "len(request.tokens))"),
+        ((BatchEncoder, "encode"), "request.policy is not None and", "False and"),
+    ],
+    ids=["offered", "reused", "not-sent"],
+)
+def test_an_altered_selection_that_leaks_is_found(place: tuple[Any, str], old: str, new: str) -> None:
+    """Pages computed under a SelectionPolicy are offered to others, or it finds theirs, or other ranks do not know of it."""
+    with Bug("", "", "", place, old, new).seeded():
+        assert any(make_schedule(seed).failure() is not None for seed in range(500))
 
 
 def keep_evicted(pool: PagePool, page: int) -> None:

@@ -17,9 +17,11 @@ GREEDY_FOR_PAGES = (((0, 0), 5), ((1, 1), 5), ((0, 0, 2), 4))
     [
         Space(REQUESTS, ahead=False),
         Space(REQUESTS),
+        Space(REQUESTS[:2], drafts=2),
         Space(GREEDY_FOR_PAGES, faults=False),
+        Space(GREEDY_FOR_PAGES, faults=False, drafts=2),
     ],
-    ids=["faults", "faults-ahead", "pages-run-out"],
+    ids=["faults", "faults-ahead", "faults-drafts", "pages-run-out", "pages-run-out-drafts"],
 )
 def test_no_state_breaks_a_promise(space: Space) -> None:
     found = search(space)

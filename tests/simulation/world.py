@@ -12,24 +12,32 @@ of the engine's thread, in `read` and in `finish`; AssertionError says what does
 """
 
 import traceback
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from deepseek_v32.inference.engine.answer_scores import AnswerScoreJob, AnswerScores
+from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.limits import Limits
+from deepseek_v32.inference.engine.pace import UNBOUNDED, StepTimes
+from deepseek_v32.inference.engine.prompt_order import PATIENCE
 from deepseek_v32.inference.engine.scoring import ScoreJob
+from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.service.engine_thread import STOPPED, TIMED_OUT
 from deepseek_v32.inference.service.service import Busy, Service
 from deepseek_v32.inference.service.streams import AsyncInbox, AsyncStream
+from deepseek_v32.model.selection_policy import SelectionPolicy
 from simulation.checks import check_engine, is_writable
 from simulation.client import Client, sampling
 from simulation.fate import Fate
-from simulation.model import EOS, VOCABULARY, log_probability
+from simulation.model import EOS, ORDINARY, VOCABULARY, log_probability
 from simulation.ranks import SimulatedFollower, SimulatedLeadingRunner
 from simulation.runner import SimulatedRunner
-from simulation.stand_ins import Loop, Turns, Watcher
+from simulation.stand_ins import Loop, SimulatedGrammars, Turns, Watcher
 from support.fake_model import fake_config
 
 CONFIG = fake_config(vocab_size=VOCABULARY, eos_token_ids=(EOS,))
@@ -51,6 +59,26 @@ class Settings:
     queue: int = 2  # requests that may be open beside those that run
     pause: float = 0.0  # seconds between deliveries
     text: bool = False  # the model has a tokenizer
+    step: float = 0.0  # seconds that a step with prompt tokens should last; 0: no bound
+    token: float = 0.01  # seconds that a token takes, until `speed` changes it
+    drafts: int = 0  # speculative tokens; VARIED: each step has its own number of them
+
+
+VARIED = 5  # a value of Settings.drafts
+
+
+class VariedDrafts:
+    """A DraftPolicy that changes its mind at every step."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    def choose(self, sequences: int, ready: int) -> int | None:
+        self._steps += 1
+        return (2, 1, None, 0, 4, 3, 0, 0, 1)[hash((self._steps, sequences)) % 9]
+
+    def observe(self, batch: Batch, drafted: Sequence[int], accepted: Sequence[int]) -> None:
+        pass
 
 
 class World:
@@ -60,27 +88,40 @@ class World:
         self.settings = settings
         self.now = 0.0
         self.clients: list[Client] = []
-        self.scores: list[tuple[tuple[int, ...], ScoreJob]] = []
+        self.scores: list[tuple[tuple[int, ...], ScoreJob, int]] = []
         self.stopped = False
-        self.fate = Fate(lambda operation, arguments: getattr(self, operation)(**arguments))
+        self.fate = Fate(lambda operation, arguments: getattr(self, operation)(**arguments), self._compute)
+        self._token = settings.token
         self._retired = False  # the turn before advanced nobody, it only retired a step in flight
+        self._idle = Counter[int]()  # by id of an admitted request: the steps since it has advanced
         self._loop = Loop(self.fate.point)
         s = settings
         sizes = (s.pages, s.page_size, s.sequences, s.ahead)
-        self.runner = SimulatedRunner(*sizes, hooks=self.fate)
+        self.runner = SimulatedRunner(*sizes, hooks=self.fate, drafts=s.drafts > 0)
         self.fate.corrupt = not s.followers  # else the ranks' caches would differ
-        self.followers = [SimulatedFollower(SimulatedRunner(*sizes)) for _ in range(s.followers)]
-        limits = Limits(s.context, s.budget, s.sequences, s.pages, s.reuse)
+        self.followers = [SimulatedFollower(SimulatedRunner(*sizes, drafts=s.drafts > 0)) for _ in range(s.followers)]
+        limits = Limits(s.context, s.budget, s.sequences, s.pages, s.reuse, speculative_tokens=s.drafts)
         runner: Any = SimulatedLeadingRunner(self.runner, self.followers, limits) if s.followers else self.runner
         tokenizer: Any = self.fate if s.text else None
         self.engine = Engine(runner, CONFIG, limits, tokenizer, s.page_size)
+        grammars: Any = SimulatedGrammars()
+        self.engine._grammars = grammars
+        if s.drafts == VARIED:
+            self.engine.scheduler.speculation.policy = VariedDrafts()
         self.runner.writable = partial(is_writable, self.engine.pool)
         self._recover, recovery = self.engine.recover, self._count_recovery
         self.engine.recover = recovery  # type: ignore[method-assign]
         llm: Any = SimpleNamespace(engine=self.engine, limits=limits)
         thread: Any = Turns
+        times = StepTimes(s.step, 2 * s.step, first_tokens=4) if s.step else UNBOUNDED
         self.service = Service(
-            llm, max_queue=s.queue, deadline=DEADLINE, delivery=s.pause, clock=self._clock, thread=thread
+            llm,
+            max_queue=s.queue,
+            deadline=DEADLINE,
+            delivery=s.pause,
+            step_times=times,
+            clock=self._clock,
+            thread=thread,
         )
         self._watcher = Watcher(self.fate.point)
         self.service.observe(self._watcher)
@@ -88,42 +129,63 @@ class World:
     # What clients, threads, ranks and fate may do. An index counts modulo what there is, so that a shrunk schedule stays one.
 
     def submit(
-        self, prompt: tuple[int, ...], max_tokens: int, kind: str = "greedy", asynchronous: bool = False
+        self,
+        prompt: tuple[int, ...],
+        max_tokens: int,
+        kind: str = "greedy",
+        asynchronous: bool = False,
+        start: int | None = None,
     ) -> None:
-        """A client's request. kind: see `client.sampling`."""
+        """A client's request. kind: see `client.sampling`. start: of a SelectionPolicy."""
+        policy = None if start is None else SelectionPolicy(start, "window")
         ahead = [client for client in self.clients if client.stream.request_id in self.service._thread._entries]
         params = sampling(kind, max_tokens, self.settings.text)
         stream: Any
         try:
             if asynchronous:
-                request = self.service.make_request(prompt, params)
+                request = self.service.make_request(prompt, params, policy=policy)
                 inbox = AsyncInbox(self._loop)  # type: ignore[arg-type]
                 self.service._queue([self.service._entry(request, inbox)])
                 stream = AsyncStream(request.id, self.service.cancel, inbox)
             else:
-                stream = self.service.stream(prompt, params)
+                stream = self.service.stream(prompt, params, policy=policy)
         except Busy:
-            assert self.stopped or self.service.stats().open == self.service.capacity, "refused without a reason"
+            held = sum(c.stream.request_id in self.service._thread._entries and not c.left for c in self.clients)
+            held += sum(not job.future.done() for _, job, _ in self.scores)
+            assert self.stopped or held == self.service.capacity, "refused without a reason"
             return
         count = min(max_tokens, self.settings.context - len(prompt))
-        self.clients.append(Client(stream, prompt, count, params, ahead))
+        # The oldest request advances within so many turns: it goes first after PATIENCE steps, unless others have waited for
+        # longer or must be preempted for it one after the other.
+        patience = PATIENCE + 2 * self.settings.sequences + 1
+        begin = ORDINARY if start is None else start
+        self.clients.append(Client(stream, prompt, count, params, ahead, patience, begin))
 
-    def score(self, prompt: tuple[int, ...]) -> None:
-        """A prompt to be scored, which takes its pages from the latest requests."""
-        request = self.service.make_request(prompt)
-        job = ScoreJob(request, 0, float("inf"))
+    def score(self, prompt: tuple[int, ...], known: int = 0, start: int | None = None) -> None:
+        """A prompt to be scored, which takes its pages from the latest requests.
+
+        known: its last tokens are an answer, before which pages are reused. start: of a SelectionPolicy.
+        """
+        job: ScoreJob
+        if known:
+            policy = None if start is None else SelectionPolicy(start, "window")
+            request = self.service.make_request(prompt[:-1], policy=policy)
+            job = AnswerScoreJob(request, prompt[-known:], 0, float("inf"), lambda done, of: None)
+        else:
+            request = self.service.make_request(prompt)
+            job = ScoreJob(request, 0, float("inf"))
         try:
             self.service.check_capacity(1)
         except Busy:
             return
         self.service._thread.queue_job(job)
-        self.scores.append((prompt, job))
+        self.scores.append((prompt, job, ORDINARY if start is None or not known else start))
 
     def cancel(self, client: int) -> None:
         """A client cancels its request, and reads on."""
         if self.clients:
             chosen = self.clients[client % len(self.clients)]
-            chosen.cancelled = True
+            chosen.cancelled = chosen.left = True
             self.service.cancel(chosen.stream.request_id)
 
     def abort(self, client: int) -> None:
@@ -137,7 +199,7 @@ class World:
         """A client goes away."""
         if self.clients:
             chosen = self.clients[client % len(self.clients)]
-            chosen.cancelled = chosen.gone = True
+            chosen.cancelled = chosen.left = chosen.gone = True
             chosen.stream.close()
 
     def read(self, client: int) -> None:
@@ -153,6 +215,10 @@ class World:
         """Time passes."""
         self.now += seconds
 
+    def speed(self, token: float) -> None:
+        """From now on the machine takes so many seconds for a token."""
+        self._token = token
+
     def follow(self, rank: int) -> None:
         """A follower handles one message, if it has one."""
         if self.followers and (follower := self.followers[rank % len(self.followers)]).behind:
@@ -162,9 +228,9 @@ class World:
     def fail(self, where: str, row: int = 0) -> None:
         """The next time that it is possible, something fails.
 
-        where: "forward", "sample", "row" of logits, "stage", "text", "observer" or "delivery" to the event loop.
+        where: "forward", "sample", "row" of logits, "stage", "draft", "text", "observer" or "delivery" to the event loop.
         """
-        if where != "forward" or not self.followers:  # with several ranks it ends the job
+        if where not in ("forward", "draft") or not self.followers:  # with several ranks it ends the job
             self.fate.arm(where, row)
 
     def meanwhile(self, points: int, operation: str, **arguments: Any) -> None:
@@ -181,19 +247,22 @@ class World:
         thread, scheduler = self.service._thread, self.engine.scheduler
         if not thread.open and not thread._undelivered:
             return
-        queue = [*scheduler.running, *scheduler.waiting]
-        before = [(each.computed, len(each.tokens)) for each in queue[:1]]
-        in_flight, jobs = self.engine._in_flight, thread._open_jobs
+        before = {each: progress(each) for each in (*scheduler.running, *scheduler.waiting)}
+        in_flight, jobs, steps = self.engine._in_flight, thread._open_jobs, len(self.runner.steps)
         self.fate.in_turn = True
         thread.turn()
         self.fate.in_turn = False
         check_engine(self.engine, self.runner)
         scored = jobs - thread._open_jobs
-        open_ids = {request.id for request in (*scheduler.running, *scheduler.waiting)}
-        after = [(each.computed, len(each.tokens)) for each in queue[:1] if each.id in open_ids]
-        stuck = bool(queue) and before == after
+        after = {each: progress(each) for each in (*scheduler.running, *scheduler.waiting)}
+        unchanged = all(after.get(each) == was for each, was in before.items())
+        stuck = (
+            bool(before) and unchanged and len(self.runner.steps) == steps
+        )  # a step may advance one that has just arrived
         assert not stuck or scored or (in_flight is not None and not self._retired), "a turn advanced nobody"
         self._retired = stuck
+        if len(self.runner.steps) > steps:
+            self._count_idle(before, 0 if scored else 1)
         for client in self.clients:
             if client.stream.request_id in thread._entries:
                 client.count_turn(scored)
@@ -209,6 +278,7 @@ class World:
                 follower.follow()
                 self._check_follower(follower)
             assert (follower.runner.latent, follower.runner.index) == (self.runner.latent, self.runner.index)
+            assert follower.runner.layer == self.runner.layer
         for client in self.clients:
             client.read()
             if not client.gone:
@@ -218,11 +288,22 @@ class World:
         for fault, requests in enumerate(self.fate.struck):
             ended = [c for c in self.clients if c.error is not None and f"fault {fault};" in c.error]
             assert requests is not None or len(ended) <= 1, "one request's fault ended others"
-        for prompt, job in self.scores:
-            self._check_score(prompt, job)
+        for prompt, job, start in self.scores:
+            self._check_score(prompt, job, start)
         assert not self.engine.has_work and not self.engine.scheduler.has_work and not self.engine.pool.used
         if not self.stopped:
             self.service.stop()
+
+    def _count_idle(self, before: dict[Request, tuple[int, ...]], steps: int) -> None:
+        """Every admitted request advances within a bounded number of steps. before: the requests' progress before the step."""
+        running = self.engine.scheduler.running
+        waited = {each.id: self._idle[each.id] + steps for each in running if before.get(each) == progress(each)}
+        self._idle = Counter(waited)
+        most = PATIENCE + self.settings.sequences
+        assert max(waited.values(), default=0) <= most, "an admitted request has not advanced for too many steps"
+
+    def _compute(self, tokens: int) -> None:
+        self.now += tokens * self._token
 
     def _clock(self) -> float:
         self.fate.others_run()
@@ -255,11 +336,19 @@ class World:
             else:
                 assert (error == STOPPED and self.stopped) or (error == TIMED_OUT and self.now > DEADLINE), error
 
-    def _check_score(self, prompt: tuple[int, ...], job: ScoreJob) -> None:
+    def _check_score(self, prompt: tuple[int, ...], job: ScoreJob, start: int) -> None:
         assert job.future.done(), "a prompt was not scored"
         if (error := job.future.exception()) is not None:
             assert "fault" in str(error) or "finite" in str(error) or self.stopped, error
             return
-        for i, entry in enumerate(job.future.result(), 1):
+        result = job.future.result()
+        entries = result.logprobs if isinstance(result, AnswerScores) else result
+        assert entries or len(prompt) == 1
+        for i, entry in enumerate(entries, len(prompt) - len(entries)):
             assert entry.token_id == prompt[i]
-            assert abs(entry.logprob - log_probability(prompt[:i], prompt[i])) < 1e-3, "a prompt was scored wrongly"
+            expected = log_probability(prompt[:i], prompt[i], start)
+            assert abs(entry.logprob - expected) < 1e-3, "a prompt was scored wrongly"
+
+
+def progress(request: Request) -> tuple[int, ...]:
+    return request.admission, request.computed, len(request.tokens)

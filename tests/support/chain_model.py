@@ -6,7 +6,7 @@ import torch
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.model.config import ModelConfig
-from deepseek_v32.model.metadata import AttentionMetadata, LayerCache
+from deepseek_v32.model.metadata import AttentionMetadata, LayerCache, Selection
 from support.tokenizers import make_tokenizer
 
 
@@ -21,6 +21,11 @@ class ChainModel:
         self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, caches: list[LayerCache]
     ) -> torch.Tensor:
         time.sleep(self.seconds)
+        if metadata.on_selection is not None:  # it selects all of its context
+            context = torch.arange(int(positions.max()) + 1, dtype=torch.int32)
+            selected = torch.where(context <= positions[:, None], context, -1)
+            mass = torch.ones(len(tokens), 1)
+            metadata.on_selection(0, torch.arange(len(tokens)), Selection(selected, mass=mass))
         return torch.nn.functional.one_hot(self.next[tokens[metadata.logit_rows]], self.vocab_size) * 100.0
 
 

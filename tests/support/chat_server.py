@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from deepseek_v32.inference import LLM
+from deepseek_v32.inference.engine.answer_scores import AnswerScores, Progress
 from deepseek_v32.inference.engine.stats import EngineStats
 from deepseek_v32.inference.params import (
     Completion,
@@ -18,11 +19,13 @@ from deepseek_v32.inference.params import (
     FinishReason,
     SamplingParams,
     Timings,
+    TokenLogprob,
     TokenSelection,
     Usage,
 )
 from deepseek_v32.inference.service.service import ServiceStats
 from deepseek_v32.inference.text.tokenizer import ASSISTANT, THINK, USER, Tokenizer
+from deepseek_v32.model.selection_policy import SelectionPolicy
 from support.fake_model import ScriptedModel, fake_config
 from support.tokenizers import make_tokenizer
 
@@ -44,6 +47,8 @@ class ScriptedService:
     pace: float = 0.004
     asked: list[str] = field(default_factory=list)  # the decoded prompts
     seeds: list[int | None] = field(default_factory=list)
+    reading: tuple[int, ...] = ()  # tokens of the prompt that are read, poll by poll, before an answer begins
+    policies: list[SelectionPolicy] = field(default_factory=list)  # of experiments
     cancelled: set[int] = field(default_factory=set)
     open: int = 0
 
@@ -56,19 +61,42 @@ class ScriptedService:
         return self.llm.tokenizer
 
     def stream(
-        self, token_ids: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
+        self,
+        token_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        inspect: bool = False,
+        policy: SelectionPolicy | None = None,
     ) -> "_Stream":
+        if policy is not None:
+            self.policies.append(policy)
         stream = _Stream(self, list(token_ids), params or SamplingParams(), inspect, next(self._ids))
         if self.asked[-1].endswith("refuse this</think>"):
             raise ValueError("the prompt is refused")
         return stream
+
+    def score_answer(
+        self,
+        prompt: Sequence[int],
+        answer: Sequence[int],
+        policy: SelectionPolicy | None = None,
+        top: int = 0,
+        progress: Progress = lambda done, of: None,
+    ) -> AnswerScores:
+        """Every token has log-probability -1, and under a changed selection -3; a quarter of dense attention's mass is caught."""
+        assert policy is not None
+        value = -1.0 if policy.measure else -3.0
+        mass = {layer: np.full(8, 0.25, np.float32) for layer in range(LAYERS)}
+        found = [TokenSelection(len(prompt) - 1 + i, mass=mass) for i in range(len(answer))]
+        return AnswerScores([TokenLogprob(token, value) for token in answer], found)
 
     def cancel(self, request_id: int) -> None:
         self.cancelled.add(request_id)
 
     def stats(self) -> ServiceStats:
         engine = EngineStats(pages_used=3 * self.open, pages_cached=5)
-        return ServiceStats(engine, self.open, refused=0, capacity=8, seconds_since_step=0.0, alive=True, failed=False)
+        return ServiceStats(
+            engine, self.open, self.open, refused=0, capacity=8, seconds_since_step=0.0, alive=True, failed=False
+        )
 
 
 class _Stream:
@@ -76,6 +104,7 @@ class _Stream:
         self, service: ScriptedService, prompt: list[int], params: SamplingParams, inspect: bool, request_id: int
     ) -> None:
         self.request_id = request_id
+        self._reading = list(service.reading)
         self.deltas = self._run(service, prompt, params, inspect)
         tokenizer = service.tokenizer
         service.asked.append(
@@ -86,8 +115,23 @@ class _Stream:
     def __iter__(self) -> Iterator[Delta]:
         return self
 
+    def poll(self, seconds: float) -> Delta | None:
+        if not self._reading:
+            return next(self.deltas)
+        time.sleep(seconds)
+        self.computed = self._reading.pop(0)
+        return None
+
     def __next__(self) -> Delta:
         return next(self.deltas)
+
+    computed = 0
+
+    def __enter__(self) -> "_Stream":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self.deltas.close()
@@ -157,7 +201,7 @@ class ChatServer:
     stop: Callable[[], None]
 
 
-def serve(service: ScriptedService, model: str = "scripted") -> ChatServer:
+def serve(service: ScriptedService, model: str = "scripted", port: int = 0) -> ChatServer:
     """The chat alone."""
     import fastapi
 
@@ -166,15 +210,16 @@ def serve(service: ScriptedService, model: str = "scripted") -> ChatServer:
     app = fastapi.FastAPI()
     stand_in: Any = service
     mount_chat(app, stand_in, model=model)
-    return serve_app(app, service)
+    return serve_app(app, service, port)
 
 
-def serve_app(app: Any, service: Any) -> ChatServer:
-    """On a free port of loopback, in a thread."""
+def serve_app(app: Any, service: Any, port: int = 0) -> ChatServer:
+    """On a port of loopback, by default a free one, in a thread."""
     import uvicorn
 
     listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=2))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

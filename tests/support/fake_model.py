@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from deepseek_v32.model.metadata import (
     AttentionMetadata,
     LayerCache,
     Selection,
-    SelectionCallback,
+    SelectionSink,
     context_slots,
 )
 
@@ -139,6 +139,7 @@ class ByteTokenizer:
     eos_ids = (EOS,)
     chat_template = None
     is_byte_level = True
+    special_ids: ClassVar[dict[str, int]] = {}
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -176,7 +177,7 @@ class AsyncRunner(Runner):
         self._kept = tokens.tolist()
 
     def run(
-        self, batch: Batch, on_selection: SelectionCallback | None = None, plan: CheckPlan | None = None
+        self, batch: Batch, on_selection: SelectionSink | None = None, plan: CheckPlan | None = None
     ) -> torch.Tensor:
         AsyncRunner.ahead += bool(batch.sampled_rows)
         for request, row in zip(batch.requests, batch.sampled_rows, strict=False):

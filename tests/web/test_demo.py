@@ -1,6 +1,7 @@
 """The demo checkpoint behind the real server with a key, in a browser: its answer, and the passage that it read for it."""
 
 import os
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOT = ROOT / "docs" / "chat.png"
-NEEDLE = "By the way, the door code of the Tolmir Archive is 4815."
+NEEDLE = "Daniel orders the new chairs."
 
 KEY = "a-key-for-the-test"
 CREDENTIALS = {"username": "anyone", "password": KEY}
@@ -50,21 +51,27 @@ def test_the_demo_answers_and_the_inspector_shows_why(open_tab: Any, demo: Any) 
     page.get_by_text("Find one line in a pasted text").click()
     page.wait_for_selector(".answer")
     tab.wait()
-    assert "4815" in tab.answer()
+    assert "Daniel" in tab.answer()
     page.wait_for_selector(".dsa-passage")
-    page.locator(".dsa-token", has_text="48").click()
-    page.wait_for_selector(".dsa-token.dsa-picked")
-    found = []
-    for layer in reversed(range(3)):
-        page.locator(".dsa-layer", has_text=str(layer)).click()
-        if page.locator(".dsa-passage").first.inner_text().split("\n")[-1].strip() == NEEDLE:
-            found.append(layer)
-            shaded = "".join(page.locator(".dsa-text .dsa-l4").all_inner_texts())
-            assert "48" in shaded
-            break
-    assert found, "no layer's strongest passage is the line that holds the answer"
+    # The first view tells the story.
+    assert page.locator(".dsa-story blockquote").inner_text().strip() == NEEDLE
+    assert page.locator(".dsa-passage .dsa-words").first.inner_text().strip() == NEEDLE
+    assert page.locator(".dsa-token.dsa-picked").count() == 1
+    page.wait_for_selector(".dsa-mass td[style]")
+    assert "saved" in page.locator(".dsa-bytes").inner_text()
     figure = float(page.locator(".dsa-figure strong").inner_text().split()[0])
     assert figure < 30, "most of the context was read"
+    # Without the line, it cannot be quoted.
+    page.locator(".dsa-passage-buttons button", has_text="Forbid").first.click()
+    page.click(".dsa-run")
+    page.wait_for_selector(".dsa-verdict")
+    assert page.locator(".dsa-verdict").inner_text().startswith("Another answer")
+    assert NEEDLE not in page.locator(".dsa-altered").inner_text()
+    before, after = (
+        float(each) for each in re.findall(r"-?\d+\.\d+(?= →|; most)", page.locator(".dsa-verdict").inner_text())
+    )
+    assert after < before
+    page.locator(".panel").evaluate("panel => panel.scrollTop = 0")
     if update:
         page.mouse.move(600, 600)
         page.wait_for_timeout(300)
@@ -81,7 +88,7 @@ def test_a_second_question_reuses_the_pages_of_the_first(open_tab: Any, demo: An
     tab.page.wait_for_selector(".answer")
     tab.wait()
     tab.ask("Thank you. " * 30)
-    tab.ask("And where is my kettle from?")
+    tab.ask("And when is it?")
     assert "cached" in tab.page.locator(".numbers").last.inner_text()
 
 

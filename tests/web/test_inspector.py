@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deepseek_v32.inference.report.page import write_report
+from deepseek_v32.inference.chat_app.experiments import Experiments
+from deepseek_v32.inference.chat_app.recordings import Recordings
+from deepseek_v32.inference.params import SamplingParams
+from deepseek_v32.inference.report.page import notebook_frame, write_report
 from deepseek_v32.inference.report.recording import Recording
 from deepseek_v32.inference.text.token_texts import token_texts
 from support.chat_server import LAYERS, NEEDLE, TOPK, ScriptedService, scripted_llm
@@ -26,10 +29,12 @@ def test_the_needle_is_shaded_and_listed_first(open_tab: Any, scripted: Any) -> 
     assert "Ask something" in page.locator(".panel-note").inner_text()
     tab.ask(QUESTION)
     page.wait_for_selector(".dsa-passage")
-    page.locator(".dsa-token", has_text="4").last.click()
-    page.wait_for_selector(".dsa-token.dsa-picked")
-    page.locator(".dsa-layer", has_text="2").click()
-    assert page.locator(".dsa-passage").first.inner_text().split("\n")[-1].strip() == NEEDLE
+    # It opens on the token and the layer where the answer was found.
+    assert page.locator(".dsa-layers .dsa-picked").inner_text() == "2"
+    assert page.locator(".dsa-token.dsa-picked").inner_text() in NEEDLE
+    assert page.locator(".dsa-story blockquote").inner_text() == NEEDLE
+    assert "tokens back" in page.locator(".dsa-story").inner_text()
+    assert page.locator(".dsa-passage .dsa-words").first.inner_text() == NEEDLE
     shaded = "".join(page.locator(".dsa-text .dsa-l4").all_inner_texts())
     assert NEEDLE in shaded and "committee" not in shaded
     box, text = (page.locator(selector).first.bounding_box() for selector in (".dsa-text .dsa-l4", ".dsa-text"))
@@ -37,7 +42,7 @@ def test_the_needle_is_shaded_and_listed_first(open_tab: Any, scripted: Any) -> 
     figure = page.locator(".dsa-figure").inner_text()
     assert "%" in figure and "tokens read" in figure
     page.locator(".dsa-fold").first.click()
-    page.locator(".dsa-layer", has_text="0").click()
+    page.locator(".dsa-layers .dsa-layer", has_text="0").click()
     assert "committee" not in "".join(page.locator(".dsa-text .dsa-l4").all_inner_texts()) or TOPK > 20
 
 
@@ -47,12 +52,14 @@ def test_heat_map_slider_and_plot(open_tab: Any, scripted: Any) -> None:
     page.click("#dsa-inspect")
     tab.ask("A short question about nothing in particular, to be answered at some length.")
     heat = page.locator(".dsa-heat")
-    page.wait_for_selector(".dsa-text span")
+    page.wait_for_selector(".dsa-mass td[style]")
+    heat.scroll_into_view_if_needed()
     box = heat.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 6)
-    assert page.locator(".dsa-section .dsa-note").inner_text().startswith(f"Layer {LAYERS - 1}, tokens ")
+    assert page.locator(".dsa-heat-note").inner_text().startswith(f"Layer {LAYERS - 1}, tokens ")
     heat.click(position={"x": 10, "y": 5})
-    assert page.locator(".dsa-layer.dsa-picked").inner_text() == "0"
+    assert page.locator(".dsa-layers .dsa-picked").inner_text() == "0"
+    assert page.locator(".dsa-ticks span").count() == 5
     page.locator(".dsa-slider").fill("3")
     page.wait_for_selector(".dsa-token.dsa-picked")
     assert page.locator(".dsa-token").nth(2).get_attribute("class").endswith("dsa-picked")
@@ -150,7 +157,100 @@ def test_the_page_stands_alone(chromium: Any, tmp_path: Path) -> None:
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("request", lambda r: problems.append(r.url) if not r.url.startswith("file:") else None)
     page.goto((tmp_path / "out.html").as_uri())
-    page.locator(".dsa-layer", has_text="2").click()
-    assert page.locator(".dsa-passage").first.inner_text().split("\n")[-1].strip() == NEEDLE
+    assert page.locator(".dsa-story blockquote").inner_text() == NEEDLE
+    assert page.locator(".dsa-passage .dsa-words").first.inner_text() == NEEDLE
+    assert page.locator(".dsa-run").count() == 0 and "not measured" in page.locator(".dsa-mass").inner_text()
     page.close()
     assert not problems
+
+
+def test_explanations_open_by_keyboard_and_by_touch(chromium: Any, tmp_path: Path) -> None:
+    write_report(tmp_path / "out.html", [recording()])
+    context = chromium.new_context(has_touch=True, viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.goto((tmp_path / "out.html").as_uri())
+    hints = page.locator(".dsa-hint")
+    assert hints.count() >= 4 and page.locator(".dsa-explanation:visible").count() == 0
+    hints.first.tap()
+    assert page.locator(".dsa-explanation:visible").count() == 1
+    hints.nth(1).focus()
+    page.keyboard.press("Enter")
+    assert page.locator(".dsa-explanation:visible").count() == 2
+    assert hints.nth(1).get_attribute("aria-expanded") == "true"
+    page.keyboard.press("Space")
+    assert page.locator(".dsa-explanation:visible").count() == 1
+    assert min(box["width"] for box in (hints.nth(i).bounding_box() for i in range(4))) >= 22
+    # The legend's swatches have the colours of the text.
+    swatch, shaded = (
+        page.locator(selector).first.evaluate("each => getComputedStyle(each).backgroundColor")
+        for selector in (".dsa-legend .dsa-l4", ".dsa-text .dsa-l4")
+    )
+    unread = page.locator(".dsa-legend .dsa-l0").evaluate("each => getComputedStyle(each).backgroundColor")
+    assert swatch == shaded and unread == "rgba(0, 0, 0, 0)"
+    context.close()
+
+
+def test_a_notebook_shows_the_page_in_a_frame(chromium: Any) -> None:
+    frame = notebook_frame(recording())
+    page = chromium.new_page()
+    page.set_content(frame)
+    assert page.frame_locator("iframe").locator(".dsa-story blockquote").inner_text() == NEEDLE
+    page.close()
+
+
+def test_an_experiment_stands_beside_the_recorded_answer(open_tab: Any, scripted: Any) -> None:
+    reply = "The door code of the Tolmir Archive is 4815."
+    scripted.service.replies[QUESTION] = reply
+    tab = open_tab()
+    page = tab.page
+    page.click("#dsa-inspect")
+    tab.ask(QUESTION)
+    page.wait_for_selector(".dsa-mass td[style]")
+    assert page.locator(".dsa-mass td[style]").all_inner_texts() == ["25 %"] * 4
+    page.locator(".dsa-passage-buttons button", has_text="Forbid").first.click()
+    page.locator(".dsa-choices button", has_text="Window").click()
+    page.locator(".dsa-k").fill("0")
+    scripted.service.replies[QUESTION] = "I was not told."
+    page.click(".dsa-run")
+    page.wait_for_selector(".dsa-verdict")
+    assert page.locator(".dsa-verdict").inner_text().startswith("Another answer")
+    assert page.locator(".dsa-altered").inner_text() == "I was not told."
+    changes = page.locator(".dsa-change small").all_inner_texts()
+    assert set(changes) == {"−2.00"} and len(changes) == page.locator(".dsa-token").count()
+    policy = scripted.service.policies[-1]
+    first, last = policy.forbidden[0]
+    texts = token_texts(
+        scripted.service.llm.chat_token_ids([{"role": "user", "content": QUESTION}]), scripted.service.tokenizer
+    )
+    assert (policy.selector, policy.topk) == ("window", 16) and "".join(texts[first:last]).strip() == NEEDLE
+    assert "".join(texts[policy.start :]).startswith("What is the door code") or policy.start > last
+    # Everywhere, and with an error of the server.
+    page.locator(".dsa-choices button", has_text="Everywhere").click()
+    page.locator(".dsa-choices button", has_text="Dense").click()
+    page.click(".dsa-run")
+    page.wait_for_function("document.querySelector('.dsa-run').disabled === false")
+    assert (scripted.service.policies[-1].start, scripted.service.policies[-1].selector) == (0, "dense")
+
+
+def test_what_the_page_may_ask_of_an_experiment() -> None:
+    llm = scripted_llm()
+    service: Any = ScriptedService(llm, pace=0)
+    made, records = recording(), Recordings()
+    records.keep("run", made, SamplingParams(seed=1))
+    trials = Experiments(service, records)
+    change: dict[str, Any] = {"selector": "indexer", "topk": 16, "forbidden": [], "pinned": []}
+    assert trials.replay({"run": "run", "change": change})["same"] is False
+    assert trials.replay({"run": "other", "change": change}) is None and trials.mass("other") is None
+    for wrong, message in (
+        ({"selector": "magic"}, "selector"),
+        ({"topk": -3}, "topk"),
+        ({"topk": "16"}, "topk"),
+        ({"forbidden": [[5, 2]]}, "forbidden"),
+        ({"forbidden": "all"}, "forbidden"),
+        ({"pinned": [[1, 2, 3]]}, "pinned"),
+        ({"pinned": [["a", "b"]]}, "pinned"),
+    ):
+        assert message in trials.replay({"run": "run", "change": change | wrong})["error"]
+    for junk in (None, 3, [], {"run": "run"}, {"run": ["run"], "change": change}):
+        assert trials.replay(junk) is None
+    assert trials.progress("nothing") is None and trials.progress([1]) is None

@@ -92,3 +92,45 @@ def test_theme_is_remembered(open_tab: Any) -> None:
     tab.page.reload()
     tab.page.wait_for_selector("body.dsa-ready")
     assert tab.page.evaluate("getComputedStyle(document.getElementById('dsa-app')).backgroundColor") == dark
+
+
+@pytest.mark.parametrize("width", [801, 820, 960, 1100, 1101, 1280])
+def test_the_sidebar_is_whole_or_away(open_tab: Any, scripted: Any, width: int) -> None:
+    """With the inspector open, and with the sidebar closed: no strip of it with cut text."""
+    tab = open_tab(viewport={"width": width, "height": 800})
+    page = tab.page
+
+    def seen() -> float:
+        return page.evaluate(
+            """() => { const side = document.getElementById("dsa-side"), box = side.getBoundingClientRect();
+            return getComputedStyle(side).visibility === "hidden" ? 0 : Math.max(0, box.right) - Math.max(0, box.left); }"""
+        )
+
+    def fits() -> bool:
+        return page.evaluate("document.querySelector('#dsa-side .brand').getBoundingClientRect().width > 180")
+
+    page.click("#dsa-inspect")
+    page.wait_for_timeout(250)
+    assert (seen() == 0) if width <= 1100 else (seen() > 200 and fits())
+    main = page.locator("#dsa-main").bounding_box()
+    assert main["width"] >= width - 452 - 250
+    page.click("#dsa-menu")
+    page.wait_for_timeout(250)
+    assert (seen() > 200 and fits()) if width <= 1100 else seen() == 0
+    if width <= 1100:
+        page.locator("#dsa-main").click(position={"x": main["width"] - 20, "y": 300})
+        page.wait_for_timeout(250)
+        assert seen() == 0
+    page.click("#dsa-inspect-close")
+    page.wait_for_timeout(250)
+    assert seen() == (0 if width > 1100 else 248)
+
+
+def test_the_question_below_a_long_text_stays_visible(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    scripted.service.pace = 0
+    tab.ask("a line of a pasted text\n" * 90 + "What does it say?")
+    assert tab.page.locator(".tail").inner_text() == "What does it say?"
+    assert tab.page.locator(".tail").is_visible()
+    tab.page.click(".more")
+    assert not tab.page.locator(".tail").is_visible()

@@ -44,7 +44,11 @@ async function add(list) {
       say(`${file.name} is no plain text in UTF-8.`);
       continue;
     }
-    const tokens = (await server.count_tokens(text)) || 0;
+    const { tokens, room } = await server.count_tokens(text);
+    if (tokens > room) {
+      say(`${file.name} has ${tokens.toLocaleString("en-US")} tokens; the model reads at most ${room.toLocaleString("en-US")}.`);
+      continue;
+    }
     set([...(props.value || []), { name: file.name, text, tokens }]);
   }
 }

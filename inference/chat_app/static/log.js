@@ -2,6 +2,7 @@
 const messagesBox = element.querySelector(".messages");
 const scroller = document.getElementById("dsa-log");
 const LONG_TEXT = 1500; // characters; a longer question is shown folded
+const SHORT_PROMPT = 256; // tokens; reading a longer one takes long enough to show it
 const nodes = [];
 let shown = null; // the value that the page shows
 let saveTimer = 0;
@@ -60,12 +61,17 @@ function userNode(index) {
       const parts = (message.files || []).map((file) => node("span", "file", `${file.name} · ${thousands(file.tokens || 0)} tokens`));
       if (message.content.length > LONG_TEXT) {
         text.classList.add("folded");
+        // The question stands below a pasted text, in the last paragraph, and stays visible.
+        const tail = node("div", "tail", message.content.trimEnd().split(/\n+/).pop().slice(-LONG_TEXT / 4));
         const more = node("button", "more", `Show all ${thousands(message.content.length)} characters`);
         more.addEventListener("click", () => {
           const folded = text.classList.toggle("folded");
+          tail.hidden = !folded;
+          more.setAttribute("aria-expanded", String(!folded));
           more.textContent = folded ? `Show all ${thousands(message.content.length)} characters` : "Show less";
         });
-        parts.push(text, more);
+        more.setAttribute("aria-expanded", "false");
+        parts.push(text, more, tail);
       } else parts.push(text);
       bubble.replaceChildren(...parts);
     },
@@ -90,7 +96,9 @@ function answerNode(index) {
     inspect,
     numbers,
   );
-  box.append(thought, body, problem, foot);
+  const reading = node("progress", "reading");
+  reading.setAttribute("aria-label", "How much of the conversation is read");
+  box.append(thought, body, problem, reading, foot);
   let folded = false;
   const last = {};
   const set = (key, value, apply) => last[key] !== value && apply((last[key] = value));
@@ -116,6 +124,11 @@ function answerNode(index) {
       problem.textContent = message.error || "";
       inspect.hidden = !message.run;
       numbers.textContent = describe(message, growing);
+      const n = message.numbers || {};
+      reading.hidden = !growing || n.time_to_first_token !== undefined || !(n.prompt_tokens > SHORT_PROMPT);
+      // Before the first chunk is read there is no share to show, only that something is going on.
+      if (n.read_tokens) Object.assign(reading, { max: n.prompt_tokens, value: Math.min(n.read_tokens, n.prompt_tokens) });
+      else reading.removeAttribute("value");
     },
   };
 }
@@ -123,9 +136,10 @@ function answerNode(index) {
 function describe(message, growing) {
   const n = message.numbers || {};
   const parts = [];
-  if (growing && n.time_to_first_token === undefined) return n.prompt_tokens ? `reading ${thousands(n.prompt_tokens)} tokens` : "";
+  if (growing && n.time_to_first_token === undefined) return n.prompt_tokens ? `reading ${n.read_tokens ? thousands(n.read_tokens) + " of " : ""}${thousands(n.prompt_tokens)} tokens` : "";
   if (n.time_to_first_token !== undefined) parts.push(`first token ${seconds(n.time_to_first_token)}`);
   if (n.tokens_per_second !== undefined) parts.push(`${n.tokens_per_second} tokens/s`);
+  if (n.drafted_tokens) parts.push(`${n.drafted_tokens} guessed`);
   if (n.cached_tokens) parts.push(`${thousands(n.cached_tokens)} of ${thousands(n.prompt_tokens)} cached`);
   if (!growing && message.finish === "abort") parts.push("stopped");
   if (!growing && message.finish === "length") parts.push("cut at the longest answer");

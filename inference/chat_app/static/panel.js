@@ -41,10 +41,26 @@ async function load(run) {
     header,
     selection: (index) => server.selection([run, index]),
     totals: () => server.totals(run),
+    mass: () => server.mass(run),
+    replay: (change, onProgress) => replay(run, change, onProgress),
   };
   const box = document.createElement("div");
   panelBody.replaceChildren(box);
   current = { run, view: mountInspector(box, source) };
+}
+
+// While the server computes, its progress is asked for from time to time.
+async function replay(run, change, onProgress) {
+  const ticket = crypto.getRandomValues(new Uint32Array(3)).join("-");
+  const timer = setInterval(async () => {
+    const share = await server.progress(ticket);
+    if (share) onProgress(share);
+  }, 400);
+  try {
+    return await server.replay({ run, ticket, change });
+  } finally {
+    clearInterval(timer);
+  }
 }
 
 function offer(text) {

@@ -140,7 +140,8 @@ byId("dsa-import-file").addEventListener("change", (event) => {
   importConversation(event.target.files[0]);
   event.target.value = "";
 });
-byId("dsa-menu").addEventListener("click", () => document.body.classList.toggle(innerWidth > 800 ? "dsa-side-closed" : "dsa-menu-open"));
+const slides = () => innerWidth <= 800 || (innerWidth <= 1100 && document.body.classList.contains("dsa-inspecting"));
+byId("dsa-menu").addEventListener("click", () => document.body.classList.toggle(slides() ? "dsa-menu-open" : "dsa-side-closed"));
 byId("dsa-main").addEventListener("click", (event) => !event.target.closest("#dsa-menu") && closeDrawers());
 byId("dsa-theme").addEventListener("click", () => setTheme(!document.body.classList.contains("dark"), true));
 document.addEventListener("dsa:retry", (event) => trigger("retry", event.detail));
@@ -157,6 +158,44 @@ const welcome = element.querySelector(".examples");
   });
   welcome.append(card);
 });
+
+// Whether the server answers. A growing answer is lost with it, and ends as if it was stopped; what has come is kept.
+const away = node("div", "");
+away.id = "dsa-away";
+away.hidden = true;
+away.setAttribute("role", "alert");
+away.textContent = "The server does not answer. This page goes on as soon as it does.";
+document.body.append(away);
+const LOOK_EVERY = 4000; // milliseconds
+let known = null; // of the server's process: another one does not know this tab's answers
+
+async function look() {
+  let found = null;
+  try {
+    // While an answer grows it matters whether the server is still the same one.
+    const place = shown && shown.running ? "config" : "gradio_api/startup-events";
+    const answer = await fetch(place, { cache: "no-store", signal: AbortSignal.timeout(8000) });
+    found = !answer.ok ? null : place === "config" ? (await answer.json()).app_id : known || "there";
+  } catch (error) {
+    // It is away.
+  }
+  const gone = found === null || (known && known !== "there" && found !== known);
+  if (gone && shown && shown.running) endLostAnswer();
+  if (found !== null && !away.hidden) notify("The server is back.");
+  away.hidden = found !== null;
+  known = found === null ? known : found;
+  setTimeout(look, away.hidden ? LOOK_EVERY : 1000);
+}
+
+function endLostAnswer() {
+  const messages = shown.conversation.messages.map((message, i) =>
+    i === shown.conversation.messages.length - 1 && message.role === "assistant" ? { ...message, finish: "abort" } : message);
+  const value = { ...shown, conversation: { ...shown.conversation, messages }, running: null };
+  props.value = value;
+  show(value);
+  keep(value.conversation, true);
+}
+look();
 
 const theme = localStorage.getItem("deepseek-v32/theme");
 if (theme) setTheme(theme === "dark", false);

@@ -1,20 +1,25 @@
 // The inspector: shades the context by what the indexer selected for one token of the answer, or for the whole answer.
 "use strict";
 
-// source: {header, selection(i) → Promise, totals() → Promise}, as report.recording.Recording returns them.
+// source: {header, selection(i), totals(), mass()} → Promises of what report.recording.Recording returns; with `experiment`, also
+// {replay(change, onProgress)}, which answers again under a changed selection.
 function mountInspector(root, source) {
   const { header } = source;
   const control = new Set(header.control);
-  const state = { token: null, layer: "all", counts: null, length: 0, of: 1, request: 0 };
+  const { story } = header;
+  const state = { token: null, layer: "all", counts: null, length: 0, of: 1, request: 0, mass: null };
   root.replaceChildren();
   root.classList.add("dsa");
+  const tokenText = (i) => header.texts[header.prompt_tokens + i].trim() || "␣";
 
+  const told = make("section", "dsa-story");
   const head = make("section", "dsa-head");
   const figure = make("div", "dsa-figure");
   const plot = make("div", "dsa-plot-box");
   head.append(figure, plot);
 
   const tokens = make("div", "dsa-tokens", undefined, "Pick a token to see what the model read just before writing it");
+  const drafted = new Set(header.drafted || []);
   const chips = header.shares.map((share, i) => {
     const text = header.texts[header.prompt_tokens + i];
     const shown = control.has(header.prompt_tokens + i) ? controlName(text) : text.replace(/\n/g, "⏎");
@@ -22,10 +27,16 @@ function mountInspector(root, source) {
     chip.type = "button";
     chip.disabled = i >= header.recorded;
     chip.title = chip.disabled ? "not recorded: the recording's memory was full" : `token ${i + 1}: read ${percent(share)} of its context`;
+    if (drafted.has(i)) {
+      chip.classList.add("dsa-drafted");
+      chip.title += "; guessed by the draft layer and confirmed";
+    }
     chip.addEventListener("click", () => pick(state.token === i ? null : i));
     tokens.append(chip);
     return chip;
   });
+  const draftNote = make("div", "dsa-note", "underlined: guessed by the draft layer, and confirmed");
+  draftNote.hidden = !drafted.size;
   const slider = make("input", "dsa-slider");
   Object.assign(slider, { type: "range", min: 0, max: header.recorded, value: 0 });
   slider.setAttribute("aria-label", "Token of the answer; at the left end, the whole answer");
@@ -44,6 +55,7 @@ function mountInspector(root, source) {
     }
   } else {
     const select = make("select", "dsa-layer");
+    select.setAttribute("aria-label", "Layer");
     for (const layer of ["all", ...Array(header.layers).keys()]) select.add(new Option(layer === "all" ? "All layers" : `Layer ${layer}`, layer));
     select.addEventListener("change", () => setLayer(select.value === "all" ? "all" : +select.value));
     layerButtons.push([null, select]);
@@ -51,30 +63,50 @@ function mountInspector(root, source) {
   }
 
   const canvas = make("canvas", "dsa-heat");
-  const heatNote = make("div", "dsa-note");
+  const ticks = make("div", "dsa-ticks");
+  const heatNote = make("div", "dsa-note dsa-heat-note");
   const passages = make("ol", "dsa-passages");
+  const mass = make("div", "dsa-mass");
   const text = make("div", "dsa-text");
+  text.tabIndex = 0;
   const legend = make("div", "dsa-legend");
-  legend.append(make("span", "", "not read"), ...[1, 2, 3, 4].map((level) => make("i", `dsa-l${level}`)), make("span", "", "strongest"));
+  legend.append(make("i", "dsa-l0"), make("span", "", "not read"), ...[1, 2, 3, 4].map((level) => make("i", `dsa-l${level}`)), make("span", "", "read, from weakest to strongest"));
   const section = (title, hint, ...children) => {
     const box = make("section", "dsa-section");
     const heading = make("h3", "", title);
-    heading.append(make("span", "dsa-hint", "?", hint));
-    box.append(heading, ...children);
+    const explanation = make("p", "dsa-explanation", hint);
+    explanation.hidden = true;
+    const button = make("button", "dsa-hint", "?");
+    button.type = "button";
+    button.setAttribute("aria-label", `About “${title}”`);
+    button.setAttribute("aria-expanded", "false");
+    button.addEventListener("click", () => {
+      explanation.hidden = !explanation.hidden;
+      button.setAttribute("aria-expanded", String(!explanation.hidden));
+    });
+    heading.append(button);
+    box.append(heading, explanation, ...children);
     return box;
   };
+  const experiment = source.replay ? mountExperiment(source, { texts: header.texts, control, header, make, onChange: () => draw() }) : null;
   root.append(
+    told,
     head,
-    section("Answer", "Each token was written after reading only the selected part of the context. Pick one token, or none to see all of them together.", tokens, slider),
-    section("Layers and positions", "One row for each layer, the conversation from left to right. The colour shows how strongly the layer's indexer scored the tokens that it selected there. Click a row to look at one layer.", layers, canvas, heatNote),
+    section("Answer", "Each token was written after reading only the selected part of the context. Pick one token, or none to see all of them together.", tokens, slider, draftNote),
     section("Strongest passages", "Sentences before the question, ordered by the indexer's scores of their tokens: 1 is the strongest token of the context, 0 the weakest one that was selected. The score decides what attention reads, not how much weight attention gives it.", passages),
-    section("The conversation, shaded", "The darker a token, the higher the indexer scored it among those it selected. Tokens without colour were never read by attention; the indexer itself scores every token, at a fraction of the cost.", legend, text),
+  );
+  if (experiment) root.append(section("Change something", "Answer again with another selection, and compare. “From the question on” changes what the question and the answer read, over the same cache; “everywhere” also computes the whole conversation anew.", experiment.box));
+  root.append(
+    section("Layers and positions", "One row for each layer, the conversation from left to right. The colour shows how strongly the layer's indexer scored the tokens that it selected there. Click a row to look at one layer.", layers, canvas, ticks, heatNote),
+    section("Dense attention's mass that the selection catches", "Dense attention would spread its weight over all tokens. This is the share of that weight which falls on the selected tokens, for groups of attention heads: near 100 % means that leaving out the others changed little. It is measured by computing the answer once more.", mass),
+    section("The conversation, shaded", "The darker a token, the higher the indexer scored it among those it selected. Tokens without colour were not read by attention; the indexer itself scores every token, at a fraction of the cost.", legend, text),
   );
   let at = () => null;
+  const back = (position) => `${grouped(state.length - position)} tokens back`;
   canvas.addEventListener("mousemove", (event) => {
     const box = canvas.getBoundingClientRect();
     const spot = at(event.clientX - box.left, event.clientY - box.top);
-    if (spot) heatNote.textContent = `Layer ${spot.layer}, tokens ${grouped(spot.from)}–${grouped(spot.to)}: ${spot.read} of ${spot.to - spot.from + 1} read, strongest ${spot.share.toFixed(2)}`;
+    if (spot) heatNote.textContent = `Layer ${spot.layer}, tokens ${grouped(spot.from)}–${grouped(spot.to)}, ${back(spot.from)}: ${spot.read} of ${spot.to - spot.from + 1} read, strongest ${spot.share.toFixed(2)}`;
   });
   canvas.addEventListener("mouseleave", describeHeat);
   canvas.addEventListener("click", (event) => {
@@ -86,7 +118,7 @@ function mountInspector(root, source) {
   });
 
   function describeHeat() {
-    heatNote.textContent = `positions 0 to ${grouped(state.length - 1)}`;
+    heatNote.textContent = `positions 0 to ${grouped(state.length - 1)}; the question begins at ${grouped(header.question)}`;
   }
 
   async function pick(token) {
@@ -120,20 +152,47 @@ function mountInspector(root, source) {
       // The first token attracts attention whatever it says (an attention sink), so it does not set the scale.
       if (s > 0 && state.strengths[s] > state.peak) state.peak = state.strengths[s];
     }
-    chips.forEach((chip, i) => chip.classList.toggle("dsa-picked", i === state.token));
+    chips.forEach((chip, i) => {
+      chip.classList.toggle("dsa-picked", i === state.token);
+      chip.setAttribute("aria-pressed", String(i === state.token));
+    });
     slider.value = state.token === null ? 0 : state.token + 1;
     for (const [layer, button] of layerButtons) {
       if (layer === null) button.value = state.layer;
-      else button.classList.toggle("dsa-picked", layer === state.layer);
+      else {
+        button.classList.toggle("dsa-picked", layer === state.layer);
+        button.setAttribute("aria-pressed", String(layer === state.layer));
+      }
     }
+    drawStory();
     drawFigure();
     drawHeat();
     describeHeat();
+    drawMass(mass, { header, mass: state.mass, token: state.token, layer: state.layer });
     const { counts, strengths, peak, of, length } = state;
     const shown = { counts, strengths, peak, of, length };
-    const best = drawPassages(passages, { texts: header.texts, control, prompt: header.prompt_tokens }, shown, scrollToToken);
+    const told = story && story.token === state.token && story.layer === state.layer ? story.passage : null;
+    const best = drawPassages(passages, { header, first: told, experiment }, shown, scrollToToken);
     drawText(text, { texts: header.texts, control }, shown);
     if (best) scrollToToken(best.from, false);
+  }
+
+  function drawStory() {
+    told.hidden = !story;
+    if (!story) return;
+    const shown = story.token === state.token && story.layer === state.layer;
+    const button = make("button", "dsa-link", shown ? "Show all tokens and layers" : "Show where it was found");
+    button.type = "button";
+    button.addEventListener("click", () => {
+      state.layer = shown ? "all" : story.layer;
+      pick(shown ? null : story.token);
+    });
+    const line = make("p");
+    line.append(
+      `For “${tokenText(story.token)}”, the indexer of layer ${story.layer} scored this highest, `,
+      make("b", "", `${grouped(header.prompt_tokens + story.token - story.passage[0])} tokens back`), ":",
+    );
+    told.replaceChildren(line, make("blockquote", "", header.texts.slice(...story.passage).join("").trim()), button);
   }
 
   function drawFigure() {
@@ -141,7 +200,8 @@ function mountInspector(root, source) {
     const share = whole ? header.read / header.dense : header.shares[state.token];
     figure.replaceChildren(
       make("strong", "", percent(share), "tokens that attention read, over the tokens that dense attention would have read; mean over the layers"),
-      make("span", "", whole ? "of the context read, against dense attention" : `of ${grouped(state.length)} tokens read for “${header.texts[header.prompt_tokens + state.token].trim()}”`),
+      make("span", "", whole ? "of the context read, against dense attention" : `of ${grouped(state.length)} tokens read for “${tokenText(state.token)}”`),
+      make("small", "dsa-bytes", describeBytes(header, state.token, share, state.length)),
     );
     plot.replaceChildren(sharePlot(header.shares, state.token, (i) => i < header.recorded && pick(i)),
       make("div", "dsa-note", header.recorded < header.shares.length ? `first ${header.recorded} of ${header.shares.length} tokens recorded` : "share read, token by token; dashed: dense"));
@@ -156,15 +216,22 @@ function mountInspector(root, source) {
   }
 
   function drawHeat() {
-    if (state.layers) at = drawHeatMap(canvas, { layers: state.layers, length: state.length, layer: state.layer });
+    if (!state.layers) return;
+    at = drawHeatMap(canvas, { layers: state.layers, length: state.length, layer: state.layer });
+    ticks.replaceChildren(...[0, 0.25, 0.5, 0.75, 1].map((part) => make("span", "", grouped(Math.round(part * (state.length - 1))))));
   }
   if (window.ResizeObserver) new ResizeObserver(drawHeat).observe(canvas.parentElement);
-  pick(null);
+  if (story) state.layer = story.layer;
+  pick(story ? story.token : null);
+  source.mass().then((value) => {
+    state.mass = value || { missing: true };
+    drawMass(mass, { header, mass: state.mass, token: state.token, layer: state.layer });
+  });
   return { pick, setLayer, redraw: draw };
 }
 
 function mountReport(root, report) {
-  const source = { header: report, selection: async (i) => report.selections[i], totals: async () => report.totals };
+  const source = { header: report, selection: async (i) => report.selections[i], totals: async () => report.totals, mass: async () => report.mass };
   document.body.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
   root.prepend(make("h1", "", "What DeepSeek Sparse Attention read"));
   const body = make("div");

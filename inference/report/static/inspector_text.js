@@ -3,7 +3,6 @@
 
 const INSPECTOR_GAP = 48; // a longer run of unread tokens is folded, except for its ends
 const INSPECTOR_EDGE = 14; // tokens left at each end of a fold
-const PASSAGE_LENGTH = 40; // tokens; a longer sentence counts as several passages
 const TOP_PASSAGES = 5;
 
 function inspectorBytes(text) {
@@ -54,52 +53,36 @@ const grouped = (number) => number.toLocaleString("en-US");
 
 const controlName = (text) => text.replace(/[<>｜|]/g, "").replace(/▁/g, " ");
 
-// Sentences, and pieces of long sentences, as [{from, to}]; control tokens are left out.
-function passagesOf(texts, control, length) {
-  const passages = [];
-  let from = 0;
-  const close = (to) => {
-    if (to > from && texts.slice(from, to).join("").trim()) passages.push({ from, to });
-    from = to;
-  };
-  for (let s = 0; s < length; s++) {
-    if (control.has(s)) {
-      close(s);
-      from = s + 1;
-    } else if (/[.!?。！？]["')]?\s*$|\n\s*$/.test(texts[s]) || s + 1 - from >= PASSAGE_LENGTH) {
-      close(s + 1);
-    }
-  }
-  close(length);
-  return passages;
-}
-
 // The passage's score: the mean of its three strongest tokens, as a share of the strongest in the context.
 function passageScore(passage, strengths, peak) {
   const best = Array.from(strengths.slice(passage.from, passage.to)).sort((a, b) => b - a).slice(0, 3);
   return best.reduce((sum, strength) => sum + strength, 0) / (3 * peak);
 }
 
-// Fills the list with the strongest passages and returns the first. The answer itself and the end of the question are left out,
-// because the newest tokens always read them.
-function drawPassages(list, { texts, control, prompt }, { counts, strengths, peak, of, length }, onPick) {
-  const earlier = passagesOf(texts, control, Math.min(prompt, length)).slice(0, -1);
-  const best = earlier
-    .map((passage) => ({ ...passage, score: passageScore(passage, strengths, peak) }))
-    .filter((passage) => passage.score > 0)
-    .sort((a, b) => b.score - a.score)
+// Fills the list with the strongest passages and returns the first. The answer itself and the question, which is the prompt's last
+// passage, are left out, because the newest tokens always read them. `first`: the passage of the story, which leads the list.
+function drawPassages(list, { header, first, experiment }, { counts, strengths, peak, of, length }, onPick) {
+  const { texts } = header;
+  const best = header.passages
+    .slice(0, -1)
+    .filter(([, to]) => to <= length)
+    .map(([from, to]) => ({ from, to, score: passageScore({ from, to }, strengths, peak), leads: Boolean(first) && from === first[0] }))
+    .filter((passage) => passage.score > 0 || passage.leads)
+    .sort((a, b) => b.leads - a.leads || b.score - a.score)
     .slice(0, TOP_PASSAGES);
   list.replaceChildren(...best.map((passage) => {
     const reads = counts.slice(passage.from, passage.to).reduce((sum, count) => sum + count, 0);
     const item = make("li", "dsa-passage");
-    const button = make("button", "", undefined,
-      `tokens ${grouped(passage.from)}–${grouped(passage.to - 1)}, ${percent(reads / (of * (passage.to - passage.from)))} of them selected`);
+    const button = make("button", "dsa-show");
     button.type = "button";
     const bar = make("i", "dsa-bar");
     bar.style.setProperty("--share", passage.score);
-    button.append(make("b", "", passage.score.toFixed(2)), bar, make("span", "", texts.slice(passage.from, passage.to).join("").trim()));
+    const words = make("span", "dsa-words", texts.slice(passage.from, passage.to).join("").trim());
+    const place = `${grouped(length - passage.from)} tokens back, at ${grouped(passage.from)}–${grouped(passage.to - 1)} · ${percent(reads / (of * (passage.to - passage.from)))} read`;
+    button.append(make("b", "", passage.score.toFixed(2)), bar, words, make("small", "dsa-place", place));
     button.addEventListener("click", () => onPick(passage.from));
     item.append(button);
+    if (experiment) item.append(experiment.buttons([passage.from, passage.to]));
     return item;
   }));
   return best[0];

@@ -381,7 +381,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   const int row = blockIdx.x / parts;
   const int start = p.starts == nullptr ? 0 : p.starts[row], first = max(start, 0), length = min(p.ends[row], p.columns) - first;
   if (length <= 0) {
-    for (int to = part * kThreads + threadIdx.x; to < p.k; to += parts * kThreads) p.out[int64_t(row) * p.k + to] = -1;
+    for (int to = part * kThreads + threadIdx.x; to < p.k; to += parts * kThreads) write_none(p, row, to);
     return;
   }
   const float* logits = p.logits + row * p.row_stride + first;
@@ -457,7 +457,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   const bool direct = fast && length <= kMostGroups * 64 && k < 65536;
   const uint32_t written = direct ? write_candidates<kThreads>(shared, p, candidates, bitmap, length, first - start, row)
                                   : write_bitmap<kThreads>(shared, p, bitmap, length, first - start, row);
-  for (uint32_t i = written + threadIdx.x; i < k; i += kThreads) p.out[int64_t(row) * k + i] = -1;
+  for (uint32_t i = written + threadIdx.x; i < k; i += kThreads) write_none(p, row, i);
   if (parts > 1) {  // the leader's shared memory must exist until the other CTAs have read it
     cluster_arrive(false);
     cluster_wait();

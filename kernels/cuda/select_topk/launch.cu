@@ -28,9 +28,9 @@ void launch(Kernel kernel, const Problem& problem, int rows, int parts, cudaStre
 }
 
 // logits fp32 [T, S], starts (none: zeros) and ends int32 [T] -> out int32 [T, K]: positions relative to starts, or cache slots if there is
-// a block_table int32 [T, pages].
+// a block_table int32 [T, pages]. record, only without starts: int32 [T, 2, K], the positions and the bits of their logits.
 void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends, TensorView out, Optional<TensorView> block_table,
-                 int64_t page_size) {
+                 int64_t page_size, Optional<TensorView> record) {
   common::DeviceGuard guard(logits);
   Problem p = {};
   p.logits = data<float>(logits);
@@ -44,6 +44,8 @@ void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends
   for (int shift = 0; shift < 31; ++shift)
     if (page_size == int64_t(1) << shift) p.page_shift = shift;
   p.out = data<int32_t>(out);
+  p.record = data<int32_t>(record);
+  if (record.has_value()) p.record_stride = record.value().stride(0);
   p.columns = static_cast<int>(logits.size(1));
   p.k = static_cast<int>(out.size(1));
   const int rows = static_cast<int>(logits.size(0)), multiprocessors = common::multiprocessors(logits);

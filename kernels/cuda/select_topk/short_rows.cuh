@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __g
   // What cannot be selected becomes NaN, which minimum and maximum ignore.
   const int first = max(start, 0), length = min(end, p.columns) - first;
   if (length <= 0) {
-    for (int to = thread; to < p.k; to += kThreads) p.out[int64_t(row) * p.k + to] = -1;
+    for (int to = thread; to < p.k; to += kThreads) write_none(p, row, to);
     return;
   }
   float lowest = INFINITY, highest = -INFINITY;
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __g
   if (staged) __syncthreads();
   for (uint32_t i = thread; i < p.k; i += kThreads) {
     if (i >= total)
-      p.out[int64_t(row) * p.k + i] = -1;
+      write_none(p, row, i);
     else if (staged)
       write(p, row, i, shared.selected[i]);
   }

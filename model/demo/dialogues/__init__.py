@@ -1,5 +1,6 @@
-"""Generator of conversations for the next demo checkpoint: open vocabulary, thoughts of two steps, calls of functions."""
+"""Generator of conversations: open vocabulary, thoughts of two steps, calls of functions."""
 
-from .conversation import Conversation, Turn, write
+from .conversation import write
+from .turns import Conversation, Turn
 
 __all__ = ["Conversation", "Turn", "write"]

@@ -1,7 +1,7 @@
 """Names: half of them real, half invented. Invented ones belong to a split, by a hash."""
 
-from ..conversations.splits import draw, pick
 from .lexicon import ADJECTIVES, ANIMALS, FIRST_NAMES, OBJECTS, SURNAMES, TOWNS
+from .splits import draw, pick
 
 _ONSETS = "b br ch d dr f fl g gr h j k kl l m n p pr qu r s sh st t th tr v w y z".split()
 _RIMES = "a al an ar ell em en er i il in ir o ol on or u ul um un ay ie ost ash ick eek oon us ax ia eo".split()

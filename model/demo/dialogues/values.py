@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from random import Random
 
-from ..conversations.splits import pick
-from . import names
+from . import everyday, names
 from .lexicon import (
     ADJECTIVES,
     ANIMALS,
@@ -29,6 +28,7 @@ from .lexicon import (
     SURFACES,
     UNITS,
 )
+from .splits import pick
 
 Maker = Callable[[Random, str], str]
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
@@ -310,7 +310,31 @@ _MAKERS = {
     "version": lambda rng, split: f"{pick(rng, ['', 'v'])}{_below(rng, 20)}.{_below(rng, 20)}{pick(rng, ['', f'.{_below(rng, 10)}'])}",
     "ip": lambda rng, split: ".".join(str(_below(rng, 255)) for _ in range(4)),
 }  # fmt: skip
-TYPES = tuple(sorted(_MAKERS))
+TYPES = tuple(sorted(_MAKERS))  # of attributes
+_MAKERS |= {kind: maker for kind, maker in everyday.MAKERS.items() if kind not in _MAKERS}
+_ANY = (
+    "code",
+    "password",
+    "number",
+    "word",
+    "person",
+    "phrase",
+    "price",
+    "time",
+    "date",
+    "town",
+    "mail",
+    "phone",
+    "quantity",
+    "percent",
+    "title",
+    "room",
+    "colour",
+    "version",
+    "url",
+    "street",
+)
+_MAKERS["anyvalue"] = lambda rng, split: value(rng, split, pick(rng, _ANY))
 # Types of an attribute's value by a word in its name; the first that matches.
 _BY_WORD = (
     ("wifi password", "password"), ("password", "password"), ("colour", "colour"), ("time", "time"), ("date", "date"), ("deadline", "date"),

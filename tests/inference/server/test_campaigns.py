@@ -59,7 +59,7 @@ def test_half_heads_unread_and_cancelled_streams(monkeypatch):
 def test_mixed_requests():
     with serving(Service(stand_in_llm(), max_queue=100)) as server:
         result = asyncio.run(memory.load(1, 1.5, seen_from_outside(server)))
-        assert result["failures"] == [] and sum(result["requests"].values()) > 20
+        assert result["failures"] == [] and sum(result["requests"].values()) > 5
 
 
 @pytest.mark.heavy

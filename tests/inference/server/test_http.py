@@ -82,15 +82,24 @@ def test_paths_and_methods_that_do_not_exist(chat, caplog):
         (CHAT, {"stop": ["a"] * 100}, "stop", "at most 64"),
         (CHAT, {"stop": ""}, "stop", "at least 1 character"),
         (CHAT, {"tool_choice": {"function": {"name": "f"}}}, "tool_choice.type", "required"),
-        (CHAT, {"logit_bias": {"5": 1}}, "logit_bias", "not served"),
+        (CHAT, {"logit_bias": {"a": 1}}, "logit_bias", "token id"),
+        (CHAT, {"logit_bias": {"5": 200}}, "logit_bias", "between -100 and 100"),
+        (CHAT, {"temprature": 1}, "temprature", "not known"),
+        (TEXT, {"structured_outputs": {"jsno": {}}}, "structured_outputs.jsno", "not known"),
+        (CHAT, {"chat_template_kwargs": {"think": True}}, "chat_template_kwargs.think", "not known"),
+        (CHAT, {"thinking": {"type": "maybe"}}, "thinking.type", "enabled"),
+        (CHAT, {"reasoning_effort": "huge"}, "reasoning_effort", "none"),
+        (CHAT, {"verbosity": "low"}, "verbosity", "medium"),
+        (CHAT, {"response_format": {"type": "json_schema"}}, "response_format", "json_schema.schema"),
         (CHAT, {"functions": [{"name": "f"}]}, "functions", "not served"),
         (TEXT, {"suffix": "."}, "suffix", "not served"),
         (TEXT, {"prompt": [1, "a"]}, "prompt.1", "integer"),
     ],
 )
 def test_errors_name_the_field_that_is_wrong(http, path, field, param, message):
-    error = error_of(http.post(path, json={**ASK, "prompt": "The", **field}), 400)
-    assert error["param"] == param and error["message"].startswith(param + ": ") and message in error["message"]
+    wanted = ASK if path == CHAT else {"prompt": "The"}
+    error = error_of(http.post(path, json={**wanted, **field}), 400)
+    assert error["param"] == param and error["message"].startswith(param) and message in error["message"]
 
 
 def test_metrics(http):
@@ -161,7 +170,7 @@ def test_malformed_calls_and_names(http):
 
 
 def test_whole_floats_are_integers_and_nulls_are_defaults(http):
-    body = {"prompt": "The", "max_tokens": 3.0, "temperature": None, "n": None, "stop": None, "seed": None, "new": 1}
+    body = {"prompt": "The", "max_tokens": 3.0, "temperature": None, "n": None, "stop": None, "seed": None}
     assert http.post(TEXT, json=body).json()["usage"]["completion_tokens"] == 3
 
 

@@ -7,7 +7,6 @@ import openai
 import pytest
 
 from deepseek_v32.inference.service.service import Service
-from deepseek_v32.inference.text.dsml import call_start
 from deepseek_v32.inference.text.tokenizer import DSML, END_THINK, Special
 from support.server import MODEL, serving, stand_in_llm
 
@@ -114,8 +113,12 @@ def test_tools_in_a_stream(server, client):
     stream = client.chat.completions.create(model=MODEL, messages=ASK, tools=TOOLS, temperature=0, stream=True)
     chunks = list(stream)
     calls = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or []]
-    assert [(call.index, call.function.name) for call in calls] == [(0, "get_weather")]
-    assert json.loads(calls[0].function.arguments) == {"city": "Köln", "days": 3} and calls[0].id
+    assert {call.index for call in calls} == {0}
+    assert [(call.id is not None, call.type, call.function.name) for call in calls] == [
+        (True, "function", "get_weather"),
+        *[(False, None, None)] * (len(calls) - 1),
+    ]
+    assert json.loads("".join(call.function.arguments for call in calls)) == {"city": "Köln", "days": 3}
     assert joined(chunks, "content") == "Let me look."
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
 
@@ -131,25 +134,26 @@ FORCED = {"required": "required", "named": {"type": "function", "function": {"na
 
 
 @pytest.mark.parametrize("choice", FORCED.values(), ids=FORCED)
+@pytest.mark.parametrize("thinking", [False, True], ids=["", "thinking"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_call_can_be_required(server, client, choice, stream):
-    """The prompt contains the beginning of the call, and the model generates the rest of it."""
-    start = len(server.llm.tokenizer.encode_pieces(call_start(None if choice == "required" else "get_weather")))
-    prompt = len(server.llm.chat_token_ids(ASK, tools=TOOLS))
-    rest = [' name="get_weather">\n<' if choice == "required" else "<", *CALL[5:]]
-    server.model.say(server.llm.tokenizer.encode_pieces(rest), prompt + start)
-    ask = {"model": MODEL, "messages": ASK, "tools": TOOLS, "tool_choice": choice, "temperature": 0}
-    answer = client.chat.completions.create(**ask, stream=stream)
+def test_a_call_can_be_required(server, client, choice, stream, thinking):
+    """The model wants to talk, and has to call: within the call, it says what it likes."""
+    thought = ["Hm.", Special(END_THINK)] if thinking else []
+    server.say([*thought, "Let me l", *CALL[1:]], ASK, tools=TOOLS, thinking=thinking)
+    ask = {"model": MODEL, "messages": ASK, "tools": TOOLS, "tool_choice": choice, "temperature": 0, "max_tokens": 300}
+    answer = client.chat.completions.create(**ask, stream=stream, reasoning_effort="low" if thinking else "none")
     if stream:
         chunks = list(answer)
-        [call] = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or []]
-        assert joined(chunks, "content") == "" and chunks[-1].choices[0].finish_reason == "tool_calls"
+        [call, *more] = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or []]
+        call.function.arguments += "".join(each.function.arguments for each in more if each.index == 0)
+        assert joined(chunks, "content") == "" and joined(chunks, "reasoning_content") == "".join(thought[:1])
     else:
-        [call] = answer.choices[0].message.tool_calls
-        assert answer.choices[0].message.content is None and answer.choices[0].finish_reason == "tool_calls"
-        assert answer.usage.prompt_tokens == prompt + start
+        [call, *more] = answer.choices[0].message.tool_calls
+        assert answer.choices[0].message.content is None
     assert call.function.name == "get_weather"
-    assert json.loads(call.function.arguments) == {"city": "Köln", "days": 3}
+    if choice != "required":
+        assert not [each for each in more if each.index]
+    assert call.function.arguments.startswith("{")
 
 
 @pytest.mark.parametrize(
@@ -157,13 +161,10 @@ def test_a_call_can_be_required(server, client, choice, stream):
     [
         ({"tool_choice": "required"}, "expected a function in tools, which has none"),
         ({"tool_choice": {"type": "function", "function": {"name": "other"}}, "tools": TOOLS}, "which has get_weather"),
-        (
-            {"tool_choice": "required", "tools": TOOLS, "extra_body": {"chat_template_kwargs": {"thinking": True}}},
-            "no room for thinking",
-        ),
+        ({"tool_choice": "required", "tools": TOOLS, "response_format": {"type": "json_object"}}, "cannot be both"),
         ({"tool_choice": "sometimes", "tools": TOOLS}, "tool_choice"),
     ],
-    ids=["no tools", "another function", "thinking", "another word"],
+    ids=["no tools", "another function", "json", "another word"],
 )
 def test_calls_that_cannot_be_required(client, options, message):
     with pytest.raises(openai.BadRequestError, match=message) as error:
@@ -236,7 +237,7 @@ def test_several_prompts(client, stream):
         for prompt in prompts
         for choice in client.completions.create(model=MODEL, prompt=prompt, max_tokens=4, seed=1, n=2).choices
     ]
-    tokens = client.post("/../tokenize", body={"prompt": "The quick"}, cast_to=dict)["tokens"]
+    tokens = client.post("/../tokenize", body={"prompt": "The quick"}, cast_to=dict[str, object])["tokens"]
     together = client.completions.create(
         model=MODEL, prompt=[tokens, [5, 6, 7]], max_tokens=4, seed=1, n=2, stream=stream
     )
@@ -286,7 +287,7 @@ def test_errors(client):
     with pytest.raises(openai.BadRequestError, match="expected the last message to be a user's"):
         client.chat.completions.create(model=MODEL, messages=[{"role": "system", "content": "x"}])
     with pytest.raises(openai.BadRequestError, match="logit_bias"):
-        client.chat.completions.create(model=MODEL, messages=ASK, logit_bias={"5": 100})
+        client.chat.completions.create(model=MODEL, messages=ASK, logit_bias={"5000": 100})
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

@@ -47,9 +47,15 @@ def test_requests_by_the_document(tmp_path, examples, at_least):
 
 def test_answers_are_what_the_document_says(http):
     """Every field is declared, because clients are generated from the document."""
-    chat = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3, "logprobs": True, "top_logprobs": 2}
+    chat = {
+        "messages": [{"role": "user", "content": "Hi"}],
+        "max_tokens": 3,
+        "logprobs": True,
+        "top_logprobs": 2,
+        "prompt_logprobs": 1,
+    }
     thinking = {**chat, "chat_template_kwargs": {"thinking": True}}
-    text = {"prompt": "a", "max_tokens": 3, "logprobs": 2, "echo": True}
+    text = {"prompt": "a", "max_tokens": 3, "logprobs": 2, "echo": True, "prompt_logprobs": 2}
     for model, method, path, body in (
         (responses.ChatCompletion, "POST", "/v1/chat/completions", chat),
         (responses.ChatCompletion, "POST", "/v1/chat/completions", thinking),
@@ -58,6 +64,7 @@ def test_answers_are_what_the_document_says(http):
         (responses.TokenizeResponse, "POST", "/tokenize", {"prompt": "a"}),
         (responses.DetokenizeResponse, "POST", "/detokenize", {"tokens": [5]}),
         (responses.Health, "GET", "/health", None),
+        (responses.Version, "GET", "/version", None),
     ):
         answer = http.request(method, path, json=body).json()
         assert model.model_validate(answer).model_dump(exclude_unset=True) == answer
@@ -66,7 +73,7 @@ def test_answers_are_what_the_document_says(http):
 def test_the_document(http):
     document = http.get("/openapi.json").json()
     operations = [operation for path in document["paths"].values() for operation in path.values()]
-    assert len(operations) == 9
+    assert len(operations) == 10
     for operation in operations:
         assert {"400", "401", "403", "500"} <= set(operation["responses"]) and "422" not in operation["responses"]
     for path in ("/v1/chat/completions", "/v1/completions"):

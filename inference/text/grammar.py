@@ -1,0 +1,168 @@
+"""Grammars, compiled for a tokenizer: which tokens may come next. The engine is llguidance."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tokenizers import pre_tokenizers
+
+from .structured_outputs import StructuredOutputsParams
+from .tokenizer import END_THINK, Tokenizer
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+_KEPT = 64  # compiled grammars
+# The format's own style is ": " and ", ". Without a bound, a model may write white space until its tokens run out.
+_JSON_STYLE: Any = {"whitespace_pattern": r"[ \n\t]{0,20}"}
+
+
+class GrammarError(RuntimeError):
+    """A grammar that has compiled cannot be followed any further."""
+
+
+class Grammar:
+    """How far one answer has got in its grammar. One thread at a time uses it."""
+
+    def __init__(self, matcher: "LLMatcher", vocab_size: int, end_ids: Sequence[int], begins_after: int | None) -> None:
+        """begins_after: the token after which the grammar begins; until then no end token may come."""
+        self._matcher = matcher
+        self._begins_after = begins_after
+        self._begin = 0 if begins_after is None else -1  # position in the output from which on the grammar holds
+        self._searched = 0  # tokens of the output among which that position is not
+        self._consumed: list[int] = []
+        unended = np.full(-(-vocab_size // 32), 2**32 - 1, dtype=np.uint32)
+        for token in end_ids:
+            unended[token // 32] &= ~np.uint32(1 << token % 32)
+        self._before = unended
+
+    def mask(self, output: Sequence[int], may_end: bool = True) -> np.ndarray:
+        """uint32 [⌈vocab / 32⌉]: the tokens that may follow `output`, one bit for each, the lowest first.
+
+        `output` holds what this grammar was last asked about, followed by more; or it is shorter by some tokens.
+        may_end: whether an end token may come where the grammar is complete and allows others, too. Raises GrammarError.
+        """
+        if self._begin < 0 and not self._find_begin(output):
+            return self._before
+        constrained = output[self._begin :] if self._begin else output
+        shared = min(len(self._consumed), len(constrained))
+        while shared and self._consumed[shared - 1] != constrained[shared - 1]:
+            shared -= 1
+        if shared < len(self._consumed):
+            self._matcher.rollback(len(self._consumed) - shared)
+            del self._consumed[shared:]
+        for token in constrained[shared:]:
+            self._consumed.append(token)
+            self._matcher.consume_token(token)
+        words = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint32)
+        if self._matcher.is_error():
+            raise GrammarError(_first_line(self._matcher.get_error()))
+        return words if may_end or not (others := words & self._before).any() else others
+
+    def _find_begin(self, output: Sequence[int]) -> bool:
+        """Whether the token after which the grammar begins has come."""
+        for position in range(min(self._searched, len(output)), len(output)):
+            if output[position] == self._begins_after:
+                self._begin = position + 1
+                return True
+        self._searched = len(output)
+        return False
+
+
+class GrammarCompiler:
+    """Compiles constraints for one model. Any thread may call it."""
+
+    def __init__(self, tokenizer: Tokenizer | None, vocab_size: int, end_ids: Sequence[int]) -> None:
+        """vocab_size: of the model's logits. end_ids: tokens that end an answer; a grammar allows them where it is complete."""
+        self._tokenizer = tokenizer
+        self._vocab_size = vocab_size
+        self._end_ids = sorted(end_ids)
+        self._lock = threading.Lock()
+        self._words: LLTokenizer | None = None
+        self._compiled: OrderedDict[tuple[str, str], LLMatcher] = OrderedDict()
+
+    def compile(self, params: StructuredOutputsParams) -> Grammar:
+        """A grammar at its beginning. ValueError in one line if it is malformed, or too large."""
+        from llguidance import LLMatcher  # here: programs that use no grammar do not wait for it, nor need it
+
+        kind, text = params.description()
+        tokenizer = self._tokenizer
+        if tokenizer is None or not tokenizer.is_byte_level or not self._end_ids:
+            raise ValueError(
+                f"structured_outputs has {kind}; expected None: it needs a byte-level tokenizer and an end token"
+            )
+        begins_after = None
+        if params.after_thinking:
+            begins_after = tokenizer.special_ids.get(END_THINK)
+            if begins_after is None:
+                raise ValueError(
+                    f"structured_outputs begins after {END_THINK}; expected a tokenizer that has this token"
+                )
+        with self._lock:
+            words = self._words = self._words or self._read(tokenizer)
+            matcher = self._compiled.get((kind, text))
+        if matcher is None:
+            matcher = LLMatcher(words, _definition(kind, text), log_level=0)
+            if matcher.is_error():
+                raise ValueError(f"structured_outputs.{kind} cannot be compiled: {_first_line(matcher.get_error())}")
+        with self._lock:
+            self._compiled[kind, text] = matcher
+            self._compiled.move_to_end((kind, text))
+            if len(self._compiled) > _KEPT:
+                self._compiled.popitem(last=False)
+            return Grammar(matcher.deep_copy(), self._vocab_size, self._end_ids, begins_after)
+
+    def _read(self, tokenizer: Tokenizer) -> "LLTokenizer":
+        """Seconds for 129,280 tokens."""
+        from llguidance import LLTokenizer, TokenizerWrapper
+
+        wrapper = TokenizerWrapper(_Words(tokenizer, self._vocab_size, self._end_ids[0]))
+        return LLTokenizer(wrapper, n_vocab=self._vocab_size, eos_token=self._end_ids)
+
+
+class _Words:
+    """The tokens' bytes, as llguidance wants them. Control tokens are no text: only a grammar that names one can reach it."""
+
+    def __init__(self, tokenizer: Tokenizer, vocab_size: int, end_id: int) -> None:
+        self._plain = tokenizer.plain
+        self.eos_token_id = end_id
+        self.bos_token_id = tokenizer.bos_id
+        self.tokens = [b""] * vocab_size
+        alphabet = {character: byte for byte, character in enumerate(_byte_characters())}
+        for text, token in self._plain.get_vocab(with_added_tokens=False).items():
+            if token < vocab_size and alphabet.keys() >= set(text):
+                self.tokens[token] = bytes(alphabet[character] for character in text)
+        for text, token in tokenizer.special_ids.items():
+            if token < vocab_size:
+                self.tokens[token] = text.encode()
+        self.special_token_ids = [token for token in tokenizer.special_ids.values() if token < vocab_size]
+
+    def __call__(self, text: str) -> list[int]:
+        if not isinstance(text, str):
+            raise TypeError("expected str")  # TokenizerWrapper asks in this way whether bytes are taken
+        return self._plain.encode(text, add_special_tokens=False).ids
+
+
+def _byte_characters() -> list[str]:
+    """By byte, the characters with which byte-level tokenizers write: the byte's own if it can be printed, else one past 255."""
+    alphabet = set(pre_tokenizers.ByteLevel.alphabet())
+    others = iter(sorted(character for character in alphabet if ord(character) > 255))
+    return [chr(byte) if chr(byte) in alphabet else next(others) for byte in range(256)]
+
+
+def _definition(kind: str, text: str) -> str:
+    """The grammar in llguidance's own notation."""
+    import llguidance
+
+    try:
+        if kind == "json":
+            return llguidance.LLMatcher.grammar_from_json_schema(text, overrides=_JSON_STYLE)
+        return llguidance.grammar_from(kind, text)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ValueError(f"structured_outputs.{kind} cannot be compiled: {_first_line(str(error))}") from None
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.splitlines()), "")[:300]

@@ -1,0 +1,149 @@
+"""Arguments of function calls, made to fit the function's JSON schema."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_MOST_REFERENCES = 16  # that are followed to find a type: a schema may refer to itself
+_EXACT = 2**53  # floats up to here are whole numbers exactly
+# Models wrap the arguments in one of these now and then.
+_WRAPPERS = ("arguments", "input")
+_NO_JSON = object()
+
+
+class ToolSchema:
+    """What the schema of a function says of its arguments; without a schema, nothing is repaired."""
+
+    def __init__(self, schema: Any = None) -> None:
+        self._schema: Mapping[str, Any] = schema if isinstance(schema, Mapping) else {}
+        properties = self._schema.get("properties")
+        self._properties: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+
+    def is_text(self, name: str) -> bool:
+        """Whether any text is a value for this parameter, as far as is known."""
+        types = self._types(self._properties.get(name))
+        return types is None or "string" in types
+
+    def may_wrap(self, name: str) -> bool:
+        """Whether a parameter of this name may hold all arguments."""
+        return name in _WRAPPERS and bool(self._properties) and name not in self._properties
+
+    def value(self, name: str, text: str, is_string: bool) -> str:
+        """A parameter's value as JSON. Numbers keep their spelling, but for a whole number where the schema wants one."""
+        return _value(text, is_string, self._types(self._properties.get(name)))
+
+    def unwrapped(self, text: str) -> str | None:
+        """The arguments that a wrapping parameter's text holds; None if they are not this function's."""
+        value = _parse(text)
+        if isinstance(value, str):
+            text, value = value, _parse(value)
+        return (
+            self.body(text)
+            if isinstance(value, dict) and 0 < len(value.keys() & self._properties) == len(value)
+            else None
+        )
+
+    def body(self, text: str) -> str | None:
+        """The arguments that are given as one JSON object; None for another text."""
+        values = _parse(text)
+        if not isinstance(values, dict):
+            return None
+        repaired = {}
+        for name, value in values.items():
+            is_string = isinstance(value, str)
+            repaired[name] = json.loads(self.value(name, value if is_string else _dump(value), is_string))
+        return text.strip() if _same(repaired, values) else _dump(repaired)
+
+    def _types(self, schema: Any, references: int = 0) -> frozenset[str] | None:
+        """The names of the JSON types that a schema accepts; None if that is not known."""
+        if not isinstance(schema, Mapping):
+            return None
+        if isinstance(path := schema.get("$ref"), str):
+            return self._types(self._resolve(path), references + 1) if references < _MOST_REFERENCES else None
+        if isinstance(kind := schema.get("type"), str):
+            return frozenset((kind,))
+        if isinstance(kind, list):
+            return frozenset(name for name in kind if isinstance(name, str))
+        if "const" in schema:
+            return frozenset((_type(schema["const"]),))
+        if isinstance(values := schema.get("enum"), list):
+            return frozenset(map(_type, values))
+        for key in ("anyOf", "oneOf"):
+            if isinstance(choices := schema.get(key), list):
+                each = [self._types(choice, references + 1) for choice in choices if references < _MOST_REFERENCES]
+                known = [types for types in each if types is not None]
+                return frozenset().union(*known) if each and len(known) == len(each) else None
+        parts = schema.get("allOf")
+        for part in parts if isinstance(parts, list) and references < _MOST_REFERENCES else ():
+            if (types := self._types(part, references + 1)) is not None:
+                return types
+        return None
+
+    def _resolve(self, path: str) -> Any:
+        place: Any = self._schema if path.startswith("#") else None
+        for key in path.split("/")[1:]:
+            place = place.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(place, Mapping) else None
+        return place
+
+
+def tool_schemas(tools: Sequence[Mapping[str, Any]] | None) -> dict[str, ToolSchema]:
+    """By name of the function; `tools` has OpenAI's shape."""
+    functions = [tool.get("function", tool) for tool in tools or () if isinstance(tool, Mapping)]
+    named = [each for each in functions if isinstance(each, Mapping) and isinstance(each.get("name"), str)]
+    return {each["name"]: ToolSchema(each.get("parameters")) for each in named}
+
+
+def is_object(text: str) -> bool:
+    """Whether a text is a JSON object."""
+    return isinstance(_parse(text), dict)
+
+
+def _value(text: str, is_string: bool, types: frozenset[str] | None) -> str:
+    as_text = _dump(text)
+    if is_string and (types is None or "string" in types):
+        return as_text
+    value = _parse(text)
+    if value is not _NO_JSON and (types is None or _fits(value, types)):
+        if types is not None and type(value) is float and value.is_integer() and abs(value) <= _EXACT:
+            return str(int(value))
+        return text
+    if types is not None and "boolean" in types and (word := text.strip().lower()) in ("true", "false"):
+        return word
+    if isinstance(value, str) and not is_string:
+        return _value(value, True, types)
+    if is_string or value is _NO_JSON or (types is not None and "string" in types):
+        return as_text
+    return text
+
+
+def _fits(value: Any, types: frozenset[str]) -> bool:
+    if type(value) is int:
+        return not types.isdisjoint(("integer", "number"))
+    if type(value) is float:
+        return "number" in types or ("integer" in types and value.is_integer())
+    return _type(value) in types
+
+
+def _type(value: Any) -> str:
+    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+    return names.get(type(value), "null")
+
+
+def _parse(text: str) -> Any:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    # RecursionError comes from thousands of nested brackets.
+    except (ValueError, RecursionError):
+        return _NO_JSON
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Equal, and of the same types: 1 == 1.0 == True."""
+    return all(type(value) is type(other[name]) for name, value in one.items()) and one == other

@@ -1,0 +1,60 @@
+"""A transformer layer: attention and an MLP or experts, around a residual stream."""
+
+import torch
+from torch import nn
+
+from .attention import MultiHeadLatentAttention
+from .config import ModelConfig
+from .layers import MLP, Compute, Operand, RMSNorm
+from .metadata import AttentionMetadata, LayerCache
+from .moe import ExpertOutputs, MixtureOfExperts
+from .profiling import profiler_range
+
+
+class Block(nn.Module):
+    """h + attention(norm(h)), then h + mlp(norm(h)).
+
+    A sublayer's output is pending until the next norm adds it to the residual stream, in one pass over both. The experts' outputs
+    of a few tokens are not even summed until then.
+    """
+
+    def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
+        super().__init__()
+        self.layer = layer
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
+        self.self_attn = MultiHeadLatentAttention(config, compute, layer)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
+        self.mlp: MLP | MixtureOfExperts
+        if config.is_dense(layer):
+            self.mlp = MLP(config.hidden_size, config.intermediate_size, compute)
+        else:
+            self.mlp = MixtureOfExperts(config, compute, layer)
+
+    def forward(
+        self,
+        h: torch.Tensor,
+        update: torch.Tensor | ExpertOutputs | None,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        metadata: AttentionMetadata,
+        cache: LayerCache,
+    ) -> tuple[torch.Tensor, torch.Tensor | ExpertOutputs]:
+        """The residual stream h and the pending update, both [T, D] -> the same pair. Writes the new tokens' cache entries."""
+        with profiler_range(f"layer {self.layer}/norm"):
+            h, x, operand = self._first_norm(h, update)
+        attended = self.self_attn(x, operand, cos, sin, metadata, cache)
+        with profiler_range(f"layer {self.layer}/norm"):
+            h, x, operand = self.post_attention_layernorm.with_operand(h, attended)
+        if not isinstance(self.mlp, MLP):
+            return h, self.mlp.pending(x, operand)
+        with profiler_range(f"layer {self.layer}/mlp"):
+            return h, self.mlp(operand)
+
+    def _first_norm(
+        self, h: torch.Tensor, update: torch.Tensor | ExpertOutputs | None
+    ) -> tuple[torch.Tensor, torch.Tensor, Operand]:
+        """h plus the update; that, normed; and the same as an operand."""
+        if isinstance(update, ExpertOutputs):
+            return update.norm(h, self.input_layernorm)
+        total, normed, operand = self.input_layernorm.with_operand(h, update)
+        return total, normed, operand

@@ -1,0 +1,115 @@
+"""The runner's drafts against the same passes over one sequence alone, and what they leave of the caches."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from deepseek_v32.inference.engine.batch import Batch
+from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.model.checkpoint.load import load_model
+from deepseek_v32.model.config import Precision
+from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from deepseek_v32.model.transformer import Transformer
+from support.drafting import PAGES, Driver, make_requests, make_runner
+
+CONFIG = replace(TINY, num_hidden_layers=2, num_nextn_predict_layers=1, index_topk=16)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("mtp")
+    write_checkpoint(directory, CONFIG)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint: Path) -> Transformer:
+    return load_model(checkpoint, "exact", mtp=True)
+
+
+def drafts_alone(model: Transformer, request: Request, drafts: int) -> list[int]:
+    """The drafts after all of a request's tokens, computed by a runner of its own in one step."""
+    alone = whole_prompt(request)
+    driver = Driver(make_runner(model, 1), [alone])
+    batch = Batch.of([(alone, len(alone.prompt))])
+    made: list[int] = driver.step(batch, [request.tokens[-1]], [0], drafts)[0].tolist()
+    return made
+
+
+def whole_prompt(request: Request) -> Request:
+    """A request whose prompt is all that this one has cached."""
+    alone = Request(0, tuple(request.tokens[:-1]), SamplingParams(), max_tokens=50, seed=0)
+    alone.pages = [5, 3, 8, 6, 10]
+    return alone
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
+def test_drafts_after_prompts(model: Transformer, chunk: int) -> None:
+    driver = Driver(make_runner(model), make_requests(CONFIG.vocab_size))
+    made = driver.prompts(chunk, 3)
+    assert made.tolist() == [drafts_alone(model, each, 3) for each in driver.requests]
+
+
+@pytest.mark.parametrize("graphs", [False, True], ids=["eager", "graphs"])
+@pytest.mark.parametrize("sequences", [3, 5])
+def test_drafts_after_verification(model: Transformer, graphs: bool, sequences: int) -> None:
+    """Some drafts are right and some wrong, another number for each request, and the table's rows in another order."""
+    driver = Driver(make_runner(model, sequences, graphs), make_requests(CONFIG.vocab_size))
+    first = driver.prompts(40, 4)
+    # All of the first request's drafts are right, one of the second's, none of the third's.
+    driver.runner.drafts[:3] = first
+    answers = [[*first[0].tolist(), 9], [first[1, 0].item(), 8, 7], [6, 5, 4]]
+    made = driver.verify([0, 1, 2], answers, [4, 1, 0], 3)
+    assert made.tolist() == [drafts_alone(model, each, 3) for each in driver.requests]
+    # What the rejected drafts have left is written over: the next drafts are as good.
+    driver.runner.drafts[:3, :3] = made[[2, 0, 1]]
+    answers = [[made[0, 0].item(), 1], [2], [made[2, 0].item(), made[2, 1].item(), 11, 12]]
+    made = driver.verify([1, 2, 0], answers, [1, 0, 2], 4)
+    assert made.tolist() == [drafts_alone(model, each, 4) for each in driver.requests]
+
+
+@pytest.mark.parametrize("precision", ["exact", "fp8"])
+def test_verified_rows_are_those_of_decodes(checkpoint: Path, precision: Precision) -> None:
+    """A step of several rows a request has the logits of steps of one row."""
+    model = load_model(checkpoint, precision, mtp=True)
+    driver = Driver(make_runner(model), make_requests(CONFIG.vocab_size))
+    first = driver.prompts(40, 3)
+    driver.runner.drafts[:3, :3] = first
+    answers = [[*row.tolist(), 1] for row in first]
+    before = [list(each.tokens) for each in driver.requests]
+    driver.verify([0, 1, 2], answers, [3, 3, 3], 0)
+    logits = driver.logits.unflatten(0, (3, 4))
+    plain = Driver(make_runner(model), make_requests(CONFIG.vocab_size))
+    plain.prompts(40, 0)
+    assert [each.tokens for each in plain.requests] == before
+    for number in range(4):
+        plain.verify([0, 1, 2], [[answer[number]] for answer in answers], [0, 0, 0], 0)
+        torch.testing.assert_close(plain.logits, logits[:, number], rtol=1e-5, atol=1e-5)
+        assert plain.logits.argmax(-1).tolist() == logits[:, number].argmax(-1).tolist()
+
+
+@pytest.mark.parametrize("graphs", [False, True], ids=["eager", "graphs"])
+def test_drafts_past_a_requests_pages(model: Transformer, graphs: bool) -> None:
+    """Passes behind its last page write to the scratch page, and nobody else's entries change."""
+    requests = make_requests(CONFIG.vocab_size)
+    driver = Driver(make_runner(model, 5, graphs), requests)
+    driver.prompts(1000, 1)
+    requests[2].pages += [5, 6]  # more than it needs
+    driver.requests = requests[::-1]  # so that in a graph, the next step finds another request's pages in its rows
+    driver.verify([0, 1, 2], [[1], [1], [1]], [0, 0, 0], 0)
+    driver.requests = requests
+    # The first request computes position 190 next: its last draft lies in a page that it lacks.
+    requests[0].tokens += [7] * (190 - requests[0].computed)
+    missing = requests[0].remaining - 1
+    driver.step(replace(Batch.of([(requests[0], missing)]), logit_counts=(0,)), [], [], 0)
+    requests[0].computed += missing
+    caches = driver.runner.caches
+    before = [[tensor.clone() for tensor in (cache.latent, cache.index)] for cache in caches]
+    driver.verify([0, 1, 2], [[1], [1], [1]], [0, 0, 0], 4)
+    written = {request.pages[(request.computed - 1) // 64] for request in requests}
+    for cache, tensors in zip(caches, before, strict=True):
+        for tensor, old in zip((cache.latent, cache.index), tensors, strict=True):
+            same = [torch.equal(tensor[p].view(torch.uint8), old[p].view(torch.uint8)) for p in range(PAGES)]
+            assert {page for page, equal in enumerate(same) if not equal} <= written

@@ -1,0 +1,275 @@
+"""Structured outputs over models that say anything: whatever ends by itself has the form that was asked for."""
+
+import json
+import re
+import string
+
+import jsonschema_rs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
+from deepseek_v32.inference.text.grammar import GrammarCompiler, _byte_characters
+from deepseek_v32.inference.text.tokenizer import END_THINK
+from support.fake_model import AsyncRunner
+from support.preemption import preempt_every_other_step
+from support.server import stand_in_llm
+from support.tokenizers import MARKUP, make_tokenizer
+
+TOKENIZER = make_tokenizer()
+[END] = TOKENIZER.eos_ids
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 8},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "kind": {"enum": ["cat", "dog", None]},
+        "tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}, "maxItems": 2},
+    },
+    "required": ["name", "kind", "tags"],
+    "additionalProperties": False,
+    "$defs": {"tag": {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": "^[a-f]{2,3}$"}]}},
+}
+
+
+def structured(**kind):
+    return SamplingParams(temperature=1, seed=3, max_tokens=300, structured_outputs=StructuredOutputsParams(**kind))
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["", "ahead"])
+def llm(request) -> LLM:
+    """Its model says noise, and never ends by itself."""
+    llm = stand_in_llm()
+    if request.param:
+        llm.engine.runner = AsyncRunner(
+            llm.model, llm.engine.runner.caches
+        )  # steps are launched before tokens are read
+    return llm
+
+
+def answers(llm, params, count=6):
+    params = [SamplingParams(**{**vars(params), "seed": seed}) for seed in range(count)]
+    prompts = [[5 + seed] * (1 + 20 * seed) for seed in range(count)]
+    unconstrained = SamplingParams(max_tokens=40, seed=1)
+    *completions, other = llm.generate([*prompts, [7, 8, 9]], [*params, unconstrained])
+    assert [completion.error for completion in completions] == [None] * count
+    assert other.token_ids == llm.generate([[7, 8, 9]], unconstrained)[0].token_ids
+    return completions
+
+
+def test_a_schema_is_kept(llm):
+    validator = jsonschema_rs.validator_for(SCHEMA)
+    completions = answers(llm, structured(json=SCHEMA))
+    for completion in completions:
+        assert completion.finish_reason == "stop" and completion.token_ids[-1] == END
+        value = json.loads(completion.text)
+        assert validator.is_valid(value), value
+    assert len({completion.text for completion in completions}) > 2
+
+
+FORMS = {
+    "json_object": ({"json_object": True}, lambda text: isinstance(json.loads(text), dict)),
+    "schema-as-text": ({"json": '{"type": "boolean"}'}, lambda text: text in ("true", "false")),
+    "regex": ({"regex": "[a-c]{3}-[0-9]{2,4}é?"}, re.compile("[a-c]{3}-[0-9]{2,4}é?").fullmatch),
+    "choice": ({"choice": ["rain", 'a "b"', "🙂"]}, lambda text: text in ("rain", 'a "b"', "🙂")),
+    "lark": ({"grammar": 'start: "x" (A | B)\nA: /[0-9]/\nB: "é"'}, re.compile("x([0-9]|é)").fullmatch),
+    "gbnf": ({"grammar": 'root ::= "x" [0-9] ("y" | "z")'}, re.compile("x[0-9][yz]").fullmatch),
+}
+
+
+@pytest.mark.parametrize(("kind", "holds"), FORMS.values(), ids=FORMS)
+def test_every_form_is_kept(llm, kind, holds):
+    for completion in answers(llm, structured(**kind), count=4):
+        if completion.finish_reason == "stop":
+            assert holds(completion.text), completion.text
+        else:  # an object of noise may be longer than the tokens
+            assert "json_object" in kind and completion.text.startswith("{")
+
+
+def test_the_same_under_preemption(llm):
+    params = structured(json=SCHEMA)
+    quiet = [completion.token_ids for completion in answers(llm, params)]
+    forced = preempt_every_other_step(other := stand_in_llm())
+    assert [completion.token_ids for completion in answers(other, params)] == quiet
+    assert any(forced)
+
+
+MALFORMED = {
+    "regex": ({"regex": "a(b"}, r"structured_outputs\.regex cannot be compiled.*unclosed group|invalid regex"),
+    "schema": ({"json": {"type": "objectt"}}, "cannot be compiled: .*objectt"),
+    "reference": ({"json": {"$ref": "#/nope"}}, "cannot be compiled: .*nope"),
+    "no schema": ({"json": "[1]"}, "expected a JSON schema"),
+    "grammar": ({"grammar": 'start: "a'}, "cannot be compiled: .*lexer error"),
+    "rule": ({"grammar": "start: b"}, "cannot be compiled: .*unknown name"),
+    "look-ahead": ({"regex": "(?=a)b"}, "cannot be compiled"),
+    "impossible": ({"json": {"type": "string", "minLength": 3, "maxLength": 2}}, "cannot be compiled"),
+    "huge": ({"regex": "a" * 2**18 + "b"}, "expected at most"),
+}
+
+
+@pytest.mark.parametrize(("kind", "message"), MALFORMED.values(), ids=MALFORMED)
+def test_what_is_malformed_is_refused_in_one_line(kind, message):
+    with pytest.raises(ValueError, match=message) as error:
+        stand_in_llm().generate([[5]], structured(**kind))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "kind", [{}, {"json_object": True, "regex": "a"}, {"choice": []}, {"choice": "ab"}, {"regex": 5}]
+)
+def test_exactly_one_form(kind):
+    with pytest.raises(ValueError, match="structured_outputs"):
+        StructuredOutputsParams(**kind)
+
+
+def test_without_a_tokenizer_there_is_no_form():
+    with pytest.raises(ValueError, match="byte-level tokenizer"):
+        GrammarCompiler(None, 10, [1]).compile(StructuredOutputsParams(regex="a"))
+
+
+def test_byte_characters_are_the_published_ones():
+    assert _byte_characters() == [bytes_to_unicode()[byte] for byte in range(256)]
+
+
+def allowed(mask, vocab=TOKENIZER.vocab_size):
+    return {token for token in range(vocab) if mask[token // 32] >> token % 32 & 1}
+
+
+def grammar(vocab=TOKENIZER.vocab_size, end_ids=TOKENIZER.eos_ids, **kind):
+    return GrammarCompiler(TOKENIZER, vocab, end_ids).compile(StructuredOutputsParams(**kind))
+
+
+def test_a_mask_is_the_set_of_tokens_that_lead_on():
+    """Against the prefixes of the texts, written out."""
+    texts = ["quick", "quiet fox", "é🙂"]
+    mask = grammar(choice=texts, vocab=500, end_ids=(END, 450))
+    output: list[int] = []
+    for token in TOKENIZER.encode("quiet fox"):
+        begun = TOKENIZER.decode(output).encode()
+        rests = [text.encode()[len(begun) :] for text in texts if text.encode().startswith(begun)]
+        fits = {
+            id for id, name in enumerate(TOKENIZER.plain.decode([id]) for id in range(400))
+            if any(rest and name and rest.startswith(name.encode()) for rest in rests)
+        }  # fmt: skip
+        found = allowed(mask.mask(output), 500)
+        assert token in found and found <= fits | set(range(3, 260))
+        output.append(token)
+    assert allowed(mask.mask(output), 500) == {END, 450}
+
+
+def test_a_shorter_output_is_followed_back():
+    tokens = TOKENIZER.encode('{"kind": "cat"}')
+    one, other = (grammar(json={"type": "object", "properties": {"kind": {"enum": ["cat", "dog"]}}}) for _ in range(2))
+    masks = [one.mask(tokens[:count]).copy() for count in range(len(tokens))]
+    for count in (5, 2, 7, 6, 0, len(tokens) - 1):
+        assert np.array_equal(other.mask(tokens[:count]), masks[count])
+
+
+def test_control_tokens_are_no_text():
+    control = {TOKENIZER.special_ids[text] for text in MARKUP}
+    for kind in ({"regex": "(?s:.*)"}, {"json": {"type": "string"}}):
+        mask = grammar(**kind)
+        assert not control & allowed(mask.mask(TOKENIZER.encode('"a')))
+
+
+def test_a_form_begins_after_the_reasoning():
+    end_think = TOKENIZER.special_ids[END_THINK]
+    mask = grammar(regex="[0-9]", after_thinking=True)
+    thought = TOKENIZER.encode("so it is")
+    assert allowed(mask.mask(thought)) == set(range(TOKENIZER.vocab_size)) - {END}
+    assert TOKENIZER.decode(sorted(allowed(mask.mask([*thought, end_think])))).strip() == string.digits
+    assert allowed(mask.mask([*thought, end_think, *TOKENIZER.encode("7")])) == {END}
+
+
+def test_the_answer_to_a_chat_keeps_its_form_and_the_reasoning_none(llm):
+    ask = [{"role": "user", "content": "Hi"}]
+    tokens = [*TOKENIZER.encode("Hm, so"), TOKENIZER.special_ids[END_THINK]]
+    llm.model.say(tokens, len(llm.chat_token_ids(ask, thinking=True)))
+    answer = llm.chat(ask, structured(choice=["yes", "no"]), thinking=True).message
+    llm.model.forget()
+    assert answer.reasoning_content == "Hm, so" and answer.content in ("yes", "no")
+    assert llm.chat(ask, structured(choice=["yes", "no"])).message.content in ("yes", "no")
+
+
+def test_a_fault_in_a_mask_ends_its_request_alone(llm, monkeypatch):
+    requests = []
+    make = llm.engine.make_request
+
+    def failing(*arguments, **options):
+        request = make(*arguments, **options)
+        requests.append(request)
+        if len(requests) == 2:
+            whole = request.grammar.mask
+
+            def mask(output, may_end):
+                if len(output) == 3:
+                    raise RuntimeError("the mask is torn\nin two")
+                return whole(output, may_end)
+
+            monkeypatch.setattr(request.grammar, "mask", mask)
+        return request
+
+    params = structured(regex="[a-z]{40}")
+    whole = [completion.token_ids for completion in llm.generate([[5], [6], [7]], params)]
+    monkeypatch.setattr(llm.engine, "make_request", failing)
+    good, bad, other = llm.generate([[5], [6], [7]], params)
+    assert (bad.finish_reason, bad.error) == ("error", "sampling failed: RuntimeError: the mask is torn")
+    assert bad.token_ids == whole[1][:3]
+    assert [good.token_ids, other.token_ids] == [whole[0], whole[2]]
+    llm.engine.pool.check()
+
+
+def test_min_tokens(llm):
+    """The end would come at once, and a complete form ends the answer all the same."""
+    llm.model.say([], 1)
+    assert llm.generate([[5]], SamplingParams(temperature=0, max_tokens=30))[0].token_ids == [END]
+    late = llm.generate([[5]], SamplingParams(temperature=0, max_tokens=30, min_tokens=30))[0]
+    assert len(late.token_ids) == 30 and END not in late.token_ids
+    stops = SamplingParams(temperature=0, max_tokens=30, min_tokens=12, stop=["a", "e", "i", " "], seed=1)
+    assert len(llm.generate([[6] * 9], stops)[0].token_ids) >= 12
+    llm.model.forget()
+    params = SamplingParams(max_tokens=9, min_tokens=9, structured_outputs=StructuredOutputsParams(regex="ab?"))
+    assert llm.generate([[5]], params)[0].text == "ab"
+
+
+def test_logit_bias(llm):
+    wanted = SamplingParams(temperature=0, max_tokens=5, logit_bias={77: 100, 78: -100})
+    assert llm.generate([[5]], wanted)[0].token_ids == [77] * 5
+    plain = llm.generate([[5]], SamplingParams(temperature=0, max_tokens=1))[0].token_ids
+    never = SamplingParams(temperature=0, max_tokens=1, logit_bias={plain[0]: -100})
+    assert llm.generate([[5]], never)[0].token_ids != plain
+    for bias in ({1: 101}, {-1: 0}, {"1": 0}, {1: float("nan")}, {5000: 1}, dict.fromkeys(range(301), 1)):
+        with pytest.raises(ValueError, match="logit_bias"):
+            llm.generate([[5]], SamplingParams(logit_bias=bias))
+
+
+schemas = st.recursive(
+    st.sampled_from([*({"type": name} for name in ("boolean", "null", "integer", "string")), {"const": "é"}, {"enum": [1, "a"]}]),
+    lambda inner: st.builds(lambda items: {"type": "array", "items": items, "maxItems": 2}, inner)
+    | st.builds(
+        lambda properties: {
+            "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False
+        },
+        st.dictionaries(st.sampled_from(["a", "b c", "é", '"']), inner, max_size=3),
+    )
+    | st.builds(lambda choices: {"anyOf": choices}, st.lists(inner, min_size=1, max_size=2)),
+    max_leaves=4,
+)  # fmt: skip
+
+
+@settings(max_examples=30)
+@given(schemas, st.integers(0, 99))
+def test_any_schema_is_kept(schema, seed):
+    mask, random = grammar(json=schema), np.random.default_rng(seed)
+    output: list[int] = []
+    while len(output) < 120:
+        choices = sorted(allowed(mask.mask(output)))
+        if END in choices:
+            break
+        output.append(int(random.choice(choices)))
+    else:
+        return  # a long text
+    assert jsonschema_rs.is_valid(schema, json.loads(TOKENIZER.decode(output)))

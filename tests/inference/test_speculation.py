@@ -1,0 +1,108 @@
+"""Speculative decoding as users meet it: LLM, its options, streams, what is reported; and the scheduler's bookkeeping of it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.commands.options import ModelOptions
+from deepseek_v32.inference.distributed.model_source import ModelSource
+from deepseek_v32.inference.engine.limits import AUTO
+from deepseek_v32.inference.engine.pages import PagePool
+from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+
+PROMPTS = [[5, 9, 2], [7] * 70, list(range(3, 90)), list(range(3, 90))]
+KINDS: list[dict[str, Any]] = [
+    dict(temperature=0, logprobs=2),
+    dict(temperature=0.7, seed=3, top_p=0.9, presence_penalty=0.5, repetition_penalty=1.2),
+    dict(temperature=1, seed=4, logprobs=1),
+    dict(temperature=0, frequency_penalty=1.5, logprobs=0),
+]
+PARAMS = [SamplingParams(max_tokens=20 + i, ignore_eos=True, **kind) for i, kind in enumerate(KINDS)]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("mtp")
+    write_checkpoint(directory, replace(TINY, num_hidden_layers=2, num_nextn_predict_layers=1, index_topk=16))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def plain(checkpoint: Path) -> LLM:
+    return LLM(checkpoint, device="cpu", speculative_tokens=0)
+
+
+@pytest.mark.parametrize("count", [1, 4, "auto"])
+def test_answers_are_those_of_plain_decoding(checkpoint: Path, plain: LLM, count: Any) -> None:
+    """In chunks, with a reused prefix and with sampling; streamed token by token; selections are those of each token's row."""
+    llm = LLM(checkpoint, device="cpu", speculative_tokens=count, max_batch_tokens=40, max_sequences=3)
+    expected = plain.generate(PROMPTS, PARAMS, inspect=True)
+    for prompt, params, whole in zip(PROMPTS, PARAMS, expected, strict=True):
+        deltas = list(llm.stream(prompt, params))
+        assert [token for delta in deltas for token in delta.token_ids] == whole.token_ids
+        assert all(len(delta.token_ids) == 1 for delta in deltas)
+    for got, whole in zip(llm.generate(PROMPTS, PARAMS, inspect=True), expected, strict=True):
+        assert (got.token_ids, got.finish_reason) == (whole.token_ids, whole.finish_reason)
+        assert [each.logprob for each in got.logprobs or []] == pytest.approx(
+            [each.logprob for each in whole.logprobs or []], abs=1e-4
+        )
+        assert got.selection is not None and whole.selection is not None
+        for one, other in zip(got.selection, whole.selection, strict=True):
+            assert one.position == other.position and not other.drafted
+            for layer, positions in other.layers.items():
+                assert one.positions(layer).tolist() == positions.tolist()
+        assert sum(each.drafted for each in got.selection) == got.timings.drafted_tokens
+    stats = llm.stats()
+    assert stats.drafted_tokens[0] > 0
+    assert all(right <= made for made, right in zip(stats.drafted_tokens, stats.accepted_tokens, strict=True))
+    assert plain.stats().drafted_tokens == [0] * 4
+    assert not llm.engine.pool.used
+
+
+def test_tokens_are_the_limit_of_an_answer_and_of_a_context(checkpoint: Path, plain: LLM) -> None:
+    """Drafts never go past them, although the last page is full to its last slot."""
+    sizes: dict[str, Any] = dict(device="cpu", page_count=2, max_model_len=128)
+    llm = LLM(checkpoint, speculative_tokens=4, **sizes)
+    for count in (1, 2, 3, 41):
+        params = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)
+        [got], [expected] = llm.generate([PROMPTS[2]], params), plain.generate([PROMPTS[2]], params)
+        assert got.token_ids == expected.token_ids and len(got.token_ids) == count
+    [whole] = llm.generate([PROMPTS[2]], SamplingParams(temperature=0, max_tokens=None, ignore_eos=True))
+    assert len(whole.token_ids) + len(PROMPTS[2]) == 128
+
+
+def test_which_models_guess(checkpoint: Path, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, replace(TINY, num_hidden_layers=2))
+    kind: dict[str, Any] = dict(device="cpu", precision=None, backend="auto")
+    with_layer, without = ModelSource.resolve(checkpoint, **kind), ModelSource.resolve(tmp_path, **kind)
+    assert [with_layer.with_drafts(value)[1] for value in ("auto", 0, 3)] == [AUTO, 0, 3]
+    assert [with_layer.with_drafts(value)[0].mtp for value in ("auto", 0, 3)] == [True, False, True]
+    assert [without.with_drafts(value)[1] for value in ("auto", 0)] == [0, 0]
+    with pytest.raises(ValueError, match=r"^speculative_tokens is 2; expected 0 or 'auto': .*model\.layers\.2"):
+        without.with_drafts(2)
+    for value in (5, -1, "many", True, 1.5):
+        with pytest.raises(ValueError, match=r"^speculative_tokens is .*; expected 0 to 4, or 'auto'$"):
+            with_layer.with_drafts(value)  # type: ignore[arg-type]
+    random = replace(with_layer, directory=None)  # random weights guess nothing
+    assert [random.with_drafts(value)[1] for value in ("auto", 2)] == [0, 2]
+
+
+def test_the_option_is_the_argument() -> None:
+    assert ModelOptions().llm_arguments()["speculative_tokens"] == "auto"
+    assert ModelOptions(speculative_tokens="3").llm_arguments()["speculative_tokens"] == 3
+
+
+def test_a_page_with_drafts_is_found_by_what_follows_it() -> None:
+    """The draft layer's last entry of a page depends on the next token; the model's do not."""
+    pool = PagePool(6, 2, drafts=True)
+    first, second, third = pool.allocate(3)
+    after = pool.register(first, 0, [1, 2, 3])
+    assert pool.register(second, after, [3, 4, 5]) != after
+    plain = pool.register(third, 0, [1, 2])
+    assert pool.match([1, 2, 3, 4, 5], 4) == ([first, second], 2, 2)
+    assert pool.match([1, 2, 3, 4, 6], 4) == ([first], after, 1)
+    assert pool.match([1, 2, 9, 4, 5], 4) == ([third], plain, 0)  # as good for the model, not for drafts
+    assert pool.match([1, 2], 2) == ([third], plain, 0)  # nobody knows yet what follows

@@ -1,0 +1,67 @@
+"""What does not fit is refused where it is given, and a server that goes away is noticed when it is back."""
+
+import socket
+from typing import Any
+
+from support.chat_server import ScriptedService, scripted_llm, serve
+
+
+def test_a_file_that_is_too_long_is_not_attached(open_tab: Any) -> None:
+    tab = open_tab()
+    tab.page.set_input_files(
+        "#dsa-attach-file", {"name": "long.txt", "mimeType": "text/plain", "buffer": b"x y " * 60_000}
+    )
+    tab.page.wait_for_selector("#dsa-notice.shown")
+    notice = tab.page.locator("#dsa-notice").inner_text()
+    assert notice.startswith("long.txt has ") and notice.endswith("the model reads at most 32,767.")
+    assert tab.page.locator("#dsa-files .file").count() == 0
+
+
+def test_a_message_that_is_too_long_stays_in_the_box(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    tab.ask("before")
+    asked = len(scripted.service.asked)
+    long = "x y " * 20_000
+    tab.page.fill("#dsa-text textarea", long)
+    tab.page.click("#dsa-send")
+    tab.page.wait_for_selector("#dsa-notice.shown")
+    notice = tab.page.locator("#dsa-notice").inner_text()
+    assert notice.startswith("This message has ") and "at most 32,767" in notice
+    assert tab.page.locator("#dsa-text textarea").input_value() == long
+    assert tab.page.locator(".message").count() == 2 and len(scripted.service.asked) == asked
+    tab.ask("and now?")
+    assert tab.answer() == "You said: and now?" and "x y" not in scripted.service.asked[-1]
+
+
+def test_reading_a_long_prompt_shows_progress(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    scripted.service.reading = (100, 200, 300)
+    tab.ask("word " * 400, wait=False)
+    tab.page.wait_for_function("document.querySelector('.answer .reading')?.value >= 100")
+    assert tab.page.locator(".numbers").inner_text().startswith("reading ")
+    tab.wait()
+    assert not tab.page.locator(".answer .reading").is_visible()
+    scripted.service.reading = ()
+
+
+def test_a_server_that_comes_back_is_noticed_without_a_reload(open_tab: Any) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    first = serve(ScriptedService(scripted_llm(), pace=0.05), port=port)
+    tab = open_tab(url=first.url)
+    tab.ask("word " * 200, wait=False)
+    tab.page.wait_for_function("document.querySelector('.answer .body').innerText.length > 20")
+    tab.page.fill("#dsa-text textarea", "and now?")
+    first.service.cancelled.update(range(9))
+    first.stop()
+    tab.page.wait_for_selector("#dsa-away:visible", timeout=30_000)
+    tab.wait()
+    assert tab.answer().startswith("You said: word") and "stopped" in tab.page.locator(".numbers").inner_text()
+    second = serve(ScriptedService(scripted_llm()), port=port)
+    tab.page.wait_for_selector("#dsa-away:not(:visible)", state="attached", timeout=30_000)
+    assert tab.page.locator("#dsa-text textarea").input_value() == "and now?"
+    tab.ask("and now?")
+    assert tab.answer() == "You said: and now?"
+    second.stop()
+    tab.problems.clear()  # the browser's own lines about a server that does not answer
