@@ -1,0 +1,143 @@
+"""Make the golden answers of `deepseek-v32 probe`: questions, right answers, their noise, and what seeded bugs change.
+
+    python scripts/make_golden_answers.py                                   # the demo and the wide checkpoint, into the package
+    python scripts/make_golden_answers.py --only demo --keep-bugs           # right answers anew, changes of known bugs as they are
+
+The right answers are those of exact precision (fp32); tests hold them to transformers. The noise is what the same engine answers
+in bf16 and in fp8. The bugs are those of tests/conformance/bugs that declare "http". A bug whose largest change is not ten times
+the noise is left out, and named. What the wide checkpoint (scripts/make_conformance_checkpoint.py) answers is computed from its
+narrow twin, which is the same function.
+"""
+
+import argparse
+import importlib
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from golden.questions import DEMO as DEMO_SIZES
+from golden.questions import WIDE as WIDE_SIZES
+from golden.questions import questions
+from golden.servers import SIZES, observe
+from make_conformance_checkpoint import write_twin
+
+from deepseek_v32.inference import LLM
+from deepseek_v32.inference.conformance import golden as golden_files
+from deepseek_v32.inference.conformance.golden import FIELDS, Golden, Item, KnownBug, aligned, fields_of
+from deepseek_v32.inference.conformance.probe import Observation
+from deepseek_v32.inference.conformance.verdict import compressed
+from deepseek_v32.inference.llm import DEMO
+
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+FLOOR = 0.02  # nats: the least noise of any log-probability
+SHOWS = 10  # units of noise that a bug has to change
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("demo", "wide"), help="one of the two (default: both)")
+    parser.add_argument("--bugs", nargs="*", help="names of bugs to make anew, the others as they are (default: all)")
+    parser.add_argument("--keep-bugs", action="store_true", help="make no bug anew")
+    parser.add_argument("--out", type=Path, default=golden_files.FOLDER, help="folder (default: the package's)")
+    arguments = parser.parse_args()
+    wanted = [] if arguments.keep_bugs else arguments.bugs
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.only != "wide":
+            make("demo", DEMO, DEMO_SIZES, "the demo checkpoint", wanted, arguments.out)
+        if arguments.only != "demo":
+            twin = Path(folder)
+            write_twin(twin)
+            make("wide", twin, WIDE_SIZES, "the wide conformance checkpoint", wanted, arguments.out)
+    return 0
+
+
+def make(name: str, model: Path, sizes: Any, title: str, wanted: list[str] | None, out: Path) -> None:
+    began = time.monotonic()
+    old = golden_files.load(name) if (out / f"{name}.json").exists() and wanted is not None else None
+    if old is not None:
+        items = old.items
+    else:
+        items = tuple(questions(LLM(model, device="cpu", precision="exact", **SIZES), sizes))
+    right = observe(model, items, "exact")
+    items = tuple(answered(item, right) for item in items)
+    rounded = [observe(model, items, precision) for precision in ("bf16", "fp8")]
+    items = tuple(stable(item, rounded) for item in items)
+    logprobs = changes(items, right)
+    noise = noise_of(items, logprobs, [changes(items, seen) for seen in rounded])
+    print(f"{name}: {len(items)} questions, {len(logprobs)} log-probabilities, noise {np.median(noise):.3f}", flush=True)
+    golden = Golden(title, items, logprobs, noise, ())
+    kept = [bug for bug in (old.bugs if old else ()) if wanted is not None and bug.name not in wanted]
+    made = [known for bug in seeded(wanted) if (known := see(golden, model, bug)) is not None]
+    golden = replace(golden, bugs=tuple(sorted((*kept, *made), key=lambda bug: bug.name)))
+    golden_files.save(golden, out, name)
+    print(f"{name}: {len(golden.bugs)} bugs, {time.monotonic() - began:.0f} s", flush=True)
+
+
+def answered(item: Item, seen: Observation) -> Item:
+    reply = seen.replies[item.name]
+    fields = {name: getattr(reply, name) for name in FIELDS if getattr(reply, name) is not None}
+    return replace(item, answer=reply.tokens, fields=fields if item.group != "score" else {})
+
+
+def stable(item: Item, rounded: list[Observation]) -> Item:
+    """The item without fields that rounding changes."""
+    fields = item.fields
+    return replace(
+        item, fields={n: v for n, v in fields.items() if all(getattr(seen.replies[item.name], n) == v for seen in rounded)}
+    )
+
+
+def changes(items: tuple[Item, ...], seen: Observation) -> np.ndarray:
+    return np.concatenate([aligned(item, seen.replies.get(item.name)) for item in items])
+
+
+def noise_of(items: tuple[Item, ...], right: np.ndarray, rounded: list[np.ndarray]) -> np.ndarray:
+    """fp32 [F]: at each token the most that rounding changes, at least its item's root mean square and FLOOR."""
+    distances = np.array([np.abs(each - right) for each in rounded])
+    noise, start = np.full(len(right), FLOOR, np.float32), 0
+    for item in items:
+        own = slice(start, start := start + len(item.answer))
+        if np.isfinite(distances[:, own]).any():
+            usual = np.sqrt(np.nanmean(distances[:, own] ** 2))
+            noise[own] = np.maximum(np.nan_to_num(np.nanmax(distances[:, own], 0), nan=FLOOR), max(usual, FLOOR))
+    return noise
+
+
+def seeded(wanted: list[str] | None) -> list[Any]:
+    sys.path.insert(0, str(TESTS))
+    bugs = [bug for bug in importlib.import_module("conformance.bugs").BUGS.values() if "http" in bug.shows]
+    names = {bug.name for bug in bugs}
+    if wanted and (unknown := set(wanted) - names):
+        raise SystemExit(f"--bugs is {' '.join(sorted(unknown))}; expected some of {' '.join(sorted(names))}")
+    return [bug for bug in bugs if wanted is None or bug.name in wanted]
+
+
+def see(golden: Golden, model: Path, bug: Any) -> KnownBug | None:
+    """What a bug changes, in the most exact precision in which it shows; None if it does not show."""
+    began = time.monotonic()
+    precision = next(each for each in ("exact", "bf16", "fp8") if each in bug.precisions)
+    with bug.seed():
+        seen = observe(model, golden.items, precision)
+    change = changes(golden.items, seen) - golden.logprobs
+    said = {item.name: fields_of(item, seen.replies.get(item.name)) for item in golden.items}
+    fields = {
+        item.name: different
+        for item in golden.items
+        if (different := {name: value for name, value in said[item.name].items() if value != item.fields[name]})
+    }
+    largest = float(np.nanmax(np.abs(change) / golden.noise))
+    u = np.nanmean(np.abs(compressed(change, golden.noise)))
+    line = f"  {bug.name}: {largest:.0f} times the noise, mean |u| {u:.2f}, {len(fields)} items say something else"
+    print(f"{line}, {time.monotonic() - began:.0f} s", flush=True)
+    if largest < SHOWS and not fields:
+        print(f"  {bug.name} does not show here and is left out", flush=True)
+        return None
+    return KnownBug(bug.name, bug.reference, change, fields)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
