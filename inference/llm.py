@@ -154,8 +154,7 @@ class LLM:
         self.config = config
         self.tokenizer = tokenizer
         self.chat_format = chat_format
-        # For requests that give none; the checkpoint's generation_config.json may set them.
-        self.default_params = SamplingParams()
+        self.default_params = SamplingParams()  # for requests that give none; the checkpoint may set others
         self.limits = limits
         self.precision = precision
         self.device = device

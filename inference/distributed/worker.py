@@ -13,7 +13,7 @@ from ...kernels.device import check_device
 from ...model.checkpoint.load import Progress
 from ...model.metadata import LayerCache, Selection, SelectionSink
 from ...model.transformer import Transformer
-from ..engine.cache_check import CheckPlan
+from ..engine.check_plan import CheckPlan
 from ..engine.limits import CacheBudget, Limits
 from ..engine.noise import DraftNoise
 from ..engine.runner import Model, ModelRunner, Runner, make_runner
