@@ -34,8 +34,6 @@ class Predicate:
         return f"{self.verb} {self.before}{{{self.value_type}}}{self.after}"
 
 
-
-
 def _parse(line: str) -> Predicate:
     subjects, verb, frame, wh, nouns, *more = (part.strip() for part in line.split("|"))
     questions, changes = (*more, "", "")[:2]

@@ -32,8 +32,6 @@ class Domain:
     columns: tuple[Column, ...]
 
 
-
-
 def _fields(text: str, separator: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(separator) if part.strip())
 
