@@ -12,7 +12,8 @@ from ...model.stages import is_traced
 from ...model.transformer import Transformer
 from .batch import Batch
 from .cache import SCRATCH_PAGES, allocate
-from .cache_check import CacheCheck, CheckPlan
+from .cache_check import CacheCheck
+from .check_plan import CheckPlan
 from .decode_graph import DecodeGraphs, can_capture
 from .draft_graph import DraftGraphs
 from .drafting import Drafter, DraftingModel, StepRows, following_tokens, sampling_rows
