@@ -1,7 +1,6 @@
 """The seeded bugs: each changes what the model says, and leaves nothing behind."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
