@@ -30,7 +30,7 @@ def test_requests_by_the_document(tmp_path, examples, at_least):
     with serving(Service(stand_in_llm(max_model_len=128), max_queue=1000)) as server:
         result = subprocess.run(
             [COMMAND, "run", f"{server.url}/openapi.json", "--mode=all", f"--max-examples={examples}", "--seed=1",
-             f"--request-timeout={HANG_SECONDS}", "--workers=2", "--phases=examples,coverage,fuzzing",
+             f"--request-timeout={HANG_SECONDS}", "--workers=1", "--phases=examples,coverage,fuzzing",
              "--exclude-checks=positive_data_acceptance", "--no-color"],
             cwd=tmp_path, capture_output=True, text=True, timeout=1800,
         )  # fmt: skip
