@@ -129,7 +129,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
     table = Table()
     for heading in ("prompt", "batch", "first tokens", "prefill tokens/s", "decode tokens/s", "drafts"):
-        table.add_column(heading, justify="drafts")
+        table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(
             str(row["prompt_tokens"]),
