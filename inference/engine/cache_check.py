@@ -14,16 +14,13 @@ Nothing waits for the device: what it finds is in memory of the host once the st
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
 from ...kernels.cache_stamps import (
-    COMPARE_HASH,
     FOUND_WORDS,
-    RECORD_HASH,
     Stamps,
     check_cache,
     multiplier_table,
@@ -31,27 +28,10 @@ from ...kernels.cache_stamps import (
 from ...kernels.registry import Preference, choose, choose_implementation
 from ...model.metadata import AttentionMetadata, LayerCache
 from ..params import Request
-from .scheduler import Batch
+from .batch import Batch
+from .check_plan import TRUTHS, CheckPlan, CheckPlanner
 
-TRUTH_EVERY = 32  # tokens of a sequence between two comparisons of its chain with its tokens on the host
-TRUTHS = 8  # of them in one step, at most
-REUSED_HASHES = 4  # reused pages of a request whose bytes are hashed, at most
-EAGER_EVERY = 16  # steps of decodes without a graph between two checks
-DECODE_WORDS = 1 + 3 * TRUTHS  # of a step of decodes: its number, then rows of truths, -1 where there is none
 _RECENT = 8  # steps whose mismatches can still be attributed to requests
-_FIBONACCI = 2654435769
-
-
-class CheckPlan(NamedTuple):
-    """What a step checks beside its decodes' own tasks, as the host decides it. All arrays are int64."""
-
-    step: int  # rises by one from step to step
-    reused: np.ndarray  # [N, 5] tasks over the pages of the batch's requests, before the model runs
-    reused_truths: np.ndarray  # [K, 3]
-    tasks: (
-        np.ndarray
-    )  # [M, 5] tasks after it; graphs of decodes alone have tasks that follow from their lengths instead
-    truths: np.ndarray  # [K, 3]
 
 
 @dataclass(frozen=True)
@@ -65,9 +45,6 @@ class Mismatch:
     position: int  # for bytes, the first of the page
     expected: int
     found: int
-
-
-_NONE5, _NONE3 = np.zeros((0, 5), np.int64), np.zeros((0, 3), np.int64)
 
 
 class CacheCheck:
@@ -95,7 +72,8 @@ class CacheCheck:
         self._host = torch.zeros(shape, dtype=torch.int64, pin_memory=pinned)
         self._view = self._host.numpy()
         self._found_steps = self._view[:, 0]
-        self._multipliers = multiplier_table(max(max_model_len, *words))
+        multipliers = multiplier_table(max(max_model_len, *words))
+        self.planner = CheckPlanner(size, multipliers)
         factors = (
             multiplier_table(2 * layers + 7)[7:].view(np.int64).reshape(layers, 2)
         )  # others than the first positions'
@@ -109,7 +87,7 @@ class CacheCheck:
             columns=full((layers, 2, pages * size), torch.int32),
             hashes=full((layers, 2, pages)),
             factors=torch.from_numpy(factors).to(device),
-            multipliers=torch.from_numpy(self._multipliers.view(np.int64)).to(device),
+            multipliers=torch.from_numpy(multipliers.view(np.int64)).to(device),
             addresses=torch.tensor([[c.latent.data_ptr(), c.index.data_ptr()] for c in caches], device=device),
             page_words=words,
             claims=full((max_sequences,)),
@@ -124,49 +102,15 @@ class CacheCheck:
         self._backend, self._ranks, self._device = backend, ranks, device
         # Chosen once, and called without checks of the arguments, which would take 1 % of the demo's decodes on a CPU.
         self._stamp_tokens = choose("stamp_tokens", self.stamps.chains, backend)
-        self._step = self._last_check = 0
         self._recent: dict[int, tuple[Request, ...]] = {}
         self._told: set[tuple[int, int]] = set()  # (step, row) of recent mismatches that `mismatches` has returned
 
     def plan(self, batch: Batch, in_graph: bool) -> CheckPlan:
         """Decide what a step checks. Rank 0 does so for all ranks. in_graph: the step is a graph of decodes, which has tasks."""
-        self._step += 1
-        self._recent[self._step] = batch.requests
-        self._recent.pop(self._step - _RECENT, None)
-        reused, reused_truths, truths = [], [], []
-        # A step that takes its tokens from the device has no newly admitted request.
-        entries = () if batch.sampled_rows else zip(batch.requests, batch.starts, strict=True)
-        for row, (request, start) in enumerate(entries):
-            if request.checked_admission != request.admission:
-                request.checked_admission = request.admission
-                if start:
-                    reused += self._reused_tasks(row, start)
-                    reused_truths.append((row, start - 1, self.chain(request, start)))
-        prompts = batch.decodes < len(batch.requests)
-        due = in_graph or prompts or self._step % EAGER_EVERY == 0 or self._fills_a_page(batch)
-        if due or reused:
-            self._last_check = self._step
-        if not due:
-            return CheckPlan(self._step, _array(reused, 5), _array(reused_truths, 3), _NONE5, _NONE3)
-        often = 1 if in_graph else TRUTH_EVERY
-        rows = [row for row, start in enumerate(batch.starts) if start % TRUTH_EVERY < often and start]
-        if len(rows) > TRUTHS:
-            first = self._step * TRUTHS % len(rows)
-            rows = (rows + rows)[first : first + TRUTHS]
-        for row in rows:
-            truths.append((row, batch.starts[row] - 1, self.chain(batch.requests[row], batch.starts[row])))
-        tasks = _NONE5 if in_graph else self._tasks(batch)
-        return CheckPlan(self._step, _array(reused, 5), _array(reused_truths, 3), tasks, _array(truths, 3))
-
-    def chain(self, request: Request, count: int) -> int:
-        """The chain after the request's first `count` tokens, as a signed integer of 64 bits."""
-        known, chain = request.chain
-        if known > count:
-            known, chain = 0, 0
-        tokens = np.array(request.tokens[known:count], dtype=np.uint64) + np.uint64(1)
-        chain = (chain + int((tokens * self._multipliers[known:count]).sum(dtype=np.uint64))) % 2**64
-        request.chain = (count, chain)
-        return chain - 2**64 if chain >= 2**63 else chain
+        plan = self.planner.plan(batch, in_graph)
+        self._recent[plan.step] = batch.requests
+        self._recent.pop(plan.step - _RECENT, None)
+        return plan
 
     def stamp_at(self, chain: int, layer: int, kind: int) -> int:
         """The stamp of an entry after whose token the chain is `chain`."""
@@ -221,7 +165,7 @@ class CacheCheck:
 
     def mismatches(self) -> list[Mismatch]:
         """What recent steps have found and no earlier call has returned. Complete for steps whose tokens have been read."""
-        if self._step > self._last_check + 1:  # a step may be in flight that does not check anything
+        if self.planner.step > self.planner.last_check + 1:  # a step may be in flight that does not check anything
             return []
         return [
             mismatch
@@ -242,31 +186,6 @@ class CacheCheck:
                 kind, layer, position = where >> 48, where >> 32 & 0xFFFF, where & 0xFFFFFFFF
                 found.append(Mismatch(step, request, kind, layer, position, expected, present))
         return found
-
-    def _reused_tasks(self, row: int, start: int) -> list[tuple[int, ...]]:
-        size = self.stamps.page_size
-        count = start // size
-        hashed = {(self._step + i) % count for i in range(min(count, REUSED_HASHES))}
-        return [(row, page, size, COMPARE_HASH * (page in hashed), row) for page in range(count)]
-
-    def _fills_a_page(self, batch: Batch) -> bool:
-        """Whether a decode does. Then the page's hash must be taken before another request can reuse it."""
-        size = self.stamps.page_size
-        rows = zip(batch.starts, batch.counts, strict=True)
-        return any(start % size + count >= size for start, count in rows)
-
-    def _tasks(self, batch: Batch) -> np.ndarray:
-        """The pages that a step without a graph has written, and one earlier page of each sequence."""
-        size, tasks, alone = self.stamps.page_size, [], batch.decodes == len(batch.requests)
-        for row, (start, count) in enumerate(zip(batch.starts, batch.counts, strict=True)):
-            end, first = start + count, start // size
-            for page in range(first, -(-end // size)):
-                entries = min(size, end - page * size)
-                tasks.append((row, page, entries, RECORD_HASH * (entries == size), row))
-            if first:
-                compare = COMPARE_HASH * (alone or count > 1 or start % TRUTH_EVERY == 0)
-                tasks.append((row, (end * _FIBONACCI % 2**32) * first >> 32, size, compare, row))
-        return _array(tasks, 5)
 
     def _upload(self, step: int, *arrays: np.ndarray) -> list[torch.Tensor]:
         """The step's number and arrays of the plan on the device, in one copy."""
@@ -293,7 +212,3 @@ class CacheCheck:
             dist.all_reduce(found, op=dist.ReduceOp.MAX)
         if found is not self._host:
             self._host.copy_(found, non_blocking=True)
-
-
-def _array(rows: Sequence[tuple[int, ...]], width: int) -> np.ndarray:
-    return np.array(rows, np.int64).reshape(-1, width) if rows else _NONE5 if width == 5 else _NONE3

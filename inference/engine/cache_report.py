@@ -71,7 +71,7 @@ class CacheReports:
         """Where two entries do not follow each other, the one that does not belong to the request's tokens."""
         if mismatch.kind != CHAIN:
             return mismatch
-        right = self._check.chain(mismatch.request, mismatch.position)
+        right = self._check.planner.chain(mismatch.request, mismatch.position)
         if mismatch.expected == right:
             return mismatch
         before = mismatch.position - 1
@@ -112,7 +112,7 @@ class CacheReports:
         for request in others:
             if len(request.tokens) < count or request is mismatch.request:
                 continue
-            chain = self._check.chain(request, count)
+            chain = self._check.planner.chain(request, count)
             stamped = mismatch.kind in (LATENT, INDEX)
             value = self._check.stamp_at(chain, mismatch.layer, mismatch.kind) if stamped else chain
             if value == mismatch.found:

@@ -10,7 +10,8 @@ from functools import partial
 import torch
 
 from .batch import Batch
-from .decode_graph import DecodeGraphs, DecodeInputs, batch_buckets
+from .decode_graph import DecodeGraphs, batch_buckets
+from .decode_inputs import DecodeInputs
 from .drafting import Drafter, SamplingRows, StepRows
 from .noise import DraftNoise
 from .speculation import MAX_DRAFT_TOKENS

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deepseek_v32.inference.engine import sampler, scoring, step
-from deepseek_v32.inference.engine.decode_graph import DecodeGraphs, DecodeInputs
+from deepseek_v32.inference.engine.decode_graph import DecodeGraphs
+from deepseek_v32.inference.engine.decode_inputs import DecodeInputs
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.pages import PagePool
 from deepseek_v32.inference.engine.request_state import RequestState

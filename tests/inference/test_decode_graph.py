@@ -10,12 +10,8 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine import decode_graph, runner
-from deepseek_v32.inference.engine.decode_graph import (
-    DecodeInputs,
-    batch_buckets,
-    can_capture,
-    context_buckets,
-)
+from deepseek_v32.inference.engine.decode_graph import batch_buckets, can_capture, context_buckets
+from deepseek_v32.inference.engine.decode_inputs import DecodeInputs
 from deepseek_v32.inference.engine.inputs import StagedTokens
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.scheduler import Batch, Scheduler

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.engine.cache_check import CheckPlan
+from deepseek_v32.inference.engine.check_plan import CheckPlan
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.scheduler import Batch
 from deepseek_v32.model.config import ModelConfig

@@ -1,0 +1,127 @@
+"""The inputs of a decode step in tensors that stay in place, as CUDA graphs read them.
+
+What changes from step to step (tokens, positions, slots, lengths, block table) is copied into them. Tokens that the previous step
+has sampled, and its drafts, are read from the device, where it staged them, so the host does not wait for them.
+"""
+
+import torch
+
+from ...model.metadata import PAGE_SIZE, AttentionMetadata
+from ..params import Request
+from .batch import Batch
+from .check_plan import DECODE_WORDS, CheckPlan
+from .inputs import StagedTokens
+
+
+class DecodeInputs:
+    """The inputs of a step of at most `batch` rows with contexts of at most `context` tokens, in tensors that stay in place.
+
+    `staged`: where the device finds tokens that the host does not know. `checked`: with the words of a cache check.
+    """
+
+    def __init__(
+        self, batch: int, context: int, scratch_page: int, staged: StagedTokens, checked: bool = False
+    ) -> None:
+        self.batch, self.context, self.scratch_page, self.staged = batch, context, scratch_page, staged
+        device, pages = staged.device, -(-context // PAGE_SIZE)
+        # The host's copies are pinned so that copying does not wait. int64 [5, B]: tokens, positions, slots, places in `staged`
+        # (-1: the token is the given one), and the first row of each request (-1 after the last one); then the words of a check.
+        # int32: lengths [B], block table [B, P].
+        on_gpu = device.type == "cuda"
+        host_wide = torch.zeros(5 * batch + (DECODE_WORDS if checked else 0), dtype=torch.int64, pin_memory=on_gpu)
+        host_narrow = torch.empty(batch * (1 + pages), dtype=torch.int32, pin_memory=on_gpu)
+        self._host = (host_wide, host_narrow)
+        self._device = (torch.empty_like(host_wide, device=device), torch.empty_like(host_narrow, device=device))
+        self._copied = torch.cuda.Event() if on_gpu else None
+        self._wide = host_wide[: 5 * batch].view(5, batch).numpy()
+        self._words = host_wide[5 * batch :].numpy()
+        self._words[1:] = -1
+        self._truths = 0  # in the words
+        self._lengths = host_narrow[:batch].numpy()
+        self._table = host_narrow[batch:].view(batch, pages).numpy()
+        self._table[:] = scratch_page
+        # Per row of the block table: (id, admission) of the request whose pages it holds, and how many of them.
+        self._held: list[tuple[tuple[int, int], int] | None] = [None] * batch
+        self._used = batch
+        self.fill(Batch((), (), (), 0, ()))
+
+    def fill(self, batch: Batch, plan: CheckPlan | None = None) -> None:
+        """Copy a step's inputs to the device. The rows that it does not need become padding."""
+        if self._copied is not None:
+            self._copied.synchronize()  # until the previous step's copies have left the pinned memory
+        used = self._used
+        self._used = max(used, batch.tokens)  # the rows that the next step has to pad if this one fails here
+        row = 0
+        for entry, (request, start, rows) in enumerate(zip(batch.requests, batch.starts, batch.counts, strict=True)):
+            self._wide[4, entry] = row
+            for offset in range(rows):
+                position = start + offset
+                self._hold(row, request)
+                slot = request.pages[position // PAGE_SIZE] * PAGE_SIZE + position % PAGE_SIZE
+                token, place = 0, -1
+                if offset:
+                    place = self.staged.place_of_draft(batch.draft_rows[entry], offset - 1)
+                elif batch.sampled_rows:
+                    place = batch.sampled_rows[entry]
+                else:
+                    token = request.tokens[start]
+                self._wide[:4, row] = token, position, slot, place
+                self._lengths[row] = position + 1
+                row += 1
+        self._wide[4, len(batch.requests) :] = -1
+        for row in range(batch.tokens, used):
+            self._wide[:4, row] = 0, 0, self.scratch_page * PAGE_SIZE + row % PAGE_SIZE, -1
+            self._lengths[row] = 1
+            self._table[row, 0] = self.scratch_page
+            self._held[row] = None
+        self._used = batch.tokens
+        if plan is not None:
+            used, self._truths = 3 * self._truths, len(plan.truths)
+            self._words[0] = plan.step
+            if used or self._truths:
+                self._words[1 : 1 + max(used, 3 * self._truths)] = -1
+                self._words[1 : 1 + 3 * self._truths] = plan.truths.ravel()
+        for host, device in zip(self._host, self._device, strict=True):
+            device.copy_(host, non_blocking=True)
+        if self._copied is not None:
+            self._copied.record()
+
+    def _hold(self, row: int, request: Request) -> None:
+        """Have the request's pages in a row of the block table, and the scratch page behind them."""
+        holder, held = (request.id, request.admission), self._held[row]
+        known = held is not None and held[0] == holder
+        done = held[1] if held is not None and known else 0
+        count = min(len(request.pages), self._table.shape[1])
+        if done < count:  # only new pages: a long context has thousands
+            self._table[row, done:count] = request.pages[done:count]
+            self._held[row] = (holder, count)
+        if not known:
+            self._table[row, count:] = self.scratch_page
+
+    def read(self) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
+        """(tokens, positions, metadata) for the model. The context lengths on the host are the bucket's upper bound."""
+        given, positions, slots, places, _ = self._device[0][: 5 * self.batch].view(5, self.batch).unbind()
+        narrow = self._device[1]
+        tokens = torch.where(places < 0, given, self.staged.all[places.clamp(min=0)])
+        lengths = narrow[: self.batch]
+        metadata = AttentionMetadata(
+            query_lengths=(1,) * self.batch,
+            context_lengths=(self.context,) * self.batch,
+            decodes=self.batch,
+            block_table=narrow[self.batch :].view(self.batch, -1),
+            lengths=lengths,
+            slots=slots,
+            logit_rows=torch.arange(self.batch, device=lengths.device),
+            max_context=self.context,
+        )
+        return tokens, positions, metadata
+
+    @property
+    def check_words(self) -> torch.Tensor:
+        """int64 [DECODE_WORDS] on the device, of the step's CheckPlan."""
+        return self._device[0][5 * self.batch :]
+
+    @property
+    def first_rows(self) -> torch.Tensor:
+        """int64 [B] on the device: the first row of each request of the step, -1 after the last one."""
+        return self._device[0][4 * self.batch : 5 * self.batch]
