@@ -1,6 +1,5 @@
 """Messages of a chat that come line by line, from a pipe or a terminal without the abilities that chat_terminal.py needs."""
 
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
@@ -62,12 +61,3 @@ class LineInput:
     def answering(self) -> AbstractContextManager[None]:
         """As ChatInput."""
         return nullcontext()
-
-
-def make_input(keep_history: bool) -> ChatInput:
-    """The input for this process: with line editing if both its input and its output are a terminal."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return LineInput()
-    from .chat_terminal import TerminalInput
-
-    return TerminalInput(keep_history)

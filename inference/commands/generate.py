@@ -9,7 +9,7 @@ import typer
 
 from ..text.answer import parse_assistant
 from .answer_file import answer_file
-from .chat_input import make_input
+from .chat_input import ChatInput, LineInput
 from .chat_loop import ChatLoop
 from .chat_session import ChatSession
 from .files import check_place
@@ -114,6 +114,17 @@ def generate(
         answer_one(load(), prompts[0], encoder, as_json, inspect)
     elif answer_file(load, prompts, encoder, output, as_json or input_file.suffix == ".jsonl"):
         raise typer.Exit(1)
+
+
+def make_input(keep_history: bool) -> ChatInput:
+    """Where the chat's messages come from: with line editing if both input and output are a terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return LineInput()
+    from .chat_terminal import (
+        TerminalInput,
+    )  # prompt_toolkit takes a tenth of a second to import, and is for chats alone
+
+    return TerminalInput(keep_history)
 
 
 def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool, inspect: Path | None) -> None:
