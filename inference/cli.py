@@ -15,6 +15,7 @@ from .commands.convert import convert
 from .commands.doctor import doctor
 from .commands.generate import generate
 from .commands.manifest import manifest
+from .commands.probe import probe
 from .commands.serve import serve
 from .text.errors import describe_error
 
@@ -35,6 +36,7 @@ app.command()(convert)
 app.command()(manifest)
 app.command()(doctor)
 app.command()(bench)
+app.command()(probe)
 
 
 def _print_version(is_given: bool) -> None:

@@ -1,7 +1,7 @@
 """Make the golden answers of `deepseek-v32 probe`: questions, right answers, their noise, and what seeded bugs change.
 
     python scripts/make_golden_answers.py                                   # the demo and the wide checkpoint, into the package
-    python scripts/make_golden_answers.py --only demo --keep-bugs           # right answers anew, changes of known bugs as they are
+    python scripts/make_golden_answers.py --only demo --bugs yarn-missing   # one bug of one of them; all else stays as it is
 
 The right answers are those of exact precision (fp32); tests hold them to transformers. The noise is what the same engine answers
 in bf16 and in fp8. The bugs are those of tests/conformance/bugs that declare "http". A bug whose largest change is not ten times
@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from golden.questions import DEMO as DEMO_SIZES
-from golden.questions import WIDE as WIDE_SIZES
-from golden.questions import questions
-from golden.servers import SIZES, observe
-from make_conformance_checkpoint import write_twin
+from golden import questions as asked  # type: ignore[import-not-found]
+from golden.servers import SIZES, observe  # type: ignore[import-not-found]
+from make_conformance_checkpoint import write_twin  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance import golden as golden_files
@@ -34,47 +32,59 @@ from deepseek_v32.inference.llm import DEMO
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 FLOOR = 0.02  # nats: the least noise of any log-probability
+CHAT = "chat-"  # how the names of those bugs begin that change nothing but the chat format and its parsers
 SHOWS = 10  # units of noise that a bug has to change
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("demo", "wide"), help="one of the two (default: both)")
-    parser.add_argument("--bugs", nargs="*", help="names of bugs to make anew, the others as they are (default: all)")
-    parser.add_argument("--keep-bugs", action="store_true", help="make no bug anew")
+    parser.add_argument(
+        "--bugs", nargs="*", help="make these bugs anew, and leave all else as it is (default: make everything)"
+    )
+    parser.add_argument("--no-bugs", action="store_true", help="make everything but the bugs")
     parser.add_argument("--out", type=Path, default=golden_files.FOLDER, help="folder (default: the package's)")
     arguments = parser.parse_args()
-    wanted = [] if arguments.keep_bugs else arguments.bugs
     with tempfile.TemporaryDirectory() as folder:
         if arguments.only != "wide":
-            make("demo", DEMO, DEMO_SIZES, "the demo checkpoint", wanted, arguments.out)
+            make("demo", DEMO, asked.DEMO, "the demo checkpoint", arguments)
         if arguments.only != "demo":
             twin = Path(folder)
             write_twin(twin)
-            make("wide", twin, WIDE_SIZES, "the wide conformance checkpoint", wanted, arguments.out)
+            make("wide", twin, asked.WIDE, "the wide conformance checkpoint", arguments)
     return 0
 
 
-def make(name: str, model: Path, sizes: Any, title: str, wanted: list[str] | None, out: Path) -> None:
+def make(name: str, model: Path, sizes: Any, title: str, arguments: argparse.Namespace) -> None:
     began = time.monotonic()
-    old = golden_files.load(name) if (out / f"{name}.json").exists() and wanted is not None else None
-    if old is not None:
-        items = old.items
+    if arguments.bugs is None:
+        golden = right_answers(model, sizes, title)
+        golden_files.save(golden, arguments.out, name)
+        noise = np.median(golden.noise)
+        print(
+            f"{name}: {len(golden.items)} questions, {len(golden.logprobs)} log-probabilities, noise {noise:.3f}",
+            flush=True,
+        )
     else:
-        items = tuple(questions(LLM(model, device="cpu", precision="exact", **SIZES), sizes))
+        golden = golden_files.load(name, arguments.out)
+    for bug in [] if arguments.no_bugs else seeded(arguments.bugs):
+        known = see(golden, model, bug)
+        others = [each for each in golden.bugs if each.name != bug.name]
+        bugs = sorted((*others, *([known] if known else [])), key=lambda each: each.name)
+        golden = replace(golden, bugs=tuple(bugs))
+        golden_files.save(golden, arguments.out, name)
+    print(f"{name}: {len(golden.bugs)} bugs, {time.monotonic() - began:.0f} s", flush=True)
+
+
+def right_answers(model: Path, sizes: Any, title: str) -> Golden:
+    """Golden answers without bugs."""
+    items = tuple(asked.questions(LLM(model, device="cpu", precision="exact", **SIZES), sizes))
     right = observe(model, items, "exact")
     items = tuple(answered(item, right) for item in items)
     rounded = [observe(model, items, precision) for precision in ("bf16", "fp8")]
     items = tuple(stable(item, rounded) for item in items)
     logprobs = changes(items, right)
-    noise = noise_of(items, logprobs, [changes(items, seen) for seen in rounded])
-    print(f"{name}: {len(items)} questions, {len(logprobs)} log-probabilities, noise {np.median(noise):.3f}", flush=True)
-    golden = Golden(title, items, logprobs, noise, ())
-    kept = [bug for bug in (old.bugs if old else ()) if wanted is not None and bug.name not in wanted]
-    made = [known for bug in seeded(wanted) if (known := see(golden, model, bug)) is not None]
-    golden = replace(golden, bugs=tuple(sorted((*kept, *made), key=lambda bug: bug.name)))
-    golden_files.save(golden, out, name)
-    print(f"{name}: {len(golden.bugs)} bugs, {time.monotonic() - began:.0f} s", flush=True)
+    return Golden(title, items, logprobs, noise_of(items, logprobs, [changes(items, seen) for seen in rounded]), ())
 
 
 def answered(item: Item, seen: Observation) -> Item:
@@ -87,7 +97,8 @@ def stable(item: Item, rounded: list[Observation]) -> Item:
     """The item without fields that rounding changes."""
     fields = item.fields
     return replace(
-        item, fields={n: v for n, v in fields.items() if all(getattr(seen.replies[item.name], n) == v for seen in rounded)}
+        item,
+        fields={n: v for n, v in fields.items() if all(getattr(seen.replies[item.name], n) == v for seen in rounded)},
     )
 
 
@@ -120,9 +131,13 @@ def see(golden: Golden, model: Path, bug: Any) -> KnownBug | None:
     """What a bug changes, in the most exact precision in which it shows; None if it does not show."""
     began = time.monotonic()
     precision = next(each for each in ("exact", "bf16", "fp8") if each in bug.precisions)
+    about_chat = bug.name.startswith(CHAT)
     with bug.seed():
-        seen = observe(model, golden.items, precision)
+        seen = observe(model, [item for item in golden.items if (item.group == "chat") == about_chat], precision)
     change = changes(golden.items, seen) - golden.logprobs
+    if about_chat:  # the rest is as it should be
+        lengths = [len(item.answer) for item in golden.items]
+        change[np.repeat([item.group != "chat" for item in golden.items], lengths)] = 0
     said = {item.name: fields_of(item, seen.replies.get(item.name)) for item in golden.items}
     fields = {
         item.name: different
@@ -136,7 +151,8 @@ def see(golden: Golden, model: Path, bug: Any) -> KnownBug | None:
     if largest < SHOWS and not fields:
         print(f"  {bug.name} does not show here and is left out", flush=True)
         return None
-    return KnownBug(bug.name, bug.reference, change, fields)
+    groups = dict.fromkeys(item.group for item in golden.items if about_chat or item.group != "chat")
+    return KnownBug(bug.name, bug.reference, change, fields, tuple(groups))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ LEVELS = {
         distributed inspection
         llm
         __init__
-        service
+        conformance service
         api chat_app
         server
         commands

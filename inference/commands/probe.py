@@ -19,22 +19,29 @@ WRONG = 1  # exit code
 
 def probe(
     base_url: Annotated[
-        str, typer.Option("--base-url", help="Where OpenAI's API of the server begins, for example http://127.0.0.1:8000/v1")
+        str, typer.Option("--base-url", help="Address of the server's API, for example http://127.0.0.1:8000/v1")
     ],
-    model: Annotated[str | None, typer.Option("--model", help="Name of the model. Default: the first that the server lists.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Name of the model. Default: the first that the server lists.")
+    ] = None,
     checkpoint: Annotated[
-        str, typer.Option("--checkpoint", help="What the server runs: demo, or wide (scripts/make_conformance_checkpoint.py).")
+        str,
+        typer.Option(
+            "--checkpoint", help="What the server runs: demo, or wide (scripts/make_conformance_checkpoint.py)."
+        ),
     ] = "demo",
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds that one answer may take.")] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON line.")] = False,
-    save: Annotated[Path | None, typer.Option("--save", help="Write all that the server said to this JSON file.")] = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Write all that the server said to this JSON file.")
+    ] = None,
 ) -> None:
     """Ask a server that runs a known checkpoint, and say whether its answers are right or which bug they look like.
 
     The key, if the server wants one, is OPENAI_API_KEY of the environment. Exit code 1: the answers are wrong.
     """
     from ..conformance.golden import load
-    from ..conformance.probe import Probe, as_json as observation_json
+    from ..conformance.probe import Probe, observation_json
     from ..conformance.probe_client import Client
     from ..conformance.verdict import judge
 
@@ -61,7 +68,8 @@ def probe(
     if as_json:
         print(json.dumps(report(verdict) | {"model": seen.model, "greedy_repeats": seen.repeats, "seconds": seconds}))
     else:
-        print(f"{seen.model} at {client.base_url}, {golden.checkpoint}: {len(seen.replies)} of {len(golden.items)} questions in {seconds} s")
+        answered = f"{len(seen.replies)} of {len(golden.items)} questions answered in {seconds} s"
+        print(f"{seen.model} at {client.base_url}, {golden.checkpoint}: {answered}")
         print("\n".join(describe(verdict, seen.repeats)))
     if verdict.kind in ("bug", "other"):
         raise typer.Exit(WRONG)
@@ -91,8 +99,12 @@ def describe(verdict: "Verdict", repeats: bool | None) -> list[str]:
         if verdict.named and verdict.named < len(verdict.matches):
             following = verdict.matches[verdict.named]
             lines.append(f"  the next one: {following.name}, {max(following.similarity, 0):.0%}")
-    lines.append("Log-probabilities, by group: mean deviation in compressed units of right implementations' differences (of how many)")
-    lines += [f"  {group}: {value:.2f} ({verdict.compared[group]})" for group, value in verdict.deviations.items()]
+    lines.append(
+        "Deviations of log-probabilities by group, in compressed units of what right implementations differ by:"
+    )
+    lines += [
+        f"  {group}: {value:.2f} of {verdict.compared[group]} tokens" for group, value in verdict.deviations.items()
+    ]
     lines += [f"  {line}" for line in verdict.fields[:8]]
     if len(verdict.fields) > 8:
         lines.append(f"  and {len(verdict.fields) - 8} more")

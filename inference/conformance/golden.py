@@ -31,7 +31,7 @@ class Item:
     thinking: bool = False
     max_tokens: int = 1
     answer: tuple[str, ...] = ()  # the answer's tokens; for `score`, the texts of the prompt's tokens after the first
-    fields: Mapping[str, Any] = field(default_factory=dict)  # by name of FIELDS; without those that right engines differ in
+    fields: Mapping[str, Any] = field(default_factory=dict)  # FIELDS of the answer that all right engines give
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class KnownBug:
     reference: str
     change: np.ndarray  # fp32 [F], change of every log-probability; NaN where the answer had left the right one
     fields: Mapping[str, Mapping[str, Any]]  # by item: those that are not the right answer's
+    groups: tuple[str, ...]  # in which its answers are known; other items are not compared
 
 
 @dataclass(frozen=True)
@@ -87,18 +88,18 @@ def fields_of(item: Item, reply: Reply | None) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None and name in item.fields}
 
 
-def load(name: str) -> Golden:
-    """The golden answers of the checkpoint `name`. ValueError if there are none, or if they belong to another version."""
-    source, arrays = FOLDER / f"{name}.json", FOLDER / f"{name}.npz"
+def load(name: str, folder: Path = FOLDER) -> Golden:
+    """The golden answers of the checkpoint `name`. ValueError if there are none, or if their two files do not belong together."""
+    source, arrays = folder / f"{name}.json", folder / f"{name}.npz"
     if not source.exists():
-        names = ", ".join(sorted(path.stem for path in FOLDER.glob("*.json")))
+        names = ", ".join(sorted(path.stem for path in folder.glob("*.json")))
         raise ValueError(f"--checkpoint is {name!r:.100}; expected one of {names}")
     content = json.loads(source.read_text(encoding="utf-8"))
     with np.load(arrays, allow_pickle=False) as stored:
         logprobs, noise, changes = (stored[key].astype(np.float32) for key in ("logprobs", "noise", "changes"))
     items = tuple(_item(entry) for entry in content["items"])
     bugs = tuple(
-        KnownBug(entry["name"], entry["reference"], change, entry["fields"])
+        KnownBug(entry["name"], entry["reference"], change, entry["fields"], tuple(entry["groups"]))
         for entry, change in zip(content["bugs"], changes, strict=True)
     )
     if len(logprobs) != sum(len(item.answer) for item in items):
@@ -111,7 +112,7 @@ def save(golden: Golden, folder: Path, name: str) -> None:
     content = {
         "checkpoint": golden.checkpoint,
         "items": [_entry(item) for item in golden.items],
-        "bugs": [{"name": bug.name, "reference": bug.reference, "fields": bug.fields} for bug in golden.bugs],
+        "bugs": [{name: value for name, value in vars(bug).items() if name != "change"} for bug in golden.bugs],
     }
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
@@ -128,4 +129,5 @@ def _entry(item: Item) -> dict[str, Any]:
 
 
 def _item(entry: Mapping[str, Any]) -> Item:
-    return Item(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    return Item(**values)

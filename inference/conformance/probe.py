@@ -52,7 +52,9 @@ class Probe:
             reason = next(iter(self.seen.refusals.values()), "there is nothing to ask")
             raise ProbeError(f"the server has answered no question; expected answers, but got {reason}")
         self.seen.scores_prompts &= any(
-            self.seen.replies[item.name].logprobs for item in items if item.group == "score" and item.name in self.seen.replies
+            self.seen.replies[item.name].logprobs
+            for item in items
+            if item.group == "score" and item.name in self.seen.replies
         )
         return self.seen
 
@@ -103,6 +105,6 @@ class Probe:
             self.seen.repeats = [one.text, one.logprobs] == [other.text, other.logprobs]
 
 
-def as_json(seen: Observation) -> str:
+def observation_json(seen: Observation) -> str:
     """An observation as JSON text, to keep it for a report."""
     return json.dumps(vars(seen), default=vars, ensure_ascii=False)

@@ -1,5 +1,6 @@
-"""What the probe asks of a server: OpenAI's API in the dialects of vLLM, SGLang, llama.cpp, mlx-lm, transformers and this project."""
+"""What the probe asks of a server: OpenAI's API in the dialects of vLLM, SGLang, llama.cpp, mlx-lm, transformers and ours."""
 
+import contextlib
 import http.client
 import json
 import math
@@ -47,7 +48,9 @@ class Client:
         timeout: seconds that one answer may take. ProbeError for another kind of address and for a server that is not there.
         """
         if not base_url.startswith(("http://", "https://")):
-            raise ProbeError(f"--base-url is {base_url!r:.200}; expected an address that begins with http:// or https://")
+            raise ProbeError(
+                f"--base-url is {base_url!r:.200}; expected an address that begins with http:// or https://"
+            )
         self.base_url = base_url.rstrip("/")
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._timeout = timeout
@@ -58,7 +61,9 @@ class Client:
         body = {"prompt": list(token_ids), "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
         reply = self._completion(body)
         count = len(token_ids)
-        return Reply(reply.tokens[1:count], reply.logprobs[1:count], reply.top[1:count], None, prompt_tokens=reply.prompt_tokens)
+        return Reply(
+            reply.tokens[1:count], reply.logprobs[1:count], reply.top[1:count], None, prompt_tokens=reply.prompt_tokens
+        )
 
     def complete(self, token_ids: Sequence[int], max_tokens: int, with_logprobs: bool = True) -> Reply:
         """The greedy continuation of a prompt of token ids."""
@@ -107,7 +112,9 @@ class Client:
             listed = self._ask("/models", None).get("data")
             return str(listed[0]["id"])  # type: ignore[index]
         except Refused as error:
-            raise ProbeError(f"{self.base_url}/models answers {error}; expected a list of models, or --model NAME") from None
+            raise ProbeError(
+                f"{self.base_url}/models answers {error}; expected a list of models, or --model NAME"
+            ) from None
         except (TypeError, LookupError):
             raise ProbeError(f"{self.base_url}/models lists no model; expected one, or --model NAME") from None
 
@@ -125,10 +132,14 @@ class Client:
             with error:
                 raise Refused(error.code, _message(error.read(1 << 16))) from None
         except TimeoutError:
-            raise ProbeError(f"{address} has not answered within {self._timeout:g} seconds; expected an answer") from None
+            raise ProbeError(
+                f"{address} has not answered within {self._timeout:g} seconds; expected an answer"
+            ) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
-            raise ProbeError(f"{address} cannot be asked: {' '.join(str(reason).split()) or type(error).__name__:.200}") from None
+            raise ProbeError(
+                f"{address} cannot be asked: {' '.join(str(reason).split()) or type(error).__name__:.200}"
+            ) from None
         try:
             parsed = json.loads(content)
         except (ValueError, RecursionError):
@@ -199,9 +210,7 @@ def _calls(calls: Any) -> str:
         function = call.get("function") if isinstance(call, dict) else None
         function = function if isinstance(function, dict) else {}
         arguments = function.get("arguments")
-        try:
+        with contextlib.suppress(ValueError):
             arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-        except ValueError:
-            pass
         found.append([function.get("name"), arguments])
     return json.dumps(found, sort_keys=True) if found else ""

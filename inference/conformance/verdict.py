@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .golden import Golden, Item, aligned, fields_of
+from .golden import Golden, Item, KnownBug, aligned, fields_of
 from .probe import Observation
 
 # The calibration is in docs/conformance.md: right implementations stay below the first in every group, in all runs that were made.
@@ -59,7 +59,8 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
     u = compressed(found - golden.logprobs, golden.noise)
     said = {item.name: fields_of(item, seen.replies.get(item.name)) for item in items}
     wrong = {
-        item.name: {name: value for name, value in said[item.name].items() if value != item.fields[name]} for item in items
+        item.name: {name: value for name, value in said[item.name].items() if value != item.fields[name]}
+        for item in items
     }
     lines = tuple(
         f"{item.name}: {name} is {str(value)!r:.80}; expected {str(item.fields[name])!r:.80}"
@@ -71,7 +72,7 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
     matches, sparse = [], None
     for bug in golden.bugs:
         v = compressed(bug.change, golden.noise)
-        matches.append(Match(bug.name, bug.reference, _similarity(items, groups, u, v, said, wrong, bug.fields)))
+        matches.append(Match(bug.name, bug.reference, _similarity(items, groups, u, v, said, wrong, bug)))
         if bug.name == DENSE:
             sparse = _selects(u, v)
     matches.sort(key=lambda match: -match.similarity)
@@ -99,9 +100,10 @@ def _similarity(
     v: np.ndarray,
     said: Mapping[str, Mapping[str, Any]],
     wrong: Mapping[str, Mapping[str, Any]],
-    theirs: Mapping[str, Mapping[str, Any]],
+    bug: KnownBug,
 ) -> float:
     common = energy = 0.0
+    theirs = bug.fields
     both = np.isfinite(u) & np.isfinite(v)
     for group in dict.fromkeys(groups.tolist()):
         own = both & (groups == group)
@@ -110,7 +112,7 @@ def _similarity(
             energy += float(np.mean(u[own] ** 2 + v[own] ** 2))
     compared = sum(len(values) for values in said.values())
     for item in items:
-        for name in said[item.name]:
+        for name in said[item.name] if item.group in bug.groups else ():
             ours_wrong, is_wrong = name in wrong[item.name], name in theirs.get(item.name, {})
             weight = FIELD_WEIGHT**2 / compared
             energy += weight * (ours_wrong + is_wrong)
@@ -131,9 +133,13 @@ def _selects(u: np.ndarray, dense: np.ndarray) -> bool | None:
 def _missing(seen: Observation) -> tuple[str, ...]:
     lines = []
     if not seen.gives_logprobs:
-        lines.append("the server gives no log-probabilities: only texts were compared, which small errors do not change")
+        lines.append(
+            "the server gives no log-probabilities: only texts were compared, which small errors do not change"
+        )
     if not seen.takes_token_ids:
-        lines.append("the server takes no token ids: prompts went through its chat format, whose errors look like the model's")
+        lines.append(
+            "the server takes no token ids: prompts went through its chat format, whose errors look like the model's"
+        )
     elif not seen.scores_prompts:
         lines.append("the server scores no prompts (echo with logprobs): only answers were compared")
     reasons: dict[str, list[str]] = {}

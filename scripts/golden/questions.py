@@ -11,9 +11,10 @@ from deepseek_v32.model.demo.dialogues import Conversation, write
 
 MARGIN = 1.0  # nats between the likeliest token and the next one; rounding to bf16 or fp8 moves them by tenths
 CALL_MARGIN = 0.3  # of whole calls, which have many tokens
-SHORTEST, LONGEST = 6, 60  # tokens of an answer
+SHORTEST, LONGEST = 6, 12  # tokens of an answer that are asked for
 SEEDS = 40  # tried for each question
 CHARACTERS_PER_TOKEN = 2.6
+SHORT = 600  # characters of a conversation before its call
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,9 @@ class Sizes:
 
 
 # The demo selects 128 tokens: below, at and far above that; not at borders of pages, which are 64 tokens.
-DEMO = Sizes((120, 700, 1500), (250, 450, 650, 1000), (1, 2), (180, 260, 310, 350, 420))
+DEMO = Sizes((120, 700, 1200), (250, 450, 650, 1000), (1, 2), (180, 260, 310, 350))
 # A checkpoint that selects 2048.
-WIDE = Sizes((2500,), (2300, 2700), (0,), (200, 260, 320))
+WIDE = Sizes((2500,), (2400,), (0,), (200, 260))
 
 
 def questions(llm: LLM, sizes: Sizes) -> Iterator[Item]:
@@ -52,9 +53,9 @@ def questions(llm: LLM, sizes: Sizes) -> Iterator[Item]:
     yield from _chat(llm)
 
 
-def _conversation(seed: str, length: int, **options: Any) -> Conversation:
-    options = {"thinking": 0.0, "functions": 0.0, "wording": "train"} | options
-    return write(f"conformance {seed}", length=int(length * CHARACTERS_PER_TOKEN), split="test", **options)
+def _conversation(seed: str, length: int, functions: float = 0.0) -> Conversation:
+    size = int(length * CHARACTERS_PER_TOKEN)
+    return write(f"conformance {seed}", length=size, split="test", wording="train", thinking=0.0, functions=functions)
 
 
 def _answerable(llm: LLM, group: str, length: int) -> tuple[Conversation, int]:
@@ -67,14 +68,18 @@ def _answerable(llm: LLM, group: str, length: int) -> tuple[Conversation, int]:
         messages = conversation.messages(until=numbers[-1])
         if count_certain(llm, llm.chat_token_ids(messages)) >= SHORTEST:
             return conversation, numbers[-1]
-    raise SystemExit(f"no conversation of {length} tokens is answered with a margin of {MARGIN}: is the checkpoint trained?")
+    raise SystemExit(
+        f"no conversation of {length} tokens is answered with a margin of {MARGIN}: is the checkpoint trained?"
+    )
 
 
 def _going_on(llm: LLM, conversation: Conversation, turn: int) -> list[dict[str, Any]]:
     """The right answer to the turn, and another question for what was said before it."""
     asked = conversation.turns[turn]
     answer = {"role": "assistant", "content": asked.assistant}
-    others = [each for each in conversation.turns[:turn] if each.kind in ("stated", "updated") and each.user != asked.user]
+    others = [
+        each for each in conversation.turns[:turn] if each.kind in ("stated", "updated") and each.user != asked.user
+    ]
     for other in reversed(others):
         question = other.user.rsplit("\n", 1)[-1][-200:]
         following = [answer, {"role": "user", "content": question}]
@@ -114,20 +119,27 @@ def _chat(llm: LLM) -> Iterator[Item]:
         "reasoning_content": "You said: The gate code is 4815.",
         "content": "4815. You said: The gate code is 4815.",
     }
-    user = [{"role": "user", "content": text} for text in (told, "What is the gate code?", "When does the ferry leave?")]
+    user = [
+        {"role": "user", "content": text} for text in (told, "What is the gate code?", "When does the ferry leave?")
+    ]
     yield _item(llm, "chat-system", "chat", [system, user[0], said, user[2]])
     yield _item(llm, "chat-turns", "chat", [user[0], said, user[1], {**thought, "reasoning_content": None}, user[2]])
-    steps = [{"role": "user", "content": two_steps}, said, {"role": "user", "content": "What is my landlord's phone number?"}]
+    steps = [
+        {"role": "user", "content": two_steps},
+        said,
+        {"role": "user", "content": "What is my landlord's phone number?"},
+    ]
     yield _whole(llm, "chat-thinking", steps, thinking=True)
     yield _whole(llm, "chat-history", [user[0], said, user[1], thought, user[2]], thinking=True)
     for seed in range(SEEDS):
-        conversation = _conversation(f"functions {seed}", 350, functions=1.0)
+        conversation = _conversation(f"functions {seed}", 900, functions=1.0)
         calls = [n for n, turn in enumerate(conversation.turns) if turn.call is not None]
-        if not calls:
+        if not calls or sum(len(turn.user) for turn in conversation.turns[: calls[0]]) > SHORT:
             continue
         turn = conversation.turns[calls[0]]
         assert turn.call is not None
-        tools, messages = [function.schema for function in conversation.functions], conversation.messages(until=calls[0])
+        tools = [function.schema for function in conversation.functions]
+        messages = [system, *conversation.messages(until=calls[0])[bool(conversation.system) :]]
         results = [*messages, *turn.call.messages(None)]
         if all(_is_whole(llm, each, tools) for each in (messages, results)):
             yield _whole(llm, "chat-calls", messages, tools=tools)
