@@ -27,10 +27,10 @@ LEVELS = {
         text report token_selection
         params
         engine
-        distributed inspection
+        distributed inspection conformance
         llm
         __init__
-        conformance service
+        service
         api chat_app
         server
         commands
