@@ -31,7 +31,7 @@ from deepseek_v32.inference.conformance.verdict import compressed
 from deepseek_v32.inference.llm import DEMO
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-FLOOR = 0.02  # nats: the least noise of any log-probability
+OTHERS = 3  # beside each token of an answer
 CHAT = "chat-"  # how the names of those bugs begin that change nothing but the chat format and its parsers
 SHOWS = 10  # units of noise that a bug has to change
 
@@ -84,13 +84,19 @@ def right_answers(model: Path, sizes: Any, title: str) -> Golden:
     rounded = [observe(model, items, precision) for precision in ("bf16", "fp8")]
     items = tuple(stable(item, rounded) for item in items)
     logprobs = changes(items, right)
-    return Golden(title, items, logprobs, noise_of(items, logprobs, [changes(items, seen) for seen in rounded]), ())
+    return Golden(title, items, logprobs, np.array([changes(items, seen) for seen in rounded]), ())
 
 
 def answered(item: Item, seen: Observation) -> Item:
     reply = seen.replies[item.name]
     fields = {name: getattr(reply, name) for name in FIELDS if getattr(reply, name) is not None}
-    return replace(item, answer=reply.tokens, fields=fields if item.group != "score" else {})
+    if item.group == "score":
+        return replace(item, answer=reply.tokens)
+    others = []
+    for token, top in zip(reply.tokens, reply.top, strict=True):
+        likeliest = sorted(top, key=lambda other: -top[other])
+        others.append(tuple(other for other in likeliest if other != token)[:OTHERS])
+    return replace(item, answer=reply.tokens, others=tuple(others), fields=fields)
 
 
 def stable(item: Item, rounded: list[Observation]) -> Item:
@@ -104,18 +110,6 @@ def stable(item: Item, rounded: list[Observation]) -> Item:
 
 def changes(items: tuple[Item, ...], seen: Observation) -> np.ndarray:
     return np.concatenate([aligned(item, seen.replies.get(item.name)) for item in items])
-
-
-def noise_of(items: tuple[Item, ...], right: np.ndarray, rounded: list[np.ndarray]) -> np.ndarray:
-    """fp32 [F]: at each token the most that rounding changes, at least its item's root mean square and FLOOR."""
-    distances = np.array([np.abs(each - right) for each in rounded])
-    noise, start = np.full(len(right), FLOOR, np.float32), 0
-    for item in items:
-        own = slice(start, start := start + len(item.answer))
-        if np.isfinite(distances[:, own]).any():
-            usual = np.sqrt(np.nanmean(distances[:, own] ** 2))
-            noise[own] = np.maximum(np.nan_to_num(np.nanmax(distances[:, own], 0), nan=FLOOR), max(usual, FLOOR))
-    return noise
 
 
 def seeded(wanted: list[str] | None) -> list[Any]:
@@ -136,7 +130,7 @@ def see(golden: Golden, model: Path, bug: Any) -> KnownBug | None:
         seen = observe(model, [item for item in golden.items if (item.group == "chat") == about_chat], precision)
     change = changes(golden.items, seen) - golden.logprobs
     if about_chat:  # the rest is as it should be
-        lengths = [len(item.answer) for item in golden.items]
+        lengths = [item.size for item in golden.items]
         change[np.repeat([item.group != "chat" for item in golden.items], lengths)] = 0
     said = {item.name: fields_of(item, seen.replies.get(item.name)) for item in golden.items}
     fields = {

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ import numpy as np
 from .probe_client import Reply
 
 FOLDER = Path(__file__).resolve().parent / "golden"
+FLOOR = 0.02  # nats: the least noise of any log-probability
 
 # score: log-probabilities of a given text. decode: greedy answers to prompts that were not asked before. reuse: prompts that begin
 # as an earlier one. batch: answers that are decoded together. chat: what the chat format and its parsers make of a conversation.
@@ -31,7 +33,14 @@ class Item:
     thinking: bool = False
     max_tokens: int = 1
     answer: tuple[str, ...] = ()  # the answer's tokens; for `score`, the texts of the prompt's tokens after the first
+    # Beside each token of an answer, others of its place. They tell more: the right token of a sure answer has log-probability 0.
+    others: tuple[tuple[str, ...], ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)  # FIELDS of the answer that all right engines give
+
+    @property
+    def size(self) -> int:
+        """How many log-probabilities are compared."""
+        return len(self.answer) + sum(map(len, self.others))
 
 
 @dataclass(frozen=True)
@@ -52,32 +61,48 @@ class Golden:
     checkpoint: str
     items: tuple[Item, ...]
     logprobs: np.ndarray  # fp32 [F]
-    noise: np.ndarray  # fp32 [F], how far right implementations differ from `logprobs`
+    rounded: np.ndarray  # fp32 [N, F], those of N other right implementations
     bugs: tuple[KnownBug, ...]
+
+    @cached_property
+    def noise(self) -> np.ndarray:
+        """fp32 [F]: how far right implementations differ: the most that is known, at least the item's usual one and FLOOR."""
+        distances, noise = np.abs(self.rounded - self.logprobs), np.full(len(self.logprobs), FLOOR, np.float32)
+        for own in self.slices.values():
+            known = np.nan_to_num(distances[:, own])
+            usual = np.sqrt(np.mean(known**2)) if known.size else 0.0
+            noise[own] = np.maximum(known.max(0, initial=0), max(usual, FLOOR))
+        return noise
 
     @property
     def slices(self) -> dict[str, slice]:
         """By item, its place among the F log-probabilities."""
         found, start = {}, 0
         for item in self.items:
-            found[item.name] = slice(start, start + len(item.answer))
-            start += len(item.answer)
+            found[item.name] = slice(start, start + item.size)
+            start += item.size
         return found
 
 
 def aligned(item: Item, reply: Reply | None) -> np.ndarray:
-    """fp32 [len(item.answer)]: the log-probabilities that a reply gives the right answer's tokens.
+    """fp32 [item.size]: the log-probabilities that a reply gives the right answer's tokens, each followed by those of the others.
 
-    They are NaN after the first token that is another one: what follows it answers another prompt.
+    They are NaN after the first token that is another one, because what follows it answers another prompt, and where the reply
+    does not have them.
     """
-    found = np.full(len(item.answer), np.nan, np.float32)
+    found = np.full(item.size, np.nan, np.float32)
     if reply is None:
         return found
-    for place, (right, token, logprob, top) in enumerate(
-        zip(item.answer, reply.tokens, reply.logprobs, reply.top, strict=False)
+    place, others = 0, item.others or ((),) * len(item.answer)
+    for right, beside, token, logprob, top in zip(
+        item.answer, others, reply.tokens, reply.logprobs, reply.top, strict=False
     ):
-        found[place] = logprob if token == right or item.group == "score" else top.get(right, math.nan)
-        if token != right and item.group != "score":
+        is_given = item.group == "score"  # whatever its text is called, the token is the prompt's
+        values = [logprob if token == right or is_given else top.get(right, math.nan)]
+        values += [top.get(other, math.nan) for other in beside]
+        found[place : place + len(values)] = values
+        place += len(values)
+        if token != right and not is_given:
             break
     return found
 
@@ -96,15 +121,15 @@ def load(name: str, folder: Path = FOLDER) -> Golden:
         raise ValueError(f"--checkpoint is {name!r:.100}; expected one of {names}")
     content = json.loads(source.read_text(encoding="utf-8"))
     with np.load(arrays, allow_pickle=False) as stored:
-        logprobs, noise, changes = (stored[key].astype(np.float32) for key in ("logprobs", "noise", "changes"))
+        logprobs, rounded, changes = (stored[key].astype(np.float32) for key in ("logprobs", "rounded", "changes"))
     items = tuple(_item(entry) for entry in content["items"])
     bugs = tuple(
         KnownBug(entry["name"], entry["reference"], change, entry["fields"], tuple(entry["groups"]))
         for entry, change in zip(content["bugs"], changes, strict=True)
     )
-    if len(logprobs) != sum(len(item.answer) for item in items):
-        raise ValueError(f"{arrays} has {len(logprobs)} log-probabilities; expected as many as {source} has tokens")
-    return Golden(content["checkpoint"], items, logprobs, noise, bugs)
+    if len(logprobs) != sum(item.size for item in items):
+        raise ValueError(f"{arrays} has {len(logprobs)} log-probabilities; expected as many as {source} has")
+    return Golden(content["checkpoint"], items, logprobs, rounded, bugs)
 
 
 def save(golden: Golden, folder: Path, name: str) -> None:
@@ -119,7 +144,7 @@ def save(golden: Golden, folder: Path, name: str) -> None:
     (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     changes = np.array([bug.change for bug in golden.bugs], np.float16).reshape(len(golden.bugs), len(golden.logprobs))
     np.savez_compressed(
-        folder / f"{name}.npz", logprobs=golden.logprobs, noise=golden.noise.astype(np.float16), changes=changes
+        folder / f"{name}.npz", logprobs=golden.logprobs, rounded=golden.rounded.astype(np.float16), changes=changes
     )
 
 
@@ -130,4 +155,5 @@ def _entry(item: Item) -> dict[str, Any]:
 
 def _item(entry: Mapping[str, Any]) -> Item:
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    values["others"] = tuple(map(tuple, values["others"]))
     return Item(**values)

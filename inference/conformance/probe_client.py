@@ -33,7 +33,7 @@ class Reply:
     tokens: tuple[str, ...] = ()
     logprobs: tuple[float, ...] = ()  # one for each token; NaN for one that has none
     top: tuple[Mapping[str, float], ...] = ()  # by token: log-probabilities of the likeliest ones
-    text: str | None = None
+    text: str | None = None  # this and the next without spaces at either end, which some servers cut
     reasoning: str | None = None
     calls: str | None = None  # the calls of functions as JSON text, each a name and an object of arguments
     prompt_tokens: int | None = None
@@ -95,8 +95,8 @@ class Client:
             tokens,
             logprobs,
             top,
-            message.get("content") or "",
-            reasoning or "",
+            (message.get("content") or "").strip(),
+            (reasoning or "").strip(),
             _calls(message.get("tool_calls")),
             _prompt_tokens(reply),
         )
@@ -105,7 +105,7 @@ class Client:
         reply = self._post("/completions", body)
         choice = _first_choice(reply)
         tokens, logprobs, top = _text_logprobs(choice.get("logprobs"))
-        return Reply(tokens, logprobs, top, choice.get("text") or "", prompt_tokens=_prompt_tokens(reply))
+        return Reply(tokens, logprobs, top, (choice.get("text") or "").strip(), prompt_tokens=_prompt_tokens(reply))
 
     def _first_model(self) -> str:
         try:

@@ -15,8 +15,8 @@ import numpy as np
 from .golden import Golden, Item, KnownBug, aligned, fields_of
 from .probe import Observation
 
-# The calibration is in docs/conformance.md: right implementations stay below the first in every group, in all runs that were made.
-DEVIATES = 0.35  # mean of |u| in a group
+TAIL = 0.02  # the share of a group's tokens that decides: many bugs change few tokens
+DEVIATES = 2.5  # mean of |u| over this share: at most 1.7 if an implementation rounds as much as fp8, but otherwise
 RESEMBLES = 0.5  # similarity from which a bug is named
 TWINS = 0.1  # bugs whose similarities differ by less are named together
 FIELD_WEIGHT = 3.0  # |u| of a text or a number that is another one
@@ -39,7 +39,7 @@ class Verdict:
     kind: str
     matches: tuple[Match, ...]  # most similar first; for `bug`, those that cannot be told apart come first
     named: int  # how many leading matches the verdict names
-    deviations: Mapping[str, float]  # by group: mean of |u|
+    deviations: Mapping[str, float]  # by group: mean of the largest |u|
     fields: tuple[str, ...]  # one line for each text or number that is not the right one
     sparse: bool | None  # whether the server selects: DSA is on; None: its answers do not tell
     compared: Mapping[str, int]  # by group: how many log-probabilities were compared
@@ -55,7 +55,7 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
     """Compare a server's answers with the golden ones and with each known bug's."""
     items = golden.items
     found = np.concatenate([aligned(item, seen.replies.get(item.name)) for item in items])
-    groups = np.repeat([item.group for item in items], [len(item.answer) for item in items])
+    groups = np.repeat([item.group for item in items], [item.size for item in items])
     u = compressed(found - golden.logprobs, golden.noise)
     said = {item.name: fields_of(item, seen.replies.get(item.name)) for item in items}
     wrong = {
@@ -68,7 +68,7 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
         for name, value in wrong[item.name].items()
     )
     compared = {group: int(np.isfinite(u[groups == group]).sum()) for group in dict.fromkeys(groups.tolist())}
-    deviations = {group: float(np.nanmean(np.abs(u[groups == group]))) for group, count in compared.items() if count}
+    deviations = {group: _tail(u[groups == group]) for group, count in compared.items() if count}
     matches, sparse = [], None
     for bug in golden.bugs:
         v = compressed(bug.change, golden.noise)
@@ -79,10 +79,13 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
     kind, named = "right", 0
     if not any(compared.values()) and not any(said.values()):
         kind = "unknown"
-    elif lines or any(value > DEVIATES for value in deviations.values()):
+    else:
         best = matches[0].similarity if matches else 0.0
         named = sum(match.similarity > max(best - TWINS, RESEMBLES) for match in matches)
-        kind = "bug" if named else "other"
+        if named:  # also where the changes are small: noise resembles no bug
+            kind = "bug"
+        elif lines or any(value > DEVIATES for value in deviations.values()):
+            kind = "other"
     return Verdict(kind, tuple(matches), named, deviations, lines, sparse, compared, _missing(seen))
 
 
@@ -91,6 +94,12 @@ def compressed(change: np.ndarray, noise: np.ndarray) -> np.ndarray:
     units = np.abs(change) / noise
     compressed_units: np.ndarray = np.sign(change) * np.arcsinh(np.maximum(units - 1, 0) / 2)
     return compressed_units
+
+
+def _tail(u: np.ndarray) -> float:
+    """Mean of the largest |u|: of TAIL of the group, and of at least three."""
+    known = np.sort(np.abs(u[np.isfinite(u)]))
+    return float(known[-max(3, round(TAIL * len(known))) :].mean())
 
 
 def _similarity(

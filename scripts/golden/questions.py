@@ -28,9 +28,9 @@ class Sizes:
 
 
 # The demo selects 128 tokens: below, at and far above that; not at borders of pages, which are 64 tokens.
-DEMO = Sizes((120, 700, 1200), (250, 450, 650, 1000), (1, 2), (180, 260, 310, 350))
+DEMO = Sizes((120, 700), (250, 450, 650), (1,), (180, 260, 350))
 # A checkpoint that selects 2048.
-WIDE = Sizes((2500,), (2400,), (0,), (200, 260))
+WIDE = Sizes((2400,), (2300,), (0,), (200, 260))
 
 
 def questions(llm: LLM, sizes: Sizes) -> Iterator[Item]:

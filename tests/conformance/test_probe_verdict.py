@@ -20,7 +20,8 @@ ITEMS = (
     Item("chat", "chat", (1, 2), answer=WORDS, fields={"text": "right", "reasoning": "why", "prompt_tokens": 7}),
 )
 RIGHT = np.full(len(ITEMS) * COUNT, -1.0, np.float32)
-NOISE = np.full(len(RIGHT), 0.05, np.float32)
+NOISE = 0.05
+ROUNDED = RIGHT + NOISE * np.random.default_rng(9).choice([-1, 1], (2, len(RIGHT))).astype(np.float32)
 
 
 def change(seed: int, groups: tuple[str, ...], size: float = 2.0) -> np.ndarray:
@@ -36,7 +37,7 @@ BUGS = (
     KnownBug("reuse", "a/b#3", change(3, ("reuse",)), {}, EVERYWHERE),
     KnownBug("reasoning-in-text", "a/b#4", change(4, ()), {"chat": {"text": "why right", "reasoning": ""}}, EVERYWHERE),
 )
-GOLDEN = Golden("made up", ITEMS, RIGHT, NOISE, BUGS)
+GOLDEN = Golden("made up", ITEMS, RIGHT, ROUNDED, BUGS)
 
 
 def observed(logprobs: np.ndarray, **chat) -> Observation:
@@ -54,13 +55,13 @@ def test_the_right_answers_are_right():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_is_right(seed):
-    noisy = RIGHT + change(seed + 10, EVERYWHERE, 0.05)
+    noisy = RIGHT + change(seed + 10, EVERYWHERE, NOISE)
     assert judge(GOLDEN, observed(noisy)).kind == "right"
 
 
 @pytest.mark.parametrize("bug", BUGS[:3], ids=lambda bug: bug.name)
 def test_a_bug_is_named_through_noise(bug):
-    verdict = judge(GOLDEN, observed(RIGHT + bug.change + change(20, EVERYWHERE, 0.1)))
+    verdict = judge(GOLDEN, observed(RIGHT + bug.change + change(20, EVERYWHERE, 2 * NOISE)))
     assert (verdict.kind, verdict.named, verdict.matches[0].name) == ("bug", 1, bug.name)
     assert verdict.confidence > 0.7
     assert verdict.sparse is (bug.name != "dense-attention")
@@ -106,6 +107,12 @@ def test_an_answer_is_compared_up_to_its_first_other_token():
     found = aligned(item, reply).tolist()
     assert found[:2] == pytest.approx([-0.1, -1.5]) and all(map(math.isnan, found[2:]))
     assert math.isnan(aligned(item, Reply(("x",), (-0.1,), ({},)))[0]), "the right token is not among the likeliest"
+
+
+def test_the_others_of_a_place_are_compared():
+    item = Item("one", "decode", (1,), answer=("a", "b"), others=(("x",), ("y", "z")))
+    reply = Reply(("a", "q"), (-0.1, -0.2), ({"x": -3.0}, {"z": -4.0, "b": -1.0}))
+    np.testing.assert_allclose(aligned(item, reply), [-0.1, -3, -1, np.nan, -4], rtol=1e-6)
 
 
 def test_only_the_items_fields_are_compared():
