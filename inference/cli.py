@@ -59,11 +59,12 @@ def main() -> None:
 
 def run(command: Callable[[], object]) -> None:
     """Run a command. Errors that the user can correct end in one line and exit code 2. Under torchrun only rank 0 runs it."""
+    job = None
     try:
         if os.environ.get("WORLD_SIZE", "1") != "1":
             from .distributed.worker import lead_or_follow
 
-            lead_or_follow()  # never returns on the other ranks: they work for rank 0 until it ends
+            job = lead_or_follow()  # never returns on the other ranks: they work for rank 0 until it ends
         command()
     except KeyboardInterrupt:
         sys.exit(130)
@@ -74,6 +75,8 @@ def run(command: Callable[[], object]) -> None:
     except BrokenPipeError:
         _end_without_reader()
     except (ValueError, OSError) as error:
+        if job is not None:
+            job.failed = True
         print(f"deepseek-v32: {describe_error(error)}", file=sys.stderr)
         sys.exit(USER_ERROR)
 

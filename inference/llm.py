@@ -11,7 +11,7 @@ from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
 from ..model.selection_policy import SelectionPolicy
 from .distributed.model_source import ModelSource
-from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, lead_or_follow, load_on_all_ranks
+from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks, loading_llm
 from .engine.answer_scores import AnswerScores, score_answer
 from .engine.cache_check import CacheCheck
 from .engine.cache_report import CacheReports
@@ -77,43 +77,45 @@ class LLM:
         Under torchrun the ranks share the model. Rank 0 returns from here; on the other ranks this call does not return: they do
         their part of its work until it ends, and then exit.
         """
-        job = lead_or_follow()  # ranks other than 0 stay in this call until their process exits
-        model_path: Any = (config_json(ModelConfig()) if synthetic else DEMO) if path is None else path
-        source = ModelSource.resolve(
-            model_path,
-            device=device,
-            precision=precision,
-            backend=backend,
-            config_overrides=config_overrides,
-            synthetic=synthetic,
-            verify_hashes=verify_hashes,
-        )
-        source, drafts = source.with_drafts(speculative_tokens)
-        # Before the weights, so that a broken tokenizer does not cost the time to load them.
-        has_tokenizer = not isinstance(model_path, Mapping) and Path(model_path).is_dir()
-        tokenizer = Tokenizer.from_directory(Path(model_path)) if has_tokenizer else None
-        chat_format = resolve_chat_format(tokenizer, chat_format)
-        model = load_on_all_ranks(job, source, progress)
-        target = model.compute.device
-        limits = resolve_limits(
-            *(model.config, source.precision, target),
-            max_model_len=max_model_len,
-            max_batch_tokens=max_batch_tokens,
-            max_sequences=max_sequences,
-            page_count=page_count,
-            memory_fraction=memory_fraction,
-            reuse_pages=reuse_pages,
-            decode_graphs=decode_graphs,
-            check_cache=check_cache,
-            speculative_tokens=drafts,
-            count_pages=lambda budget: count_pages_on_all_ranks(job, budget, model),
-        )
-        own_runner = make_runner(model, model.config, source.precision, limits, target, 1 if job is None else job.size)
-        runner = own_runner if job is None else LeadingRunner(job, limits, own_runner)
-        check = own_runner.cache_check
-        self._set_up(model, runner, model.config, tokenizer, chat_format, limits, source.precision, target, check)
-        if not isinstance(model_path, Mapping):
-            self.default_params = SamplingParams(**sampling_defaults(Path(model_path)))
+        with loading_llm() as job:  # ranks other than 0 stay in this call until their process exits
+            model_path: Any = (config_json(ModelConfig()) if synthetic else DEMO) if path is None else path
+            source = ModelSource.resolve(
+                model_path,
+                device=device,
+                precision=precision,
+                backend=backend,
+                config_overrides=config_overrides,
+                synthetic=synthetic,
+                verify_hashes=verify_hashes,
+            )
+            source, drafts = source.with_drafts(speculative_tokens)
+            # Before the weights, so that broken settings do not cost the time to load them.
+            directory = None if isinstance(model_path, Mapping) else Path(model_path)
+            tokenizer = Tokenizer.from_directory(directory) if directory and directory.is_dir() else None
+            default_params = SamplingParams(**sampling_defaults(directory)) if directory else SamplingParams()
+            chat_format = resolve_chat_format(tokenizer, chat_format)
+            model = load_on_all_ranks(job, source, progress)
+            target = model.compute.device
+            limits = resolve_limits(
+                *(model.config, source.precision, target),
+                max_model_len=max_model_len,
+                max_batch_tokens=max_batch_tokens,
+                max_sequences=max_sequences,
+                page_count=page_count,
+                memory_fraction=memory_fraction,
+                reuse_pages=reuse_pages,
+                decode_graphs=decode_graphs,
+                check_cache=check_cache,
+                speculative_tokens=drafts,
+                count_pages=lambda budget: count_pages_on_all_ranks(job, budget, model),
+            )
+            own_runner = make_runner(
+                model, model.config, source.precision, limits, target, 1 if job is None else job.size
+            )
+            runner = own_runner if job is None else LeadingRunner(job, limits, own_runner)
+            check = own_runner.cache_check
+            self._set_up(model, runner, model.config, tokenizer, chat_format, limits, source.precision, target, check)
+            self.default_params = default_params
 
     @classmethod
     def from_model(
@@ -152,9 +154,7 @@ class LLM:
         self.config = config
         self.tokenizer = tokenizer
         self.chat_format = chat_format
-        self.default_params = (
-            SamplingParams()
-        )  # for requests that give none; the checkpoint's generation_config.json may set them
+        self.default_params = SamplingParams()  # for requests that give none; the checkpoint may set others
         self.limits = limits
         self.precision = precision
         self.device = device

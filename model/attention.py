@@ -25,6 +25,7 @@ from .indexer import NORM_EPS, Indexer, IndexQueries, PrefillSharing
 from .layers import Compute, KVUpProjection, Linear, Operand, RMSNorm, projections
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 from .profiling import layer_part, profiler_range
+from .stages import stages
 
 LATENT_NORM_EPS = 1e-6  # for compressed queries and keys; rms_norm_eps is for the residual stream
 
@@ -86,11 +87,13 @@ class MultiHeadLatentAttention(nn.Module):
         if queries is not None and index_q is not None and metadata.context_rope is not None:
             queries = queries._replace(wrong=indexer.wrongly_rotated(x, index_q, cos, sin))
         q = q.unflatten(1, (self.heads, -1))
+        stages(self.layer, q_a_proj=compressed, kv_a_proj=kv, index_key_proj=keys, compressed_query=qr, query=q)
 
         if metadata.decodes == q.shape[0] and self.compute.quantized:
             latents = self._decode(q, cos, sin, queries, metadata, cache)
             with profiler_range(f"layer {self.layer}/output projection"):
                 _, wv = self.kv_b_proj.halves()
+                stages(self.layer, attention_heads=lambda: torch.einsum("thl,hvl->thv", latents, wv))
                 return self.o_proj(expand_quantize(latents, wv, self.compute.ue8m0, backend=self.compute.backend))
         out = q.new_empty(q.shape[0], self.heads, self.value)
         if metadata.decodes:
@@ -98,6 +101,7 @@ class MultiHeadLatentAttention(nn.Module):
         for prefill in metadata.prefills:
             rows = prefill.rows
             self._prefill(q[rows], cos[rows], sin[rows], queries, prefill, metadata, cache, out[rows])
+        stages(self.layer, attention_heads=out)
         with profiler_range(f"layer {self.layer}/output projection"):
             return self.o_proj(self.compute.operand(out.flatten(1)))
 
@@ -153,7 +157,7 @@ class MultiHeadLatentAttention(nn.Module):
         """Absorbed attention of the decodes: q [B, H, nope + rope] -> attended latents [B, H, L]."""
         count = metadata.decodes
         all_selected = metadata.max_context <= self.topk
-        q = self._absorb(q[:count], cos[:count], sin[:count])
+        q = self._absorb(q[:count], cos[:count], sin[:count], slice(0, count))
         if all_selected or queries is None or metadata.on_selection is not None or metadata.experiments:
             selection = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
             metadata.report(self.layer, slice(0, count), selection)
@@ -186,7 +190,7 @@ class MultiHeadLatentAttention(nn.Module):
     ) -> None:
         """Attention of one prompt chunk: q [t, H, nope + rope] -> out [t, H, v]. Keys are read from the cache, in its precision."""
         if prefill.policy is not None:
-            absorbed = self._absorb(q, cos, sin)
+            absorbed = self._absorb(q, cos, sin, prefill.rows)
             assert queries is not None
             selection = self.experiments.select(absorbed, queries, prefill, metadata, cache)
             if prefill.length <= self.topk or self._masked_mha_is_cheaper(prefill, q):
@@ -203,14 +207,15 @@ class MultiHeadLatentAttention(nn.Module):
         if metadata.on_selection is None and not masked:
             sharing = self.prefill_sharing
             attend = self.select_and_attend if sharing is None else sharing.attend
-            self._values(attend(self._absorb(q, cos, sin), queries, prefill, cache), out)
+            self._values(attend(self._absorb(q, cos, sin, prefill.rows), queries, prefill, cache), out)
             return
         selection = self._select_prefill(queries, prefill, cache, metadata.on_selection is not None)
         metadata.report(self.layer, prefill.rows, selection)
         if masked:
             out.copy_(self._mha(q, cos, sin, prefill, cache, selection.mask(prefill.length)))
         else:
-            self._values(self.attend_selected(self._absorb(q, cos, sin), selection.positions, prefill, cache), out)
+            absorbed = self._absorb(q, cos, sin, prefill.rows)
+            self._values(self.attend_selected(absorbed, selection.positions, prefill, cache), out)
 
     def _select_prefill(
         self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool = False
@@ -266,14 +271,17 @@ class MultiHeadLatentAttention(nn.Module):
         k_nope, v = self.kv_b_proj(latent)
         q_nope, q_rope = q.split((self.nope, self.rope), 2)
         q = torch.cat((q_nope, rotate_interleaved(q_rope, cos, sin)), 2)
+        stages(self.layer, prefill.rows, query_rope=q[..., self.nope :])
         k = torch.cat((k_nope, k_rope[:, None].expand(-1, self.heads, -1)), 2)
         return mha_prefill(q, k, v, self.softmax_scale, mask, backend=self.compute.backend)
 
     @layer_part("attention")
-    def _absorb(self, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        """Queries that attend to latents: [q_nope @ Wk | rotated q_rope], [T, H, L + rope]."""
+    def _absorb(self, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, rows: slice) -> torch.Tensor:
+        """Queries of some rows, which attend to latents: [q_nope @ Wk | rotated q_rope], [T, H, L + rope]."""
         wk, _ = self.kv_b_proj.halves()
-        return absorb_queries(q, cos, sin, wk, backend=self.compute.backend)
+        absorbed = absorb_queries(q, cos, sin, wk, backend=self.compute.backend)
+        stages(self.layer, rows, query_rope=absorbed[..., self.latent_dim :])
+        return absorbed
 
     @layer_part("attention")
     def _values(self, latents: torch.Tensor, out: torch.Tensor) -> None:

@@ -9,6 +9,7 @@ from .layers import MLP, Compute, Operand, RMSNorm
 from .metadata import AttentionMetadata, LayerCache
 from .moe import ExpertOutputs, MixtureOfExperts
 from .profiling import profiler_range
+from .stages import is_traced, stages
 
 
 class Block(nn.Module):
@@ -21,6 +22,7 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
         super().__init__()
         self.layer = layer
+        self.compute = compute
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
         self.self_attn = MultiHeadLatentAttention(config, compute, layer)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
@@ -42,13 +44,20 @@ class Block(nn.Module):
         """The residual stream h and the pending update, both [T, D] -> the same pair. Writes the new tokens' cache entries."""
         with profiler_range(f"layer {self.layer}/norm"):
             h, x, operand = self._first_norm(h, update)
+        stages(self.layer, attention_norm=x)
         attended = self.self_attn(x, operand, cos, sin, metadata, cache)
         with profiler_range(f"layer {self.layer}/norm"):
             h, x, operand = self.post_attention_layernorm.with_operand(h, attended)
+        stages(self.layer, attention_output=attended, attention_residual=h, mlp_norm=x)
         if not isinstance(self.mlp, MLP):
-            return h, self.mlp.pending(x, operand)
-        with profiler_range(f"layer {self.layer}/mlp"):
-            return h, self.mlp(operand)
+            output = self.mlp.pending(x, operand)
+        else:
+            with profiler_range(f"layer {self.layer}/mlp"):
+                output = self.mlp(operand)
+        if is_traced():
+            update = output.sum(self.compute) if isinstance(output, ExpertOutputs) else output
+            stages(self.layer, mlp_output=update, residual=h + update)
+        return h, output
 
     def _first_norm(
         self, h: torch.Tensor, update: torch.Tensor | ExpertOutputs | None

@@ -15,12 +15,14 @@ from ..kernels.fp32_ops import fp32_linear, layer_norm
 from ..kernels.hadamard import rotate_quantize
 from ..kernels.indexer_logits import indexer_logits, paged_indexer_logits
 from ..kernels.norm_and_cache import Fp32Projection
+from ..kernels.quantize import Quantized
 from ..kernels.reference.rope import rotate_index
 from ..kernels.select_topk import select_topk, select_topk_slots
 from .config import ModelConfig
 from .layers import Compute, Linear, parameter
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 from .profiling import layer_part, profiler_range
+from .stages import stages
 
 LOGITS_BYTES = 256 << 20  # upper bound of the fp32 logits [rows, S] that prefill holds at a time
 NORM_EPS = 1e-6
@@ -118,13 +120,17 @@ class Indexer(nn.Module):
         q = q.unflatten(1, (self.heads, self.head_dim))
         if weights is None:
             weights = self.weights_proj(x, self.weights_scale)
+        stages(self.layer, index_query_proj=q, index_weights=weights)
         if not self.compute.quantized:
             # The Hadamard rotation changes no dot product, so precisions without quantisation skip it.
-            return IndexQueries(rotate_index(q, cos, sin, self.interleaved), weights)
+            rotated_only = rotate_index(q, cos, sin, self.interleaved)
+            stages(self.layer, index_query=rotated_only)
+            return IndexQueries(rotated_only, weights)
         rotated = rotate_quantize(
             q, cos, sin, self.interleaved, self.compute.ue8m0, weights, backend=self.compute.backend
         )
         assert rotated.weights is not None
+        stages(self.layer, index_query=Quantized(rotated.values, rotated.scales))
         return IndexQueries(rotated.values, rotated.weights)
 
     def wrongly_rotated(self, x: torch.Tensor, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> IndexQueries:
@@ -164,7 +170,7 @@ class Indexer(nn.Module):
     def _decode_logits(self, queries: IndexQueries, metadata: AttentionMetadata, cache: LayerCache) -> torch.Tensor:
         """Scores of each decode's context, fp32 [B, S]."""
         count = metadata.decodes
-        return paged_indexer_logits(
+        logits = paged_indexer_logits(
             queries.q[:count, None],
             cache.index,
             queries.weights[:count, None],
@@ -173,6 +179,8 @@ class Indexer(nn.Module):
             metadata.max_context,
             backend=self.compute.backend,
         )
+        stages(self.layer, slice(0, count), index_scores=logits)
+        return logits
 
     def select_prefill(
         self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool = False
@@ -189,6 +197,8 @@ class Indexer(nn.Module):
                 logits = indexer_logits(
                     q[rows], keys, weights[rows], starts[rows], ends[rows], scales, backend=self.compute.backend
                 )
+            of_step = slice(prefill.rows.start + first, prefill.rows.start + first + len(logits))
+            stages(self.layer, of_step, index_scores=logits)
             parts.append(self._best(logits, starts[rows], ends[rows], with_scores))
         if len(parts) == 1:
             return parts[0]

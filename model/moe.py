@@ -15,6 +15,7 @@ from ..kernels.routing import ExpertGroups, combine_experts, combine_norm_quanti
 from .config import FP8_BLOCK, ModelConfig, blocks
 from .layers import MLP, Compute, Operand, RMSNorm, gated, parameter
 from .profiling import profiler_range
+from .stages import stages
 
 # Up to this many tokens, the sum of the experts' outputs is left to the next norm, which saves a launch. The outputs of more tokens
 # would occupy memory throughout the next layer.
@@ -33,15 +34,15 @@ class Router(nn.Module):
 
     def forward(self, x: torch.Tensor, count: int, first: int, step: int) -> tuple[torch.Tensor, ExpertGroups]:
         """x [T, D] -> weights fp32 [T, k], and the pairs grouped by expert; `count`, `first`, `step`: this rank's experts."""
-        logits, bias = self._logits(x), self.e_score_correction_bias
+        logits, bias = self.logits(x), self.e_score_correction_bias
         return route_and_group(logits, bias, **self._limits(), count=count, first=first, step=step)
 
     def choose(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """x [T, D] -> experts int64 [T, k], weights fp32 [T, k]."""
-        return route(self._logits(x), self.e_score_correction_bias, **self._limits())
+        return route(self.logits(x), self.e_score_correction_bias, **self._limits())
 
-    def _logits(self, x: torch.Tensor) -> torch.Tensor:
-        """fp32 [T, E]."""
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """x [T, D] -> fp32 [T, E]."""
         return fp32_linear(x, self.weight, backend=self.compute.backend)
 
     def _limits(self) -> dict[str, Any]:
@@ -219,8 +220,17 @@ class MixtureOfExperts(nn.Module):
         experts = self.experts
         with profiler_range(f"layer {self.layer}/router"):
             weights, groups = self.gate(x, experts.count, experts.first, experts.step)
+            stages(
+                self.layer,
+                router_logits=lambda: self.gate.logits(x),
+                router_scores=lambda: self.gate.logits(x).sigmoid() + self.gate.e_score_correction_bias,
+                router_choice=lambda: torch.searchsorted(groups.offsets[1:], groups.inverse_permutation, right=True),
+                router_weights=weights,
+            )
         with profiler_range(f"layer {self.layer}/experts"):
-            return experts(operand, weights, groups, self.shared_experts)
+            outputs = experts(operand, weights, groups, self.shared_experts)
+            stages(self.layer, shared_expert=outputs.shared)
+            return outputs
 
     def operations(self, last: bool) -> tuple[str, ...]:
         """The kernel operations that a step in fp8 precision calls for the routed experts; `last`: of the last layer."""

@@ -14,6 +14,7 @@ from .layers import Compute, Embedding, RMSNorm, UnquantizedLinear
 from .metadata import AttentionMetadata, LayerCache
 from .moe import ExpertOutputs
 from .profiling import profiler_range
+from .stages import stages
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,12 @@ class MTPLayer(nn.Module):
         """embedded [T, D], the tokens that follow `positions` int64 [T]; hidden [T, D] at those positions -> [T, D], normed."""
         with profiler_range("MTP/input"):
             embedded = embedded.masked_fill((positions == 0)[:, None], 0)
-            h = self.eh_proj(torch.cat((self.enorm(embedded), self.hnorm(hidden)), 1))
+            embedded, hidden = self.enorm(embedded), self.hnorm(hidden)
+            h = self.eh_proj(torch.cat((embedded, hidden), 1))
+            stages(mtp_embedding_norm=embedded, mtp_hidden_norm=hidden, mtp_input=h)
         h, update = self.block(h, None, cos, sin, metadata, cache)
         if isinstance(update, ExpertOutputs):
             update = update.sum(self.compute)
         normed: torch.Tensor = self.norm(h + update)
+        stages(mtp_norm=normed)
         return normed

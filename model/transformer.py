@@ -16,6 +16,7 @@ from .moe import ExpertOutputs, MixtureOfExperts
 from .mtp import MTPLayer, MTPTables
 from .profiling import profiler_range
 from .rope import RotaryEmbedding
+from .stages import stages
 
 # Those of every layer; `decode_operations` adds the rest.
 _DECODE_OPERATIONS = (
@@ -72,7 +73,10 @@ class Transformer(nn.Module):
             rows = h[metadata.logit_rows]
             if update is not None:
                 rows = rows + update[metadata.logit_rows]
-            return self.lm_head.logits(self.norm(rows))
+            hidden = self.norm(rows)
+            logits = self.lm_head.logits(hidden)
+            stages(None, metadata.logit_rows, final_norm=hidden, logits=logits)
+            return logits
 
     @torch.inference_mode()
     def forward_with_hidden(
@@ -86,7 +90,10 @@ class Transformer(nn.Module):
         h, update = self._run_layers(tokens, positions, metadata, caches)
         with profiler_range("head"):
             hidden = self.norm(h if update is None else h + update)
-            return self.lm_head.logits(hidden[metadata.logit_rows]), hidden
+            logits = self.lm_head.logits(hidden[metadata.logit_rows])
+            stages(final_norm=hidden)
+            stages(None, metadata.logit_rows, logits=logits)
+            return logits, hidden
 
     @torch.inference_mode()
     def draft(
@@ -110,7 +117,9 @@ class Transformer(nn.Module):
         metadata = self._with_plan(metadata, [cache])
         hidden = mtp(embedded, hidden, positions, cos, sin, metadata, cache)
         with profiler_range("MTP/head"):
-            return (mtp.lm_head or self.lm_head).logits(hidden[metadata.logit_rows]), hidden
+            head = mtp.lm_head or self.lm_head
+            stages(mtp_logits=lambda: head.logits(hidden))
+            return head.logits(hidden[metadata.logit_rows]), hidden
 
     def _run_layers(
         self,
@@ -122,6 +131,7 @@ class Transformer(nn.Module):
         """The residual stream after the last layer and the update that is still to be added, both [T, D]."""
         with profiler_range("embedding"):
             h = self.embed_tokens(tokens)
+            stages(tokens=tokens, embedding=h)
         cos, sin = self.rotary(positions)
         metadata = self._with_context_rope(self._with_plan(metadata, caches))
         update = None

@@ -1,7 +1,10 @@
 """Train the demo checkpoint with the recipe of DeepSeek Sparse Attention and export it as FP8, on one GPU in under half an hour.
 
-    python scripts/train_demo.py --out build/demo            # the whole run
-    python scripts/train_demo.py --out build/demo --resume   # continue from the last saved step
+    python scripts/train_demo.py --out build/demo                     # anew, the whole run
+    python scripts/train_demo.py --out build/demo --from model/demo   # train the shipped checkpoint further
+    python scripts/train_demo.py --out build/demo --resume            # go on from the last saved step, with the same plan
+
+With `--seconds` a command stops after that time and saves its state for `--resume`; the last one exports and measures.
 
 Stages (V3.2 paper, section 2.1): dense pre-training with growing length; the indexer alone, against the attention
 distribution; then the whole model with top-k selection, where the indexer keeps its own loss on detached inputs. Last the
@@ -16,27 +19,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import torch
 from evaluation.samples import Cell, conversations
 from tokenizers import Tokenizer
 from tqdm import tqdm
-from training import data, optimizer
+from training import data
 from training.check import check
 from training.export import export
 from training.measure import measure
-from training.model import Mode, Model, Shape, rms_norm, rope_tables
-from training.schedule import TOKENS, Step, schedule
-
-
-def sample_rows(classes: torch.Tensor, length: int, rows: int = 1024) -> torch.Tensor:
-    """[B, R] query positions for the indexer's loss: half of them where a value is produced, half anywhere."""
-    batch = classes.shape[0]
-    each = max(2, rows // batch)
-    produces = (classes[:, 1:] >= data.NUMBER["value"]).float() + 1e-6
-    at_values = torch.multinomial(produces, each // 2, replacement=True)
-    anywhere = torch.randint(length, (batch, each - each // 2), device=classes.device)
-    return torch.cat((at_values, anywhere), 1)
+from training.model import Mode
+from training.plot import plot
+from training.schedule import TOKENS, Step
+from training.trainer import Trainer
 
 
 def parse() -> argparse.Namespace:
@@ -45,8 +39,16 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scale", type=float, default=1.0, help="length of every stage")
     parser.add_argument("--tokens", type=int, default=TOKENS, help="tokens per step")
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--start", type=Path, help="initial weights (weights.pt of an earlier run)")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from OUT/state.pt; its seed, scale and tokens hold"
+    )
+    parser.add_argument(
+        "--from",
+        type=Path,
+        dest="checkpoint",
+        metavar="DIRECTORY",
+        help="checkpoint to train further; its tokenizer is kept",
+    )
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument(
         "--measure", type=float, default=1.0, help="size of the measurements, in units of 500 conversations"
@@ -55,124 +57,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--check", action="store_true", help="compare the kernels with plain torch, time them, and stop"
     )
-    parser.add_argument("--seconds", type=float, help="stop training after this time, for trials")
+    parser.add_argument("--seconds", type=float, help="stop after this time and save the state")
     return parser.parse_args()
 
 
-class Trainer:
-    def __init__(self, args: argparse.Namespace):
-        self.args, self.device = args, torch.device(args.device)
-        args.out.mkdir(parents=True, exist_ok=True)
-        self.tokenizer_path = args.out / "tokenizer.json"
-        self.shape = Shape()
-        if not self.tokenizer_path.exists():
-            data.train_tokenizer(self.tokenizer_path, self.shape.vocab)
-        torch.manual_seed(args.seed)
-        self.model = Model(self.shape).to(self.device)
-        self.optimizers = optimizer.build(self.model)
-        self.tables = rope_tables(self.shape, self.device)
-        self.plan = schedule(args.scale, args.seed, args.tokens)
-        self.step, self.history, self.draft_started = 0, [], False
-        if args.start:
-            self.model.load_state_dict(torch.load(args.start, map_location=self.device))
-        if args.resume:
-            self._restore()
-        self.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
-        if self.device.type == "cuda":
-            torch.set_float32_matmul_precision("high")
-            torch._dynamo.config.recompile_limit = 64
-            self.model.compile()
-
-    def _restore(self) -> None:
-        state = torch.load(self.args.out / "state.pt", map_location=self.device)
-        self.model.load_state_dict(state["model"])
-        for own, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            own.load_state_dict(saved)
-        self.step, self.history = state["step"], state["history"]
-        self.draft_started = state["draft_started"]
-        if self.draft_started:
-            for name, p in self.model.named_parameters():
-                p.requires_grad_(name.startswith("draft."))
-
-    def save(self) -> None:
-        state = {"model": self.model.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers],
-                 "step": self.step, "history": self.history, "draft_started": self.draft_started}  # fmt: skip
-        temporary = self.args.out / "state.tmp"
-        torch.save(state, temporary)
-        temporary.replace(self.args.out / "state.pt")
-
-    def train_step(self, step: Step, ids: np.ndarray, classes: np.ndarray) -> tuple:
-        tokens = torch.from_numpy(ids.astype(np.int64)).to(self.device, non_blocking=True)
-        kinds = torch.from_numpy(classes.astype(np.int64)).to(self.device, non_blocking=True)
-        weights = torch.from_numpy(data.WEIGHTS).to(self.device)[kinds[:, 1:]].flatten()
-        sample = sample_rows(kinds, step.length) if step.indexer else None
-        if step.stage == "draft":
-            return self.train_draft(step, tokens, weights, sample)
-        mode = Mode("sparse" if step.sparse else "dense", topk=step.topk)
-        alone = step.stage == "indexer"
-        if alone:  # the rest of the model is frozen: only the indexer's inputs and loss need a graph
-            for name, p in self.model.named_parameters():
-                p.requires_grad_(".index_" in name)
-        x, loads, divergence = self.model(tokens[:, :-1].flatten(), step.length, mode, self.tables, sample, self.dtype)
-        loss = torch.zeros((), device=self.device) if alone else self.model.loss(x, tokens[:, 1:].flatten(), weights)
-        (loss + divergence).backward()
-        if alone:
-            for p in self.model.parameters():
-                p.requires_grad_(True)
-        self.update(step.rate)
-        if not alone:
-            with torch.no_grad():  # balances without an auxiliary loss: the bias moves against the load error
-                for layer, load in zip([m for m in self.model.layers if not m.dense], loads, strict=True):
-                    layer.router_bias -= 0.001 * min(1.0, 2 * step.rate) * torch.sign(load - load.mean())
-        return (
-            loss.detach(),
-            divergence.detach(),
-            torch.stack([load.max() for load in loads]).max() if loads else loss.detach(),
-        )
-
-    def train_draft(
-        self, step: Step, tokens: torch.Tensor, weights: torch.Tensor, sample: torch.Tensor | None
-    ) -> tuple:
-        """Train the draft layer alone, over two tokens: its own output is what it gets for the second."""
-        model, length = self.model, step.length
-        if not self.draft_started:
-            model.start_draft()
-            for p in model.parameters():
-                p.requires_grad_(False)
-            for p in model.draft.parameters():
-                p.requires_grad_(True)
-            self.draft_started = True
-        inputs, following = tokens[:, :-1].flatten(), tokens[:, 1:].flatten()
-        with torch.no_grad():
-            x, _, _ = model(inputs, length, Mode("dense"), self.tables, None, self.dtype)
-            hidden = rms_norm(x, model.norm)
-        # The target of position i is the token at i + 2. Only what the assistant writes is drafted.
-        targets = torch.roll(tokens[:, 1:], -1, 1).flatten()
-        weights = weights.view(tokens.shape[0], length) * (weights.view(tokens.shape[0], length) > 0.1)
-        weights = torch.roll(weights, -1, 1)
-        weights[:, -1] = 0.0
-        weights = weights.flatten()
-        mode = Mode("sparse" if step.sparse else "dense")
-        first, load, divergence = model.draft_forward(hidden, following, length, mode, self.tables, sample)
-        loss = model.loss(first, targets, weights, model.draft.norm)
-        handed = rms_norm(first, model.draft.norm).view(tokens.shape[0], length, -1)
-        handed = torch.cat((hidden.view_as(handed)[:, :1], handed[:, :-1]), 1).flatten(0, 1)
-        second, _, _ = model.draft_forward(handed, following, length, mode, self.tables)
-        again = model.loss(second, targets, weights, model.draft.norm)
-        (loss + 0.5 * again + divergence).backward()
-        self.update(step.rate)
-        with torch.no_grad():
-            model.draft.layer.router_bias -= 0.001 * min(1.0, 2 * step.rate) * torch.sign(load - load.mean())
-        return loss.detach(), again.detach() if not step.indexer else divergence.detach(), load.max()
-
-    def update(self, rate: float) -> None:
-        """One step of the optimisers."""
-        torch.nn.utils.clip_grad_norm_([p for p in self.model.parameters() if p.grad is not None], 1.0, foreach=True)
-        for own in self.optimizers:
-            for group in own.param_groups:
-                group["lr"] = group["base_lr"] * rate
-            own.step()
-            own.zero_grad(set_to_none=True)
+class Run(Trainer):
+    """A training from its first or its next step: progress on the validation split, export, measurements on the test split."""
 
     def train(self) -> None:
         rows = [(s.length, self.args.tokens // s.length) for s in self.plan]
@@ -188,6 +78,7 @@ class Trainer:
             )
         bar = tqdm(total=len(self.plan), initial=self.step, mininterval=10, miniters=1, ascii=True, ncols=110)
         began, saved, window = time.time(), time.time(), []
+        before = self.history[-1]["seconds"] if self.history else 0.0
         for number, ids, classes in batches:
             step = self.plan[number]
             window.append((*self.train_step(step, ids, classes), step.stage))
@@ -197,8 +88,9 @@ class Trainer:
                 loss, divergence, load = (
                     torch.stack([torch.stack([v.float() for v in w[:3]]) for w in window]).mean(0).tolist()
                 )
+                seconds = before + time.time() - began
                 self.history.append({"step": self.step, "stage": step.stage, "length": step.length, "loss": loss,
-                                     "divergence": divergence, "busiest": load, "seconds": time.time() - began})  # fmt: skip
+                                     "divergence": divergence, "busiest": load, "seconds": seconds})  # fmt: skip
                 bar.set_postfix_str(
                     f"{step.stage} {step.length} loss {loss:.3f} kl {divergence:.2f} load {load:.2f}", refresh=False
                 )
@@ -240,7 +132,7 @@ class Trainer:
         }
         (self.args.out / "training.json").write_text(json.dumps(report))
         try:
-            _plot(self.history, self.args.out / "curves.png")
+            plot(self.history, self.args.out / "curves.png")
         except ModuleNotFoundError as error:
             print(f"no plot: {error}; pip install matplotlib", flush=True)
         if self.args.measure:
@@ -269,34 +161,19 @@ class Trainer:
         return rows
 
 
-def _plot(history: list[dict], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 2, figsize=(10, 4))
-    for axis, key, label in (
-        (axes[0], "loss", "weighted cross entropy"),
-        (axes[1], "divergence", "indexer KL, sum over layers"),
-    ):
-        for stage in ("dense", "indexer", "sparse", "draft"):
-            points = [(h["step"], h[key]) for h in history if h["stage"] == stage and h[key] > 0]
-            if points:
-                axis.plot(*zip(*points, strict=True), label=stage)
-                axis.legend()
-        axis.set(xlabel="step", ylabel=label, yscale="log")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-
-
 def main() -> None:
     args = parse()
-    trainer = Trainer(args)
+    try:
+        trainer = Run(args)
+    except ValueError as error:
+        raise SystemExit(f"train_demo: {error}") from None
     if args.check:
         check(trainer)
         return
     trainer.train()
+    if trainer.step < len(trainer.plan):
+        print(f"stopped after step {trainer.step} of {len(trainer.plan)}; --resume goes on")
+        return
     trainer.finish()
 
 

@@ -9,7 +9,7 @@ GRAPH = import_graph(MODULES)
 # The packages of a folder and the modules beside them, by level: each may import itself and those in the lines above it.
 LEVELS = {
     "model": """
-        __init__ errors profiling selection_policy
+        __init__ errors profiling selection_policy stages
         config
         metadata layers rope weight_map
         indexer moe

@@ -9,11 +9,13 @@ import typer
 
 from ..text.answer import parse_assistant
 from .answer_file import answer_file
+from .chat_input import ChatInput, LineInput
 from .chat_loop import ChatLoop
+from .chat_session import ChatSession
 from .files import check_place
 from .options import ModelOptions, with_options
 from .prompt_encoder import PromptEncoder
-from .prompt_file import Prompt, read_prompts
+from .prompt_file import Prompt, read_prompts, read_tools
 from .terminal import record, show_stream, statistics, stream
 
 if TYPE_CHECKING:
@@ -55,9 +57,21 @@ def generate(
         list[str] | None, typer.Option("--stop", help="End the answer before this text. Repeatable.")
     ] = None,
     system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
+    tools: Annotated[
+        Path | None, typer.Option("--tools", help="JSON file with a list of functions, as OpenAI's API has them.")
+    ] = None,
     thinking: Annotated[bool, typer.Option("--thinking", help="Let the model reason before it answers.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Continue the prompt as it is, without the chat format.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each answer as one line of JSON.")] = False,
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history/--no-history",
+            envvar="DEEPSEEK_V32_HISTORY",
+            show_envvar=True,
+            help="Remember what is typed in the chat, for the arrow keys.",
+        ),
+    ] = True,
     inspect: Annotated[
         Path | None,
         typer.Option("--inspect", help="Write what DSA selected for the answer: a .json file or a .html page."),
@@ -84,6 +98,7 @@ def generate(
         raise ValueError(f"{'--json' if as_json else '--raw'} is given; expected only with a prompt or --input-file")
     if inspect is not None and (is_chat or input_file is not None):
         raise ValueError(f"--inspect is {inspect}; expected only with a single prompt")
+    functions = None if tools is None else read_tools(tools)
     prompts = read_prompts(input_file) if input_file else []
     if not prompts and not is_chat:
         prompts = [Prompt(1, "prompt", sys.stdin.read().strip() if prompt in (None, "-") else prompt)]
@@ -92,13 +107,24 @@ def generate(
         return options.load(needs_text=is_chat or any(item.source != "token_ids" for item in prompts))
 
     if is_chat:
-        ChatLoop(load(), params, thinking, system).run()
+        ChatLoop(ChatSession(load(), params, thinking, system, functions), make_input(history)).run()
         return
-    encoder = PromptEncoder(params, thinking, system, raw)
+    encoder = PromptEncoder(params, thinking, system, raw, functions)
     if input_file is None:
         answer_one(load(), prompts[0], encoder, as_json, inspect)
     elif answer_file(load, prompts, encoder, output, as_json or input_file.suffix == ".jsonl"):
         raise typer.Exit(1)
+
+
+def make_input(keep_history: bool) -> ChatInput:
+    """Where the chat's messages come from: with line editing if both input and output are a terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return LineInput()
+    from .chat_terminal import (
+        TerminalInput,
+    )  # prompt_toolkit takes a tenth of a second to import, and is for chats alone
+
+    return TerminalInput(keep_history)
 
 
 def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool, inspect: Path | None) -> None:
@@ -111,9 +137,11 @@ def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool
         *_, last = stream(llm, token_ids, params, inspect is not None)
         completion = last.completion
         assert completion is not None
-        print(json.dumps(record(completion, parse_assistant(completion.text, thinking)), ensure_ascii=False))
+        answer = parse_assistant(completion.text, thinking, encoder.tools(prompt))
+        print(json.dumps(record(completion, answer), ensure_ascii=False))
     else:
-        _, completion = show_stream(llm, token_ids, params, thinking, sys.stderr, inspect is not None)
+        recorded, functions = inspect is not None, encoder.tools(prompt)
+        _, completion = show_stream(llm, token_ids, params, thinking, sys.stderr, recorded, functions)
     print(statistics(completion), file=sys.stderr)
     if inspect is not None and completion.finish_reason in ("stop", "length"):
         from ..inspection import with_recording

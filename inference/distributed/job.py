@@ -56,10 +56,11 @@ class _Member:
             self._ranks = Ranks(self.rank, self.size, shared_memory(where, self.size))
         return self._ranks
 
-    def _leave(self) -> None:
+    def _leave(self, alone: bool = False) -> None:
+        """Leave the group of collectives, with all ranks at the same time or alone."""
         for release in self.before_end:
             release()
-        leave_group()
+        leave_group(alone)
 
 
 class Leader(_Member):
@@ -68,6 +69,9 @@ class Leader(_Member):
     def __init__(self, store: Any, size: int) -> None:
         super().__init__(store, 0, size)
         self.has_model = False  # set by the first LLM; a second one is refused
+        self.failed = (
+            False  # set if what rank 0 was to do has failed: the other ranks end with exit code 1, without a word
+        )
         self._ending = False
         self._channels: dict[int, Channel] = {}
         self._replies: dict[int, queue.SimpleQueue[Message]] = {}
@@ -96,6 +100,19 @@ class Leader(_Member):
         return [replies.get().values for replies in self._replies.values()]
 
     @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Around what makes the LLM: unless it succeeds, the job has failed. ValueError for a second LLM.
+
+        The other ranks end when this process exits. If they ended at once, torchrun would end this process, too, before its
+        user has read why.
+        """
+        if self.has_model:
+            raise ValueError("this is the program's second LLM; expected one: several ranks run one model")
+        self.failed = True
+        yield
+        self.failed = False
+
+    @contextmanager
     def together(self) -> Iterator[None]:
         """Around work that all ranks do at the same time.
 
@@ -117,15 +134,15 @@ class Leader(_Member):
         exit_now(1, text)
 
     def end(self) -> None:
-        """End the other ranks in order and leave the group. Called when this process exits."""
+        """End the other ranks and leave the group, in order unless the job has failed. Called when this process exits."""
         if self._ending:
             return
         self._ending = True
         start_watchdog()
         for channel in self._channels.values():
             with suppress(OSError):
-                channel.send(MessageKind.END)
-        self._leave()
+                channel.send(MessageKind.ABORT if self.failed else MessageKind.END)
+        self._leave(self.failed)
 
     def _accept(self) -> None:
         """Let the other ranks connect, through a socket in a directory that only this user may enter."""

@@ -11,14 +11,17 @@ import torch.distributed as dist
 END_SECONDS = 20  # the time that an orderly end may take
 
 
-def leave_group() -> None:
-    """Leave the collectives in order.
+def leave_group(alone: bool) -> None:
+    """Leave the collectives in order. alone: the other ranks do not take part, so that NCCL must not wait for them.
 
     CUDA graphs that contain collectives must be freed before: NCCL would wait for them for ever.
     """
     if dist.is_initialized():
         gc.collect()
-        dist.destroy_process_group()
+        if alone and dist.get_backend() == "nccl":
+            dist.distributed_c10d._abort_process_group()
+        else:
+            dist.destroy_process_group()
 
 
 def start_watchdog() -> None:

@@ -1,5 +1,7 @@
 """The work of a job's ranks: what rank 0 does on all of them, and what the others do on its messages."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from typing import NamedTuple, NoReturn
 
@@ -35,6 +37,14 @@ def lead_or_follow() -> Leader | None:
     if isinstance(job, Follower):
         follow(job)
     return job
+
+
+@contextmanager
+def loading_llm() -> Iterator[Leader | None]:
+    """Around what makes an LLM. Connects as `lead_or_follow`; an exception in the block is the end of all ranks."""
+    job = lead_or_follow()
+    with nullcontext() if job is None else job.loading():
+        yield job
 
 
 def follow(job: Follower) -> NoReturn:
@@ -160,8 +170,6 @@ def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progres
     check_fits(source.config, source.precision, device, job.size if job else 1, source.mtp)
     if job is None:
         return source.load(device, None, progress)
-    if job.has_model:
-        raise ValueError("this is the program's second LLM; expected one: several ranks run one model")
     job.has_model = True
     job.broadcast(MessageKind.LOAD, source.to_json())
     model = source.load(device, job.ranks(device), progress)

@@ -8,6 +8,7 @@ import torch
 
 from ...model.config import ModelConfig, Precision
 from ...model.metadata import AttentionMetadata, LayerCache, SelectionSink
+from ...model.stages import is_traced
 from ...model.transformer import Transformer
 from .batch import Batch
 from .cache import SCRATCH_PAGES, allocate
@@ -139,7 +140,7 @@ class Runner:
         return self.cache_check.plan(batch, self._in_graph(batch))
 
     def _in_graph(self, batch: Batch) -> bool:
-        if self.graphs is None or batch.decodes < len(batch.requests) or not all(batch.logit_counts):
+        if self.graphs is None or is_traced() or batch.decodes < len(batch.requests) or not all(batch.logit_counts):
             return False
         if any(request.policy is not None for request in batch.requests):
             return False

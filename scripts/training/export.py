@@ -1,17 +1,18 @@
-"""Exports a trained model as a Hugging Face checkpoint: FP8 blocks with power-of-two scales, config.json, tokenizer files."""
+"""Writes a trained model as a Hugging Face checkpoint, with FP8 blocks and power-of-two scales, and reads it back."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from deepseek_v32.model.checkpoint.manifest import write_manifest
 
-from . import data
+from . import vocabulary
 from .model import HEADS, INDEX, LATENT, NOPE, ROPE, VALUE, Model, Shape
-from .quantization import quantize_weight
+from .quantization import dequantize_weight, quantize_weight
 
 
 def config(shape: Shape) -> dict:
@@ -31,7 +32,7 @@ def config(shape: Shape) -> dict:
             "beta_fast": 32, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0,
         },
         "attention_bias": False, "attention_dropout": 0.0, "tie_word_embeddings": False, "num_nextn_predict_layers": 1,
-        "bos_token_id": data.BOS, "eos_token_id": data.EOS, "pad_token_id": data.PAD, "use_cache": True,
+        "bos_token_id": vocabulary.BOS, "eos_token_id": vocabulary.EOS, "pad_token_id": vocabulary.PAD, "use_cache": True,
         "quantization_config": {
             "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
             "scale_fmt": "ue8m0",
@@ -39,46 +40,41 @@ def config(shape: Shape) -> dict:
     }  # fmt: skip
 
 
-def tensors(model: Model) -> dict[str, torch.Tensor]:
-    """The weights with the released checkpoint's names, dtypes and scales."""
-    out: dict[str, torch.Tensor] = {}
+FP8 = torch.float8_e4m3fn
 
-    def fp8(name: str, weight: torch.Tensor) -> None:
-        out[f"{name}.weight"], out[f"{name}.weight_scale_inv"] = quantize_weight(weight.detach().float().cpu())
 
-    def keep(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> None:
-        out[name] = tensor.detach().to("cpu", dtype).contiguous()
+def layout(model: Model) -> Iterator[tuple[str, torch.Tensor, torch.dtype]]:
+    """Every parameter of the model with its name in the released checkpoint's format and its dtype there.
 
-    keep("model.embed_tokens.weight", model.embed, torch.bfloat16)
-    keep("lm_head.weight", model.head, torch.bfloat16)
-    keep("model.norm.weight", model.norm, torch.float32)
+    Experts are views of the stacked parameters, so writing into a tensor writes into the model.
+    """
+    yield "model.embed_tokens.weight", model.embed, torch.bfloat16
+    yield "lm_head.weight", model.head, torch.bfloat16
+    yield "model.norm.weight", model.norm, torch.float32
     draft = f"model.layers.{model.shape.layers}"
-    for name, norm in (
-        ("enorm", model.draft.enorm),
-        ("hnorm", model.draft.hnorm),
-        ("shared_head.norm", model.draft.norm),
-    ):
-        keep(f"{draft}.{name}.weight", norm, torch.float32)
-    keep(f"{draft}.eh_proj.weight", model.draft.eh, torch.bfloat16)
+    yield f"{draft}.enorm.weight", model.draft.enorm, torch.float32
+    yield f"{draft}.hnorm.weight", model.draft.hnorm, torch.float32
+    yield f"{draft}.shared_head.norm.weight", model.draft.norm, torch.float32
+    yield f"{draft}.eh_proj.weight", model.draft.eh, torch.bfloat16
     for i, layer in enumerate([*model.layers, model.draft.layer]):
         at, mlp = f"model.layers.{i}.self_attn", f"model.layers.{i}.mlp"
-        keep(f"model.layers.{i}.input_layernorm.weight", layer.input_norm, torch.float32)
-        keep(f"model.layers.{i}.post_attention_layernorm.weight", layer.mlp_norm, torch.float32)
-        keep(f"{at}.q_a_layernorm.weight", layer.q_a_norm, torch.float32)
-        keep(f"{at}.kv_a_layernorm.weight", layer.kv_a_norm, torch.float32)
-        keep(f"{at}.indexer.k_norm.weight", layer.index_k_norm, torch.float32)
-        keep(f"{at}.indexer.k_norm.bias", layer.index_k_bias, torch.float32)
-        keep(f"{at}.indexer.weights_proj.weight", layer.index_weights, torch.bfloat16)
+        yield f"model.layers.{i}.input_layernorm.weight", layer.input_norm, torch.float32
+        yield f"model.layers.{i}.post_attention_layernorm.weight", layer.mlp_norm, torch.float32
+        yield f"{at}.q_a_layernorm.weight", layer.q_a_norm, torch.float32
+        yield f"{at}.kv_a_layernorm.weight", layer.kv_a_norm, torch.float32
+        yield f"{at}.indexer.k_norm.weight", layer.index_k_norm, torch.float32
+        yield f"{at}.indexer.k_norm.bias", layer.index_k_bias, torch.float32
+        yield f"{at}.indexer.weights_proj.weight", layer.index_weights, torch.bfloat16
         for name, weight in [
             ("q_a_proj", layer.q_a), ("q_b_proj", layer.q_b), ("kv_a_proj_with_mqa", layer.kv_a), ("kv_b_proj", layer.kv_b),
             ("o_proj", layer.o), ("indexer.wq_b", layer.index_q), ("indexer.wk", layer.index_k),
         ]:  # fmt: skip
-            fp8(f"{at}.{name}", weight)
+            yield f"{at}.{name}.weight", weight, FP8
         if layer.dense:
             experts = [(mlp, layer.gate, layer.up, layer.down)]
         else:
-            keep(f"{mlp}.gate.weight", layer.router, torch.bfloat16)
-            keep(f"{mlp}.gate.e_score_correction_bias", layer.router_bias, torch.float32)
+            yield f"{mlp}.gate.weight", layer.router, torch.bfloat16
+            yield f"{mlp}.gate.e_score_correction_bias", layer.router_bias, torch.float32
             experts = [(f"{mlp}.shared_experts", layer.shared_gate, layer.shared_up, layer.shared_down)]
             experts += [
                 (f"{mlp}.experts.{e}", layer.expert_gate[e], layer.expert_up[e], layer.expert_down[e])
@@ -86,8 +82,47 @@ def tensors(model: Model) -> dict[str, torch.Tensor]:
             ]
         for prefix, gate, up, down in experts:
             for name, weight in (("gate_proj", gate), ("up_proj", up), ("down_proj", down)):
-                fp8(f"{prefix}.{name}", weight)
+                yield f"{prefix}.{name}.weight", weight, FP8
+
+
+def tensors(model: Model) -> dict[str, torch.Tensor]:
+    """The weights with the released checkpoint's names, dtypes and scales."""
+    out: dict[str, torch.Tensor] = {}
+    for name, tensor, dtype in layout(model):
+        if dtype == FP8:
+            out[name], out[f"{name}_scale_inv"] = quantize_weight(tensor.detach().float().cpu())
+        else:
+            out[name] = tensor.detach().to("cpu", dtype).contiguous()
     return out
+
+
+@torch.no_grad()
+def restore(model: Model, folder: Path) -> None:
+    """Fill the model's fp32 weights from a checkpoint that `export` wrote: FP8 blocks times their scales, the rest as it is.
+
+    Raises ValueError if the folder has no checkpoint, or one of another shape.
+    """
+    if not (folder / "config.json").is_file() or not (folder / "model.safetensors").is_file():
+        raise ValueError(f"--from is {str(folder)!r}; expected a folder with config.json and model.safetensors")
+    saved, own = json.loads((folder / "config.json").read_text()), config(model.shape)
+    for key in sorted(own.keys() - {"dtype", "use_cache"}):
+        if saved.get(key) != own[key]:
+            raise ValueError(
+                f"{key} of {folder} is {saved.get(key)!r}; expected {own[key]!r}, as scripts/training/model.py has it"
+            )
+    stored = load_file(folder / "model.safetensors")
+    for name, tensor, dtype in layout(model):
+        value = stored.pop(name, None)
+        scale = stored.pop(f"{name}_scale_inv", None) if dtype == FP8 else None
+        if value is None or (dtype == FP8 and scale is None):
+            raise ValueError(
+                f"{folder} has no {name}{'' if value is None else '_scale_inv'}; expected every weight of the model"
+            )
+        if value.shape != tensor.shape:
+            raise ValueError(f"shape of {name} is {list(value.shape)}; expected {list(tensor.shape)}")
+        tensor.copy_(value.float() if scale is None else dequantize_weight(value, scale))
+    if stored:
+        raise ValueError(f"{folder} has {sorted(stored)[0]}; expected no weights but the model's")
 
 
 def export(model: Model, tokenizer: Tokenizer, folder: Path) -> None:
@@ -100,7 +135,11 @@ def export(model: Model, tokenizer: Tokenizer, folder: Path) -> None:
     save_file(tensors(model), folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config(model.shape), indent=2) + "\n")
     tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
-    names = {"bos_token": data.SPECIALS[0], "eos_token": data.SPECIALS[1], "pad_token": data.SPECIALS[2]}
+    names = {
+        "bos_token": vocabulary.SPECIALS[0],
+        "eos_token": vocabulary.SPECIALS[1],
+        "pad_token": vocabulary.SPECIALS[2],
+    }
     (folder / "tokenizer_config.json").write_text(
         json.dumps(
             {

@@ -243,16 +243,44 @@ def test_torchrun_ends_with_a_killed_rank(checkpoints, tmp_path):
         assert "has died" in errors or "SIGKILL" in errors or "Signal 9" in errors
 
 
-@pytest.mark.xfail(
-    reason="the other ranks end with exit code 0: the MTP layer is looked for before they are told", strict=True
+CAUGHT = """
+import sys
+from deepseek_v32.inference import LLM
+
+try:
+    LLM(sys.argv[1], device="cpu", **eval(sys.argv[2]))
+except ValueError as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
+
+
+@pytest.mark.parametrize(
+    "name, content, arguments, mention",
+    [
+        ("model.safetensors", b"broken", {}, "CheckpointError: "),
+        ("config.json", b"{", {}, "ConfigError: "),
+        ("tokenizer.json", b"{}", {}, "TokenizerError: "),
+        ("generation_config.json", b"[]", {}, "TokenizerError: "),
+        (None, b"", {"speculative_tokens": 9}, "ValueError: speculative_tokens is 9; expected 0 to 4, or 'auto'"),
+        (None, b"", {"max_batch_tokens": 0}, "ValueError: max_batch_tokens is 0; expected"),  # after the weights
+    ],
+    ids=["weights", "config", "tokenizer", "defaults", "drafts", "limits"],
 )
-def test_an_error_in_loading_ends_all(tmp_path, checkpoints):
+def test_an_error_in_loading_ends_all(tmp_path, name, content, arguments, mention):
     """Rank 0's error is the only line, and no rank waits."""
     write_checkpoint(tmp_path, DIVISIBLE)
-    (tmp_path / "model.safetensors").write_bytes(b"broken")
-    first, *rest = Job(2, PROGRAM, tmp_path).wait(60)
-    assert first.code == 1 and "CheckpointError" in first.err.splitlines()[-1]
-    assert [(each.code, each.err) for each in rest] == [(1, "")]
+    if name is not None:
+        (tmp_path / name).write_bytes(content)
+    first, *rest = run_ranks(2, CAUGHT, tmp_path, arguments)
+    assert first.code == 1 and first.err.startswith(mention) and len(first.err.splitlines()) == 1
+    assert [(each.code, each.out, each.err) for each in rest] == [(1, "", "")]
+
+
+def test_an_error_of_the_command_ends_all(tmp_path):
+    program = "from deepseek_v32.inference.cli import main; main()"
+    first, *rest = run_ranks(2, program, "generate", "hello", "--model", tmp_path / "nowhere")
+    assert first.code == 2 and first.err.startswith("deepseek-v32: --model is ") and len(first.err.splitlines()) == 1
+    assert [(each.code, each.out, each.err) for each in rest] == [(1, "", "")]
 
 
 FAILING = """

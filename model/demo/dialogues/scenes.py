@@ -1,6 +1,6 @@
 """Sentences as people type them about everyday matters, with up to five values each, and every question about each value.
 
-A scene of `scene_texts` is a few lines:
+A scene of texts/scenes.txt is a few lines:
     s:person t:time              slots, each with the kind of its value
     > {s} [land] at {t} | ...    statements; [land] agrees with slot s, [t:be] with slot t; {s_} is a possessive ("Anna's", "my")
     t? when [do] {s} land | ...  questions for slot t
@@ -13,10 +13,9 @@ import re
 from dataclasses import dataclass, field
 from functools import cache
 
-from . import values
+from . import texts, values
 from .lexicon import MEETINGS, TRANSITIVES
 from .phrases import ME, WE, Fact, Phrase, Question, agreed, capital
-from .scene_texts import SCENES
 from .splits import FUNCTION_WORDS, SPLITS, pick, split_of
 from .subjects import Subjects
 
@@ -107,7 +106,7 @@ def _parse(number: int, text: str) -> Scene:
     return scene
 
 
-_ALL = [_parse(number, text) for number, text in enumerate(SCENES.strip().split("\n\n"))]
+_ALL = [_parse(number, text) for number, text in enumerate(texts.read("scenes").strip().split("\n\n"))]
 _BY_SPLIT = {split: [scene for scene in _ALL if scene.statements[split]] for split in SPLITS}
 STATEMENTS = {split: [s for scene in _ALL for s in scene.statements[split]] for split in SPLITS}
 QUESTIONS = {

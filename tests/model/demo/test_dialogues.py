@@ -6,7 +6,7 @@ import re
 
 import pytest
 from tokenizers import Tokenizer
-from training import data
+from training import data, vocabulary
 
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.text.messages import v32_pieces
@@ -210,7 +210,9 @@ def test_a_changed_value_is_remembered_with_the_one_before():
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-    return data.train_tokenizer(tmp_path_factory.mktemp("demo") / "tokenizer.json", 1600, conversations=20, spaced=300)
+    return vocabulary.train_tokenizer(
+        tmp_path_factory.mktemp("demo") / "tokenizer.json", 1600, conversations=20, spaced=300
+    )
 
 
 @pytest.mark.parametrize("word", ["Zorvik", "thermos", "Kleodriadick-77", "ünïcode", "key"])

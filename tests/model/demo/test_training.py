@@ -1,0 +1,96 @@
+"""Training further from the shipped checkpoint: its weights come back, the plan fits, and a run that stopped goes on."""
+
+import argparse
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from training.export import restore, tensors
+from training.model import Model, Shape
+from training.schedule import ANEW, CONTINUED, schedule
+from training.trainer import Trainer
+
+from deepseek_v32.inference.llm import DEMO
+
+
+def dequantised(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Every weight in fp32: each block of 128 × 128 times its scale."""
+    out = {}
+    for name, value in weights.items():
+        if name.endswith("_scale_inv"):
+            continue
+        scale = weights.get(f"{name}_scale_inv")
+        out[name] = value.float()
+        if scale is not None:
+            rows, columns = value.shape
+            out[name] *= scale.repeat_interleave(128, 0)[:rows].repeat_interleave(128, 1)[:, :columns]
+    return out
+
+
+def test_the_shipped_weights_come_back_as_they_are():
+    model = Model(Shape())
+    restore(model, DEMO)
+    shipped = dequantised(load_file(DEMO / "model.safetensors"))
+    again = dequantised(tensors(model))
+    assert again.keys() == shipped.keys()
+    for name, value in shipped.items():
+        assert torch.equal(again[name], value), name
+    # One of each kind by hand: a stacked expert, a split norm, the draft layer.
+    assert torch.equal(model.layers[1].expert_up[3], shipped["model.layers.1.mlp.experts.3.up_proj.weight"])
+    assert torch.equal(model.layers[0].index_k_bias, shipped["model.layers.0.self_attn.indexer.k_norm.bias"])
+    assert torch.equal(model.draft.layer.kv_b, shipped["model.layers.3.self_attn.kv_b_proj.weight"])
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ({}, "expected a folder with config.json and model.safetensors"),
+        ({"hidden_size": 512}, "hidden_size of .* is 512; expected 256"),
+        ({"index_topk": None}, "index_topk of .* is None; expected 128"),
+    ],
+)
+def test_a_folder_that_does_not_fit_is_refused(tmp_path, broken, message):
+    if broken:
+        config = json.loads((DEMO / "config.json").read_text()) | broken
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        (tmp_path / "model.safetensors").symlink_to(DEMO / "model.safetensors")
+    with pytest.raises(ValueError, match=message):
+        restore(Model(Shape()), tmp_path)
+
+
+def test_training_further_ends_at_long_texts_and_fits_the_time_it_states():
+    plan = schedule(1.0, 1, course=CONTINUED)
+    rates = [step.rate for step in plan if step.stage == "dense"]
+    assert rates[0] < 0.01 and max(rates) <= CONTINUED.rate, "a new optimizer warms up"
+    lengths = [step.length for step in plan if step.stage == "sparse"]
+    assert 0.7 < sum(length >= 8192 for length in lengths) / len(lengths) < 0.8
+    assert max(lengths) == Shape().positions
+    # Seconds that a step took on one H200, by stage; 32K tokens estimated.
+    seconds = {"dense": 1 / 20.7, "indexer": 0.12, "sparse": 1 / 6, "draft": 1 / 8}
+    total = sum(0.25 if step.length > 16384 else seconds[step.stage] for step in plan)
+    assert 20 * 60 < total < 25 * 60
+    assert all(step.length == 128 for step in schedule(0.01, 1, tokens=128, course=ANEW) if step.stage != "dense")
+
+
+@pytest.mark.heavy
+def test_a_run_that_stopped_goes_on_with_its_own_plan(tmp_path):
+    first = Trainer(
+        argparse.Namespace(out=tmp_path, seed=3, scale=0.01, tokens=1024, device="cpu", checkpoint=DEMO, resume=False)
+    )
+    assert (tmp_path / "tokenizer.json").read_bytes() == (DEMO / "tokenizer.json").read_bytes()
+    first.step = 17
+    with torch.no_grad():
+        first.model.norm += 1.0
+    first.save()
+    again = Trainer(
+        argparse.Namespace(out=tmp_path, seed=1, scale=1.0, tokens=65536, device="cpu", checkpoint=None, resume=True)
+    )
+    assert again.step == 17 and again.plan == first.plan and again.draft_started
+    assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), again.model.parameters(), strict=True))
+    with pytest.raises(ValueError, match="--resume needs"):
+        Trainer(
+            argparse.Namespace(
+                out=tmp_path / "no", seed=1, scale=1.0, tokens=1, device="cpu", checkpoint=None, resume=True
+            )
+        )
