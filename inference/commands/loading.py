@@ -83,7 +83,6 @@ def load_llm(
     if needs_text:  # checked before the weights are loaded, which may take minutes
         _check_tokenizer(path)
     from ...model.parallel.plan import Plan
-    from ..distributed.launch import world_size
     from ..llm import LLM
     from .progress import optional_bar
 
@@ -94,7 +93,7 @@ def load_llm(
         llm = LLM(path, **arguments, progress=progress)
     name = "synthetic weights" if synthetic else path
     print(f"{name}: {summary(llm, arguments.get('backend', 'auto'))}", file=sys.stderr)
-    if (size := world_size()) > 1:
+    if (size := llm.tensor_parallel_size) > 1:
         print(Plan(llm.config, 0, size).describe(), file=sys.stderr)
     return llm
 
