@@ -92,7 +92,9 @@ def _wrong_answer(response: Response) -> str | None:
     kind = response.headers.get("content-type", "")
     if kind.startswith("text/event-stream"):
         events = [line.removeprefix(b"data: ") for line in response.body.split(b"\n") if line]
-        if events and events[0].startswith(b"event: response."):  # of /v1/responses, whose events have names and no [DONE]
+        if events and events[0].startswith(
+            b"event: response."
+        ):  # of /v1/responses, whose events have names and no [DONE]
             names, events = events[::2], events[1::2]
             if not any(names[-1].endswith(end) for end in (b".completed", b".incomplete", b".failed")):
                 return "a stream of a response without its end"

@@ -112,7 +112,8 @@ class Requests:
         names = [
             name
             for name in fields
-            if self._rng.random() < 0.4 or name in ("messages", "prompt", "input", "tokens", "max_tokens", "max_output_tokens")
+            if self._rng.random() < 0.4
+            or name in ("messages", "prompt", "input", "tokens", "max_tokens", "max_output_tokens")
         ]
         body = {name: fields[name] for name in names}
         for _ in range(self._rng.choice((0, 1, 1, 2, 5))):
