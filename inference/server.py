@@ -24,6 +24,7 @@ from .api.guard import LOOPBACK, MAX_BODY, Guard
 from .api.health import health_router
 from .api.metrics import Metrics
 from .api.open_requests import EndsOpenRequests, OpenRequests
+from .api.response_api.route import responses_router
 from .api.tokens import tokens_router
 from .chat_app.policy import SERVED
 from .service.server_log import ServerLog
@@ -65,10 +66,10 @@ def create_app(
     service.observe(metrics)
     service.observe(server_log)
     install_handlers(app)
-    for router in (chat_router(context), completions_router(context), tokens_router(context)):
-        app.include_router(router)
+    for make_router in (chat_router, completions_router, responses_router, tokens_router):
+        app.include_router(make_router(context))
     app.include_router(health_router(context, metrics))
-    app.openapi = lambda: _document(app, api_key is not None)  # type: ignore[method-assign]
+    app.openapi = lambda: _document(app, api_key is not None, (model_name, *aliases))  # type: ignore[method-assign]
     if chat and importlib.util.find_spec("gradio") is not None:
         from .chat_app.mount import mount_chat
 
@@ -116,8 +117,9 @@ def host_names(address: str, allowed: Sequence[str]) -> list[str]:
     return [*LOOPBACK, f"[{address}]" if ":" in address else address]
 
 
-def _document(app: FastAPI, with_key: bool) -> dict[str, Any]:
-    """FastAPI's OpenAPI document without the status 422, for which this server answers 400, and with the API key."""
+def _document(app: FastAPI, with_key: bool, models: Sequence[str]) -> dict[str, Any]:
+    """FastAPI's OpenAPI document without the status 422, for which this server answers 400, with the API key and the model's
+    names."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, routes=app.routes)
         for path in document["paths"].values():
@@ -126,6 +128,10 @@ def _document(app: FastAPI, with_key: bool) -> dict[str, Any]:
         schemas = document["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
+        for schema in schemas.values():
+            for kind in schema.get("properties", {}).get("model", {}).get("anyOf", ()):  # a request's: a text or null
+                if kind["type"] == "string":
+                    kind["enum"] = list(models)
         if with_key:
             document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             document["security"] = [{"key": []}]

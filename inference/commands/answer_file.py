@@ -104,5 +104,9 @@ def _answers(llm: "LLM", prompts: list[Prompt], encoder: PromptEncoder) -> Itera
 
 
 def _record(llm: "LLM", prompt: Prompt, completion: "Completion", encoder: PromptEncoder) -> dict[str, Any]:
-    answer = None if llm.tokenizer is None else parse_assistant(completion.text, encoder.is_thinking(prompt))
+    answer = (
+        None
+        if llm.tokenizer is None
+        else parse_assistant(completion.text, encoder.is_thinking(prompt), encoder.tools(prompt))
+    )
     return record(completion, answer, id=prompt.id)

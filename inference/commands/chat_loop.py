@@ -1,112 +1,107 @@
 """The interactive chat of `deepseek-v32 generate`."""
 
-import json
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..distributed.launch import world_size
 from ..text.errors import describe_error
-from .files import write_whole
-from .terminal import dim, show_stream, statistics
+from .chat_commands import COMMANDS, ENDS, HELP, RETRY, parse_command
+from .chat_input import ChatInput, Interrupted
+from .chat_session import ChatSession, Message
+from .terminal import dim, show_stream, statistics, visible
 
-if TYPE_CHECKING:
-    from ..llm import LLM
-    from ..params import SamplingParams
-
-HELP = """\
-/clear       forget the conversation
-/save FILE   write the conversation to a file, as JSON
-/help        show this list
-/exit        leave (so does Ctrl-D)
-A line that ends in \\ continues in the next one. Ctrl-C stops an answer."""
+LEAVE = "/exit or Ctrl-D leaves."
 
 
 class ChatLoop:
-    """Reads lines, answers messages and carries out commands until /exit or the end of the input."""
+    """Reads messages, answers them and carries out commands until /exit or the end of the input."""
 
-    def __init__(self, llm: "LLM", params: "SamplingParams", thinking: bool, system: str | None):
-        self._llm = llm
-        self._params = params
-        self._thinking = thinking
-        self._system = system
-        self._messages: list[dict[str, Any]] = []
-        self._clear()
+    def __init__(self, session: ChatSession, source: ChatInput) -> None:
+        self._session = session
+        self._input = source
 
     def run(self) -> None:
         if sys.stdin.isatty():
-            import readline  # noqa: F401  importing it gives input() line editing and history
-
             _note("/help lists the commands.")
-        while (line := self._read()) is not None:
-            if line.startswith("/"):
-                if self._execute(line):
-                    return
-            elif line:
-                self._answer(line)
-
-    def _read(self) -> str | None:
-        """The next message; None at the end of the input."""
-        lines: list[str] = []
         while True:
             try:
-                lines.append(input("... " if lines else ">>> "))
-            except EOFError:
-                print()
-                return None
-            except KeyboardInterrupt:
-                print()
-                _note("/exit or Ctrl-D leaves.")
-                lines.clear()
+                message = self._input.read()
+            except Interrupted:
+                _note(LEAVE)
                 continue
-            if not lines[-1].endswith("\\"):
-                return "\n".join(line.removesuffix("\\") for line in lines).strip()
+            if message is None:
+                return
+            command = parse_command(message)
+            if command is None:
+                if message.strip():
+                    self._answer([*self._session.messages, {"role": "user", "content": message}])
+            elif command[0] in ENDS:
+                return
+            else:
+                self._execute(*command)
 
-    def _execute(self, line: str) -> bool:
-        """Carry out a command. True for the one that ends the chat."""
-        command, _, argument = line.partition(" ")
-        match command:
-            case "/exit" | "/quit":
-                return True
-            case "/clear":
-                self._clear()
-                _note("Forgotten.")
-            case "/save":
-                self._save(argument.strip())
-            case "/help":
-                print(HELP)
-            case _:
-                _note(f"{command} is no command. /help lists them.")
-        return False
-
-    def _clear(self) -> None:
-        self._messages = [] if self._system is None else [{"role": "system", "content": self._system}]
-
-    def _save(self, name: str) -> None:
-        if not name:
-            _note("/save needs a file name.")
+    def _execute(self, name: str, argument: str) -> None:
+        """Carry out a command other than /exit."""
+        if name not in COMMANDS:
+            _note(f'{name} is no command. /help lists them; """ begins a message that starts with a slash.')
             return
-        path = Path(name).expanduser()
         try:
-            write_whole(path, json.dumps(self._messages, ensure_ascii=False, indent=2) + "\n")
-        except (OSError, ValueError) as error:
-            _note(f"Not saved: {describe_error(error)}")
+            if name == RETRY:
+                self._answer(self._session.retried())
+                return
+            said = COMMANDS[name].run(self._session, argument)
+        except (ValueError, OSError) as error:
+            _note(f"Not done: {describe_error(error)}")
+        except KeyboardInterrupt:
+            if world_size() > 1:  # the other ranks are in the middle of a step
+                raise
+            _note("Stopped.")
         else:
-            _note(f"{len(self._messages)} messages saved in {path}.")
+            if name == HELP:
+                print(said)
+            else:
+                _note(said)
 
-    def _answer(self, text: str) -> None:
-        """Answer a message. A message that is refused or whose answer fails is not kept in the conversation."""
-        messages = [*self._messages, {"role": "user", "content": text}]
-        try:
-            token_ids = self._llm.chat_token_ids(messages, thinking=self._thinking)
-            answer, completion = show_stream(self._llm, token_ids, self._params, self._thinking, sys.stdout)
-        except ValueError as error:
-            _note(f"{error} (/clear starts afresh)")
-            return
-        _note(statistics(completion))
-        if completion.finish_reason != "error":
-            self._messages = [*messages, answer.to_message()]
+    def _answer(self, messages: list[Message]) -> None:
+        """Answer a conversation, and again when the functions that the model calls have returned.
+
+        A message that is refused, and one whose answer fails, is not kept.
+        """
+        session, waiting = self._session, True
+        while waiting:
+            try:
+                with self._input.answering():
+                    prompt = session.prompt(messages)
+                    answer, completion = show_stream(
+                        session.llm, prompt, session.params, session.thinking, sys.stdout, tools=session.tools
+                    )
+            except ValueError as error:
+                _note(f"{error} (/clear starts afresh)")
+                session.note_failure(messages)
+                return
+            _note(statistics(completion))
+            if completion.finish_reason == "error":
+                session.note_failure(messages)
+                return
+            results = self._ask_for_results(session.keep(messages, answer, prompt, completion))
+            messages, waiting = [*session.messages, *results], bool(results)
+
+    def _ask_for_results(self, answer: Message) -> list[Message]:
+        """What the functions return that an answer calls, as the user types it; none if the user does not."""
+        results: list[dict[str, Any]] = []
+        for call in answer.get("tool_calls", ()):
+            name = visible(call["function"]["name"], sys.stdout)
+            try:
+                result = self._input.read(f"{name} returns: ")
+            except Interrupted:
+                result = None
+            if result is None:
+                _note("The call is not answered. /undo takes the question back.")
+                return []
+            results.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+        return results
 
 
 def _note(text: str) -> None:
     sys.stdout.flush()
-    print(dim(text, sys.stderr), file=sys.stderr, flush=True)
+    print(dim(visible(text, sys.stderr), sys.stderr), file=sys.stderr, flush=True)

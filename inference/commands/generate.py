@@ -9,20 +9,30 @@ import typer
 
 from ..text.answer import parse_assistant
 from .answer_file import answer_file
+from .chat_input import ChatInput, LineInput
 from .chat_loop import ChatLoop
+from .chat_session import ChatSession
 from .files import check_place
-from .options import ModelOptions, with_options
+from .options import TerminalOptions, with_options
 from .prompt_encoder import PromptEncoder
-from .prompt_file import Prompt, read_prompts
+from .prompt_file import Prompt, read_prompts, read_tools
+from .sampling_options import SamplingOptions
 from .terminal import record, show_stream, statistics, stream
 
 if TYPE_CHECKING:
     from ..llm import LLM
 
+EXAMPLES = """
+    deepseek-v32 generate                            a chat
+    deepseek-v32 generate "Where is Lisbon?" --temperature 0
+    deepseek-v32 generate --input-file questions.jsonl --output answers.jsonl
+    """
+
 
 @with_options
 def generate(
-    options: ModelOptions,
+    sampling: SamplingOptions,
+    options: TerminalOptions,
     prompt: Annotated[
         str | None, typer.Argument(help="The prompt. Without one: standard input, or a chat in a terminal.")
     ] = None,
@@ -43,32 +53,29 @@ def generate(
     interactive: Annotated[
         bool, typer.Option("--interactive", help="Chat, even if the input does not come from a terminal.")
     ] = False,
-    max_new_tokens: Annotated[
-        int, typer.Option("--max-new-tokens", help="Maximum number of tokens of an answer.")
-    ] = 1024,
-    temperature: Annotated[float, typer.Option("--temperature", help="0 always takes the most probable token.")] = 1.0,
-    top_p: Annotated[
-        float, typer.Option("--top-p", help="Sample from the most probable tokens that have this probability together.")
-    ] = 0.95,
-    seed: Annotated[int | None, typer.Option("--seed", help="The same seed samples the same answer.")] = None,
-    stop: Annotated[
-        list[str] | None, typer.Option("--stop", help="End the answer before this text. Repeatable.")
-    ] = None,
     system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
+    tools: Annotated[
+        Path | None, typer.Option("--tools", help="JSON file with a list of functions, as OpenAI's API has them.")
+    ] = None,
     thinking: Annotated[bool, typer.Option("--thinking", help="Let the model reason before it answers.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Continue the prompt as it is, without the chat format.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each answer as one line of JSON.")] = False,
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history/--no-history",
+            envvar="DEEPSEEK_V32_HISTORY",
+            show_envvar=True,
+            help="Remember what is typed in the chat, for the arrow keys.",
+        ),
+    ] = True,
     inspect: Annotated[
         Path | None,
         typer.Option("--inspect", help="Write what DSA selected for the answer: a .json file or a .html page."),
     ] = None,
 ) -> None:
     """Answer a prompt or a file of prompts, or chat."""
-    from ..params import SamplingParams
-
-    params = SamplingParams(
-        temperature=temperature, top_p=top_p, max_tokens=max_new_tokens, seed=seed, stop=tuple(stop or ())
-    )
+    sampling.params()  # so that a wrong value is known before the weights are loaded
     sources = [name for name, given in (("a prompt", prompt), ("--input-file", input_file)) if given is not None]
     sources += ["--interactive"] if interactive else []
     if len(sources) > 1:
@@ -84,6 +91,7 @@ def generate(
         raise ValueError(f"{'--json' if as_json else '--raw'} is given; expected only with a prompt or --input-file")
     if inspect is not None and (is_chat or input_file is not None):
         raise ValueError(f"--inspect is {inspect}; expected only with a single prompt")
+    functions = None if tools is None else read_tools(tools)
     prompts = read_prompts(input_file) if input_file else []
     if not prompts and not is_chat:
         prompts = [Prompt(1, "prompt", sys.stdin.read().strip() if prompt in (None, "-") else prompt)]
@@ -92,13 +100,26 @@ def generate(
         return options.load(needs_text=is_chat or any(item.source != "token_ids" for item in prompts))
 
     if is_chat:
-        ChatLoop(load(), params, thinking, system).run()
+        llm = load()
+        params = sampling.params(llm.default_params)
+        ChatLoop(ChatSession(llm, params, thinking, system, functions), make_input(history)).run()
         return
-    encoder = PromptEncoder(params, thinking, system, raw)
+    encoder = PromptEncoder(sampling.params, thinking, system, raw, functions)
     if input_file is None:
         answer_one(load(), prompts[0], encoder, as_json, inspect)
     elif answer_file(load, prompts, encoder, output, as_json or input_file.suffix == ".jsonl"):
         raise typer.Exit(1)
+
+
+def make_input(keep_history: bool) -> ChatInput:
+    """Where the chat's messages come from: with line editing if both input and output are a terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return LineInput()
+    from .chat_terminal import (
+        TerminalInput,
+    )  # prompt_toolkit takes a tenth of a second to import, and is for chats alone
+
+    return TerminalInput(keep_history)
 
 
 def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool, inspect: Path | None) -> None:
@@ -111,9 +132,11 @@ def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool
         *_, last = stream(llm, token_ids, params, inspect is not None)
         completion = last.completion
         assert completion is not None
-        print(json.dumps(record(completion, parse_assistant(completion.text, thinking)), ensure_ascii=False))
+        answer = parse_assistant(completion.text, thinking, encoder.tools(prompt))
+        print(json.dumps(record(completion, answer), ensure_ascii=False))
     else:
-        _, completion = show_stream(llm, token_ids, params, thinking, sys.stderr, inspect is not None)
+        recorded, functions = inspect is not None, encoder.tools(prompt)
+        _, completion = show_stream(llm, token_ids, params, thinking, sys.stderr, recorded, functions)
     print(statistics(completion), file=sys.stderr)
     if inspect is not None and completion.finish_reason in ("stop", "length"):
         from ..inspection import with_recording

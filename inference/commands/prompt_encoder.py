@@ -1,7 +1,8 @@
 """How the prompts of one run of a command become token ids and sampling parameters."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .prompt_file import Prompt
 
@@ -13,11 +14,19 @@ if TYPE_CHECKING:
 class PromptEncoder:
     """Applies the command line's settings to every prompt; a prompt from a file may replace some of them."""
 
-    def __init__(self, params: "SamplingParams", thinking: bool, system: str | None, raw: bool) -> None:
-        self._params = params
+    def __init__(
+        self,
+        params: "Callable[[SamplingParams], SamplingParams]",
+        thinking: bool,
+        system: str | None,
+        raw: bool,
+        tools: list[dict[str, Any]] | None = None,
+    ) -> None:
+        self._params = params  # of the checkpoint's defaults
         self._thinking = thinking
         self._system = system
         self._raw = raw
+        self._tools = tools
 
     def is_thinking(self, prompt: Prompt) -> bool:
         """Whether the answer begins with the model's reasoning."""
@@ -25,9 +34,13 @@ class PromptEncoder:
             return False
         return self._thinking if prompt.thinking is None else bool(prompt.thinking)
 
+    def tools(self, prompt: Prompt) -> list[dict[str, Any]] | None:
+        """The functions that the answer may call."""
+        return self._tools if prompt.tools is None else prompt.tools
+
     def encode(self, llm: "LLM", prompt: Prompt) -> "tuple[list[int], SamplingParams]":
         """Token ids and sampling parameters of a prompt. ValueError for a prompt that cannot be encoded."""
-        params = replace(self._params, **(prompt.sampling or {}))
+        params = replace(self._params(llm.default_params), **(prompt.sampling or {}))
         if prompt.source == "token_ids":
             return prompt.content, params
         if self._raw and prompt.source == "prompt":
@@ -38,4 +51,4 @@ class PromptEncoder:
             messages = [{"role": "user", "content": prompt.content}]
         if self._system is not None and not any(message["role"] == "system" for message in messages):
             messages = [{"role": "system", "content": self._system}, *messages]
-        return llm.chat_token_ids(messages, thinking=self.is_thinking(prompt), tools=prompt.tools), params
+        return llm.chat_token_ids(messages, thinking=self.is_thinking(prompt), tools=self.tools(prompt)), params

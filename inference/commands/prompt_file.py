@@ -57,6 +57,17 @@ def read_prompts(path: Path) -> list[Prompt]:
     return prompts
 
 
+def read_tools(path: Path) -> list[dict[str, Any]]:
+    """The functions in a JSON file, which holds a list of them. ValueError for a file that holds anything else."""
+    try:
+        tools = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"--tools is {path}, which is not JSON ({error}); expected a list of functions") from None
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise ValueError(f"--tools is {path}, which holds {tools!r:.50}; expected a list of functions")
+    return tools
+
+
 def _from_json(line: str, number: int, place: str) -> Prompt:
     try:
         values = parse_object(line.encode())

@@ -4,7 +4,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
@@ -13,13 +13,15 @@ from ..text.answer import AnswerDelta, AnswerParser, AssistantMessage
 
 if TYPE_CHECKING:
     from ..llm import LLM
-    from ..params import Completion, Delta, SamplingParams
+    from ..params import Completion, Delta, Request, SamplingParams
 
 # A model may write escape sequences, which a terminal would carry out, and characters that change the direction of writing, which
 # make a line look like another one.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # A second Ctrl-C this long after the first, with the step still running, ends the program.
 INSIST_SECONDS = 3
+# Tokens of a prompt from which on its reader is shown how far it has come. On two CPU cores the demo reads them in a second.
+LONG_PROMPT = 1024
 
 
 @contextmanager
@@ -46,13 +48,55 @@ def stream(llm: "LLM", token_ids: Sequence[int], params: "SamplingParams", inspe
     """The deltas of one request. Ctrl-C ends them after the running step, with finish_reason "abort".
 
     It steps the engine itself: closing `LLM.stream` would end the request without the Completion that says what was generated.
+    While a long prompt is read, standard error says how far, if it is a terminal.
     """
     request = llm.engine.add_request(token_ids, params, inspect)
-    with interruptible(lambda: llm.engine.abort(request.id)):
+    with interruptible(lambda: llm.engine.abort(request.id)), ReadingLine(request, sys.stderr) as line:
         while llm.engine.has_work:
+            line.show()
             for delta in llm.engine.step():
                 if delta.request_id == request.id:
+                    line.erase()
                     yield delta
+
+
+class ReadingLine:
+    """How much of a request's prompt is computed, in one line that is written over and over, and erased in the end.
+
+    It appears only in a terminal, and only while more than `LONG_PROMPT` tokens are left.
+    """
+
+    def __init__(self, request: "Request", out: TextIO) -> None:
+        self._request, self._out = request, out
+        self._since = 0.0  # time.perf_counter at the first line; 0: there is none yet
+        self._before = 0  # tokens that were computed by then
+        self._shown = False
+
+    def __enter__(self) -> "ReadingLine":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.erase()
+
+    def show(self) -> None:
+        done, count = self._request.computed, len(self._request.prompt)
+        if self._request.output_count or not self._out.isatty() or (count - done <= LONG_PROMPT and not self._shown):
+            return
+        now = time.perf_counter()
+        if not self._shown:
+            self._since, self._before = now, done
+        seconds = now - self._since
+        rate = f", {(done - self._before) / seconds:,.0f} tokens/s" if done > self._before and seconds > 0 else ""
+        text = f"reading the prompt: {done:,} of {count:,} tokens{rate}"
+        self._shown = True
+        self._out.write(f"\r\x1b[K{dim(text, self._out)}")
+        self._out.flush()
+
+    def erase(self) -> None:
+        if self._shown:
+            self._shown = False
+            self._out.write("\r\x1b[K")
+            self._out.flush()
 
 
 def show_stream(
@@ -62,28 +106,42 @@ def show_stream(
     thinking: bool,
     aside: TextIO,
     inspect: bool = False,
+    tools: Sequence[Mapping[str, Any]] | None = None,
 ) -> "tuple[AssistantMessage, Completion]":
     """Print an answer while it grows, its content on standard output and its reasoning on `aside`. Returns both when complete."""
-    parser, total, completion = AnswerParser(thinking), AnswerDelta(), None
+    parser, printer, completion = AnswerParser(thinking, tools), AnswerPrinter(sys.stdout, aside), None
     for delta in stream(llm, token_ids, params, inspect):
         completion = delta.completion
-        total += _show(parser.push(delta.text), total, aside)
-    total += _show(parser.finish(), total, aside)
+        printer.add(parser.push(delta.text))
+    printer.add(parser.finish())
     print(flush=True)
     assert completion is not None
+    total = printer.total
     return AssistantMessage(total.content, total.reasoning_content if thinking else None, total.tool_calls), completion
 
 
-def _show(delta: AnswerDelta, shown: AnswerDelta, aside: TextIO) -> AnswerDelta:
-    if delta.reasoning_content:
-        print(dim(visible(delta.reasoning_content, aside), aside), end="", file=aside, flush=True)
-    if delta.content:
-        if not shown.content and (shown.reasoning_content or delta.reasoning_content):
-            print("\n", file=aside, flush=True)
-        print(visible(delta.content, sys.stdout), end="", flush=True)
-    for call in delta.tool_calls:
-        print(visible(f"\n{call.name}({call.arguments})", sys.stdout), end="", flush=True)
-    return delta
+class AnswerPrinter:
+    """Prints the parts of an answer: reasoning under a dim heading, content, and each call as name(arguments) on a line."""
+
+    def __init__(self, out: TextIO, aside: TextIO) -> None:
+        self._out, self._aside = out, aside
+        self.total = AnswerDelta()
+
+    def add(self, delta: AnswerDelta) -> None:
+        shown = self.total
+        self.total += delta
+        if delta.reasoning_content:
+            if not shown.reasoning_content and self._aside.isatty():
+                print(dim("thinking", self._aside), file=self._aside)
+            reasoning = visible(delta.reasoning_content, self._aside)
+            print(dim(reasoning, self._aside), end="", file=self._aside, flush=True)
+        if delta.content or delta.tool_calls:
+            if self.total.reasoning_content and not (shown.content or shown.tool_calls):
+                print("\n", file=self._aside, flush=True)
+            print(visible(delta.content, self._out), end="", file=self._out, flush=True)
+        for number, call in enumerate(delta.tool_calls, len(shown.tool_calls)):
+            line = "\n" if number or self.total.content else ""
+            print(visible(f"{line}{call.name}({call.arguments})", self._out), end="", file=self._out, flush=True)
 
 
 def visible(text: str, out: TextIO) -> str:
@@ -106,7 +164,8 @@ def statistics(completion: "Completion") -> str:
         parts.append(f"first after {timings.time_to_first_token:.2f} s")
     cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
     parts.append(f"prompt {usage.prompt_tokens} tokens{cached}")
-    parts.append(f"attended to {timings.selected_fraction:.0%} of the context")
+    if usage.completion_tokens:
+        parts.append(f"attended to {timings.selected_fraction:.0%} of the context")
     endings = {"length": "cut at its length limit", "abort": "stopped", "error": f"failed: {completion.error}"}
     if completion.finish_reason in endings:
         parts.append(endings[completion.finish_reason])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from .probe import probing
+from .probe import Probe, probing
 
 COMMAND = Path(sys.executable).with_name("deepseek-v32")
 USED_PAGES = re.compile(r'^deepseek_v32_pages\{state="used"\} (\S+)', re.MULTILINE)
@@ -146,7 +146,7 @@ class LiveServer:
             await asyncio.sleep(0.05)
         return False
 
-    def probing(self) -> AbstractContextManager[list[float]]:
+    def probing(self) -> AbstractContextManager[Probe]:
         """See `probe.probing`."""
         return probing(self.host, self.port, self.key)
 

@@ -16,7 +16,8 @@ SAMPLE_SECONDS = 2.0
 MIB = 64.0
 
 
-async def load(seed: int, seconds: float, server: LiveServer) -> dict[str, Any]:
+async def load(seed: int, seconds: float, server: LiveServer, least: int = 0) -> dict[str, Any]:
+    """Mixed requests until `seconds` have passed and `least` requests have been answered, however slow the machine is."""
     end = time.monotonic() + seconds
     kinds: Counter[str] = Counter()
     samples: list[float] = []
@@ -24,7 +25,7 @@ async def load(seed: int, seconds: float, server: LiveServer) -> dict[str, Any]:
     async def client(number: int) -> None:
         rng = random.Random(f"{seed} {number}")
         requests = Requests(rng, server)
-        while time.monotonic() < end:
+        while time.monotonic() < end or sum(kinds.values()) < least:
             kind = rng.choice(("answer", "stream", "left", "long text", "score", "fuzz", "fuzz"))
             kinds[kind] += 1
             body: dict[str, Any] = {

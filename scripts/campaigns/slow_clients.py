@@ -25,13 +25,7 @@ MIB_PER_READER = 10.0
 async def slow_heads(count: int, server: LiveServer) -> dict[str, Any]:
     """`count` connections with half a head, of which each sends a byte now and then."""
     failures: list[dict[str, Any]] = []
-    began = time.monotonic()
-    connections = []
-    for _ in range(count):
-        with contextlib.suppress(OSError):
-            reader, writer = await server.open()
-            writer.write(HALF)
-            connections.append((reader, writer))
+    connections: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     closed_after: list[float] = []
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -44,10 +38,17 @@ async def slow_heads(count: int, server: LiveServer) -> dict[str, Any]:
         closed_after.append(time.monotonic() - began)
         writer.transport.abort()
 
-    dripping = [asyncio.create_task(drip(*connection)) for connection in connections]
-    await asyncio.sleep(SETTLED_SECONDS)
-    with server.probing() as seconds:
+    with server.probing() as probe:
+        began = time.monotonic()
+        for _ in range(count):
+            with contextlib.suppress(OSError):
+                connections.append(await server.open())
+                connections[-1][1].write(HALF)
+        dripping = [asyncio.create_task(drip(*connection)) for connection in connections]
+        await asyncio.sleep(SETTLED_SECONDS)
+        probe.begin()
         _, still_open = await asyncio.wait(dripping, timeout=2 * HEAD_SECONDS + 5)
+    seconds = probe.seconds
     if still_open:
         failures.append(
             {"why": f"{len(still_open)} of {len(connections)} half heads are open after {2 * HEAD_SECONDS} s"}
@@ -77,7 +78,8 @@ async def slow_readers(count: int, server: LiveServer, waits: bool, asked: int =
         connection.connect((server.host, server.port))
         connection.sendall(server.request("POST", "/v1/completions", STREAM))
         deaf.append(connection)
-    with server.probing() as seconds:
+    with server.probing() as probe:
+        probe.begin()
         answered = 0
         for _ in range(asked):
             response = await server.ask(
@@ -101,7 +103,7 @@ async def slow_readers(count: int, server: LiveServer, waits: bool, asked: int =
         failures.append({"why": f"memory grew by {growth} MiB with {count} streams that nobody reads"})
     return {
         "streams": count, "waited_for_their_end": waits, "memory_growth_mib": growth,
-        "probe_p99_s": round(quantile(seconds, 0.99), 4), "failures": failures,
+        "probe_p99_s": round(quantile(probe.seconds, 0.99), 4), "failures": failures,
     }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def test_half_heads_unread_and_cancelled_streams(monkeypatch):
     with serving(Service(stand_in_llm(), max_queue=100), limits=limits) as server:
         outside = seen_from_outside(server)
         heads = asyncio.run(slow_clients.slow_heads(60, outside))
-        assert heads.pop("failures") == [] and heads["half_heads"] == 60 and heads["probes"] >= 10
+        assert heads.pop("failures") == [] and heads["half_heads"] == 60 and heads["probes"] >= 2
         cancelled = asyncio.run(slow_clients.cancelled_streams(1, 40, outside))
         assert cancelled["failures"] == [] and server.service.stats().engine.finished["abort"] > 0
         unread = asyncio.run(slow_clients.slow_readers(3, outside, waits=False, asked=1))
@@ -58,8 +58,9 @@ def test_half_heads_unread_and_cancelled_streams(monkeypatch):
 
 def test_mixed_requests():
     with serving(Service(stand_in_llm(), max_queue=100)) as server:
-        result = asyncio.run(memory.load(1, 1.5, seen_from_outside(server)))
-        assert result["failures"] == [] and sum(result["requests"].values()) > 5
+        result = asyncio.run(memory.load(1, 0, seen_from_outside(server), least=80))
+        assert result["failures"] == [] and sum(result["requests"].values()) >= 80
+        assert set(result["requests"]) == {"answer", "stream", "left", "long text", "score", "fuzz"}
 
 
 @pytest.mark.heavy

@@ -1,5 +1,6 @@
 """The log of a server, and the silence of the library by itself."""
 
+import itertools
 import logging
 import subprocess
 import sys
@@ -60,20 +61,31 @@ def test_a_report_counts_prefill_and_decode_since_the_last_one(lines, monkeypatc
 @pytest.mark.heavy
 def test_a_server_reports_while_it_is_busy_and_is_quiet_when_idle(lines, monkeypatch):
     monkeypatch.setattr(server_log, "REPORT_SECONDS", 0.02)
+    reports = []
+    report = ServerLog.report
+    monkeypatch.setattr(ServerLog, "report", lambda self: reports.append(report(self)))
+
+    def wait_for_reports(count):
+        end = len(reports) + count
+        while len(reports) < end:
+            time.sleep(0.005)
+
     llm = stand_in_llm(max_sequences=1)
     gate = threading.Event()
-    llm.model.before_step = lambda: gate.wait(20)
+    steps = itertools.count()
+    # The first step is let through: what a report says of the engine is its state after a step.
+    llm.model.before_step = lambda: next(steps) and gate.wait(60)
     with serving(Service(llm)) as server:
         assert lines() == []
         streams = [server.service.stream([1, 2], GREEDY) for _ in range(2)]
         while not any(line.startswith("running 1, waiting 1; ") for line in lines()):
             time.sleep(0.01)
+        assert next(steps) == 2  # the second step waits: nothing but the reports has shown that state
         gate.set()
         assert [list(stream)[-1].finish_reason for stream in streams] == ["length"] * 2
-        # Time for the last report about these two.
-        time.sleep(0.1)
+        wait_for_reports(2)  # of which the last one about these two is one
         before = lines()
-        time.sleep(0.1)
+        wait_for_reports(4)
         assert lines() == before
     assert len([line for line in before if line.startswith("request ")]) == 2
 
