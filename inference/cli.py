@@ -13,7 +13,9 @@ from .commands.bench import bench
 from .commands.chat import chat
 from .commands.convert import convert
 from .commands.doctor import doctor
+from .commands.generate import EXAMPLES as GENERATE_EXAMPLES
 from .commands.generate import generate
+from .commands.help_page import HelpCommand
 from .commands.manifest import manifest
 from .commands.serve import serve
 from .text.errors import describe_error
@@ -22,19 +24,69 @@ USER_ERROR = 2
 
 app = typer.Typer(
     name="deepseek-v32",
-    help="DeepSeek-V3.2 reference inference.",
+    help="DeepSeek-V3.2 reference inference. Every command has --help; without --model it uses the demo that ships inside.",
     no_args_is_help=True,
-    add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command()(generate)
-app.command()(chat)
-app.command()(serve)
-app.command()(batch)
-app.command()(convert)
-app.command()(manifest)
-app.command()(doctor)
-app.command()(bench)
+app.command(cls=HelpCommand, epilog=GENERATE_EXAMPLES)(generate)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 chat
+    deepseek-v32 chat --model WEIGHTS --port 9000 --no-browser
+    """,
+)(chat)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 serve --model WEIGHTS --max-model-len 65536
+    deepseek-v32 serve --host 0.0.0.0 --api-key "$KEY" --allowed-host gpu7
+    curl 127.0.0.1:8000/v1/completions --json '{"prompt": "Hi"}'
+    """,
+)(serve)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 batch requests.jsonl answers.jsonl
+    deepseek-v32 batch requests.jsonl answers.jsonl --model WEIGHTS
+    echo '{"custom_id": "1", "method": "POST", "url": "/v1/completions",
+      "body": {"prompt": "Hi"}}' > requests.jsonl
+    """,
+)(batch)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 convert --hf-ckpt-path WEIGHTS --save-path CONVERTED \\
+      --n-experts 256 --model-parallel 8
+    deepseek-v32 convert --save-path CONVERTED --verify
+    """,
+    short_help="Write one file of weights for each rank.",
+)(convert)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 manifest WEIGHTS
+    deepseek-v32 manifest WEIGHTS --verify
+    """,
+    short_help="Note the hashes that loading compares.",
+)(manifest)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 doctor
+    deepseek-v32 doctor --backend reference --json
+    """,
+    short_help="Print versions, devices and kernels.",
+)(doctor)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 bench --prompt-tokens 4096 --batch 1 --batch 16
+    deepseek-v32 bench --synthetic --layers 4 --profile trace.json
+    """,
+    short_help="Measure prefill and decode.",
+)(bench)
 
 
 def _print_version(is_given: bool) -> None:

@@ -4,8 +4,9 @@ import typer
 
 from .cli import run
 from .commands.generate import generate
+from .commands.help_page import HelpCommand
 
 if __name__ == "__main__":
-    program = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    program.command()(generate)
+    program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    program.command(cls=HelpCommand)(generate)
     run(program)

@@ -28,6 +28,7 @@ LEVELS = {
         params
         engine
         distributed inspection
+        parts
         llm
         __init__
         service

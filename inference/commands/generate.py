@@ -13,18 +13,26 @@ from .chat_input import ChatInput, LineInput
 from .chat_loop import ChatLoop
 from .chat_session import ChatSession
 from .files import check_place
-from .options import ModelOptions, with_options
+from .options import TerminalOptions, with_options
 from .prompt_encoder import PromptEncoder
 from .prompt_file import Prompt, read_prompts, read_tools
+from .sampling_options import SamplingOptions
 from .terminal import record, show_stream, statistics, stream
 
 if TYPE_CHECKING:
     from ..llm import LLM
 
+EXAMPLES = """
+    deepseek-v32 generate                            a chat
+    deepseek-v32 generate "Where is Lisbon?" --temperature 0
+    deepseek-v32 generate --input-file questions.jsonl --output answers.jsonl
+    """
+
 
 @with_options
 def generate(
-    options: ModelOptions,
+    sampling: SamplingOptions,
+    options: TerminalOptions,
     prompt: Annotated[
         str | None, typer.Argument(help="The prompt. Without one: standard input, or a chat in a terminal.")
     ] = None,
@@ -45,17 +53,6 @@ def generate(
     interactive: Annotated[
         bool, typer.Option("--interactive", help="Chat, even if the input does not come from a terminal.")
     ] = False,
-    max_new_tokens: Annotated[
-        int, typer.Option("--max-new-tokens", help="Maximum number of tokens of an answer.")
-    ] = 1024,
-    temperature: Annotated[float, typer.Option("--temperature", help="0 always takes the most probable token.")] = 1.0,
-    top_p: Annotated[
-        float, typer.Option("--top-p", help="Sample from the most probable tokens that have this probability together.")
-    ] = 0.95,
-    seed: Annotated[int | None, typer.Option("--seed", help="The same seed samples the same answer.")] = None,
-    stop: Annotated[
-        list[str] | None, typer.Option("--stop", help="End the answer before this text. Repeatable.")
-    ] = None,
     system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
     tools: Annotated[
         Path | None, typer.Option("--tools", help="JSON file with a list of functions, as OpenAI's API has them.")
@@ -78,11 +75,7 @@ def generate(
     ] = None,
 ) -> None:
     """Answer a prompt or a file of prompts, or chat."""
-    from ..params import SamplingParams
-
-    params = SamplingParams(
-        temperature=temperature, top_p=top_p, max_tokens=max_new_tokens, seed=seed, stop=tuple(stop or ())
-    )
+    sampling.params()  # so that a wrong value is known before the weights are loaded
     sources = [name for name, given in (("a prompt", prompt), ("--input-file", input_file)) if given is not None]
     sources += ["--interactive"] if interactive else []
     if len(sources) > 1:
@@ -107,9 +100,11 @@ def generate(
         return options.load(needs_text=is_chat or any(item.source != "token_ids" for item in prompts))
 
     if is_chat:
-        ChatLoop(ChatSession(load(), params, thinking, system, functions), make_input(history)).run()
+        llm = load()
+        params = sampling.params(llm.default_params)
+        ChatLoop(ChatSession(llm, params, thinking, system, functions), make_input(history)).run()
         return
-    encoder = PromptEncoder(params, thinking, system, raw, functions)
+    encoder = PromptEncoder(sampling.params, thinking, system, raw, functions)
     if input_file is None:
         answer_one(load(), prompts[0], encoder, as_json, inspect)
     elif answer_file(load, prompts, encoder, output, as_json or input_file.suffix == ".jsonl"):

@@ -2,17 +2,20 @@
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
 from ...model.config import Precision
 from ..service.server_log import LogLevel, configure_logging
 from ..text.messages import ChatFormat
 from . import loading
+from .sampling_options import OTHER_NAMES
 
 if TYPE_CHECKING:
     from ..llm import LLM
@@ -20,21 +23,34 @@ if TYPE_CHECKING:
 # kernels.registry has the same type; importing that takes seconds, and --help should not.
 Backend = Literal["auto", "reference", "tile", "cuda"]
 
+# Groups of options in --help.
+MODEL, HARDWARE, ENGINE, DIAGNOSIS = "Model", "Hardware", "Limits of the engine", "Diagnosis"
+
 DeviceOption = Annotated[
-    str | None, typer.Option("--device", help="cpu or cuda. Default: cuda if the machine has a GPU.")
+    str | None,
+    typer.Option("--device", help="cpu or cuda. Default: cuda if the machine has a GPU.", rich_help_panel=HARDWARE),
 ]
 BackendOption = Annotated[
     Backend,
-    typer.Option("--backend", help="Kernels to prefer. auto: the fastest implementation of each operation."),
+    typer.Option(
+        "--backend",
+        help="Kernels to prefer. auto: the fastest implementation of each operation.",
+        rich_help_panel=HARDWARE,
+    ),
 ]
 VerifyHashesOption = Annotated[
     bool,
     typer.Option(
-        "--verify-hashes/--no-verify-hashes", help="Compare what is read with the checkpoint's manifest, if it has one."
+        "--verify-hashes/--no-verify-hashes",
+        help="Compare what is read with the checkpoint's manifest, if it has one.",
+        rich_help_panel=MODEL,
     ),
 ]
 LogLevelOption = Annotated[
-    LogLevel, typer.Option("--log-level", help="Least severe messages of the log, which goes to standard error.")
+    LogLevel,
+    typer.Option(
+        "--log-level", help="Least severe messages of the log, which goes to standard error.", rich_help_panel=DIAGNOSIS
+    ),
 ]
 
 
@@ -48,35 +64,54 @@ class ModelOptions:
             "--model",
             "--ckpt-path",
             help="Checkpoint directory in the Hugging Face layout. Default: the demo checkpoint of the package.",
+            rich_help_panel=MODEL,
         ),
     ] = None
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="Configuration file to use instead of the checkpoint's config.json."),
+        typer.Option(
+            "--config", help="Configuration file to use instead of the checkpoint's config.json.", rich_help_panel=MODEL
+        ),
     ] = None
     config_override: Annotated[
         list[str] | None,
         typer.Option(
-            "--config-override", metavar="KEY=VALUE", help="One value of the configuration, in JSON. Repeatable."
+            "--config-override",
+            metavar="KEY=VALUE",
+            help="One value of the configuration, in JSON. Repeatable.",
+            rich_help_panel=MODEL,
         ),
     ] = None
     device: DeviceOption = None
     precision: Annotated[
         Precision | None,
         typer.Option(
-            "--precision", help="Default: exact (fp32) on a CPU; on a GPU as the checkpoint is stored, fp8 or bf16."
+            "--precision",
+            help="Default: exact (fp32) on a CPU; on a GPU as the checkpoint is stored, fp8 or bf16.",
+            rich_help_panel=HARDWARE,
         ),
     ] = None
     backend: BackendOption = "auto"
+    tensor_parallel_size: Annotated[
+        int | None,
+        typer.Option(
+            "--tensor-parallel-size", metavar="N", help="Share the model among 2, 4 or 8 processes, each with a GPU."
+        ),
+    ] = None
     decode_graphs: Annotated[
         bool,
-        typer.Option("--decode-graphs/--no-decode-graphs", help="Run decode steps as CUDA graphs, on a GPU in fp8."),
+        typer.Option(
+            "--decode-graphs/--no-decode-graphs",
+            help="Run decode steps as CUDA graphs, on a GPU in fp8.",
+            rich_help_panel=HARDWARE,
+        ),
     ] = True
     check_cache: Annotated[
         bool,
         typer.Option(
             "--check-cache",
             help="Verify what the caches hold; a mismatch ends its request with an error and a report.",
+            rich_help_panel=DIAGNOSIS,
         ),
     ] = False
     speculative_tokens: Annotated[
@@ -85,6 +120,7 @@ class ModelOptions:
             "--speculative-tokens",
             metavar="K|auto|0",
             help="Tokens that the checkpoint's MTP layer guesses a step, up to 4. auto: as many as pay. The answers stay the same.",
+            rich_help_panel=ENGINE,
         ),
     ] = "auto"
     verify_hashes: VerifyHashesOption = True
@@ -110,43 +146,88 @@ class ServingOptions(ModelOptions):
 
     max_model_len: Annotated[
         int | None,
-        typer.Option("--max-model-len", help="Maximum number of tokens of a prompt and its answer together."),
+        typer.Option(
+            "--max-model-len",
+            help="Maximum number of tokens of a prompt and its answer together.",
+            rich_help_panel=ENGINE,
+        ),
     ] = None
     max_sequences: Annotated[
-        int | None, typer.Option("--max-sequences", help="Maximum number of requests that run at a time.")
+        int | None,
+        typer.Option("--max-sequences", help="Maximum number of requests that run at a time.", rich_help_panel=ENGINE),
     ] = None
     max_batch_tokens: Annotated[
-        int | None, typer.Option("--max-batch-tokens", help="Maximum number of tokens that one step computes.")
+        int | None,
+        typer.Option(
+            "--max-batch-tokens", help="Maximum number of tokens that one step computes.", rich_help_panel=ENGINE
+        ),
     ] = None
     memory_fraction: Annotated[
         float | None,
         typer.Option(
-            "--memory-fraction", help="Fraction of the device's memory for weights, caches and working space."
+            "--memory-fraction",
+            help="Fraction of the device's memory for weights, caches and working space.",
+            rich_help_panel=ENGINE,
         ),
     ] = None
     chat_format: Annotated[
         ChatFormat | None,
-        typer.Option("--chat-format", help="How conversations are written. Default: as the checkpoint says."),
+        typer.Option(
+            "--chat-format",
+            help="How conversations are written. Default: as the checkpoint says.",
+            rich_help_panel=MODEL,
+        ),
     ] = None
     log_level: LogLevelOption = "info"
 
 
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer needs it: its first parameter, a class of options, becomes one parameter for each option.
+@dataclass(frozen=True)
+class TerminalOptions(ServingOptions):
+    """Those of a command that writes to a terminal: its log is quiet."""
 
-    Logging is configured before the command runs.
+    log_level: LogLevelOption = "warning"
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer needs it: each parameter that is a class of options becomes one parameter for each option.
+
+    Logging is configured before the command runs. A ValueError that begins with the name of an argument of Python names the
+    option instead.
     """
     signature = inspect.signature(command, eval_str=True)
-    first, *rest = signature.parameters.values()
-    shared = inspect.signature(first.annotation, eval_str=True).parameters.values()
+    own = signature.parameters.values()
+    classes: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
+    fields = {name: inspect.signature(cls, eval_str=True).parameters for name, cls in classes.items()}
+    shared = [field for each in fields.values() for field in each.values()]
+    rest = [parameter for parameter in own if parameter.name not in classes]
     parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*shared, *rest)]
+    names = {parameter.name: _option_name(parameter) for parameter in parameters}
 
     @functools.wraps(command)
     def wrapped(**values: Any) -> None:
-        options = first.annotation(**{parameter.name: values.pop(parameter.name) for parameter in shared})
-        configure_logging(options.log_level)
-        command(options, **values)
+        groups = {name: cls(**{field: values.pop(field) for field in fields[name]}) for name, cls in classes.items()}
+        levels = [group.log_level for group in groups.values() if isinstance(group, ModelOptions)]
+        configure_logging(*levels[:1])
+        try:
+            command(**groups, **values)
+        except ValueError as error:
+            raise _in_words_of_the_command(error, names) from error
 
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapped
+
+
+def _option_name(parameter: inspect.Parameter) -> str | None:
+    """The first name of an option; None for an argument."""
+    [info] = [each for each in parameter.annotation.__metadata__ if isinstance(each, OptionInfo | ArgumentInfo)]
+    # The first name stands in the place of the default, which is that of the parameter itself.
+    declared = [text.partition("/")[0] for text in (info.default, *(info.param_decls or ())) if isinstance(text, str)]
+    return next((text for text in declared if text.startswith("--")), None)
+
+
+def _in_words_of_the_command(error: ValueError, names: Mapping[str, str | None]) -> ValueError:
+    """The error, with the option's name in the place of the argument's at its beginning: --top-p for top_p."""
+    found = re.match(r"(\w+) (is|has|holds) ", str(error))
+    option = names.get(OTHER_NAMES.get(found[1], found[1])) if found else None
+    return error if found is None or option is None else ValueError(f"{option}{str(error)[found.end(1) :]}")

@@ -1,5 +1,6 @@
 """How the prompts of one run of a command become token ids and sampling parameters."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,13 @@ class PromptEncoder:
 
     def __init__(
         self,
-        params: "SamplingParams",
+        params: "Callable[[SamplingParams], SamplingParams]",
         thinking: bool,
         system: str | None,
         raw: bool,
         tools: list[dict[str, Any]] | None = None,
     ) -> None:
-        self._params = params
+        self._params = params  # of the checkpoint's defaults
         self._thinking = thinking
         self._system = system
         self._raw = raw
@@ -39,7 +40,7 @@ class PromptEncoder:
 
     def encode(self, llm: "LLM", prompt: Prompt) -> "tuple[list[int], SamplingParams]":
         """Token ids and sampling parameters of a prompt. ValueError for a prompt that cannot be encoded."""
-        params = replace(self._params, **(prompt.sampling or {}))
+        params = replace(self._params(llm.default_params), **(prompt.sampling or {}))
         if prompt.source == "token_ids":
             return prompt.content, params
         if self._raw and prompt.source == "prompt":

@@ -1,0 +1,88 @@
+"""--help on a terminal of 80 columns, and the names by which options are called in errors."""
+
+import re
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from deepseek_v32.inference import cli
+from deepseek_v32.inference.commands import loading
+from support.chain_model import make_llm
+
+GROUP = typer.main.get_command(cli.app)
+COMMANDS = GROUP.commands
+TEXT = 40  # columns of a text that reads well
+
+
+def help_of(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    result = CliRunner().invoke(cli.app, [*name, "--help"])
+    assert result.exit_code == 0
+    return result.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_readable_at_80_columns(name, monkeypatch):
+    shown = help_of([name], monkeypatch)
+    assert max(map(len, shown.splitlines())) <= 80
+    for parameter in COMMANDS[name].params:
+        for option in filter(lambda text: text.startswith("--"), [*parameter.opts, *parameter.secondary_opts]):
+            assert re.search(rf"(^|[\s,/]){re.escape(option)}($|[\s,])", shown, re.MULTILINE), f"{option} is cut"
+    body = shown.partition("\nExamples:")[0].partition("Options:")[2]
+    columns = [len(line) - len(line.lstrip()) for line in body.splitlines() if re.match(r" {6,}\S", line)]
+    assert columns and max(columns) <= 80 - TEXT, "the column in which texts go on"
+    examples = shown.partition("\nExamples:\n")[2].splitlines()
+    assert 2 <= sum(line.startswith("  deepseek-v32 ") for line in examples) <= 3
+
+
+def test_options_stand_in_groups(monkeypatch):
+    shown = help_of(["generate"], monkeypatch)
+    titles = re.findall(r"^(\w.*):$", shown, re.MULTILINE)
+    assert titles == [
+        *("Arguments", "Options", "Sampling", "Model", "Hardware", "Diagnosis", "Limits of the engine", "Examples"),
+    ]
+    sampling = shown.partition("\nSampling:\n")[2].partition("\nModel:\n")[0]
+    assert all(f"  --{name} " in sampling for name in ("top-k", "min-p", "presence-penalty", "max-new-tokens"))
+    assert "--max-model-len" not in sampling and "--max-model-len" in shown
+    shown = help_of([], monkeypatch)
+    assert "--install-completion" in shown and "..." not in shown.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--max-new-tokens", "0"], "--max-new-tokens is 0; expected at least 1"),
+        (["--top-p", "2"], "--top-p is 2.0; expected above 0 and at most 1"),
+        (["--stop", ""], "--stop holds ''; expected non-empty strings"),
+        (["--max-model-len", "1"], "--max-model-len is 1; expected 2 to"),
+        (["--memory-fraction", "2"], "--memory-fraction is 2.0; expected above 0"),
+        (["--speculative-tokens", "9"], "--speculative-tokens is 9; expected 0 to 4"),
+        (["--device", "toaster"], "--device is 'toaster'; expected"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_errors_name_the_option_that_was_typed(arguments, message):
+    error = CliRunner().invoke(cli.app, ["generate", "Hi", *arguments]).exception
+    assert isinstance(error, ValueError) and str(error).startswith(message)
+
+
+def test_an_argument_keeps_its_name(monkeypatch):
+    monkeypatch.setattr(loading, "load_llm", lambda *_, **__: make_llm())
+    error = CliRunner().invoke(cli.app, ["generate", "abc " * 600]).exception
+    assert str(error).startswith("prompt has ")
+
+
+def test_sampling_options_replace_the_checkpoints_defaults(monkeypatch):
+    llm, seen = make_llm(("</think>", "Hey")), []
+    llm.default_params = type(llm.default_params)(temperature=0.6, top_p=0.9)
+    monkeypatch.setattr(loading, "load_llm", lambda *_, **__: llm)
+    add = llm.engine.add_request
+    monkeypatch.setattr(
+        llm.engine, "add_request", lambda ids, params, *rest: seen.append(params) or add(ids, params, *rest)
+    )
+    options = ["--top-p", "0.5", "--top-k", "7", "--min-p", "0.1", "--repetition-penalty", "1.2", "--seed", "3"]
+    assert CliRunner().invoke(cli.app, ["generate", "Hi", *options]).exit_code == 0
+    [params] = seen
+    assert (params.temperature, params.top_p, params.top_k, params.min_p) == (0.6, 0.5, 7, 0.1)
+    assert (params.repetition_penalty, params.seed, params.max_tokens) == (1.2, 3, 1024)
