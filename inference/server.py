@@ -24,6 +24,7 @@ from .api.guard import LOOPBACK, MAX_BODY, Guard
 from .api.health import health_router
 from .api.metrics import Metrics
 from .api.open_requests import EndsOpenRequests, OpenRequests
+from .api.response_api.route import responses_router
 from .api.tokens import tokens_router
 from .chat_app.policy import SERVED
 from .service.server_log import ServerLog
@@ -65,8 +66,8 @@ def create_app(
     service.observe(metrics)
     service.observe(server_log)
     install_handlers(app)
-    for router in (chat_router(context), completions_router(context), tokens_router(context)):
-        app.include_router(router)
+    for make_router in (chat_router, completions_router, responses_router, tokens_router):
+        app.include_router(make_router(context))
     app.include_router(health_router(context, metrics))
     app.openapi = lambda: _document(app, api_key is not None, (model_name, *aliases))  # type: ignore[method-assign]
     if chat and importlib.util.find_spec("gradio") is not None:

@@ -28,6 +28,7 @@ LEVELS = {
         params
         engine
         distributed inspection conformance
+        parts
         llm
         __init__
         service

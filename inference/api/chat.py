@@ -40,7 +40,7 @@ def chat_router(context: ApiContext) -> APIRouter:
         context.check_capacity(body.n or 1)
         if body.stream:
             refuse_in_stream(body)
-            return EventStream(_stream(context, body, await context.submit(await _make_requests(context, body))))
+            return EventStream(_stream(context, body, await context.submit(await make_chat_requests(context, body))))
         try:
             return JSONResponse(await unless_gone(request, answer_chat(context, body)))
         except ClientGone:
@@ -52,7 +52,7 @@ def chat_router(context: ApiContext) -> APIRouter:
 async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
     """The whole answer in OpenAI's shape. Raises ApiError and Busy."""
     context.check_model(body.model)
-    requests = await _make_requests(context, body)
+    requests = await make_chat_requests(context, body)
     scored = await prompt_logprobs(context, body, requests[0].prompt)
     completions = await collect(await context.submit(requests))
     choices = [_choice(context, body, index, completion) for index, completion in enumerate(completions)]
@@ -60,7 +60,8 @@ async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
     return answer if scored is None else {**answer, "prompt_logprobs": scored}
 
 
-async def _make_requests(context: ApiContext, body: ChatRequest) -> list[EngineRequest]:
+async def make_chat_requests(context: ApiContext, body: ChatRequest) -> list[EngineRequest]:
+    """The n requests to the engine. Raises ApiError and Busy."""
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     llm = context.service.llm
     params = sampling_params(body, body.max_completion_tokens or body.max_tokens, logprobs, llm.default_params)

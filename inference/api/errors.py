@@ -130,7 +130,9 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ApiError:
         return ApiError(400, f"body is not JSON; expected a JSON object: {reason}")
     if first["type"] == "extra_forbidden":
         unknown = [_path(error) for error in errors if error["type"] == "extra_forbidden"]
-        paths = [".".join(map(str, path)) for path in unknown]
+        paths = [
+            " ".join(".".join(map(str, path)).split()) for path in unknown
+        ]  # a client's names may hold line breaks
         named = ", ".join(path[:100] for path in paths[:8])
         return ApiError(400, f"{named}: not known here; expected the fields of /openapi.json", param=paths[0][:100])
     # A field of several alternative types has an error for each. The one that got furthest tells which type was meant.

@@ -92,9 +92,14 @@ def _wrong_answer(response: Response) -> str | None:
     kind = response.headers.get("content-type", "")
     if kind.startswith("text/event-stream"):
         events = [line.removeprefix(b"data: ") for line in response.body.split(b"\n") if line]
-        if not events or events[-1] != b"[DONE]":
+        if events and events[0].startswith(
+            b"event: response."
+        ):  # of /v1/responses, whose events have names and no [DONE]
+            names, events = events[::2], events[1::2]
+            if not any(names[-1].endswith(end) for end in (b".completed", b".incomplete", b".failed")):
+                return "a stream of a response without its end"
+        elif not events or events.pop() != b"[DONE]":
             return "a stream without [DONE]"
-        events.pop()
         return None if all(_is_json(event) for event in events) else "an event that is not JSON"
     if kind == "application/json" and response.body:
         return None if _is_json(response.body) else "an answer that is not JSON"

@@ -80,6 +80,12 @@ BODIES: dict[str, dict[str, Any]] = {
         "min_p": 0.1, "stop_token_ids": [5], "presence_penalty": 0.1, "frequency_penalty": 0.1, "best_of": 2,
         "repetition_penalty": 1.1, "ignore_eos": True, "stream": False,
     },
+    "/v1/responses": {
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}], "max_output_tokens": 3, "seed": 1,
+        "instructions": "Be brief.", "reasoning": {"effort": "low"}, "text": {"format": {"type": "text"}}, "top_p": 0.9,
+        "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}], "tool_choice": "auto",
+        "store": False, "stream": False, "metadata": {"a": "b"},
+    },
     "/tokenize": {"prompt": "a b", "add_special_tokens": True, "parse_special_tokens": True},
     "/detokenize": {"tokens": [1, 2, 3]},
 }  # fmt: skip
@@ -106,7 +112,8 @@ class Requests:
         names = [
             name
             for name in fields
-            if self._rng.random() < 0.4 or name in ("messages", "prompt", "tokens", "max_tokens")
+            if self._rng.random() < 0.4
+            or name in ("messages", "prompt", "input", "tokens", "max_tokens", "max_output_tokens")
         ]
         body = {name: fields[name] for name in names}
         for _ in range(self._rng.choice((0, 1, 1, 2, 5))):

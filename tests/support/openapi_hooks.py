@@ -6,7 +6,7 @@ import schemathesis
 
 # At most one of the first row may be given; the second row depends on other fields.
 _EXCLUSIVE = ("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "response_format")
-_DEPENDENT = ("tool_choice", "best_of", "continue_final_message")
+_DEPENDENT = ("tool_choice", "best_of", "continue_final_message", "text")
 _QUESTION = {"role": "user", "content": "Hi"}
 
 
@@ -24,7 +24,10 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         del body["prompt"]  # of /tokenize
     if body.get("prompt") == "":
         body["prompt"] = "a"
-    if case.operation.path.startswith("/v1/") and body.get("max_tokens") is None:
-        body["max_tokens"] = 3  # what is tested are requests, not long answers
+    if isinstance(body.get("input"), list):
+        body["input"] = [{**_QUESTION, "type": "message"}]
+    if case.operation.path.startswith("/v1/"):
+        most = "max_output_tokens" if "input" in body else "max_tokens"
+        body[most] = body.get(most) or 3  # what is tested are requests, not long answers
     if body.get("stream"):
         body.pop("prompt_logprobs", None)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from deepseek_v32.inference.api import responses
+from deepseek_v32.inference.api.response_api.schema import ResponseObject
 from deepseek_v32.inference.service.service import Service
 from support.server import MODEL, serving, stand_in_llm
 
@@ -23,6 +24,7 @@ HANG_SECONDS = 10
     [
         pytest.param("/chat/", 2, 500, 500, id="chat"),
         pytest.param("/v1/completions", 2, 400, 400, id="completions"),
+        pytest.param("/responses", 2, 300, 200, id="responses"),
         pytest.param("^/(v1/models|[^v])", 2, 300, 0, id="others"),
         pytest.param("", 500, 2000, 1000, marks=pytest.mark.slow, id="long"),
     ],
@@ -67,10 +69,18 @@ def test_answers_are_what_the_document_says(http):
     }
     thinking = {**chat, "chat_template_kwargs": {"thinking": True}}
     text = {"prompt": "a", "max_tokens": 3, "logprobs": 2, "echo": True, "prompt_logprobs": 2}
+    respond = {
+        "input": "Hi",
+        "max_output_tokens": 3,
+        "reasoning": {"effort": "low"},
+        "text": {"format": {"type": "text"}},
+    }
+    respond["tools"] = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
     for model, method, path, body in (
         (responses.ChatCompletion, "POST", "/v1/chat/completions", chat),
         (responses.ChatCompletion, "POST", "/v1/chat/completions", thinking),
         (responses.TextCompletion, "POST", "/v1/completions", text),
+        (ResponseObject, "POST", "/v1/responses", respond),
         (responses.ModelList, "GET", "/v1/models", None),
         (responses.TokenizeResponse, "POST", "/tokenize", {"prompt": "a"}),
         (responses.DetokenizeResponse, "POST", "/detokenize", {"tokens": [5]}),
@@ -84,12 +94,12 @@ def test_answers_are_what_the_document_says(http):
 def test_the_document(http):
     document = http.get("/openapi.json").json()
     operations = [operation for path in document["paths"].values() for operation in path.values()]
-    assert len(operations) == 10
+    assert len(operations) == 11
     for operation in operations:
         assert {"400", "401", "403", "500"} <= set(operation["responses"]) and "422" not in operation["responses"]
     [model, _] = document["components"]["schemas"]["ChatRequest"]["properties"]["model"]["anyOf"]
     assert model["enum"] == [MODEL]
-    for path in ("/v1/chat/completions", "/v1/completions"):
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses"):
         answers = document["paths"][path]["post"]["responses"]
         assert {"503", "504"} <= set(answers) and "Retry-After" in answers["503"]["headers"]
         assert set(answers["200"]["content"]) == {"application/json", "text/event-stream"}

@@ -1,0 +1,120 @@
+"""The route, its stream of events, and their errors."""
+
+import itertools
+import json
+import re
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from ...service.streams import AsyncStream
+from ...text.answer import AnswerParser
+from ..body import BoundedRoute
+from ..chat import make_chat_requests
+from ..context import ApiContext, check_finished
+from ..errors import ApiError, declared
+from ..events import ClientGone, EventStream, collect, merged, unless_gone
+from ..responses import EVENTS
+from .answer import Answer
+from .conversation import chat_request
+from .output import Event, Output
+from .request import ResponseRequest
+from .schema import ResponseObject
+
+
+def responses_router(context: ApiContext) -> APIRouter:
+    router = APIRouter(tags=["OpenAI"], route_class=BoundedRoute)
+
+    @router.post(
+        "/v1/responses",
+        response_model=None,
+        responses={200: {"model": ResponseObject, "content": EVENTS}, **declared(404, 504)},
+    )
+    async def create_response(body: ResponseRequest, request: Request) -> Response:
+        """Answer a text or a conversation of items."""
+        context.check_model(body.model)
+        context.check_capacity(1)
+        if body.stream:
+            return EventStream(_stream(*await _begin(context, body)))
+        try:
+            return JSONResponse(await unless_gone(request, _answer(context, body)))
+        except ClientGone:
+            return Response(status_code=499)
+
+    return router
+
+
+async def _begin(context: ApiContext, body: ResponseRequest) -> tuple[Answer, AnswerParser, AsyncStream]:
+    """All refusals of a request happen here."""
+    chat = chat_request(body)
+    with _names_of_this_request():
+        [request] = await make_chat_requests(context, chat)
+        [stream] = await context.submit([request])
+    parser = AnswerParser(chat.starts_thinking, chat.plain_tools())
+    return Answer(context, body, request.params, chat.starts_thinking), parser, stream
+
+
+async def _answer(context: ApiContext, body: ResponseRequest) -> dict[str, Any]:
+    answer, parser, stream = await _begin(context, body)
+    [completion] = await collect([stream])
+    output = Output()
+    for _ in output.push(parser.push(completion.text) + parser.finish()):
+        pass
+    for _ in output.finish(completion.finish_reason == "length"):
+        pass
+    return answer.finished(output.items, completion)
+
+
+async def _stream(answer: Answer, parser: AnswerParser, stream: AsyncStream) -> AsyncGenerator[bytes, None]:
+    numbers, output = itertools.count(), Output()
+
+    def written(events: Iterable[Event]) -> bytes:
+        return b"".join(_written(event, next(numbers)) for event in events)
+
+    begun = answer.unfinished()
+    yield written({"type": f"response.{kind}", "response": begun} for kind in ("created", "in_progress"))
+    async for _, deltas in merged([stream]):
+        completion = deltas[-1].completion
+        try:
+            if completion is not None:
+                check_finished(completion)
+        except ApiError as error:
+            yield written([{"type": "response.failed", "response": answer.failed(output.items, str(error))}])
+            return
+        piece = parser.push("".join([delta.text for delta in deltas]))
+        if completion is None:
+            events = list(output.push(piece))
+        else:
+            is_cut = completion.finish_reason == "length"
+            events = [*output.push(piece + parser.finish()), *output.finish(is_cut)]
+            kind = "response.incomplete" if is_cut else "response.completed"
+            events.append({"type": kind, "response": answer.finished(output.items, completion)})
+        if events:
+            yield written(events)
+
+
+def _written(event: Event, number: int) -> bytes:
+    return f"event: {event['type']}\ndata: {json.dumps({**event, 'sequence_number': number})}\n\n".encode()
+
+
+_NAMES = {
+    "messages": "input",
+    "structured_outputs": "text.format",
+    "max_completion_tokens": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+}
+
+
+@contextmanager
+def _names_of_this_request() -> Iterator[None]:
+    """Let errors name the fields of this request instead of those of the chat request that it has become."""
+    try:
+        yield
+    except ApiError as error:
+        word = re.match(r"\w*", str(error))
+        if (name := _NAMES.get(error.param or (word[0] if word else ""))) is None:
+            raise
+        raise ApiError(error.status, f"{name}: {error}", name, error.code, error.headers) from None

@@ -1,0 +1,319 @@
+"""/v1/responses through OpenAI's own client. Its types, which are generated from OpenAI's document, check every object."""
+
+import json
+
+import openai
+import pydantic
+import pytest
+from openai.types.responses import Response, ResponseStreamEvent
+
+from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.text.tokenizer import DSML, END_THINK, Special
+from support.server import MODEL, serving, stand_in_llm
+
+D = Special(DSML)
+QUESTION = "What is sparse attention?"
+ASK = [{"role": "user", "content": QUESTION}]
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+FUNCTION = {"name": "get_weather", "description": "The weather of a city", "parameters": SCHEMA}
+TOOLS, CHAT_TOOLS = [{"type": "function", **FUNCTION}], [{"type": "function", "function": FUNCTION}]
+CALL = [
+    *("Let me look.\n\n<", D, "function_calls>\n<", D, 'invoke name="get_weather">\n<', D),
+    *('parameter name="city" string="true">Köln</', D, "parameter>\n<", D, 'parameter name="days" string="false">3</', D),
+    *("parameter>\n</", D, "invoke>\n</", D, "function_calls>"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server():
+    """With a context that holds a round of calls."""
+    with serving(Service(stand_in_llm(max_model_len=4096, page_count=128))) as server:
+        yield server
+
+
+EVENT = pydantic.TypeAdapter(ResponseStreamEvent)
+
+
+def events_of(http, **body):
+    """The events of a stream as they are sent, each checked by the client's types."""
+    raw = http.post("/v1/responses", json={"stream": True, "temperature": 0, **body}).text
+    pairs = [block.split("\n") for block in raw.strip().split("\n\n")]
+    events = [json.loads(data.removeprefix("data: ")) for _, data in pairs]
+    assert [name for name, _ in pairs] == [f"event: {event['type']}" for event in events]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    for event in events:
+        EVENT.validate_python(event)
+    return events
+
+
+def grown(events):
+    """The items that a client puts together from the events alone."""
+    items = []
+    for event in events:
+        kind = event["type"].removeprefix("response.")
+        if kind == "output_item.added":
+            assert event["output_index"] == len(items)
+            items.append({"item": event["item"], "text": ""})
+        elif kind in ("output_text.delta", "reasoning_text.delta", "function_call_arguments.delta"):
+            assert event["item_id"] == items[event["output_index"]]["item"]["id"]
+            items[event["output_index"]]["text"] += event["delta"]
+        elif kind in ("output_text.done", "reasoning_text.done"):
+            assert event["text"] == items[-1]["text"]
+        elif kind == "output_item.done":
+            item = event["item"]
+            assert items[-1]["text"] == (item["arguments"] if "arguments" in item else item["content"][0]["text"])
+            assert item["id"] == items[-1]["item"]["id"]
+            items[-1]["item"] = item
+    return [item["item"] for item in items]
+
+
+def without_ids(items):
+    return [{name: value for name, value in item.items() if name not in ("id", "call_id")} for item in items]
+
+
+def test_a_text(server, client, http):
+    server.say(["Attention to a few tokens. 稀疏 🙂"], [{"role": "system", "content": "Be brief."}, *ASK])
+    ask = {"model": MODEL, "input": QUESTION, "instructions": "Be brief.", "temperature": 0, "metadata": {"a": "b"}}
+    response = client.responses.create(**ask, store=False, user="me")
+    assert response.output_text == "Attention to a few tokens. 稀疏 🙂"
+    assert (response.status, response.model, response.object) == ("completed", MODEL, "response")
+    assert response.id.startswith("resp_") and response.output[0].id.startswith("msg_")
+    assert (response.instructions, response.metadata, response.temperature) == ("Be brief.", {"a": "b"}, 0)
+    usage = response.usage
+    assert usage.input_tokens == len(server.llm.chat_token_ids([{"role": "system", "content": "Be brief."}, *ASK]))
+    assert usage.total_tokens == usage.input_tokens + usage.output_tokens
+    assert usage.output_tokens_details.reasoning_tokens == 0
+    raw = http.post("/v1/responses", json=ask).json()
+    Response.model_validate(raw)  # the client itself builds objects without a check
+
+
+def test_the_stream_of_a_text(server, client, http):
+    server.say(["Attention to a few tokens. 稀疏 🙂"], ASK)
+    with client.responses.stream(model=MODEL, input=QUESTION, temperature=0) as stream:
+        text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+        final = stream.get_final_response()
+    assert text == final.output_text == "Attention to a few tokens. 稀疏 🙂"
+    events = events_of(http, input=QUESTION)
+    kinds = [event["type"].removeprefix("response.") for event in events]
+    assert [kind for kind in kinds if kind != "output_text.delta"] == [
+        *("created", "in_progress", "output_item.added", "content_part.added"),
+        *("output_text.done", "content_part.done", "output_item.done", "completed"),
+    ]
+    assert grown(events) == events[-1]["response"]["output"] and events[0]["response"]["output"] == []
+    plain = [event for event in client.responses.create(model=MODEL, input=QUESTION, temperature=0, stream=True)]
+    assert plain[-1].response.output_text == text
+
+
+@pytest.mark.parametrize("effort", ["none", "low"])
+def test_reasoning(server, http, effort):
+    thinks = effort != "none"
+    server.say(["Hm, sparse…", Special(END_THINK), "It is faster."] if thinks else ["It is."], ASK, thinking=thinks)
+    body = {"input": QUESTION, "reasoning": {"effort": effort, "summary": "auto"}, "temperature": 0}
+    response = Response.model_validate(http.post("/v1/responses", json=body).json())
+    assert [item.type for item in response.output] == (["reasoning", "message"] if thinks else ["message"])
+    if thinks:
+        [part] = response.output[0].content
+        assert part.text == "Hm, sparse…" and response.output_text == "It is faster."
+        tokens = len(server.llm.tokenizer.encode_pieces(["Hm, sparse…", Special(END_THINK)]))
+        assert response.usage.output_tokens_details.reasoning_tokens == tokens
+    events = events_of(http, **body)
+    assert without_ids(grown(events)) == without_ids(events[-1]["response"]["output"])
+    assert without_ids(grown(events)) == without_ids(response.model_dump(exclude_unset=True)["output"])
+
+
+def test_a_call_and_its_result(server, client, http):
+    server.say(CALL, ASK, tools=CHAT_TOOLS)
+    ask = {"model": MODEL, "tools": TOOLS, "temperature": 0}
+    first = client.responses.create(**ask, input=ASK)
+    message, call = first.output
+    assert message.content[0].text == "Let me look." and (call.type, call.name) == ("function_call", "get_weather")
+    assert json.loads(call.arguments) == {"city": "Köln", "days": 3} and call.status == "completed"
+    events = events_of(http, **ask, input=ASK)
+    assert without_ids(grown(events)) == without_ids(first.model_dump(exclude_unset=True)["output"])
+    with client.responses.stream(**ask, input=ASK) as stream:
+        assert stream.get_final_response().output[1].arguments == call.arguments
+
+    turn = {"role": "assistant", "content": "Let me look."}
+    turn["tool_calls"] = [{"id": "x", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}]
+    plain = [*ASK, turn, {"role": "tool", "tool_call_id": "x", "content": "rain"}]
+    server.say(["It rains."], plain, tools=CHAT_TOOLS)
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
+    again = client.responses.create(**ask, input=[*ASK, *first.output, result])
+    assert again.output_text == "It rains." and again.usage.input_tokens == len(
+        server.llm.chat_token_ids(plain, tools=CHAT_TOOLS)
+    )
+
+
+def called(arguments):
+    return {"type": "function_call", "call_id": arguments, "name": "f", "arguments": arguments}
+
+
+def answered(call_id):
+    return {
+        "type": "function_call_output",
+        "call_id": call_id,
+        "output": [{"type": "input_text", "text": f"of {call_id}"}],
+    }
+
+
+def reasoned(text):
+    return {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
+
+
+def said(text, role="assistant"):
+    kind = "output_text" if role == "assistant" else "input_text"
+    return {"type": "message", "role": role, "content": [{"type": kind, "text": text, "annotations": []}]}
+
+
+def calls(*arguments):
+    return [{"id": each, "type": "function", "function": {"name": "f", "arguments": each}} for each in arguments]
+
+
+@pytest.mark.parametrize(
+    ("items", "messages"),
+    [
+        (
+            [
+                *ASK,
+                reasoned("a"),
+                reasoned("b"),
+                said("c"),
+                called('{"x": 1}'),
+                called("{}"),
+                answered("{}"),
+                answered('{"x": 1}'),
+            ],
+            [
+                *ASK,
+                {"role": "assistant", "reasoning_content": "ab", "content": "c", "tool_calls": calls('{"x": 1}', "{}")},
+                {"role": "tool", "tool_call_id": "{}", "content": "of {}"},
+                {"role": "tool", "tool_call_id": '{"x": 1}', "content": 'of {"x": 1}'},
+            ],
+        ),
+        (
+            [*ASK, called("{}"), answered("{}"), reasoned("then"), called("{}"), answered("{}")],
+            [
+                *ASK,
+                {"role": "assistant", "tool_calls": calls("{}")},
+                {"role": "tool", "tool_call_id": "{}", "content": "of {}"},
+                {"role": "assistant", "reasoning_content": "then", "tool_calls": calls("{}")},
+                {"role": "tool", "tool_call_id": "{}", "content": "of {}"},
+            ],
+        ),
+        (
+            [said("s", "system"), said("a", "user"), said("b"), said("c"), said("d", "developer")],
+            [
+                {"role": "system", "content": "s"},
+                {"role": "user", "content": "a"},
+                {"role": "assistant", "content": "b"},
+                {"role": "assistant", "content": "c"},
+                {"role": "developer", "content": "d"},
+            ],
+        ),
+    ],
+    ids=["reasoning, text and calls are one turn", "two rounds of calls", "roles"],
+)
+def test_items_become_the_turns_that_they_were(server, client, items, messages):
+    """The oracle is the prompt: the model continues only where the chat's encoding of these turns ends."""
+    server.say(["Here."], messages, thinking=True)
+    response = client.responses.create(
+        model=MODEL, input=items, temperature=0, reasoning={"effort": "high"}, max_output_tokens=9
+    )
+    assert response.usage.input_tokens == len(server.llm.chat_token_ids(messages, thinking=True))
+    assert response.output[0].content[0].text == "Here."
+
+
+class Animal(pydantic.BaseModel):
+    kind: str = pydantic.Field(pattern="^(cat|dog)$")
+    age: int = pydantic.Field(ge=0, le=30)
+
+
+def test_parsed_answers(client):
+    response = client.responses.parse(model=MODEL, input="Which animal?", text_format=Animal, max_output_tokens=300)
+    assert response.output_parsed.kind in ("cat", "dog") and response.text.format.type == "json_schema"
+    tool = openai.pydantic_function_tool(Animal)["function"]
+    response = client.responses.parse(
+        model=MODEL, input="Which?", tools=[{"type": "function", **tool}], tool_choice={"type": "function", "name": "Animal"},
+        max_output_tokens=400,
+    )  # fmt: skip
+    assert Animal.model_validate(response.output[0].parsed_arguments)
+    named = client.responses.create(
+        model=MODEL, input="Any?", text={"format": {"type": "json_object"}}, max_output_tokens=3
+    )
+    assert named.output_text.startswith("{")
+
+
+def test_an_answer_that_is_cut(client, http):
+    body = {"input": "Go on", "max_output_tokens": 5}
+    response = Response.model_validate(http.post("/v1/responses", json=body).json())
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert response.usage.output_tokens == 5 and response.output[-1].status == "incomplete"
+    assert events_of(http, **body)[-1]["type"] == "response.incomplete"
+
+
+def test_an_answer_that_fails(server, client, http):
+    def fail():
+        raise RuntimeError("secret detail")
+
+    server.model.before_step = fail
+    with pytest.raises(openai.InternalServerError, match="this answer failed"):
+        client.responses.create(model=MODEL, input=QUESTION)
+    last = events_of(http, input=QUESTION)[-1]
+    assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
+    assert last["response"]["error"] == {
+        "code": "server_error",
+        "message": "this answer failed; the server's log says why",
+    }
+
+
+def test_leaving_a_stream_ends_the_request(server, client):
+    stream = client.responses.create(model=MODEL, input="Go on", max_output_tokens=900, stream=True)
+    next(event for event in stream if event.type == "response.output_text.delta")
+    stream.close()  # the fixture waits until no request is open
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "message"),
+    [
+        ({"previous_response_id": "resp_1"}, "previous_response_id", "this is not served"),
+        ({"conversation": "conv_1"}, "conversation", "this is not served"),
+        ({"store": True}, "store", "this is not served; expected false"),
+        ({"background": True}, "background", "this is not served; expected false"),
+        ({"background": 0}, "background", "valid boolean"),
+        ({"truncation": "auto"}, "truncation", "'disabled'"),
+        ({"input": []}, "input", "at least 1"),
+        (
+            {"input": [{"type": "item_reference", "id": "x"}]},
+            "input.0",
+            "this type of item is not served; expected message",
+        ),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input.0.content.0.type", "'input_text'"),
+        ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, "input.0.call_id", "required"),
+        (
+            {"input": [{"role": "assistant", "content": "a"}]},
+            "input",
+            "expected the last message to be a user's or a tool's",
+        ),
+        ({"tools": [{"type": "web_search"}]}, "tools.0.type", "'function'"),
+        ({"tool_choice": "required"}, "tool_choice", "expected a function in tools"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format", "expected schema with it"),
+        ({"text": {"format": {"type": "json_schema", "schema": {"type": 5}}}}, "text.format", "cannot be compiled"),
+        ({"include": ["message.output_text.logprobs"]}, "include.0", "reasoning.encrypted_content"),
+        ({"model": "other"}, "model", "expected 'stand-in'"),
+        ({"max_output_tokens": 0}, "max_output_tokens", "greater"),
+        ({"messages": ASK}, "messages", "not known here"),
+        ({"input": "word " * 9000}, None, "the context of 4096"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_what_is_refused(client, fields, param, message):
+    with pytest.raises(openai.APIStatusError) as refused:
+        client.post("/responses", body={"input": QUESTION, **fields}, cast_to=object)
+    error = refused.value
+    assert error.status_code == (404 if param == "model" else 400) and error.param == param
+    assert any(part in error.body["message"] for part in message.split("|")) and "\n" not in error.body["message"]
