@@ -51,6 +51,7 @@ class LLM:
         decode_graphs: bool = True,
         check_cache: bool = False,
         speculative_tokens: int | Literal["auto"] = "auto",
+        deterministic: bool = False,
         chat_format: ChatFormat | None = None,
         config_overrides: dict[str, Any] | None = None,
         synthetic: bool = False,
@@ -63,8 +64,9 @@ class LLM:
         checkpoint in FP8, else "bf16". chat_format: how conversations are written; by default the checkpoint's. config_overrides,
         verify_hashes, progress: as in `load_model`. synthetic: random weights; `path` gives the configuration alone, by default the
         released model's. check_cache: stamp what the caches hold and verify it; a mismatch ends its request with an error that
-        names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or "auto": as many as pay. All
-        others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
+        names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or "auto": as many as pay.
+        deterministic: the bits of a request's logits do not depend on what runs beside it (docs/determinism.md); on a CPU alone.
+        All others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
 
         tensor_parallel_size: this many ranks share the model, each with a GPU; all but this process are its children, which
         `close` ends. Under torchrun all of its ranks do. There rank 0 returns from here; on the other ranks this call does not
@@ -85,6 +87,7 @@ class LLM:
             decode_graphs=decode_graphs,
             check_cache=check_cache,
             speculative_tokens=speculative_tokens,
+            deterministic=deterministic,
             chat_format=chat_format,
             config_overrides=config_overrides,
             synthetic=synthetic,

@@ -8,9 +8,9 @@ from torch import nn
 
 from ..kernels import quantize
 from ..kernels.fp8_gemm import fp8_gemm, fp8_gemms
+from ..kernels.linear import linear
 from ..kernels.quantize import Quantized
-from ..kernels.reference.linear import linear
-from ..kernels.reference.quantize import rms_norm, swiglu
+from ..kernels.reference.quantize import rms_norm
 from ..kernels.registry import Preference
 from .config import FP8_BLOCK, ModelConfig, Precision, blocks
 
@@ -28,6 +28,7 @@ class Compute:
     backend: Preference
     device: torch.device
     ue8m0: bool = True
+    deterministic: bool = False  # one arithmetic for a token in every batch, chunk and step (docs/determinism.md)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -68,7 +69,7 @@ class Linear(nn.Module):
     def forward(self, x: Operand) -> torch.Tensor:
         """x [T, inputs] -> [T, parts * outputs] in the compute dtype."""
         if not isinstance(x, Quantized):
-            return linear(x, self.weight)
+            return linear(x, self.weight, backend=self.compute.backend)
         outputs = self.weight.shape[0] // self.parts
         if self.parts == 1 or outputs % FP8_BLOCK == 0:
             return self._gemm(x, self.weight, self.weight_scale_inv)
@@ -85,11 +86,12 @@ class UnquantizedLinear(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, compute: Compute) -> None:
         super().__init__()
+        self.compute = compute
         self.weight = parameter(outputs, inputs, dtype=compute.dtype, device=compute.device)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x [T, inputs] -> [T, outputs]."""
-        return linear(x, self.weight)
+        return linear(x, self.weight, backend=self.compute.backend)
 
 
 class Embedding(nn.Module):
@@ -97,6 +99,7 @@ class Embedding(nn.Module):
 
     def __init__(self, rows: int, width: int, compute: Compute) -> None:
         super().__init__()
+        self.compute = compute
         self.weight = parameter(rows, width, dtype=compute.dtype, device=compute.device)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -104,11 +107,7 @@ class Embedding(nn.Module):
 
     def logits(self, h: torch.Tensor) -> torch.Tensor:
         """h [N, D] -> fp32 [N, V]. bf16 products are accumulated in fp32 and not rounded."""
-        if h.dtype == torch.float32:
-            return linear(h, self.weight)
-        if h.device.type == "cuda":
-            return torch.mm(h, self.weight.T, out_dtype=torch.float32)
-        return torch.cat([F.linear(h.float(), rows.float()) for rows in self.weight.split(16384)], 1)
+        return linear(h, self.weight, torch.float32, backend=self.compute.backend)
 
 
 class KVUpProjection(nn.Module):
@@ -184,4 +183,4 @@ def gated(gate_up: torch.Tensor, compute: Compute) -> Operand:
     """gate_up [T, 2I] -> silu(gate) * up [T, I], as an input of the down projection."""
     if compute.quantized:
         return quantize.swiglu_quantize(gate_up, compute.ue8m0, backend=compute.backend)
-    return swiglu(gate_up)
+    return quantize.swiglu(gate_up, backend=compute.backend)
