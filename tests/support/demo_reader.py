@@ -53,7 +53,8 @@ class Reader:
             "compared": 0,
             "correction": 0,
         }
-        self.heard, self.sentences, self.turn = "", [], 0
+        self.heard, self.turn = "", 0
+        self.sentences: list[Sentence] = []
         for one, other in pairwise(messages):
             if one["role"] == "user" and other["role"] == "assistant" and not other.get("tool_calls"):
                 self._hear(one["content"])

@@ -55,7 +55,7 @@ def disagrees(table: Table, question: str, value: str, line: str) -> tuple[str |
     if says(question, "last", "bottom"):
         return (None if at == len(rows) - 1 and value == rows[-1][0] else "not the last row"), False
     if value == rows[at][0] and (n := compared_column(question, headers)) is not None:
-        numbers = [float(re.search(r"\d+(?:\.\d+)?", row[n])[0]) for row in rows]
+        numbers = [float(re.findall(r"\d+(?:\.\d+)?", row[n])[0]) for row in rows]
         least = says(question, "cheapest", "rarest", "lightest", "shortest", "smallest", "weakest", "worst", "lowest")
         best = min(numbers) if least else max(numbers)
         return (None if numbers[at] == best and numbers.count(best) == 1 else "not the extreme"), True
