@@ -11,13 +11,16 @@ import typer
 from .commands.batch import batch
 from .commands.bench import bench
 from .commands.chat import chat
+from .commands.compare import compare
 from .commands.convert import convert
 from .commands.doctor import doctor
 from .commands.generate import EXAMPLES as GENERATE_EXAMPLES
 from .commands.generate import generate
 from .commands.help_page import HelpCommand
 from .commands.manifest import manifest
+from .commands.probe import probe
 from .commands.serve import serve
+from .commands.trace import trace
 from .text.errors import describe_error
 
 USER_ERROR = 2
@@ -87,6 +90,30 @@ app.command(
     """,
     short_help="Measure prefill and decode.",
 )(bench)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 trace --prompt "The capital of France" --out right
+    deepseek-v32 trace --model WEIGHTS --tokens ids.json --layers 0,3 --out right
+    """,
+    short_help="Record every stage of a forward pass.",
+)(trace)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 compare right mine
+    deepseek-v32 compare right mine --json
+    """,
+    short_help="Find the first stage at which two traces differ.",
+)(compare)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 probe --base-url http://127.0.0.1:8000/v1
+    deepseek-v32 probe --base-url http://127.0.0.1:8000/v1 --checkpoint wide --json
+    """,
+    short_help="Say whether a server is right, or which bug it has.",
+)(probe)
 
 
 def _print_version(is_given: bool) -> None:

@@ -3,34 +3,27 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 
-from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
 from ..model.selection_policy import SelectionPolicy
-from .distributed.model_source import ModelSource
-from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks, loading_llm
+from .conformance.trace_file import Trace
+from .conformance.tracer import trace_tokens
 from .engine.answer_scores import AnswerScores, score_answer
-from .engine.cache_check import CacheCheck
-from .engine.cache_report import CacheReports
 from .engine.driver import Driver
-from .engine.engine import Engine
-from .engine.limits import Limits
 from .engine.prompt_check import is_one
-from .engine.runner import Model, ModelRunner, make_runner
+from .engine.runner import Model
 from .engine.scoring import all_logits
-from .engine.sizing import resolve_limits
 from .engine.stats import EngineStats
 from .inspection import with_recording
 from .params import Completion, Delta, Request, SamplingParams
+from .parts import DEMO as DEMO
+from .parts import Parts, load_parts, parts_around
 from .text.answer import parse_assistant
-from .text.messages import ChatFormat, encode_messages, resolve_chat_format
-from .text.settings import sampling_defaults
+from .text.messages import ChatFormat, encode_messages
 from .text.tokenizer import Tokenizer
-
-DEMO = Path(__file__).resolve().parent.parent / "model" / "demo"
 
 Prompt = str | Sequence[int]
 
@@ -50,6 +43,7 @@ class LLM:
         device: str | None = None,
         precision: Precision | None = None,
         backend: str = "auto",
+        tensor_parallel_size: int | None = None,
         max_model_len: int | None = None,
         max_batch_tokens: int | None = None,
         max_sequences: int | None = None,
@@ -74,48 +68,32 @@ class LLM:
         names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or "auto": as many as pay. All
         others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
 
-        Under torchrun the ranks share the model. Rank 0 returns from here; on the other ranks this call does not return: they do
-        their part of its work until it ends, and then exit.
+        tensor_parallel_size: this many ranks share the model, each with a GPU; all but this process are its children, which
+        `close` ends. Under torchrun all of its ranks do. There rank 0 returns from here; on the other ranks this call does not
+        return: they do their part of its work until it ends, and then exit.
         """
-        with loading_llm() as job:  # ranks other than 0 stay in this call until their process exits
-            model_path: Any = (config_json(ModelConfig()) if synthetic else DEMO) if path is None else path
-            source = ModelSource.resolve(
-                model_path,
-                device=device,
-                precision=precision,
-                backend=backend,
-                config_overrides=config_overrides,
-                synthetic=synthetic,
-                verify_hashes=verify_hashes,
-            )
-            source, drafts = source.with_drafts(speculative_tokens)
-            # Before the weights, so that broken settings do not cost the time to load them.
-            directory = None if isinstance(model_path, Mapping) else Path(model_path)
-            tokenizer = Tokenizer.from_directory(directory) if directory and directory.is_dir() else None
-            default_params = SamplingParams(**sampling_defaults(directory)) if directory else SamplingParams()
-            chat_format = resolve_chat_format(tokenizer, chat_format)
-            model = load_on_all_ranks(job, source, progress)
-            target = model.compute.device
-            limits = resolve_limits(
-                *(model.config, source.precision, target),
-                max_model_len=max_model_len,
-                max_batch_tokens=max_batch_tokens,
-                max_sequences=max_sequences,
-                page_count=page_count,
-                memory_fraction=memory_fraction,
-                reuse_pages=reuse_pages,
-                decode_graphs=decode_graphs,
-                check_cache=check_cache,
-                speculative_tokens=drafts,
-                count_pages=lambda budget: count_pages_on_all_ranks(job, budget, model),
-            )
-            own_runner = make_runner(
-                model, model.config, source.precision, limits, target, 1 if job is None else job.size
-            )
-            runner = own_runner if job is None else LeadingRunner(job, limits, own_runner)
-            check = own_runner.cache_check
-            self._set_up(model, runner, model.config, tokenizer, chat_format, limits, source.precision, target, check)
-            self.default_params = default_params
+        parts = load_parts(
+            path,
+            device=device,
+            precision=precision,
+            backend=backend,
+            tensor_parallel_size=tensor_parallel_size,
+            max_model_len=max_model_len,
+            max_batch_tokens=max_batch_tokens,
+            max_sequences=max_sequences,
+            page_count=page_count,
+            memory_fraction=memory_fraction,
+            reuse_pages=reuse_pages,
+            decode_graphs=decode_graphs,
+            check_cache=check_cache,
+            speculative_tokens=speculative_tokens,
+            chat_format=chat_format,
+            config_overrides=config_overrides,
+            synthetic=synthetic,
+            verify_hashes=verify_hashes,
+            progress=progress,
+        )
+        self._set_up(parts)
 
     @classmethod
     def from_model(
@@ -131,36 +109,48 @@ class LLM:
     ) -> "LLM":
         """An LLM around a model that is in memory already; `limits` are those of `resolve_limits`."""
         llm = cls.__new__(cls)
-        chat_format = resolve_chat_format(tokenizer, chat_format)
-        resolved = resolve_limits(config, precision, device, **limits)
-        runner = make_runner(model, config, precision, resolved, device)
-        sizes = (resolved, precision, torch.device(device), runner.cache_check)
-        llm._set_up(model, runner, config, tokenizer, chat_format, *sizes)
+        llm._set_up(
+            parts_around(
+                model, config, tokenizer, precision=precision, device=device, chat_format=chat_format, **limits
+            )
+        )
         return llm
 
-    def _set_up(
-        self,
-        model: Model,
-        runner: ModelRunner,
-        config: ModelConfig,
-        tokenizer: Tokenizer | None,
-        chat_format: ChatFormat,
-        limits: Limits,
-        precision: Precision,
-        device: torch.device,
-        cache_check: CacheCheck | None,
-    ) -> None:
-        self.model = model
-        self.config = config
-        self.tokenizer = tokenizer
-        self.chat_format = chat_format
-        self.default_params = SamplingParams()  # for requests that give none; the checkpoint may set others
-        self.limits = limits
-        self.precision = precision
-        self.device = device
-        reports = None if cache_check is None else CacheReports(cache_check)
-        self.engine = Engine(runner, config, limits, tokenizer, reports=reports)
-        self._driver = Driver(self.engine)
+    def _set_up(self, parts: Parts) -> None:
+        self.model = parts.model
+        self.config = parts.config
+        self.tokenizer = parts.tokenizer
+        self.chat_format = parts.chat_format
+        self.default_params = parts.default_params  # for requests that give none; the checkpoint's, if it has some
+        self.limits = parts.limits
+        self.precision = parts.precision
+        self.device = parts.device
+        self.tensor_parallel_size = 1 if parts.job is None else parts.job.size
+        self.engine = parts.engine
+        self._driver = Driver(parts.engine)
+        self._job = parts.job
+
+    def close(self) -> None:
+        """End the open requests and the other ranks, and free the memory. Later calls, but for another close, raise ValueError."""
+        if self._driver.close():
+            if self._job is not None:
+                self._job.end()
+            del self.model, self.engine
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._driver.closed:
+            return "LLM(closed)"
+        ranks = f", {self.tensor_parallel_size} ranks" if self.tensor_parallel_size > 1 else ""
+        return (
+            f"LLM({self.config.num_hidden_layers} layers, {self.precision} on {self.device}{ranks}, "
+            f"context of {self.limits.max_model_len} tokens)"
+        )
 
     def generate(
         self,
@@ -194,10 +184,7 @@ class LLM:
             raise ValueError(
                 f"params has {len(each)} entries; expected one, or one for each of the {len(many)} prompts"
             )
-        requests = [
-            self.engine.make_request(self._token_ids(prompt), chosen, inspect, policy=policy)
-            for prompt, chosen in zip(many, each, strict=True)
-        ]
+        requests = [self._request(prompt, chosen, inspect, policy) for prompt, chosen in zip(many, each, strict=True)]
         return self._completions(requests)
 
     def stream(
@@ -211,9 +198,7 @@ class LLM:
 
         ValueError at the call, before the first Delta, as in `generate`.
         """
-        request = self.engine.make_request(
-            self._token_ids(prompt), params or self.default_params, inspect, policy=policy
-        )
+        request = self._request(prompt, params, inspect, policy)
         deltas = self._driver.deltas([request])
         return (self._recorded(request, delta) for delta in deltas) if inspect else deltas
 
@@ -236,21 +221,22 @@ class LLM:
         tools: Sequence[dict[str, Any]] | None = None,
     ) -> list[int]:
         """The prompt of a conversation, for `stream` or `generate`."""
-        tokenizer = self._need_tokenizer("a conversation")
-        return encode_messages(messages, tokenizer, thinking, tools, self.chat_format)
+        return encode_messages(messages, self._need_tokenizer("a conversation"), thinking, tools, self.chat_format)
 
     def logits(self, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
         """fp32 [T, vocab] on the CPU: the logits after every token (teacher forcing), computed `chunk` tokens per step."""
         with self._driver.engine() as engine:
             return all_logits(engine, token_ids, chunk)
 
+    def trace(self, token_ids: Sequence[int], layers: Sequence[int] | None = None, chunk: int | None = None) -> Trace:
+        """Every stage of the same pass by name, of all layers or some (docs/conformance.md)."""
+        with self._driver.engine() as engine:
+            return trace_tokens(engine, token_ids, layers, chunk)
+
     def score_answer(
         self, prompt: Prompt, answer: Sequence[int], policy: SelectionPolicy | None = None, top: int = 0
     ) -> AnswerScores:
-        """The log-probabilities of an answer's tokens after a prompt, and what was read for them, perhaps under a policy.
-
-        The `top` likeliest tokens stand beside each. ValueError as in `generate`, and for an empty answer.
-        """
+        """The log-probabilities of an answer's tokens, the `top` likeliest beside them, and what was read. Errors as `generate`."""
         if not len(answer):
             raise ValueError("answer is empty; expected at least 1 token")
         with self._driver.engine() as engine:
@@ -258,10 +244,7 @@ class LLM:
             return score_answer(engine, engine.make_request(tokens, policy=policy), answer, top)
 
     def measure(self, answer: Completion) -> None:
-        """Add to a recorded answer how much of dense attention's mass its selections catch, and its log-probabilities.
-
-        The answer is computed once more. ValueError if it was not recorded.
-        """
+        """Compute a recorded answer again, to add its log-probabilities and how much of dense attention's mass was selected."""
         if answer.recording is None:
             raise ValueError(f"selection is {answer.selection}; expected a recorded answer: generate(…, inspect=True)")
         prompt = answer.recording.prompt
@@ -272,6 +255,12 @@ class LLM:
         """What the engine has done so far, and its state."""
         with self._driver.engine() as engine:
             return engine.stats()
+
+    def _request(
+        self, prompt: Prompt, params: SamplingParams | None, inspect: bool, policy: SelectionPolicy | None
+    ) -> Request:
+        self._driver.check_open()
+        return self.engine.make_request(self._token_ids(prompt), params or self.default_params, inspect, policy=policy)
 
     def _token_ids(self, prompt: Prompt) -> Sequence[int]:
         if not isinstance(prompt, str):

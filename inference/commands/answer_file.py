@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..text.answer import parse_assistant
 from .jsonl_log import JsonlLog
+from .progress import answer_bar
 from .prompt_encoder import PromptEncoder
 from .prompt_file import Prompt
 from .terminal import record
 
 if TYPE_CHECKING:
     from ..llm import LLM
-    from ..params import Completion, SamplingParams
+    from ..params import Completion
 
-WINDOW = 1024  # prompts that are in the engine at a time
+# These prompts come first and alone, so that their answers can be read before all other prompts have been: until the first of them
+# is complete, but no longer than this, because few requests at a time leave a GPU idle.
+FIRST_PROMPTS, FIRST_SECONDS = 8, 3.0
 
 
 class AnswerFile(JsonlLog):
@@ -46,35 +50,70 @@ def answer_file(
     the prompts and in the words of DeepSeek's own program.
     """
     if output is None:
-        return _answer_all(load(), prompts, encoder, _print_json if as_json else None)
+        return _answer_all(
+            load(), prompts, encoder, _print_json if as_json else _InOrder(prompts), bar=not sys.stdout.isatty()
+        )
     with closing(AnswerFile(output)) as answers:
         unanswered = [prompt for prompt in prompts if not answers.has_answer(prompt)]
         if len(unanswered) < len(prompts):
             done = len(prompts) - len(unanswered)
             print(f"{done} of {len(prompts)} answers are in {output} already", file=sys.stderr)
-        return _answer_all(load(), unanswered, encoder, answers.append) if unanswered else 0
+        try:
+            return (
+                _answer_all(load(), unanswered, encoder, lambda _, values: answers.append(values)) if unanswered else 0
+            )
+        except KeyboardInterrupt:
+            done = sum(map(answers.has_answer, prompts))
+            print(f"{done} of {len(prompts)} answers are in {output}; the same command goes on there", file=sys.stderr)
+            raise
 
 
-def _print_json(values: dict[str, Any]) -> None:
+def _print_json(index: int, values: dict[str, Any]) -> None:
     print(json.dumps(values, ensure_ascii=False), flush=True)
 
 
+class _InOrder:
+    """Prints each answer as soon as those before it are printed."""
+
+    def __init__(self, prompts: list[Prompt]) -> None:
+        self._prompts = prompts
+        self._waiting: dict[int, str] = {}
+        self._next = 0
+
+    def __call__(self, index: int, values: dict[str, Any]) -> None:
+        self._waiting[index] = values.get("text", values.get("error", ""))
+        while self._next in self._waiting:
+            prompt, text = self._prompts[self._next].content, self._waiting.pop(self._next)
+            print(f"Prompt: {prompt}\nCompletion: {text}\n", flush=True)
+            self._next += 1
+
+
 def _answer_all(
-    llm: "LLM", prompts: list[Prompt], encoder: PromptEncoder, write: Callable[[dict[str, Any]], None] | None
+    llm: "LLM",
+    prompts: list[Prompt],
+    encoder: PromptEncoder,
+    write: Callable[[int, dict[str, Any]], None],
+    bar: bool = True,
 ) -> int:
-    failed = tokens = 0
-    start = time.perf_counter()
-    for window in (prompts[at : at + WINDOW] for at in range(0, len(prompts), WINDOW)):
-        texts: dict[int, str] = {}
-        for index, values in _answers(llm, window, encoder):
+    """Call `write` with the place of each prompt and its record, as they finish. Returns the number of failed ones.
+
+    bar: show the progress, if standard error is a terminal.
+    """
+    failed = tokens = done = 0
+    before, start = llm.stats(), time.perf_counter()
+    with answer_bar(len(prompts), bar) as show:
+
+        def progress() -> None:
+            now = llm.stats()
+            written = now.generated_tokens - before.generated_tokens
+            show(done, max(now.computed_tokens - before.computed_tokens - written, 0), written)
+
+        for index, values in _answers(llm, prompts, encoder, progress):
             failed += values["finish_reason"] == "error"
             tokens += values.get("usage", {}).get("completion_tokens", 0)
-            if write is not None:
-                write(values)
-            texts[index] = values.get("text", values.get("error", ""))
-        if write is None:
-            for index, prompt in enumerate(window):
-                print(f"Prompt: {prompt.content}\nCompletion: {texts[index]}\n", flush=True)
+            done += 1
+            write(index, values)
+        progress()
     seconds = time.perf_counter() - start
     print(
         f"{len(prompts) - failed} answers, {failed} failed, {tokens} tokens in {seconds:.1f} s, "
@@ -84,23 +123,32 @@ def _answer_all(
     return failed
 
 
-def _answers(llm: "LLM", prompts: list[Prompt], encoder: PromptEncoder) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(index of the prompt, its record) as they finish. A prompt that is refused fails alone."""
-    accepted: list[tuple[int, list[int], SamplingParams]] = []
-    for index, prompt in enumerate(prompts):
-        try:
-            token_ids, params = encoder.encode(llm, prompt)
-            llm.engine.make_request(token_ids, params)
-        except ValueError as error:
-            yield index, {"id": prompt.id, "finish_reason": "error", "error": f"{prompt.place}: {error}"}
-        else:
-            accepted.append((index, token_ids, params))
-    if not accepted:
-        return
-    indices, token_lists, params_list = zip(*accepted, strict=True)
-    for place, completion in llm.as_completed(token_lists, params_list):
-        index = indices[place]
-        yield index, _record(llm, prompts[index], completion, encoder)
+def _answers(
+    llm: "LLM", prompts: list[Prompt], encoder: PromptEncoder, progress: Callable[[], None]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(index of the prompt, its record) as they finish. `progress` is called after each step. A refused prompt fails alone."""
+    engine = llm.engine
+    most = 2 * llm.limits.max_sequences  # those that wait choose the order, and share prefixes
+    waiting, running = deque(enumerate(prompts)), dict[int, int]()
+    start, some_finished = time.perf_counter(), False
+    try:
+        while waiting or running:
+            alone = not some_finished and time.perf_counter() - start < FIRST_SECONDS
+            while waiting and len(running) < (min(FIRST_PROMPTS, most) if alone else most):
+                index, prompt = waiting.popleft()
+                try:
+                    running[engine.add_request(*encoder.encode(llm, prompt)).id] = index
+                except ValueError as error:
+                    yield index, {"id": prompt.id, "finish_reason": "error", "error": f"{prompt.place}: {error}"}
+            for delta in engine.step():
+                if delta.completion is not None and delta.request_id in running:
+                    some_finished, index = True, running.pop(delta.request_id)
+                    yield index, _record(llm, prompts[index], delta.completion, encoder)
+            progress()
+    finally:
+        for request_id in running:
+            engine.abort(request_id)
+        engine.apply_aborts()
 
 
 def _record(llm: "LLM", prompt: Prompt, completion: "Completion", encoder: PromptEncoder) -> dict[str, Any]:

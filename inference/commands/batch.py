@@ -19,12 +19,14 @@ import typer
 from ...model.checkpoint.strict_json import parse_object
 from .jsonl_log import JsonlLog
 from .options import ServingOptions, with_options
+from .progress import answer_bar
 from .serve import default_name
 
 if TYPE_CHECKING:
     from ..api.context import ApiContext
 
 URLS = ("/v1/chat/completions", "/v1/completions")
+REPORT_SECONDS = 0.25
 NO_DEADLINE = 30 * 24 * 3600.0  # seconds: no client waits for a batch, so its requests may take as long as they need
 
 
@@ -51,7 +53,15 @@ def batch(
     with closing(Answers(output_file)) as answers:
         unanswered = [request for request in requests if request.custom_id not in answers.done]
         print(f"{len(unanswered)} of {len(requests)} requests to answer", file=sys.stderr)
-        failed = run(unanswered, answers, options, model_name) if unanswered else 0
+        try:
+            failed = run(unanswered, answers, options, model_name) if unanswered else 0
+        except KeyboardInterrupt:
+            done = sum(request.custom_id in answers.done for request in requests)
+            print(
+                f"{done} of {len(requests)} answers are in {output_file}; the same command goes on there",
+                file=sys.stderr,
+            )
+            raise
     if failed:
         print(f"{failed} requests failed; their lines say why", file=sys.stderr)
         raise typer.Exit(1)
@@ -69,7 +79,13 @@ def run(requests: list[BatchRequest], answers: "Answers", options: ServingOption
     # Beside the running requests the queue holds the largest one: 256 prompts.
     with Service(llm, max_queue=256, deadline=NO_DEADLINE) as service:
         context = ApiContext(service, model_name or default_name(options.model))
-        return asyncio.run(answer_all(context, requests, answers, llm.limits.max_sequences))
+        with answer_bar(len(requests)) as show:
+
+            def progress(done: int) -> None:
+                now = service.stats().engine
+                show(done, max(now.computed_tokens - now.generated_tokens, 0), now.generated_tokens)
+
+            return asyncio.run(answer_all(context, requests, answers, llm.limits.max_sequences, progress))
 
 
 def read_requests(path: Path) -> list[BatchRequest]:
@@ -121,21 +137,41 @@ def _key_if_done(record: dict[str, Any]) -> str | None:
     return custom_id if status == 200 else None
 
 
-async def answer_all(context: "ApiContext", requests: list[BatchRequest], answers: Answers, max_open: int) -> int:
-    """Append the record of each request when it finishes; returns the number of failed ones. At most `max_open` run together."""
+async def answer_all(
+    context: "ApiContext",
+    requests: list[BatchRequest],
+    answers: Answers,
+    max_open: int,
+    progress: Callable[[int], None] = lambda done: None,
+) -> int:
+    """Append the record of each request when it finishes; returns the number of failed ones. At most `max_open` run together.
+
+    progress: called with the number of answers, several times a second.
+    """
     open_requests = asyncio.Semaphore(max_open)
-    failed = 0
+    failed = done = 0
 
     async def answer_one(request: BatchRequest) -> None:
-        nonlocal failed
+        nonlocal failed, done
         async with open_requests:
             record = await answer(context, request)
         failed += record["response"]["status_code"] != 200
+        done += 1
         answers.append(record)
 
-    async with asyncio.TaskGroup() as group:
-        for request in requests:
-            group.create_task(answer_one(request))
+    async def report() -> None:
+        while True:
+            progress(done)
+            await asyncio.sleep(REPORT_SECONDS)
+
+    reporting = asyncio.create_task(report())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for request in requests:
+                group.create_task(answer_one(request))
+    finally:
+        reporting.cancel()
+    progress(done)
     return failed
 
 

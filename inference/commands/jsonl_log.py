@@ -32,6 +32,7 @@ class JsonlLog:
         """
         self._path = path
         self._ensure_ascii = ensure_ascii
+        self._key_if_done = key_if_done
         self._file = _open(path)
         try:
             lock(self._file, path)
@@ -49,7 +50,7 @@ class JsonlLog:
         except BaseException:
             os.close(self._file)
             raise
-        self.done: frozenset[str] = frozenset(key for key in keys if key is not None)
+        self.done = {key for key in keys if key is not None}
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a line, in one write unless the system takes only a part of it. OSError if the disk is full."""
@@ -57,6 +58,8 @@ class JsonlLog:
         rest = memoryview(line.encode("utf-8", "replace"))
         while rest:  # behind a short write, the next one says what is wrong
             rest = rest[os.write(self._file, rest) :]
+        if (key := self._key_if_done(record)) is not None:
+            self.done.add(key)
 
     def close(self) -> None:
         status = os.fstat(self._file)

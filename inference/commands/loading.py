@@ -7,6 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...model.checkpoint.config_json import read_config
+from ...model.checkpoint.place import no_directory
+from ...model.checkpoint.strict_json import parse_object
 from ..text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -36,9 +39,6 @@ def read_overrides(config: Path | None, overrides: Sequence[str] | None) -> dict
 
     ValueError for a file or a value that cannot be read.
     """
-    from ...model.checkpoint.config_json import read_config
-    from ...model.checkpoint.strict_json import parse_object
-
     values: dict[str, Any] = {}
     if config is not None:
         try:
@@ -79,11 +79,12 @@ def load_llm(
         raise ValueError(f"--layers is {layers}; expected only together with --synthetic")
     path = model if model is not None or synthetic else demo_path()
     if path is not None and not path.is_dir() and not (synthetic and path.is_file()):
-        raise ValueError(f"--model is {str(path)!r}; expected an existing directory")
+        raise ValueError(f"--model: {str(path)!r} {no_directory(path)}")
+    if path is not None and (path / "config.json").exists():
+        read_config(path)  # another architecture is refused as such, and not for the tokenizer that it may lack
     if needs_text:  # checked before the weights are loaded, which may take minutes
         _check_tokenizer(path)
     from ...model.parallel.plan import Plan
-    from ..distributed.launch import world_size
     from ..llm import LLM
     from .progress import optional_bar
 
@@ -94,7 +95,7 @@ def load_llm(
         llm = LLM(path, **arguments, progress=progress)
     name = "synthetic weights" if synthetic else path
     print(f"{name}: {summary(llm, arguments.get('backend', 'auto'))}", file=sys.stderr)
-    if (size := world_size()) > 1:
+    if (size := llm.tensor_parallel_size) > 1:
         print(Plan(llm.config, 0, size).describe(), file=sys.stderr)
     return llm
 

@@ -92,6 +92,12 @@ class ModelOptions:
         ),
     ] = None
     backend: BackendOption = "auto"
+    tensor_parallel_size: Annotated[
+        int | None,
+        typer.Option(
+            "--tensor-parallel-size", metavar="N", help="Share the model among 2, 4 or 8 processes, each with a GPU."
+        ),
+    ] = None
     decode_graphs: Annotated[
         bool,
         typer.Option(

@@ -3,15 +3,13 @@
 import atexit
 import os
 import queue
+import secrets
 import signal
-import socket
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,22 +20,27 @@ from torch.distributed.distributed_c10d import PrefixStore
 from ...model.parallel.collectives import Ranks, shared_memory
 from ..text.errors import describe_error
 from .channel import Channel, Message, MessageKind, pack
+from .children import Children
 from .shutdown import END_SECONDS, exit_now, leave_group, start_watchdog
 
-START_SECONDS = 300.0  # ranks may start one after the other, from a slow disk
-_ADDRESS = "deepseek-v32/rank-0"  # the store's key for the path of rank 0's socket
+_GROUP = "deepseek-v32/group"  # the store's key for the name of the group of collectives
 _GRACE_SECONDS = 0.5  # the time in which another process that is ending can report its own, better reason
 
 
 class _Member:
     """The parts that all ranks have in common."""
 
-    def __init__(self, store: Any, rank: int, size: int) -> None:
+    def __init__(self, store: Any, rank: int, size: int, local_rank: int) -> None:
         self.rank, self.size = rank, size
+        self._local_rank = local_rank
         # Called when the job ends in order, while the group of collectives still exists.
         self.before_end: list[Callable[[], None]] = []
         self._store = store  # referenced as long as the job runs: one process serves it to all the others
         self._ranks: Ranks | None = None
+
+    def device(self, kind: str) -> str:
+        """This rank's device of a kind: "cuda" is the GPU of its local rank."""
+        return f"cuda:{self._local_rank}" if kind == "cuda" else kind
 
     def ranks(self, device: str) -> Ranks:
         """The group of collectives, made at the first call: NCCL on GPUs, gloo on CPUs."""
@@ -46,13 +49,19 @@ class _Member:
             on_gpu = where.type == "cuda"
             if on_gpu:
                 torch.cuda.set_device(where)
+            if self.rank == 0:
+                self._store.set(_GROUP, f"deepseek-v32-{secrets.token_hex(8)}")
+            hook = sys.excepthook
             dist.init_process_group(
                 "nccl" if on_gpu else "gloo",
                 store=PrefixStore("deepseek-v32/collectives", self._store),
                 rank=self.rank,
                 world_size=self.size,
+                # torch keeps what it knows of a name, so the next job of this process needs another one.
+                group_name=self._store.get(_GROUP).decode(),
                 device_id=where if on_gpu else None,
             )
+            sys.excepthook = hook  # torch's writes [rank0] before each line of the user's own errors
             self._ranks = Ranks(self.rank, self.size, shared_memory(where, self.size))
         return self._ranks
 
@@ -66,21 +75,29 @@ class _Member:
 class Leader(_Member):
     """The job as rank 0 sees it."""
 
-    def __init__(self, store: Any, size: int) -> None:
-        super().__init__(store, 0, size)
+    def __init__(
+        self,
+        store: Any,
+        size: int,
+        channels: Mapping[int, Channel],
+        local_rank: int = 0,
+        children: Children | None = None,
+    ) -> None:
+        """children: the other ranks, if this process has started them."""
+        super().__init__(store, 0, size, local_rank)
         self.has_model = False  # set by the first LLM; a second one is refused
-        self.failed = (
-            False  # set if what rank 0 was to do has failed: the other ranks end with exit code 1, without a word
-        )
+        # Set if what rank 0 was to do has failed: the other ranks end with exit code 1, without a word.
+        self.failed = False
         self._ending = False
-        self._channels: dict[int, Channel] = {}
-        self._replies: dict[int, queue.SimpleQueue[Message]] = {}
-        self._accept()
-        for rank, channel in self._channels.items():
-            self._replies[rank] = queue.SimpleQueue()
+        self._loading = False
+        self.children = children
+        self._process = os.getpid()
+        self._channels = channels
+        self._replies: dict[int, queue.SimpleQueue[Message]] = {rank: queue.SimpleQueue() for rank in channels}
+        for rank, channel in channels.items():
             threading.Thread(target=self._listen, args=(rank, channel), daemon=True).start()
         atexit.register(self.end)
-        if threading.current_thread() is threading.main_thread():
+        if children is None and threading.current_thread() is threading.main_thread():
             # Exit in order, so that the other ranks learn of it.
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
@@ -103,14 +120,19 @@ class Leader(_Member):
     def loading(self) -> Iterator[None]:
         """Around what makes the LLM: unless it succeeds, the job has failed. ValueError for a second LLM.
 
-        The other ranks end when this process exits. If they ended at once, torchrun would end this process, too, before its
-        user has read why.
+        Children end at once. Under torchrun the other ranks end when this process exits: if they ended now, torchrun would end
+        this process, too, before its user has read why.
         """
         if self.has_model:
             raise ValueError("this is the program's second LLM; expected one: several ranks run one model")
-        self.failed = True
-        yield
-        self.failed = False
+        self.failed = self._loading = True
+        try:
+            yield
+            self.failed = False
+        finally:
+            self._loading = False
+            if self.failed and self.children is not None:
+                self.end()
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -121,6 +143,8 @@ class Leader(_Member):
         try:
             yield
         except BaseException as error:
+            if self._loading and self.children is not None:
+                raise  # `loading` ends them
             time.sleep(2 * _GRACE_SECONDS)  # if another rank failed first, its message is the better one
             interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
             self.abort("interrupted" if interrupted else f"rank 0: {describe_error(error)}")
@@ -131,41 +155,27 @@ class Leader(_Member):
         for channel in self._channels.values():
             with suppress(OSError):
                 channel.send(MessageKind.ABORT)
+        if self.children is not None:
+            self.children.kill()
         exit_now(1, text)
 
     def end(self) -> None:
-        """End the other ranks and leave the group, in order unless the job has failed. Called when this process exits."""
-        if self._ending:
+        """End the other ranks and leave the group, in order unless the job has failed. Called when this process exits.
+
+        With children, this process may go on afterwards.
+        """
+        if self._ending or os.getpid() != self._process:  # a copy that the user's program has forked
             return
         self._ending = True
-        start_watchdog()
+        atexit.unregister(self.end)
+        earlier = start_watchdog()
         for channel in self._channels.values():
             with suppress(OSError):
                 channel.send(MessageKind.ABORT if self.failed else MessageKind.END)
         self._leave(self.failed)
-
-    def _accept(self) -> None:
-        """Let the other ranks connect, through a socket in a directory that only this user may enter."""
-        # The address of such a socket has room for 107 bytes, which a long TMPDIR would exceed.
-        parent = "/tmp" if len(os.fsencode(tempfile.gettempdir())) > 70 else None
-        with tempfile.TemporaryDirectory(prefix="deepseek-v32-", dir=parent) as directory:
-            path = str(Path(directory) / "socket")
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
-                server.bind(path)
-                server.listen(self.size)
-                server.settimeout(START_SECONDS)
-                self._store.set(_ADDRESS, path)
-                while len(self._channels) < self.size - 1:
-                    try:
-                        connection, _ = server.accept()
-                    except TimeoutError:
-                        missing = sorted(set(range(1, self.size)) - self._channels.keys())
-                        raise ValueError(
-                            f"ranks {missing} have not connected within {START_SECONDS:.0f} s; expected all {self.size} ranks"
-                        ) from None
-                    connection.settimeout(None)
-                    channel = Channel(connection)
-                    self._channels[channel.receive().values["rank"]] = channel
+        if self.children is not None:
+            self.children.wait(0 if self.failed else END_SECONDS / 2)
+            signal.alarm(earlier)
 
     def _listen(self, rank: int, channel: Channel) -> None:
         try:
@@ -177,25 +187,29 @@ class Leader(_Member):
                 self._replies[rank].put(message)
         except EOFError:
             self._on_lost_rank(rank)
+        finally:
+            channel.close()
 
     def _on_lost_rank(self, rank: int, text: str | None = None) -> None:
         """Abort the job, unless it is ending already. text: the rank's error; without one it ended without a word."""
         time.sleep(_GRACE_SECONDS)  # this process may be ending for the same reason
         if not self._ending:
             self.abort(f"rank {rank}: {text}" if text else f"rank {rank} of {self.size} has died, and the job with it")
-        time.sleep(END_SECONDS)
+        if threading.current_thread() is threading.main_thread():
+            time.sleep(END_SECONDS)  # another thread ends this process
 
 
 class Follower(_Member):
     """The job as any other rank sees it."""
 
-    def __init__(self, store: Any, rank: int, size: int) -> None:
-        super().__init__(store, rank, size)
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.connect(store.get(_ADDRESS).decode())
-        self._channel = Channel(connection)
+    def __init__(
+        self, store: Any, rank: int, size: int, local_rank: int, channel: Channel, is_child: bool = False
+    ) -> None:
+        """is_child: of rank 0, whose end needs no line of its own."""
+        super().__init__(store, rank, size, local_rank)
+        self._is_child = is_child
+        self._channel = channel
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self.reply({"rank": rank})
         if threading.current_thread() is threading.main_thread():
             # torchrun sends these signals to all ranks; rank 0 decides when the job ends and which requests it still finishes.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -243,4 +257,4 @@ class Follower(_Member):
                 if message.kind == MessageKind.END:
                     return
         except EOFError:
-            exit_now(1, f"rank 0 of {self.size} has died, and rank {self.rank} with it")
+            exit_now(1, None if self._is_child else f"rank 0 of {self.size} has died, and rank {self.rank} with it")

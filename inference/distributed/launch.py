@@ -1,21 +1,26 @@
-"""Several ranks of one machine as one engine, under torchrun: rank 0 takes requests, the other ranks follow it.
+"""Several ranks as one engine: rank 0 takes requests, the other ranks follow it.
 
-    torchrun --nproc-per-node 8 -m deepseek_v32.inference.generate --ckpt-path DIRECTORY     # with PYTHONSAFEPATH=1
-    torchrun --nproc-per-node 8 --no-python deepseek-v32 serve --model DIRECTORY
+    deepseek-v32 serve --model DIRECTORY --tensor-parallel-size 8     # or LLM(DIRECTORY, tensor_parallel_size=8)
+    torchrun --nproc-per-node 8 --no-python deepseek-v32 serve --model DIRECTORY                     # with PYTHONSAFEPATH=1
 
-Rank 0 reads the command line, loads, schedules and samples as a single process does. Before each step it sends the step's batch to
-the other ranks over a local socket; then all ranks run the same forward pass and meet in its collectives. While there are no
-requests, the other ranks wait on the socket, not in a collective. The socket also reports at once that a process has ended: the
-rank that notices it prints one line and ends, and so do all the others, even those that hang in a collective of the lost rank.
+In the first form rank 0 starts the others as its children; in the second torchrun starts all. Rank 0 reads the command line, loads,
+schedules and samples as a single process does. Before each step it sends the step's batch to the other ranks over a local socket;
+then all ranks run the same forward pass and meet in its collectives. While there are no requests, the other ranks wait on the
+socket, not in a collective. The socket also reports at once that a process has ended: the rank that notices it prints one line and
+ends, and so do all the others, even those that hang in a collective of the lost rank.
 """
 
 import os
 from datetime import timedelta
 from functools import cache
 
+import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from .job import START_SECONDS, Follower, Leader
+from ...model.parallel.plan import SIZES
+from .children import Children
+from .connection import START_SECONDS, accept_ranks, connect_to_rank_0
+from .job import Follower, Leader
 
 
 def world_size() -> int:
@@ -28,7 +33,7 @@ def world_size() -> int:
 
 @cache
 def this_job() -> Leader | Follower | None:
-    """This process's side of its job; None without torchrun. The first call waits for the other ranks to start."""
+    """This process's side of the job that torchrun has started; None without torchrun. The first call waits for all ranks."""
     size = world_size()
     if size == 1:
         return None
@@ -39,9 +44,25 @@ def this_job() -> Leader | Follower | None:
         store, rank, size = next(iter(rendezvous("env://", timeout=timedelta(seconds=START_SECONDS))))
     except ValueError as error:
         raise ValueError(f"WORLD_SIZE is {size}; expected torchrun to have started this process ({error})") from error
-    return Leader(store, size) if rank == 0 else Follower(store, rank, size)
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    if rank == 0:
+        return Leader(store, size, accept_ranks(store, size), local_rank)
+    return Follower(store, rank, size, local_rank, connect_to_rank_0(store, rank))
 
 
-def device_of(kind: str) -> str:
-    """This rank's device of a kind: "cuda" is the GPU of its local rank."""
-    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if kind == "cuda" else kind
+def start_ranks(size: int) -> Leader | None:
+    """Start the other ranks of a job as children of this process. None for a size of 1. ValueError for another that cannot be."""
+    if type(size) is not int or size not in SIZES:
+        raise ValueError(f"tensor_parallel_size is {size!r}; expected 1, 2, 4 or 8")
+    if (given := world_size()) > 1:
+        raise ValueError(
+            f"tensor_parallel_size is {size}; expected none under torchrun, which has started {given} ranks"
+        )
+    if size == 1:
+        return None
+    if dist.is_initialized():
+        raise ValueError(
+            f"tensor_parallel_size is {size}; expected 1 while torch.distributed is in use in this process: close() the other LLM"
+        )
+    children = Children(size)
+    return Leader(children.store, size, children.channels, children=children)

@@ -21,7 +21,6 @@ from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
 from ..engine.draft_policy import MAX_DRAFT_TOKENS
 from ..engine.limits import AUTO
-from .launch import world_size
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,7 @@ class ModelSource:
         synthetic: bool = False,
         verify_hashes: bool = True,
         mtp: bool = False,
+        ranks: int = 1,
     ) -> "ModelSource":
         """Fill in this machine's defaults. ValueError, before anything is loaded, for a choice that cannot work.
 
@@ -61,9 +61,9 @@ class ModelSource:
         config = parse_config(dict(model)) if isinstance(model, Mapping) else read_config(model)
         config = config.with_overrides(**(config_overrides or {}))
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        if world_size() > 1 and ":" in device:
+        if ranks > 1 and ":" in device:
             raise ValueError(
-                f"device is {device!r}; expected cuda or cpu: each of the {world_size()} ranks has a GPU of its own"
+                f"device is {device!r}; expected cuda or cpu: each of the {ranks} ranks has a GPU of its own"
             )
         check_device(device)
         check_backend(backend, device)

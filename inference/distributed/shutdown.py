@@ -24,12 +24,12 @@ def leave_group(alone: bool) -> None:
             dist.destroy_process_group()
 
 
-def start_watchdog() -> None:
-    """End this process after END_SECONDS even if a collective hangs.
+def start_watchdog() -> int:
+    """End this process after END_SECONDS even if a collective hangs. Returns the seconds left of an earlier alarm, or 0.
 
     SIGALRM does this because no thread can start while the interpreter shuts down.
     """
-    signal.alarm(END_SECONDS)
+    return signal.alarm(END_SECONDS)
 
 
 def exit_now(code: int, text: str | None = None) -> NoReturn:

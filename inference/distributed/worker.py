@@ -22,8 +22,9 @@ from ..engine.sizing import check_fits, count_pages
 from ..engine.synthetic_cache import fill_synthetic_caches
 from .batch_sync import BatchDecoder, BatchEncoder, BatchUpdate
 from .channel import Message, MessageKind
+from .interrupts import interrupts_deferred
 from .job import Follower, Leader
-from .launch import device_of, this_job
+from .launch import start_ranks, this_job
 from .model_source import ModelSource
 
 
@@ -40,9 +41,12 @@ def lead_or_follow() -> Leader | None:
 
 
 @contextmanager
-def loading_llm() -> Iterator[Leader | None]:
-    """Around what makes an LLM. Connects as `lead_or_follow`; an exception in the block is the end of all ranks."""
-    job = lead_or_follow()
+def loading_llm(tensor_parallel_size: int | None) -> Iterator[Leader | None]:
+    """Around what makes an LLM. Starts that many ranks, or if None connects as `lead_or_follow`.
+
+    An exception in the block is the end of the other ranks.
+    """
+    job = lead_or_follow() if tensor_parallel_size is None else start_ranks(tensor_parallel_size)
     with nullcontext() if job is None else job.loading():
         yield job
 
@@ -93,7 +97,7 @@ class Worker:
             self._runner.run(batch, _IgnoredSelections() if values["inspect"] else None, plan)
 
     def _load(self, source: ModelSource) -> Transformer:
-        device = check_device(device_of(source.device))
+        device = check_device(self._job.device(source.device))
         check_fits(source.config, source.precision, device, self._job.size, source.mtp)
         return source.load(device, self._job.ranks(device))
 
@@ -126,23 +130,23 @@ class LeadingRunner:
 
     def run(self, batch: Batch, on_selection: SelectionSink | None = None) -> torch.Tensor:
         """As `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got."""
-        plan = self._runner.plan(batch) if self._check_cache else None
-        update = self._batches.encode(batch)  # last, because from here on it counts as sent
-        with self._job.together():
-            header: dict[str, int | None] = {
-                "decodes": batch.decodes,
-                "draft_tokens": batch.draft_tokens,
-                "inspect": on_selection is not None,
-            }
-            arrays: list[np.ndarray] = [*update]
-            if plan is not None:
-                header["check"] = plan.step
-                arrays += plan[1:]
-            self._job.broadcast(MessageKind.STEP, header, arrays)
-            broadcast_sampled_tokens(batch, self._runner)
-            return (
-                self._runner.run(batch, on_selection) if plan is None else self._runner.run(batch, on_selection, plan)
-            )
+        with interrupts_deferred():
+            plan = self._runner.plan(batch) if self._check_cache else None
+            update = self._batches.encode(batch)  # last, because from here on it counts as sent
+            with self._job.together():
+                header: dict[str, int | None] = {
+                    "decodes": batch.decodes,
+                    "draft_tokens": batch.draft_tokens,
+                    "inspect": on_selection is not None,
+                }
+                arrays: list[np.ndarray] = [*update]
+                if plan is not None:
+                    header["check"] = plan.step
+                    arrays += plan[1:]
+                self._job.broadcast(MessageKind.STEP, header, arrays)
+                broadcast_sampled_tokens(batch, self._runner)
+                checks = () if plan is None else (plan,)
+                return self._runner.run(batch, on_selection, *checks)
 
     @property
     def max_draft_tokens(self) -> int:
@@ -154,7 +158,7 @@ class LeadingRunner:
 
     def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
         """As `Runner.draft`. It ends the job if it fails, as `run` does."""
-        with self._job.together():
+        with interrupts_deferred(), self._job.together():
             self._job.broadcast(MessageKind.DRAFT, {"random": noise.random})
             draft_together(self._runner, batch, DraftInputs(sampled, accepted, noise))
 
@@ -165,7 +169,9 @@ class LeadingRunner:
 
 def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progress | None = None) -> Transformer:
     """Load the model: this rank's shard here, the other shards on the other ranks."""
-    device = check_device(device_of(source.device) if job else source.device)
+    device = check_device(job.device(source.device) if job else source.device)
+    if job and job.children and source.device == "cuda" and job.size > (count := torch.cuda.device_count()):
+        raise ValueError(f"tensor_parallel_size is {job.size}; expected at most {count}, the number of GPUs")
     # Before the other ranks begin to load: an error here is the caller's, not the end of the job.
     check_fits(source.config, source.precision, device, job.size if job else 1, source.mtp)
     if job is None:

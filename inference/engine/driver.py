@@ -16,21 +16,47 @@ class Driver:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self._engine: Engine | None = engine  # None once it is closed
         self._in_use = threading.Lock()
         self._inbox: dict[int, list[Delta]] = {}  # by request id, while its stream is open
 
+    @property
+    def closed(self) -> bool:
+        return self._engine is None
+
+    def check_open(self) -> Engine:
+        """The engine; ValueError if it is closed."""
+        if self._engine is None:
+            raise ValueError("LLM is closed; expected an open one")
+        return self._engine
+
+    def close(self) -> bool:
+        """Cancel what is open, and let the engine go. False if that has been done before."""
+        if self.closed:
+            return False
+        with self.engine() as engine:
+            for id in self._inbox:
+                engine.abort(id)
+            engine.apply_aborts()
+            self._inbox.clear()
+            self._engine = None
+        return True
+
     @contextmanager
     def engine(self) -> Iterator[Engine]:
-        """The engine, for the caller alone. RuntimeError if another thread is using it at this moment."""
+        """The engine, for the caller alone.
+
+        RuntimeError if another thread is using it at this moment, ValueError if it is closed.
+        """
         if not self._in_use.acquire(blocking=False):
             raise RuntimeError(
                 "LLM is used by two threads at a time; expected one: "
                 "use deepseek_v32.inference.service.Service for many threads"
             )
         try:
-            self._deliver(self._engine.apply_aborts())
-            yield self._engine
+            engine = self.check_open()
+            self._deliver(engine.apply_aborts())
+            yield engine
         finally:
             self._in_use.release()
 
@@ -63,13 +89,16 @@ class Driver:
                 inbox.append(delta)
 
     def _cancel(self, request_ids: set[int]) -> None:
+        engine = self._engine
+        if engine is None:
+            return
         for id in request_ids:
             self._inbox.pop(id, None)
-            self._engine.abort(id)
+            engine.abort(id)
         # Never wait here: Python closes a forgotten iterator when it collects garbage, which may be in the middle of a step of
         # this very thread. Then the next use of the engine carries out the cancellation.
         if request_ids and self._in_use.acquire(blocking=False):
             try:
-                self._deliver(self._engine.apply_aborts())
+                self._deliver(engine.apply_aborts())
             finally:
                 self._in_use.release()

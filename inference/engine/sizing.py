@@ -114,7 +114,7 @@ def check_fits(
         return
     where = f"{free / _GIB:.1f} of {device}'s {total / _GIB:.1f} GiB are" if on_gpu else f"{free / _GIB:.1f} GiB are"
     part = f"rank 0's shard of {ranks}" if on_gpu and ranks > 1 else "the model"
-    ways = ["more ranks (torchrun --nproc-per-node 8)"] if on_gpu and ranks < 8 else []
+    ways = ["more ranks (--tensor-parallel-size 8)"] if on_gpu and ranks < 8 else []
     ways += ["fewer layers"] + ([] if precision == "fp8" else ["--precision fp8"])
     ways += ["no speculative tokens"] if mtp else []
     layers = f"{config.num_hidden_layers} layers{' and the MTP layer' if mtp else ''}"

@@ -122,16 +122,22 @@ def token_text(value: Any) -> str | None:
     return value.get("content") if isinstance(value, dict) else value
 
 
+def vocabulary_size(directory: Path) -> int | None:
+    """vocab_size of config.json; None if that says nothing, or something that model/checkpoint/config_json.py refuses."""
+    size = (read_settings(directory / "config.json") or {}).get("vocab_size")
+    return size if type(size) is int else None
+
+
 def end_ids(directory: Path) -> list[int]:
     """The ids of end tokens in generation_config.json and config.json. TokenizerError for one that the model does not have."""
     config = read_settings(directory / "config.json") or {}
     generation = read_settings(directory / "generation_config.json") or {}
-    size = config.get("vocab_size")
+    size = vocabulary_size(directory)
     found: list[int] = []
     for name, values in (("generation_config.json", generation), ("config.json", config)):
         ids = values.get("eos_token_id")
         ids = ids if isinstance(ids, list) else [] if ids is None else [ids]
-        if type(size) is int and any(token >= size for token in ids):
+        if size is not None and any(token >= size for token in ids):
             expected = f"ids of the vocabulary of {size}"
             raise TokenizerError(f"{directory / name}: eos_token_id is {short_repr(ids)}; expected {expected}")
         found += ids

@@ -13,7 +13,7 @@ import tokenizers
 from .auto_tokenizer import build_definition
 from .errors import TokenizerError, TooManyTokens
 from .memory import return_memory
-from .settings import end_ids, read_chat_template, read_settings, token_text
+from .settings import end_ids, read_chat_template, read_settings, token_text, vocabulary_size
 from .token_bounds import longest_token
 
 # DeepSeek's control tokens, by their texts.
@@ -78,7 +78,8 @@ class Tokenizer:
         """The tokenizer of a checkpoint directory, or None if the directory holds none.
 
         A checkpoint without ``tokenizer.json`` is read through transformers' AutoTokenizer. The end tokens are those of
-        generation_config.json, config.json and tokenizer_config.json together. Raises TokenizerError.
+        generation_config.json, config.json and tokenizer_config.json together. Raises TokenizerError, also for a tokenizer that
+        has more ids than the vocabulary in config.json; that one may be larger, for padding.
         """
         directory = Path(path)
         definition = read_settings(directory / "tokenizer.json")
@@ -92,7 +93,7 @@ class Tokenizer:
         eos: list[str | int] = [*end_ids(directory)]
         eos.append(token_text(settings.get("eos_token")) or EOS)
         try:
-            return cls(
+            tokenizer = cls(
                 definition,
                 bos=token_text(settings.get("bos_token")) or BOS,
                 eos=eos,
@@ -100,6 +101,13 @@ class Tokenizer:
             )
         except TokenizerError as error:
             raise TokenizerError(f"{directory}/{error}") from error
+        size = vocabulary_size(directory)
+        if size is not None and tokenizer.vocab_size > size:
+            raise TokenizerError(
+                f"{directory}: the tokenizer has {tokenizer.vocab_size} ids; expected at most {size}, the vocabulary in "
+                "config.json: it is another model's"
+            )
+        return tokenizer
 
     def encode(self, text: str, parse_special: bool = False, at_most: int | None = None) -> list[int]:
         """Ids of ``text``; no bos is added. Other threads run meanwhile.

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..config import FP8_BLOCK, ModelConfig, YarnScaling
 from ..errors import ConfigError, short_repr
+from .place import WEIGHTS, no_directory
 from .strict_json import parse_object
 
 # Keys of which this program implements one value. Any other value means another model.
@@ -49,6 +50,8 @@ _YARN_KEYS = {field.name for field in fields(YarnScaling)}
 def read_config(path: str | Path) -> ModelConfig:
     """`parse_config` of a config.json, given by its own path or by its directory's. Raises ConfigError."""
     path = Path(path)
+    if path.suffix in WEIGHTS or not (path.exists() or path.suffix == ".json"):
+        raise ConfigError(f"{short_repr(str(path), 300)} {no_directory(path)}")
     path = path / "config.json" if path.is_dir() else path
     try:
         return parse_config(_read_object(path))

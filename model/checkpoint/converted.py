@@ -92,7 +92,7 @@ def find_converted(plan: Plan, directory: Path, verify_hashes: bool) -> tuple[li
         raise CheckpointError(
             directory,
             f"number of ranks is {plan.size}; expected {ranks}, for which this checkpoint was converted: "
-            f"torchrun --nproc-per-node {ranks}, or convert with --model-parallel {plan.size}",
+            f"--tensor-parallel-size {ranks}, or convert with --model-parallel {plan.size}",
         )
     path = directory / file_name(plan.rank, plan.size)
     tensors = dict(read_header(path))

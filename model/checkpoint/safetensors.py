@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError, short_repr
+from .place import GET_IT, LFS_START, no_directory
 from .strict_json import parse_object
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
+_MOST_NAMED = 10
+_LARGEST_POINTER = 1024  # bytes, as the specification says
 _MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors library itself
 
 # Bytes per element of every dtype in the format. Only some of them are accepted as weights.
@@ -47,7 +50,7 @@ def read_headers(directory: str | Path) -> dict[str, StoredTensor]:
     """
     directory = Path(directory)
     if not directory.is_dir():
-        raise CheckpointError(directory, "is not a directory; expected one with config.json and safetensors files")
+        raise CheckpointError(directory, no_directory(directory))
     index, single = directory / INDEX, directory / SINGLE
     if not _exists(index):
         if not _exists(single):
@@ -58,7 +61,9 @@ def read_headers(directory: str | Path) -> dict[str, StoredTensor]:
     if SINGLE not in weight_map.values() and _exists(single):
         raise CheckpointError(single, f"exists beside {INDEX}, which does not name it; expected one of the two")
     tensors: dict[str, StoredTensor] = {}
-    for file in dict.fromkeys(weight_map.values()):
+    files = dict.fromkeys(weight_map.values())
+    _check_downloaded(directory, list(files))
+    for file in files:
         for name, tensor in read_header(directory / file):
             if name in tensors:
                 other = tensors[name].file.name
@@ -77,6 +82,34 @@ def read_headers(directory: str | Path) -> dict[str, StoredTensor]:
                 directory / file, f"tensor {short_repr(name)} is not here; expected it, as in the index"
             )
     return tensors
+
+
+def _check_downloaded(directory: Path, files: list[str]) -> None:
+    """Raise CheckpointError if files are absent or Git LFS pointers: it names ten and counts all."""
+    absent = [file for file in files if not _exists(directory / file)]
+    if absent:
+        problem = f"{_some(absent, len(files))} missing; expected all that {INDEX} names"
+        raise CheckpointError(directory, f"{problem}: download them")
+    pointers = [file for file in files if _is_pointer(directory / file)]
+    if pointers:
+        problem = f"{_some(pointers, len(files))} Git LFS pointers"
+        raise CheckpointError(directory, f"{problem}; expected the files themselves: get them with git lfs pull")
+
+
+def _some(names: list[str], count: int) -> str:
+    shown = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+    return f"{len(names)} of {count} files of weights ({shown}) {'is' if len(names) == 1 else 'are'}"
+
+
+def _is_pointer(path: Path) -> bool:
+    """Whether a file is a Git LFS pointer. False for what cannot be read: reading its header says why."""
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST_POINTER:
+            return False
+        with path.open("rb") as file:
+            return file.read(len(LFS_START)) == LFS_START
+    except OSError:
+        return False
 
 
 def _exists(path: Path) -> bool:
@@ -142,10 +175,8 @@ def read_header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
     try:
         with path.open("rb") as file:
             first = file.read(8)
-            if first == b"version ":  # https://git-lfs.github.com/spec/v1
-                raise CheckpointError(
-                    path, f"is a Git LFS pointer of {size} bytes; expected the file itself: git lfs pull"
-                )
+            if first == LFS_START[:8]:
+                raise CheckpointError(path, f"is {GET_IT}")
             length = int.from_bytes(first, "little")
             if size < 8 or length > min(size - 8, _MAX_HEADER):
                 expected = f"8 bytes of header length, then at most {max(min(size - 8, _MAX_HEADER), 0)} of header"

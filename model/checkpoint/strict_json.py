@@ -3,9 +3,13 @@
 import json
 from typing import Any
 
+from .place import GET_IT, LFS_START
+
 
 def parse_object(data: bytes) -> dict[str, Any]:
     """The JSON object in UTF-8 `data`. Raises ValueError for anything else, also for keys that appear twice."""
+    if data.startswith(LFS_START):
+        raise ValueError(GET_IT)
     try:
         values = json.loads(data.decode("utf-8"), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors

@@ -52,7 +52,7 @@ def test_a_model_that_does_not_fit_is_refused_with_numbers(gpu, monkeypatch):
         check_fits(RELEASED, "fp8", "cuda:0")
     text = str(caught.value)
     assert text.startswith("the model takes 628.9 GiB of weights in fp8 precision (61 layers) and 2.9 MiB for one page")
-    assert "79.1 of cuda:0's 79.6 GiB are free: use more ranks (torchrun --nproc-per-node 8) or fewer layers" in text
+    assert "79.1 of cuda:0's 79.6 GiB are free: use more ranks (--tensor-parallel-size 8) or fewer layers" in text
     with pytest.raises(ValueError, match=r"rank 0's shard of 8 takes 8.\.. GiB .* are free: use fewer layers$"):
         check_fits(RELEASED, "fp8", "cuda:0", 8)
     check_fits(replace(RELEASED, num_hidden_layers=5), "fp8", "cuda:0")

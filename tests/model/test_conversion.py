@@ -240,7 +240,7 @@ def test_invalid_sources_and_targets(pair, tmp_path):
 def test_loading_incomplete_conversions(pair, tmp_path):
     target = copy(pair[1], tmp_path / "target")
     assert (
-        "number of ranks is 1; expected 2, for which this checkpoint was converted: torchrun --nproc-per-node 2"
+        "number of ranks is 1; expected 2, for which this checkpoint was converted: --tensor-parallel-size 2"
         in refusal(load_model, target)
     )
     file = target / "model1-mp2.safetensors"

@@ -1,6 +1,7 @@
 """A model with a fixed answer: each token determines the next one."""
 
 import time
+from typing import Any
 
 import torch
 
@@ -29,7 +30,7 @@ class ChainModel:
         return torch.nn.functional.one_hot(self.next[tokens[metadata.logit_rows]], self.vocab_size) * 100.0
 
 
-def make_llm(*after: tuple[str, str], seconds: float = 0.0, tokenized: bool = True) -> LLM:
+def make_llm(*after: tuple[str, str], seconds: float = 0.0, tokenized: bool = True, **limits: Any) -> LLM:
     """An LLM that continues a control token with the text given for it, and then ends or goes on with the next one."""
     tokenizer = make_tokenizer()
     eos = tokenizer.eos_ids[0]
@@ -52,4 +53,4 @@ def make_llm(*after: tuple[str, str], seconds: float = 0.0, tokenized: bool = Tr
         )
         following |= zip(chain, [*chain[1:], following.get(chain[-1], eos)], strict=True)
     model = ChainModel(tokenizer.vocab_size, following, eos, seconds)
-    return LLM.from_model(model, config, tokenizer if tokenized else None)
+    return LLM.from_model(model, config, tokenizer if tokenized else None, **limits)

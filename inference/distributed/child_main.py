@@ -1,0 +1,48 @@
+"""The program of a rank that rank 0 has started: `python -m … PARENT DESCRIPTOR PORT RANK SIZE`. See children.py."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from datetime import timedelta
+
+PARENT_SECONDS = 1.0  # between two looks at whether the parent lives
+
+
+def main() -> None:
+    """Do the work of a rank until rank 0 ends."""
+    parent, descriptor, port, rank, size = map(int, sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # rank 0 decides what ends
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+    # Imported here: it takes seconds, in which the parent may end.
+    import torch.distributed as dist
+
+    from .channel import Channel
+    from .connection import START_SECONDS
+    from .job import Follower
+    from .worker import follow
+
+    store = dist.TCPStore(  # type: ignore[attr-defined]  # public, though not declared so
+        *("127.0.0.1", port, None, False, timedelta(seconds=START_SECONDS)), wait_for_workers=False
+    )
+    channel = Channel(socket.socket(fileno=descriptor))
+    follow(Follower(store, rank, size, rank, channel, is_child=True))
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended.
+
+    As a rule the channel reports that at once; but where the parent has forked, the copies keep its end open. The signal that
+    Linux can send instead (PR_SET_PDEATHSIG) also comes when only the parent's thread that has started this process ends.
+    """
+    while os.getppid() == parent:
+        time.sleep(PARENT_SECONDS)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

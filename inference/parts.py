@@ -1,0 +1,128 @@
+"""What an LLM is made of: read from a checkpoint, for one rank or several, or put around a model in memory."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from ..model.checkpoint.config_json import config_json
+from ..model.config import ModelConfig, Precision
+from .distributed.job import Leader
+from .distributed.model_source import ModelSource
+from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks, loading_llm
+from .engine.cache_report import CacheReports
+from .engine.engine import Engine
+from .engine.limits import Limits
+from .engine.runner import Model, make_runner
+from .engine.sizing import resolve_limits
+from .params import SamplingParams
+from .text.messages import ChatFormat, resolve_chat_format
+from .text.settings import sampling_defaults
+from .text.tokenizer import Tokenizer
+
+DEMO = Path(__file__).resolve().parent.parent / "model" / "demo"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The engine of an LLM, and what it has been made from."""
+
+    model: Model
+    engine: Engine
+    config: ModelConfig
+    tokenizer: Tokenizer | None
+    chat_format: ChatFormat
+    limits: Limits
+    precision: Precision
+    device: torch.device
+    default_params: SamplingParams = field(default_factory=SamplingParams)
+    job: Leader | None = None  # of several ranks
+
+
+def load_parts(
+    path: str | Path | Mapping[str, Any] | None,
+    *,
+    device: str | None,
+    precision: Precision | None,
+    backend: str,
+    tensor_parallel_size: int | None,
+    chat_format: ChatFormat | None,
+    config_overrides: dict[str, Any] | None,
+    synthetic: bool,
+    verify_hashes: bool,
+    progress: Callable[..., Any] | None,
+    speculative_tokens: int | Literal["auto"],
+    **limits: Any,
+) -> Parts:
+    """Read a checkpoint and start its engine, as `LLM.__init__` describes; `limits` are the other ones of `resolve_limits`."""
+    _check_flags(synthetic=synthetic, verify_hashes=verify_hashes, **limits)
+    with loading_llm(tensor_parallel_size) as job:  # under torchrun, ranks other than 0 stay in this call
+        ranks = 1 if job is None else job.size
+        model_path: Any = (config_json(ModelConfig()) if synthetic else DEMO) if path is None else path
+        source = ModelSource.resolve(
+            model_path,
+            device=device,
+            precision=precision,
+            backend=backend,
+            config_overrides=config_overrides,
+            synthetic=synthetic,
+            verify_hashes=verify_hashes,
+            ranks=ranks,
+        )
+        source, drafts = source.with_drafts(speculative_tokens)
+        # Before the weights, so that broken settings do not cost the time to load them.
+        directory = None if isinstance(model_path, Mapping) else Path(model_path)
+        tokenizer = Tokenizer.from_directory(directory) if directory and directory.is_dir() else None
+        default_params = SamplingParams(**sampling_defaults(directory)) if directory else SamplingParams()
+        chat_format = resolve_chat_format(tokenizer, chat_format)
+        model = load_on_all_ranks(job, source, progress)
+        config, target = model.config, model.compute.device
+        resolved = resolve_limits(
+            *(config, source.precision, target),
+            speculative_tokens=drafts,
+            count_pages=lambda budget: count_pages_on_all_ranks(job, budget, model),
+            **limits,
+        )
+        own = make_runner(model, config, source.precision, resolved, target, ranks)
+        runner = own if job is None else LeadingRunner(job, resolved, own)
+        reports = None if own.cache_check is None else CacheReports(own.cache_check)
+        engine = Engine(runner, config, resolved, tokenizer, reports=reports)
+        sizes = (resolved, source.precision, target)
+        return Parts(model, engine, config, tokenizer, chat_format, *sizes, default_params, job)
+
+
+def parts_around(
+    model: Model,
+    config: ModelConfig,
+    tokenizer: Tokenizer | None,
+    *,
+    precision: Precision,
+    device: str,
+    chat_format: ChatFormat | None,
+    **limits: Any,
+) -> Parts:
+    """The engine of a model that is in memory already."""
+    _check_flags(**limits)
+    chat_format = resolve_chat_format(tokenizer, chat_format)
+    resolved = resolve_limits(config, precision, device, **limits)
+    runner = make_runner(model, config, precision, resolved, device)
+    reports = None if runner.cache_check is None else CacheReports(runner.cache_check)
+    engine = Engine(runner, config, resolved, tokenizer, reports=reports)
+    return Parts(model, engine, config, tokenizer, chat_format, resolved, precision, torch.device(device))
+
+
+_FLAGS = ("synthetic", "verify_hashes", "reuse_pages", "decode_graphs", "check_cache")
+_NUMBERS = ("max_model_len", "max_batch_tokens", "max_sequences", "page_count")
+
+
+def _check_flags(**values: Any) -> None:
+    """ValueError for a flag that is no boolean, and a size that is no number: Python would take most of them for something."""
+    for name, value in values.items():
+        if name in _FLAGS and not isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r:.100}; expected True or False")
+        if name in _NUMBERS and not (value is None or type(value) is int):
+            raise ValueError(f"{name} is {value!r:.100}; expected an integer or None")
+        if name == "memory_fraction" and not (value is None or type(value) in (int, float)):
+            raise ValueError(f"{name} is {value!r:.100}; expected a number or None")
