@@ -205,7 +205,9 @@ def test_types_are_repaired_by_the_schema(name, string, value, expected):
 
 
 def test_a_value_of_unknown_kind_has_the_type_of_the_schema():
-    text = OPEN + invoke(parameter("4", name="int").replace(' string="true"', "") + parameter("4", "what", "text")) + CLOSE
+    text = (
+        OPEN + invoke(parameter("4", name="int").replace(' string="true"', "") + parameter("4", "what", "text")) + CLOSE
+    )
     assert parse_assistant(text, False, schema_tools(SCHEMA)) == message("", '{"int": 4, "text": "4"}')
 
 
