@@ -62,7 +62,8 @@ class Measurement:
         reading = asyncio.create_task(self._first_token(self._long))
         await asyncio.sleep(1)
         assert not reading.done(), f"--long is {self._long}; expected a prompt that this machine reads for longer"
-        start, times = time.perf_counter(), []
+        start = time.perf_counter()
+        times: list[float] = []
         await follow(self._client, self._prompt(QUESTION_TOKENS), QUESTION_TOKENS, times)
         beside = await reading
         alone = (before + await self._first_token(self._long)) / 2
@@ -94,7 +95,8 @@ class Measurement:
         self._add(**{f"served_{length}": 2 * over_http / (before + self._generate(length))})
 
     async def _first_token(self, length: int) -> float:
-        start, times = time.perf_counter(), []
+        start = time.perf_counter()
+        times: list[float] = []
         await follow(self._client, self._prompt(length), 1, times)
         return times[0] - start
 
