@@ -95,7 +95,10 @@ class ModelOptions:
     tensor_parallel_size: Annotated[
         int | None,
         typer.Option(
-            "--tensor-parallel-size", metavar="N", help="Share the model among 2, 4 or 8 processes, each with a GPU."
+            "--tensor-parallel-size",
+            metavar="N",
+            help="Share the model among 2, 4 or 8 processes, each with a GPU.",
+            rich_help_panel=HARDWARE,
         ),
     ] = None
     decode_graphs: Annotated[
