@@ -116,7 +116,7 @@ def parts_around(
     return Parts(model, engine, config, tokenizer, chat_format, resolved, precision, torch.device(device))
 
 
-_FLAGS = ("synthetic", "verify_hashes", "reuse_pages", "decode_graphs", "check_cache")
+_FLAGS = ("synthetic", "verify_hashes", "deterministic", "reuse_pages", "decode_graphs", "check_cache")
 _NUMBERS = ("max_model_len", "max_batch_tokens", "max_sequences", "page_count")
 
 
