@@ -75,9 +75,9 @@ app.command(
     cls=HelpCommand,
     epilog="""
     deepseek-v32 doctor
-    deepseek-v32 doctor --backend reference --json
+    deepseek-v32 doctor --model WEIGHTS --tensor-parallel-size 8
     """,
-    short_help="Print versions, devices and kernels.",
+    short_help="Print versions, devices and kernels, or check a checkpoint.",
 )(doctor)
 app.command(
     cls=HelpCommand,
