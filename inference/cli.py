@@ -17,6 +17,7 @@ from .commands.generate import EXAMPLES as GENERATE_EXAMPLES
 from .commands.generate import generate
 from .commands.help_page import HelpCommand
 from .commands.manifest import manifest
+from .commands.probe import probe
 from .commands.serve import serve
 from .text.errors import describe_error
 
@@ -87,6 +88,14 @@ app.command(
     """,
     short_help="Measure prefill and decode.",
 )(bench)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 probe --base-url http://127.0.0.1:8000/v1
+    deepseek-v32 probe --base-url http://127.0.0.1:8000/v1 --checkpoint wide --json
+    """,
+    short_help="Say whether a server is right, or which bug it has.",
+)(probe)
 
 
 def _print_version(is_given: bool) -> None:

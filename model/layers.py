@@ -9,6 +9,7 @@ from torch import nn
 from ..kernels import quantize
 from ..kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from ..kernels.quantize import Quantized
+from ..kernels.reference.linear import linear
 from ..kernels.reference.quantize import rms_norm, swiglu
 from ..kernels.registry import Preference
 from .config import FP8_BLOCK, ModelConfig, Precision, blocks
@@ -67,7 +68,7 @@ class Linear(nn.Module):
     def forward(self, x: Operand) -> torch.Tensor:
         """x [T, inputs] -> [T, parts * outputs] in the compute dtype."""
         if not isinstance(x, Quantized):
-            return F.linear(x, self.weight)
+            return linear(x, self.weight)
         outputs = self.weight.shape[0] // self.parts
         if self.parts == 1 or outputs % FP8_BLOCK == 0:
             return self._gemm(x, self.weight, self.weight_scale_inv)
@@ -88,7 +89,7 @@ class UnquantizedLinear(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x [T, inputs] -> [T, outputs]."""
-        return F.linear(x, self.weight)
+        return linear(x, self.weight)
 
 
 class Embedding(nn.Module):
@@ -104,7 +105,7 @@ class Embedding(nn.Module):
     def logits(self, h: torch.Tensor) -> torch.Tensor:
         """h [N, D] -> fp32 [N, V]. bf16 products are accumulated in fp32 and not rounded."""
         if h.dtype == torch.float32:
-            return F.linear(h, self.weight)
+            return linear(h, self.weight)
         if h.device.type == "cuda":
             return torch.mm(h, self.weight.T, out_dtype=torch.float32)
         return torch.cat([F.linear(h.float(), rows.float()) for rows in self.weight.split(16384)], 1)
@@ -127,7 +128,7 @@ class KVUpProjection(nn.Module):
 
     def forward(self, latent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """latent [S, L] -> k_nope [S, H, nope], v [S, H, v]."""
-        expanded = F.linear(latent, self.weight).unflatten(1, (self.heads, -1))
+        expanded = linear(latent, self.weight).unflatten(1, (self.heads, -1))
         k_nope, v = expanded.split((self.nope, self.value), 2)
         return k_nope, v
 

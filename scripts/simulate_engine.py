@@ -95,9 +95,8 @@ def main() -> None:
     tests = str(Path(__file__).resolve().parents[1] / "tests")
     sys.path.insert(0, tests)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (tests, os.environ.get("PYTHONPATH"))))  # for the pool
-    importlib.import_module(
-        "simulation.world"
-    )  # before the pool does: it would start new processes for those that fail
+    # Before the pool does: it would start new processes for those that fail.
+    importlib.import_module("simulation.world")
     result = run(arguments)
     print(json.dumps(result))
     sys.exit(bool(result["failures"]))

@@ -27,7 +27,7 @@ LEVELS = {
         text report token_selection
         params
         engine
-        distributed inspection
+        distributed inspection conformance
         parts
         llm
         __init__

@@ -74,9 +74,8 @@ class CacheCheck:
         self._found_steps = self._view[:, 0]
         multipliers = multiplier_table(max(max_model_len, *words))
         self.planner = CheckPlanner(size, multipliers)
-        factors = (
-            multiplier_table(2 * layers + 7)[7:].view(np.int64).reshape(layers, 2)
-        )  # others than the first positions'
+        # Other multipliers than those of the first positions.
+        factors = multiplier_table(2 * layers + 7)[7:].view(np.int64).reshape(layers, 2)
 
         def full(shape: Sequence[int], dtype: torch.dtype = torch.int64, value: int = 0) -> torch.Tensor:
             return torch.full(shape, value, dtype=dtype, device=device)

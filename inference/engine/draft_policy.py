@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import sqrt
 from statistics import median
 from typing import Protocol
 
@@ -14,6 +15,8 @@ MAX_DRAFT_TOKENS = 4
 _CERTAIN = 16  # drafts whose fate says enough about all
 _DECAY = 0.998  # of what earlier drafts say, for each later one
 _TRIAL = 5  # steps with a number of drafts whose cost is to be measured
+_ENOUGH = 3  # steps whose time is taken for that of others
+_ALWAYS = 3  # so many drafts are tried if most first drafts are right
 _STAY = 24  # steps with the best number before the next decision
 _REPEAT = 400  # steps until another number is tried again
 _WORTH = 0.983  # what keeping the draft layer's entries may leave of the speed, when no drafts are made
@@ -51,12 +54,17 @@ class FixedDrafts:
 
 
 class MeasuredDrafts:
-    """The number of drafts with the most tokens a second, from how often drafts were right and how long steps have taken.
+    """The number of drafts with the most tokens a second, from how often drafts were right and what steps have cost.
 
     Steps of about as many requests (a power of two) are compared with each other. First come a few with one draft, then some
-    without; then one draft more is tried as long as that has paid. Later, other numbers are tried again now and then.
+    without. Then, if most first drafts were right, up to three drafts are tried although one may not have paid: the draft layer's
+    work is there already, and further ones are often cheaper. Beyond that, one more is tried as long as that has paid. Later, other
+    numbers are tried again now and then.
 
-    Steps without the draft layer cannot be tried, because the requests in them lose their drafts for good. Their time is that of
+    Costs are relative, because other programs and clocks change a machine's speed: the time of steps with one number is compared
+    with that of the steps with another number just before them.
+
+    Steps without the draft layer cannot be tried, because the requests in them lose their drafts for good. Their cost is that of
     steps with 0 drafts, less one layer's.
     """
 
@@ -91,29 +99,31 @@ class MeasuredDrafts:
             return
         self._latest = number, batch.draft_tokens, now
         if before is not None and before[:2] == self._latest[:2]:
-            size = self._sizes.setdefault(number, _Size())
-            size.times.setdefault(batch.draft_tokens, deque(maxlen=9)).append(now - before[2])
+            self._sizes.setdefault(number, _Size()).add(batch.draft_tokens, now - before[2])
 
     def _decide(self, size: "_Size", ready: float) -> None:
-        times = {count: median(each) for count, each in size.times.items()}
+        """Choose the number for the next `size.left` steps."""
+        size.compare()
+        costs: dict[int | None, float] = dict(size.costs)
         size.left = _TRIAL
-        if self._tried[0] < _CERTAIN or 1 not in times:
+        if self._tried[0] < _CERTAIN or 1 not in costs:
             size.count = 1
             return
-        if 0 not in times:
+        if 0 not in costs:
             size.count = 0
             return
-        times.setdefault(None, times[0] * (1 - self._one_layer))
-        speeds = {count: self._tokens(count, ready) / seconds for count, seconds in times.items()}
+        costs.setdefault(None, costs[0] * (1 - self._one_layer))
+        speeds = {count: self._tokens(count, ready) / cost for count, cost in costs.items()}
         best = max((count for count in speeds if count), key=lambda count: speeds[count])
         idle = 0 if speeds[0] >= _WORTH * speeds[None] else None
         tried = max(count for count in speeds if count)
         size.steps += _STAY
-        if speeds[best] < speeds[idle]:
-            size.count, size.left = idle, _STAY
-        elif best == tried < MAX_DRAFT_TOKENS:
+        pays = best == tried and speeds[best] >= speeds[idle]
+        if tried < MAX_DRAFT_TOKENS and (pays or (tried < _ALWAYS and 2 * self._right[0] > self._tried[0])):
             size.count = tried + 1
             return
+        if speeds[best] < speeds[idle]:
+            size.count, size.left = idle, _STAY
         else:
             size.count, size.left = best, _STAY
         if size.steps > (_REPEAT if size.count else 4 * _REPEAT):
@@ -138,8 +148,33 @@ class _Size:
     """What is known about steps of about as many requests."""
 
     def __init__(self) -> None:
-        self.times: dict[int | None, deque[float]] = {}  # by drafts: seconds of the latest steps
+        self.costs: dict[int | None, float] = {}  # by drafts, relative to each other
         self.count: int | None = 1  # the present choice
         self.left = 0  # for how many steps it stands
         self.steps = 0  # since another number was tried
         self.turn = 0
+        # Drafts and seconds of the latest steps, and of those with another number before them.
+        self._present: tuple[int | None, deque[float]] = (1, deque(maxlen=_TRIAL))
+        self._former: tuple[int | None, float] | None = None
+
+    def add(self, count: int | None, seconds: float) -> None:
+        """A step with so many drafts has followed one with as many, and has taken so long."""
+        if count != self._present[0]:
+            self.compare()
+            if len(self._present[1]) >= _ENOUGH:
+                self._former = self._present[0], median(self._present[1])
+            self._present = count, deque(maxlen=_TRIAL)
+        self._present[1].append(seconds)
+
+    def compare(self) -> None:
+        """Take the cost of the present steps from what the former ones cost and how long both have taken."""
+        count, times = self._present
+        if len(times) < _ENOUGH:
+            return
+        if self._former is None:
+            self.costs.setdefault(count, 1.0)
+        elif self._former[0] in self.costs:
+            former, seconds = self._former
+            cost = self.costs[former] * median(times) / seconds
+            self.costs[count] = sqrt(cost * self.costs[count]) if count in self.costs else cost
+            self._former = None

@@ -85,9 +85,8 @@ def _keep_top(scores: torch.Tensor, top_k: list[int], top_p: list[float]) -> tor
     if count < vocab and (mass[:, -1:] < target).any():  # a flat distribution: there are too few candidates
         ordered = scores.sort(descending=True).values
         mass = ordered.exp().cumsum(-1)
-    needed = (
-        (mass < target).sum(-1, keepdim=True).clamp(max=ordered.shape[-1] - 1)
-    )  # index of the token that reaches it
+    # The index of the token that reaches it.
+    needed = (mass < target).sum(-1, keepdim=True).clamp(max=ordered.shape[-1] - 1)
     return scores.masked_fill((scores < ordered.gather(-1, needed)) & (fractions < 1), -torch.inf)
 
 

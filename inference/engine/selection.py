@@ -117,10 +117,8 @@ class SelectionRecorder:
         """int32 [rows, L, 2, K]."""
         first = self.rows.start
         for row, place in self._row_of.items():
-            selection, values = (
-                self._selections[place],
-                record[row - first].copy(),
-            )  # the next step but one writes there again
+            selection = self._selections[place]
+            values = record[row - first].copy()  # the next step but one writes there again
             count = min(selection.position + 1, values.shape[2])
             for layer, (positions, scores) in enumerate(values):
                 selection.layers[layer] = positions[:count]

@@ -8,9 +8,8 @@ from pathlib import Path
 from .recording import Recording
 
 STATIC = Path(__file__).resolve().parent / "static"
-SCRIPTS = (
-    *("inspector_text.js", "inspector_plots.js", "inspector_numbers.js", "inspector_experiment.js", "inspector.js"),
-)  # concatenated in this order into one scope
+# Concatenated in this order into one scope.
+SCRIPTS = ("inspector_text.js", "inspector_plots.js", "inspector_numbers.js", "inspector_experiment.js", "inspector.js")
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">

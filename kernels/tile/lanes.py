@@ -107,9 +107,8 @@ def quantize(values: Any, at: Any, scale: Any, ue8m0: bool) -> None:
         bits = T.reinterpret(quotient, "int32")
         scale[0] = T.ieee_fmaf(quotient, 0.0, T.reinterpret((bits + 0x7FFFFF) & -0x800000, "float32"))
         inverse = T.alloc_var("float32")
-        inverse = T.ieee_fdiv(
-            1.0, scale[0]
-        )  # exact for a power of two, so that multiplying gives the same bits as dividing
+        # Exact for a power of two, so that multiplying gives the same bits as dividing.
+        inverse = T.ieee_fdiv(1.0, scale[0])
         for i in T.unroll(2 * PIECE):
             values[at + i] = values[at + i] * inverse
     else:

@@ -384,10 +384,9 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                 T.copy(sums1, sum1)
                 T.copy(t1, top1)
                 T.sync_threads(SUMS, 2 * GROUP)
+                # In the order of group 0, so that both groups divide by the same number.
                 for h in T.Parallel(ROWS):
-                    sums1[h] = (
-                        sum0[h] + sum1[h]
-                    )  # in the order of group 0, so that both groups divide by the same number
+                    sums1[h] = sum0[h] + sum1[h]
                 finish(out, sink, target, first, rows, o1, sums1, r1, factor1, qr, HALF, has_sink, partial, STAGED + 1)
             else:
                 T.set_max_nreg(72, 0)

@@ -1,0 +1,115 @@
+"""`deepseek-v32 probe`: is the server behind an address a right implementation, and if not, which bug does it look like?"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .files import check_place
+
+if TYPE_CHECKING:
+    from ..conformance.verdict import Verdict
+
+WRONG = 1  # exit code
+
+
+def probe(
+    base_url: Annotated[
+        str, typer.Option("--base-url", help="Address of the server's API, for example http://127.0.0.1:8000/v1")
+    ],
+    model: Annotated[
+        str | None, typer.Option("--model", help="Name of the model. Default: the first that the server lists.")
+    ] = None,
+    checkpoint: Annotated[
+        str,
+        typer.Option(
+            "--checkpoint", help="What the server runs: demo, or wide (scripts/make_conformance_checkpoint.py)."
+        ),
+    ] = "demo",
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds that one answer may take.")] = 120.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON line.")] = False,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Write all that the server said to this JSON file.")
+    ] = None,
+) -> None:
+    """Ask a server that runs a known checkpoint, and say whether its answers are right or which bug they look like.
+
+    The key, if the server wants one, is OPENAI_API_KEY of the environment. Exit code 1: the answers are wrong.
+    """
+    from ..conformance.golden import load
+    from ..conformance.probe import Probe, observation_json
+    from ..conformance.probe_client import Client
+    from ..conformance.verdict import judge
+
+    if save is not None:
+        check_place("--save", save)
+    golden = load(checkpoint)
+    began = time.monotonic()
+    asked = 0
+
+    def progress(name: str) -> None:
+        nonlocal asked
+        asked += 1
+        if sys.stderr.isatty():
+            print(f"\r{asked} of {len(golden.items)} questions asked ", end="", file=sys.stderr, flush=True)
+
+    client = Client(base_url, model, os.environ.get("OPENAI_API_KEY"), timeout)
+    seen = Probe(client, progress).run(golden.items)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    if save is not None:
+        save.write_text(observation_json(seen) + "\n", encoding="utf-8")
+    verdict = judge(golden, seen)
+    seconds = round(time.monotonic() - began, 1)
+    if as_json:
+        print(json.dumps(report(verdict) | {"model": seen.model, "greedy_repeats": seen.repeats, "seconds": seconds}))
+    else:
+        answered = f"{len(seen.replies)} of {len(golden.items)} questions answered in {seconds} s"
+        print(f"{seen.model} at {client.base_url}, {golden.checkpoint}: {answered}")
+        print("\n".join(describe(verdict, seen.repeats)))
+    if verdict.kind in ("bug", "other"):
+        raise typer.Exit(WRONG)
+
+
+def report(verdict: "Verdict") -> dict[str, Any]:
+    """A verdict as JSON values."""
+    values = dict(vars(verdict))
+    matches = [dict(vars(match)) for match in verdict.matches[: max(verdict.named, 3)]]
+    return values | {"matches": matches, "confidence": round(verdict.confidence, 3)}
+
+
+def describe(verdict: "Verdict", repeats: bool | None) -> list[str]:
+    """A verdict in words."""
+    kinds = {
+        "right": "RIGHT: nothing differs by more than right implementations differ from each other.",
+        "bug": "WRONG, and it looks like a known bug:",
+        "other": "WRONG, but like none of the known bugs. The nearest:",
+        "unknown": "NO VERDICT: the server has answered nothing that can be compared.",
+    }
+    lines = [kinds[verdict.kind]]
+    if verdict.kind in ("bug", "other"):
+        shown = verdict.matches[: verdict.named or 2]
+        lines += [f"  {match.name} ({match.reference}), similarity {max(match.similarity, 0):.0%}" for match in shown]
+        if verdict.named > 1:
+            lines.append("  These cannot be told apart from outside.")
+        if verdict.named and verdict.named < len(verdict.matches):
+            following = verdict.matches[verdict.named]
+            lines.append(f"  the next one: {following.name}, {max(following.similarity, 0):.0%}")
+    lines.append(
+        "Deviations of log-probabilities by group, in compressed units of what right implementations differ by:"
+    )
+    lines += [
+        f"  {group}: {value:.2f} of {verdict.compared[group]} tokens" for group, value in verdict.deviations.items()
+    ]
+    lines += [f"  {line}" for line in verdict.fields[:8]]
+    if len(verdict.fields) > 8:
+        lines.append(f"  and {len(verdict.fields) - 8} more")
+    sparse = {True: "on", False: "off: it attends to everything", None: "the answers do not tell"}[verdict.sparse]
+    lines.append(f"Sparse attention (DSA): {sparse}")
+    same = {True: "yes", False: "no (a property, not a bug)", None: "not known"}[repeats]
+    lines.append(f"The same greedy request, twice at a time, has the same answer and log-probabilities: {same}")
+    return [*lines, *(f"Note: {line}" for line in verdict.missing)]

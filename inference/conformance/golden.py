@@ -1,0 +1,159 @@
+"""Golden answers: what a right implementation says to the probe's questions, how far right ones differ, and what known bugs say."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from .probe_client import Reply
+
+FOLDER = Path(__file__).resolve().parent / "golden"
+FLOOR = 0.02  # nats: the least noise of any log-probability
+
+# score: log-probabilities of a given text. decode: greedy answers to prompts that were not asked before. reuse: prompts that begin
+# as an earlier one. batch: answers that are decoded together. chat: what the chat format and its parsers make of a conversation.
+Group = Literal["score", "decode", "reuse", "batch", "chat"]
+FIELDS = ("text", "reasoning", "calls", "prompt_tokens")  # of a reply, compared as they are
+
+
+@dataclass(frozen=True)
+class Item:
+    """One question and its right answer."""
+
+    name: str
+    group: Group
+    tokens: tuple[int, ...]  # the prompt; of a chat item, what the chat format makes of its messages
+    messages: tuple[Mapping[str, Any], ...] = ()  # the same prompt as a conversation; none for `score`
+    tools: tuple[Mapping[str, Any], ...] = ()
+    thinking: bool = False
+    max_tokens: int = 1
+    answer: tuple[str, ...] = ()  # the answer's tokens; for `score`, the texts of the prompt's tokens after the first
+    # Beside each token of an answer, others of its place. They tell more: the right token of a sure answer has log-probability 0.
+    others: tuple[tuple[str, ...], ...] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)  # FIELDS of the answer that all right engines give
+
+    @property
+    def size(self) -> int:
+        """How many log-probabilities are compared."""
+        return len(self.answer) + sum(map(len, self.others))
+
+
+@dataclass(frozen=True)
+class KnownBug:
+    """A seeded bug as the probe saw it."""
+
+    name: str
+    reference: str
+    change: np.ndarray  # fp32 [F], change of every log-probability; NaN where the answer had left the right one
+    fields: Mapping[str, Mapping[str, Any]]  # by item: those that are not the right answer's
+    groups: tuple[str, ...]  # in which its answers are known; other items are not compared
+
+
+@dataclass(frozen=True)
+class Golden:
+    """All that the probe compares with. The F log-probabilities are those of the items, one after the other."""
+
+    checkpoint: str
+    items: tuple[Item, ...]
+    logprobs: np.ndarray  # fp32 [F]
+    rounded: np.ndarray  # fp32 [N, F], those of N other right implementations
+    bugs: tuple[KnownBug, ...]
+
+    @cached_property
+    def noise(self) -> np.ndarray:
+        """fp32 [F]: how far right implementations differ: the most that is known, at least the item's usual one and FLOOR."""
+        distances, noise = np.abs(self.rounded - self.logprobs), np.full(len(self.logprobs), FLOOR, np.float32)
+        for own in self.slices.values():
+            known = np.nan_to_num(distances[:, own])
+            usual = np.sqrt(np.mean(known**2)) if known.size else 0.0
+            noise[own] = np.maximum(known.max(0, initial=0), max(usual, FLOOR))
+        return noise
+
+    @property
+    def slices(self) -> dict[str, slice]:
+        """By item, its place among the F log-probabilities."""
+        found, start = {}, 0
+        for item in self.items:
+            found[item.name] = slice(start, start + item.size)
+            start += item.size
+        return found
+
+
+def aligned(item: Item, reply: Reply | None) -> np.ndarray:
+    """fp32 [item.size]: the log-probabilities that a reply gives the right answer's tokens, each followed by those of the others.
+
+    They are NaN after the first token that is another one, because what follows it answers another prompt, and where the reply
+    does not have them.
+    """
+    found = np.full(item.size, np.nan, np.float32)
+    if reply is None:
+        return found
+    place, others = 0, item.others or ((),) * len(item.answer)
+    for right, beside, token, logprob, top in zip(
+        item.answer, others, reply.tokens, reply.logprobs, reply.top, strict=False
+    ):
+        is_given = item.group == "score"  # whatever its text is called, the token is the prompt's
+        values = [logprob if token == right or is_given else top.get(right, math.nan)]
+        values += [top.get(other, math.nan) for other in beside]
+        found[place : place + len(values)] = values
+        place += len(values)
+        if token != right and not is_given:
+            break
+    return found
+
+
+def fields_of(item: Item, reply: Reply | None) -> dict[str, Any]:
+    """What a reply says in the item's FIELDS."""
+    values = {} if reply is None else {name: getattr(reply, name) for name in FIELDS}
+    return {name: value for name, value in values.items() if value is not None and name in item.fields}
+
+
+def load(name: str, folder: Path = FOLDER) -> Golden:
+    """The golden answers of the checkpoint `name`. ValueError if there are none, or if their two files do not belong together."""
+    source, arrays = folder / f"{name}.json", folder / f"{name}.npz"
+    if not source.exists():
+        names = ", ".join(sorted(path.stem for path in folder.glob("*.json")))
+        raise ValueError(f"--checkpoint is {name!r:.100}; expected one of {names}")
+    content = json.loads(source.read_text(encoding="utf-8"))
+    with np.load(arrays, allow_pickle=False) as stored:
+        logprobs, rounded, changes = (stored[key].astype(np.float32) for key in ("logprobs", "rounded", "changes"))
+    items = tuple(_item(entry) for entry in content["items"])
+    bugs = tuple(
+        KnownBug(entry["name"], entry["reference"], change, entry["fields"], tuple(entry["groups"]))
+        for entry, change in zip(content["bugs"], changes, strict=True)
+    )
+    if len(logprobs) != sum(item.size for item in items):
+        raise ValueError(f"{arrays} has {len(logprobs)} log-probabilities; expected as many as {source} has")
+    return Golden(content["checkpoint"], items, logprobs, rounded, bugs)
+
+
+def save(golden: Golden, folder: Path, name: str) -> None:
+    """Write golden answers to `folder`. Changes are stored in half precision."""
+    content = {
+        "checkpoint": golden.checkpoint,
+        "items": [_entry(item) for item in golden.items],
+        "bugs": [{name: value for name, value in vars(bug).items() if name != "change"} for bug in golden.bugs],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    changes = np.array([bug.change for bug in golden.bugs], np.float16).reshape(len(golden.bugs), len(golden.logprobs))
+    np.savez_compressed(
+        folder / f"{name}.npz", logprobs=golden.logprobs, rounded=golden.rounded.astype(np.float16), changes=changes
+    )
+
+
+def _entry(item: Item) -> dict[str, Any]:
+    values = dict(vars(item))
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _item(entry: Mapping[str, Any]) -> Item:
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    values["others"] = tuple(map(tuple, values["others"]))
+    return Item(**values)

@@ -1,0 +1,216 @@
+"""What the probe asks of a server: OpenAI's API in the dialects of vLLM, SGLang, llama.cpp, mlx-lm, transformers and ours."""
+
+import contextlib
+import http.client
+import json
+import math
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+TOP = 5  # alternatives asked for beside each token; the most that OpenAI's completions allow
+LARGEST_REPLY = 64 << 20  # bytes
+
+
+class ProbeError(ValueError):
+    """The server cannot be asked. The message is one line that says why."""
+
+
+class Refused(Exception):
+    """The server has answered a request with an error status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"status {status}: {message}")
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer. Its lists are empty, and the rest None, where the server says nothing."""
+
+    tokens: tuple[str, ...] = ()
+    logprobs: tuple[float, ...] = ()  # one for each token; NaN for one that has none
+    top: tuple[Mapping[str, float], ...] = ()  # by token: log-probabilities of the likeliest ones
+    text: str | None = None  # this and the next without spaces at either end, which some servers cut
+    reasoning: str | None = None
+    calls: str | None = None  # the calls of functions as JSON text, each a name and an object of arguments
+    prompt_tokens: int | None = None
+
+
+class Client:
+    """One server, one model. Any thread may call its methods."""
+
+    def __init__(self, base_url: str, model: str | None = None, key: str | None = None, timeout: float = 120.0) -> None:
+        """base_url: as OpenAI's clients take it, usually ending in /v1. model: None: the first that the server lists.
+
+        timeout: seconds that one answer may take. ProbeError for another kind of address and for a server that is not there.
+        """
+        if not base_url.startswith(("http://", "https://")):
+            raise ProbeError(
+                f"--base-url is {base_url!r:.200}; expected an address that begins with http:// or https://"
+            )
+        self.base_url = base_url.rstrip("/")
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._timeout = timeout
+        self.model = model or self._first_model()
+
+    def score(self, token_ids: Sequence[int]) -> Reply:
+        """log p of every token after the first, given those before it. Refused, or no log-probabilities, if that is not served."""
+        body = {"prompt": list(token_ids), "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
+        reply = self._completion(body)
+        count = len(token_ids)
+        return Reply(
+            reply.tokens[1:count], reply.logprobs[1:count], reply.top[1:count], None, prompt_tokens=reply.prompt_tokens
+        )
+
+    def complete(self, token_ids: Sequence[int], max_tokens: int, with_logprobs: bool = True) -> Reply:
+        """The greedy continuation of a prompt of token ids."""
+        body: dict[str, Any] = {"prompt": list(token_ids), "max_tokens": max_tokens, "temperature": 0}
+        return self._completion(body | ({"logprobs": TOP} if with_logprobs else {}))
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        max_tokens: int,
+        thinking: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        with_logprobs: bool = True,
+    ) -> Reply:
+        """The greedy answer to a conversation."""
+        body: dict[str, Any] = {"messages": list(messages), "max_tokens": max_tokens, "temperature": 0}
+        if with_logprobs:
+            body |= {"logprobs": True, "top_logprobs": TOP}
+        if thinking:  # engines disagree about the name
+            body["chat_template_kwargs"] = {"thinking": True, "enable_thinking": True}
+        if tools:
+            body["tools"] = list(tools)
+        reply = self._post("/chat/completions", body)
+        choice = _first_choice(reply)
+        message = choice.get("message") or {}
+        tokens, logprobs, top = _chat_logprobs(choice.get("logprobs"))
+        reasoning = message.get("reasoning_content") or message.get("reasoning")
+        return Reply(
+            tokens,
+            logprobs,
+            top,
+            (message.get("content") or "").strip(),
+            (reasoning or "").strip(),
+            _calls(message.get("tool_calls")),
+            _prompt_tokens(reply),
+        )
+
+    def _completion(self, body: dict[str, Any]) -> Reply:
+        reply = self._post("/completions", body)
+        choice = _first_choice(reply)
+        tokens, logprobs, top = _text_logprobs(choice.get("logprobs"))
+        return Reply(tokens, logprobs, top, (choice.get("text") or "").strip(), prompt_tokens=_prompt_tokens(reply))
+
+    def _first_model(self) -> str:
+        try:
+            listed = self._ask("/models", None).get("data")
+            return str(listed[0]["id"])  # type: ignore[index]
+        except Refused as error:
+            raise ProbeError(
+                f"{self.base_url}/models answers {error}; expected a list of models, or --model NAME"
+            ) from None
+        except (TypeError, LookupError):
+            raise ProbeError(f"{self.base_url}/models lists no model; expected one, or --model NAME") from None
+
+    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._ask(path, {"model": self.model, **body})
+
+    def _ask(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        address = self.base_url + path
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            request = urllib.request.Request(address, data, self._headers)
+            with urllib.request.urlopen(request, timeout=self._timeout) as response:
+                content = response.read(LARGEST_REPLY)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise Refused(error.code, _message(error.read(1 << 16))) from None
+        except TimeoutError:
+            raise ProbeError(
+                f"{address} has not answered within {self._timeout:g} seconds; expected an answer"
+            ) from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise ProbeError(
+                f"{address} cannot be asked: {' '.join(str(reason).split()) or type(error).__name__:.200}"
+            ) from None
+        try:
+            parsed = json.loads(content)
+        except (ValueError, RecursionError):
+            parsed = None
+        if not isinstance(parsed, dict):
+            raise ProbeError(f"{address} answers {content[:60]!r}; expected a JSON object")
+        return parsed
+
+
+def _message(content: bytes) -> str:
+    """The error message of a reply, in one line."""
+    text = content.decode("utf-8", "replace")
+    try:
+        found = json.loads(text)
+        error = found.get("error", found)
+        text = str(error.get("message", error) if isinstance(error, dict) else error)
+    except (ValueError, AttributeError, RecursionError):
+        pass
+    return " ".join(text.split())[:300]
+
+
+def _first_choice(reply: dict[str, Any]) -> dict[str, Any]:
+    choices = reply.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise ProbeError(f"the server answers {json.dumps(reply)[:100]}; expected a field choices that holds an answer")
+    return choices[0]
+
+
+def _prompt_tokens(reply: dict[str, Any]) -> int | None:
+    usage = reply.get("usage")
+    count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    return count if isinstance(count, int) else None
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+_Lists = tuple[tuple[str, ...], tuple[float, ...], tuple[Mapping[str, float], ...]]
+
+
+def _text_logprobs(block: Any) -> _Lists:
+    """From the lists of a plain completion."""
+    if not isinstance(block, dict) or not isinstance(block.get("tokens"), list):
+        return (), (), ()
+    tokens = tuple(str(token) for token in block["tokens"])
+    logprobs = tuple(_number(value) for value in block.get("token_logprobs") or ())
+    tops = block.get("top_logprobs") or [None] * len(tokens)
+    top = tuple({str(t): _number(p) for t, p in each.items()} if isinstance(each, dict) else {} for each in tops)
+    return (tokens, logprobs, top) if len(tokens) == len(logprobs) == len(top) else ((), (), ())
+
+
+def _chat_logprobs(block: Any) -> _Lists:
+    """From the list of a chat completion."""
+    entries = block.get("content") if isinstance(block, dict) else None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        return (), (), ()
+    tokens = tuple(str(entry.get("token")) for entry in entries)
+    logprobs = tuple(_number(entry.get("logprob")) for entry in entries)
+    tops = [[each for each in entry.get("top_logprobs") or () if isinstance(each, dict)] for entry in entries]
+    return tokens, logprobs, tuple({str(t.get("token")): _number(t.get("logprob")) for t in top} for top in tops)
+
+
+def _calls(calls: Any) -> str:
+    """Calls as text that is equal for equal calls, whatever their ids and the spacing of their arguments."""
+    found = []
+    for call in calls if isinstance(calls, list) else []:
+        function = call.get("function") if isinstance(call, dict) else None
+        function = function if isinstance(function, dict) else {}
+        arguments = function.get("arguments")
+        with contextlib.suppress(ValueError):
+            arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+        found.append([function.get("name"), arguments])
+    return json.dumps(found, sort_keys=True) if found else ""

@@ -1,0 +1,157 @@
+"""What a server's answers mean: right, which known bug they look like, or wrong in another way.
+
+Each log-probability's distance from the golden one is counted in units of what right implementations differ by there, without the
+first unit, and compressed by asinh, so that a few tokens do not drown the rest. Texts, parsed reasoning and calls, and numbers of
+prompt tokens are equal or not. Both make one vector u; a known bug has a vector v of the same kind. Their similarity is Dice's:
+2 u·v / (u·u + v·v), where each group of questions weighs the same, however many tokens it has.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .golden import Golden, Item, KnownBug, aligned, fields_of
+from .probe import Observation
+
+TAIL = 0.02  # the share of a group's tokens that decides: many bugs change few tokens
+DEVIATES = 2.5  # mean of |u| over this share: at most 1.7 if an implementation rounds as much as fp8, but otherwise
+RESEMBLES = 0.5  # similarity from which a bug is named
+TWINS = 0.1  # bugs whose similarities differ by less are named together
+FIELD_WEIGHT = 3.0  # |u| of a text or a number that is another one
+DENSE = "dense-attention"  # the bug that says whether sparse attention is on at all
+
+
+@dataclass(frozen=True)
+class Match:
+    """A known bug beside what was seen."""
+
+    name: str
+    reference: str
+    similarity: float  # 1: the same changes in the same places; 0: nothing in common
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """kind: right; bug: as `matches` names; other: wrong like none of the known bugs; unknown: too little was answered."""
+
+    kind: str
+    matches: tuple[Match, ...]  # most similar first; for `bug`, those that cannot be told apart come first
+    named: int  # how many leading matches the verdict names
+    deviations: Mapping[str, float]  # by group: mean of the largest |u|
+    fields: tuple[str, ...]  # one line for each text or number that is not the right one
+    sparse: bool | None  # whether the server selects: DSA is on; None: its answers do not tell
+    compared: Mapping[str, int]  # by group: how many log-probabilities were compared
+    missing: tuple[str, ...]  # what could not be asked, one line each
+
+    @property
+    def confidence(self) -> float:
+        """Of a named bug: its similarity. It is no probability."""
+        return self.matches[0].similarity if self.kind == "bug" else 0.0
+
+
+def judge(golden: Golden, seen: Observation) -> Verdict:
+    """Compare a server's answers with the golden ones and with each known bug's."""
+    items = golden.items
+    found = np.concatenate([aligned(item, seen.replies.get(item.name)) for item in items])
+    groups = np.repeat([item.group for item in items], [item.size for item in items])
+    u = compressed(found - golden.logprobs, golden.noise)
+    said = {item.name: fields_of(item, seen.replies.get(item.name)) for item in items}
+    wrong = {
+        item.name: {name: value for name, value in said[item.name].items() if value != item.fields[name]}
+        for item in items
+    }
+    lines = tuple(
+        f"{item.name}: {name} is {str(value)!r:.80}; expected {str(item.fields[name])!r:.80}"
+        for item in items
+        for name, value in wrong[item.name].items()
+    )
+    compared = {group: int(np.isfinite(u[groups == group]).sum()) for group in dict.fromkeys(groups.tolist())}
+    deviations = {group: _tail(u[groups == group]) for group, count in compared.items() if count}
+    matches, sparse = [], None
+    for bug in golden.bugs:
+        v = compressed(bug.change, golden.noise)
+        matches.append(Match(bug.name, bug.reference, _similarity(items, groups, u, v, said, wrong, bug)))
+        if bug.name == DENSE:
+            sparse = _selects(u, v)
+    matches.sort(key=lambda match: -match.similarity)
+    kind, named = "right", 0
+    if not any(compared.values()) and not any(said.values()):
+        kind = "unknown"
+    else:
+        best = matches[0].similarity if matches else 0.0
+        named = sum(match.similarity > max(best - TWINS, RESEMBLES) for match in matches)
+        if named:  # also where the changes are small: noise resembles no bug
+            kind = "bug"
+        elif lines or any(value > DEVIATES for value in deviations.values()):
+            kind = "other"
+    return Verdict(kind, tuple(matches), named, deviations, lines, sparse, compared, _missing(seen))
+
+
+def compressed(change: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """u of a change of log-probabilities, fp32 [F] both."""
+    units = np.abs(change) / noise
+    compressed_units: np.ndarray = np.sign(change) * np.arcsinh(np.maximum(units - 1, 0) / 2)
+    return compressed_units
+
+
+def _tail(u: np.ndarray) -> float:
+    """Mean of the largest |u|: of TAIL of the group, and of at least three."""
+    known = np.sort(np.abs(u[np.isfinite(u)]))
+    return float(known[-max(3, round(TAIL * len(known))) :].mean())
+
+
+def _similarity(
+    items: Sequence[Item],
+    groups: np.ndarray,
+    u: np.ndarray,
+    v: np.ndarray,
+    said: Mapping[str, Mapping[str, Any]],
+    wrong: Mapping[str, Mapping[str, Any]],
+    bug: KnownBug,
+) -> float:
+    common = energy = 0.0
+    theirs = bug.fields
+    both = np.isfinite(u) & np.isfinite(v)
+    for group in dict.fromkeys(groups.tolist()):
+        own = both & (groups == group)
+        if own.any():
+            common += float(np.mean(u[own] * v[own]))
+            energy += float(np.mean(u[own] ** 2 + v[own] ** 2))
+    compared = sum(len(values) for values in said.values())
+    for item in items:
+        for name in said[item.name] if item.group in bug.groups else ():
+            ours_wrong, is_wrong = name in wrong[item.name], name in theirs.get(item.name, {})
+            weight = FIELD_WEIGHT**2 / compared
+            energy += weight * (ours_wrong + is_wrong)
+            common += weight * (ours_wrong and is_wrong and wrong[item.name][name] == theirs[item.name][name])
+    return 2 * common / energy if energy else 0.0
+
+
+def _selects(u: np.ndarray, dense: np.ndarray) -> bool | None:
+    """Whether the changes lack those of dense attention; None if they have about half of them."""
+    both = np.isfinite(u) & np.isfinite(dense)
+    energy = float(np.sum(dense[both] ** 2))
+    if not energy:
+        return None
+    share = float(np.sum(u[both] * dense[both])) / energy
+    return True if share < 0.35 else False if share > 0.65 else None
+
+
+def _missing(seen: Observation) -> tuple[str, ...]:
+    lines = []
+    if not seen.gives_logprobs:
+        lines.append(
+            "the server gives no log-probabilities: only texts were compared, which small errors do not change"
+        )
+    if not seen.takes_token_ids:
+        lines.append(
+            "the server takes no token ids: prompts went through its chat format, whose errors look like the model's"
+        )
+    elif not seen.scores_prompts:
+        lines.append("the server scores no prompts (echo with logprobs): only answers were compared")
+    reasons: dict[str, list[str]] = {}
+    for item, reason in seen.refusals.items():
+        reasons.setdefault(reason, []).append(item)
+    return (*lines, *(f"not answered: {', '.join(names)}: {reason}" for reason, names in reasons.items()))

@@ -1,0 +1,61 @@
+"""y = x W^T of fp32 tensors on a CPU, by oneDNN with weights in its own layout.
+
+F.linear calls MKL, which multiplies two or three rows as so many vectors, and lays the weight out anew in every call with more.
+oneDNN is given a layout once. One thread of an AMD EPYC, weight [2048, 384], torch 2.11: 62 us against 144 for 2 rows, 79 against
+157 for 4. Besides, the bits of a row do not depend on the other rows or on their number; a single row, for which oneDNN has
+another path, is computed as two.
+
+The operators are those that torch.compile emits for CPUs. Where they are missing, F.linear does the work.
+"""
+
+import threading
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.utils.weak import WeakIdKeyDictionary
+
+# Weights in oneDNN's layout are copies, of so many bytes at most in a process. Others are multiplied as they are, which gives the
+# same bits, but takes longer for few rows.
+LAYOUT_BYTES = 256 << 20
+
+_AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+
+
+class _Layouts:
+    """Copies of weights in oneDNN's layout, for as long as the weights live."""
+
+    def __init__(self) -> None:
+        self._copies: Any = WeakIdKeyDictionary()  # weight -> (its version and address, copy)
+        self._lock = threading.Lock()
+
+    def of(self, weight: torch.Tensor) -> torch.Tensor:
+        """The copy, or the weight itself if it is no parameter or there is no room."""
+        if not isinstance(weight, torch.nn.Parameter) or weight.is_inference():
+            return weight
+        state = weight._version, weight.data_ptr()
+        known = self._copies.get(weight)
+        if known is not None and known[0] == state:
+            copy: torch.Tensor = known[1]
+            return copy
+        with self._lock:
+            held = sum(other.nbytes for other in self._copies if other is not weight)
+            if held + weight.nbytes > LAYOUT_BYTES:
+                return weight
+            copy = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+            self._copies[weight] = state, copy
+            return copy
+
+
+_layouts = _Layouts()
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """x [T, K], weight [N, K] of one dtype -> [T, N]. On a CPU in fp32, a row's bits depend on that row and the weight alone."""
+    if x.device.type != "cpu" or x.dtype != torch.float32 or not len(x) or not _AVAILABLE:
+        return F.linear(x, weight)
+    rows = x if len(x) > 1 else x.expand(2, -1)
+    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
+        rows.contiguous(), _layouts.of(weight), None, "none", [], ""
+    )
+    return product[: len(x)]

@@ -1,0 +1,163 @@
+"""The probe's questions: conversations of the demo's generator whose answers a right model gives with a wide margin."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.conformance.golden import Item
+from deepseek_v32.inference.params import Completion
+from deepseek_v32.model.demo.dialogues import Conversation, write
+
+MARGIN = 1.0  # nats between the likeliest token and the next one; rounding to bf16 or fp8 moves them by tenths
+CALL_MARGIN = 0.3  # of whole calls, which have many tokens
+SHORTEST, LONGEST = 6, 12  # tokens of an answer that are asked for
+SEEDS = 40  # tried for each question
+CHARACTERS_PER_TOKEN = 2.6
+SHORT = 600  # characters of a conversation before its call
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Tokens of the prompts of each group, about."""
+
+    score: tuple[int, ...]
+    decode: tuple[int, ...]
+    reuse: tuple[int, ...]  # numbers of the `decode` conversations that go on
+    batch: tuple[int, ...]
+
+
+# The demo selects 128 tokens: below, at and far above that; not at borders of pages, which are 64 tokens.
+DEMO = Sizes((120, 700), (250, 450, 650), (1,), (180, 260, 350))
+# A checkpoint that selects 2048.
+WIDE = Sizes((2400,), (2300,), (0,), (200, 260))
+
+
+def questions(llm: LLM, sizes: Sizes) -> Iterator[Item]:
+    """Items without their answers. Each group draws from conversations of its own, so that no prompt begins as another one."""
+    for length in sizes.score:
+        tokens = llm.chat_token_ids(_conversation(f"score {length}", length + 150).messages(until=None)[:-1])
+        yield Item(f"score-{length}", "score", tuple(tokens[:length]))
+    asked = [_answerable(llm, "decode", length) for length in sizes.decode]
+    for length, (conversation, turn) in zip(sizes.decode, asked, strict=True):
+        yield _item(llm, f"decode-{length}", "decode", conversation.messages(until=turn))
+    for number in sizes.reuse:
+        conversation, turn = asked[number]
+        name = f"reuse-{sizes.decode[number]}"
+        yield _item(llm, f"{name}-same", "reuse", conversation.messages(until=turn))
+        more = [*conversation.messages(until=turn), *_going_on(llm, conversation, turn)]
+        yield _item(llm, f"{name}-longer", "reuse", more)
+    for length in sizes.batch:
+        conversation, turn = _answerable(llm, "batch", length)
+        yield _item(llm, f"batch-{length}", "batch", conversation.messages(until=turn))
+    yield from _chat(llm)
+
+
+def _conversation(seed: str, length: int, functions: float = 0.0) -> Conversation:
+    size = int(length * CHARACTERS_PER_TOKEN)
+    return write(f"conformance {seed}", length=size, split="test", wording="train", thinking=0.0, functions=functions)
+
+
+def _answerable(llm: LLM, group: str, length: int) -> tuple[Conversation, int]:
+    """A conversation and the number of a turn, whose prompt is about `length` tokens long and answered with a wide margin."""
+    for seed in range(SEEDS):
+        conversation = _conversation(f"{group} {length} {seed}", length)
+        numbers = [n for n, turn in enumerate(conversation.turns) if turn.kind in ("stated", "updated")]
+        if not numbers:
+            continue
+        messages = conversation.messages(until=numbers[-1])
+        if count_certain(llm, llm.chat_token_ids(messages)) >= SHORTEST:
+            return conversation, numbers[-1]
+    raise SystemExit(
+        f"no conversation of {length} tokens is answered with a margin of {MARGIN}: is the checkpoint trained?"
+    )
+
+
+def _going_on(llm: LLM, conversation: Conversation, turn: int) -> list[dict[str, Any]]:
+    """The right answer to the turn, and another question for what was said before it."""
+    asked = conversation.turns[turn]
+    answer = {"role": "assistant", "content": asked.assistant}
+    others = [
+        each for each in conversation.turns[:turn] if each.kind in ("stated", "updated") and each.user != asked.user
+    ]
+    for other in reversed(others):
+        question = other.user.rsplit("\n", 1)[-1][-200:]
+        following = [answer, {"role": "user", "content": question}]
+        if count_certain(llm, llm.chat_token_ids([*conversation.messages(until=turn), *following])) >= SHORTEST:
+            return following
+    return [answer, {"role": "user", "content": asked.user.rsplit("\n", 1)[-1][-200:]}]
+
+
+def count_certain(llm: LLM, tokens: list[int], most: int = LONGEST, margin: float = MARGIN) -> int:
+    """How many tokens the greedy answer has before the first that is not ahead of all others by `margin`."""
+    completion = answer(llm, tokens, most)
+    assert completion.logprobs is not None
+    gaps = [entry.top[0][1] - entry.top[1][1] for entry in completion.logprobs]
+    return next((place for place, gap in enumerate(gaps) if gap < margin), len(gaps))
+
+
+def answer(llm: LLM, tokens: list[int], most: int) -> Completion:
+    [completion] = llm.generate([tokens], SamplingParams(temperature=0, max_tokens=most, logprobs=2))
+    return completion
+
+
+def _item(llm: LLM, name: str, group: Any, messages: list[dict[str, Any]], **chat: Any) -> Item:
+    tokens = llm.chat_token_ids(messages, **chat)
+    tools = chat.pop("tools", None) or ()
+    certain = max(count_certain(llm, tokens), 1)
+    return Item(name, group, tuple(tokens), tuple(messages), tuple(tools), max_tokens=certain, **chat)
+
+
+def _chat(llm: LLM) -> Iterator[Item]:
+    """Questions about the chat format: what it writes before the model, and what it reads out of the answer."""
+    system = {"role": "system", "content": "Answer from the conversation alone. Say so when you were not told."}
+    told = "The gate code is 4815. The ferry to Ostrava leaves at 7:40. My sister Mirela works at the bakery."
+    said = {"role": "assistant", "content": "Noted."}
+    two_steps = "My landlord is Petra Novak. Petra Novak's phone number is 555-0182."
+    thought = {
+        "role": "assistant",
+        "reasoning_content": "You said: The gate code is 4815.",
+        "content": "4815. You said: The gate code is 4815.",
+    }
+    user = [
+        {"role": "user", "content": text} for text in (told, "What is the gate code?", "When does the ferry leave?")
+    ]
+    yield _item(llm, "chat-system", "chat", [system, user[0], said, user[2]])
+    yield _item(llm, "chat-turns", "chat", [user[0], said, user[1], {**thought, "reasoning_content": None}, user[2]])
+    steps = [
+        {"role": "user", "content": two_steps},
+        said,
+        {"role": "user", "content": "What is my landlord's phone number?"},
+    ]
+    yield _whole(llm, "chat-thinking", steps, thinking=True)
+    yield _whole(llm, "chat-history", [user[0], said, user[1], thought, user[2]], thinking=True)
+    for seed in range(SEEDS):
+        conversation = _conversation(f"functions {seed}", 900, functions=1.0)
+        calls = [n for n, turn in enumerate(conversation.turns) if turn.call is not None]
+        if not calls or sum(len(turn.user) for turn in conversation.turns[: calls[0]]) > SHORT:
+            continue
+        turn = conversation.turns[calls[0]]
+        assert turn.call is not None
+        tools = [function.schema for function in conversation.functions]
+        messages = [system, *conversation.messages(until=calls[0])[bool(conversation.system) :]]
+        results = [*messages, *turn.call.messages(None)]
+        if all(_is_whole(llm, each, tools) for each in (messages, results)):
+            yield _whole(llm, "chat-calls", messages, tools=tools)
+            yield _whole(llm, "chat-results", results, tools=tools)
+            return
+    raise SystemExit(f"no call is made with a margin of {CALL_MARGIN}: is the checkpoint trained?")
+
+
+def _whole(llm: LLM, name: str, messages: list[dict[str, Any]], **chat: Any) -> Item:
+    """An item whose answer is asked to its end, because it is parsed."""
+    item = _item(llm, name, "chat", messages, **chat)
+    length = len(answer(llm, list(item.tokens), 120).token_ids)
+    return Item(**{**vars(item), "max_tokens": length + 1})
+
+
+def _is_whole(llm: LLM, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> bool:
+    """Whether the answer, to its end, is one with a wide margin."""
+    tokens = llm.chat_token_ids(messages, tools=tools)
+    completion = answer(llm, tokens, 120)
+    certain = count_certain(llm, tokens, 120, CALL_MARGIN)
+    return completion.finish_reason == "stop" and certain == len(completion.token_ids)

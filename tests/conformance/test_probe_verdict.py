@@ -1,0 +1,121 @@
+"""The verdict: right, which bug, or another fault; on made-up answers whose verdict is known."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from deepseek_v32.inference.conformance.golden import Golden, Item, KnownBug, aligned, fields_of
+from deepseek_v32.inference.conformance.probe import Observation
+from deepseek_v32.inference.conformance.probe_client import Reply
+from deepseek_v32.inference.conformance.verdict import judge
+
+COUNT = 40
+WORDS = tuple(f"w{n}" for n in range(COUNT))
+ITEMS = (
+    Item("score", "score", (1, 2), answer=WORDS),
+    Item("decode", "decode", (1, 2), answer=WORDS, fields={"text": "right"}),
+    Item("reuse", "reuse", (1, 2), answer=WORDS, fields={"text": "right"}),
+    Item("chat", "chat", (1, 2), answer=WORDS, fields={"text": "right", "reasoning": "why", "prompt_tokens": 7}),
+)
+RIGHT = np.full(len(ITEMS) * COUNT, -1.0, np.float32)
+NOISE = 0.05
+ROUNDED = RIGHT + NOISE * np.random.default_rng(9).choice([-1, 1], (2, len(RIGHT))).astype(np.float32)
+
+
+def change(seed: int, groups: tuple[str, ...], size: float = 2.0) -> np.ndarray:
+    values = np.random.default_rng(seed).normal(size=(len(ITEMS), COUNT)).astype(np.float32) * size
+    values[[item.group not in groups for item in ITEMS]] = 0
+    return values.ravel()
+
+
+EVERYWHERE = ("score", "decode", "reuse", "chat")
+BUGS = (
+    KnownBug("dense-attention", "a/b#1", change(1, EVERYWHERE), {}, EVERYWHERE),
+    KnownBug("other", "a/b#2", change(2, EVERYWHERE), {}, EVERYWHERE),
+    KnownBug("reuse", "a/b#3", change(3, ("reuse",)), {}, EVERYWHERE),
+    KnownBug("reasoning-in-text", "a/b#4", change(4, ()), {"chat": {"text": "why right", "reasoning": ""}}, EVERYWHERE),
+)
+GOLDEN = Golden("made up", ITEMS, RIGHT, ROUNDED, BUGS)
+
+
+def observed(logprobs: np.ndarray, **chat) -> Observation:
+    seen = Observation("model")
+    for item, row in zip(ITEMS, logprobs.reshape(len(ITEMS), COUNT), strict=True):
+        fields = {**item.fields, **(chat if item.group == "chat" else {})}
+        seen.replies[item.name] = Reply(WORDS, tuple(map(float, row)), ({},) * COUNT, **fields)
+    return seen
+
+
+def test_the_right_answers_are_right():
+    verdict = judge(GOLDEN, observed(RIGHT))
+    assert (verdict.kind, verdict.fields, verdict.sparse) == ("right", (), True)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_is_right(seed):
+    noisy = RIGHT + change(seed + 10, EVERYWHERE, NOISE)
+    assert judge(GOLDEN, observed(noisy)).kind == "right"
+
+
+@pytest.mark.parametrize("bug", BUGS[:3], ids=lambda bug: bug.name)
+def test_a_bug_is_named_through_noise(bug):
+    verdict = judge(GOLDEN, observed(RIGHT + bug.change + change(20, EVERYWHERE, 2 * NOISE)))
+    assert (verdict.kind, verdict.named, verdict.matches[0].name) == ("bug", 1, bug.name)
+    assert verdict.confidence > 0.7
+    assert verdict.sparse is (bug.name != "dense-attention")
+
+
+def test_a_bug_of_texts_alone_is_named():
+    verdict = judge(GOLDEN, observed(RIGHT, text="why right", reasoning=""))
+    assert (verdict.kind, verdict.matches[0].name) == ("bug", "reasoning-in-text")
+    assert verdict.fields[0] == "chat: text is 'why right'; expected 'right'"
+
+
+def test_twins_are_named_together():
+    twin = replace(BUGS[1], name="twin", change=BUGS[1].change * 1.05)
+    verdict = judge(replace(GOLDEN, bugs=(*BUGS, twin)), observed(RIGHT + BUGS[1].change))
+    assert verdict.named == 2 and {match.name for match in verdict.matches[:2]} == {"other", "twin"}
+
+
+def test_another_fault_is_none_of_the_known_bugs():
+    verdict = judge(GOLDEN, observed(RIGHT + change(30, EVERYWHERE)))
+    assert (verdict.kind, verdict.named, verdict.confidence) == ("other", 0, 0.0)
+
+
+def test_a_server_without_logprobs_is_judged_by_its_texts():
+    seen = observed(RIGHT)
+    seen.gives_logprobs = False
+    seen.replies = {name: replace(reply, tokens=(), logprobs=(), top=()) for name, reply in seen.replies.items()}
+    verdict = judge(GOLDEN, seen)
+    assert verdict.kind == "right" and verdict.sparse is None and not any(verdict.compared.values())
+    assert "only texts were compared" in verdict.missing[0]
+    seen.replies["chat"] = replace(seen.replies["chat"], reasoning="", text="why right")
+    assert judge(GOLDEN, seen).matches[0].name == "reasoning-in-text"
+
+
+def test_nothing_that_can_be_compared_gives_no_verdict():
+    seen = Observation("model", {"score": Reply()}, {"decode": "status 400: no"})
+    verdict = judge(GOLDEN, seen)
+    assert verdict.kind == "unknown" and "not answered: decode: status 400: no" in verdict.missing
+
+
+def test_an_answer_is_compared_up_to_its_first_other_token():
+    item = Item("one", "decode", (1,), answer=("a", "b", "c", "d"))
+    reply = Reply(("a", "x", "c"), (-0.1, -0.2, -0.3), ({}, {"b": -1.5}, {}))
+    found = aligned(item, reply).tolist()
+    assert found[:2] == pytest.approx([-0.1, -1.5]) and all(map(math.isnan, found[2:]))
+    assert math.isnan(aligned(item, Reply(("x",), (-0.1,), ({},)))[0]), "the right token is not among the likeliest"
+
+
+def test_the_others_of_a_place_are_compared():
+    item = Item("one", "decode", (1,), answer=("a", "b"), others=(("x",), ("y", "z")))
+    reply = Reply(("a", "q"), (-0.1, -0.2), ({"x": -3.0}, {"z": -4.0, "b": -1.0}))
+    np.testing.assert_allclose(aligned(item, reply), [-0.1, -3, -1, np.nan, -4], rtol=1e-6)
+
+
+def test_only_the_items_fields_are_compared():
+    item = Item("one", "chat", (1,), fields={"text": "a"})
+    assert fields_of(item, Reply(text="b", reasoning="c", prompt_tokens=3)) == {"text": "b"}
+    assert fields_of(item, None) == {}
