@@ -92,7 +92,7 @@ app.command(
     cls=HelpCommand,
     epilog="""
     deepseek-v32 probe --base-url http://127.0.0.1:8000/v1
-    deepseek-v32 probe --base-url http://127.0.0.1:8000/v1 --checkpoint wide --json
+    deepseek-v32 probe --base-url http://127.0.0.1:8000/v1 --json
     """,
     short_help="Say whether a server is right, or which bug it has.",
 )(probe)

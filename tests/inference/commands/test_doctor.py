@@ -70,7 +70,7 @@ def test_a_good_checkpoint_has_no_problems(checkpoint):
     for part in (
         f"{TINY.num_hidden_layers} layers",
         "files: 6",
-        f"{TINY.vocab_size:,} ids",
+        " ids, chat format v3.2",
         "manifest.json",
         "2 GPUs of",
     ):
