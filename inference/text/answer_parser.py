@@ -229,8 +229,9 @@ class AnswerParser:
         is_whole = attributes.rstrip().endswith("/")
         name = given.get("name")
         if self._call is not None and word == "parameter":
-            if not self._is_closing and name is not None and given.get("string") in ("true", "false"):
-                self._begin_value(name, given["string"] == "true", is_whole)
+            if not self._is_closing and name is not None:
+                # A value of unknown kind is a text, unless the schema says otherwise.
+                self._begin_value(name, given.get("string") != "false", is_whole)
             return
         if self._call is not None and (word in _BLOCKS or word == "invoke"):
             self._end_call()
