@@ -10,6 +10,7 @@ from ..kernels import quantize
 from ..kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from ..kernels.linear import linear
 from ..kernels.quantize import Quantized
+from ..kernels.reference.linear import linear as library_linear
 from ..kernels.reference.quantize import rms_norm
 from ..kernels.registry import Preference
 from .config import FP8_BLOCK, ModelConfig, Precision, blocks
@@ -49,6 +50,15 @@ def parameter(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Param
     return nn.Parameter(torch.empty(*shape, dtype=dtype, device=device), requires_grad=False)
 
 
+def dense(
+    x: torch.Tensor, weight: torch.Tensor, compute: Compute, out_dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """x W^T of a weight [N, K] that is not quantised: x [T, K] -> [T, N] in `out_dtype`, by default x's."""
+    if compute.deterministic:
+        return linear(x, weight, out_dtype, backend=compute.backend)
+    return library_linear(x, weight, out_dtype)
+
+
 class Linear(nn.Module):
     """y = x W^T. In fp8 precision W is e4m3 with block scales; otherwise it has the compute dtype.
 
@@ -69,7 +79,7 @@ class Linear(nn.Module):
     def forward(self, x: Operand) -> torch.Tensor:
         """x [T, inputs] -> [T, parts * outputs] in the compute dtype."""
         if not isinstance(x, Quantized):
-            return linear(x, self.weight, backend=self.compute.backend)
+            return dense(x, self.weight, self.compute)
         outputs = self.weight.shape[0] // self.parts
         if self.parts == 1 or outputs % FP8_BLOCK == 0:
             return self._gemm(x, self.weight, self.weight_scale_inv)
@@ -91,7 +101,7 @@ class UnquantizedLinear(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x [T, inputs] -> [T, outputs]."""
-        return linear(x, self.weight, backend=self.compute.backend)
+        return dense(x, self.weight, self.compute)
 
 
 class Embedding(nn.Module):
@@ -107,7 +117,7 @@ class Embedding(nn.Module):
 
     def logits(self, h: torch.Tensor) -> torch.Tensor:
         """h [N, D] -> fp32 [N, V]. bf16 products are accumulated in fp32 and not rounded."""
-        return linear(h, self.weight, torch.float32, backend=self.compute.backend)
+        return dense(h, self.weight, self.compute, torch.float32)
 
 
 class KVUpProjection(nn.Module):
@@ -127,7 +137,7 @@ class KVUpProjection(nn.Module):
 
     def forward(self, latent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """latent [S, L] -> k_nope [S, H, nope], v [S, H, v]."""
-        expanded = linear(latent, self.weight).unflatten(1, (self.heads, -1))
+        expanded = library_linear(latent, self.weight).unflatten(1, (self.heads, -1))
         k_nope, v = expanded.split((self.nope, self.value), 2)
         return k_nope, v
 
