@@ -11,6 +11,7 @@ import typer
 from .commands.batch import batch
 from .commands.bench import bench
 from .commands.chat import chat
+from .commands.compare import compare
 from .commands.convert import convert
 from .commands.doctor import doctor
 from .commands.generate import EXAMPLES as GENERATE_EXAMPLES
@@ -19,6 +20,7 @@ from .commands.help_page import HelpCommand
 from .commands.manifest import manifest
 from .commands.probe import probe
 from .commands.serve import serve
+from .commands.trace import trace
 from .text.errors import describe_error
 
 USER_ERROR = 2
@@ -88,6 +90,22 @@ app.command(
     """,
     short_help="Measure prefill and decode.",
 )(bench)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 trace --prompt "The capital of France" --out right
+    deepseek-v32 trace --model WEIGHTS --tokens ids.json --layers 0,3 --out right
+    """,
+    short_help="Record every stage of a forward pass.",
+)(trace)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 compare right mine
+    deepseek-v32 compare right mine --json
+    """,
+    short_help="Find the first stage at which two traces differ.",
+)(compare)
 app.command(
     cls=HelpCommand,
     epilog="""

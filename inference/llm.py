@@ -9,6 +9,8 @@ import torch
 
 from ..model.config import ModelConfig, Precision
 from ..model.selection_policy import SelectionPolicy
+from .conformance.trace_file import Trace
+from .conformance.tracer import trace_tokens
 from .engine.answer_scores import AnswerScores, score_answer
 from .engine.driver import Driver
 from .engine.prompt_check import is_one
@@ -219,21 +221,22 @@ class LLM:
         tools: Sequence[dict[str, Any]] | None = None,
     ) -> list[int]:
         """The prompt of a conversation, for `stream` or `generate`."""
-        tokenizer = self._need_tokenizer("a conversation")
-        return encode_messages(messages, tokenizer, thinking, tools, self.chat_format)
+        return encode_messages(messages, self._need_tokenizer("a conversation"), thinking, tools, self.chat_format)
 
     def logits(self, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
         """fp32 [T, vocab] on the CPU: the logits after every token (teacher forcing), computed `chunk` tokens per step."""
         with self._driver.engine() as engine:
             return all_logits(engine, token_ids, chunk)
 
+    def trace(self, token_ids: Sequence[int], layers: Sequence[int] | None = None, chunk: int | None = None) -> Trace:
+        """Every stage of the same pass by name, of all layers or some (docs/conformance.md)."""
+        with self._driver.engine() as engine:
+            return trace_tokens(engine, token_ids, layers, chunk)
+
     def score_answer(
         self, prompt: Prompt, answer: Sequence[int], policy: SelectionPolicy | None = None, top: int = 0
     ) -> AnswerScores:
-        """The log-probabilities of an answer's tokens after a prompt, and what was read for them, perhaps under a policy.
-
-        The `top` likeliest tokens stand beside each. ValueError as in `generate`, and for an empty answer.
-        """
+        """The log-probabilities of an answer's tokens, the `top` likeliest beside them, and what was read. Errors as `generate`."""
         if not len(answer):
             raise ValueError("answer is empty; expected at least 1 token")
         with self._driver.engine() as engine:
@@ -241,10 +244,7 @@ class LLM:
             return score_answer(engine, engine.make_request(tokens, policy=policy), answer, top)
 
     def measure(self, answer: Completion) -> None:
-        """Add to a recorded answer how much of dense attention's mass its selections catch, and its log-probabilities.
-
-        The answer is computed once more. ValueError if it was not recorded.
-        """
+        """Compute a recorded answer again, to add its log-probabilities and how much of dense attention's mass was selected."""
         if answer.recording is None:
             raise ValueError(f"selection is {answer.selection}; expected a recorded answer: generate(…, inspect=True)")
         prompt = answer.recording.prompt

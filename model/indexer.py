@@ -198,8 +198,8 @@ class Indexer(nn.Module):
                     q[rows], keys, weights[rows], starts[rows], ends[rows], scales, backend=self.compute.backend
                 )
             of_step = slice(prefill.rows.start + first, prefill.rows.start + first + len(logits))
-            stages(self.layer, of_step, index_scores=logits)
             parts.append(self._best(logits, starts[rows], ends[rows], with_scores))
+            stages(self.layer, of_step, index_scores=logits, selection=parts[-1].positions)
         if len(parts) == 1:
             return parts[0]
         positions = torch.cat([part.positions for part in parts])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 ALL = frozenset({"exact", "bf16", "fp8"})
 FP8 = frozenset({"fp8"})
+EXACT = frozenset({"exact"})  # smaller than the rounding of the others
 TRACE, SCENARIO, HTTP = "trace", "scenario", "http"
 
 

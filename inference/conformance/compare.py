@@ -1,0 +1,259 @@
+"""Compares two traces: the first stage that differs beyond its tolerance, how, and what is known to differ like that."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+from .diagnoses import diagnoses_of
+from .diagnoses_case import Case, Diagnosis
+from .stages import STAGES, order, parse_name
+from .trace_file import Trace
+
+# Largest |b - a| / |a| of a token's row between right implementations, by the precisions of both traces. It grows with the square
+# root of the depth. exact: fp32 sums in another order give 4e-6 after three layers. bf16: three roundings of 2^-9 a stage. fp8:
+# a few e4m3 values in the next code, which the next layer quantises again. fp8 and another: e4m3's own 2^-4, averaged over a row.
+TOLERANCE = {
+    ("exact", "exact"): 1e-4,
+    ("bf16", "bf16"): 2e-2,
+    ("fp8", "fp8"): 6e-2,
+    ("bf16", "exact"): 2e-2,
+    ("exact", "fp8"): 1.5e-1,
+    ("bf16", "fp8"): 1.5e-1,
+}
+# A choice between equal values may fall either way. Its token is left out from there on; the others read its keys in later layers,
+# and may differ by this, times the square root of the share of such tokens.
+AFTER_CLOSE_CALLS = 0.15
+FEW = (
+    0.05  # and so may this share of the tokens, by anything: a key that has changed may be most of what they attend to
+)
+RECORD_BYTES = 0.6  # largest share of bytes that differ between cache records of numbers that agree; other layouts: 0.9
+# Stages whose errors are larger than their inputs': sums of positive and negative terms cancel, and an MLP multiplies two errors.
+AMPLIFIED = {
+    "index_scores": 4.0,
+    "router_logits": 2.0,
+    "index_weights": 2.0,
+    "router_weights": 2.0,
+    "shared_expert": 4.0,
+    "mlp_output": 4.0,
+    "index_query_scales": 15.0,  # at the edge between two powers of two, one of a token's scales may be twice the other's
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a stage of b differs from a's."""
+
+    stage: str
+    what: tuple[str, ...]  # lines
+    rows: torch.Tensor  # bool [T]: the tokens that differ
+
+
+@dataclass
+class Report:
+    """What a comparison has found."""
+
+    compared: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)  # stages, and why
+    close_calls: int = 0  # tokens whose choice differs between values that are equal within tolerance
+    first: Difference | None = None
+    diagnoses: list[Diagnosis] = field(default_factory=list)
+
+    @property
+    def equal(self) -> bool:
+        return self.first is None
+
+
+def compare(a: Trace, b: Trace) -> Report:
+    """Walk the stages in order of computation up to the first difference; a is the right one.
+
+    ValueError for traces that have no stage in common, or different numbers of tokens.
+    """
+    layers = min(a.layers, b.layers)
+    names = sorted(a.stages.keys() & b.stages.keys(), key=lambda name: order(name, layers))
+    if not names:
+        raise ValueError("the traces have no stage in common; expected the names of docs/conformance.md in both")
+    counts = [max(tensor.shape[0] for tensor in trace.stages.values()) for trace in (a, b)]
+    if counts[0] != counts[1]:
+        raise ValueError(f"the traces have {counts[0]} and {counts[1]} tokens; expected the same text in both")
+    report = Report()
+    for one, other, label in ((a, b, "second"), (b, a, "first")):
+        report.left_out |= {name: f"not in the {label} trace" for name in one.stages if name not in other.stages}
+    tainted = torch.zeros(counts[0], dtype=torch.bool)
+    for name in names:
+        reason = _not_comparable(a, b, name, tainted)
+        if reason:
+            report.left_out[name] = reason
+            continue
+        difference, close = _difference(a, b, name, tainted)
+        if difference is not None and tainted.any() and difference.rows.sum() <= FEW * counts[0]:
+            close, difference = close | difference.rows, None
+        report.close_calls += int((close & ~tainted).sum())
+        tainted |= close
+        report.compared.append(name)
+        if difference is not None:
+            report.first = difference
+            report.diagnoses = diagnoses_of(Case(a, b, name, difference.rows)) if difference.rows.any() else []
+            break
+    return report
+
+
+def tolerance(a: Trace, b: Trace, full: str, tainted: torch.Tensor | None = None) -> float:
+    """The largest relative difference of a row that two right implementations may have at this stage.
+
+    tainted: bool [T], tokens whose choices have fallen differently before it.
+    """
+    one, other = sorted((a.precision, b.precision))
+    base = TOLERANCE.get((one, other), max(TOLERANCE.values()))
+    name, layer = parse_name(full) or (full, None)
+    depth = layer if layer is not None else 0 if name in ("tokens", "embedding") else min(a.layers, b.layers, 100)
+    slack = 0.0 if tainted is None else AFTER_CLOSE_CALLS * float(tainted.double().mean()) ** 0.5
+    return float((base * (1 + depth) ** 0.5 + slack) * AMPLIFIED.get(name, 1.0))
+
+
+def _not_comparable(a: Trace, b: Trace, full: str, tainted: torch.Tensor) -> str:
+    """Why a stage that both have is not compared; empty if it is."""
+    name, _ = parse_name(full) or (full, None)
+    if STAGES[name].kind == "bytes" and {a.precision, b.precision} != {"fp8"}:
+        return "bytes are compared only between traces in fp8"
+    if name == "index_query_scales" and {a.precision, b.precision} != {"fp8"}:
+        return "scales are compared only between traces in fp8"
+    count = min(len(a.stages[full]), len(b.stages[full]))
+    both = a.rows(full)[:count] & b.rows(full)[:count]
+    if not both.any():
+        return "no token has it in both traces"
+    if not (both & ~tainted[:count]).any():
+        return "a choice before it was too close to call for every token"
+    return ""
+
+
+def _difference(a: Trace, b: Trace, full: str, tainted: torch.Tensor) -> tuple[Difference | None, torch.Tensor]:
+    """How a stage differs, if it does; and the tokens whose choice was too close to call. Those in `tainted` are not looked at."""
+    x, y = a.stages[full], b.stages[full]
+    count = min(len(x), len(y))
+    kind, none = STAGES[(parse_name(full) or ("", None))[0]].kind, torch.zeros(len(tainted), dtype=torch.bool)
+    if x.shape[1:] != y.shape[1:] and kind != "choice":
+        lines = (f"its shape is {list(y.shape)}; expected {list(x.shape)}",)
+        return Difference(full, lines, none), none
+    rows = none.clone()
+    rows[:count] = a.rows(full)[:count] & b.rows(full)[:count] & ~tainted[:count]
+    if kind == "choice":
+        return _compare_choices(a, b, full, rows, tainted)
+    if kind == "bytes":
+        share = (x[:count] != y[:count]).flatten(1).double().mean(1)
+        wrong = none.clone()
+        wrong[:count] = (share > RECORD_BYTES) & rows[:count]
+        if not wrong.any():
+            return None, none
+        lines = (
+            f"{float(share[wrong[:count]].mean()):.0%} of the bytes differ, although the numbers before agree: the layout",
+        )
+        return Difference(full, (*lines, *_where(wrong, rows)), wrong), none
+    return _compare_values(a, b, full, rows, tolerance(a, b, full, tainted)), none
+
+
+def _compare_values(a: Trace, b: Trace, full: str, rows: torch.Tensor, limit: float) -> Difference | None:
+    count = min(len(a.stages[full]), len(b.stages[full]))
+    x, y = (trace.stages[full][:count].float().flatten(1) for trace in (a, b))
+    both = x.isfinite() & y.isfinite()
+    unequal = (x.isfinite() != y.isfinite()).any(1)
+    error = torch.where(both, y - x, 0.0).norm(dim=1) / torch.where(both, x, 0.0).norm(dim=1).clamp_min(1e-20)
+    wrong = torch.zeros_like(rows)
+    wrong[:count] = rows[:count] & ((error > limit) | unequal)
+    if not wrong.any():
+        return None
+    chosen = error[wrong[:count]]
+    lines = [
+        f"relative error up to {float(chosen.max()):.2g}, median {float(chosen.median()):.2g}; tolerance {limit:.1g}"
+    ]
+    if unequal[wrong[:count]].any():
+        infinite = int((x.isfinite() != y.isfinite())[wrong[:count]].sum())
+        lines.append(f"{infinite} values are finite in one trace only")
+    size = (y - x).abs().masked_fill(~both, 0.0)[wrong[:count]].view(-1, *a.stages[full].shape[1:])
+    if size.dim() == 3:
+        lines += _part("heads", size.mean((0, 2)))
+    if size.dim() > 1:
+        axis = "positions of keys" if full.endswith("index_scores") else "dims"
+        lines += _part(axis, size.mean(tuple(range(size.dim() - 1))))
+    return Difference(full, (*lines, *_where(wrong, rows)), wrong)
+
+
+def _compare_choices(
+    a: Trace, b: Trace, full: str, rows: torch.Tensor, tainted: torch.Tensor
+) -> tuple[Difference | None, torch.Tensor]:
+    """Sets differ only if some member's score is not equal to the last one chosen, within tolerance."""
+    x, y = a.stages[full].long(), b.stages[full].long()
+    count, width = min(len(x), len(y)), int(max(x.max(), y.max())) + 1
+    masks = [  # bool [T, ids]
+        torch.zeros(count, width + 1, dtype=torch.bool).scatter(1, torch.where(each < 0, width, each), True)[:, :width]
+        for each in (x[:count].view(count, -1), y[:count].view(count, -1))
+    ]
+    other = torch.zeros_like(rows)
+    other[:count] = (masks[0] != masks[1]).any(1) & rows[:count]
+    close = other & _close_calls(a, b, full, masks, tainted)
+    wrong = other & ~close
+    if not wrong.any():
+        return None, close
+    sizes = [mask.sum(1)[wrong[:count]].double().mean() for mask in masks]
+    common = (masks[0] & masks[1]).sum(1)[wrong[:count]].double().mean()
+    lines = [
+        f"{float(sizes[1]):.1f} chosen a token on average, {float(common):.1f} of the {float(sizes[0]):.1f} right ones"
+    ]
+    return Difference(full, (*lines, *_where(wrong, rows)), wrong), close
+
+
+def _close_calls(a: Trace, b: Trace, full: str, masks: list[torch.Tensor], tainted: torch.Tensor) -> torch.Tensor:
+    """bool [T]: rows whose sets differ only in members that score like the last one chosen."""
+    name, _ = parse_name(full) or (full, None)
+    source = full.replace("selection", "index_scores").replace("router_choice", "router_scores")
+    none = torch.zeros_like(tainted)
+    scores = a.stages.get(source)
+    if source == full or scores is None or masks[0].shape[1] > scores.shape[1]:
+        return none
+    count, columns = masks[0].shape
+    scores = scores[:count, :columns].float()
+    finite = torch.where(scores.isfinite(), scores, 0.0)
+    margin = 2 * tolerance(a, b, source, tainted) * finite.norm(dim=1) / scores.isfinite().sum(1).clamp_min(1).sqrt()
+    last = torch.where(masks[0], scores, torch.inf).amin(1)
+    gap = torch.where(masks[0] != masks[1], (scores - last[:, None]).abs(), 0.0).amax(1)
+    if name == "router_choice":
+        margin = margin + _group_margin(a, scores, tolerance(a, b, source, tainted))
+    result = none.clone()
+    result[:count] = gap <= margin
+    return result
+
+
+def _group_margin(a: Trace, scores: torch.Tensor, limit: float) -> torch.Tensor:
+    """inf for rows in which a kept and a dropped group are equal within tolerance: any of their experts may then be chosen."""
+    groups, kept = a.config.get("n_group", 1), a.config.get("topk_group", 1)
+    if groups == 1 or kept >= groups:
+        return torch.zeros(len(scores))
+    best = (
+        scores.unflatten(1, (groups, -1))
+        .topk(min(2, scores.shape[1] // groups), 2)
+        .values.sum(2)
+        .sort(1, descending=True)
+    )
+    close = best.values[:, kept - 1] - best.values[:, kept] <= 4 * limit
+    return torch.where(close, torch.inf, 0.0)
+
+
+def _part(axis: str, sizes: torch.Tensor) -> list[str]:
+    """Which indices of an axis have most of the difference, if not all of them."""
+    large = sizes > 0.05 * sizes.max()
+    if bool(large.all()) or not bool(large.any()):
+        return []
+    return [f"{axis} {_spans(large)} of {len(sizes)}"]
+
+
+def _where(wrong: torch.Tensor, rows: torch.Tensor) -> list[str]:
+    return [f"{int(wrong.sum())} of {int(rows.sum())} tokens, at positions {_spans(wrong)}"]
+
+
+def _spans(mask: torch.Tensor, most: int = 6) -> str:
+    """ "0-31, 64": the true indices."""
+    edges = torch.diff(torch.nn.functional.pad(mask.int(), (1, 1))).nonzero()[:, 0].tolist()
+    spans = [
+        f"{first}-{stop - 1}" if stop - first > 1 else f"{first}"
+        for first, stop in zip(edges[::2], edges[1::2], strict=True)
+    ]
+    return ", ".join(spans[:most]) + (f" and {len(spans) - most} more" if len(spans) > most else "")

@@ -1,0 +1,219 @@
+"""Hypotheses about the lightning indexer: its keys, queries, weights and scores."""
+
+from collections.abc import Callable
+
+import torch
+
+from .diagnoses_case import Case, Hypothesis
+from .diagnoses_formulas import (
+    Layout,
+    factor_of,
+    fitted,
+    frequencies,
+    hadamard,
+    layer_normed,
+    linear_map,
+    rms_normed,
+    rotate,
+)
+
+Prediction = torch.Tensor | None
+KEY_EPS = 1e-6
+
+
+def unrotated(case: Case) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """What the right implementation rotates, and the frequencies: index queries [T, H_i, D] or normed index keys [T, D]."""
+    inverse = frequencies(case.config)
+    if inverse is None:
+        return None
+    if case.name == "index_query":
+        query = case.right("index_query_proj")
+        return None if query is None else (query, inverse)
+    key = case.right("index_key")
+    if key is None:
+        return None
+    width = 2 * len(inverse)
+    plain = rotate(key[..., :width], torch.arange(len(key)), inverse, "half", backwards=True)
+    return torch.cat((plain, key[..., width:]), -1), inverse
+
+
+def turned(layout: Layout, last: bool = False, yarn: bool = True) -> Callable[[Case], Prediction]:
+    """RoPE in a layout, on the first or the last dims."""
+
+    def predict(case: Case) -> Prediction:
+        found, inverse = unrotated(case), frequencies(case.config, yarn)
+        if found is None or inverse is None:
+            return None
+        x, width = found[0], 2 * len(inverse)
+        first = x.shape[-1] - width if last else 0
+        inside = rotate(x[..., first : first + width], torch.arange(len(x)), inverse, layout)
+        return case.at(torch.cat((x[..., :first], inside, x[..., first + width :]), -1))
+
+    return predict
+
+
+def not_turned(case: Case) -> Prediction:
+    found = unrotated(case)
+    return None if found is None else case.at(found[0])
+
+
+def transformed(case: Case) -> Prediction:
+    return hadamard(case.base.float())
+
+
+def key_norm(
+    variant: Callable[[Case, torch.Tensor, torch.Tensor, torch.Tensor], Prediction],
+) -> Callable[[Case], Prediction]:
+    """variant(case, wk's output, weight, bias) -> normed keys, of which RoPE is predicted. Weight and bias are fitted to a."""
+
+    def predict(case: Case) -> Prediction:
+        found, x = unrotated(case), case.right("index_key_proj")
+        if found is None or x is None or case.name != "index_key":
+            return None
+        normed, inverse = found
+        made = variant(case, x, *fitted(layer_normed(x, KEY_EPS), normed, bias=True))
+        if made is None:
+            return None
+        width = 2 * len(inverse)
+        inside = rotate(made[..., :width], torch.arange(len(made)), inverse, "half")
+        return case.at(torch.cat((inside, made[..., width:]), -1))
+
+    return predict
+
+
+def other_eps(case: Case, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Prediction:
+    eps = case.number("rms_norm_eps")
+    eps = 1e-5 if eps is None or eps == KEY_EPS else eps
+    return layer_normed(x, eps) * weight + bias
+
+
+def dropped_scales(case: Case) -> Prediction:
+    """wk with each block of 128 columns times a constant, which is fitted to b."""
+    x, keys = case.right("attention_norm"), case.right("index_key_proj")
+    weight = None if x is None or keys is None else linear_map(x, keys)
+    if x is None or weight is None:
+        return None
+    parts = [x[case.rows, first : first + 128] @ weight[first : first + 128] for first in range(0, x.shape[1], 128)]
+    columns = torch.stack([part.flatten() for part in parts], 1).double()
+    target = case.target.float().flatten().double()
+    finite = target.isfinite() & columns.isfinite().all(1)
+    constants = torch.linalg.lstsq(columns[finite], target[finite, None]).solution
+    return (columns @ constants).float().view(case.base.shape)
+
+
+def scored(
+    formula: Callable[[Case, torch.Tensor, torch.Tensor, torch.Tensor], Prediction],
+) -> Callable[[Case], Prediction]:
+    """formula(case, queries [R, H_i, D], keys [S, D], weights [R, H_i]) -> scores [R, S], of b's own queries, keys and weights."""
+
+    def predict(case: Case) -> Prediction:
+        query, keys, weights = (
+            case.at(case.own("index_query")),
+            case.own("index_key"),
+            case.at(case.own("index_weights")),
+        )
+        if query is None or keys is None or weights is None:
+            return None
+        scores = formula(case, query, keys.nan_to_num(0.0), weights)
+        if scores is None:
+            return None
+        return scores.masked_fill(torch.arange(scores.shape[1]) > case.rows[:, None], -torch.inf)
+
+    return predict
+
+
+def products(query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    return torch.einsum("thd,sd->ths", query, keys)
+
+
+def without_query_scale(case: Case, query: torch.Tensor, keys: torch.Tensor, weights: torch.Tensor) -> Prediction:
+    scales = case.at(case.own("index_query_scales"))
+    return None if scales is None else torch.einsum("ths,th->ts", products(query, keys).relu(), weights / scales)
+
+
+def of_the_chunk(case: Case) -> Prediction:
+    """Scores of the last n positions up to the query, in columns from 0: n is read off b."""
+    scores = case.right("index_scores")
+    if scores is None:
+        return None
+    counts = case.target.isfinite().sum(1)
+    own = scores[case.rows]
+    columns = torch.arange(own.shape[1]) + (case.rows + 1 - counts).clamp_min(0)[:, None]
+    moved = own.gather(1, columns.clamp_max(own.shape[1] - 1))
+    return moved.masked_fill(torch.arange(own.shape[1]) >= counts[:, None], -torch.inf)
+
+
+def other_constant(case: Case) -> Prediction:
+    """Weights times a constant: the factors H_i^-0.5 and D^-0.5 left out, or more."""
+    factor = factor_of(case.target.float(), case.base.float())
+    return None if abs(factor - 1) < 1e-3 else case.base.float() * factor
+
+
+def stale(computed: bool, selecting: bool) -> Callable[[Case], Prediction]:
+    """Keys not written with their latents, which are right: of tokens that b did (not) compute, and did (not) select for."""
+
+    def predict(case: Case) -> Prediction:
+        latent, reference = case.wrong("latent"), case.right("latent")
+        if latent is None or reference is None or bool(case.differing.all()):
+            return None
+        close = (latent - reference)[case.rows].norm(dim=1) <= 0.1 * reference[case.rows].norm(dim=1)
+        ran, chose = (
+            case.computed(name)[case.rows].double().mean() > 0.5 for name in ("index_key_proj", "index_query")
+        )
+        fits = bool(close.all()) and bool(ran) == computed and (not computed or bool(chose) == selecting)
+        return case.target.float() if fits else None
+
+    return predict
+
+
+ROPE = ("index_key", "index_query")
+HYPOTHESES = (
+    Hypothesis("index-rope-interleaved", ROPE, "RoPE with the pairs (2i, 2i + 1) in place of (i, i + rope/2)",
+               turned("interleaved"), "vllm-project/vllm-ascend#4641"),
+    Hypothesis("index-rope-dims-last", ROPE, "RoPE on the last dims of the head in place of the first",
+               turned("half", last=True), "NVIDIA/Megatron-LM#3026"),
+    Hypothesis("index-rope-dims-last-interleaved", ROPE, "MLA's RoPE (interleaved, on the last dims) in the indexer",
+               turned("interleaved", last=True)),
+    Hypothesis("index-rope-missing", ROPE, "no RoPE at all", not_turned, "d9d-project/d9d#38"),
+    Hypothesis("index-yarn-missing", ROPE, "RoPE with plain frequencies in place of YaRN's", turned("half", yarn=False)),
+    Hypothesis("hadamard-on-one-side", ROPE, "the Hadamard transform applied to this side of the product only, or not undone "
+               "in this dump", transformed, "ROCm/ATOM#1507"),
+    Hypothesis("key-norm-bias-missing", ("index_key",), "the LayerNorm of index keys without its bias",
+               key_norm(lambda case, x, weight, bias: layer_normed(x, KEY_EPS) * weight), "PaddlePaddle/FastDeploy#7398"),
+    Hypothesis("key-norm-rms", ("index_key",), "an RMSNorm of index keys in place of a LayerNorm",
+               key_norm(lambda case, x, weight, bias: rms_normed(x, KEY_EPS) * weight), "PaddlePaddle/FastDeploy#7398"),
+    Hypothesis("key-norm-missing", ("index_key",), "index keys without their LayerNorm",
+               key_norm(lambda case, x, weight, bias: x)),
+    Hypothesis("key-norm-eps", ("index_key",), "the LayerNorm of index keys with rms_norm_eps in place of 1e-6",
+               key_norm(other_eps), "ikawrakow/ik_llama.cpp#2063"),
+    Hypothesis("latents-reused-without-index-keys", ("index_key",), "reused entries (a prefix, or restored ones) whose latents are "
+               "right and whose index keys are not theirs", stale(False, False), "sgl-project/sglang#39156", weak=True),
+    Hypothesis("index-keys-not-cached-while-dense", ("index_key",), "latents cached without index keys in steps that need no "
+               "selection yet", stale(True, False), "ml-explore/mlx-lm#1189", weak=True),
+    Hypothesis("index-keys-stale-after-preemption", ("index_key",), "index keys that were not written again with their latents, "
+               "such as after a preemption", stale(True, True), "sgl-project/sglang#22811", weak=True),
+    Hypothesis("index-key-weight-scales-dropped", ("index_key_proj",), "indexer.wk with other block scales than its "
+               "weight_scale_inv", dropped_scales, "NVIDIA/TensorRT-LLM#18658"),
+    Hypothesis("index-weights-constant", ("index_weights",), "head weights times a constant: H_i^-0.5 or index_dim^-0.5 is "
+               "missing or applied twice (which changes no selection)", other_constant),
+    Hypothesis("relu-missing", ("index_scores",), "index scores without ReLU",
+               scored(lambda case, q, k, w: torch.einsum("ths,th->ts", products(q, k), w)), "huggingface/transformers#44360"),
+    Hypothesis("relu-after-the-sum", ("index_scores",), "ReLU of the weighted sum in place of each head's product",
+               scored(lambda case, q, k, w: torch.einsum("ths,th->ts", products(q, k), w).relu())),
+    Hypothesis("softmax-in-place-of-relu", ("index_scores",), "a softmax over the keys in place of ReLU",
+               scored(lambda case, q, k, w: torch.einsum("ths,th->ts", masked_softmax(products(q, k), case.rows), w))),
+    Hypothesis("index-weights-missing", ("index_scores",), "index scores without the heads' weights",
+               scored(lambda case, q, k, w: products(q, k).relu().sum(1))),
+    Hypothesis("index-weights-without-query-scale", ("index_scores",), "head weights that the FP8 scales of the index queries "
+               "were not multiplied into", scored(without_query_scale), "deepseek-ai/DeepSeek-V3.2-Exp#43"),
+    Hypothesis("index-keys-of-the-chunk-only", ("index_scores",), "scores of the current chunk's own keys only: earlier "
+               "chunks are not seen", of_the_chunk, "hw-native-sys/pypto-lib#592"),
+    Hypothesis("index-scores-constant", ("index_scores",), "index scores times a constant (which changes no selection)",
+               other_constant),
+)  # fmt: skip
+
+
+def masked_softmax(scores: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """[R, H, S] -> softmax over the keys up to each row's position."""
+    later = torch.arange(scores.shape[2]) > positions[:, None]
+    return scores.masked_fill(later[:, None], -torch.inf).softmax(-1)

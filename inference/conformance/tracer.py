@@ -1,0 +1,226 @@
+"""Records what the engine computes, stage by stage, in any schedule: whole prompts, chunks, decodes, drafts, reused pages.
+
+A TracedRunner stands before the engine's runner. It sorts the rows of each step by request and position, so that the trace of a
+request has the same shape however it was scheduled: a row that was computed again (after a preemption, or in place of a rejected
+draft) replaces the older one. Latents and index keys are read back from the cache after each step, for the whole context: they are
+what later tokens will read, whoever has written them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
+from typing import Any, cast
+
+import torch
+
+from ...kernels.quantize import Quantized
+from ...model.config import ModelConfig
+from ...model.metadata import Selection, SelectionSink, context_slots
+from ...model.stages import Rows, Values, traced
+from ...model.transformer import Transformer
+from ..engine.batch import Batch
+from ..engine.engine import Engine
+from ..engine.noise import DraftNoise
+from ..engine.runner import Runner
+from ..engine.sampler import draft_noise
+from ..engine.scoring import prompt_logits, raise_mismatch
+from ..params import Request
+from .stages import MTP_NAMES, full_name
+from .trace_file import Trace, describe_rows, jsonable
+from .tracer_rows import Part, ascending, assemble, dequantized, read_cache, router_order, untransformed, versions
+
+
+class TracedRunner:
+    """A ModelRunner that records every step of another one. `traces` has what was recorded, by request id."""
+
+    def __init__(self, runner: Runner, config: ModelConfig, layers: Iterable[int] | None, forced: bool = False) -> None:
+        """layers: None: all. forced: the text is given, so that the MTP layer can follow it."""
+        assert isinstance(runner.model, Transformer)
+        self.runner, self.model, self.config = runner, runner.model, config
+        self.layers = None if layers is None else frozenset(layers)
+        self.forced = forced
+        self._parts: dict[int, dict[str, list[Part]]] = {}
+        self._owners = self._positions = torch.empty(0, dtype=torch.int64)  # [T] of the step: request ids and positions
+        self._recording = True
+
+    supports_async_scheduling = False
+
+    @property
+    def max_draft_tokens(self) -> int:
+        return self.runner.max_draft_tokens
+
+    @property
+    def drafts(self) -> torch.Tensor:
+        return self.runner.drafts
+
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
+        self.runner.stage_tokens(tokens)
+
+    def run(self, batch: Batch, on_selection: SelectionSink | None = None) -> torch.Tensor:
+        """Run a step and record it."""
+        owners: list[int] = []
+        positions: list[int] = []
+        for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
+            owners += [request.id] * count
+            positions += range(start, start + count)
+        self._owners, self._positions = torch.tensor(owners), torch.tensor(positions)
+
+        def select(layer: int, rows: torch.Tensor, selection: Selection) -> None:
+            self._selected(layer, rows, selection)
+            if on_selection is not None:
+                on_selection(layer, rows, selection)
+
+        drafting = self.forced and self.max_draft_tokens > 0
+        batch = replace(batch, draft_tokens=0) if drafting else batch
+        self._recording = True
+        with traced(self._stage):
+            logits = self.runner.run(batch, cast(SelectionSink, select))
+        self._read_caches(batch, range(self.config.num_hidden_layers))
+        if drafting:
+            [request], [start], [count] = batch.requests, batch.starts, batch.counts
+            following = [*request.tokens[start + 1 : start + count + 1], 0][:count]
+            zeros = torch.zeros(len(batch.sampling), dtype=torch.int64, device=logits.device)
+            tokens = torch.tensor(following, dtype=torch.int64, device=logits.device)
+            self.draft(batch, tokens, zeros, draft_noise(batch.sampling, logits.device))
+        return logits
+
+    def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
+        """Run the draft layer and record its first pass: over the rows of the step."""
+        self._recording = True
+        with traced(self._stage):
+            self.runner.draft(batch, sampled, accepted, noise)
+        self._read_caches(batch, [self.config.num_hidden_layers])
+
+    def _wants(self, layer: int | None) -> bool:
+        return layer is None or self.layers is None or layer in self.layers
+
+    def _stage(self, name: str, layer: int | None, rows: Rows | None, values: Values) -> None:
+        if not self._recording or not self._wants(layer) or values is None:
+            return
+        if not isinstance(values, torch.Tensor | Quantized):
+            values = values()
+        if isinstance(values, Quantized):
+            if name == "index_query":
+                self._add("index_query_codes", layer, rows, values.values.view(torch.uint8))
+                self._add("index_query_scales", layer, rows, values.scales[..., 0])
+            values = dequantized(values)
+            if name == "index_query":
+                values = untransformed(values)
+        self._add(name, layer, rows, values)
+        # Further passes make drafts of drafts, whose rows are no rows of the step.
+        self._recording = name != "mtp_logits"
+
+    def _selected(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
+        if self._wants(layer):
+            self._add("selection", layer, rows, selection.positions)
+
+    def _add(self, name: str, layer: int | None, rows: Rows | None, values: torch.Tensor) -> None:
+        owners, positions = self._owners, self._positions
+        if rows is not None:
+            rows = rows.cpu() if isinstance(rows, torch.Tensor) else rows
+            owners, positions = owners[rows], positions[rows]
+        values = values.detach().to("cpu", torch.float32 if values.is_floating_point() else values.dtype, copy=True)
+        if name == "selection":
+            values = ascending(values)
+        if name == "index_scores":  # kernels leave anything behind a token's own position
+            values = values.masked_fill(torch.arange(values.shape[1]) > positions[:, None], -torch.inf)
+        for owner in owners.unique().tolist():
+            own = owners == owner
+            self._store(owner, full_name(name, layer)).append((positions[own], values[own]))
+
+    def _store(self, owner: int, name: str) -> list[Part]:
+        return self._parts.setdefault(owner, {}).setdefault(name, [])
+
+    def _read_caches(self, batch: Batch, layers: Iterable[int]) -> None:
+        """The context of each request of the step, as the caches hold it."""
+        for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
+            pages = torch.tensor(request.pages, dtype=torch.int32, device=self.runner.device)
+            slots = context_slots(pages, start + count)
+            for layer in filter(self._wants, layers):
+                for name, values in read_cache(self.runner.caches[layer], slots, self.config).items():
+                    parts = self._store(request.id, full_name(name, layer))
+                    parts[:] = [(torch.arange(len(slots)), values.cpu())]
+
+    @property
+    def requests(self) -> dict[int, int]:
+        """How many tokens were computed of each request, by id."""
+        return {id: 1 + max(int(rows.max()) for rows, _ in parts["tokens"]) for id, parts in self._parts.items()}
+
+    def trace(self, request_id: int, tokens: int) -> Trace:
+        """What was computed of a request's first `tokens` tokens."""
+        assembled: dict[str, torch.Tensor] = {}
+        partial: dict[str, list[list[int]]] = {}
+        for name, parts in self._parts.get(request_id, {}).items():
+            length = tokens - (self.forced and self._is_mtp(name))  # the token after the last is not known
+            values, present = assemble(name, parts, length, tokens)
+            if present.any():
+                assembled[name] = values
+            if not present.all():
+                partial[name] = describe_rows(present)
+        router_order(assembled)
+        self._expand(assembled)
+        config = {name: jsonable(value) for name, value in asdict(self.config).items()}
+        manifest = {
+            "precision": self.model.compute.precision,
+            "config": config,
+            "rows": partial,
+            "versions": versions(),
+        }
+        return Trace(assembled, manifest)
+
+    def _is_mtp(self, name: str) -> bool:
+        return name in MTP_NAMES or name.startswith(full_name("", self.config.num_hidden_layers))
+
+    def _expand(self, stages: dict[str, torch.Tensor]) -> None:
+        """Add each head's keys and values, which the absorbed form of attention does not compute."""
+        blocks = [*self.model.layers, *([] if self.model.mtp is None else [self.model.mtp.block])]
+        for layer, block in enumerate(blocks):
+            latent = stages.get(full_name("latent", layer))
+            if latent is not None:
+                compute = self.model.compute
+                with torch.inference_mode():
+                    keys, values = cast(Any, block).self_attn.kv_b_proj(latent.to(compute.device, compute.dtype))
+                stages[full_name("key_nope", layer)], stages[full_name("value", layer)] = (
+                    keys.float().cpu(),
+                    values.float().cpu(),
+                )
+
+
+@contextmanager
+def tracing(engine: Engine, layers: Iterable[int] | None = None, forced: bool = False) -> Iterator[TracedRunner]:
+    """While it is open, the engine's steps are recorded. ValueError on several ranks, and for a model without stages."""
+    runner = engine.runner
+    if not isinstance(runner, Runner) or not isinstance(runner.model, Transformer):
+        raise ValueError(
+            f"the engine runs a {type(runner).__name__}; expected a model on one rank: trace without torchrun"
+        )
+    last = engine.config.num_hidden_layers + (runner.max_draft_tokens > 0) - 1
+    layers = None if layers is None else list(layers)
+    for layer in layers or ():
+        if not 0 <= layer <= last:
+            raise ValueError(f"layers has {layer}; expected numbers from 0 to {last}")
+    engine.drain()
+    engine.runner = recorder = TracedRunner(runner, engine.config, layers, forced)
+    try:
+        yield recorder
+    finally:
+        engine.drain()
+        engine.runner = runner
+
+
+def trace_tokens(
+    engine: Engine, token_ids: Sequence[int], layers: Iterable[int] | None = None, chunk: int | None = None
+) -> Trace:
+    """Every stage of a forward pass over the tokens, `chunk` tokens a step. ValueError as `Engine.make_request`."""
+    request: Request = engine.make_request(token_ids, min_new_tokens=0)
+    count = len(request.tokens)
+    size = min(count, engine.limits.max_batch_tokens) if chunk is None else chunk
+    if size < 1:
+        raise ValueError(f"chunk is {size}; expected at least 1")
+    with (
+        tracing(engine, layers, forced=True) as recorder,
+        closing(prompt_logits(engine, request, count, size)) as parts,
+    ):
+        for _ in parts:
+            raise_mismatch(engine, request)
+    return recorder.trace(request.id, count)

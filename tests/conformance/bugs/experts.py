@@ -1,0 +1,97 @@
+"""Routing and experts."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from conformance.bugs.bug import ALL, HTTP, TRACE, Bug
+from conformance.bugs.patching import replaced
+
+ROUTE = "kernels.reference.routing.route"
+BOTH = frozenset({TRACE, HTTP})
+
+
+def routed(change: Any) -> AbstractContextManager[None]:
+    """Routing by change(route, logits, bias, topk, groups, kept groups, normalise, scale)."""
+    return replaced(ROUTE, lambda route: lambda *arguments: change(route, *arguments))
+
+
+def bias_in_weights() -> AbstractContextManager[None]:
+    def change(route: Any, logits: torch.Tensor, bias: torch.Tensor, *rest: Any) -> Any:
+        experts, _ = route(logits, bias, *rest)
+        weights = (logits.sigmoid() + bias).gather(1, experts)
+        return experts, weights / (weights.sum(1, keepdim=True) + 1e-20) * rest[-1]
+
+    return routed(change)
+
+
+def groups_ignored() -> AbstractContextManager[None]:
+    return routed(lambda route, logits, bias, topk, groups, kept, *rest: route(logits, bias, topk, 1, 1, *rest))
+
+
+def groups_by_maximum() -> AbstractContextManager[None]:
+    """A group is as good as its best expert, not as its two best."""
+
+    def change(
+        route: Any, logits: torch.Tensor, bias: torch.Tensor, topk: int, groups: int, kept: int, *rest: Any
+    ) -> Any:
+        scores = (logits.sigmoid() + bias).unflatten(1, (groups, -1))
+        best = scores.amax(2).topk(kept).indices
+        dropped = torch.ones(scores.shape[:2], dtype=torch.bool).scatter(1, best, False)
+        hidden = torch.where(dropped[..., None], -torch.inf, bias.expand_as(logits).unflatten(1, (groups, -1))).flatten(
+            1
+        )
+        return route(logits, hidden, topk, 1, 1, *rest)
+
+    return routed(change)
+
+
+def bias_ignored() -> AbstractContextManager[None]:
+    return routed(lambda route, logits, bias, *rest: route(logits, torch.zeros_like(bias), *rest))
+
+
+def scaling(power: int) -> AbstractContextManager[None]:
+    return routed(lambda route, *arguments: route(*arguments[:-1], arguments[-1] ** power))
+
+
+def scaling_missing() -> AbstractContextManager[None]:
+    return scaling(0)
+
+
+def scaling_twice() -> AbstractContextManager[None]:
+    return scaling(2)
+
+
+def shared(factor: float) -> AbstractContextManager[None]:
+    """The shared expert's output times `factor`."""
+
+    def make(forward: Any) -> Any:
+        def patched(self: Any, *arguments: Any) -> Any:
+            outputs = forward(self, *arguments)
+            return outputs._replace(shared=outputs.shared * factor)
+
+        return patched
+
+    return replaced("model.moe.MixtureOfExperts._outputs", make)
+
+
+def shared_missing() -> AbstractContextManager[None]:
+    return shared(0.0)
+
+
+def shared_scaled() -> AbstractContextManager[None]:
+    """Divided by routed_scaling_factor (2.5) although nothing multiplies it later."""
+    return shared(0.4)
+
+
+BUGS = (
+    Bug("router-bias-in-weights", "vllm-project/vllm#12002", BOTH, ALL, "router_weights", bias_in_weights),
+    Bug("router-bias-ignored", "NVIDIA/TensorRT-Model-Connect#669", BOTH, ALL, "router_choice", bias_ignored),
+    Bug("router-groups-ignored", "NVIDIA/TensorRT-Model-Connect#669", BOTH, ALL, "router_choice", groups_ignored),
+    Bug("router-groups-by-maximum", "vllm-project/vllm#13474", BOTH, ALL, "router_choice", groups_by_maximum),
+    Bug("routed-scaling-missing", "sgl-project/sglang#31449", BOTH, ALL, "router_weights", scaling_missing),
+    Bug("routed-scaling-twice", "vllm-project/vllm#24119", BOTH, ALL, "router_weights", scaling_twice),
+    Bug("shared-expert-missing", "ROCm/ATOM#1076", BOTH, ALL, "mlp_output", shared_missing),
+    Bug("shared-expert-scaled", "sgl-project/sglang#28237", BOTH, ALL, "mlp_output", shared_scaled),
+)

@@ -1,0 +1,111 @@
+"""The lightning indexer: its keys, queries, head weights and scores."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from conformance.bugs.bug import ALL, EXACT, FP8, HTTP, TRACE, Bug
+from conformance.bugs.patching import replaced
+from deepseek_v32.model import attention, indexer
+from deepseek_v32.model.block import Block
+
+LAYER_NORM = ("model.indexer.layer_norm", "kernels.reference.norm_and_cache.layer_norm")
+
+
+def hadamard_on_queries_only() -> AbstractContextManager[None]:
+    """The keys are quantised without the transform."""
+
+    def make(rotate_quantize: Any) -> Any:
+        def plain(x: torch.Tensor, *arguments: Any) -> Any:
+            with replaced("kernels.reference.hadamard.hadamard_transform", lambda _: lambda x, scale: x):
+                return rotate_quantize(x, *arguments)
+
+        return plain
+
+    return replaced("kernels.reference.cache_write.rotate_quantize", make)
+
+
+def weights_without_query_scale() -> AbstractContextManager[None]:
+    def make(rotate_quantize: Any) -> Any:
+        def unscaled(*arguments: Any, **options: Any) -> Any:
+            return rotate_quantize(*arguments, **options)._replace(weights=arguments[5])
+
+        return unscaled
+
+    return replaced("model.indexer.rotate_quantize", make)
+
+
+def no_relu() -> AbstractContextManager[None]:
+    def scores(q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, k_scale: torch.Tensor | None) -> torch.Tensor:
+        found = torch.einsum("thd,sd,th->ts", q.float(), k.float(), weights)
+        return found if k_scale is None else found * k_scale
+
+    return replaced("kernels.reference.indexer_logits._scores", lambda _: scores)
+
+
+def key_rms_norm() -> AbstractContextManager[None]:
+    def rms_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float, **_: Any) -> torch.Tensor:
+        return torch.nn.functional.rms_norm(x.float(), (x.shape[-1],), weight, eps).to(x.dtype)
+
+    return replaced(LAYER_NORM, lambda _: rms_norm)
+
+
+def key_norm_without_bias() -> AbstractContextManager[None]:
+    def make(layer_norm: Any) -> Any:
+        return lambda x, weight, bias, eps, **options: layer_norm(x, weight, torch.zeros_like(bias), eps, **options)
+
+    return replaced(LAYER_NORM, make)
+
+
+def key_norm_eps() -> AbstractContextManager[None]:
+    """The epsilon of the residual stream's norms."""
+
+    def make(forward: Any) -> Any:
+        def patched(self: Block, *arguments: Any) -> Any:
+            eps = self.input_layernorm.eps
+            with patch.object(indexer, "NORM_EPS", eps), patch.object(attention, "NORM_EPS", eps):
+                return forward(self, *arguments)
+
+        return patched
+
+    return replaced("model.block.Block.forward", make)
+
+
+def key_weight_without_scales() -> AbstractContextManager[None]:
+    """The block scales of wk are dropped at load."""
+
+    def make(forward: Any) -> Any:
+        def patched(self: attention.MultiHeadLatentAttention, *arguments: Any) -> Any:
+            with unscaled(self.indexer.wk):
+                return forward(self, *arguments)
+
+        return patched
+
+    return replaced("model.attention.MultiHeadLatentAttention.forward", make)
+
+
+@contextmanager
+def unscaled(linear: Any) -> Iterator[None]:
+    kept = linear.weight_scale_inv.data
+    linear.weight_scale_inv.data = torch.ones_like(kept)
+    try:
+        yield
+    finally:
+        linear.weight_scale_inv.data = kept
+
+
+BOTH = frozenset({TRACE, HTTP})
+BUGS = (
+    Bug("hadamard-on-one-side", "ROCm/ATOM#1507", BOTH, FP8, "index_key", hadamard_on_queries_only),
+    Bug("index-weights-without-query-scale", "deepseek-ai/DeepSeek-V3.2-Exp#43", BOTH, FP8, "index_scores",
+        weights_without_query_scale),
+    Bug("relu-missing", "huggingface/transformers#44360", BOTH, ALL, "index_scores", no_relu),
+    Bug("key-norm-rms", "PaddlePaddle/FastDeploy#7398", BOTH, ALL, "index_key", key_rms_norm),
+    Bug("key-norm-bias-missing", "PaddlePaddle/FastDeploy#7398", BOTH, ALL, "index_key", key_norm_without_bias),
+    Bug("key-norm-eps", "ikawrakow/ik_llama.cpp#2063", BOTH, EXACT, "index_key", key_norm_eps),
+    Bug("index-key-weight-scales-dropped", "NVIDIA/TensorRT-LLM#18658", BOTH, FP8, "index_key_proj",
+        key_weight_without_scales),
+)  # fmt: skip

@@ -1,0 +1,204 @@
+"""Traces: what they hold equals transformers' at every stage, and their files are read back, or refused in one line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from trace_transformers import load as load_theirs
+from trace_transformers import trace as trace_theirs
+
+from conformance.small_model import load, text
+from deepseek_v32.inference import LLM
+from deepseek_v32.inference.commands.compare import as_lines, as_object
+from deepseek_v32.inference.commands.trace import read_layers, read_tokens
+from deepseek_v32.inference.conformance.compare import compare
+from deepseek_v32.inference.conformance.stages import STAGES, parse_name
+from deepseek_v32.inference.conformance.trace_file import Trace
+from deepseek_v32.inference.parts import DEMO
+from support.configs import random_arguments
+from support.oracle import Case, make_oracle, random_tokens
+
+ROOT = Path(__file__).resolve().parents[2]
+# Largest relative error of a token's row in fp32, at any stage; 3e-6 was measured with the demo.
+CLOSE = 2e-5
+OURS_ALONE = {"latent_record", "index_record"}
+
+
+def assert_equal_stages(ours: Trace, theirs: Trace, layers: int) -> None:
+    """Every stage that a model without FP8 and without an MTP layer has, in both, and close."""
+    main = [name for name in ours.stages if not name.startswith(("mtp", f"layers.{layers}."))]
+    assert {name for name in main if name.rpartition(".")[2] not in OURS_ALONE} == theirs.stages.keys()
+    for name, expected in theirs.stages.items():
+        got = ours.stages[name]
+        assert got.shape == expected.shape, name
+        if not expected.is_floating_point():
+            assert torch.equal(got.int(), expected.int()), name
+            continue
+        assert torch.equal(got.isfinite(), expected.isfinite()), name
+        error = (got - expected).nan_to_num(0, 0, 0).flatten(1).norm(dim=1)
+        assert (error <= CLOSE * expected.nan_to_num(0, 0, 0).flatten(1).norm(dim=1)).all(), name
+    assert compare(theirs, ours).equal
+
+
+@pytest.mark.parametrize("seed, yarn, chunk", [(3, True, None), (3, True, 7), (4, False, None)])
+def test_every_stage_is_transformers(seed: int, yarn: bool, chunk: int | None, tmp_path: Path) -> None:
+    oracle = make_oracle(Case("trace", seed, yarn=yarn, overrides={"rms_norm_eps": 1e-3}), tmp_path)
+    tokens = random_tokens(100, seed)
+    theirs = Trace(trace_theirs(oracle, tokens), {"precision": "exact"})
+    llm = LLM(tmp_path, device="cpu", precision="exact", page_count=8)
+    if chunk is None:
+        assert_equal_stages(llm.trace(tokens), theirs, llm.config.num_hidden_layers)
+    else:
+        assert compare(theirs, llm.trace(tokens, chunk=chunk)).equal
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_architectures(seed: int, tmp_path: Path) -> None:
+    overrides = {key: value for key, value in random_arguments(seed).items() if key != "rope_parameters"}
+    oracle = make_oracle(Case("random", seed, overrides=overrides), tmp_path)
+    tokens = [token % overrides["vocab_size"] for token in random_tokens(60, seed)]
+    llm = LLM(tmp_path, device="cpu", precision="exact", page_count=8)
+    theirs = Trace(trace_theirs(oracle, tokens), {"precision": "exact"})
+    assert compare(theirs, llm.trace(tokens)).equal
+
+
+@pytest.mark.heavy
+def test_the_demo_is_transformers() -> None:
+    llm = LLM(device="cpu", precision="exact", page_count=16)
+    assert llm.tokenizer is not None
+    tokens = llm.tokenizer.encode_prompt((ROOT / "docs" / "dsa.md").read_text(encoding="utf-8"))[:200]
+    assert len(tokens) > llm.config.index_topk
+    theirs = Trace(trace_theirs(load_theirs(DEMO), list(tokens)), {"precision": "exact"})
+    assert_equal_stages(llm.trace(tokens), theirs, llm.config.num_hidden_layers)
+
+
+def test_a_trace_changes_nothing(checkpoint: Callable[[str], Path]) -> None:
+    for precision in ("exact", "fp8"):
+        llm = load(checkpoint(precision), precision)
+        before = llm.logits(text(100))
+        trace = llm.trace(text(100))
+        assert torch.equal(trace.stages["logits"], before) and torch.equal(llm.logits(text(100)), before)
+
+
+def test_layers_are_chosen(checkpoint: Callable[[str], Path]) -> None:
+    trace = load(checkpoint("exact"), "exact").trace(text(60), layers=[1])
+    assert {layer for _, layer in filter(None, map(parse_name, trace.stages))} == {1, None}
+
+
+def test_fp8_records_hold_their_numbers(right: Callable[[str], tuple[LLM, Trace]]) -> None:
+    """The bytes of the records, decoded from the published layout, are the stages."""
+    _, trace = right("fp8")
+    record, latent = trace.stages["layers.1.latent_record"], trace.stages["layers.1.latent"]
+    assert record.shape == (330, 256 + 2 * 4 + 2 * 32)
+    codes = record[:, :256].contiguous().view(torch.float8_e4m3fn).float()
+    scales = record[:, 256:264].contiguous().view(torch.float32)
+    assert torch.equal(codes * scales.repeat_interleave(128, 1), latent)
+    rope = record[:, 264:].contiguous().view(torch.bfloat16).float()
+    assert torch.equal(rope, trace.stages["layers.1.key_rope"])
+    assert trace.stages["layers.1.index_record"].shape == (330, 132)
+
+
+def test_written_and_read_back(right: Callable[[str], tuple[LLM, Trace]], tmp_path: Path) -> None:
+    _, trace = right("fp8")
+    trace.save(tmp_path / "t")
+    trace.save(tmp_path / "t")  # over an older trace
+    again = Trace.load(tmp_path / "t")
+    assert list(again.stages) == list(trace.stages)
+    assert all(torch.equal(again.stages[name].nan_to_num(7), each.nan_to_num(7)) for name, each in trace.stages.items())
+    manifest = json.loads((tmp_path / "t" / "manifest.json").read_text())
+    assert manifest["stages"]["logits"] == {"shape": [330, 256], "dtype": "float32"}
+    assert manifest["precision"] == "fp8" and manifest["config"]["rms_norm_eps"] == 1e-2
+    assert compare(trace, again).equal
+
+
+def test_large_traces_have_a_file_a_layer(
+    right: Callable[[str], tuple[LLM, Trace]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deepseek_v32.inference.conformance.trace_file.LARGE", 1000)
+    _, trace = right("exact")
+    trace.save(tmp_path / "t")
+    files = {path.name for path in (tmp_path / "t").glob("*.safetensors")}
+    assert files == {"trace.safetensors", "layer-000.safetensors", "layer-001.safetensors", "layer-002.safetensors"}
+    assert list(Trace.load(tmp_path / "t").stages) == list(trace.stages)
+
+
+def test_a_directory_with_other_files_is_left_alone(right: Callable[[str], tuple[LLM, Trace]], tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    with pytest.raises(ValueError, match="expected an empty directory or an older trace"):
+        right("exact")[1].save(tmp_path)
+    assert (tmp_path / "model.safetensors").read_bytes() == b"weights"
+
+
+@pytest.mark.parametrize(
+    "tensors, manifest, message",
+    [
+        ({}, "{}", "the trace has no stages; expected at least 1"),
+        ({"layers.0.q": torch.zeros(3, 2)}, "{}", "stage is 'layers.0.q'; expected a name of docs/conformance.md"),
+        ({"layers.0.logits": torch.zeros(3, 2)}, "{}", "stage is 'layers.0.logits'; expected a name"),
+        ({"logits": torch.zeros(3, 2), "embedding": torch.zeros(5, 2)}, "{}", "logits has 3 rows; expected 5"),
+        ({"logits": torch.zeros(())}, "{}", r"logits has shape \(\); expected \[tokens, …\]"),
+        ({"logits": torch.zeros(3, 2)}, "[", "expected a JSON object"),
+        ({"logits": torch.zeros(3, 2)}, '{"format": "x"}', "format is 'x'; expected 'deepseek-v32 trace, version 1'"),
+        ({"logits": torch.zeros(3, 2)}, '{"rows": {"logits": [[0]]}}', "expected {stage:"),
+    ],
+)
+def test_bad_traces_are_refused(tensors: dict[str, torch.Tensor], manifest: str, message: str, tmp_path: Path) -> None:
+    save_file(tensors, tmp_path / "trace.safetensors")
+    (tmp_path / "manifest.json").write_text(manifest)
+    with pytest.raises(ValueError, match=message) as found:
+        Trace.load(tmp_path)
+    assert "\n" not in str(found.value)
+
+
+def test_damaged_and_missing_files(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="it has no safetensors file"):
+        Trace.load(tmp_path)
+    with pytest.raises(ValueError, match="expected a directory"):
+        Trace.load(tmp_path / "nowhere")
+    (tmp_path / "trace.safetensors").write_bytes(b"\x00" * 20)
+    with pytest.raises(ValueError, match="expected a safetensors file"):
+        Trace.load(tmp_path)
+
+
+def test_options_are_parsed(tmp_path: Path) -> None:
+    assert read_layers("0,3-5") == [0, 3, 4, 5]
+    for bad in ("", "a", "3-", "5-3", "-1", "1,,2", "0-99999999"):
+        with pytest.raises(ValueError, match="--layers"):
+            read_layers(bad)
+    file = tmp_path / "ids"
+    for content in ("[1, 2, 3]", "1 2\n3"):
+        file.write_text(content)
+        assert read_tokens(file) == [1, 2, 3]
+    for content in ("", "[]", "[1.5]", "[true]", "one", '{"a": 1}', "[1,"):
+        file.write_text(content)
+        with pytest.raises(ValueError, match="expected a file of token ids"):
+            read_tokens(file)
+
+
+def test_unknown_layers_and_no_tokens(right: Callable[[str], tuple[LLM, Trace]]) -> None:
+    llm, _ = right("exact")
+    with pytest.raises(ValueError, match="layers has 3; expected numbers from 0 to 2"):
+        llm.trace([1, 2], layers=[3])
+    with pytest.raises(ValueError, match="expected at least 1"):
+        llm.trace([])
+    assert len(llm.trace([1]).stages["logits"]) == 1, "and the engine goes on"
+
+
+def test_reports_for_people_and_programs(right: Callable[[str], tuple[LLM, Trace]]) -> None:
+    _, trace = right("exact")
+    wrong = Trace(trace.stages | {"layers.0.key_rope": trace.stages["layers.0.key_rope"] * 1.4}, trace.manifest)
+    report = compare(trace, wrong)
+    lines = "\n".join(as_lines(report))
+    assert "first difference: layers.0.key_rope" in lines and "this is mscale-on-rope" in lines
+    found = json.loads(json.dumps(as_object(report)))
+    assert found["first_difference"]["stage"] == "layers.0.key_rope" and found["diagnoses"][0]["explained"] > 0.99
+    assert as_lines(compare(trace, trace))[-1] == "the traces agree within tolerance"
+
+
+def test_every_stage_is_documented() -> None:
+    document = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
+    for stage in STAGES.values():
+        assert f"`{stage.name}`" in document, stage.name
