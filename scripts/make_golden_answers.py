@@ -4,7 +4,7 @@
     python scripts/make_golden_answers.py --only demo --bugs yarn-missing   # one bug of one of them; all else stays as it is
 
 The right answers are those of exact precision (fp32); tests hold them to transformers. The noise is what the same engine answers
-in bf16 and in fp8. The bugs are those of tests/conformance/bugs that declare "http". A bug that changes nothing by ten times the
+in bf16 and in fp8. The bugs are those of tests/conformance/bugs that declare "http". A bug that changes nothing by five times the
 noise is left out, and named. What the wide checkpoint (scripts/make_conformance_checkpoint.py) answers is computed from its narrow
 twin, which is the same function.
 """
@@ -32,7 +32,7 @@ from deepseek_v32.inference.llm import DEMO
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 OTHERS = 3  # beside each token of an answer
 CHAT = "chat-"  # how the names of those bugs begin that change nothing but the chat format and its parsers
-SHOWS = 10  # units of noise that a bug has to change
+SHOWS = 5  # units of noise that a bug has to change
 
 
 def main() -> int:

@@ -141,12 +141,13 @@ def load(name: str, folder: Path = FOLDER) -> Golden:
     with np.load(arrays, allow_pickle=False) as stored:
         logprobs, rounded, changes = (stored[key].astype(np.float32) for key in ("logprobs", "rounded", "changes"))
     items = tuple(_item(entry) for entry in content["items"])
+    size, count = sum(item.size for item in items), len(content["bugs"])
+    if logprobs.shape != (size,) or changes.shape != (count, size):
+        raise ValueError(f"{arrays} has {logprobs.shape} and {changes.shape} numbers; expected as many as {source} has")
     bugs = tuple(
         KnownBug(entry["name"], entry["reference"], change, entry["fields"], tuple(entry["groups"]))
         for entry, change in zip(content["bugs"], changes, strict=True)
     )
-    if len(logprobs) != sum(item.size for item in items):
-        raise ValueError(f"{arrays} has {len(logprobs)} log-probabilities; expected as many as {source} has")
     return Golden(content["checkpoint"], items, logprobs, rounded, bugs)
 
 
