@@ -4,11 +4,22 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .async_llm import AsyncLLM
+    from .chat import ChatCompletion, ChatDelta
     from .llm import LLM
     from .params import Completion, Delta, SamplingParams
     from .text.structured_outputs import StructuredOutputsParams
 
-__all__ = ["LLM", "Completion", "Delta", "SamplingParams", "StructuredOutputsParams"]
+__all__ = [
+    "LLM",
+    "AsyncLLM",
+    "ChatCompletion",
+    "ChatDelta",
+    "Completion",
+    "Delta",
+    "SamplingParams",
+    "StructuredOutputsParams",
+]
 
 # The library is silent until a program configures logging.
 logging.getLogger("deepseek_v32").addHandler(logging.NullHandler())
@@ -22,6 +33,14 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and should report
             from .llm import LLM
 
             return LLM
+        if name == "AsyncLLM":
+            from .async_llm import AsyncLLM
+
+            return AsyncLLM
+        if name in ("ChatCompletion", "ChatDelta"):
+            from . import chat
+
+            return getattr(chat, name)
         if name == "StructuredOutputsParams":
             from .text.structured_outputs import StructuredOutputsParams
 

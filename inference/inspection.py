@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..model.config import ModelConfig, Precision
 from .engine.cache import row_layout
-from .params import Completion
+from .params import Completion, Delta, Request
 from .report.recording import Recording
 from .text.token_texts import token_texts
 from .text.tokenizer import USER, Tokenizer
@@ -39,3 +39,13 @@ def with_recording(
         recording.add(token, selection)
     label(recording, tokenizer)
     return replace(answer, recording=recording)
+
+
+def recorded(
+    config: ModelConfig, precision: Precision, tokenizer: Tokenizer | None, request: Request, delta: Delta
+) -> Delta:
+    """A delta whose completion has a recording, if it has one and its selection was to be recorded."""
+    if delta.completion is None or not request.inspect:
+        return delta
+    completion = with_recording(config, precision, tokenizer, request.prompt, delta.completion)
+    return replace(delta, completion=completion)

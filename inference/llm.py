@@ -1,31 +1,29 @@
 """LLM: prompts in, completions out. The class that users call from Python."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, overload
 
 import torch
 
 from ..model.config import ModelConfig, Precision
 from ..model.selection_policy import SelectionPolicy
+from .answers import Answers
+from .chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
 from .conformance.trace_file import Trace
 from .conformance.tracer import trace_tokens
 from .engine.answer_scores import AnswerScores, score_answer
 from .engine.driver import Driver
-from .engine.prompt_check import is_one
 from .engine.runner import Model
 from .engine.scoring import all_logits
 from .engine.stats import EngineStats
-from .inspection import with_recording
-from .params import Completion, Delta, Request, SamplingParams
+from .params import Completion, Delta, SamplingParams
 from .parts import DEMO as DEMO
 from .parts import Parts, load_parts, parts_around
-from .text.answer import parse_assistant
-from .text.messages import ChatFormat, encode_messages
+from .prompts import Conversation, Prompt, is_conversation
+from .requests import RequestMaker
+from .text.messages import ChatFormat
 from .text.tokenizer import Tokenizer
-
-Prompt = str | Sequence[int]
 
 
 class LLM:
@@ -109,11 +107,8 @@ class LLM:
     ) -> "LLM":
         """An LLM around a model that is in memory already; `limits` are those of `resolve_limits`."""
         llm = cls.__new__(cls)
-        llm._set_up(
-            parts_around(
-                model, config, tokenizer, precision=precision, device=device, chat_format=chat_format, **limits
-            )
-        )
+        settings: dict[str, Any] = {"precision": precision, "device": device, "chat_format": chat_format}
+        llm._set_up(parts_around(model, config, tokenizer, **settings, **limits))
         return llm
 
     def _set_up(self, parts: Parts) -> None:
@@ -121,13 +116,14 @@ class LLM:
         self.config = parts.config
         self.tokenizer = parts.tokenizer
         self.chat_format = parts.chat_format
-        self.default_params = parts.default_params  # for requests that give none; the checkpoint's, if it has some
         self.limits = parts.limits
         self.precision = parts.precision
         self.device = parts.device
         self.tensor_parallel_size = 1 if parts.job is None else parts.job.size
         self.engine = parts.engine
+        self._requests = RequestMaker(parts.engine, parts.tokenizer, parts.chat_format, parts.default_params)
         self._driver = Driver(parts.engine)
+        self._answers = Answers(self._driver, parts.config, parts.precision, parts.tokenizer)
         self._job = parts.job
 
     def close(self) -> None:
@@ -135,7 +131,22 @@ class LLM:
         if self._driver.close():
             if self._job is not None:
                 self._job.end()
-            del self.model, self.engine
+            del self.model, self.engine, self._requests
+
+    @property
+    def requests(self) -> RequestMaker:
+        """What checks prompts and makes requests of them, also for `Service.submit_many`. ValueError after `close`."""
+        self._driver.check_open()
+        return self._requests
+
+    @property
+    def default_params(self) -> SamplingParams:
+        """For requests that give none: the checkpoint's, if it has some."""
+        return self.requests.default_params
+
+    @default_params.setter
+    def default_params(self, params: SamplingParams) -> None:
+        self.requests.default_params = params
 
     def __enter__(self) -> Self:
         return self
@@ -158,16 +169,17 @@ class LLM:
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         inspect: bool = False,
         policy: SelectionPolicy | None = None,
+        use_tqdm: bool = False,
     ) -> list[Completion]:
-        """Complete one prompt or several, each a text (a bos token is put before it) or token ids.
+        """Complete one prompt or several, each a text (a bos token is put before it) or token ids, or vLLM's mapping with one.
 
-        params: for all prompts, or one SamplingParams for each. inspect: Completion.selection holds what DSA selected. policy: an
-        experiment, in which the prompts' queries attend to something else than the model's own selection. ValueError, before
-        anything runs, for a prompt or parameter out of range. A request that fails while it runs has finish_reason "error", and
-        Completion.error says why; the others are complete.
+        params: for all prompts, or one SamplingParams for each; with n above 1 a prompt's n completions follow each other.
+        inspect: Completion.selection holds what DSA selected. policy: an experiment, in which the prompts' queries attend to
+        something else than the model's own selection. use_tqdm: show a progress bar. ValueError, before anything runs, for a
+        prompt or parameter out of range. A request that fails while it runs has finish_reason "error", and Completion.error says
+        why; the others are complete.
         """
-        completions = dict(self.as_completed(prompts, params, inspect, policy))
-        return [completions[i] for i in range(len(completions))]
+        return self._answers.all(self.requests.make(prompts, params, inspect, policy), use_tqdm)
 
     def as_completed(
         self,
@@ -176,16 +188,8 @@ class LLM:
         inspect: bool = False,
         policy: SelectionPolicy | None = None,
     ) -> Iterator[tuple[int, Completion]]:
-        """As `generate`, but yields (index of the prompt, completion) as each finishes. Closing the iterator cancels the rest."""
-        many: list[Any] = [prompts] if is_one(prompts) else list(prompts)
-        params = params or self.default_params
-        each = [params] * len(many) if isinstance(params, SamplingParams) else list(params)
-        if len(each) != len(many):
-            raise ValueError(
-                f"params has {len(each)} entries; expected one, or one for each of the {len(many)} prompts"
-            )
-        requests = [self._request(prompt, chosen, inspect, policy) for prompt, chosen in zip(many, each, strict=True)]
-        return self._completions(requests)
+        """As `generate`, but yields (index in its list, completion) as each finishes. Closing the iterator cancels the rest."""
+        return self._answers.completions(self.requests.make(prompts, params, inspect, policy))
 
     def stream(
         self,
@@ -198,30 +202,69 @@ class LLM:
 
         ValueError at the call, before the first Delta, as in `generate`.
         """
-        request = self._request(prompt, params, inspect, policy)
-        deltas = self._driver.deltas([request])
-        return (self._recorded(request, delta) for delta in deltas) if inspect else deltas
+        return self._answers.deltas([self.requests.make_one(prompt, params, inspect, policy)])
+
+    @overload
+    def chat(
+        self,
+        messages: Conversation,
+        params: SamplingParams | None = None,
+        thinking: bool = False,
+        tools: Tools | None = None,
+        inspect: bool = False,
+        policy: SelectionPolicy | None = None,
+        use_tqdm: bool = False,
+    ) -> ChatCompletion: ...
+
+    @overload
+    def chat(
+        self,
+        messages: Sequence[Conversation],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        thinking: bool = False,
+        tools: Tools | None = None,
+        inspect: bool = False,
+        policy: SelectionPolicy | None = None,
+        use_tqdm: bool = False,
+    ) -> list[ChatCompletion]: ...
 
     def chat(
         self,
-        messages: Sequence[dict[str, Any]],
+        messages: Conversation | Sequence[Conversation],
+        params: Any = None,
+        thinking: bool = False,
+        tools: Tools | None = None,
+        inspect: bool = False,
+        policy: SelectionPolicy | None = None,
+        use_tqdm: bool = False,
+    ) -> ChatCompletion | list[ChatCompletion]:
+        """Answer a conversation, or several in a list. A completion's `message` is the parsed answer. The rest is `generate`'s.
+
+        A conversation is a list of {"role", "content", …} messages in OpenAI's shape.
+        """
+        if is_conversation(messages):
+            requests = [self.requests.make_one_chat(messages, params, thinking, tools, inspect, policy)]
+            [answer] = self._answers.all(requests, use_tqdm)
+            return chat_completion(answer, thinking, tools)
+        requests = self.requests.make_chat(messages, params, thinking, tools, inspect, policy)
+        return [chat_completion(each, thinking, tools) for each in self._answers.all(requests, use_tqdm)]
+
+    def stream_chat(
+        self,
+        messages: Conversation,
         params: SamplingParams | None = None,
         thinking: bool = False,
-        tools: Sequence[dict[str, Any]] | None = None,
-    ) -> Completion:
-        """Answer a conversation of {"role", "content", …} messages. Completion.message is the parsed answer."""
-        params = (params or self.default_params).for_answer(thinking)
-        [completion] = self.generate(self.chat_token_ids(messages, thinking, tools), params)
-        return replace(completion, message=parse_assistant(completion.text, thinking, tools))
+        tools: Tools | None = None,
+        inspect: bool = False,
+        policy: SelectionPolicy | None = None,
+    ) -> Iterator[ChatDelta]:
+        """The answer to a conversation token by token. A delta's `message` is what it adds to content, reasoning and calls."""
+        request = self.requests.make_one_chat(messages, params, thinking, tools, inspect, policy)
+        return ChatReader(thinking, tools).read_all(self._answers.deltas([request]))
 
-    def chat_token_ids(
-        self,
-        messages: Sequence[dict[str, Any]],
-        thinking: bool = False,
-        tools: Sequence[dict[str, Any]] | None = None,
-    ) -> list[int]:
+    def chat_token_ids(self, messages: Conversation, thinking: bool = False, tools: Tools | None = None) -> list[int]:
         """The prompt of a conversation, for `stream` or `generate`."""
-        return encode_messages(messages, self._need_tokenizer("a conversation"), thinking, tools, self.chat_format)
+        return self.requests.chat_token_ids(messages, thinking, tools)
 
     def logits(self, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
         """fp32 [T, vocab] on the CPU: the logits after every token (teacher forcing), computed `chunk` tokens per step."""
@@ -240,7 +283,7 @@ class LLM:
         if not len(answer):
             raise ValueError("answer is empty; expected at least 1 token")
         with self._driver.engine() as engine:
-            tokens = [*self._token_ids(prompt), *answer[:-1]]
+            tokens = [*self.requests.token_ids(prompt), *answer[:-1]]
             return score_answer(engine, engine.make_request(tokens, policy=policy), answer, top)
 
     def measure(self, answer: Completion) -> None:
@@ -255,35 +298,3 @@ class LLM:
         """What the engine has done so far, and its state."""
         with self._driver.engine() as engine:
             return engine.stats()
-
-    def _request(
-        self, prompt: Prompt, params: SamplingParams | None, inspect: bool, policy: SelectionPolicy | None
-    ) -> Request:
-        self._driver.check_open()
-        return self.engine.make_request(self._token_ids(prompt), params or self.default_params, inspect, policy=policy)
-
-    def _token_ids(self, prompt: Prompt) -> Sequence[int]:
-        if not isinstance(prompt, str):
-            return prompt
-        if not prompt:
-            raise ValueError("prompt is empty; expected at least 1 character")
-        return self._need_tokenizer("a text prompt").encode_prompt(prompt)
-
-    def _need_tokenizer(self, what: str) -> Tokenizer:
-        if self.tokenizer is None:
-            raise ValueError(f"{what} needs a tokenizer, but the checkpoint has none; expected token ids")
-        return self.tokenizer
-
-    def _completions(self, requests: list[Request]) -> Iterator[tuple[int, Completion]]:
-        index = {request.id: i for i, request in enumerate(requests)}
-        for delta in self._driver.deltas(requests):
-            if delta.completion is not None:
-                place = index[delta.request_id]
-                yield place, self._recorded(requests[place], delta).completion or delta.completion
-
-    def _recorded(self, request: Request, delta: Delta) -> Delta:
-        """A delta whose completion has a recording, if its selection was recorded."""
-        if delta.completion is None or not request.inspect:
-            return delta
-        sizes = (self.config, self.precision, self.tokenizer)
-        return replace(delta, completion=with_recording(*sizes, request.prompt, delta.completion))

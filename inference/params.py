@@ -4,14 +4,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from ..model.selection_policy import SelectionPolicy
 from .report.page import notebook_frame, write_report
 from .report.recording import Recording
-from .text.answer import AssistantMessage
 from .text.grammar import Grammar
 from .text.structured_outputs import StructuredOutputsParams
 from .token_selection import TokenSelection as TokenSelection
@@ -21,6 +18,7 @@ FinishReason = Literal["stop", "length", "abort", "error"]
 MAX_LOGPROBS = 64  # alternatives per token; bounds the size of an answer, the arithmetic would allow more
 MAX_STOP_STRINGS = 64
 MAX_SEED = 2**64 - 1
+MAX_ANSWERS = 128  # to one prompt
 MAX_LOGIT_BIAS = 300  # tokens, as in OpenAI's API
 
 
@@ -52,6 +50,7 @@ class SamplingParams:
     )
     logit_bias: Mapping[int, float] | None = None  # by token id: added to its logit; -100 to 100
     structured_outputs: StructuredOutputsParams | None = None  # what the text must look like
+    n: int = 1  # answers to a prompt, each a request of its own; with a seed they have seed, seed + 1, …
 
     def __post_init__(self) -> None:
         stop: Iterable[str] = (self.stop,) if isinstance(self.stop, str) else (self.stop or ())
@@ -61,9 +60,9 @@ class SamplingParams:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise ValueError(f"{name} is {value!r}; expected a finite number")
-        for name in ("top_k", "max_tokens", "seed", "logprobs", "min_tokens"):
+        for name in ("top_k", "max_tokens", "seed", "logprobs", "min_tokens", "n"):
             value = getattr(self, name)
-            optional = name not in ("top_k", "min_tokens")
+            optional = name not in ("top_k", "min_tokens", "n")
             if not (optional and value is None) and (isinstance(value, bool) or not isinstance(value, int)):
                 raise ValueError(f"{name} is {value!r}; expected an integer{' or None' if optional else ''}")
         for name, good, limit in (
@@ -81,6 +80,7 @@ class SamplingParams:
             ("logprobs", self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS, f"between 0 and {MAX_LOGPROBS}"),
             ("presence_penalty", -2 <= self.presence_penalty <= 2, "between -2 and 2"),
             ("frequency_penalty", -2 <= self.frequency_penalty <= 2, "between -2 and 2"),
+            ("n", 1 <= self.n <= MAX_ANSWERS, f"between 1 and {MAX_ANSWERS}"),
             ("repetition_penalty", 0.01 <= self.repetition_penalty <= 100, "between 0.01 and 100"),
         ):
             if not good:
@@ -105,6 +105,13 @@ class SamplingParams:
         if self.structured_outputs is None or self.structured_outputs.after_thinking == thinking:
             return self
         return replace(self, structured_outputs=replace(self.structured_outputs, after_thinking=thinking))
+
+    def for_each(self) -> list["SamplingParams"]:
+        """Those of the n answers to a prompt, each with n = 1 and a seed of its own."""
+        if self.n == 1:
+            return [self]
+        seeds = [None if self.seed is None else (self.seed + i) & MAX_SEED for i in range(self.n)]
+        return [replace(self, n=1, seed=seed) for seed in seeds]
 
     def _check_logit_bias(self) -> None:
         if self.logit_bias is None:
@@ -216,7 +223,7 @@ class Timings:
     drafted_tokens: int = 0  # generated tokens that the draft layer had guessed; the others took a step each
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Completion:
     """The answer to one request."""
 
@@ -229,10 +236,14 @@ class Completion:
     stop_reason: str | int | None = None  # the stop string or stop token id that ended the answer
     error: str | None = None  # one line; set with finish_reason "error"
     selection: list[TokenSelection] | None = None  # one for each token id, with inspect=True
-    message: AssistantMessage | None = None  # the parsed answer; set by LLM.chat
     recording: Recording | None = field(
         default=None, repr=False
     )  # with inspect=True, set by LLM: what the inspector shows
+
+    def __repr__(self) -> str:
+        ending = repr(self.finish_reason) if self.error is None else f"'error', error={self.error!r}"
+        counts = f"{self.usage.prompt_tokens} prompt tokens, {len(self.token_ids)} tokens"
+        return f"{type(self).__name__}({self.text!r}, finish_reason={ending}, {counts})"
 
     def _repr_html_(self) -> str | None:
         """In a notebook: the inspector, if the selection was recorded. Nothing is loaded from elsewhere."""
@@ -267,25 +278,3 @@ class Delta:
 
 class PromptTooLong(ValueError):
     """The context cannot hold the prompt and what is to be generated."""
-
-
-def check_token_ids(tokens: Iterable[Any], vocab_size: int) -> tuple[int, ...]:
-    """A prompt's token ids as a tuple of int. They may come as integers of any kind, in a list, an array or a tensor.
-
-    ValueError for an empty prompt, for another type (bool is one), and for an id outside the vocabulary.
-    """
-    ids = tuple(tokens.tolist() if hasattr(tokens, "tolist") else tokens)
-    if not ids:
-        raise ValueError("prompt is empty; expected at least 1 token")
-    if set(map(type, ids)) == {int}:
-        values = np.array(ids)
-        if values.min() >= 0 and values.max() < vocab_size:
-            return ids
-    for position, token in enumerate(ids):  # to convert other integers, or to name the first fault
-        if isinstance(token, bool) or not hasattr(token, "__index__"):
-            raise ValueError(f"prompt holds {token!r} at position {position}; expected an integer token id")
-        if not 0 <= token < vocab_size:
-            raise ValueError(
-                f"prompt holds token id {token} at position {position}; expected ids of the vocabulary, 0 to {vocab_size - 1}"
-            )
-    return tuple(int(token) for token in ids)

@@ -18,6 +18,7 @@ from .engine.limits import Limits
 from .engine.runner import Model, make_runner
 from .engine.sizing import resolve_limits
 from .params import SamplingParams
+from .prompts import check_flags
 from .text.messages import ChatFormat, resolve_chat_format
 from .text.settings import sampling_defaults
 from .text.tokenizer import Tokenizer
@@ -57,7 +58,7 @@ def load_parts(
     **limits: Any,
 ) -> Parts:
     """Read a checkpoint and start its engine, as `LLM.__init__` describes; `limits` are the other ones of `resolve_limits`."""
-    _check_flags(synthetic=synthetic, verify_hashes=verify_hashes, **limits)
+    _check_arguments(synthetic=synthetic, verify_hashes=verify_hashes, **limits)
     with loading_llm(tensor_parallel_size) as job:  # under torchrun, ranks other than 0 stay in this call
         ranks = 1 if job is None else job.size
         model_path: Any = (config_json(ModelConfig()) if synthetic else DEMO) if path is None else path
@@ -104,7 +105,7 @@ def parts_around(
     **limits: Any,
 ) -> Parts:
     """The engine of a model that is in memory already."""
-    _check_flags(**limits)
+    _check_arguments(**limits)
     chat_format = resolve_chat_format(tokenizer, chat_format)
     resolved = resolve_limits(config, precision, device, **limits)
     runner = make_runner(model, config, precision, resolved, device)
@@ -117,11 +118,10 @@ _FLAGS = ("synthetic", "verify_hashes", "reuse_pages", "decode_graphs", "check_c
 _NUMBERS = ("max_model_len", "max_batch_tokens", "max_sequences", "page_count")
 
 
-def _check_flags(**values: Any) -> None:
+def _check_arguments(**values: Any) -> None:
     """ValueError for a flag that is no boolean, and a size that is no number: Python would take most of them for something."""
+    check_flags(**{name: value for name, value in values.items() if name in _FLAGS})
     for name, value in values.items():
-        if name in _FLAGS and not isinstance(value, bool):
-            raise ValueError(f"{name} is {value!r:.100}; expected True or False")
         if name in _NUMBERS and not (value is None or type(value) is int):
             raise ValueError(f"{name} is {value!r:.100}; expected an integer or None")
         if name == "memory_fraction" and not (value is None or type(value) in (int, float)):

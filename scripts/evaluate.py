@@ -26,10 +26,11 @@ from pathlib import Path
 from evaluation.cells import CELLS, Variant, answers_of, open_engine  # type: ignore[import-not-found]
 from evaluation.chatting import CHAT_CELLS, run_chat  # type: ignore[import-not-found]
 from evaluation.plot import plot  # type: ignore[import-not-found]
-from evaluation.samples import Cell, conversations  # type: ignore[import-not-found]
+from evaluation.samples import Cell, conversations, families_of, plain_families  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.llm import DEMO
+from deepseek_v32.model.demo.dialogues import FAMILIES
 
 
 def parse() -> argparse.Namespace:
@@ -43,6 +44,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, help="tokens per cell, which means fewer long conversations")
     names = [*CELLS, *CHAT_CELLS]
     parser.add_argument("--cells", nargs="+", default=names, choices=names, metavar="CELL", help=", ".join(names))
+    parser.add_argument(
+        "--families",
+        nargs="+",
+        choices=FAMILIES,
+        help="of conversations; those of the checkpoint's evaluation.json, or all",
+    )
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop a cell after this time")
     parser.add_argument("--seed", default="measure", help="another seed gives other conversations of the test split")
     parser.add_argument(
@@ -95,6 +102,7 @@ def write_report(args: argparse.Namespace, engine: LLM, name: str, results: dict
         "model": str(args.model or "shipped"),
         "backend": args.backend,
         "seed": args.seed,
+        "families": args.families,
         "cells": results,
     }
     (args.out / "evaluation.json").write_text(json.dumps(report, indent=1) + "\n")
@@ -106,13 +114,19 @@ def main() -> None:
     if not (folder / "tokenizer.json").is_file():
         raise ValueError(f"--model is {str(folder)!r}; expected a checkpoint with tokenizer.json")
     args.out.mkdir(parents=True, exist_ok=True)
+    args.families = tuple(args.families or families_of(folder))
+    if not plain_families(args.families):
+        args.cells = [name for name in args.cells if name not in CELLS or not CELLS[name].plain]
     own = {} if args.precision is None else {"precision": args.precision}
     variants = {name: replace(CELLS[name], **own) for name in args.cells if name in CELLS}
-    sets = {(v.length, v.wording) for v in variants.values()}
+    sets = {(v.length, v.wording, v.plain) for v in variants.values()}
     cells = {
-        key: Cell(key[0], args.tokens // key[0] if args.tokens else args.conversations, "test", key[1], seed=args.seed)
+        key: Cell(
+            key[0], args.tokens // key[0] if args.tokens else args.conversations, "test", key[1], seed=args.seed,
+            families=plain_families(args.families) if key[2] else args.families,
+        )
         for key in sorted(sets)
-    }
+    }  # fmt: skip
     generated: dict = {}
     for cell in cells.values():  # one conversation per batch
         generated |= conversations(folder / "tokenizer.json", [cell], args.workers, tokens=cell.length)
@@ -122,7 +136,7 @@ def main() -> None:
     for name, variant in sorted(variants.items(), key=lambda item: (item[1].engine, item[0])):
         if engine is None or variant.engine != built:
             engine, built = open_engine(folder, variant, args.device, args.backend), variant.engine
-        batches = generated[cells[variant.length, variant.wording]]
+        batches = generated[cells[variant.length, variant.wording, variant.plain]]
         results[name] = vars(variant) | run_cell(engine, variant, batches, args.seconds)
         write_report(args, engine, name, results)
     plain = replace(CELLS["4K"], **own)
@@ -130,7 +144,7 @@ def main() -> None:
         if engine is None or plain.engine != built:
             engine, built = open_engine(folder, plain, args.device, args.backend), plain.engine
         began = time.time()
-        results[name] = run_chat(engine, CHAT_CELLS[name], args.conversations, args.seed)
+        results[name] = run_chat(engine, CHAT_CELLS[name], args.conversations, args.seed, args.families)
         results[name] |= {"precision": plain.precision, "seconds": round(time.time() - began, 1)}
         write_report(args, engine, name, results)
     try:

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from evaluation.samples import Cell, conversations
+from evaluation.samples import Cell, conversations, plain_families
 from tokenizers import Tokenizer
 from tqdm import tqdm
 from training import data
@@ -31,6 +31,8 @@ from training.model import Mode
 from training.plot import plot
 from training.schedule import TOKENS, Step
 from training.trainer import Trainer
+
+from deepseek_v32.model.demo.dialogues import FAMILIES
 
 
 def parse() -> argparse.Namespace:
@@ -61,16 +63,27 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
+PLAIN = plain_families(FAMILIES)
+
+
 class Run(Trainer):
     """A training from its first or its next step: progress on the validation split, export, measurements on the test split."""
 
     def train(self) -> None:
         rows = [(s.length, self.args.tokens // s.length) for s in self.plan]
         batches = data.Batches(self.tokenizer_path, self.args.seed, rows, self.args.workers, self.step)
-        quick = conversations(
-            self.tokenizer_path, [Cell(1024, 64), Cell(4096, 32), Cell(16384, 12), Cell(1024, 64, wording="validation")],
-            min(8, self.args.workers), self.args.tokens,
-        ) if self.args.measure else {}  # fmt: skip
+        cells = [
+            Cell(1024, 64),
+            Cell(4096, 32),
+            Cell(16384, 12),
+            Cell(1024, 64, wording="validation"),
+            Cell(1024, 64, families=PLAIN),
+        ]
+        quick = (
+            conversations(self.tokenizer_path, cells, min(8, self.args.workers), self.args.tokens)
+            if self.args.measure
+            else {}
+        )
         # The test conversations are generated meanwhile, but not measured before training ends.
         if self.args.measure:
             self.test = ThreadPoolExecutor(1).submit(
@@ -117,8 +130,9 @@ class Run(Trainer):
                     result.get(kind)
                     for kind in ("stated", "stated whole", "updated", "unanswerable", "two hops thinking", "call")
                 ]
-                found.append(f"{cell.length}{'' if cell.wording == 'train' else ' new wording'}: {shown}")
-                self.history[-1].setdefault("validation", {})[f"{cell.length} {cell.wording}"] = result
+                name = f"{cell.length} {cell.wording}{' plain' if cell.families == PLAIN else ''}"
+                found.append(f"{name}: {shown}")
+                self.history[-1].setdefault("validation", {})[name] = result
         tqdm.write(f"step {self.step} stated/whole/updated/unanswerable/two hops/calls  " + "  ".join(found))
 
     def finish(self) -> dict:
@@ -143,20 +157,24 @@ class Run(Trainer):
     def test_cells(self) -> list[Cell]:
         count = max(1, int(500 * self.args.measure))
         lengths = (1024, 4096, 8192, 16384)
-        return [Cell(length, count, "test") for length in lengths] + [
-            Cell(length, count, "test", "test") for length in lengths[:2]
-        ]
+        return (
+            [Cell(length, count, "test") for length in lengths]
+            + [Cell(length, count, "test", "test") for length in lengths[:2]]
+            + [Cell(length, count, "test", families=PLAIN) for length in lengths[:2]]
+        )
 
     def measurements(self) -> list[dict]:
         cells, batches = self.test_cells(), self.test.result()
         rows = []
         for cell in cells:
             modes = {"dsa": Mode("sparse"), "dsa fp8": Mode("sparse", fp8=True), "dense": Mode("dense")}
-            if cell.wording == "train" and cell.length == 4096:
+            if cell.wording == "train" and cell.length == 4096 and cell.families != PLAIN:
                 modes |= {"window": Mode("window"), "interleaved": Mode("sparse", interleaved_indexer=True)}
             for name, mode in modes.items():
                 result = measure(self.model, batches[cell], mode, self.tables, self.dtype)
-                rows.append({"length": cell.length, "wording": cell.wording, "mode": name, **result})
+                rows.append(
+                    {"length": cell.length, "wording": cell.wording, "families": cell.families, "mode": name, **result}
+                )
                 print(json.dumps(rows[-1]), flush=True)
         return rows
 

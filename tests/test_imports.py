@@ -26,12 +26,14 @@ LEVELS = {
     "inference": """
         text report token_selection
         params
+        chat prompts
         engine
         distributed inspection conformance
-        parts
+        answers parts requests
         llm
-        __init__
         service
+        async_llm
+        __init__
         api chat_app
         server
         commands

@@ -38,7 +38,10 @@ def sampling_params(
 def answer_params(
     body: ChatRequest, params: SamplingParams, tokenizer: Tokenizer, chat_format: ChatFormat
 ) -> SamplingParams:
-    """The parameters of the answer to a conversation: constrained to calls where the request demands them. Raises ApiError."""
+    """The parameters of the answer to a conversation: constrained to calls where the request demands them, and kept from them where
+    it forbids them. Raises ApiError."""
+    if body.tool_choice == "none" and (mark := tokenizer.special_ids.get(DSML)) is not None:
+        params = replace(params, logit_bias={**(params.logit_bias or {}), mark: -100.0})
     grammar = _calls(body, params.structured_outputs, tokenizer, chat_format)
     if grammar is not None:
         params = replace(params, structured_outputs=StructuredOutputsParams(grammar=grammar))

@@ -64,23 +64,30 @@ class Driver:
         """Queue the requests and step until all of them have finished. Closing the iterator cancels the rest."""
         open_ids = {request.id for request in requests}
         try:
-            with self.engine() as engine:
-                for request in requests:
-                    self._inbox[request.id] = []
-                    engine.queue(request)
+            self._queue(requests)
             while open_ids:
-                with self.engine() as engine:
-                    if not any(self._inbox[id] for id in open_ids):
-                        self._deliver(engine.step())
-                    deltas = [delta for id in sorted(open_ids) for delta in self._inbox[id]]
-                    self._inbox |= {id: [] for id in open_ids}
-                for delta in deltas:
+                for delta in self._advance(open_ids):
                     if delta.finish_reason is not None:
                         open_ids.discard(delta.request_id)
                         del self._inbox[delta.request_id]
                     yield delta
         finally:
             self._cancel(open_ids)
+
+    def _queue(self, requests: list[Request]) -> None:
+        with self.engine() as engine:
+            for request in requests:
+                self._inbox[request.id] = []
+                engine.queue(request)
+
+    def _advance(self, open_ids: set[int]) -> list[Delta]:
+        """The deltas of these requests that no stream has taken yet, after a step if there are none."""
+        with self.engine() as engine:
+            if not any(self._inbox[id] for id in open_ids):
+                self._deliver(engine.step())
+            deltas = [delta for id in sorted(open_ids) for delta in self._inbox[id]]
+            self._inbox |= {id: [] for id in open_ids}
+            return deltas
 
     def _deliver(self, deltas: list[Delta]) -> None:
         for delta in deltas:

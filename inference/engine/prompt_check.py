@@ -1,10 +1,12 @@
 """Whether a model and its limits can serve a prompt. The only place that checks a prompt's length."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...model.config import ModelConfig
-from ..params import PromptTooLong, SamplingParams, check_token_ids
+from ..params import PromptTooLong, SamplingParams
 from .limits import Limits
 
 
@@ -24,6 +26,8 @@ def check_prompt(
             f"prompt has {len(tokens)} tokens; expected at most {context - min_new_tokens}: "
             f"the context of {context} holds prompt and answer"
         )
+    if params.n != 1:
+        raise ValueError(f"n is {params.n}; expected 1 where one request is one answer")
     if params.stop and not has_tokenizer:
         raise ValueError(f"stop is {params.stop!r}; expected none: the model has no tokenizer (use stop_token_ids)")
     for token in params.stop_token_ids:
@@ -37,10 +41,23 @@ def check_prompt(
     return tokens
 
 
-def is_one(prompts: Any) -> bool:
-    """Whether this is one prompt: a text, or integers in a list, an array or a tensor."""
-    if isinstance(prompts, str):
-        return True
-    first = prompts[0] if len(prompts) else ()
-    dimensions = getattr(first, "ndim", int(isinstance(first, str | Sequence)))
-    return dimensions == 0
+def check_token_ids(tokens: Iterable[Any], vocab_size: int) -> tuple[int, ...]:
+    """A prompt's token ids as a tuple of int. They may come as integers of any kind, in a list, an array or a tensor.
+
+    ValueError for an empty prompt, for another type (bool is one), and for an id outside the vocabulary.
+    """
+    ids = tuple(tokens.tolist() if hasattr(tokens, "tolist") else tokens)
+    if not ids:
+        raise ValueError("prompt is empty; expected at least 1 token")
+    if set(map(type, ids)) == {int}:
+        values = np.array(ids)
+        if values.min() >= 0 and values.max() < vocab_size:
+            return ids
+    for position, token in enumerate(ids):  # to convert other integers, or to name the first fault
+        if isinstance(token, bool) or not hasattr(token, "__index__"):
+            raise ValueError(f"prompt holds {token!r} at position {position}; expected an integer token id")
+        if not 0 <= token < vocab_size:
+            raise ValueError(
+                f"prompt holds token id {token} at position {position}; expected ids of the vocabulary, 0 to {vocab_size - 1}"
+            )
+    return tuple(int(token) for token in ids)

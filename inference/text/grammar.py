@@ -1,5 +1,6 @@
 """Grammars, compiled for a tokenizer: which tokens may come next. The engine is llguidance."""
 
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -159,6 +160,10 @@ def _definition(kind: str, text: str) -> str:
     try:
         if kind == "json":
             return llguidance.LLMatcher.grammar_from_json_schema(text, overrides=_JSON_STYLE)
+        if kind == "choice":
+            # One word, which an automaton follows. As rules, more than 2,000 choices are refused in the midst of an answer.
+            texts = (json.dumps(each, ensure_ascii=False) for each in json.loads(text))
+            return f"start: CHOICE\nCHOICE: {' | '.join(texts)}"
         return llguidance.grammar_from(kind, text)  # type: ignore[arg-type]
     except ValueError as error:
         raise ValueError(f"structured_outputs.{kind} cannot be compiled: {_first_line(str(error))}") from None

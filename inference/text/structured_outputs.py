@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 KINDS = ("json", "json_object", "regex", "choice", "grammar")
-_MOST_CHARACTERS = 2**18  # of a description: a compiled grammar takes some hundred times as much memory
+# Characters of a description: a compiled grammar takes some hundred times as much memory.
+_MOST_CHARACTERS = 2**18
+# Of one text or pattern in it: the automaton of a literal makes a mask in about 2 µs for each of its characters.
+_LONGEST_LITERAL = 4096
+# Keywords of schemas: of texts and patterns, and of objects whose names are no keywords.
+_LITERALS = ("const", "enum", "pattern")
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 
 
 @dataclass(frozen=True)
@@ -46,15 +52,21 @@ class StructuredOutputsParams:
         if self.json_object:
             return "json", '{"type": "object"}'
         if self.choice is not None:
-            kind, text = "choice", json.dumps(self.choice)
+            kind, text, literals = "choice", json.dumps(self.choice), list(self.choice)
         elif self.json is not None:
             kind, text = "json", self.json if isinstance(self.json, str) else _dump(self.json)
-            if not isinstance(_load(text), dict):
+            literals = _literals(schema := _load(text))
+            if not isinstance(schema, dict):
                 raise ValueError(
                     f"structured_outputs.json is {text[:100]!r}; expected a JSON schema, which is an object"
                 )
         else:
             kind, text = ("regex", self.regex) if self.regex is not None else ("grammar", self.grammar or "")
+            literals = [self.regex] if self.regex is not None else []
+        if (longest := max(map(len, literals), default=0)) > _LONGEST_LITERAL:
+            raise ValueError(
+                f"structured_outputs.{kind} has a text of {longest} characters; expected at most {_LONGEST_LITERAL}"
+            )
         if len(text) > _MOST_CHARACTERS:
             raise ValueError(
                 f"structured_outputs.{kind} has {len(text)} characters; expected at most {_MOST_CHARACTERS}"
@@ -69,6 +81,24 @@ def _dump(schema: Mapping[str, Any]) -> str:
         raise ValueError(
             f"structured_outputs.json cannot be written as JSON ({error}); expected a JSON schema"
         ) from None
+
+
+def _literals(schema: Any) -> list[str]:
+    """The patterns of a schema and the texts that its values may be."""
+    found: list[str] = []
+    values = [(schema, False, False)]  # (value, whether its texts are such, whether its names are a client's)
+    while values:
+        value, is_literal, is_named = values.pop()
+        if isinstance(value, str):
+            found += [value] * is_literal
+        elif isinstance(value, dict):
+            values += [
+                (each, is_literal or (not is_named and name in _LITERALS), not is_named and name in _NAMED)
+                for name, each in value.items()
+            ]
+        elif isinstance(value, list):
+            values += [(each, is_literal, False) for each in value]
+    return found
 
 
 def _load(text: str) -> Any:

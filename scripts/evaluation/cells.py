@@ -23,6 +23,7 @@ class Variant:
     attention: str = "dsa"  # dsa; dense: index_topk past the context; window: the last index_topk tokens
     precision: Precision = "fp8"
     interleaved: bool = False  # the indexer rotated as in early public code
+    plain: bool = False  # the families of conversations beside the first alone
 
     @property
     def engine(self) -> tuple:
@@ -34,6 +35,8 @@ LENGTHS = (1024, 4096, 8192, 16384, 32768)
 CELLS = {
     **{f"{n // 1024}K": Variant(n) for n in LENGTHS},
     **{f"{n // 1024}K new": Variant(n, "test") for n in (1024, 4096)},
+    **{f"{n // 1024}K plain": Variant(n, plain=True) for n in (1024, 4096)},
+    "1K plain new": Variant(1024, "test", plain=True),
     **{f"{n // 1024}K dense": Variant(n, attention="dense") for n in LENGTHS},
     **{f"{n // 1024}K exact": Variant(n, precision="exact") for n in (1024, 4096)},
     "4K window": Variant(4096, attention="window"),

@@ -22,10 +22,9 @@ class ChatCell:
     kinds: tuple[str, ...]
     options: tuple[tuple[str, Any], ...] = ()  # of `write`
 
-    def conversation(self, seed: str) -> Conversation:
-        return write(
-            f"{seed} {self.kinds}", length=self.characters, split="test", wording="train", **dict(self.options)
-        )
+    def conversation(self, seed: str, families: tuple[str, ...]) -> Conversation:
+        options = {"split": "test", "wording": "train", "families": families, **dict(self.options)}
+        return write(f"{seed} {self.kinds}", length=self.characters, **options)
 
 
 CHAT_CELLS = {
@@ -102,12 +101,12 @@ def _well_formed(message: AssistantMessage, text: str) -> bool:
     return text.removesuffix(EOS).endswith(f"\n\n{written}") and not message.content.strip()
 
 
-def run_chat(llm: LLM, cell: ChatCell, count: int, seed: str) -> dict[str, Any]:
+def run_chat(llm: LLM, cell: ChatCell, count: int, seed: str, families: tuple[str, ...]) -> dict[str, Any]:
     """Percentages of what holds of the answers, by kind of turn, over `count` conversations."""
     asked: Counter[str] = Counter()
     held: Counter[str] = Counter()
     for number in range(count):
-        found = questions(llm, cell, cell.conversation(f"{seed} {number}"))
+        found = questions(llm, cell, cell.conversation(f"{seed} {number}", families))
         for each, completion in zip(found, llm.generate([e.prompt for e in found], GREEDY), strict=True):
             asked[each.kind] += 1
             for name, holds in judged(each, completion.text).items():

@@ -1,11 +1,14 @@
 """Sets of conversations to measure, as token ids with the places of the answers."""
 
+import json
 import multiprocessing
 from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Tokenizer
 from training import data  # type: ignore[import-not-found]
+
+from deepseek_v32.model.demo.dialogues import BASE, FAMILIES
 
 
 @dataclass(frozen=True)
@@ -18,13 +21,25 @@ class Cell:
     wording: str = "train"
     questions: int | None = None
     seed: str = "measure"
+    families: tuple[str, ...] = FAMILIES
+
+
+def families_of(folder: Path) -> tuple[str, ...]:
+    """The families that a checkpoint was measured on, by its evaluation.json; without one, all."""
+    report = folder / "evaluation.json"
+    return tuple(json.loads(report.read_text())["families"]) if report.is_file() else FAMILIES
+
+
+def plain_families(families: tuple[str, ...]) -> tuple[str, ...]:
+    """The families beside the first: what people type."""
+    return tuple(family for family in families if family not in BASE)
 
 
 def _generate(job: tuple) -> tuple:
     path, cell, chunk, rows = job
     tokenizer = Tokenizer.from_file(str(path))
     seed = f"{cell.seed} {cell.split} {cell.wording} {chunk}"
-    options = {"split": cell.split, "wording": cell.wording, "questions": cell.questions}
+    options = {"split": cell.split, "wording": cell.wording, "questions": cell.questions, "families": cell.families}
     result: tuple = data.batch(tokenizer, seed, cell.length, rows, locate=True, **options)
     return result
 

@@ -52,13 +52,15 @@ class Client:
 
 
 @contextmanager
-def server(model: Path | None, threads: int, *arguments: str) -> Iterator[Client]:
-    """`deepseek-v32 serve` on a free port."""
+def server(model: Path | None, threads: int | None, *arguments: str) -> Iterator[Client]:
+    """`deepseek-v32 serve` on a free port. threads: of the model; None: as it decides by itself."""
     command = [str(Path(sys.executable).with_name("deepseek-v32")), "serve", "--no-chat", "--port", "0", "--drain", "0"]
     command += ["--device", "cpu", "--max-model-len", str(MAX_MODEL_LEN), *arguments]
     command += [] if model is None else ["--model", str(model)]
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    environment |= {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
     with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, stderr=log, env={**os.environ, "OMP_NUM_THREADS": str(threads)})
+        process = subprocess.Popen(command, stderr=log, env=environment)
         try:
             while True:
                 time.sleep(0.1)
@@ -73,6 +75,6 @@ def server(model: Path | None, threads: int, *arguments: str) -> Iterator[Client
             process.wait()
 
 
-def prompts(count: int, vocab_size: int) -> list[list[int]]:
+def prompts(count: int, vocab_size: int, length: int = PROMPT_TOKENS) -> list[list[int]]:
     """`count` random prompts, so that none is found in reused pages."""
-    return [[random.randrange(10, vocab_size) for _ in range(PROMPT_TOKENS)] for _ in range(count)]
+    return [[random.randrange(10, vocab_size) for _ in range(length)] for _ in range(count)]

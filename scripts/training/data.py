@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from deepseek_v32.inference.text.dsml import call_pieces, tools_pieces
 from deepseek_v32.inference.text.tokenizer import Special
-from deepseek_v32.model.demo.dialogues import Conversation, write
+from deepseek_v32.model.demo.dialogues import FAMILIES, Conversation, write
 from deepseek_v32.model.demo.dialogues.turns import CALL, QUOTE, REFUSAL, VALUE, WORDS, Piece
 
 from .vocabulary import ASSISTANT, BOS, END_THINK, EOS, PAD, SPECIALS, THINK, USER
@@ -169,7 +169,9 @@ def batch(tokenizer: Tokenizer, seed, length: int, rows: int, *, locate: bool = 
 def _work(path: str, seed: int, plan: list[tuple[int, int, int]], queue, options: dict) -> None:
     tokenizer = Tokenizer.from_file(path)
     for number, length, rows in plan:
-        ids, classes, _ = batch(tokenizer, f"{seed} {number}", length, rows, split="train", **options)
+        ids, classes, _ = batch(
+            tokenizer, f"{seed} {number}", length, rows, split="train", families=FAMILIES, **options
+        )
         queue.put((number, ids, classes))
 
 

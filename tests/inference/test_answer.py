@@ -83,6 +83,8 @@ RECOVERED = {
     "open-call-in-block": (OPEN + INVOKE + parameter("v") + CLOSE, message("", '{"k": "v"}')),
     "open-call-before-another": (OPEN + INVOKE + parameter("v") + invoke("") + CLOSE, message("", '{"k": "v"}', "{}")),
     "open-value": (OPEN + INVOKE + parameter("v")[:-18] + END_INVOKE + CLOSE, message("", '{"k": "v"}')),
+    "no-string-attribute": (OPEN + invoke(parameter("v").replace(' string="true"', "")) + CLOSE, message("", '{"k": "v"}')),
+    "kind": (OPEN + INVOKE + NUMBER.replace("false", "maybe") + END_INVOKE + CLOSE, message("", '{"n": "1.50"}')),
     "twice": (OPEN + invoke(parameter(1) + parameter(2)) + CLOSE, message("", '{"k": "1", "k": "2"}')),
     "prose-around": (f"a\n\n{OPEN}b{invoke(parameter('v'))}c{CLOSE}d", message("a\n\n\nbcd", '{"k": "v"}')),
     "prose-inside": (OPEN + invoke("so: " + parameter("v") + " ok") + CLOSE, message("\nso:  ok", '{"k": "v"}')),
@@ -102,8 +104,6 @@ UNRECOVERABLE = {
     "cut-json": (OPEN + invoke('{"k": "a"') + CLOSE, '\n{"k": "a"'),
     "prose": (OPEN + invoke("\nenable it please\n") + CLOSE, "\n\nenable it please\n"),
     "json-then-prose": (OPEN + invoke('{"k": 1} ok') + CLOSE, '\n{"k": 1} ok'),
-    "no-string-attribute": (OPEN + invoke('<｜DSML｜parameter name="k">v</｜DSML｜parameter>') + CLOSE, "\nv"),
-    "kind": (OPEN + INVOKE + NUMBER.replace("false", "maybe") + END_INVOKE + CLOSE, "\n\n1.50\n\n"),
     "half-a-mark": (OPEN + invoke('<parameter name="k">v</｜DSML｜parameter>') + CLOSE, '\n<parameter name="k">v'),
     "nameless": (OPEN + "<｜DSML｜invoke>" + parameter("v") + END_INVOKE + CLOSE, "\nv\n"),
     "other-mark": ("a <｜DSML｜b c> d", "a  d"),
@@ -202,6 +202,13 @@ def test_types_are_repaired_by_the_schema(name, string, value, expected):
     """As vLLM's parser of this format repairs them, where its tests say how."""
     text = OPEN + invoke(parameter(value, string, name)) + CLOSE
     assert parse_assistant(text, False, schema_tools(SCHEMA)) == message("", f'{{"{name}": {expected}}}')
+
+
+def test_a_value_of_unknown_kind_has_the_type_of_the_schema():
+    text = (
+        OPEN + invoke(parameter("4", name="int").replace(' string="true"', "") + parameter("4", "what", "text")) + CLOSE
+    )
+    assert parse_assistant(text, False, schema_tools(SCHEMA)) == message("", '{"int": 4, "text": "4"}')
 
 
 def test_a_json_body_is_repaired_too():

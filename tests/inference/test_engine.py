@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference import llm as llm_module
+from deepseek_v32.inference import LLM, SamplingParams, parts
 from deepseek_v32.inference.engine import runner as runner_module
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.sampler import SampledTokens
@@ -39,7 +38,7 @@ def run_steps_ahead(monkeypatch: pytest.MonkeyPatch, make: type[Runner] = AsyncR
         runner = runner_module.make_runner(*arguments)  # type: ignore[arg-type]
         return make(runner.model, runner.caches)
 
-    monkeypatch.setattr(llm_module, "make_runner", make_runner)
+    monkeypatch.setattr(parts, "make_runner", make_runner)
 
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["", "ahead"])

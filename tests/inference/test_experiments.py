@@ -133,7 +133,7 @@ def test_experiments_and_ordinary_requests_share_steps(make: Any) -> None:
     requests = [
         llm.engine.make_request(prompt, GREEDY, policy=policy) for prompt, policy in zip(prompts, policies, strict=True)
     ]
-    together = dict(llm._completions(requests))
+    together = dict(llm._answers.completions(requests))
     assert max(_difference(together[i], alone[i]) for i in range(4)) < 1e-4
 
 

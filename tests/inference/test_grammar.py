@@ -106,6 +106,12 @@ MALFORMED = {
     "rule": ({"grammar": "start: b"}, "cannot be compiled: .*unknown name"),
     "look-ahead": ({"regex": "(?=a)b"}, "cannot be compiled"),
     "impossible": ({"json": {"type": "string", "minLength": 3, "maxLength": 2}}, "cannot be compiled"),
+    "long choice": ({"choice": ["a", "b" * 4097]}, "choice has a text of 4097 characters; expected at most 4096"),
+    "long regex": ({"regex": "a" * 4097}, "regex has a text of 4097 characters"),
+    "long constant": (
+        {"json": {"properties": {"a": {"enum": [1, {"b": "c" * 4097}]}}}},
+        "json has a text of 4097 characters",
+    ),
     "huge": ({"regex": "a" * 2**18 + "b"}, "expected at most"),
 }
 
@@ -123,6 +129,22 @@ def test_what_is_malformed_is_refused_in_one_line(kind, message):
 def test_exactly_one_form(kind):
     with pytest.raises(ValueError, match="structured_outputs"):
         StructuredOutputsParams(**kind)
+
+
+def test_texts_of_a_schema_that_are_not_matched_may_be_long():
+    schema = {"description": "d" * 5000, "properties": {"pattern": {"type": "null", "description": "d" * 5000}}}
+    assert StructuredOutputsParams(json=schema).description()[0] == "json"
+
+
+def test_a_list_of_4096_choices_is_kept():
+    """As rules of a grammar, such a list compiles and fails at the first mask; here the words are one automaton."""
+    choices = [f"{number * 7919 % 4096:012b}" for number in range(4096)]
+    mask, output = grammar(choice=choices), []
+    for token in TOKENIZER.encode(choices[-1]):
+        assert token in (found := allowed(mask.mask(output)))
+        assert {TOKENIZER.decode([id]).strip("01") for id in found} == {""}
+        output.append(token)
+    assert allowed(mask.mask(output)) == set(TOKENIZER.eos_ids)
 
 
 def test_without_a_tokenizer_there_is_no_form():

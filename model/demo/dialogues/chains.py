@@ -256,8 +256,13 @@ def _names(fact: Fact) -> set[str]:
     return {name for q in fact.questions for name in (q.signature, *q.aliases)}
 
 
+def chain_names(chain: Chain) -> set[str]:
+    """The signatures and aliases of both facts."""
+    return _names(chain.first) | _names(chain.second)
+
+
 def _overlap(one: Chain, other: Chain) -> bool:
-    return bool((_names(one.first) | _names(one.second)) & (_names(other.first) | _names(other.second)))
+    return bool(chain_names(one) & chain_names(other))
 
 
 def is_current(memory: Memory, fact: Fact) -> bool:

@@ -1,11 +1,12 @@
 """Whole conversations: facts are stated, changed and asked for, between other text; thoughts of two steps; calls of functions."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import chains, changes, manners, tools
 from .phrases import capital
+from .plain import hops, lookups, stories
 from .refusals import refuse
 from .splits import pick
 from .statements import Statements
@@ -18,16 +19,25 @@ SYSTEMS = (
 )  # fmt: skip
 
 
+# What a conversation can have: "base", which the shipped checkpoint was trained on; stories of people and things that change;
+# questions of two steps in plain words; tables to look up by two keys, to compare and to count; hasty typing.
+BASE = ("base",)
+FAMILIES = (*BASE, "stories", "hops", "lookups", "typing")
+
+
 class Writer(Statements):
     """Writes turns: questions with their answers, manners, requests for functions."""
 
     box: Sequence[tools.Function] = ()  # functions that can be called
+    plays: Sequence[Callable[["Writer"], int]] = ()  # what appends several turns; returns the number of its questions
 
     def ask(self, before: str = "", *, prefer_updated: float = 0.35, unanswerable: float = 0.1) -> Turn:
         """A turn with a question, after the text `before` if given."""
         rng = self.rng
         thinks = rng.random() < self.thinking
         if not self.known and not before:
+            if self.plain:
+                return self.talk()
             before = self.text(1, 1.0)
         elif self.pending and not before and rng.random() < 0.5:  # both steps and their question in one message
             before = self.text(min(len(self.pending), 5), 1.0)
@@ -39,6 +49,13 @@ class Writer(Statements):
         candidates = [k for k in self.known.values() if not k.asked] or list(self.known.values())
         updated = [k for k in candidates if k.old]
         known = pick(rng, updated if updated and rng.random() < prefer_updated else candidates)
+        return self.ask_for(known, before, thinks)
+
+    def ask_for(self, known: Known, before: str = "", thinks: bool | None = None) -> Turn:
+        """A turn with a question for it, or for what was before its change."""
+        rng = self.rng
+        if thinks is None:
+            thinks = rng.random() < self.thinking
         if known.previous and rng.random() < 0.16 and (text := self._earlier(known)):
             return self._before(known, self.join(before, text), len(before), thinks)
         known.asked = True
@@ -72,7 +89,9 @@ class Writer(Statements):
     def _renamed(self, known: Known, text: str) -> str:
         """The question with the subject called otherwise, where nothing else could be meant: "the car" for "my old car"."""
         rng = self.rng
-        if known.fact is None or known.fact.subject.person == 1 or rng.random() > 0.22:
+        if known.fact is None or known.fact.subject.kind == "story":
+            return text
+        if known.fact.subject.person == 1 or rng.random() > 0.22:
             return text
         name = known.fact.subject.text
         words = name.split()
@@ -159,12 +178,30 @@ class Writer(Statements):
         return Turn(typed, [], "call", "", [("I call a function.", WORDS)] if thinks else None, call)
 
 
+_PLAYS = (("stories", stories.play), ("stories", stories.play), ("hops", hops.play), ("lookups", lookups.play))
+
+
+def _stories(writer: Writer, families: Sequence[str]) -> float:
+    """How much of the conversation is of the families beside the first; what they play, and whether they alone state facts."""
+    rng, plays = writer.rng, [play for family, play in _PLAYS if family in families]
+    if set(families) == set(BASE):
+        return 0.0
+    writer.strict = True
+    writer.hasty = "typing" in families and rng.random() < 0.3
+    if not plays or ("base" in families and rng.random() < 0.25):
+        return 0.0
+    writer.plays = plays
+    writer.plain = "base" not in families or rng.random() < 0.6
+    return pick(rng, (0.95, 0.8, 0.5, 0.25)) if writer.plain else pick(rng, (0.5, 0.25, 0.1))
+
+
 _OVERHEAD = 130  # approximate characters of a question and its answer
 
 
 def write(
     seed, *, length: int, split: str = "test", wording: str | None = None, questions: int | None = None, density: float | None = None,
     unanswerable: float = 0.1, prefer_updated: float = 0.35, thinking: float = 0.2, functions: float = 0.12,
+    families: Sequence[str] = BASE,
 ) -> Conversation:  # fmt: skip
     """A conversation of about `length` characters, which depends only on the arguments.
 
@@ -172,11 +209,15 @@ def write(
     of them follow all statements. density: fraction of statements among the user's sentences; None: random, from 0.15 to 1.
     unanswerable: fraction of questions about facts that were not stated. prefer_updated: probability of asking for a changed
     fact, if any. thinking: fraction of turns answered after a thought. functions: probability that the conversation has functions.
+    families: what may occur, of `FAMILIES`; a checkpoint can be expected to know those that it was trained on.
     """
+    if unknown := set(families) - set(FAMILIES):
+        raise ValueError(f"families is {sorted(unknown)}; expected some of {list(FAMILIES)}")
     rng = random.Random(f"{seed} {length} {split} {wording}")
     writer = Writer(rng, split, wording or split, thinking)
     box = tools.toolbox(rng, split) if length > 2000 and rng.random() < functions else []
     writer.box = box
+    share = _stories(writer, families)
     if questions is None:
         questions = max(3, min(40, int(length**0.5 / 6)))
     if density is None:
@@ -188,6 +229,9 @@ def write(
     asked_early = 0
     early = questions // 2 if length > 1200 else questions // 3
     while writer.length - asked_early * _OVERHEAD < body:
+        if share and rng.random() < share:
+            asked_early += pick(rng, writer.plays)(writer)
+            continue
         if rng.random() < 0.08:
             writer.append(writer.talk())
             continue
@@ -196,7 +240,7 @@ def write(
             continue
         left = body - (writer.length - asked_early * _OVERHEAD)
         sentences = min(int(1 + rng.random() ** 2 * (8 if rng.random() < 0.7 else 60)), left // 60 + 1)
-        dense = density if rng.random() < 0.9 else 0.0
+        dense = density if rng.random() < 0.9 and not writer.plain else 0.0
         text = writer.text(sentences, dense)
         due = asked_early < early and writer.known and rng.random() < 0.5
         if due and rng.random() < 0.4:
@@ -215,6 +259,8 @@ def write(
         while asked_early < early * progress and writer.known and rng.random() < 0.8:
             writer.append(writer.ask(**options))
             asked_early += 1
+    for _ in range(5 if writer.plain and not writer.known else 0):
+        asked_early += pick(rng, writer.plays)(writer)
     for _ in range(questions - asked_early):
         writer.append(
             writer.use()

@@ -20,6 +20,7 @@ OPINION = "I have no opinions. I only remember what you tell me in this chat."
 RUDE = "I am sorry. I am only a small demo. Tell me a fact, then ask me about it."
 KIND = "Thank you. What would you like to tell me?"
 PRIVACY = "I remember this chat only, and only while it lasts. I send nothing anywhere."
+COUNT = "I can count that with a thought alone. Turn thinking on."
 NO_FUNCTION = "I have no function for that."
 FEELING = "I am sorry, I cannot help with that. I only remember what you tell me in this chat."
 

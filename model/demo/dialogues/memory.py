@@ -1,9 +1,11 @@
 """What one conversation has said so far, and how its questions are typed."""
 
+import re
 from dataclasses import replace
 
 from .clauses import Grammar
 from .phrases import Fact, Question, capital
+from .plain.hasty import hurried
 from .splits import pick
 from .turns import Chain, Known, Turn
 from .wording import WORDINGS
@@ -30,6 +32,8 @@ _TYPOS = "abcdefghijklmnopqrstuvwxyz"
 class Memory:
     """Facts and questions of one conversation while it is generated. Lengths are in characters."""
 
+    mistypes = 0.03  # fraction of questions with a wrong letter
+
     def __init__(self, rng, split: str, wording: str, thinking: float):
         self.rng, self.split, self.thinking = rng, split, thinking
         self.wording = WORDINGS[wording]
@@ -45,9 +49,30 @@ class Memory:
         self.missing: list[Question] = []  # what tables could say, and do not
         self.length = 0
         self.casual = rng.random() < 0.18  # types without capitals and full stops
+        self.subjects: set[str] = set()  # keys of whom and what stories are about: nothing else may be said of them
+        self.plain = False  # stories alone state facts
+        self.hasty = False  # abbreviates, and mistypes more
+        self.strict = False  # refuses no question whose words one sentence has
 
     def free(self, fact: Fact) -> bool:
-        return all(name not in self.taken for q in fact.questions for name in (q.signature, *q.aliases))
+        """Whether nobody can confuse the fact's questions with those of what was said."""
+        if any(name in self.taken for q in fact.questions for name in (q.signature, *q.aliases)):
+            return False
+        return not self.subjects or fact.frame.startswith("topic ") or not self.names_subject(fact.sentence)
+
+    def names_subject(self, text: str) -> bool:
+        """Whether the text speaks of somebody or something that a story is about."""
+        lower = text.lower()
+        return any(key in lower and re.search(rf"\b{re.escape(key)}\b", lower) for key in self.subjects)
+
+    def mentions(self, key: str) -> bool:
+        """Whether the user has written this, or a story's subject could be taken for it: "the car" for "my blue car"."""
+        words = set(key.split())
+        if any(words <= (others := set(other.split())) or others <= words for other in self.subjects):
+            return True
+        return any(
+            key in (lower := turn.user.lower()) and re.search(rf"\b{re.escape(key)}\b", lower) for turn in self.turns
+        )
 
     def new_fact(self) -> Fact:
         """A fact whose questions nobody can confuse with those of another one."""
@@ -94,6 +119,10 @@ class Memory:
 
     def phrase_question(self, question: Question) -> str:
         """One wording of a question, as people type it."""
+        text = self._phrased(question)
+        return hurried(self.rng, text) if self.hasty and self.rng.random() < 0.4 else text
+
+    def _phrased(self, question: Question) -> str:
         rng, style = self.rng, self.rng.random()
         if style < 0.17 and question.short:
             text = pick(rng, question.short)
@@ -126,7 +155,7 @@ class Memory:
                 if text[: len(formal)].lower() == formal:
                     text = short + text[len(formal) :]
                     break
-        if rng.random() < 0.03 and len(text) > 12:
+        if rng.random() < self.mistypes and len(text) > 12:
             at = 3 + int(rng.random() * (len(text) - 6))
             change = rng.random()
             if change < 0.4:

@@ -1,9 +1,11 @@
 """Questions about what was not said; most of them resemble what was."""
 
+import re
+
 from . import chains, manners
 from .memory import Memory
 from .phrases import Question
-from .splits import pick
+from .splits import FUNCTION_WORDS, pick
 from .turns import REFUSAL, Piece, Turn
 
 
@@ -15,10 +17,39 @@ def refuse(memory: Memory, before: str, thinks: bool) -> Turn | None:
         question = _draw(memory)
         if question is None or any(name in memory.taken for name in (question.signature, *question.aliases)):
             continue
-        text = memory.join(before, memory.phrase_question(question))
+        asked = memory.phrase_question(question)
+        if memory.strict and _seems_told(memory, before, asked):
+            continue
+        text = memory.join(before, asked)
         thought: list[Piece] | None = [("Nothing was said about that.", REFUSAL)] if thinks else None
         return Turn(text, [(manners.NOT_TOLD, REFUSAL)], "unanswerable", manners.NOT_TOLD, thought)
     return None
+
+
+_SMALL = FUNCTION_WORDS | set(
+    "me my our tell know remember please say give need want repeat let show find look could would should remind recall again if any idea "
+    "mention told mind happen exactly check note noted help wondering wonder forgot looking able sure just not actually".split()
+)
+
+
+def _stems(text: str) -> set[str]:
+    """The words that carry a text's meaning, without their endings."""
+    return {word[:5] for word in re.findall(r"[a-z]+|\d+", text.lower().replace("'s", "")) if word not in _SMALL}
+
+
+def _seems_told(memory: Memory, before: str, asked: str) -> bool:
+    """Whether one sentence has all words of the question: somebody could take it for the answer."""
+    if re.search(r"(?i)\b(where|who|whose|how|whom)", asked):
+        return False  # the same words do not say where, who or how
+    words = _stems(asked) - {"when"}
+    sentences = [known.sentence for known in memory.known.values()] + [before]
+    if re.search(r"(?i)\bwhen", asked):
+        sentences = [
+            sentence
+            for sentence in sentences
+            if re.search(r"(?i)\d|day\b|\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)", sentence)
+        ]
+    return any(words <= _stems(sentence) for sentence in sentences)
 
 
 def _draw(memory: Memory) -> Question | None:

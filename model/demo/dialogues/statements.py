@@ -270,6 +270,8 @@ class Statements(Memory):
     def _layout(self, add) -> int:
         """A table, a log, an e-mail …; returns its number of lines."""
         lines = pick(self.rng, layouts.LAYOUTS)(self.grammar)
+        while self.subjects and any(self.names_subject(line) for line, _ in lines):
+            lines = pick(self.rng, layouts.LAYOUTS)(self.grammar)
         for number, (line, questions) in enumerate(lines):
             start = add(line, "\n" if number else pick(self.rng, ["\n\n", "\n"]))
             where = (len(self.turns), start, start + len(line))

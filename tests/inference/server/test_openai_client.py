@@ -123,6 +123,16 @@ def test_tools_in_a_stream(server, client):
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
 
 
+@pytest.mark.parametrize("choice", ["auto", "none"])
+def test_tool_choice_none_forbids_calls(server, client, choice):
+    """Also to a model that has called a function before, and would go on."""
+    server.say(CALL, ASK, tools=TOOLS if choice == "auto" else None)
+    ask = {"model": MODEL, "messages": ASK, "tools": TOOLS, "temperature": 0, "max_tokens": 60}
+    [answer] = client.chat.completions.create(**ask, tool_choice=choice).choices
+    assert bool(answer.message.tool_calls) == (choice == "auto")
+    assert answer.message.content.startswith("Let me look.") and "DSML" not in answer.message.content
+
+
 def test_tool_choice_none_hides_the_tools(server, client):
     # The model answers the prompt without tools.
     server.say(["No."], ASK)

@@ -11,9 +11,10 @@ from training import data, vocabulary
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.text.messages import v32_pieces
 from deepseek_v32.inference.text.tokenizer import Special
-from deepseek_v32.model.demo.dialogues import Conversation, layouts, manners, scenes, tools, write
+from deepseek_v32.model.demo.dialogues import BASE, FAMILIES, Conversation, layouts, manners, scenes, tools, write
 from deepseek_v32.model.demo.dialogues.clauses import Grammar
 from deepseek_v32.model.demo.dialogues.layouts import tables
+from deepseek_v32.model.demo.dialogues.plain import topics
 from deepseek_v32.model.demo.dialogues.turns import yours
 from deepseek_v32.model.demo.dialogues.wording import WORDINGS
 
@@ -47,7 +48,8 @@ FRAMES = (
 
 
 def conversations(split: str = "train", **options) -> list[Conversation]:
-    return [write(seed, length=5000, split=split, **options) for seed in SEEDS]
+    """Of the shipped checkpoint's families, and of all, in turn."""
+    return [write(n, length=5000, split=split, families=(BASE, FAMILIES)[n % 2], **options) for n in SEEDS]
 
 
 def test_same_arguments_same_conversation():
@@ -170,7 +172,15 @@ def test_splits_share_no_frame(one, other):
 
 def test_statements_are_many():
     wording = WORDINGS["train"]
-    assert sum(len(getattr(wording, name)) for name in FRAMES) > 700
+    frames = sum(len(getattr(wording, name)) for name in FRAMES)
+    plain = [form for t in topics.TOPICS.values() for form in t.statements["train"]]
+    plain += [
+        form
+        for t in topics.TOPICS.values()
+        for a in t.attributes.values()
+        for form in (*a.asks_of["train"], *a.changes["train"])
+    ]
+    assert frames > 780 and frames + len(plain) > 1800
     assert (
         len(wording.predicates) > 400 and len(scenes.STATEMENTS["train"]) > 900 and len(scenes.QUESTIONS["train"]) > 900
     )
@@ -195,7 +205,9 @@ def test_scenes_state_the_values_that_they_are_asked_for(split):
 def test_a_changed_value_is_remembered_with_the_one_before():
     before, alone = 0, 0
     for seed in range(60):
-        conversation = write(seed, length=1500, split="train", prefer_updated=0.9, density=1.0, functions=0.0)
+        conversation = write(
+            seed, length=1500, split="train", prefer_updated=0.9, density=1.0, functions=0.0, families=FAMILIES
+        )
         for turn in conversation.turns:
             if turn.kind == "stated" and " Now: " in turn.assistant:
                 where, start, end = turn.fact
@@ -205,7 +217,7 @@ def test_a_changed_value_is_remembered_with_the_one_before():
             alone += (
                 turn.kind == "updated" and len(turn.fact) == 3 and turn.fact[2] - turn.fact[1] < len(turn.value) + 20
             )
-    assert before > 3 and alone > 3
+    assert before > 10 and alone > 10
 
 
 @pytest.fixture(scope="module")

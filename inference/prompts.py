@@ -1,0 +1,95 @@
+"""What callers give to `LLM`: one prompt or conversation or several, and parameters for all of them or for each."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, TypeGuard
+
+import numpy as np
+import torch
+
+from .params import SamplingParams
+
+
+class TextPrompt(TypedDict):
+    """A text, as vLLM writes it."""
+
+    prompt: str
+
+
+class TokensPrompt(TypedDict):
+    """Token ids, as vLLM writes them."""
+
+    prompt_token_ids: Sequence[int]
+
+
+Prompt = str | Sequence[int] | TextPrompt | TokensPrompt
+Conversation = Sequence[Mapping[str, Any]]  # of {"role": …, "content": …} messages in OpenAI's shape
+
+_A_PROMPT = 'a text, token ids, {"prompt": text} or {"prompt_token_ids": ids}'
+_A_CONVERSATION = 'a list of {"role": …, "content": …} messages'
+
+
+def each_prompt(prompts: Any) -> list[str | Sequence[int]]:
+    """The text or the token ids of every prompt. Token ids are not looked at, but for the first. ValueError for another type."""
+    if isinstance(prompts, str | Mapping):
+        return [_content("prompts", prompts)]
+    if not _is_list(prompts):
+        raise ValueError(f"prompts is {prompts!r:.100}; expected {_A_PROMPT}, or a list of prompts")
+    if len(prompts) and not _is_list(prompts[0]) and not isinstance(prompts[0], str | Mapping):
+        if prompts[0] is None:
+            raise ValueError(f"prompts[0] is None; expected {_A_PROMPT}")
+        return [prompts]  # token ids
+    return [_content(f"prompts[{i}]", prompt) for i, prompt in enumerate(prompts)]
+
+
+def one_prompt(prompt: Any) -> str | Sequence[int]:
+    """The text or the token ids of a prompt. ValueError for another type."""
+    return _content("prompt", prompt)
+
+
+def each_params(params: Any, default: SamplingParams, count: int) -> list[SamplingParams]:
+    """The parameters of each of `count` prompts. ValueError for another type or number of them."""
+    if params is None or isinstance(params, SamplingParams):
+        return [default if params is None else params] * count
+    if not isinstance(params, Sequence) or not all(isinstance(each, SamplingParams) for each in params):
+        raise ValueError(f"params is {params!r:.100}; expected SamplingParams, or a list of them")
+    if len(params) != count:
+        raise ValueError(f"params has {len(params)} entries; expected one, or one for each of the {count} prompts")
+    return list(params)
+
+
+def is_conversation(messages: Any) -> TypeGuard[Conversation]:
+    """True for one conversation, False for several. ValueError for another type."""
+    if _is_list(messages) and all(isinstance(each, Mapping) for each in messages):
+        return True
+    if _is_list(messages) and all(_is_list(each) for each in messages):
+        return False
+    raise ValueError(f"messages is {messages!r:.100}; expected {_A_CONVERSATION}, or a list of such lists")
+
+
+def check_flags(**flags: Any) -> None:
+    """ValueError for a flag that is no boolean."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r:.100}; expected True or False")
+
+
+def _content(name: str, prompt: Any) -> str | Sequence[int]:
+    content = prompt
+    if isinstance(prompt, Mapping):
+        if set(prompt) not in ({"prompt"}, {"prompt_token_ids"}):
+            keys = ", ".join(map(str, prompt)) or "no key"
+            raise ValueError(f"{name} has {keys:.100}; expected prompt or prompt_token_ids, and nothing else")
+        [(key, content)] = prompt.items()
+        name = f"{name}[{key!r}]"
+        if isinstance(content, str) != (key == "prompt"):
+            raise ValueError(f"{name} is {content!r:.100}; expected {'a text' if key == 'prompt' else 'token ids'}")
+    if isinstance(content, str) or _is_list(content):
+        return content
+    raise ValueError(f"{name} is {content!r:.100}; expected {_A_PROMPT}")
+
+
+def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
+    """Whether this is a list of any kind; texts, and bytes, are none."""
+    if isinstance(value, np.ndarray | torch.Tensor):
+        return value.ndim > 0
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)

@@ -1,0 +1,85 @@
+"""English as the reader of the demo's conversations understands it: words that carry meaning, looks of values, genders."""
+
+import difflib
+import re
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+SMALL = _words(
+    """a an the of in on at by for to from with and or is was are be been it its you your i we they their them he she him her his
+    one who whom what which when where how do does did has have had that this as so up out into can will than all my our me us am
+    not no now again tell please could would know remember exactly way just also want need any idea say let give find look show were
+    many much long time day"""
+)
+FEMALE = _words(
+    """sister mum mother aunt daughter niece grandmother landlady nanny wife mrs ms girlfriend clara lena bella daisy gerda cat dog
+    hen chairwoman queen"""
+)
+MALE = _words(
+    """brother dad father uncle son nephew grandfather landlord husband mr boyfriend paul tom rex felix max hamster parrot
+    cat dog pony horse king"""
+)
+
+
+_SAME = {"bday": "birthday", "profession": "job", "flat": "home", "favorite": "favourite", "color": "colour"}
+
+
+def stems(text: str) -> set[str]:
+    """The words that carry a text's meaning, without their endings; a few synonyms are one word."""
+    words = [_SAME.get(word, word) for word in re.findall(r"[a-zà-ÿ]+|\d+", text.lower().replace("'s", ""))]
+    return {word[:5] for word in words if word not in SMALL and (len(word) > 1 or word.isdigit())}
+
+
+def shared(one: set[str], other: set[str]) -> set[str]:
+    """The stems of one that the other has too, perhaps mistyped."""
+    return {
+        word for word in one if word in other or (len(word) > 3 and difflib.get_close_matches(word, other, 1, 0.74))
+    }
+
+
+def shape(value: str) -> str:
+    """What a value looks like."""
+    if re.search(r"\d:\d\d|\b(am|pm|a\.m|p\.m|o'?clock|noon|midnight|half past|quarter)\b|^\d{1,2}(-\d{1,2})?$", value):
+        return "number" if re.fullmatch(r"\d+", value) else "time"
+    if re.search(
+        r"day\b|\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|tomorrow|week)", value.lower()
+    ) or re.fullmatch(r"the \d+\w\w", value):
+        return "day"
+    return "number" if re.search(r"\d", value) else "word"
+
+
+def said(value: str, quote: str) -> bool:
+    """Whether a value stands in a quote, as the assistant repeats it: "my" is "your", and a first letter may be small."""
+    yours = re.sub(r"\b([Mm]y|[Oo]ur)\b", "your", re.sub(r"\bI\b", "you", quote))
+    return (
+        any(part in text for text in (quote, yours) for part in (value, value[:1].swapcase() + value[1:]))
+        or value == "you"
+    )
+
+
+def could_answer(question: str, sentence: str) -> bool:
+    """Whether a sentence has a value of the kind that a question wants. Nobody can tell persons and places by their looks."""
+    asked = question.lower()
+    if re.search(r"\b(who|whose|whom|where|wheres)\b", asked):
+        return False
+    for word, kinds in (("time", ["time"]), ("day", ["day"]), ("when", ["time", "day"])):
+        if re.search(rf"\b{word}\b", asked):
+            return shape(sentence) in kinds
+    return True
+
+
+def names(text: str) -> set[str]:
+    return {re.sub(r"'s?$", "", word.strip(".,!?:;()")) for word in text.lower().split()} - {
+        "the",
+        "a",
+        "is",
+        "of",
+        "my",
+        "our",
+        "at",
+        "on",
+        "in",
+    }

@@ -1,0 +1,98 @@
+"""Reads tables as people paste them, and what is asked of them: a cell by both keys, the first and last row, extremes."""
+
+import csv
+import difflib
+import io
+import json
+import re
+
+Table = tuple[list[str], list[list[str]], list[str]]  # headers, rows, the rows' lines
+
+
+def parse_table(lines: list[str]) -> Table | None:
+    """(headers, rows, lines) of Markdown, JSON, aligned columns, `header: value` pairs or separated values; None for other text."""
+    lines = [line.rstrip() for line in lines if line.strip()]
+    for start in range(len(lines)):
+        rest = lines[start:]
+        if rest[0].startswith("|") and len(rest) > 2:
+            cells = [[part.strip() for part in line.strip("|").split("|")] for line in rest if line.startswith("|")]
+            kept = [line for line in rest if line.startswith("|")]
+            return cells[0], cells[2:], kept[2:]
+        if rest[0].startswith("{") or rest[0] == "[":
+            kept = [line for line in rest if line.startswith("{")]
+            try:  # a braced line may be something else
+                records = [json.loads(line.rstrip(",")) for line in kept]
+            except ValueError:
+                return None
+            if not records:
+                return None
+            return list(records[0]), [list(record.values()) for record in records], kept
+        if re.match(r"[\w ]+: [^,]+, [\w ]+: ", rest[0]):
+            kept = [line for line in rest if re.match(r"[\w ]+: [^,]+, [\w ]+: ", line)]
+            pairs = [[part.split(": ", 1) for part in line.split(", ")] for line in kept]
+            return [name for name, _ in pairs[0]], [[value for _, value in row] for row in pairs], kept
+        for mark in ("\t", ";", ","):
+            if rest[0].count(mark) >= 2 and len(rest) > 1:
+                kept = [line for line in rest if line.count(mark) == rest[0].count(mark)]
+                cells = [
+                    [part.strip() for part in row] for row in csv.reader(io.StringIO("\n".join(kept)), delimiter=mark)
+                ]
+                return cells[0], cells[1:], kept[1:]
+        if len(re.split(r" {2,}", rest[0])) >= 3:
+            kept = [line for line in rest if len(re.split(r" {2,}", line)) == len(re.split(r" {2,}", rest[0]))]
+            cells = [re.split(r" {2,}", line) for line in kept]
+            return cells[0], cells[1:], kept[1:]
+    return None
+
+
+def disagrees(table: Table, question: str, value: str, line: str) -> tuple[str | None, bool]:
+    """(what is wrong with the answer, or None; whether rows were compared): a value, and the line of the table that has it."""
+    headers, rows, lines = table
+    at, original = lines.index(line), question
+    question = re.sub(r"(?i)one last thing:|first floor|.* first, ", "", question)
+    if says(question, "first", "top"):
+        return (None if at == 0 and value == rows[0][0] else "not the first row"), False
+    if says(question, "last", "bottom"):
+        return (None if at == len(rows) - 1 and value == rows[-1][0] else "not the last row"), False
+    if value == rows[at][0] and (n := compared_column(question, headers)) is not None:
+        numbers = [float(re.findall(r"\d+(?:\.\d+)?", row[n])[0]) for row in rows]
+        least = says(question, "cheapest", "rarest", "lightest", "shortest", "smallest", "weakest", "worst", "lowest")
+        best = min(numbers) if least else max(numbers)
+        return (None if numbers[at] == best and numbers.count(best) == 1 else "not the extreme"), True
+    asked = original.lower()
+    fitting = [n for n, row in enumerate(rows) if all(has_key(key, asked) for key in row[:2])]
+    if len(fitting) > 1:  # "round 1" is in "round 10"
+        longest = max(len("".join(rows[n][:2])) for n in fitting)
+        fitting = [n for n in fitting if len("".join(rows[n][:2])) == longest]
+    if fitting and at not in fitting:
+        return (f"another row has both keys: {lines[fitting[0]]!r}"), False
+    return (None if value in rows[at][2:] else "the value is not in the row"), False
+
+
+def says(question: str, *words: str) -> bool:
+    """Whether the question has one of the words, perhaps mistyped or without a space before or behind it."""
+    text = question.lower()
+    return any(
+        re.search(rf"\b{word}\b", text)
+        or (len(word) > 3 and difflib.get_close_matches(word, re.findall(r"\w+", text), 1, 0.87))
+        for word in words
+    )
+
+
+def has_key(key: str, asked: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(key.lower())}(?!\w)", asked) is not None or key.lower() + "s" in asked
+
+
+def compared_column(question: str, headers: list[str]) -> int | None:
+    words = {
+        "price": "most expensive|cheapest", "rent": "most expensive|cheapest", "stock": "common in stock|rarest in stock",
+        "calories": "richest|lightest", "hours": "longest|shortest", "seats": "largest|smallest", "points": "best|weakest",
+        "sales": "strongest|weakest", "grade": "best|worst", "size": "biggest|smallest",
+    }  # fmt: skip
+    for n, header in enumerate(headers):
+        if n > 1 and (
+            says(question, f"highest {header}", f"lowest {header}")
+            or (header in words and says(question, *words[header].split("|")))
+        ):
+            return n
+    return None
