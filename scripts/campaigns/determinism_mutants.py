@@ -1,0 +1,124 @@
+"""Mistakes that make bits depend on the batch, one for each way that is known: what checks of determinism must catch."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.nn.functional as F
+
+from deepseek_v32.kernels import registry
+from deepseek_v32.kernels.invariant import linear, quantize, routing, sparse_mla
+from deepseek_v32.model.attention import MultiHeadLatentAttention
+from deepseek_v32.model.metadata import LayerCache, Prefill
+from deepseek_v32.model.prefill_form import PrefillForm
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`owner.name` is replaced by `mistake(original)`."""
+
+    owner: Any
+    name: str
+    mistake: Callable[[Any], Any]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        registry._load.cache_clear()  # it keeps the functions that it has found
+        try:
+            with patch.object(self.owner, self.name, self.mistake(getattr(self.owner, self.name))):
+                yield
+        finally:
+            registry._load.cache_clear()
+
+
+def _body_by_row_count(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A few rows go to the library as they are."""
+    return lambda x, weight: x @ weight.T if len(x) < 4 else right(x, weight)
+
+
+def _tiles_by_batch(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A query that is alone splits its keys among more tiles, to fill the machine."""
+
+    def attend(q: torch.Tensor, *arguments: Any) -> Any:
+        with patch.object(sparse_mla, "TILE", sparse_mla.TILE // 4 if len(q) == 1 else sparse_mla.TILE):
+            return right(q, *arguments)
+
+    return attend
+
+
+def _padding_leaks(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A query sees its padding as far as the longest list of the batch goes."""
+    return lambda q, keys, keep, *rest: right(q, keys, keep.any(0, keepdim=True).expand_as(keep), *rest)
+
+
+def _merged_in_any_order(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The experts' outputs are added as they come: here in another order for an odd number of tokens."""
+
+    def combine(rows: torch.Tensor, groups: Any, weights: torch.Tensor, shared: torch.Tensor | None) -> torch.Tensor:
+        if shared is None or len(weights) % 2 == 0:
+            return right(rows, groups, weights, shared)
+        total = shared.float()
+        for pair in range(weights.shape[1]):
+            total = total + rows[groups.inverse_permutation[:, pair]].float() * weights[:, pair, None]
+        return total.to(rows.dtype)
+
+    return combine
+
+
+def _multi_head_if_short(right: Callable[..., bool]) -> Callable[..., bool]:
+    """Short prompts take the form that is faster for them."""
+    return lambda self, prefill, q: prefill.length <= self.config.index_topk
+
+
+def _pieces_from_the_prefix(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A query's keys are laid out beginning where its chunk begins."""
+
+    def attend(
+        self: MultiHeadLatentAttention, q: torch.Tensor, positions: torch.Tensor, prefill: Prefill, cache: LayerCache
+    ) -> torch.Tensor:
+        return right(self, q, positions.flip(1) if prefill.start else positions, prefill, cache)
+
+    return attend
+
+
+def _library_silu(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """torch computes the last elements of a tensor by other code."""
+
+    def swiglu(gate_up: torch.Tensor) -> torch.Tensor:
+        gate, up = gate_up.float().chunk(2, -1)
+        return (F.silu(gate) * up).to(gate_up.dtype)
+
+    return swiglu
+
+
+def _library_sigmoid(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """As with silu."""
+    return torch.sigmoid
+
+
+def _k_split_by_row_count(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Few rows sum K in two halves, as split-K does."""
+
+    def products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        half = x.shape[1] // 2
+        if len(x) > 64:
+            return right(x, weight)
+        return right(x[:, :half], weight[:, :half]) + right(x[:, half:], weight[:, half:])
+
+    return products
+
+
+MUTANTS = {
+    "body by row count": Mutant(linear, "row_products", _body_by_row_count),
+    "tiles by batch": Mutant(sparse_mla, "_attend", _tiles_by_batch),
+    "padding leaks": Mutant(sparse_mla, "_attend", _padding_leaks),
+    "merged in any order": Mutant(routing, "combine_experts", _merged_in_any_order),
+    "multi-head if short": Mutant(PrefillForm, "is_multi_head", _multi_head_if_short),
+    "pieces from the prefix": Mutant(MultiHeadLatentAttention, "attend_selected", _pieces_from_the_prefix),
+    "library silu": Mutant(quantize, "swiglu", _library_silu),
+    "library sigmoid": Mutant(routing, "sigmoid", _library_sigmoid),
+    "K split by row count": Mutant(linear, "row_products", _k_split_by_row_count),
+}

@@ -1,0 +1,203 @@
+"""The deterministic mode: a request's logits have the same bits alone and under load, and mistakes that change them are caught."""
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from campaigns.determinism import (  # type: ignore[import-not-found]
+    Answer,
+    Asked,
+    differences,
+    make_case,
+    run,
+    run_alone,
+)
+from campaigns.determinism_mutants import MUTANTS  # type: ignore[import-not-found]
+from typer.testing import CliRunner
+
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.cli import app
+from deepseek_v32.inference.distributed import model_source
+from deepseek_v32.inference.distributed.model_source import ModelSource
+from deepseek_v32.inference.llm import DEMO
+from deepseek_v32.model.config import Precision
+from deepseek_v32.model.metadata import Prefill
+from deepseek_v32.model.mtp import MTPTables
+from deepseek_v32.model.parallel.plan import Plan
+from deepseek_v32.model.parallel.shard import build_model
+from deepseek_v32.model.prefill_form import PrefillForm
+from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from deepseek_v32.model.synthetic.weights import fill_synthetic
+from deepseek_v32.model.transformer import Transformer
+from support.forked_ranks import run_ranks
+
+CONFIG = replace(
+    TINY,
+    num_hidden_layers=2,
+    num_nextn_predict_layers=1,
+    n_routed_experts=8,  # no multiple of the vector width, where torch's sigmoid has other code for the rest
+    v_head_dim=192,
+    index_topk=64,
+    weight_block=(128, 128),
+)
+PROMPT = [random.Random(5).randrange(3, CONFIG.vocab_size) for _ in range(200)]
+GREEDY = SamplingParams(temperature=0, max_tokens=3, logprobs=1, ignore_eos=True)
+SAMPLED = replace(GREEDY, temperature=1.0, seed=7, top_p=0.9)
+# Below and above index_topk, a shared prefix, a late arrival; chunks of 70 tokens, and too few pages for all at once.
+ASKED = [
+    Asked(PROMPT[:20], GREEDY),
+    Asked(PROMPT[:131], SAMPLED),
+    Asked(PROMPT[:7], GREEDY),
+    Asked([*PROMPT[:130], 9], SAMPLED, arrival=9),
+]
+LIMITS = {
+    "max_batch_tokens": 70,
+    "max_sequences": 4,
+    "page_count": 5,
+    "reuse_pages": True,
+    "speculative_tokens": 2,
+    "threads": 1,
+}
+PREEMPTING = 22  # a seed that preempts a request in its first steps
+
+
+def build(precision: Precision, deterministic: bool = True) -> Transformer:
+    model = build_model(CONFIG, precision, "auto", "cpu", mtp=MTPTables(), deterministic=deterministic)
+    fill_synthetic(model, Plan(CONFIG, mtp=MTPTables()))
+    return model
+
+
+@pytest.fixture(scope="module", params=["exact", "fp8"])
+def model(request: pytest.FixtureRequest) -> Transformer:
+    return build(request.param)
+
+
+def compare(model: Transformer, asked: list[Asked]) -> tuple[list[dict[str, int]], dict[str, int]]:
+    """What differs, by request; and what happened under load."""
+    answers, seen = run(model, LIMITS, asked, random.Random(PREEMPTING))
+    return [
+        dict(differences(run_alone(model, each), answer)) for each, answer in zip(asked, answers, strict=True)
+    ], seen
+
+
+def test_the_same_bits_alone_and_under_load(model: Transformer) -> None:
+    wrong, seen = compare(model, ASKED)
+    assert not any(wrong)
+    assert seen["cached"] and seen["accepted"] and seen["preempted"], "the load reuses a prefix, speculates, preempts"
+
+
+def test_without_the_mode_bits_differ() -> None:
+    """So the comparison can fail."""
+    wrong, _ = compare(build("exact", deterministic=False), ASKED[:2])
+    assert any("rows" in each and "logprobs" in each for each in wrong)
+
+
+@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - {"library silu"}))
+def test_each_mistake_is_caught_under_load(name: str) -> None:
+    """Library silu shows only where a row is no multiple of the vector width, as in test_swiglu: no such row is in this model."""
+    model = build("exact")
+    with MUTANTS[name].applied():
+        wrong, _ = compare(model, ASKED)
+    assert any(wrong)
+
+
+@pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
+def test_chunks_and_steps_of_one_token(precision: Precision) -> None:
+    """Teacher forcing through contexts below and above index_topk: prompts, parts of them, and decodes; close to plain logits."""
+    tokens = PROMPT[:90]
+    llm = LLM.from_model(build(precision), CONFIG, precision=precision, page_count=6)
+    whole = llm.logits(tokens)
+    for chunk in (64, 7, 1):
+        assert torch.equal(llm.logits(tokens, chunk), whole), chunk
+    plain = LLM.from_model(build(precision, False), CONFIG, precision=precision, page_count=6).logits(tokens)
+    error = (plain - whole).norm() / plain.norm()
+    assert error < (1e-5 if precision == "exact" else 0.1)
+
+
+def test_prompts_and_decodes_have_one_form() -> None:
+    """Whatever the length of a prompt: no chunk is computed in the multi-head form."""
+    model = build_model(TINY, "exact", "auto", "cpu", deterministic=True)
+    q = torch.empty(1, TINY.num_attention_heads, 8)
+    plain = PrefillForm(TINY, build_model(TINY, "exact", "auto", "cpu").compute)
+    form = PrefillForm(TINY, model.compute)
+    lengths = (1, TINY.index_topk, TINY.index_topk + 1)
+    chunks = [Prefill(slice(0, 1), length - 1, length, torch.arange(length)) for length in lengths]
+    assert not any(form.is_multi_head(chunk, q) for chunk in chunks)
+    assert plain.is_multi_head(chunks[0], q)
+
+
+def test_differences_are_found() -> None:
+    one = Answer([1, 2], [0.5, 0.25], ["a", "b"], "length")
+    assert not differences(one, replace(one))
+    assert differences(one, replace(one, rows=["a", "c"])) == {"rows": 1}
+    assert differences(one, replace(one, logprobs=[0.5, 0.125])) == {"logprobs": 1}
+    assert differences(one, replace(one, tokens=[1])) == {"ends": 1}
+    assert not differences(one, Answer([1], [0.5], ["a"], "abort"))
+    assert differences(one, replace(one, end="error")) == {"ends": 1}
+
+
+def test_cases_cover_what_they_should() -> None:
+    cases = [make_case(seed, 4096) for seed in range(40)]
+    assert {limits["speculative_tokens"] for limits, _ in cases} == {0, 1, 2, 3, 4}
+    assert {limits["reuse_pages"] for limits, _ in cases} == {True, False}
+    asked = [each for _, requests in cases for each in requests]
+    lengths = [len(each.prompt) for each in asked]
+    assert min(lengths) == 1 and max(lengths) > 200 and sorted(lengths)[len(lengths) // 2] < 40
+    assert any(each.cancelled for each in asked) and {each.params.greedy for each in asked} == {True, False}
+
+
+def test_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("check_device", "check_backend"):
+        monkeypatch.setattr(model_source, name, lambda *arguments: None)
+    with pytest.raises(ValueError, match=r"deterministic is True on cuda; expected the CPU") as error:
+        ModelSource.resolve(DEMO, device="cuda", precision=None, backend="auto", deterministic=True)
+    assert len(str(error.value).splitlines()) == 1
+    with pytest.raises(ValueError, match="deterministic is 'yes'; expected"):
+        LLM(deterministic="yes")  # type: ignore[arg-type]
+
+
+def test_the_command_says_that_the_mode_is_on(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "model", replace(TINY, num_hidden_layers=1))
+    (tmp_path / "in.jsonl").write_text(json.dumps({"token_ids": [5, 6, 7]}) + "\n")
+    arguments = ["generate", "--model", str(tmp_path / "model"), "--device", "cpu", "--max-new-tokens", "2"]
+    files = ["--input-file", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "out.jsonl")]
+    result = CliRunner().invoke(app, [*arguments, *files, "--deterministic"])
+    assert result.exit_code == 0, result.output
+    assert "batch-invariant kernels, deterministic, context of" in result.stderr
+
+
+RANKS = """
+import json, sys
+import torch
+import torch.distributed as dist
+from deepseek_v32.inference import LLM
+from deepseek_v32.model.checkpoint.load import load_model
+from deepseek_v32.model.parallel.collectives import Ranks
+
+dist.init_process_group("gloo")
+ranks = Ranks(dist.get_rank(), dist.get_world_size())
+same = []
+for precision in ("exact", "fp8") if ranks.size == 2 else ("exact",):
+    model = load_model(sys.argv[1], precision, ranks=ranks, deterministic=True)
+    llm = LLM.from_model(model, model.config, precision=precision, page_count=8)
+    tokens = [i * 7919 % model.config.vocab_size for i in range(70)]
+    whole = llm.logits(tokens)  # at least 16 tokens a rank: they exchange heads for tokens
+    same += [torch.equal(llm.logits(tokens, 33), whole), torch.equal(llm.logits(tokens[:20], 1), whole[:20])]
+print(json.dumps(same))
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.heavy
+def test_ranks_are_deterministic_for_their_number(tmp_path: Path, size: int) -> None:
+    """Heads, experts and MLPs are split; in chunks the ranks exchange heads for tokens, in decodes they do not."""
+    config = replace(TINY, num_attention_heads=8, num_hidden_layers=2, index_topk=16, intermediate_size=512)
+    write_checkpoint(tmp_path / "model", config)
+    for rank in run_ranks(size, RANKS, tmp_path / "model"):
+        assert rank.code == 0, rank.err
+        assert all(json.loads(rank.out.splitlines()[-1]))
