@@ -78,9 +78,9 @@ app.command(
     cls=HelpCommand,
     epilog="""
     deepseek-v32 doctor
-    deepseek-v32 doctor --backend reference --json
+    deepseek-v32 doctor --model WEIGHTS --tensor-parallel-size 8
     """,
-    short_help="Print versions, devices and kernels.",
+    short_help="Print versions, devices and kernels, or check a checkpoint.",
 )(doctor)
 app.command(
     cls=HelpCommand,
@@ -110,7 +110,7 @@ app.command(
     cls=HelpCommand,
     epilog="""
     deepseek-v32 probe --base-url http://127.0.0.1:8000/v1
-    deepseek-v32 probe --base-url http://127.0.0.1:8000/v1 --checkpoint wide --json
+    deepseek-v32 probe --base-url http://127.0.0.1:8000/v1 --json
     """,
     short_help="Say whether a server is right, or which bug it has.",
 )(probe)

@@ -19,3 +19,8 @@ class CheckpointError(ValueError):
 
     def __init__(self, file: Path, problem: str) -> None:
         super().__init__(f"{short_repr(str(file), 300)}: {problem}")
+
+
+def refuse(error: CheckpointError) -> None:
+    """Raise the error: what loading does with the first problem. A report of all problems has another function in its place."""
+    raise error

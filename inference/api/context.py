@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..params import MAX_SEED, Completion, PromptTooLong, Request, SamplingParams, TokenLogprob
+from ..service.admission import Busy
 from ..service.engine_thread import STOPPED, TIMED_OUT
-from ..service.service import Busy, Service
+from ..service.service import Service
 from ..service.streams import AsyncStream
 from ..text.errors import MessageError, TooManyTokens
 from ..text.messages import conversation_pieces

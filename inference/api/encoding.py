@@ -7,7 +7,7 @@ from typing import TypeVar
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from ..service.service import Busy
+from ..service.admission import Busy
 
 Result = TypeVar("Result")
 

@@ -10,7 +10,8 @@ from typing import Any
 from ...model.selection_policy import SelectionPolicy, Span
 from ..params import Completion, SamplingParams
 from ..report.recording import Recording
-from ..service.service import Busy, Service
+from ..service.admission import Busy
+from ..service.service import Service
 from .recordings import Recordings
 
 log = logging.getLogger(__name__)

@@ -177,7 +177,7 @@ async def answer_all(
 
 async def retry_while_busy(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
     """Ask again while the service is busy: a request with many choices may have to wait until others have finished."""
-    from ..service.service import Busy
+    from ..service.admission import Busy
 
     while True:
         try:

@@ -3,7 +3,6 @@
 import sys
 from typing import Any
 
-from ..distributed.launch import world_size
 from ..text.errors import describe_error
 from .chat_commands import COMMANDS, ENDS, HELP, RETRY, parse_command
 from .chat_input import ChatInput, Interrupted
@@ -53,7 +52,7 @@ class ChatLoop:
         except (ValueError, OSError) as error:
             _note(f"Not done: {describe_error(error)}")
         except KeyboardInterrupt:
-            if world_size() > 1:  # the other ranks are in the middle of a step
+            if self._session.llm.tensor_parallel_size > 1:  # the other ranks are in the middle of a step
                 raise
             _note("Stopped.")
         else:

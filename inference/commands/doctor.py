@@ -1,15 +1,25 @@
-"""`deepseek-v32 doctor`: versions, devices, and what would run for every operation."""
+"""`deepseek-v32 doctor`: versions, devices, what would run for every operation, and what is wrong with a checkpoint."""
 
 import importlib.metadata
 import json
 import platform
 import shutil
+import sys
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import BackendOption, DeviceOption
+from .layout import wrapped
+from .options import BackendOption, DeviceOption, PrecisionOption, TensorParallelOption
+from .terminal import visible
+
+if TYPE_CHECKING:
+    from ...model.config import Precision
+    from .checkpoint_check import CheckpointFindings
+    from .memory_plan import MemoryRow
 
 PACKAGES = (
     "torch",
@@ -24,16 +34,60 @@ PACKAGES = (
 
 
 def doctor(
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", help="Checkpoint directory to check: its headers and settings, not its weights."),
+    ] = None,
+    gpu_memory: Annotated[
+        float | None,
+        typer.Option(
+            "--gpu-memory", min=1, metavar="GIB", help="Memory of each GPU. Default: as this machine's, or an H200's."
+        ),
+    ] = None,
     device: DeviceOption = None,
     backend: BackendOption = "auto",
+    precision: PrecisionOption = None,
+    tensor_parallel_size: TensorParallelOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Print versions, devices and the implementation chosen for every operation."""
+    """Print versions, devices and the implementation chosen for every operation; with --model, check a checkpoint.
+
+    The exit code is 1 if the checkpoint has a problem, or fits nowhere.
+    """
+    from . import checkpoint_check, memory_plan  # torch, which --help does not wait for
+
     report = examine(device, backend)
+    found, rows = None, []
+    if model is not None:
+        found = checkpoint_check.check_checkpoint(model, tensor_parallel_size or 1)
+        rows = _memory(found, tensor_parallel_size, precision, gpu_memory)
+        report |= {"checkpoint": checkpoint_check.as_json(found), "memory": memory_plan.as_json(rows)}
     if as_json:
         print(json.dumps(report, indent=2))
     else:
-        show(report)
+        lines = show(report)
+        if found is not None:
+            lines += ["", *checkpoint_check.as_lines(found)]
+            if found.config is not None:
+                lines += ["", *memory_plan.as_lines(rows, found.config)]
+        print(visible("\n".join(lines), sys.stdout))
+    if found is not None and (found.problems or not any(row.fits for row in rows)):
+        raise typer.Exit(1)
+
+
+def _memory(
+    found: "CheckpointFindings", ranks: int | None, precision: "Precision | None", gigabytes: float | None
+) -> "list[MemoryRow]":
+    """On so many GPUs; if nothing is said of them, also on this CPU."""
+    from . import memory_plan
+
+    if found.config is None:
+        return []
+    memory = None if gigabytes is None else int(gigabytes * memory_plan.GIB)
+    rows = [memory_plan.gpu_row(found.config, ranks or 1, precision, found.mtp, memory)]
+    if ranks is None and gigabytes is None:
+        rows.append(memory_plan.cpu_row(found.config, precision, found.mtp))
+    return rows
 
 
 def examine(device: str | None, backend: str) -> dict[str, Any]:
@@ -61,32 +115,39 @@ def examine(device: str | None, backend: str) -> dict[str, Any]:
     }
 
 
-def show(report: dict[str, Any]) -> None:
-    """Print the report as a table."""
-    from rich.console import Console
-    from rich.table import Table
+def show(report: dict[str, Any]) -> list[str]:
+    """The report as lines: operations that are served alike stand together, and each reason once."""
+    packages = [f"{name} {version or 'not installed'}" for name, version in report["packages"].items()]
+    lines = [
+        f"deepseek-v32 {report['deepseek-v32']}, Python {report['python']}, {report['system']}",
+        *wrapped(", ".join([*packages, f"nvcc {report['nvcc'] or 'not found'}"])),
+        f"CPU: {report['cpu']['threads']} threads, {report['cpu']['capability']}",
+        *(f"GPU {index}: {gpu}" for index, gpu in enumerate(report["gpus"])),
+        *([] if report["gpus"] else ["GPU: none"]),
+        "",
+        f"Kernels on {report['device']}, backend {report['backend']}",
+    ]
+    operations = report["operations"]
+    for backend, names in _grouped((each["chosen"], each["operation"]) for each in operations):
+        lines += [
+            f"  {'nothing' if backend == 'none' else backend} runs {len(names)} operations:",
+            *wrapped(", ".join(names)),
+        ]
+    reasons = [(reason, each["operation"]) for each in operations for reason in each["unsupported_reasons"]]
+    for reason, names in _grouped(reasons):
+        lines += wrapped(f"{reason}: {len(names)} operations", 2)
+    for each in operations:
+        if each["falls_back"]:
+            lines += wrapped(f"{each['operation']}: {each['falls_back']}", 2)
+    return lines
 
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]deepseek-v32[/bold] {report['deepseek-v32']}, Python {report['python']}, {report['system']}")
-    for name, version in report["packages"].items():
-        console.print(f"  {name} {version or '[dim]not installed[/dim]'}")
-    console.print(f"  nvcc {report['nvcc'] or '[dim]not found[/dim]'}")
-    console.print(f"CPU: {report['cpu']['threads']} threads, {report['cpu']['capability']}")
-    for index, gpu in enumerate(report["gpus"]):
-        console.print(f"GPU {index}: {gpu}")
-    if not report["gpus"]:
-        console.print("GPU: none")
-    table = Table(title=f"Kernels on {report['device']}, backend {report['backend']}", title_justify="left")
-    for heading in ("operation", "runs", "could run", "why not the others"):
-        table.add_column(heading, overflow="fold")
-    for choice in report["operations"]:
-        table.add_row(
-            choice["operation"],
-            "; ".join(filter(None, (choice["chosen"], choice["falls_back"]))),
-            ", ".join(choice["available"]),
-            "; ".join(choice["unsupported_reasons"]),
-        )
-    console.print(table)
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """(first, all its seconds) of pairs, in the order in which they come."""
+    groups: dict[str, list[str]] = {}
+    for first, second in pairs:
+        groups.setdefault(first, []).append(second)
+    return list(groups.items())
 
 
 def _version(package: str) -> str | None:

@@ -38,6 +38,23 @@ BackendOption = Annotated[
         rich_help_panel=HARDWARE,
     ),
 ]
+PrecisionOption = Annotated[
+    Precision | None,
+    typer.Option(
+        "--precision",
+        help="Default: exact (fp32) on a CPU; on a GPU as the checkpoint is stored, fp8 or bf16.",
+        rich_help_panel=HARDWARE,
+    ),
+]
+TensorParallelOption = Annotated[
+    int | None,
+    typer.Option(
+        "--tensor-parallel-size",
+        metavar="N",
+        help="Share the model among 2, 4 or 8 processes, each with a GPU.",
+        rich_help_panel=HARDWARE,
+    ),
+]
 VerifyHashesOption = Annotated[
     bool,
     typer.Option(
@@ -83,24 +100,9 @@ class ModelOptions:
         ),
     ] = None
     device: DeviceOption = None
-    precision: Annotated[
-        Precision | None,
-        typer.Option(
-            "--precision",
-            help="Default: exact (fp32) on a CPU; on a GPU as the checkpoint is stored, fp8 or bf16.",
-            rich_help_panel=HARDWARE,
-        ),
-    ] = None
+    precision: PrecisionOption = None
     backend: BackendOption = "auto"
-    tensor_parallel_size: Annotated[
-        int | None,
-        typer.Option(
-            "--tensor-parallel-size",
-            metavar="N",
-            help="Share the model among 2, 4 or 8 processes, each with a GPU.",
-            rich_help_panel=HARDWARE,
-        ),
-    ] = None
+    tensor_parallel_size: TensorParallelOption = None
     decode_graphs: Annotated[
         bool,
         typer.Option(
@@ -126,6 +128,13 @@ class ModelOptions:
             rich_help_panel=ENGINE,
         ),
     ] = "auto"
+    deterministic: Annotated[
+        bool,
+        typer.Option(
+            "--deterministic",
+            help="A request's logits are the same bits whatever runs beside it, however its prompt is cut. On a CPU alone.",
+        ),
+    ] = False
     verify_hashes: VerifyHashesOption = True
     log_level: LogLevelOption = "warning"
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from .compare_choices import OWN_MARGIN, SCORES_OF, as_masks, follows
 from .diagnoses import diagnoses_of
 from .diagnoses_case import Case, Diagnosis
 from .stages import STAGES, order, parse_name
@@ -33,8 +34,8 @@ AMPLIFIED = {
     "router_logits": 2.0,
     "index_weights": 2.0,
     "router_weights": 2.0,
-    "shared_expert": 4.0,
-    "mlp_output": 4.0,
+    "shared_expert": 2.5,
+    "mlp_output": 2.5,
     "index_query_scales": 15.0,  # at the edge between two powers of two, one of a token's scales may be twice the other's
 }
 
@@ -113,8 +114,8 @@ def tolerance(a: Trace, b: Trace, full: str, tainted: torch.Tensor | None = None
 def _not_comparable(a: Trace, b: Trace, full: str, tainted: torch.Tensor) -> str:
     """Why a stage that both have is not compared; empty if it is."""
     name, _ = parse_name(full) or (full, None)
-    if STAGES[name].kind == "bytes" and {a.precision, b.precision} != {"fp8"}:
-        return "bytes are compared only between traces in fp8"
+    if STAGES[name].kind == "bytes" and ({a.precision, b.precision} != {"fp8"} or tainted.any()):
+        return "bytes are compared only between traces in fp8, and only up to the first close call"
     if name == "index_query_scales" and {a.precision, b.precision} != {"fp8"}:
         return "scales are compared only between traces in fp8"
     count = min(len(a.stages[full]), len(b.stages[full]))
@@ -180,61 +181,30 @@ def _compare_values(a: Trace, b: Trace, full: str, rows: torch.Tensor, limit: fl
 def _compare_choices(
     a: Trace, b: Trace, full: str, rows: torch.Tensor, tainted: torch.Tensor
 ) -> tuple[Difference | None, torch.Tensor]:
-    """Sets differ only if some member's score is not equal to the last one chosen, within tolerance."""
-    x, y = a.stages[full].long(), b.stages[full].long()
-    count, width = min(len(x), len(y)), int(max(x.max(), y.max())) + 1
-    masks = [  # bool [T, ids]
-        torch.zeros(count, width + 1, dtype=torch.bool).scatter(1, torch.where(each < 0, width, each), True)[:, :width]
-        for each in (x[:count].view(count, -1), y[:count].view(count, -1))
-    ]
+    """Sets may differ where b's own scores allow both: then the choice was too close to call."""
+    masks = as_masks(a.stages[full], b.stages[full])
+    count = len(masks[0])
     other = torch.zeros_like(rows)
     other[:count] = (masks[0] != masks[1]).any(1) & rows[:count]
-    close = other & _close_calls(a, b, full, masks, tainted)
+    close = torch.zeros_like(rows)
+    source = SCORES_OF.get((parse_name(full) or ("", None))[0])
+    if source is not None:
+        scored = full.rpartition(".")[0] + "." + source
+        own = scored in b.stages
+        scores = (b if own else a).stages.get(scored)
+        margin = OWN_MARGIN if own else 2 * tolerance(a, b, scored, tainted)
+        if scores is not None and masks[0].shape[1] <= scores.shape[1]:
+            config = (a.config or b.config) if source == "router_scores" else {}
+            close[:count] = other[:count] & follows(masks[1], masks[0], scores[:count].float(), margin, config)
     wrong = other & ~close
     if not wrong.any():
         return None, close
     sizes = [mask.sum(1)[wrong[:count]].double().mean() for mask in masks]
     common = (masks[0] & masks[1]).sum(1)[wrong[:count]].double().mean()
-    lines = [
+    line = (
         f"{float(sizes[1]):.1f} chosen a token on average, {float(common):.1f} of the {float(sizes[0]):.1f} right ones"
-    ]
-    return Difference(full, (*lines, *_where(wrong, rows)), wrong), close
-
-
-def _close_calls(a: Trace, b: Trace, full: str, masks: list[torch.Tensor], tainted: torch.Tensor) -> torch.Tensor:
-    """bool [T]: rows whose sets differ only in members that score like the last one chosen."""
-    name, _ = parse_name(full) or (full, None)
-    source = full.replace("selection", "index_scores").replace("router_choice", "router_scores")
-    none = torch.zeros_like(tainted)
-    scores = a.stages.get(source)
-    if source == full or scores is None or masks[0].shape[1] > scores.shape[1]:
-        return none
-    count, columns = masks[0].shape
-    scores = scores[:count, :columns].float()
-    finite = torch.where(scores.isfinite(), scores, 0.0)
-    margin = 2 * tolerance(a, b, source, tainted) * finite.norm(dim=1) / scores.isfinite().sum(1).clamp_min(1).sqrt()
-    last = torch.where(masks[0], scores, torch.inf).amin(1)
-    gap = torch.where(masks[0] != masks[1], (scores - last[:, None]).abs(), 0.0).amax(1)
-    if name == "router_choice":
-        margin = margin + _group_margin(a, scores, tolerance(a, b, source, tainted))
-    result = none.clone()
-    result[:count] = gap <= margin
-    return result
-
-
-def _group_margin(a: Trace, scores: torch.Tensor, limit: float) -> torch.Tensor:
-    """inf for rows in which a kept and a dropped group are equal within tolerance: any of their experts may then be chosen."""
-    groups, kept = a.config.get("n_group", 1), a.config.get("topk_group", 1)
-    if groups == 1 or kept >= groups:
-        return torch.zeros(len(scores))
-    best = (
-        scores.unflatten(1, (groups, -1))
-        .topk(min(2, scores.shape[1] // groups), 2)
-        .values.sum(2)
-        .sort(1, descending=True)
     )
-    close = best.values[:, kept - 1] - best.values[:, kept] <= 4 * limit
-    return torch.where(close, torch.inf, 0.0)
+    return Difference(full, (line, *_where(wrong, rows)), wrong), close
 
 
 def _part(axis: str, sizes: torch.Tensor) -> list[str]:

@@ -95,6 +95,12 @@ def inverse_scaling(case: Case, fit: float) -> float | None:
     return None if scale in (None, 1.0, 0.0) else 1 / float(scale or 1)
 
 
+def another_constant(case: Case, fit: float) -> float | None:
+    """The fit itself, unless it is about one of the factors that have a name."""
+    named = (0.0, 1.0, inverse_scaling(case, fit), case.number("routed_scaling_factor"))
+    return None if any(each is not None and abs(fit - each) <= 0.1 for each in named) else fit
+
+
 def routed_scaled(case: Case) -> Prediction:
     """The routed experts' part times a constant, the shared expert's as it is."""
     shared = case.at(case.right("shared_expert"))
@@ -107,8 +113,8 @@ def routed_scaled(case: Case) -> Prediction:
 
 def before_the_norm(case: Case) -> Prediction:
     """hnorm of the last layer's residual stream; its weight is fitted to a."""
-    layers, eps = case.a.layers, case.number("rms_norm_eps")
-    hidden, residual = case.a.stages.get("final_norm"), case.a.stages.get(f"layers.{layers - 1}.residual")
+    layers, eps = case.number("num_hidden_layers") or 0, case.number("rms_norm_eps")
+    hidden, residual = case.a.stages.get("final_norm"), case.a.stages.get(f"layers.{int(layers) - 1}.residual")
     if hidden is None or residual is None or eps is None:
         return None
     right = case.a.stages[case.full].float()
@@ -155,6 +161,7 @@ HYPOTHESES = (
                with_shared(inverse_scaling), "sgl-project/sglang#28237"),
     Hypothesis("shared-expert-multiplied", OUTPUT, "the shared expert times routed_scaling_factor",
                with_shared(lambda case, fit: case.number("routed_scaling_factor"))),
+    Hypothesis("shared-expert-constant", OUTPUT, "the shared expert times a constant", with_shared(another_constant)),
     Hypothesis("routed-experts-scaled", OUTPUT, "the routed experts times a constant", routed_scaled),
     Hypothesis("mtp-before-the-norm", ("mtp_hidden_norm",), "the hidden state before the final norm", before_the_norm,
                "vllm-project/vllm#47448"),

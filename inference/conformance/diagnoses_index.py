@@ -101,6 +101,16 @@ def dropped_scales(case: Case) -> Prediction:
     return (columns @ constants).float().view(case.base.shape)
 
 
+def far_off(case: Case) -> Prediction:
+    """Where a trace is too short to tell the map: rows that are many times too long or too short, by about the same factor."""
+    x = case.right("attention_norm")
+    ratios = case.target.float().norm(dim=1) / case.base.float().norm(dim=1).clamp_min(1e-30)
+    middle = float(ratios.median())
+    steady = bool((ratios / max(middle, 1e-30) - 1).abs().median() < 0.3)
+    short = x is None or len(x) < x.shape[1]
+    return case.target.float() if short and steady and not 0.25 < middle < 4 else None
+
+
 def scored(
     formula: Callable[[Case, torch.Tensor, torch.Tensor, torch.Tensor], Prediction],
 ) -> Callable[[Case], Prediction]:
@@ -194,6 +204,8 @@ HYPOTHESES = (
                "such as after a preemption", stale(True, True), "sgl-project/sglang#22811", weak=True),
     Hypothesis("index-key-weight-scales-dropped", ("index_key_proj",), "indexer.wk with other block scales than its "
                "weight_scale_inv", dropped_scales, "NVIDIA/TensorRT-LLM#18658"),
+    Hypothesis("index-key-weight-scales-dropped", ("index_key_proj",), "an output of indexer.wk many times too large or small, as "
+               "without its weight_scale_inv", far_off, "NVIDIA/TensorRT-LLM#18658", weak=True),
     Hypothesis("index-weights-constant", ("index_weights",), "head weights times a constant: H_i^-0.5 or index_dim^-0.5 is "
                "missing or applied twice (which changes no selection)", other_constant),
     Hypothesis("relu-missing", ("index_scores",), "index scores without ReLU",

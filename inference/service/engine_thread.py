@@ -11,6 +11,7 @@ from ..engine.fault import Fault, first_line, log_fault
 from ..engine.scoring import ScoreJob
 from ..engine.stats import EngineStats
 from ..params import Delta
+from .delivery import Delivery
 from .entry import Entry, error_delta, with_failure
 from .observers import Observers
 from .streams import Inbox, deliver
@@ -21,8 +22,6 @@ TIMED_OUT = "the request has passed its deadline"
 STOPPED = "the server has stopped"
 STEP_FAILED = "the step that computed this answer failed"
 
-# Seconds between two deliveries at most; seven updates a second still look like writing.
-LONGEST_PAUSE = 0.15
 # Seconds between two attempts to deliver what an event loop has not taken, while no request is open.
 _RETRY_SECONDS = 0.05
 
@@ -40,10 +39,7 @@ class EngineThread:
         clock: Callable[[], float] = time.monotonic,
         thread: type[threading.Thread] = threading.Thread,
     ) -> None:
-        """pause: seconds between two deliveries per open request, at most LONGEST_PAUSE altogether.
-
-        clock, thread: others only in a simulation, which calls `turn` itself.
-        """
+        """pause: of the Delivery. clock, thread: others only in a simulation, which calls `turn` itself."""
         self.observers = Observers()
         # An exponential moving average of how long requests take.
         self.typical_seconds = 1.0
@@ -52,10 +48,7 @@ class EngineThread:
         self.clock = clock
         self._engine = engine
         self._last_step = clock()
-        self._pause = pause
-        # Deltas that wait for the next delivery.
-        self._undelivered: list[tuple[Inbox, Delta]] = []
-        self._last_delivery = 0.0
+        self._delivery = Delivery(pause)
         self._stats_failed = False
 
         # Guards the fields below.
@@ -169,7 +162,7 @@ class EngineThread:
             if not self._entries and not self._jobs:
                 # `stop` may be waiting for this.
                 self._wake.notify_all()
-                timeout = _RETRY_SECONDS if self._undelivered else None
+                timeout = _RETRY_SECONDS if self._delivery.is_due else None
                 self._wake.wait_for(lambda: self._entries or self._jobs or self._stopping, timeout)
                 self._last_step = self.clock()
             return not self._stopping
@@ -218,7 +211,7 @@ class EngineThread:
             self._engine.abort(entry.request.id)
 
     def _deliver(self, deltas: list[Delta]) -> None:
-        """Deliver the first and last deltas of requests at once, others when the pause between two deliveries is over."""
+        """Hand over a step's deltas, of which the first and the last of each request are urgent, and tell the observers."""
         now = self.clock()
         urgent: set[Inbox] = set()
         finished = []
@@ -235,18 +228,13 @@ class EngineThread:
             self.observers.tell(delta, now, entry.submitted, entry.last_token)
             if delta.token_ids:
                 entry.last_token = now
-            self._undelivered.append((entry.inbox, delta))
+            self._delivery.add(entry.inbox, delta)
         with self._wake:
             for request_id in finished:
                 del self._entries[request_id]
                 self._cancelled.discard(request_id)
-            pause = min(self._pause * len(self._entries), LONGEST_PAUSE)
-        if now - self._last_delivery >= pause:
-            self._undelivered, self._last_delivery = deliver(self._undelivered), now
-        elif urgent:
-            due = [pair for pair in self._undelivered if pair[0] in urgent]
-            later = [pair for pair in self._undelivered if pair[0] not in urgent]
-            self._undelivered = deliver(due) + later
+            open_requests = len(self._entries)
+        self._delivery.flush(urgent, now, open_requests)
 
     def _fail_all(self, reason: str) -> None:
         """End every open request and every waiting job with an error, whatever the state of the engine."""
@@ -279,7 +267,7 @@ class EngineThread:
             for held in (self._entries, self._cancelled, self._arrivals, self._jobs, self._awaited_jobs):
                 held.clear()
             self._open_jobs = 0
-            undelivered, self._undelivered = self._undelivered, []
+            undelivered = self._delivery.take()
             self._wake.notify_all()
         for job in jobs:
             job.fail(RuntimeError(reason))

@@ -27,6 +27,7 @@ from ..engine.scoring import ScoreJob
 from ..engine.stats import EngineStats
 from ..llm import LLM
 from ..params import Request, SamplingParams, TokenLogprob
+from .admission import Admission
 from .engine_thread import EngineThread
 from .entry import Entry
 from .observers import Observer
@@ -35,14 +36,6 @@ from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 # Waking a reader costs about 0.05 ms of the interpreter's lock, so that up to 25 readers take at most 1 % of its time. A single
 # reader gets every token by itself; many readers get a few tokens at a time.
 DELIVERY_SECONDS = 0.006
-
-
-class Busy(Exception):
-    """The queue is full or the service is stopping. Nothing was queued; `retry_after` seconds later it may succeed."""
-
-    def __init__(self, message: str, retry_after: int) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
 
 
 @dataclass(frozen=True)
@@ -93,13 +86,10 @@ class Service:
         self.llm = llm
         self.capacity = llm.limits.max_sequences + max_queue
         self.deadline = deadline
-        # Counting the open requests and queueing new ones is one operation.
-        self._admission = threading.Lock()
-        self._refused = 0
-        self._draining = False
         times = step_times or DEVICE_TIMES[llm.device.type]
         llm.engine.scheduler.pace = Pace(times, fixed_cost(llm.engine.config), clock)
         self._thread = EngineThread(llm.engine, delivery, clock, thread)
+        self._admission = Admission(self._thread, self.capacity)
 
     async def submit(
         self,
@@ -160,9 +150,7 @@ class Service:
         Busy, TimeoutError at the deadline, and whatever the model raises.
         """
         job = ScoreJob(request, top, time.monotonic() + self.deadline)
-        with self._admission:
-            self._admit(1)
-            self._thread.queue_job(job)
+        self._admission.admit(1, lambda: self._thread.queue_job(job))
         try:
             return await asyncio.wrap_future(job.future)
         except asyncio.CancelledError:
@@ -183,9 +171,7 @@ class Service:
         """
         request = self.make_request([*prompt, *answer[:-1]], policy=policy)
         job = AnswerScoreJob(request, answer, top, time.monotonic() + self.deadline, progress)
-        with self._admission:
-            self._admit(1)
-            self._thread.queue_job(job)
+        self._admission.admit(1, lambda: self._thread.queue_job(job))
         scores: AnswerScores = job.future.result()
         return scores
 
@@ -196,8 +182,7 @@ class Service:
 
     def check_capacity(self, count: int) -> None:
         """Raise Busy, or ValueError, if `count` requests would be refused now, before time is spent on encoding their prompts."""
-        with self._admission:
-            self._admit(count)
+        self._admission.admit(count)
 
     def stats(self) -> ServiceStats:
         thread = self._thread
@@ -205,7 +190,7 @@ class Service:
             thread.stats,
             thread.open,
             thread.places,
-            self._refused,
+            self._admission.refused,
             self.capacity,
             thread.seconds_since_step,
             thread.alive,
@@ -215,7 +200,7 @@ class Service:
     @property
     def accepting(self) -> bool:
         """False from `stop` on."""
-        return not self._draining
+        return not self._admission.is_closed
 
     def observe(self, observer: Observer) -> None:
         """Notify this observer, too, from now on."""
@@ -223,8 +208,7 @@ class Service:
 
     def stop(self, drain: float = 0.0) -> None:
         """Refuse new requests, give open ones `drain` seconds to finish, fail the others, end the thread. May be repeated."""
-        with self._admission:
-            self._draining = True
+        self._admission.close()
         self._thread.stop(drain)
 
     def __enter__(self) -> "Service":
@@ -238,23 +222,4 @@ class Service:
         return Entry(request, inbox, now, now + self.deadline)
 
     def _queue(self, entries: list[Entry]) -> None:
-        with self._admission:
-            self._admit(len(entries))
-            self._thread.queue(entries)
-
-    def _admit(self, count: int) -> None:
-        if count > self.capacity:
-            raise ValueError(
-                f"the number of requests is {count}; expected at most {self.capacity}, all that the server holds"
-            )
-        if self._draining:
-            self._refused += count
-            raise Busy("the server is stopping", retry_after=30)
-        if self._thread.failure is not None:
-            self._refused += count
-            raise Busy(self._thread.failure, retry_after=30)
-        if self._thread.places + count > self.capacity:
-            self._refused += count
-            # A place becomes free after typical_seconds / capacity, but other clients wait for it as well.
-            retry_after = min(max(math.ceil(self._thread.typical_seconds), 1), 60)
-            raise Busy(f"the queue is full: {self.capacity} requests are running or waiting", retry_after)
+        self._admission.admit(len(entries), lambda: self._thread.queue(entries))

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .answer_parser import AnswerDelta, AnswerParser, CallDelta
+from .answer_delta import AnswerDelta, CallDelta
+from .answer_parser import AnswerParser
 from .dsml import ToolCall
 from .tokenizer import EOS
 from .tool_schema import is_object

@@ -1,11 +1,11 @@
 """Locates on disk everything that a rank holds, from headers alone, and checks it against the table of tensors."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..config import ModelConfig
-from ..errors import CheckpointError, short_repr
+from ..errors import CheckpointError, refuse, short_repr
 from ..mtp import MTPTables
 from ..parallel.plan import Plan, Shard
 from ..weight_map import MTP_EMBEDDING, MTP_HEAD, SCALE, TensorSpec, tensor_specs
@@ -58,10 +58,16 @@ def locate(plan: Plan, directory: Path, verify_hashes: bool = True) -> tuple[lis
     return sources, plain_hashes(directory, stored) if verify_hashes else None
 
 
-def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> list[TensorSource]:
+def match(
+    plan: Plan,
+    stored: Mapping[str, StoredTensor],
+    directory: Path,
+    refuse: Callable[[CheckpointError], None] = refuse,
+) -> list[TensorSource]:
     """Where every tensor of which the plan's rank holds a part lies.
 
-    Raises CheckpointError for tensors of the table that are missing or have another shape or dtype, and for surplus ones.
+    Raises CheckpointError for tensors of the table that are missing or have another shape or dtype, and for surplus ones; or calls
+    `refuse` with each of them.
     """
     found: dict[TensorSpec, tuple[StoredTensor, StoredTensor | None]] = {}
     known = set()
@@ -70,18 +76,20 @@ def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> li
         if weight is None:
             if spec.required and (not spec.mtp or plan.mtp is not None):
                 expected = f"{' or '.join(_dtypes(spec))} {list(spec.shape)}"
-                raise CheckpointError(directory, f"tensor {short_repr(spec.name)} is missing; expected {expected}")
+                problem = f"tensor {short_repr(spec.name)} is missing; expected {expected}"
+                refuse(CheckpointError(directory, problem))
             continue
         known.add(spec.name)
-        _check(weight, spec.name, _dtypes(spec), spec.shape)
+        _check(weight, spec.name, _dtypes(spec), spec.shape, refuse)
         scale = None
         if weight.dtype == "F8_E4M3":
             scale = stored.get(spec.scale_name)
             if scale is None:
                 problem = f"tensor {short_repr(spec.scale_name)} is missing; expected F32 {list(spec.scale_shape)}"
-                raise CheckpointError(weight.file, f"{problem} beside the F8_E4M3 weight")
+                refuse(CheckpointError(weight.file, f"{problem} beside the F8_E4M3 weight"))
+                continue
             known.add(spec.scale_name)
-            _check(scale, spec.scale_name, ("F32",), spec.scale_shape)
+            _check(scale, spec.scale_name, ("F32",), spec.scale_shape, refuse)
         found[spec] = weight, scale
     _check_layers(plan.config, stored)
     for name, tensor in stored.items():
@@ -90,7 +98,7 @@ def match(plan: Plan, stored: Mapping[str, StoredTensor], directory: Path) -> li
             beside = f" beside a {weight.dtype} weight" if weight is not None and weight is not tensor else ""
             came = f"{tensor.dtype} {short_repr(list(tensor.shape))}"
             problem = f"tensor {short_repr(name)} is surplus: {came}; expected no such tensor{beside}"
-            raise CheckpointError(tensor.file, problem)
+            refuse(CheckpointError(tensor.file, problem))
     shards = ((spec, plan.shard(spec)) for spec in found)
     return [TensorSource(shard, *found[spec]) for spec, shard in shards if shard is not None]
 
@@ -159,10 +167,16 @@ def _dtypes(spec: TensorSpec) -> tuple[str, ...]:
     return (*_FLOATS, "F8_E4M3") if spec.quantised else _FLOATS
 
 
-def _check(tensor: StoredTensor, name: str, dtypes: tuple[str, ...], shape: tuple[int, ...]) -> None:
+def _check(
+    tensor: StoredTensor,
+    name: str,
+    dtypes: tuple[str, ...],
+    shape: tuple[int, ...],
+    refuse: Callable[[CheckpointError], None],
+) -> None:
     where = f"tensor {short_repr(name)}"
     if tensor.shape != shape:
         came = short_repr(list(tensor.shape))
-        raise CheckpointError(tensor.file, f"{where}: shape is {came}; expected {list(shape)}")
+        refuse(CheckpointError(tensor.file, f"{where}: shape is {came}; expected {list(shape)}"))
     if tensor.dtype not in dtypes:
-        raise CheckpointError(tensor.file, f"{where}: dtype is {tensor.dtype}; expected {' or '.join(dtypes)}")
+        refuse(CheckpointError(tensor.file, f"{where}: dtype is {tensor.dtype}; expected {' or '.join(dtypes)}"))

@@ -6,12 +6,12 @@ header {name: {dtype, shape, data_offsets}}, then the data without gaps.
 
 import math
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointError, short_repr
+from ..errors import CheckpointError, refuse, short_repr
 from .place import GET_IT, LFS_START, no_directory
 from .strict_json import parse_object
 
@@ -43,8 +43,10 @@ class StoredTensor:
         return self.size // max(self.shape[0], 1) if self.shape else self.size
 
 
-def read_headers(directory: str | Path) -> dict[str, StoredTensor]:
+def read_headers(directory: str | Path, refuse: Callable[[CheckpointError], None] = refuse) -> dict[str, StoredTensor]:
     """Every tensor of a checkpoint directory, from its single file or from the files that its index names.
+
+    refuse: called with each problem of a file of weights. If it returns, the other files are read.
 
     Raises CheckpointError for anything that is missing, duplicate, truncated, overlapping, or not a safetensors file.
     """
@@ -62,38 +64,42 @@ def read_headers(directory: str | Path) -> dict[str, StoredTensor]:
         raise CheckpointError(single, f"exists beside {INDEX}, which does not name it; expected one of the two")
     tensors: dict[str, StoredTensor] = {}
     files = dict.fromkeys(weight_map.values())
-    _check_downloaded(directory, list(files))
-    for file in files:
-        for name, tensor in read_header(directory / file):
+    here = _downloaded(directory, list(files), refuse)
+    for file in here:
+        try:
+            found = list(read_header(directory / file))
+        except CheckpointError as error:
+            refuse(error)
+            here = [each for each in here if each != file]
+            continue
+        for name, tensor in found:
             if name in tensors:
                 other = tensors[name].file.name
-                raise CheckpointError(
-                    tensor.file, f"tensor {short_repr(name)} is also in {short_repr(other)}; expected it once"
-                )
+                problem = f"tensor {short_repr(name)} is also in {short_repr(other)}; expected it once"
+                refuse(CheckpointError(tensor.file, problem))
             if weight_map.get(name) != file:
                 place = f"in {short_repr(weight_map[name])}" if name in weight_map else "nowhere"
-                raise CheckpointError(
-                    tensor.file, f"tensor {short_repr(name)} is here; expected it {place}, as in the index"
-                )
+                problem = f"tensor {short_repr(name)} is here; expected it {place}, as in the index"
+                refuse(CheckpointError(tensor.file, problem))
             tensors[name] = tensor
     for name, file in weight_map.items():
-        if name not in tensors:
-            raise CheckpointError(
-                directory / file, f"tensor {short_repr(name)} is not here; expected it, as in the index"
-            )
+        if name not in tensors and file in here:
+            problem = f"tensor {short_repr(name)} is not here; expected it, as in the index"
+            refuse(CheckpointError(directory / file, problem))
     return tensors
 
 
-def _check_downloaded(directory: Path, files: list[str]) -> None:
-    """Raise CheckpointError if files are absent or Git LFS pointers: it names ten and counts all."""
+def _downloaded(directory: Path, files: list[str], refuse: Callable[[CheckpointError], None]) -> list[str]:
+    """The files that are neither absent nor Git LFS pointers. The refusal of others names ten and counts all."""
     absent = [file for file in files if not _exists(directory / file)]
     if absent:
         problem = f"{_some(absent, len(files))} missing; expected all that {INDEX} names"
-        raise CheckpointError(directory, f"{problem}: download them")
+        refuse(CheckpointError(directory, f"{problem}: download them"))
     pointers = [file for file in files if _is_pointer(directory / file)]
     if pointers:
-        problem = f"{_some(pointers, len(files))} Git LFS pointers"
-        raise CheckpointError(directory, f"{problem}; expected the files themselves: get them with git lfs pull")
+        problem = f"{_some(pointers, len(files))} {'a Git LFS pointer' if len(pointers) == 1 else 'Git LFS pointers'}"
+        refuse(CheckpointError(directory, f"{problem}; expected the weights themselves: get them with git lfs pull"))
+    return [file for file in files if file not in {*absent, *pointers}]
 
 
 def _some(names: list[str], count: int) -> str:

@@ -56,15 +56,21 @@ def test_at_least_22_bugs_are_declared_for_traces() -> None:
     assert {bug.name for bug in declared} == {parameter.values[0].name for parameter in TRACED} | OF_BUG.keys()
 
 
-@pytest.mark.parametrize("precision, drafts", [("exact", 0), ("exact", 3), ("fp8", 0), ("fp8", 3)])
+@pytest.mark.parametrize("precision, drafts", [("exact", 0), ("exact", 3), ("fp8", 0)])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_schedule_gives_the_trace_of_one_pass(
-    schedule: str, precision: str, drafts: int, checkpoint: Callable[[str], Path], right: Right
+    schedule: str,
+    precision: str,
+    drafts: int,
+    checkpoint: Callable[[str], Path],
+    right: Right,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     tokens, trace = SCHEDULES[schedule](load(checkpoint(precision), precision, speculative_tokens=drafts))
     report = compare(right(precision)[0].trace(tokens), trace)
     assert report.equal, (report.first, report.diagnoses)
     assert len(report.compared) >= 55
+    assert not caplog.records, "the engine has met no fault while it was recorded"
     assert precision == "fp8" or not report.close_calls
 
 

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -17,8 +19,16 @@ from deepseek_v32.inference.commands.trace import read_layers, read_tokens
 from deepseek_v32.inference.conformance.compare import compare
 from deepseek_v32.inference.conformance.stages import STAGES, parse_name
 from deepseek_v32.inference.conformance.trace_file import Trace
+from deepseek_v32.inference.conformance.tracer import TracedRunner, tracing
+from deepseek_v32.inference.distributed.worker import LeadingRunner
+from deepseek_v32.inference.engine.batch import Batch
+from deepseek_v32.inference.engine.runner import ModelRunner
+from deepseek_v32.inference.params import Request, SamplingParams
 from deepseek_v32.inference.parts import DEMO
+from deepseek_v32.model.stages import traced
+from deepseek_v32.model.transformer import Transformer
 from support.configs import random_arguments
+from support.drafting import make_runner
 from support.oracle import Case, make_oracle, random_tokens
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +53,7 @@ def assert_equal_stages(ours: Trace, theirs: Trace, layers: int) -> None:
     assert compare(theirs, ours).equal
 
 
-@pytest.mark.parametrize("seed, yarn, chunk", [(3, True, None), (3, True, 7), (4, False, None)])
+@pytest.mark.parametrize("seed, yarn, chunk", [(3, True, None), (3, True, 7), (3, True, 1), (4, False, None)])
 def test_every_stage_is_transformers(seed: int, yarn: bool, chunk: int | None, tmp_path: Path) -> None:
     oracle = make_oracle(Case("trace", seed, yarn=yarn, overrides={"rms_norm_eps": 1e-3}), tmp_path)
     tokens = random_tokens(100, seed)
@@ -202,3 +212,40 @@ def test_every_stage_is_documented() -> None:
     document = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
     for stage in STAGES.values():
         assert f"`{stage.name}`" in document, stage.name
+
+
+def test_the_engine_is_as_it_was_after_a_failure(checkpoint: Callable[[str], Path]) -> None:
+    llm = load(checkpoint("exact"), "exact")
+    runner, before = llm.engine.runner, llm.logits(text(30))
+    with pytest.raises(RuntimeError, match="on purpose"), tracing(llm.engine):
+        raise RuntimeError("on purpose")
+    with pytest.raises(KeyError), patch.object(TracedRunner, "_add", side_effect=KeyError("on purpose")):
+        llm.trace(text(30))
+    assert llm.engine.runner is runner and torch.equal(llm.logits(text(30)), before)
+    assert not llm.engine.pool.used
+
+
+def test_traced_decodes_run_without_a_graph(right: Callable[[str], tuple[LLM, Trace]]) -> None:
+    model = right("exact")[0].model
+    assert isinstance(model, Transformer)
+    runner = make_runner(model, graphs=True)
+    request = Request(0, (1, 2), SamplingParams(), max_tokens=5, seed=0)
+    batch = Batch((request,), (1,), (1,), decodes=1, logit_counts=(1,))
+    assert runner._in_graph(batch)
+    with traced(lambda *_: None):
+        assert not runner._in_graph(batch)
+
+
+def test_several_ranks_are_refused(checkpoint: Callable[[str], Path]) -> None:
+    llm = load(checkpoint("exact"), "exact")
+    llm.engine.runner = cast(ModelRunner, LeadingRunner.__new__(LeadingRunner))
+    with pytest.raises(ValueError, match="the engine runs a LeadingRunner; expected a model on one rank"):
+        llm.trace([1, 2])
+
+
+def test_with_checks_of_the_caches(
+    checkpoint: Callable[[str], Path], right: Callable[[str], tuple[LLM, Trace]]
+) -> None:
+    for precision in ("exact", "fp8"):
+        trace = load(checkpoint(precision), precision, check_cache=True).trace(text(100), chunk=40)
+        assert compare(right(precision)[0].trace(text(100)), trace).equal

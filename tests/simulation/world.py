@@ -27,8 +27,9 @@ from deepseek_v32.inference.engine.pace import UNBOUNDED, StepTimes
 from deepseek_v32.inference.engine.prompt_order import PATIENCE
 from deepseek_v32.inference.engine.scoring import ScoreJob
 from deepseek_v32.inference.params import Request
+from deepseek_v32.inference.service.admission import Busy
 from deepseek_v32.inference.service.engine_thread import STOPPED, TIMED_OUT
-from deepseek_v32.inference.service.service import Busy, Service
+from deepseek_v32.inference.service.service import Service
 from deepseek_v32.inference.service.streams import AsyncInbox, AsyncStream
 from deepseek_v32.model.selection_policy import SelectionPolicy
 from simulation.checks import check_engine, is_writable
@@ -245,7 +246,7 @@ class World:
     def turn(self) -> None:
         """One turn of the engine's thread, if there is anything to do."""
         thread, scheduler = self.service._thread, self.engine.scheduler
-        if not thread.open and not thread._undelivered:
+        if not thread.open and not thread._delivery.is_due:
             return
         before = {each: progress(each) for each in (*scheduler.running, *scheduler.waiting)}
         in_flight, jobs, steps = self.engine._in_flight, thread._open_jobs, len(self.runner.steps)
@@ -270,7 +271,7 @@ class World:
     def finish(self) -> None:
         """Let everything end, and check what came out."""
         self.fate.clear()
-        while self.service.stats().open or self.service._thread._undelivered:  # `count_turn` bounds it
+        while self.service.stats().open or self.service._thread._delivery.is_due:  # `count_turn` bounds it
             self.turn()
         self._loop.run()
         for follower in self.followers:

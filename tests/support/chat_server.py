@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.engine.answer_scores import AnswerScores, Progress
+from deepseek_v32.inference.engine.answer_scores import AnswerScores
 from deepseek_v32.inference.engine.stats import EngineStats
 from deepseek_v32.inference.params import (
     Completion,
@@ -78,12 +78,10 @@ class ScriptedService:
         self,
         prompt: Sequence[int],
         answer: Sequence[int],
-        policy: SelectionPolicy | None = None,
-        top: int = 0,
-        progress: Progress = lambda done, of: None,
+        policy: SelectionPolicy,
+        **given: Any,
     ) -> AnswerScores:
         """Every token has log-probability -1, and under a changed selection -3; a quarter of dense attention's mass is caught."""
-        assert policy is not None
         value = -1.0 if policy.measure else -3.0
         mass = {layer: np.full(8, 0.25, np.float32) for layer in range(LAYERS)}
         found = [TokenSelection(len(prompt) - 1 + i, mass=mass) for i in range(len(answer))]

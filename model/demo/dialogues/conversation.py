@@ -29,6 +29,7 @@ class Writer(Statements):
     """Writes turns: questions with their answers, manners, requests for functions."""
 
     box: Sequence[tools.Function] = ()  # functions that can be called
+    asks_at_once = 1.0  # fraction of the questions of stories and tables that follow them at once
     plays: Sequence[Callable[["Writer"], int]] = ()  # what appends several turns; returns the number of its questions
 
     def ask(self, before: str = "", *, prefer_updated: float = 0.35, unanswerable: float = 0.1) -> Turn:
@@ -181,7 +182,7 @@ class Writer(Statements):
 _PLAYS = (("stories", stories.play), ("stories", stories.play), ("hops", hops.play), ("lookups", lookups.play))
 
 
-def _stories(writer: Writer, families: Sequence[str]) -> float:
+def _stories(writer: Writer, families: Sequence[str], length: int) -> float:
     """How much of the conversation is of the families beside the first; what they play, and whether they alone state facts."""
     rng, plays = writer.rng, [play for family, play in _PLAYS if family in families]
     if set(families) == set(BASE):
@@ -192,6 +193,10 @@ def _stories(writer: Writer, families: Sequence[str]) -> float:
         return 0.0
     writer.plays = plays
     writer.plain = "base" not in families or rng.random() < 0.6
+    # In long texts most questions are asked at the end, for facts anywhere; some texts have few facts among much else.
+    writer.asks_at_once = min(1.0, 8000 / length)
+    if length > 20000:
+        return pick(rng, (0.5, 0.25, 0.1, 0.04))
     return pick(rng, (0.95, 0.8, 0.5, 0.25)) if writer.plain else pick(rng, (0.5, 0.25, 0.1))
 
 
@@ -217,7 +222,7 @@ def write(
     writer = Writer(rng, split, wording or split, thinking)
     box = tools.toolbox(rng, split) if length > 2000 and rng.random() < functions else []
     writer.box = box
-    share = _stories(writer, families)
+    share = _stories(writer, families, length)
     if questions is None:
         questions = max(3, min(40, int(length**0.5 / 6)))
     if density is None:
@@ -230,7 +235,8 @@ def write(
     early = questions // 2 if length > 1200 else questions // 3
     while writer.length - asked_early * _OVERHEAD < body:
         if share and rng.random() < share:
-            asked_early += pick(rng, writer.plays)(writer)
+            asked = pick(rng, writer.plays)(writer)
+            asked_early += max(0, min(asked, early - asked_early))
             continue
         if rng.random() < 0.08:
             writer.append(writer.talk())
@@ -260,7 +266,7 @@ def write(
             writer.append(writer.ask(**options))
             asked_early += 1
     for _ in range(5 if writer.plain and not writer.known else 0):
-        asked_early += pick(rng, writer.plays)(writer)
+        pick(rng, writer.plays)(writer)
     for _ in range(questions - asked_early):
         writer.append(
             writer.use()

@@ -34,7 +34,8 @@ _SMALL = FUNCTION_WORDS | set(
 
 def _stems(text: str) -> set[str]:
     """The words that carry a text's meaning, without their endings."""
-    return {word[:5] for word in re.findall(r"[a-z]+|\d+", text.lower().replace("'s", "")) if word not in _SMALL}
+    text = text.lower().replace("'s", "").replace("favorite", "favourite").replace("color", "colour")
+    return {word[:5] for word in re.findall(r"[a-z]+|\d+", text) if word not in _SMALL}
 
 
 def _seems_told(memory: Memory, before: str, asked: str) -> bool:

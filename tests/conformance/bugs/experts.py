@@ -1,5 +1,6 @@
 """Routing and experts."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -63,13 +64,13 @@ def scaling_twice() -> AbstractContextManager[None]:
     return scaling(2)
 
 
-def shared(factor: float) -> AbstractContextManager[None]:
-    """The shared expert's output times `factor`."""
+def shared(factor: Callable[[float], float]) -> AbstractContextManager[None]:
+    """The shared expert's output times factor(routed_scaling_factor)."""
 
     def make(forward: Any) -> Any:
         def patched(self: Any, *arguments: Any) -> Any:
             outputs = forward(self, *arguments)
-            return outputs._replace(shared=outputs.shared * factor)
+            return outputs._replace(shared=outputs.shared * factor(self.gate.config.routed_scaling_factor))
 
         return patched
 
@@ -77,12 +78,12 @@ def shared(factor: float) -> AbstractContextManager[None]:
 
 
 def shared_missing() -> AbstractContextManager[None]:
-    return shared(0.0)
+    return shared(lambda scaling: 0.0)
 
 
 def shared_scaled() -> AbstractContextManager[None]:
-    """Divided by routed_scaling_factor (2.5) although nothing multiplies it later."""
-    return shared(0.4)
+    """Divided by routed_scaling_factor although nothing multiplies it later."""
+    return shared(lambda scaling: 1 / scaling)
 
 
 BUGS = (

@@ -9,8 +9,9 @@ import pytest
 
 from deepseek_v32.inference import SamplingParams
 from deepseek_v32.inference.engine import scoring
-from deepseek_v32.inference.service import engine_thread
-from deepseek_v32.inference.service.service import Busy, Service
+from deepseek_v32.inference.service import delivery
+from deepseek_v32.inference.service.admission import Busy
+from deepseek_v32.inference.service.service import Service
 from support.fake_model import NAN, RAISE, fake_config, fake_llm, reference_tokens
 
 PROMPT = list(b"what is question 0?")  # its greedy answer is long
@@ -82,7 +83,7 @@ def test_take_gives_all_that_has_come(service):
 
 
 def test_the_first_and_the_last_delta_wait_for_nothing(monkeypatch):
-    monkeypatch.setattr(engine_thread, "LONGEST_PAUSE", 1000.0)
+    monkeypatch.setattr(delivery, "LONGEST_PAUSE", 1000.0)
     llm = fake_llm()
     steps = []
     taken = threading.Event()

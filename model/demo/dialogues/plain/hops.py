@@ -148,7 +148,7 @@ def play(writer) -> int:
     if rng.random() < 0.25:
         story.pause()
     asked = 0
-    if rng.random() < 0.8 and (ready := [c for c in chains.ready(writer) if c in found]):
+    if rng.random() < 0.8 * writer.asks_at_once and (ready := [c for c in chains.ready(writer) if c in found]):
         if story.parts and rng.random() < 0.6:
             story.send()
         before, story.parts = "".join(story.parts).rstrip(), []

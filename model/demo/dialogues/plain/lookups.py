@@ -189,7 +189,7 @@ def play(writer) -> int:
         body = ""
     else:
         body += "\n"
-    for _ in range(1 + int(rng.random() * 3)):
+    for _ in range(1 + int(rng.random() * 3) if rng.random() < writer.asks_at_once else 0):
         style = rng.random()
         if style < 0.55 and known:
             writer.append(writer.ask_for(pick(rng, known), body))

@@ -333,7 +333,7 @@ def play(writer) -> int:
         name = pick(rng, list(told.values))
         if known(told, name) is None:
             continue
-        if rng.random() < 0.3:
+        if rng.random() < 0.3 * writer.asks_at_once:
             story.ask(known(told, name))
             story.near = {known(told, name).question.signature}
         if rng.random() < 0.2:
@@ -343,9 +343,9 @@ def play(writer) -> int:
                 story.send()
             if rng.random() < 0.2:
                 story.change_back(told, name)
-            if rng.random() < 0.55:
+            if rng.random() < 0.55 * writer.asks_at_once:
                 story.ask(known(told, name))
-    if rng.random() < 0.35:
+    if rng.random() < 0.35 * writer.asks_at_once:
         told = pick(rng, story.told)
         if found := [k for name in told.values if (k := known(told, name)) and not k.asked]:
             story.ask(pick(rng, found))

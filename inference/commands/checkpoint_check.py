@@ -1,0 +1,173 @@
+"""What `deepseek-v32 doctor --model` says about a checkpoint: every problem that headers and settings show, without the weights."""
+
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...model.checkpoint.config_json import read_config
+from ...model.checkpoint.converted import STATE, converted_tables, find_converted, is_converted
+from ...model.checkpoint.locate import match
+from ...model.checkpoint.manifest import PLAIN, find_manifest
+from ...model.checkpoint.place import no_directory
+from ...model.checkpoint.safetensors import StoredTensor, read_headers
+from ...model.mtp import MTPTables
+from ...model.parallel.plan import Plan
+from ..params import SamplingParams
+from ..text.messages import resolve_chat_format
+from ..text.settings import sampling_defaults
+from ..text.tokenizer import Tokenizer
+from .layout import size_text, wrapped
+
+if TYPE_CHECKING:
+    from ...model.config import ModelConfig
+
+MOST_PROBLEMS = 20  # of one part that are listed; the rest is counted
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is known about one part of a checkpoint: a description, and what is wrong."""
+
+    part: str
+    text: str
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckpointFindings:
+    """Everything about a checkpoint; `config` and `mtp` are what its memory follows from."""
+
+    directory: Path
+    findings: tuple[Finding, ...]
+    config: "ModelConfig | None" = None  # None if it cannot be used
+    mtp: MTPTables | None = None
+
+    @property
+    def problems(self) -> int:
+        """How many problems there are."""
+        return sum(len(finding.problems) for finding in self.findings)
+
+
+def check_checkpoint(directory: Path, ranks: int = 1) -> CheckpointFindings:
+    """Read the headers and settings of a checkpoint of either layout, which `ranks` processes are to share."""
+    if not directory.is_dir():
+        return CheckpointFindings(directory, (Finding("directory", "", (no_directory(directory),)),))
+    config, settings = _check_config(directory, ranks)
+    findings = [settings]
+    mtp = None
+    if config is not None:
+        weights, mtp = _check_weights(directory, config, ranks)
+        findings.append(weights)
+    findings += [_check_tokenizer(directory), _check_manifest(directory, ranks)]
+    return CheckpointFindings(directory, tuple(findings), config, mtp)
+
+
+def _check_config(directory: Path, ranks: int) -> "tuple[ModelConfig | None, Finding]":
+    try:
+        config = read_config(directory)
+        Plan(config, size=ranks)
+    except ValueError as error:
+        return None, Finding("config.json", "", (str(error),))
+    kind = "fp8" if config.weight_block is not None else "bf16 or fp32"
+    text = (
+        f"{config.num_hidden_layers} layers, hidden size {config.hidden_size}, {config.n_routed_experts} routed experts, "
+        f"weights in {kind}, context of {config.max_position_embeddings:,} tokens"
+    )
+    return config, Finding("config.json", text)
+
+
+def _check_weights(directory: Path, config: "ModelConfig", ranks: int) -> tuple[Finding, MTPTables | None]:
+    problems: list[str] = []
+
+    def note(error: ValueError) -> None:
+        problems.append(str(error))
+
+    tensors: dict[str, StoredTensor] = {}
+    mtp: MTPTables | None = None
+    try:
+        if _is_converted(directory):
+            mtp = converted_tables(directory)
+            for rank in range(ranks):
+                try:
+                    found, _ = find_converted(Plan(config, rank, ranks, mtp), directory, verify_hashes=False)
+                except ValueError as error:
+                    note(error)
+                else:
+                    tensors |= {f"{each.file}/{each.name}": each for _, each, _ in found}
+        else:
+            if (directory / STATE).exists():
+                note(ValueError("is an unfinished conversion; expected a finished one: run the same convert again"))
+            tensors = read_headers(directory, note)
+            mtp = MTPTables() if f"model.layers.{config.num_hidden_layers}.eh_proj.weight" in tensors else None
+            if not problems:  # a file that is missing would have all its tensors listed
+                match(Plan(config, mtp=mtp), tensors, directory, note)
+    except ValueError as error:
+        note(error)
+    files = len({tensor.file for tensor in tensors.values()})
+    size = size_text(sum(tensor.size for tensor in tensors.values()))
+    drafts = ", with the MTP layer, which guesses tokens" if mtp is not None else ", without an MTP layer"
+    return Finding("weights", f"{len(tensors):,} tensors, files: {files}, {size}{drafts}", tuple(problems)), mtp
+
+
+def _check_tokenizer(directory: Path) -> Finding:
+    problems: list[str] = []
+    text = "none: only token ids can be given to it"
+    try:
+        tokenizer = Tokenizer.from_directory(directory)
+        if tokenizer is not None:
+            format_ = resolve_chat_format(tokenizer)
+            text = f"{tokenizer.vocab_size:,} ids, chat format {format_}"
+    except ValueError as error:
+        problems.append(str(error))
+    try:
+        defaults = sampling_defaults(directory)
+        SamplingParams(**defaults)
+        text += "".join(f", {name} {value}" for name, value in defaults.items())
+    except ValueError as error:
+        if str(error) not in problems:
+            problems.append(str(error))
+    return Finding("tokenizer", text, tuple(problems))
+
+
+def _check_manifest(directory: Path, ranks: int) -> Finding:
+    problems: list[str] = []
+    text = f"none; deepseek-v32 manifest {directory} notes the hashes, which loading then compares"
+    try:
+        manifest = find_manifest(directory) if _is_converted(directory) or (directory / PLAIN).exists() else None
+        if manifest is not None:
+            text = f"{manifest.path.name}, files of weights: {len(manifest.files)}"
+            if "ranks" in manifest.values:
+                text += f", converted for {manifest.values['ranks']} ranks"
+            manifest.check_others()
+            for name in manifest.files:
+                size = (directory / name).stat().st_size if (directory / name).is_file() else None
+                if size != manifest.files[name].size:
+                    came = "missing" if size is None else f"{size} bytes"
+                    problems.append(f"{name} is {came}; expected the {manifest.files[name].size} bytes of the manifest")
+    except ValueError as error:
+        problems.append(str(error))
+    return Finding("manifest", text, tuple(problems))
+
+
+def _is_converted(directory: Path) -> bool:
+    has_plain = any((directory / name).exists() for name in ("model.safetensors", "model.safetensors.index.json"))
+    return is_converted(directory) and not has_plain
+
+
+def as_lines(found: CheckpointFindings) -> list[str]:
+    """The findings, as lines of text."""
+    lines = [f"Checkpoint {found.directory}"]
+    for finding in found.findings:
+        lines += wrapped(f"{finding.part:12} {finding.text or 'cannot be used'}", 2)
+        for problem in islice(finding.problems, MOST_PROBLEMS):
+            lines += wrapped(f"PROBLEM: {problem}", 4)
+        if (rest := len(finding.problems) - MOST_PROBLEMS) > 0:
+            lines.append(f"    and {rest} more problems")
+    return lines
+
+
+def as_json(found: CheckpointFindings) -> dict[str, Any]:
+    """The findings, as JSON values."""
+    parts = [{"part": each.part, "text": each.text, "problems": list(each.problems)} for each in found.findings]
+    return {"directory": str(found.directory), "parts": parts, "problems": found.problems}
