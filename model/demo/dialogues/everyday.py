@@ -1,11 +1,11 @@
 """Values of everyday scenes: days, schedules, errands, presents, reasons."""
 
 from . import names
+from .everyday_errands import fill, verb_phrase
 from .everyday_things import (
     any_noun,
     below,
     dose,
-    fill,
     gift,
     line,
     parking,
@@ -16,7 +16,6 @@ from .everyday_things import (
     shopping,
     spoken,
     title,
-    verb_phrase,
     with_article,
 )
 from .everyday_words import (
