@@ -13,7 +13,8 @@ import numpy as np
 from .probe_client import Reply
 
 FOLDER = Path(__file__).resolve().parent / "golden"
-FLOOR = 0.02  # nats: the least noise of any log-probability
+FLOOR = 0.01  # nats: the least noise of any log-probability
+SAME_ROUNDING = 3.0  # implementations that round alike have the same usual distance, up to this factor
 
 # score: log-probabilities of a given text. decode: greedy answers to prompts that were not asked before. reuse: prompts that begin
 # as an earlier one. batch: answers that are decoded together. chat: what the chat format and its parsers make of a conversation.
@@ -61,18 +62,35 @@ class Golden:
     checkpoint: str
     items: tuple[Item, ...]
     logprobs: np.ndarray  # fp32 [F]
-    rounded: np.ndarray  # fp32 [N, F], those of N other right implementations
+    rounded: np.ndarray  # fp32 [N, F], those of N other right implementations, the most precise first
     bugs: tuple[KnownBug, ...]
 
     @cached_property
-    def noise(self) -> np.ndarray:
-        """fp32 [F]: how far right implementations differ: the most that is known, at least the item's usual one and FLOOR."""
-        distances, noise = np.abs(self.rounded - self.logprobs), np.full(len(self.logprobs), FLOOR, np.float32)
-        for own in self.slices.values():
-            known = np.nan_to_num(distances[:, own])
-            usual = np.sqrt(np.mean(known**2)) if known.size else 0.0
-            noise[own] = np.maximum(known.max(0, initial=0), max(usual, FLOOR))
-        return noise
+    def noises(self) -> list[np.ndarray]:
+        """fp32 [F] each: how far the first n of `rounded` differ at most: at least an item's usual distance and FLOOR."""
+        found = []
+        for count in range(1, len(self.rounded) + 1):
+            distances = np.nan_to_num(np.abs(self.rounded[:count] - self.logprobs))
+            noise = np.maximum(distances.max(0), FLOOR)
+            for own in self.slices.values():
+                if own.stop > own.start:
+                    noise[own] = np.maximum(noise[own], np.sqrt(np.mean(distances[:, own] ** 2)))
+            found.append(noise)
+        return found
+
+    def noise_of(self, logprobs: np.ndarray) -> np.ndarray:
+        """fp32 [F]: the least of `noises` that explains most of what an implementation differs by.
+
+        A bug may change many tokens, but seldom as many as rounding does: the lower quarter of all distances tells how it rounds.
+        """
+
+        def quarter(values: np.ndarray) -> float:
+            return float(np.nanquantile(np.abs(values - self.logprobs), 0.25))
+
+        own = quarter(logprobs) if np.isfinite(logprobs).any() else 0.0
+        places = range(len(self.noises) - 1)
+        fits = next((n for n in places if own <= SAME_ROUNDING * quarter(self.rounded[n])), len(self.noises) - 1)
+        return self.noises[fits]
 
     @property
     def slices(self) -> dict[str, slice]:
@@ -123,12 +141,13 @@ def load(name: str, folder: Path = FOLDER) -> Golden:
     with np.load(arrays, allow_pickle=False) as stored:
         logprobs, rounded, changes = (stored[key].astype(np.float32) for key in ("logprobs", "rounded", "changes"))
     items = tuple(_item(entry) for entry in content["items"])
+    size, count = sum(item.size for item in items), len(content["bugs"])
+    if logprobs.shape != (size,) or changes.shape != (count, size):
+        raise ValueError(f"{arrays} has {logprobs.shape} and {changes.shape} numbers; expected as many as {source} has")
     bugs = tuple(
         KnownBug(entry["name"], entry["reference"], change, entry["fields"], tuple(entry["groups"]))
         for entry, change in zip(content["bugs"], changes, strict=True)
     )
-    if len(logprobs) != sum(item.size for item in items):
-        raise ValueError(f"{arrays} has {len(logprobs)} log-probabilities; expected as many as {source} has")
     return Golden(content["checkpoint"], items, logprobs, rounded, bugs)
 
 

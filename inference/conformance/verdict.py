@@ -56,7 +56,8 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
     items = golden.items
     found = np.concatenate([aligned(item, seen.replies.get(item.name)) for item in items])
     groups = np.repeat([item.group for item in items], [item.size for item in items])
-    u = compressed(found - golden.logprobs, golden.noise)
+    noise = golden.noise_of(found)
+    u = compressed(found - golden.logprobs, noise)
     said = {item.name: fields_of(item, seen.replies.get(item.name)) for item in items}
     wrong = {
         item.name: {name: value for name, value in said[item.name].items() if value != item.fields[name]}
@@ -71,7 +72,7 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
     deviations = {group: _tail(u[groups == group]) for group, count in compared.items() if count}
     matches, sparse = [], None
     for bug in golden.bugs:
-        v = compressed(bug.change, golden.noise)
+        v = compressed(bug.change, noise)
         matches.append(Match(bug.name, bug.reference, _similarity(items, groups, u, v, said, wrong, bug)))
         if bug.name == DENSE:
             sparse = _selects(u, v)

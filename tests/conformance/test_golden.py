@@ -1,0 +1,154 @@
+"""The golden answers are what transformers says in fp32, and each known bug's answers lead back to it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from conformance.bugs import BUGS
+from deepseek_v32.inference.conformance import golden as golden_files
+from deepseek_v32.inference.conformance.golden import FIELDS, FOLDER, Golden, load, save
+from deepseek_v32.inference.conformance.probe import Observation
+from deepseek_v32.inference.conformance.probe_client import Reply
+from deepseek_v32.inference.conformance.verdict import judge
+from deepseek_v32.inference.text.messages import encode_messages
+from deepseek_v32.inference.text.tokenizer import Tokenizer
+from support.transformers_server import load_in_fp32
+
+NAMES = ("demo",)
+AGREES = 5e-3  # nats; fp32 sums of another order differ by 1e-4
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def golden(request) -> Golden:
+    return load(request.param)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    found = Tokenizer.from_directory(golden_files.FOLDER.parents[2] / "model" / "demo")
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def oracle(tmp_path_factory):
+    return load_in_fp32(tmp_path_factory.mktemp("fp32"))
+
+
+SHORT = ("score-120", "decode-250", "chat-system", "chat-history")
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("some", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_transformers_gives_the_golden_log_probabilities(some, oracle, tokenizer):
+    golden = load("demo")
+    ids = {tokenizer.decode([token], skip_special_tokens=False): token for token in range(tokenizer.vocab_size)}
+    checked = 0
+    for item in golden.items:
+        if some and item.name not in SHORT:
+            continue
+        following = list(item.tokens[1:]) if item.group == "score" else [ids[text] for text in item.answer]
+        tokens = list(item.tokens) if item.group == "score" else [*item.tokens, *following[:-1]]
+        with torch.inference_mode():
+            logprobs = oracle(torch.tensor([tokens])).logits[0].log_softmax(-1)
+        rows = logprobs[: len(following)] if item.group == "score" else logprobs[-len(following) :]
+        others = item.others or ((),) * len(following)
+        theirs = [
+            float(row[token])
+            for row, right, beside in zip(rows, following, others, strict=True)
+            for token in (right, *(ids[text] for text in beside))
+        ]
+        assert np.abs(theirs - golden.logprobs[golden.slices[item.name]]).max() < AGREES, item.name
+        checked += len(theirs)
+    assert checked > 300
+
+
+def test_the_prompts_are_what_the_chat_format_writes(golden, tokenizer):
+    for item in golden.items:
+        if item.messages:
+            assert encode_messages(item.messages, tokenizer, item.thinking, item.tools or None) == list(item.tokens)
+        assert set(item.fields) <= set(FIELDS) and len(item.answer) >= (
+            1 if item.group == "score" else item.max_tokens - 1
+        )
+
+
+def test_the_questions_reach_past_the_selection_and_the_pages(golden):
+    lengths = [len(item.tokens) for item in golden.items]
+    topk = 128 if golden.checkpoint.startswith("the demo") else 2048
+    assert min(lengths) < topk < max(lengths) and max(lengths) > 1.1 * topk
+    assert not [length for length in lengths if length % 64 == 0], "at a border of pages, mistakes of one token hide"
+    assert {item.group for item in golden.items} == {"score", "decode", "reuse", "batch", "chat"}
+
+
+def replayed(golden: Golden, change: np.ndarray, fields: dict) -> Observation:
+    """A server whose answers are the golden ones, changed so."""
+    seen = Observation("replayed")
+    for item in golden.items:
+        values = iter((golden.logprobs + change)[golden.slices[item.name]].tolist())
+        logprobs, top = [], []
+        for number in range(len(item.answer)):
+            logprobs.append(next(values))
+            top.append({other: next(values) for other in (item.others[number] if item.others else ())})
+        seen.replies[item.name] = Reply(
+            item.answer, tuple(logprobs), tuple(top), **item.fields | fields.get(item.name, {})
+        )
+    return seen
+
+
+def test_the_golden_answers_are_right(golden):
+    none = np.zeros_like(golden.logprobs)
+    verdict = judge(golden, replayed(golden, none, {}))
+    assert verdict.kind == "right" and verdict.sparse is True
+    assert not any(verdict.deviations.values())
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("precision", [0, 1], ids=["bf16", "fp8"])
+def test_an_engine_that_rounds_as_much_in_its_own_way_is_right(golden, precision, seed):
+    """What rounding changes, but within each question at other tokens."""
+    change, rng = golden.rounded[precision] - golden.logprobs, np.random.default_rng(seed)
+    for own in golden.slices.values():
+        change[own] = rng.permutation(change[own])
+    verdict = judge(golden, replayed(golden, change, {}))
+    assert verdict.kind == "right", verdict.deviations
+
+
+def test_every_bug_that_shows_over_http_is_known(golden):
+    declared = {name for name, bug in BUGS.items() if "http" in bug.shows}
+    known = {bug.name: bug.reference for bug in golden.bugs}
+    assert set(known) <= declared and len(known) >= 15
+    assert all(BUGS[name].reference == reference for name, reference in known.items())
+
+
+def test_every_known_bug_is_named_by_its_own_answers(golden):
+    """With noise on top. At most one other bug is named beside it."""
+    rng = np.random.default_rng(0)
+    for bug in golden.bugs:
+        noise = rng.normal(size=len(golden.logprobs)).astype(np.float32) * golden.noises[0] / 2
+        verdict = judge(golden, replayed(golden, bug.change + noise, bug.fields))
+        named = [match.name for match in verdict.matches[: verdict.named]]
+        assert verdict.kind == "bug" and bug.name in named and len(named) <= 2, (bug.name, named)
+
+
+def test_saved_and_loaded_alike(golden, tmp_path: Path):
+    save(golden, tmp_path, "copy")
+    copy = load("copy", tmp_path)
+    assert [replace(bug, change=None) for bug in copy.bugs] == [replace(bug, change=None) for bug in golden.bugs]
+    assert copy.items == golden.items
+    for one, other in zip(copy.bugs, golden.bugs, strict=True):
+        np.testing.assert_array_equal(one.change, other.change)
+
+
+def test_the_files_are_small():
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 1 << 20
+
+
+def test_files_that_do_not_belong_together_are_an_error(golden, tmp_path: Path):
+    save(golden, tmp_path, "copy")
+    save(replace(golden, logprobs=golden.logprobs[1:], rounded=golden.rounded[:, 1:], bugs=()), tmp_path, "other")
+    (tmp_path / "other.npz").replace(tmp_path / "copy.npz")
+    with pytest.raises(ValueError, match="expected as many"):
+        load("copy", tmp_path)

@@ -1,0 +1,73 @@
+"""The probe against running servers: right ones are right, whoever wrote them, and one with a bug is told its name."""
+
+import pytest
+from golden.servers import SIZES, serving
+
+from conformance.bugs import BUGS
+from deepseek_v32.inference import LLM
+from deepseek_v32.inference.conformance.golden import load
+from deepseek_v32.inference.conformance.probe import Probe
+from deepseek_v32.inference.conformance.probe_client import Client
+from deepseek_v32.inference.conformance.verdict import Verdict, judge
+from support.answer_server import serving_answers
+from support.golden_slices import only
+from support.transformers_server import Answerer, load_in_fp32
+
+SOME = ("score-120", "decode-250", "decode-450", "chat-system", "chat-thinking", "batch-180", "batch-260")
+WHOLE = pytest.mark.slow
+
+
+def probed(address: str, names=SOME) -> Verdict:
+    golden = load("demo")
+    if names:
+        golden = only(golden, names)
+    return judge(golden, Probe(Client(address, timeout=600)).run(golden.items))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    "names, options",
+    [
+        (SOME, {"precision": "exact"}),
+        (SOME, {"precision": "bf16", "backend": "reference"}),
+        pytest.param((), {"precision": "exact", "max_sequences": 1}, marks=WHOLE),
+        pytest.param((), {"precision": "exact", "max_sequences": 32, "speculative_tokens": 0}, marks=WHOLE),
+        pytest.param((), {"precision": "bf16", "max_sequences": 1, "backend": "reference"}, marks=WHOLE),
+        pytest.param((), {"precision": "fp8", "max_sequences": 1}, marks=WHOLE),
+        pytest.param((), {"precision": "fp8", "backend": "reference", "max_batch_tokens": 192}, marks=WHOLE),
+    ],
+    ids=str,
+)
+def test_this_engine_is_right(names, options):
+    with serving(LLM(device="cpu", **SIZES, **options)) as address:
+        verdict = probed(address, names)
+    assert verdict.kind == "right" and verdict.sparse is not False, verdict
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("names", [SOME[:4], pytest.param((), marks=WHOLE)], ids=["some", "all"])
+def test_transformers_is_right(names, tmp_path):
+    with serving_answers(Answerer(load_in_fp32(tmp_path))) as address:
+        verdict = probed(address, names)
+    assert verdict.kind == "right", verdict
+
+
+SEEN = [bug for bug in BUGS.values() if "http" in bug.shows]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    "name, names",
+    [
+        ("index-rope-interleaved", ("score-700", "decode-450")),
+        ("chat-thinking-mark-missing", ("chat-system", "chat-turns")),
+        *(pytest.param(bug.name, (), marks=WHOLE, id=f"{bug.name}, all") for bug in SEEN),
+    ],
+)
+def test_a_bug_is_named(name, names):
+    """In bf16, while the known answers are those of exact precision, if the bug shows in both."""
+    precision = next(each for each in ("bf16", "exact", "fp8") if each in BUGS[name].precisions)
+    with BUGS[name].seed(), serving(LLM(device="cpu", precision=precision, **SIZES)) as address:
+        verdict = probed(address, names)
+    assert verdict.kind == "bug" and name in [match.name for match in verdict.matches[: verdict.named]], verdict
+    assert verdict.named <= 2
