@@ -30,8 +30,7 @@ class LLM:
     """A model with its engine, used by one thread at a time.
 
     The streams of a thread may be interleaved: each step advances all that are open. Another thread may take over between two
-    calls, even while a stream is open. A call while a call of another thread runs raises RuntimeError;
-    `deepseek_v32.inference.service.Service` serves many threads.
+    calls, even while a stream is open. A call while another thread's runs raises RuntimeError; service.Service serves many threads.
     """
 
     def __init__(
@@ -51,6 +50,7 @@ class LLM:
         decode_graphs: bool = True,
         check_cache: bool = False,
         speculative_tokens: int | Literal["auto"] = "auto",
+        deterministic: bool = False,
         chat_format: ChatFormat | None = None,
         config_overrides: dict[str, Any] | None = None,
         synthetic: bool = False,
@@ -63,12 +63,11 @@ class LLM:
         checkpoint in FP8, else "bf16". chat_format: how conversations are written; by default the checkpoint's. config_overrides,
         verify_hashes, progress: as in `load_model`. synthetic: random weights; `path` gives the configuration alone, by default the
         released model's. check_cache: stamp what the caches hold and verify it; a mismatch ends its request with an error that
-        names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or "auto": as many as pay. All
+        names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or "auto": as many as pay.
+        deterministic: a request's logits have the same bits whatever runs beside it; on a CPU alone (docs/determinism.md). All
         others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
-
-        tensor_parallel_size: this many ranks share the model, each with a GPU; all but this process are its children, which
-        `close` ends. Under torchrun all of its ranks do. There rank 0 returns from here; on the other ranks this call does not
-        return: they do their part of its work until it ends, and then exit.
+        tensor_parallel_size: so many ranks share the model, each with a GPU; all but this process are its children, which `close`
+        ends. Under torchrun all of its ranks do: rank 0 returns from here, the others work until it ends, and then exit.
         """
         parts = load_parts(
             path,
@@ -85,6 +84,7 @@ class LLM:
             decode_graphs=decode_graphs,
             check_cache=check_cache,
             speculative_tokens=speculative_tokens,
+            deterministic=deterministic,
             chat_format=chat_format,
             config_overrides=config_overrides,
             synthetic=synthetic,

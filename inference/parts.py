@@ -55,10 +55,11 @@ def load_parts(
     verify_hashes: bool,
     progress: Callable[..., Any] | None,
     speculative_tokens: int | Literal["auto"],
+    deterministic: bool,
     **limits: Any,
 ) -> Parts:
     """Read a checkpoint and start its engine, as `LLM.__init__` describes; `limits` are the other ones of `resolve_limits`."""
-    _check_arguments(synthetic=synthetic, verify_hashes=verify_hashes, **limits)
+    _check_arguments(synthetic=synthetic, verify_hashes=verify_hashes, deterministic=deterministic, **limits)
     with loading_llm(tensor_parallel_size) as job:  # under torchrun, ranks other than 0 stay in this call
         ranks = 1 if job is None else job.size
         model_path: Any = (config_json(ModelConfig()) if synthetic else DEMO) if path is None else path
@@ -70,6 +71,7 @@ def load_parts(
             config_overrides=config_overrides,
             synthetic=synthetic,
             verify_hashes=verify_hashes,
+            deterministic=deterministic,
             ranks=ranks,
         )
         source, drafts = source.with_drafts(speculative_tokens)
@@ -114,7 +116,7 @@ def parts_around(
     return Parts(model, engine, config, tokenizer, chat_format, resolved, precision, torch.device(device))
 
 
-_FLAGS = ("synthetic", "verify_hashes", "reuse_pages", "decode_graphs", "check_cache")
+_FLAGS = ("synthetic", "verify_hashes", "deterministic", "reuse_pages", "decode_graphs", "check_cache")
 _NUMBERS = ("max_model_len", "max_batch_tokens", "max_sequences", "page_count")
 
 

@@ -26,9 +26,15 @@ def absorb_queries(
     return result
 
 
-def expand_values(latents: torch.Tensor, wv: torch.Tensor, out: torch.Tensor) -> None:
+def expand_values(
+    latents: torch.Tensor, wv: torch.Tensor, out: torch.Tensor, *, backend: str | Preference = "auto"
+) -> None:
     """Write the values of the heads, out [T, H, v], from attended latents [T, H, L] and wv [H, v, L]."""
-    torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2), out=out.transpose(0, 1))
+    check_tensor("latents", latents, (None, None, None), FLOATS)
+    tokens, heads, width = latents.shape
+    check_tensor("wv", wv, (heads, None, width), latents.dtype, latents.device)
+    check_tensor("out", out, (tokens, heads, wv.shape[1]), latents.dtype, latents.device)
+    choose("expand_values", latents, backend)(latents, wv, out)
 
 
 def expand_quantize(

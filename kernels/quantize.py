@@ -57,6 +57,15 @@ def rms_norm_quantize(
     return Normed(total, rows, Quantized(values, scales))
 
 
+def swiglu(gate_up: torch.Tensor, *, backend: str | Preference = "auto") -> torch.Tensor:
+    """silu(gate) * up of gate_up [T, 2I], in fp32, rounded once to gate_up's dtype: [T, I]."""
+    check_tensor("gate_up", gate_up, (None, None), FLOATS)
+    if gate_up.shape[1] % 2:
+        raise ValueError(f"gate_up has {gate_up.shape[1]} columns; expected an even number")
+    result: torch.Tensor = choose("swiglu", gate_up, backend)(gate_up)
+    return result
+
+
 def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True, *, backend: str | Preference = "auto") -> Quantized:
     """silu(gate) * up of gate_up [T, 2I] (product in fp32, rounded to gate_up's dtype), quantised: values [T, I]."""
     check_tensor("gate_up", gate_up, (None, None), FLOATS)

@@ -16,8 +16,10 @@ from . import device as hardware
 
 Backend = Literal["auto", "reference", "tile", "cuda"]
 BACKENDS = get_args(Backend)
-# Backends in the order in which they are tried. "auto" stands for all backends of an operation, the fastest first.
+# Backends in the order in which they are tried. "auto" stands for all backends of an operation, the fastest first; INVARIANT for
+# all implementations that are batch-invariant.
 Preference = tuple[str, ...]
+INVARIANT = "invariant"
 
 _16BIT = frozenset({torch.bfloat16, torch.float16})
 _BF16 = frozenset({torch.bfloat16})
@@ -31,7 +33,8 @@ class Implementation:
     """One implementation of an operation.
 
     `dtypes` and `width` (the last dimension) say which leading tensors it supports; None: all. `capturable`: it does not wait for
-    the device, so that a CUDA graph can hold it.
+    the device, so that a CUDA graph can hold it. `invariant`: on a CPU, the bits of a row of the result depend on that row's inputs
+    alone (docs/determinism.md).
     """
 
     backend: str
@@ -39,11 +42,14 @@ class Implementation:
     dtypes: frozenset[torch.dtype] | None = None
     width: int | None = None
     capturable: bool = True
+    invariant: bool = False
 
     def unsupported_reason(self, device: torch.device, dtype: torch.dtype, width: int | None = None) -> str | None:
         """Why this implementation does not support such a leading tensor, or None if it does."""
         if self.backend == "reference":
             return None
+        if self.backend == INVARIANT:
+            return None if device.type == "cpu" else f"{INVARIANT} needs a CPU, this is {hardware.describe(device)}"
         if not hardware.is_hopper(device):
             return f"{self.backend} needs a Hopper GPU (sm_90), this is {hardware.describe(device)}"
         package = {"tile": "tilelang", "cuda": "tvm_ffi"}[self.backend]
@@ -59,49 +65,77 @@ class Implementation:
 _cuda, _tile = partial(Implementation, "cuda"), partial(Implementation, "tile")
 
 
-def _with_reference(module: str, *compiled: Implementation) -> tuple[Implementation, ...]:
-    return (*compiled, Implementation("reference", module, capturable=False))
+def _with_reference(
+    module: str, *compiled: Implementation, invariant: str | bool = False
+) -> tuple[Implementation, ...]:
+    """invariant: whether the reference is batch-invariant, or the module of an implementation that is."""
+    reference = Implementation("reference", module, capturable=False, invariant=invariant is True)
+    if not isinstance(invariant, str):
+        return *compiled, reference
+    return *compiled, Implementation(INVARIANT, invariant, capturable=False, invariant=True), reference
 
 
 # The fastest first: "auto" takes the first that supports the leading tensor.
 OPERATIONS: dict[str, tuple[Implementation, ...]] = {
-    "quantize_blocks": _with_reference("quantize", _tile("quantize")),
-    "rms_norm_quantize": _with_reference("quantize", _tile("quantize")),
-    "swiglu_quantize": _with_reference("quantize", _tile("quantize")),
-    "hadamard_transform": _with_reference("hadamard", _tile("hadamard")),
-    "rotate_quantize": _with_reference("hadamard", _tile("hadamard")),
-    "fp8_gemm": _with_reference("fp8_gemm", _cuda("fp8_gemm"), _tile("fp8_gemm")),
-    "fp8_gemms": _with_reference("fp8_gemm", _cuda("fp8_gemm"), _tile("fp8_gemm")),
-    "fp32_linear": _with_reference("fp32_ops", _cuda("fp32_ops")),
-    "layer_norm": _with_reference("fp32_ops", _cuda("fp32_ops")),
-    "route": _with_reference("routing", _cuda("routing")),
-    "group_by_expert": _with_reference("routing", _cuda("routing")),
-    "grouped_gemm": _with_reference("grouped_gemm", _cuda("grouped_gemm", _FP8), _tile("grouped_gemm", _FP8 | _BF16)),
-    "grouped_gemm_with_shared": _with_reference("grouped_gemm", _cuda("grouped_gemm"), _tile("grouped_gemm")),
-    "route_and_group": _with_reference("routing", _cuda("routing")),
-    "combine_experts": _with_reference("routing", _cuda("routing")),
-    "combine_norm_quantize": _with_reference("routing", _cuda("routing")),
-    "norm_and_cache": _with_reference("norm_and_cache", _cuda("norm_and_cache")),
-    "absorb_queries": _with_reference("kv_up_projection", _cuda("kv_up_projection", _BF16)),
-    "expand_quantize": _with_reference("kv_up_projection", _cuda("kv_up_projection", _BF16)),
-    "write_latent_cache": _with_reference("cache_write", _tile("cache_write")),
-    "write_index_cache": _with_reference("cache_write", _tile("cache_write")),
-    "stamp_tokens": _with_reference("cache_stamps", _cuda("cache_stamps")),
-    "check_cache": _with_reference("cache_stamps", _cuda("cache_stamps")),
-    "gather_latents": _with_reference("cache_write", _tile("cache_write")),
-    "gather_index_keys": _with_reference("cache_write", _tile("cache_write")),
+    "quantize_blocks": _with_reference("quantize", _tile("quantize"), invariant=True),
+    "rms_norm_quantize": _with_reference("quantize", _tile("quantize"), invariant=True),
+    "swiglu": _with_reference("quantize", invariant="quantize"),
+    "swiglu_quantize": _with_reference("quantize", _tile("quantize"), invariant="quantize"),
+    "hadamard_transform": _with_reference("hadamard", _tile("hadamard"), invariant="hadamard"),
+    "rotate_quantize": _with_reference("hadamard", _tile("hadamard"), invariant="hadamard"),
+    "linear": _with_reference("linear", invariant="linear"),
+    "fp8_gemm": _with_reference("fp8_gemm", _cuda("fp8_gemm"), _tile("fp8_gemm"), invariant="linear"),
+    "fp8_gemms": _with_reference("fp8_gemm", _cuda("fp8_gemm"), _tile("fp8_gemm"), invariant="linear"),
+    "fp32_linear": _with_reference("fp32_ops", _cuda("fp32_ops"), invariant="linear"),
+    "layer_norm": _with_reference("fp32_ops", _cuda("fp32_ops"), invariant=True),
+    "route": _with_reference("routing", _cuda("routing"), invariant="routing"),
+    "group_by_expert": _with_reference("routing", _cuda("routing"), invariant=True),
+    "grouped_gemm": _with_reference(
+        "grouped_gemm", _cuda("grouped_gemm", _FP8), _tile("grouped_gemm", _FP8 | _BF16), invariant="linear"
+    ),
+    "grouped_gemm_with_shared": _with_reference(
+        "grouped_gemm", _cuda("grouped_gemm"), _tile("grouped_gemm"), invariant="linear"
+    ),
+    "route_and_group": _with_reference("routing", _cuda("routing"), invariant="routing"),
+    "combine_experts": _with_reference("routing", _cuda("routing"), invariant="routing"),
+    "combine_norm_quantize": _with_reference("routing", _cuda("routing"), invariant="routing"),
+    "norm_and_cache": _with_reference("norm_and_cache", _cuda("norm_and_cache"), invariant="norm_and_cache"),
+    "absorb_queries": _with_reference(
+        "kv_up_projection", _cuda("kv_up_projection", _BF16), invariant="kv_up_projection"
+    ),
+    "expand_values": _with_reference("kv_up_projection", invariant="kv_up_projection"),
+    "expand_quantize": _with_reference(
+        "kv_up_projection", _cuda("kv_up_projection", _BF16), invariant="kv_up_projection"
+    ),
+    "write_latent_cache": _with_reference("cache_write", _tile("cache_write"), invariant=True),
+    "write_index_cache": _with_reference("cache_write", _tile("cache_write"), invariant="cache_write"),
+    "stamp_tokens": _with_reference("cache_stamps", _cuda("cache_stamps"), invariant=True),
+    "check_cache": _with_reference("cache_stamps", _cuda("cache_stamps"), invariant=True),
+    "gather_latents": _with_reference("cache_write", _tile("cache_write"), invariant=True),
+    "gather_index_keys": _with_reference("cache_write", _tile("cache_write"), invariant=True),
     "indexer_logits": _with_reference(
-        "indexer_logits", _cuda("indexer_logits", _FP8, _INDEX), _tile("indexer_logits", _FP8 | _BF16, _INDEX)
+        "indexer_logits",
+        _cuda("indexer_logits", _FP8, _INDEX),
+        _tile("indexer_logits", _FP8 | _BF16, _INDEX),
+        invariant="indexer_logits",
     ),
     "paged_indexer_logits": _with_reference(
-        "indexer_logits", _cuda("indexer_logits", _FP8, _INDEX), _tile("indexer_logits", _FP8 | _BF16, _INDEX)
+        "indexer_logits",
+        _cuda("indexer_logits", _FP8, _INDEX),
+        _tile("indexer_logits", _FP8 | _BF16, _INDEX),
+        invariant="indexer_logits",
     ),
-    "select_topk": _with_reference("select_topk", _cuda("select_topk"), _tile("select_topk")),
-    "select_topk_slots": _with_reference("select_topk", _cuda("select_topk"), _tile("select_topk")),
+    "select_topk": _with_reference("select_topk", _cuda("select_topk"), _tile("select_topk"), invariant=True),
+    "select_topk_slots": _with_reference("select_topk", _cuda("select_topk"), _tile("select_topk"), invariant=True),
     "sparse_mla_prefill": _with_reference(
-        "sparse_mla_prefill", _cuda("sparse_mla_prefill", _BF16, _LATENT), _tile("sparse_mla_prefill", _BF16, _LATENT)
+        "sparse_mla_prefill",
+        _cuda("sparse_mla_prefill", _BF16, _LATENT),
+        _tile("sparse_mla_prefill", _BF16, _LATENT),
+        invariant="sparse_mla",
     ),
-    "sparse_mla_decode": _with_reference("sparse_mla_decode", _cuda("sparse_mla_decode", _BF16, _LATENT)),
+    "sparse_mla_decode": _with_reference(
+        "sparse_mla_decode", _cuda("sparse_mla_decode", _BF16, _LATENT), invariant="sparse_mla"
+    ),
     "mha_prefill": _with_reference("dense_mla", _cuda("mha_prefill", _BF16)),
     "dense_mla_decode": _with_reference(
         "dense_mla", _cuda("dense_mla", _16BIT, _LATENT), _tile("dense_mla", _16BIT, _LATENT)
@@ -119,20 +153,29 @@ def leading_dtype(operation: str, precision: str) -> torch.dtype:
     return torch.bfloat16
 
 
-def preference_of(backend: str) -> Preference:
+def preference_of(backend: str, deterministic: bool = False) -> Preference:
     """The preference that a model with this backend passes to its operations.
 
     "tile" or "cuda" runs where it has an implementation that supports the input, and the fastest other one elsewhere. An operation
-    that gets "tile" or "cuda" as a string, by contrast, runs that implementation or raises.
+    that gets "tile" or "cuda" as a string, by contrast, runs that implementation or raises. deterministic: of whatever backend, but
+    batch-invariant.
     """
     _check_names((backend,))
+    if deterministic:
+        return (INVARIANT,)
     return (backend, "auto") if backend in ("tile", "cuda") else (backend,)
 
 
 def _in_order(operation: str, preference: Preference, fastest: str | None) -> list[Implementation]:
     """The implementations that `preference` allows, each once."""
     implementations = sorted(OPERATIONS[operation], key=lambda one: one.backend != fastest)
-    return list(dict.fromkeys(one for name in preference for one in implementations if name in ("auto", one.backend)))
+    return list(dict.fromkeys(one for name in preference for one in implementations if _allows(name, one)))
+
+
+def _allows(name: str, implementation: Implementation) -> bool:
+    if name == INVARIANT:
+        return implementation.invariant
+    return name in ("auto", implementation.backend) and implementation.backend != INVARIANT
 
 
 @cache
@@ -206,7 +249,7 @@ def check_backend(backend: str, device: str) -> None:
 
 def _check_names(preference: Preference) -> None:
     for name in preference:
-        if name not in BACKENDS:
+        if name not in (*BACKENDS, INVARIANT):
             raise ValueError(f"backend is {name!r}; expected one of {', '.join(BACKENDS)}")
 
 

@@ -15,7 +15,6 @@ from ..kernels.dense_mla import mha_prefill
 from ..kernels.kv_up_projection import absorb_queries, expand_quantize, expand_values
 from ..kernels.norm_and_cache import Caches, Norms, norm_and_cache
 from ..kernels.reference.rope import rotate_interleaved
-from ..kernels.registry import choose_implementation
 from ..kernels.select_topk import positions_to_slots
 from ..kernels.sparse_mla_decode import sparse_mla_decode
 from ..kernels.sparse_mla_prefill import sparse_mla_prefill
@@ -24,18 +23,11 @@ from .experiment import Experiments
 from .indexer import NORM_EPS, Indexer, IndexQueries, PrefillSharing
 from .layers import Compute, KVUpProjection, Linear, Operand, RMSNorm, projections
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
+from .prefill_form import PrefillForm
 from .profiling import layer_part, profiler_range
 from .stages import stages
 
 LATENT_NORM_EPS = 1e-6  # for compressed queries and keys; rms_norm_eps is for the residual stream
-
-# In plain PyTorch, gathering one selected key takes as long as this many multiply-adds (1.4 us per key, 70 G/s on two cores).
-REFERENCE_GATHER_COST = 100_000
-
-# With at least MANY_HEADS heads, sparse prefill over a context that was converted to bf16 once is faster than over FP8 records,
-# which every query converts again, unless the context exceeds CONTEXT_PER_QUERY tokens per query. With 128 heads it saves about
-# 0.3 us per query (kernels/README.md); the conversion takes about 1 ns per token.
-MANY_HEADS, CONTEXT_PER_QUERY = 64, 256
 
 
 class MultiHeadLatentAttention(nn.Module):
@@ -60,6 +52,7 @@ class MultiHeadLatentAttention(nn.Module):
         self.o_proj = Linear(self.heads * self.value, hidden, compute)
         self.indexer = Indexer(config, compute, layer)
         self.experiments = Experiments(self.indexer, self.latent_dim, self.softmax_scale)
+        self.form = PrefillForm(config, compute)
         self.prefill_sharing: PrefillSharing | None = None  # set where several ranks run the model
 
     def forward(
@@ -193,7 +186,7 @@ class MultiHeadLatentAttention(nn.Module):
             absorbed = self._absorb(q, cos, sin, prefill.rows)
             assert queries is not None
             selection = self.experiments.select(absorbed, queries, prefill, metadata, cache)
-            if prefill.length <= self.topk or self._masked_mha_is_cheaper(prefill, q):
+            if self.form.is_multi_head(prefill, q):
                 out.copy_(self._mha(q, cos, sin, prefill, cache, selection.mask(prefill.length)))
             else:
                 self._values(self.attend_selected(absorbed, selection.positions, prefill, cache), out)
@@ -201,9 +194,13 @@ class MultiHeadLatentAttention(nn.Module):
         if queries is None or prefill.length <= self.topk:
             if metadata.on_selection is not None:
                 metadata.report(self.layer, prefill.rows, Selection(prefill.causal_positions()))
-            out.copy_(self._mha(q, cos, sin, prefill, cache, None))
+            if self.form.is_multi_head(prefill, q):
+                out.copy_(self._mha(q, cos, sin, prefill, cache, None))
+            else:
+                absorbed = self._absorb(q, cos, sin, prefill.rows)
+                self._values(self.attend_selected(absorbed, prefill.causal_positions(), prefill, cache), out)
             return
-        masked = self._masked_mha_is_cheaper(prefill, q)
+        masked = self.form.is_multi_head(prefill, q)
         if metadata.on_selection is None and not masked:
             sharing = self.prefill_sharing
             attend = self.select_and_attend if sharing is None else sharing.attend
@@ -237,7 +234,7 @@ class MultiHeadLatentAttention(nn.Module):
         """Absorbed queries q [t, H, L + rope] over context positions int32 [t, K] (-1: none) -> attended latents [t, H, L]."""
         kv, indices, backend = cache.latent, positions, self.compute.backend
         is_fp8 = kv.dtype == torch.uint8
-        if is_fp8 and q.shape[1] >= MANY_HEADS and prefill.length <= CONTEXT_PER_QUERY * q.shape[0]:
+        if is_fp8 and self.form.converts_context(prefill, q, positions.shape[1]):
             kv = gather_latents(kv, prefill.context_slots, self.latent_dim, q.dtype, backend=backend)[:, None]
         else:
             kv = kv if is_fp8 else kv.view(-1, 1, kv.shape[-1])
@@ -287,14 +284,4 @@ class MultiHeadLatentAttention(nn.Module):
     def _values(self, latents: torch.Tensor, out: torch.Tensor) -> None:
         """Attended latents [T, H, L] -> out [T, H, v]."""
         _, wv = self.kv_b_proj.halves()
-        expand_values(latents, wv, out)
-
-    def _masked_mha_is_cheaper(self, prefill: Prefill, q: torch.Tensor) -> bool:
-        """Without a compiled sparse kernel, masked dense attention is cheaper than gathering up to a few times index_topk."""
-        if choose_implementation("sparse_mla_prefill", q.device, q.dtype, self.compute.backend).backend != "reference":
-            return False
-        chunk = prefill.length - prefill.start
-        expand = self.heads * self.latent_dim * (self.nope + self.value) / chunk
-        masked = prefill.length * (self.heads * (self.nope + self.rope + self.value) + expand)
-        gathered = self.topk * (REFERENCE_GATHER_COST + self.heads * (2 * self.latent_dim + self.rope))
-        return masked < gathered
+        expand_values(latents, wv, out, backend=self.compute.backend)

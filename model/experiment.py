@@ -149,7 +149,7 @@ def _logits(
     keys, scales = gather_index_keys(cache.index, chunk.context_slots, backend=backend)
     if selector == "wrong_rope":
         assert queries.wrong is not None and metadata.context_rope is not None
-        queries, backend = queries.wrong, preference_of("reference")
+        queries, backend = queries.wrong, preference_of("reference", indexer.compute.deterministic)
         keys, scales = _rotated_wrongly(indexer, keys, scales, chunk, metadata.context_rope), None
     rows = chunk.rows
     return indexer_logits(
@@ -167,7 +167,8 @@ def _rotated_wrongly(
     """Cached index keys [S, D] as they would be with RoPE in the other layout, fp32: turned back, and rotated again."""
     keys = keys.float()
     if scales is not None:  # an FP8 cache holds the keys' Hadamard transforms, and the transform is its own inverse
-        keys = hadamard_transform(keys * scales[:, None], keys.shape[1] ** -0.5, backend="reference")
+        backend = preference_of("reference", indexer.compute.deterministic)
+        keys = hadamard_transform(keys * scales[:, None], keys.shape[1] ** -0.5, backend=backend)
     cos, sin = (table[: chunk.length] for table in context_rope)
     plain = rotate_index(keys, cos, -sin, indexer.interleaved)
     return rotate_index(plain, cos, sin, not indexer.interleaved)

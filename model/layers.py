@@ -8,9 +8,10 @@ from torch import nn
 
 from ..kernels import quantize
 from ..kernels.fp8_gemm import fp8_gemm, fp8_gemms
+from ..kernels.linear import linear
 from ..kernels.quantize import Quantized
-from ..kernels.reference.linear import linear
-from ..kernels.reference.quantize import rms_norm, swiglu
+from ..kernels.reference.linear import linear as library_linear
+from ..kernels.reference.quantize import rms_norm
 from ..kernels.registry import Preference
 from .config import FP8_BLOCK, ModelConfig, Precision, blocks
 
@@ -28,6 +29,7 @@ class Compute:
     backend: Preference
     device: torch.device
     ue8m0: bool = True
+    deterministic: bool = False  # one arithmetic for a token in every batch, chunk and step (docs/determinism.md)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -46,6 +48,15 @@ class Compute:
 def parameter(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Parameter:
     """An uninitialised weight, which the checkpoint fills."""
     return nn.Parameter(torch.empty(*shape, dtype=dtype, device=device), requires_grad=False)
+
+
+def dense(
+    x: torch.Tensor, weight: torch.Tensor, compute: Compute, out_dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """x W^T of a weight [N, K] that is not quantised: x [T, K] -> [T, N] in `out_dtype`, by default x's."""
+    if compute.deterministic:
+        return linear(x, weight, out_dtype, backend=compute.backend)
+    return library_linear(x, weight, out_dtype)
 
 
 class Linear(nn.Module):
@@ -68,7 +79,7 @@ class Linear(nn.Module):
     def forward(self, x: Operand) -> torch.Tensor:
         """x [T, inputs] -> [T, parts * outputs] in the compute dtype."""
         if not isinstance(x, Quantized):
-            return linear(x, self.weight)
+            return dense(x, self.weight, self.compute)
         outputs = self.weight.shape[0] // self.parts
         if self.parts == 1 or outputs % FP8_BLOCK == 0:
             return self._gemm(x, self.weight, self.weight_scale_inv)
@@ -85,11 +96,12 @@ class UnquantizedLinear(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, compute: Compute) -> None:
         super().__init__()
+        self.compute = compute
         self.weight = parameter(outputs, inputs, dtype=compute.dtype, device=compute.device)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x [T, inputs] -> [T, outputs]."""
-        return linear(x, self.weight)
+        return dense(x, self.weight, self.compute)
 
 
 class Embedding(nn.Module):
@@ -97,6 +109,7 @@ class Embedding(nn.Module):
 
     def __init__(self, rows: int, width: int, compute: Compute) -> None:
         super().__init__()
+        self.compute = compute
         self.weight = parameter(rows, width, dtype=compute.dtype, device=compute.device)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -104,11 +117,7 @@ class Embedding(nn.Module):
 
     def logits(self, h: torch.Tensor) -> torch.Tensor:
         """h [N, D] -> fp32 [N, V]. bf16 products are accumulated in fp32 and not rounded."""
-        if h.dtype == torch.float32:
-            return linear(h, self.weight)
-        if h.device.type == "cuda":
-            return torch.mm(h, self.weight.T, out_dtype=torch.float32)
-        return torch.cat([F.linear(h.float(), rows.float()) for rows in self.weight.split(16384)], 1)
+        return dense(h, self.weight, self.compute, torch.float32)
 
 
 class KVUpProjection(nn.Module):
@@ -128,7 +137,7 @@ class KVUpProjection(nn.Module):
 
     def forward(self, latent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """latent [S, L] -> k_nope [S, H, nope], v [S, H, v]."""
-        expanded = linear(latent, self.weight).unflatten(1, (self.heads, -1))
+        expanded = library_linear(latent, self.weight).unflatten(1, (self.heads, -1))
         k_nope, v = expanded.split((self.nope, self.value), 2)
         return k_nope, v
 
@@ -184,4 +193,4 @@ def gated(gate_up: torch.Tensor, compute: Compute) -> Operand:
     """gate_up [T, 2I] -> silu(gate) * up [T, I], as an input of the down projection."""
     if compute.quantized:
         return quantize.swiglu_quantize(gate_up, compute.ue8m0, backend=compute.backend)
-    return swiglu(gate_up)
+    return quantize.swiglu(gate_up, backend=compute.backend)

@@ -43,11 +43,15 @@ class Transformer(nn.Module):
         backend: str = "auto",
         device: torch.device | str = "cpu",
         mtp: MTPTables | None = None,
+        deterministic: bool = False,
     ) -> None:
-        """mtp: None: without the MTP layer, which only speculative decoding needs."""
+        """mtp: None: without the MTP layer, which only speculative decoding needs. deterministic: see `Compute`; on a CPU alone."""
         super().__init__()
         self.config = config
-        self.compute = compute = Compute(precision, preference_of(backend), torch.device(device), config.ue8m0_scales)
+        preference = preference_of(backend, deterministic)
+        self.compute = compute = Compute(
+            precision, preference, torch.device(device), config.ue8m0_scales, deterministic
+        )
         table = (config.vocab_size, config.hidden_size)
         self.embed_tokens = Embedding(*table, compute)
         self.rotary = RotaryEmbedding(config, compute.device)

@@ -4,7 +4,8 @@
 
 Each round measures, in turns: the long prompt alone; a short question one second after a long prompt; a stream that runs while a
 long prompt arrives; and each length over HTTP and in LLM.generate with all cores, one right after the other. Prompts are random,
-so that none is found in reused pages. Prints a table and ends in one JSON line, with the machine's load before and after.
+so that none is found in reused pages. Prints each sample and a table, and ends in one JSON
+line, with the machine's load before and after.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import json
 import os
 import platform
 import statistics
+import sys
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -112,6 +114,7 @@ class Measurement:
     def _add(self, **values: float) -> None:
         for name, value in values.items():
             self.samples[name].append(value)
+            print(f"{name} {value:.3f}", file=sys.stderr)
 
 
 def main() -> None:

@@ -27,9 +27,9 @@ from training import data
 from training.check import check
 from training.export import export
 from training.measure import measure
-from training.model import Mode
 from training.plot import plot
 from training.schedule import TOKENS, Step
+from training.shape import Mode
 from training.trainer import Trainer
 
 from deepseek_v32.model.demo.dialogues import FAMILIES

@@ -12,7 +12,7 @@ LEVELS = {
         __init__ errors profiling selection_policy stages
         config
         metadata layers rope weight_map
-        indexer moe
+        indexer moe prefill_form
         experiment
         attention
         block

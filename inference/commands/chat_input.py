@@ -1,9 +1,13 @@
 """Messages of a chat that come line by line, from a pipe or a terminal without the abilities that chat_terminal.py needs."""
 
+import io
+import re
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 PROMPT, CONTINUED = ">>> ", "... "
+_SURROGATES = re.compile("[\ud800-\udfff]")
 QUOTES = '"""'
 
 
@@ -28,6 +32,8 @@ def is_open(text: str) -> bool:
 
 def without_quotes(text: str) -> str:
     '''The message; the """ around it are left out. A program that begins with a docstring is kept as it is.'''
+    # Bytes that are not UTF-8 come as surrogates, which no file can hold.
+    text = _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text)
     block = text.strip()
     if block.startswith(QUOTES) and block.endswith(QUOTES) and block.count(QUOTES) == 2:
         return block[len(QUOTES) : -len(QUOTES)].strip("\n")
@@ -36,6 +42,10 @@ def without_quotes(text: str) -> str:
 
 class LineInput:
     """Reads standard input. A line that ends in a backslash continues in the next one."""
+
+    def __init__(self) -> None:
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="surrogateescape")  # bytes that are not UTF-8 do not end the chat
 
     def read(self, prompt: str = PROMPT) -> str | None:
         """As ChatInput. What an end of the input cuts short is a message, too."""

@@ -7,6 +7,7 @@ from ..text.errors import describe_error
 from .chat_commands import COMMANDS, ENDS, HELP, RETRY, parse_command
 from .chat_input import ChatInput, Interrupted
 from .chat_session import ChatSession, Message
+from .layout import wrapped
 from .terminal import dim, show_stream, statistics, visible
 
 LEAVE = "/exit or Ctrl-D leaves."
@@ -15,13 +16,15 @@ LEAVE = "/exit or Ctrl-D leaves."
 class ChatLoop:
     """Reads messages, answers them and carries out commands until /exit or the end of the input."""
 
-    def __init__(self, session: ChatSession, source: ChatInput) -> None:
+    def __init__(self, session: ChatSession, source: ChatInput, hint: str = "") -> None:
+        """hint: what to type, for a terminal."""
         self._session = session
         self._input = source
+        self._hint = hint
 
     def run(self) -> None:
         if sys.stdin.isatty():
-            _note("/help lists the commands.")
+            _note(f"{self._hint}\n/help lists the commands.".strip())
         while True:
             try:
                 message = self._input.read()
@@ -103,4 +106,6 @@ class ChatLoop:
 
 def _note(text: str) -> None:
     sys.stdout.flush()
-    print(dim(visible(text, sys.stderr), sys.stderr), file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        text = "\n".join(part for line in visible(text, sys.stderr).splitlines() for part in wrapped(line, 0))
+    print(dim(text, sys.stderr), file=sys.stderr, flush=True)

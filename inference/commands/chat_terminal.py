@@ -22,7 +22,7 @@ from .chat_input import CONTINUED, PROMPT, Interrupted, is_open, without_quotes
 from .terminal import dim
 
 # Around a paste the terminal then sends marks, by which it is told from typing: xterm's "bracketed paste".
-BRACKETED_PASTE = "\x1b[?2004h"
+BRACKETED_PASTE, PLAIN_PASTE = "\x1b[?2004h", "\x1b[?2004l"
 
 
 class TerminalInput:
@@ -59,11 +59,11 @@ class TerminalInput:
         quiet[3] &= ~(termios.ECHO | termios.ICANON)
         quiet[3] |= termios.NOFLSH  # so that Ctrl-C does not drop what waits
         termios.tcsetattr(file, termios.TCSANOW, quiet)
-        sys.stdout.write(BRACKETED_PASTE)
-        sys.stdout.flush()
+        print(BRACKETED_PASTE, end="", flush=True)
         try:
             yield
         finally:
+            print(PLAIN_PASTE, end="", flush=True)
             termios.tcsetattr(file, termios.TCSANOW, before)
 
 

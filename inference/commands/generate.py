@@ -22,6 +22,7 @@ from .terminal import record, show_stream, statistics, stream
 if TYPE_CHECKING:
     from ..llm import LLM
 
+DEMO_HINT = "Tell the demo something and ask for it: The van comes at 8:30. When does the van come?"
 EXAMPLES = """
     deepseek-v32 generate                            a chat
     deepseek-v32 generate "Where is Lisbon?" --temperature 0
@@ -102,7 +103,8 @@ def generate(
     if is_chat:
         llm = load()
         params = sampling.params(llm.default_params)
-        ChatLoop(ChatSession(llm, params, thinking, system, functions), make_input(history)).run()
+        session = ChatSession(llm, params, thinking, system, functions)
+        ChatLoop(session, make_input(history), DEMO_HINT if options.model is None else "").run()
         return
     encoder = PromptEncoder(sampling.params, thinking, system, raw, functions)
     if input_file is None:

@@ -1,4 +1,4 @@
-"""Text as `doctor` lays it out."""
+"""Text as commands lay it out in a terminal."""
 
 import shutil
 import textwrap

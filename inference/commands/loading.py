@@ -128,12 +128,14 @@ def summary(llm: "LLM", backend: str) -> str:
     """In one line: device, precision, kernels and context length as they were resolved."""
     from ...kernels import device as hardware
     from ...kernels.registry import describe
+    from ...model.transformer import Transformer
     from ..engine.decode_graph import can_capture
     from ..engine.limits import AUTO
 
     operations: dict[str, list[str]] = {}  # by the backend chosen for them
+    deterministic = isinstance(llm.model, Transformer) and llm.model.compute.deterministic
     for choice in describe(llm.device, backend, llm.precision):
-        operations.setdefault(choice.chosen, []).append(choice.operation)
+        operations.setdefault("batch-invariant" if deterministic else choice.chosen, []).append(choice.operation)
     most = max(operations, key=lambda name: len(operations[name]))
     rest = "".join(f", {name} for {' '.join(names)}" for name, names in operations.items() if name != most)
     graphs = ", decoding as CUDA graphs" if llm.limits.decode_graphs and can_capture(llm.model) else ""
@@ -145,5 +147,6 @@ def summary(llm: "LLM", backend: str) -> str:
     )
     return (
         f"{hardware.describe(llm.device)}, {llm.precision} precision, {most} kernels{rest}{graphs}{drafts}, "
+        f"{'deterministic, ' if deterministic else ''}"
         f"context of {llm.limits.max_model_len:,} tokens"
     )

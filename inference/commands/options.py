@@ -128,6 +128,13 @@ class ModelOptions:
             rich_help_panel=ENGINE,
         ),
     ] = "auto"
+    deterministic: Annotated[
+        bool,
+        typer.Option(
+            "--deterministic",
+            help="A request's logits are the same bits whatever runs beside it, however its prompt is cut. On a CPU alone.",
+        ),
+    ] = False
     verify_hashes: VerifyHashesOption = True
     log_level: LogLevelOption = "warning"
 

@@ -55,6 +55,10 @@ def normed_with(eps_of: Callable[[Case], float | None]) -> Callable[[Case], Pred
     return predict
 
 
+def eps_1e_5(case: Case) -> float | None:
+    return None if case.number("rms_norm_eps") == 1e-5 else 1e-5  # else it has another name
+
+
 def not_normed(case: Case) -> Prediction:
     found = normed_input(case)
     return None if found is None else case.at(found[0])
@@ -170,7 +174,7 @@ HYPOTHESES = (
                "of 1e-6", normed_with(lambda case: case.number("rms_norm_eps")), "huggingface/transformers#44346"),
     Hypothesis("norm-eps-default", ("attention_norm", "mlp_norm"), "an RMSNorm with 1e-6 in place of rms_norm_eps",
                normed_with(lambda case: LATENT_EPS)),
-    Hypothesis("norm-eps-1e-5", NORMS, "an RMSNorm with the epsilon 1e-5", normed_with(lambda case: 1e-5)),
+    Hypothesis("norm-eps-1e-5", NORMS, "an RMSNorm with the epsilon 1e-5", normed_with(eps_1e_5)),
     Hypothesis("norm-missing", NORMS, "the value before its RMSNorm", not_normed),
     Hypothesis("latent-scale-rounded-down", ("latent",), "cache entries whose UE8M0 scale is rounded down: the largest values "
                "are cut off", rounded_down, "inclusionAI/humming#39"),
@@ -187,7 +191,7 @@ HYPOTHESES = (
     Hypothesis("mla-rope-missing", ROPE, "no RoPE at all", lambda case: case.at(rope_input(case))),
     Hypothesis("rope-position-off-by-one", ROPE, "RoPE at the next position", turned("interleaved", shift=1)),
     Hypothesis("mscale-on-rope", ROPE, "cos and sin times a constant, such as YaRN's attention factor, which the softmax scale "
-               "has already", scaled_rope, "Avarok-Cybersecurity/atlas#342"),
+               "has already", scaled_rope, "kekzl/imp#880"),
     Hypothesis("mscale-missing", HEADS, "a softmax scale without YaRN's mscale^2", attended(powered(0)),
                "onnxruntime/mobius#548"),
     Hypothesis("mscale-once", HEADS, "a softmax scale with mscale in place of mscale^2", attended(powered(1))),

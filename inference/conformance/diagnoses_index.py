@@ -181,7 +181,7 @@ HYPOTHESES = (
     Hypothesis("index-rope-interleaved", ROPE, "RoPE with the pairs (2i, 2i + 1) in place of (i, i + rope/2)",
                turned("interleaved"), "vllm-project/vllm-ascend#4641"),
     Hypothesis("index-rope-dims-last", ROPE, "RoPE on the last dims of the head in place of the first",
-               turned("half", last=True), "NVIDIA/Megatron-LM#3026"),
+               turned("half", last=True), "NVIDIA/Megatron-LM#3402"),
     Hypothesis("index-rope-dims-last-interleaved", ROPE, "MLA's RoPE (interleaved, on the last dims) in the indexer",
                turned("interleaved", last=True)),
     Hypothesis("index-rope-missing", ROPE, "no RoPE at all", not_turned, "d9d-project/d9d#38"),

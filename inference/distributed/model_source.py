@@ -35,6 +35,7 @@ class ModelSource:
     seed: int = 0  # of synthetic weights
     verify_hashes: bool = True  # against the checkpoint's manifest
     mtp: bool = False  # with the MTP layer, for speculative decoding
+    deterministic: bool = False  # batch-invariant arithmetic (docs/determinism.md)
 
     @classmethod
     def resolve(
@@ -48,6 +49,7 @@ class ModelSource:
         synthetic: bool = False,
         verify_hashes: bool = True,
         mtp: bool = False,
+        deterministic: bool = False,
         ranks: int = 1,
     ) -> "ModelSource":
         """Fill in this machine's defaults. ValueError, before anything is loaded, for a choice that cannot work.
@@ -67,11 +69,17 @@ class ModelSource:
             )
         check_device(device)
         check_backend(backend, device)
+        if deterministic and torch.device(device).type != "cpu":
+            raise ValueError(
+                f"deterministic is True on {device}; expected the CPU (device='cpu', --device cpu): the kernels for GPUs are not "
+                "batch-invariant"
+            )
         if precision is None:
             on_cpu = torch.device(device).type == "cpu"
             precision = "exact" if on_cpu else "fp8" if config.weight_block is not None else "bf16"
         directory = None if synthetic or isinstance(model, Mapping) else Path(model)
-        return cls(config, directory, precision, backend, device, verify_hashes=verify_hashes, mtp=mtp)
+        options = {"verify_hashes": verify_hashes, "mtp": mtp, "deterministic": deterministic}
+        return cls(config, directory, precision, backend, device, **options)
 
     def with_drafts(self, value: int | Literal["auto"]) -> tuple["ModelSource", int]:
         """This source, with the MTP layer if it is to guess tokens, and Limits.speculative_tokens.
@@ -102,10 +110,11 @@ class ModelSource:
         """
         if self.directory is not None:
             arguments = (self.directory, self.config, self.precision, self.backend, device)
-            return load_checkpoint(*arguments, progress, ranks, self.verify_hashes, self.mtp)
+            return load_checkpoint(*arguments, progress, ranks, self.verify_hashes, self.mtp, self.deterministic)
         self.config.check_precision(self.precision)
         mtp = MTPTables() if self.mtp else None  # as in the released checkpoint, it has no tables of its own
-        model = build_model(self.config, self.precision, self.backend, device, ranks, mtp)
+        options = (ranks, mtp, self.deterministic)
+        model = build_model(self.config, self.precision, self.backend, device, *options)
         rank, size = (ranks.rank, ranks.size) if ranks else (0, 1)
         fill_synthetic(model, Plan(self.config, rank, size, mtp), self.seed)
         return model
@@ -115,7 +124,8 @@ class ModelSource:
         directory = None if self.directory is None else str(self.directory.resolve())
         values = {"config": config_json(self.config), "directory": directory}
         return values | {
-            name: getattr(self, name) for name in ("precision", "backend", "device", "seed", "verify_hashes", "mtp")
+            name: getattr(self, name)
+            for name in ("precision", "backend", "device", "seed", "verify_hashes", "mtp", "deterministic")
         }
 
     @classmethod

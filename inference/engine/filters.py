@@ -8,6 +8,7 @@ import torch
 from ..params import Request, SamplingParams
 
 _CANDIDATES = 1024  # tokens that top_p looks at first: sorting the whole vocabulary of 129,280 takes ten times as long
+_SUMMANDS = 16384  # torch splits sums of more than 32,768
 
 
 class Row(NamedTuple):
@@ -80,7 +81,7 @@ def _keep_top(scores: torch.Tensor, top_k: list[int], top_p: list[float]) -> tor
     if all(p == 1 for p in top_p):
         return scores
     fractions = on_device(device, top_p, torch.float64)[:, None]
-    target = fractions * scores.exp().sum(-1, keepdim=True)
+    target = fractions * _sums(scores.exp())[:, None]
     mass = ordered.exp().cumsum(-1)
     if count < vocab and (mass[:, -1:] < target).any():  # a flat distribution: there are too few candidates
         ordered = scores.sort(descending=True).values
@@ -88,6 +89,11 @@ def _keep_top(scores: torch.Tensor, top_k: list[int], top_p: list[float]) -> tor
     # The index of the token that reaches it.
     needed = (mass < target).sum(-1, keepdim=True).clamp(max=ordered.shape[-1] - 1)
     return scores.masked_fill((scores < ordered.gather(-1, needed)) & (fractions < 1), -torch.inf)
+
+
+def _sums(x: torch.Tensor) -> torch.Tensor:
+    """Row sums of x [N, V]. In parts, because torch splits a long sum among a CPU's threads if it is the only one."""
+    return torch.stack([part.sum(-1) for part in x.split(_SUMMANDS, -1)], -1).sum(-1)
 
 
 def on_device(device: torch.device, values: Sequence[Any], dtype: torch.dtype = torch.int64) -> torch.Tensor:

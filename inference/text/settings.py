@@ -89,6 +89,7 @@ def read_settings(path: Path) -> dict[str, Any] | None:
 
     Raises TokenizerError for a file that cannot be read, is no JSON object, or has a value of a wrong type.
     """
+    _check_regular(path)
     try:
         values = parse_object(path.read_bytes())
     except FileNotFoundError as error:
@@ -105,10 +106,17 @@ def read_settings(path: Path) -> dict[str, Any] | None:
     return values
 
 
+def _check_regular(path: Path) -> None:
+    """TokenizerError for a pipe or a device, which may never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise TokenizerError(f"{path}: is not a regular file; expected one")
+
+
 def read_text(path: Path) -> str | None:
     """The text of a file in UTF-8; None if there is no such file. Raises TokenizerError for anything else."""
     if not path.exists() and not path.is_symlink():
         return None
+    _check_regular(path)
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

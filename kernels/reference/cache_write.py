@@ -74,6 +74,11 @@ def write_index_cache(
         cache.view(-1, cache.shape[-1])[slots] = rotate_index(keys, cos, sin, interleaved).to(cache.dtype)
         return
     values, scales, _ = rotate_quantize(keys, cos, sin, interleaved, True, None)
+    store_index_keys(values, scales, cache, slots)
+
+
+def store_index_keys(values: torch.Tensor, scales: torch.Tensor, cache: torch.Tensor, slots: torch.Tensor) -> None:
+    """Write e4m3 keys [T, D] and their scales fp32 [T, 1] to a uint8 index cache."""
     page, offset = slots // cache.shape[1], slots % cache.shape[1]
     page_keys, page_scales = split_pages(cache)
     page_keys[page, offset] = _bytes(values)

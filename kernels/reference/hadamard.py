@@ -9,7 +9,7 @@ from .rope import rotate_index
 
 
 @cache
-def _sylvester(size: int, device: torch.device) -> torch.Tensor:
+def sylvester(size: int, device: torch.device) -> torch.Tensor:
     matrix = torch.ones(1, 1, device=device)
     while matrix.shape[0] < size:
         matrix = torch.cat((torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)))
@@ -17,7 +17,7 @@ def _sylvester(size: int, device: torch.device) -> torch.Tensor:
 
 
 def hadamard_transform(x: torch.Tensor, scale: float) -> torch.Tensor:
-    return (x.float() @ _sylvester(x.shape[-1], x.device) * scale).to(x.dtype)
+    return (x.float() @ sylvester(x.shape[-1], x.device) * scale).to(x.dtype)
 
 
 def rotate_quantize(

@@ -12,6 +12,10 @@ def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: to
     return torch.cat((latent, rotate_interleaved(rope, cos, sin)), 2)
 
 
+def expand_values(latents: torch.Tensor, wv: torch.Tensor, out: torch.Tensor) -> None:
+    torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2), out=out.transpose(0, 1))
+
+
 def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
     values = torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2)).transpose(0, 1)
     return quantize_blocks(values.flatten(1), ue8m0)

@@ -50,8 +50,10 @@ class _Layouts:
 _layouts = _Layouts()
 
 
-def linear(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype | None = None) -> torch.Tensor:
     """x [T, K], weight [N, K] of one dtype -> [T, N]. On a CPU in fp32, a row's bits depend on that row and the weight alone."""
+    if out_dtype is not None and out_dtype != x.dtype:
+        return _widened(x, weight, out_dtype)
     if x.device.type != "cpu" or x.dtype != torch.float32 or not len(x) or not _AVAILABLE:
         return F.linear(x, weight)
     rows = x if len(x) > 1 else x.expand(2, -1)
@@ -59,3 +61,11 @@ def linear(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         rows.contiguous(), _layouts.of(weight), None, "none", [], ""
     )
     return product[: len(x)]
+
+
+def _widened(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+    """The product in a wider dtype than x's and the weight's, without rounding to theirs."""
+    if x.device.type == "cuda":
+        return torch.mm(x, weight.T, out_dtype=out_dtype)
+    # A part of the weight at a time, so that its wider copy stays small.
+    return torch.cat([F.linear(x.to(out_dtype), rows.to(out_dtype)) for rows in weight.split(16384)], 1)

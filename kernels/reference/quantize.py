@@ -51,7 +51,8 @@ def dequantize_weight(weight: torch.Tensor, scale: torch.Tensor, dtype: torch.dt
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """RMSNorm of x [T, D] with weight [D], computed in fp32 and rounded once to x's dtype."""
-    return F.rms_norm(x.float(), (x.shape[-1],), weight, eps).to(x.dtype)
+    # Contiguous, because torch sums a row in another order if its elements, or its neighbours', lie elsewhere.
+    return F.rms_norm(x.float().contiguous(), (x.shape[-1],), weight, eps).to(x.dtype)
 
 
 def rms_norm_quantize(

@@ -20,7 +20,19 @@ def route(
     normalise: bool,
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    scores = logits.sigmoid()
+    return choose_experts(logits.sigmoid(), bias, topk, num_groups, topk_groups, normalise, scale)
+
+
+def choose_experts(
+    scores: torch.Tensor,
+    bias: torch.Tensor,
+    topk: int,
+    num_groups: int,
+    topk_groups: int,
+    normalise: bool,
+    scale: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `route`, from scores = sigmoid(logits)."""
     # The bias balances the load. It takes part in the choice of experts, but not in their weights.
     biased = scores + bias
     if num_groups > 1:

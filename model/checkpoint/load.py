@@ -41,16 +41,19 @@ def load_model(
     ranks: Ranks | None = None,
     verify_hashes: bool = True,
     mtp: bool = False,
+    deterministic: bool = False,
 ) -> Transformer:
     """The model of a checkpoint directory (config.json and safetensors) with its weights, in `precision` on `device`.
 
     ranks: the job that shares the model; None: this process holds all of it. config_overrides: fields of `ModelConfig`.
     verify_hashes: compare what is read with the checkpoint's manifest, if it has one. mtp: also load the MTP layer, which drafts.
-    Peak memory is the parameters plus less than twice the largest tensor. Raises ConfigError or CheckpointError, each of one
-    line: before anything is allocated for what headers tell; while it reads for NaN, infinity and bytes that have changed.
+    deterministic: as in `Transformer`. Peak memory is the parameters plus less than twice the largest tensor. Raises ConfigError or
+    CheckpointError, each of one line: before anything is allocated for what headers tell; while it reads for NaN, infinity and
+    bytes that have changed.
     """
     config = read_config(path).with_overrides(**(config_overrides or {}))
-    return load_checkpoint(Path(path), config, precision, backend, device, progress, ranks, verify_hashes, mtp)
+    options = (progress, ranks, verify_hashes, mtp, deterministic)
+    return load_checkpoint(Path(path), config, precision, backend, device, *options)
 
 
 def load_checkpoint(
@@ -63,13 +66,14 @@ def load_checkpoint(
     ranks: Ranks | None = None,
     verify_hashes: bool = True,
     mtp: bool = False,
+    deterministic: bool = False,
 ) -> Transformer:
     """`load_model` with a configuration that may differ from the directory's."""
     config.check_precision(precision)
     tables = find_mtp_tables(directory, config) if mtp else None
     plan = Plan(config, ranks.rank, ranks.size, tables) if ranks else Plan(config, mtp=tables)
     sources, hashes = locate(plan, directory, verify_hashes)
-    model = build_model(config, precision, backend, device, ranks, tables)
+    model = build_model(config, precision, backend, device, ranks, tables, deterministic)
     load_weights(model, sources, config, progress, hashes)
     return model
 

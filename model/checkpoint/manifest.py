@@ -195,6 +195,8 @@ def pieces_of(tensor: StoredTensor) -> Iterator[tuple[int, int]]:
 
 def hash_file(path: Path) -> str:
     """The hash of a small file. Raises CheckpointError if it cannot be read."""
+    if path.exists() and not path.is_file():
+        raise CheckpointError(path, "is not a regular file; expected one")
     try:
         return digest(path.read_bytes())
     except OSError as error:

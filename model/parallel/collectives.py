@@ -24,8 +24,16 @@ class Ranks:
         self.rank, self.size = rank, size
         self._shared = shared
 
-    def all_reduce(self, x: torch.Tensor) -> torch.Tensor:
-        """The sum of every rank's x. x may be overwritten."""
+    def all_reduce(self, x: torch.Tensor, in_order: bool = False) -> torch.Tensor:
+        """The sum of every rank's x. x may be overwritten.
+
+        in_order: each element is summed in the order of ranks. gloo begins with another rank in each part of a large x.
+        """
+        if in_order and self.size > 2:
+            first, *others = self.all_gather(x)
+            for other in others:
+                first += other
+            return first
         shared = self._shared
         if shared is not None and x.nbytes <= shared.nbytes and x.nbytes % _VECTOR == 0 and x.is_contiguous():
             # One kernel: each rank publishes its x in shared memory, then sums all of them itself, in the order of ranks.

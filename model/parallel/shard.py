@@ -37,14 +37,15 @@ def build_model(
     device: torch.device | str,
     ranks: Ranks | None = None,
     mtp: MTPTables | None = None,
+    deterministic: bool = False,
 ) -> Transformer:
     """The model, or this rank's part of it, with parameters that are allocated on `device` but not initialised.
 
     mtp: with the MTP layer, for speculative decoding.
     """
     if ranks is None or ranks.size == 1:
-        return Transformer(config, precision, backend, device, mtp)
-    model = Transformer(config, precision, backend, "meta", mtp)  # takes no memory
+        return Transformer(config, precision, backend, device, mtp, deterministic)
+    model = Transformer(config, precision, backend, "meta", mtp, deterministic)  # takes no memory
     shard_model(model, Plan(config, ranks.rank, ranks.size, mtp), ranks, torch.device(device))
     return model
 
@@ -114,18 +115,18 @@ def _connect(block: Block, plan: Plan, ranks: Ranks) -> None:
     if split["heads"]:
         attention.heads //= plan.size
         attention.kv_b_proj.heads //= plan.size
-        attention.register_forward_hook(partial(_sum_outputs, ranks))
+        attention.register_forward_hook(partial(_sum_outputs, ranks, attention.compute.deterministic))
     if isinstance(block.mlp, MLP):
         if split["dense MLPs"]:
-            block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
+            block.mlp.register_forward_hook(partial(_sum_outputs, ranks, attention.compute.deterministic))
         return
     block.mlp.experts.first, block.mlp.experts.step = plan.experts.start, plan.experts.step
     block.mlp.defers_sum = False
-    block.mlp.register_forward_hook(partial(_sum_outputs, ranks))
+    block.mlp.register_forward_hook(partial(_sum_outputs, ranks, attention.compute.deterministic))
 
 
-def _sum_outputs(ranks: Ranks, module: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
-    return ranks.all_reduce(output)
+def _sum_outputs(ranks: Ranks, in_order: bool, module: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
+    return ranks.all_reduce(output, in_order)
 
 
 class SplitEmbedding(Embedding):

@@ -83,6 +83,11 @@ for (const [name, provider] of Object.entries(providers)) {
   await check(`AI SDK: ${name}, object`, async () => {
     Animal.parse((await generateText({ ...ask, output: Output.object({ schema: Animal }) })).output);
   });
+  await check(`AI SDK: ${name}, a second question`, async () => {
+    const first = await generateText({ ...ask, maxOutputTokens: 20 });
+    const conversation = [...messages, ...first.response.messages, { role: "user", content: "And another?" }];
+    await generateText({ ...ask, prompt: undefined, messages: conversation, maxOutputTokens: 5 });
+  });
   await check(`AI SDK: ${name}, two rounds of calls`, async () => {
     const adopt = tool({ description: "Adopt an animal", inputSchema: Animal, execute: async (animal) => `adopted ${animal.kind}` });
     const answer = await generateText({ ...ask, tools: { adopt }, toolChoice: "required", stopWhen: stepCountIs(2) });

@@ -11,8 +11,9 @@ from tokenizers import Tokenizer
 from deepseek_v32.model.checkpoint.manifest import write_manifest
 
 from . import vocabulary
-from .model import HEADS, INDEX, LATENT, NOPE, ROPE, VALUE, Model, Shape
+from .model import Model
 from .quantization import dequantize_weight, quantize_weight
+from .shape import HEADS, INDEX, LATENT, NOPE, ROPE, VALUE, Shape
 
 
 def config(shape: Shape) -> dict:
@@ -108,7 +109,7 @@ def restore(model: Model, folder: Path) -> None:
     for key in sorted(own.keys() - {"dtype", "use_cache"}):
         if saved.get(key) != own[key]:
             raise ValueError(
-                f"{key} of {folder} is {saved.get(key)!r}; expected {own[key]!r}, as scripts/training/model.py has it"
+                f"{key} of {folder} is {saved.get(key)!r}; expected {own[key]!r}, as scripts/training/shape.py has it"
             )
     stored = load_file(folder / "model.safetensors")
     for name, tensor, dtype in layout(model):

@@ -5,7 +5,8 @@ from collections import Counter
 import torch
 import torch.nn.functional as F
 
-from .model import Mode, Model, rms_norm
+from .model import Model, rms_norm
+from .shape import Mode
 
 
 @torch.no_grad()

@@ -2,80 +2,14 @@
 
 Everything but attention works on [N, ...], so torch.compile sees one shape for all sequence lengths."""
 
-import math
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from .attention import absorbed_attention, attention_rows, dense_attention, indexer_divergence, window
 from .quantization import round_groups, round_weight
-from .sparse_attention import select, sparse_attention
-
-HEADS, NOPE, ROPE, VALUE, LATENT, INDEX = 16, 128, 64, 128, 512, 128  # fixed by the kernels of the released model
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Dimensions that the kernels do not fix. In FP8, a model of the defaults with its draft layer fits 24 MiB."""
-
-    vocab: int = 4096
-    hidden: int = 256
-    layers: int = 3
-    dense_layers: int = 1
-    mlp: int = 512
-    expert: int = 128
-    experts: int = 8
-    groups: int = 4
-    kept_groups: int = 2
-    experts_per_token: int = 2
-    routed_scaling: float = 1.5
-    q_lora: int = 128
-    index_heads: int = 16
-    index_topk: int = 128
-    theta: float = 10000.0
-    yarn_factor: float = 8.0
-    yarn_original: int = 4096
-    positions: int = 32768
-
-    @property
-    def softmax_scale(self) -> float:
-        return (NOPE + ROPE) ** -0.5 * (0.1 * math.log(self.yarn_factor) + 1) ** 2
-
-
-@dataclass
-class Mode:
-    """How one forward pass attends and rounds."""
-
-    attention: str = "dense"  # dense, sparse (DSA) or window (the last topk tokens)
-    topk: int = 128
-    interleaved_indexer: bool = False  # the known bug, to measure its effect
-    fp8: bool = False  # weights, activations, caches and indexer rounded to e4m3
-
-
-def rope_tables(shape: Shape, device) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin [positions, 32] with YaRN."""
-    i = torch.arange(ROPE // 2, dtype=torch.float64)
-    inverse = shape.theta ** (-2 * i / ROPE)
-
-    def correction(rotations: float) -> float:
-        return ROPE * math.log(shape.yarn_original / (2 * math.pi * rotations)) / (2 * math.log(shape.theta))
-
-    low, high = max(math.floor(correction(32)), 0), min(math.ceil(correction(1)), ROPE - 1)
-    ramp = ((i - low) / max(high - low, 0.001)).clamp(0, 1)
-    inverse = inverse * (1 - ramp + ramp / shape.yarn_factor)
-    angles = torch.arange(shape.positions, dtype=torch.float64)[:, None] * inverse
-    return angles.cos().float().to(device), angles.sin().float().to(device)
-
-
-def rotate_interleaved(x, cos, sin):
-    a, b = x.float()[..., 0::2], x.float()[..., 1::2]
-    return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2).to(x.dtype)
-
-
-def rotate_halves(x, cos, sin):
-    a, b = x.float().chunk(2, -1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
+from .shape import HEADS, INDEX, LATENT, NOPE, ROPE, VALUE, Mode, Shape, rotate_halves, rotate_interleaved
+from .sparse_attention import select
 
 
 def linear(x, weight, fp8: bool = False):
@@ -288,19 +222,19 @@ class Model(nn.Module):
         if mode.attention == "sparse":
             index = select(iq.detach(), ik.detach(), weights.detach(), length, mode.topk)
         elif mode.attention == "window":
-            index = _window(x.shape[0], length, mode.topk, x.device)
+            index = window(x.shape[0], length, mode.topk, x.device)
         if index is None:
             k, v = self._call("expand", layer, latent, k_rope, mode.fp8)
-            attended = _dense_attention(q, k, v, batch, scale)
+            attended = dense_attention(q, k, v, batch, scale)
         else:
-            attended = _absorbed_attention(layer, q, latent, k_rope, index, scale, mode.fp8)
+            attended = absorbed_attention(layer, q, latent, k_rope, index, scale, mode.fp8)
             self.selected.append(index)
         if sample is not None:
             with torch.no_grad():
                 if index is not None:
                     k, _ = self._call("expand", layer, latent, k_rope, mode.fp8)
-                target = _attention_rows(q, k, sample, batch, scale, index)
-            divergence = _indexer_divergence(iq, ik, weights, sample, batch, target)
+                target = attention_rows(q, k, sample, batch, scale, index)
+            divergence = indexer_divergence(iq, ik, weights, sample, batch, target)
         x, load = self._call("feed_forward", layer, x, attended, mode.fp8)
         return x, load, divergence
 
@@ -316,72 +250,3 @@ def _weighted_loss(x, norm, head, targets, weights):
     logits = F.linear(rms_norm(x, norm), head.to(x.dtype)).float()
     losses = F.cross_entropy(logits, targets, reduction="none")
     return (losses * weights).sum() / weights.sum()
-
-
-def _dense_attention(q, k, v, batch, scale):
-    q, k, v = (t.unflatten(0, (batch, -1)).transpose(1, 2) for t in (q, k, v))
-    if q.is_cuda:
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-
-        # cuDNN is the only backend with 192/128 heads at full speed: 504 TFLOP/s against 216 for padded flash.
-        with sdpa_kernel([SDPBackend.CUDNN_ATTENTION]):
-            out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    else:
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    return out.transpose(1, 2).flatten(0, 1).flatten(1)
-
-
-def _absorbed_attention(layer, q, latent, k_rope, index, scale, fp8):
-    weight = (round_weight(layer.kv_b) if fp8 else layer.kv_b).to(q.dtype).view(HEADS, NOPE + VALUE, LATENT)
-    absorbed = torch.einsum("nhd,hdc->nhc", q[..., :NOPE], weight[:, :NOPE])
-    out = sparse_attention(torch.cat((absorbed, q[..., NOPE:]), -1), torch.cat((latent, k_rope), -1), index, scale)
-    return torch.einsum("nhc,hdc->nhd", out, weight[:, NOPE:]).flatten(1)
-
-
-def _window(n, length, size, device):
-    position = torch.arange(n, device=device)
-    index = position[:, None] - torch.arange(size, device=device)
-    return torch.where(index >= (position - position % length)[:, None], index, -1).to(torch.int32)
-
-
-def _causal(sample, length):
-    return torch.arange(length, device=sample.device) <= sample[..., None]  # [B, R, T]
-
-
-def _attention_rows(q, k, sample, batch, scale, index):
-    """Attention of the sampled rows, averaged over heads, [B, R, T]; only over selected keys if `index` is given."""
-    length = q.shape[0] // batch
-    rows = torch.gather(
-        q.view(batch, length, -1), 1, sample[..., None].expand(-1, -1, q.shape[1] * q.shape[2])
-    ).unflatten(-1, q.shape[1:])
-    allowed = _causal(sample, length)
-    if index is not None:
-        flat = (sample + torch.arange(batch, device=q.device)[:, None] * length).flatten()
-        local = (
-            index[flat].view(*sample.shape, -1).long() - (torch.arange(batch, device=q.device) * length)[:, None, None]
-        )
-        chosen = torch.zeros(*sample.shape, length + 1, dtype=torch.bool, device=q.device)
-        chosen.scatter_(2, torch.where(local < 0, length, local), True)
-        allowed = allowed & chosen[..., :length]
-    total = torch.zeros(allowed.shape, device=q.device)
-    keys = k.unflatten(0, (batch, -1))
-    for head in range(q.shape[1]):  # head by head: 16 heads of [R, 16K] rows at once would take gigabytes
-        logits = torch.einsum("brd,btd->brt", rows[:, :, head], keys[:, :, head]).float() * scale
-        total += logits.masked_fill_(~allowed, float("-inf")).softmax(-1)
-    return total / q.shape[1], allowed
-
-
-def _indexer_divergence(iq, ik, weights, sample, batch, target):
-    """KL(attention ‖ softmax of index scores), mean over the sampled rows."""
-    probability, allowed = target
-    length = iq.shape[0] // batch
-    flat = (sample + torch.arange(batch, device=iq.device)[:, None] * length).flatten()
-    q, w = iq[flat].view(*sample.shape, *iq.shape[1:]), weights[flat].view(*sample.shape, -1)
-    keys = ik.view(batch, length, -1)
-    dots = torch.relu(torch.einsum("brhd,btd->bhrt", q, keys))
-    scores = torch.einsum("bhrt,brh->brt", dots, w.to(dots.dtype)).float()
-    log_q = scores.masked_fill(~allowed, float("-inf")).log_softmax(-1)
-    terms = torch.where(
-        allowed, probability * (probability.clamp_min(1e-9).log() - log_q.masked_fill(~allowed, 0.0)), 0.0
-    )
-    return terms.sum(-1).mean()

@@ -9,8 +9,9 @@ import torch
 
 from . import data, optimizer
 from .export import restore
-from .model import Mode, Model, Shape, rms_norm, rope_tables
+from .model import Model, rms_norm
 from .schedule import ANEW, CONTINUED, Step, schedule
+from .shape import Mode, Shape, rope_tables
 from .vocabulary import train_tokenizer
 
 

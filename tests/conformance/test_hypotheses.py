@@ -114,10 +114,6 @@ MISTAKES: dict[str, tuple[str, Seed]] = {
     "selection-ignored": ("attention_heads", selection_ignored),
     "mscale-once": ("attention_heads", lambda: with_scale(lambda scale, plain: (scale * plain) ** 0.5)),
     "mla-rope-missing": ("key_rope", lambda: replaced(MLA_ROPE, lambda _: lambda x, cos, sin: x)),
-    "mscale-on-rope": (
-        "key_rope",
-        lambda: replaced(MLA_ROPE, lambda rotate: lambda x, cos, sin: rotate(x, 1.2 * cos, 1.2 * sin)),
-    ),
     "rope-position-off-by-one": ("key_rope", positions_off_by_one),
     "index-rope-dims-last-interleaved": ("index_key", last_dims_interleaved),
     "key-norm-missing": ("index_key", lambda: replaced(LAYER_NORM, lambda _: lambda x, *rest, **options: x)),

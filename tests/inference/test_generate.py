@@ -282,6 +282,26 @@ def test_chat_commands(run, tmp_path):
     assert json.loads((tmp_path / "empty.json").read_text()) == [{"role": "system", "content": "Be brief."}]
 
 
+def test_bytes_that_are_no_text_are_messages_too(run, tmp_path):
+    saved = tmp_path / "talk.json"
+    code, out, _ = run("generate", "--interactive", stdin=b"caf\xe9\n\xff\xfe\x00\n/save %s\n" % str(saved).encode())
+    assert code == 0 and out.count(ANSWER) == 2
+    assert "\ufffd" in json.loads(saved.read_text())[0]["content"]
+
+
+@pytest.mark.parametrize("content", ["{", "{}", "[1]", "[" * 100_000])
+def test_files_of_functions_that_are_none(run, tmp_path, content, capsys):
+    path = tmp_path / "tools.json"
+    path.write_text(content)
+    assert run("generate", "Hi", "--tools", path, llm=None)[0] == 2
+    message = capsys.readouterr().err
+    assert (
+        f"--tools is {path}, which" in message
+        and "expected a list of functions" in message
+        and message.count("\n") == 1
+    )
+
+
 def test_a_message_too_long_is_refused_and_forgotten(run, tmp_path):
     saved = tmp_path / "talk.json"
     code, out, err = run("generate", "--interactive", stdin=f"{'abc ' * 600}\nHi\n/save {saved}\n")

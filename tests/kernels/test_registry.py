@@ -11,6 +11,7 @@ from deepseek_v32.kernels import registry
 from deepseek_v32.kernels.quantize import quantize_blocks
 from deepseek_v32.kernels.registry import (
     BACKENDS,
+    INVARIANT,
     OPERATIONS,
     Implementation,
     check_backend,
@@ -32,6 +33,7 @@ PUBLIC = (
     "hadamard",
     "indexer_logits",
     "kv_up_projection",
+    "linear",
     "norm_and_cache",
     "quantize",
     "routing",
@@ -131,7 +133,7 @@ def test_reference_is_last_so_that_auto_prefers_compiled_kernels() -> None:
     for implementations in OPERATIONS.values():
         backends = [one.backend for one in implementations]
         assert backends[-1] == "reference" and len(set(backends)) == len(backends)
-        assert set(backends) <= set(BACKENDS) - {"auto"}
+        assert set(backends) <= {*BACKENDS, INVARIANT} - {"auto"}
 
 
 def test_every_reference_exists_under_the_operation_s_name() -> None:
@@ -145,8 +147,8 @@ def test_describe_names_every_operation_and_why_others_do_not_serve() -> None:
     lines = describe(CPU)
     assert [line.operation for line in lines] == list(OPERATIONS)
     for line in lines:
-        assert line.chosen == "reference" and line.available == ("reference",)
-        assert len(line.unsupported_reasons) == len(OPERATIONS[line.operation]) - 1
+        assert line.chosen == "reference" and line.available in (("reference",), (INVARIANT, "reference"))
+        assert len(line.unsupported_reasons) == len(OPERATIONS[line.operation]) - len(line.available)
     assert all(line.chosen == "none" for line in describe(CPU, "cuda"))
 
 
@@ -169,4 +171,6 @@ def test_an_implementation_takes_what_the_operation_takes(operation: str) -> Non
 
 def test_what_a_cuda_graph_can_hold() -> None:
     for implementations in OPERATIONS.values():
-        assert [one.capturable for one in implementations] == [one.backend != "reference" for one in implementations]
+        assert [one.capturable for one in implementations] == [
+            one.backend not in ("reference", INVARIANT) for one in implementations
+        ]

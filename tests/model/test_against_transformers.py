@@ -72,7 +72,7 @@ def test_logits(case: Case, tmp_path: Path) -> None:
 @pytest.mark.parametrize("masked", [True, False], ids=["masked multi-head form", "gathered absorbed form"])
 def test_both_forms_of_sparse_prefill(masked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cost = 10**9 if masked else -(10**9)
-    monkeypatch.setattr("deepseek_v32.model.attention.REFERENCE_GATHER_COST", cost)
+    monkeypatch.setattr("deepseek_v32.model.prefill_form.REFERENCE_GATHER_COST", cost)
     tokens = random_tokens(150, 60)
     oracle, llm = decisive_case(Case("both forms", 60), tmp_path, lambda llm: llm.logits(tokens), page_count=16)
     for chunk in (None, 7):

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-from deepseek_v32.model.attention import MultiHeadLatentAttention
 from deepseek_v32.model.config import ModelConfig, YarnScaling
 from deepseek_v32.model.metadata import AttentionMetadata, LayerCache, Selection
 from deepseek_v32.model.moe import ExpertOutputs
+from deepseek_v32.model.prefill_form import PrefillForm
 from deepseek_v32.model.transformer import Transformer
 from support import caches, e4m3
 from support.simulation import Latents, Simulation, random_parameters, read_caches
@@ -121,7 +121,7 @@ def metadata_of(step: list[tuple[int, int]], lengths: dict[int, int], chosen: An
 @pytest.fixture(scope="module", params=[True, False], ids=["masked multi-head form", "gathered absorbed form"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
     """Prompts beyond index_topk have two forms of attention; on a CPU the cheaper one is chosen."""
-    with patch.object(MultiHeadLatentAttention, "_masked_mha_is_cheaper", return_value=request.param) as choice:
+    with patch.object(PrefillForm, "masked_mha_is_cheaper", return_value=request.param) as choice:
         yield execute()
         assert choice.called
 

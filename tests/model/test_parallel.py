@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.model import attention
+from deepseek_v32.model import prefill_form
 from deepseek_v32.model.parallel import prefill
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.parallel.collectives import Ranks
@@ -29,7 +29,7 @@ class Counting(Ranks):
         return super().all_to_all(x)
 
 if sys.argv[2] == "gathered":  # as on GPUs; plain PyTorch prefers a mask for contexts this short
-    attention.REFERENCE_GATHER_COST = -1e9
+    prefill_form.REFERENCE_GATHER_COST = -1e9
     prefill._LEAST_FP32_TOKENS = 8
 dist.init_process_group("gloo")
 ranks = Counting(dist.get_rank(), dist.get_world_size())

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.model import attention
+from deepseek_v32.model import attention, prefill_form
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model
 from deepseek_v32.model.synthetic.checkpoint import TINY
@@ -19,7 +19,7 @@ def test_both_conversions_read_the_same_values(monkeypatch: pytest.MonkeyPatch) 
     config = replace(TINY, num_hidden_layers=2, index_topk=32, weight_block=(128, 128))
     model = build_model(config, "fp8", "auto", "cpu")
     fill_synthetic(model, Plan(config))
-    monkeypatch.setattr(attention, "REFERENCE_GATHER_COST", -1e9)  # never masked
+    monkeypatch.setattr(prefill_form, "REFERENCE_GATHER_COST", -1e9)  # never masked
     calls = []
     gather = attention.gather_latents
 
@@ -31,7 +31,7 @@ def test_both_conversions_read_the_same_values(monkeypatch: pytest.MonkeyPatch) 
     prompt = [i * 7919 % config.vocab_size for i in range(300)]
     results = []
     for heads in (1, 10**9):
-        monkeypatch.setattr(attention, "MANY_HEADS", heads)
+        monkeypatch.setattr(prefill_form, "MANY_HEADS", heads)
         llm = LLM.from_model(model, config, precision="fp8", page_count=12)
         llm.engine.pool.release(llm.engine.pool.allocate(5)[::2])
         results.append(llm.logits(prompt, chunk=70))

@@ -22,7 +22,7 @@ class Answer:
             else None
         )
         choice = body.tool_choice or "auto"
-        self._head = {
+        self._head: dict[str, Any] = {
             "id": new_id("resp").replace("-", "_"),
             "object": "response",
             "created_at": int(time.time()),
@@ -35,9 +35,9 @@ class Answer:
             "max_tool_calls": body.max_tool_calls,
             "metadata": body.metadata or {},
             "parallel_tool_calls": body.parallel_tool_calls is not False,
-            "previous_response_id": None,
+            "previous_response_id": body.previous_response_id,
             "reasoning": {"effort": reasoning.effort if reasoning is not None else None, "summary": None},
-            "store": False,
+            "store": body.store is not False,
             "temperature": params.temperature,
             "text": {"format": wanted or {"type": "text"}},
             "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
@@ -46,6 +46,10 @@ class Answer:
             "truncation": "disabled",
             "user": body.user,
         }
+
+    @property
+    def id(self) -> str:
+        return self._head["id"]
 
     def unfinished(self) -> dict[str, Any]:
         return self._response("in_progress", [])

@@ -3,13 +3,22 @@
 from typing import Any
 
 from ..protocol import ChatRequest
-from .request import Content, FunctionCallItem, FunctionCallOutput, Message, NamedFunction, ResponseRequest
+from .request import (
+    Content,
+    FunctionCallItem,
+    FunctionCallOutput,
+    Item,
+    Message,
+    NamedFunction,
+    ReasoningItem,
+    ResponseRequest,
+)
 
 
-def chat_request(body: ResponseRequest) -> ChatRequest:
-    """The chat request with the same meaning."""
+def chat_request(body: ResponseRequest, items: list[Item]) -> ChatRequest:
+    """The chat request with the same meaning. items: of the whole conversation, without references."""
     given: dict[str, Any] = {
-        "messages": _messages(body),
+        "messages": _messages(body.instructions, items),
         "parallel_tool_calls": body.parallel_tool_calls,
         "reasoning_effort": body.reasoning.effort if body.reasoning else None,
         "max_completion_tokens": body.max_output_tokens,
@@ -25,12 +34,11 @@ def chat_request(body: ResponseRequest) -> ChatRequest:
     return ChatRequest.model_validate({**given, **{name: getattr(body, name) for name in same}})
 
 
-def _messages(body: ResponseRequest) -> list[dict[str, Any]]:
+def _messages(instructions: str | None, items: list[Item]) -> list[dict[str, Any]]:
     """The items as turns. Reasoning, text and calls in a row are one turn of the assistant, as the model wrote them."""
     messages: list[dict[str, Any]] = []
-    if body.instructions is not None:
-        messages.append({"role": "system", "content": body.instructions})
-    items = [Message(role="user", content=body.input)] if isinstance(body.input, str) else body.input
+    if instructions is not None:
+        messages.append({"role": "system", "content": instructions})
     for item in items:
         if isinstance(item, FunctionCallOutput):
             messages.append({"role": "tool", "tool_call_id": item.call_id, "content": _text(item.output)})
@@ -38,14 +46,14 @@ def _messages(body: ResponseRequest) -> list[dict[str, Any]]:
             turn = _assistant(messages, "tool_calls")
             function = {"name": item.name, "arguments": item.arguments}
             turn.setdefault("tool_calls", []).append({"id": item.call_id, "type": "function", "function": function})
-        elif not isinstance(item, Message):
+        elif isinstance(item, ReasoningItem):
             turn = _assistant(messages, "reasoning_content")
             turn["reasoning_content"] = turn.get("reasoning_content", "") + "".join(
                 part.text for part in item.content or ()
             )
-        elif item.role == "assistant":
+        elif isinstance(item, Message) and item.role == "assistant":
             _assistant(messages, "content")["content"] = _text(item.content, between="")
-        else:
+        elif isinstance(item, Message):
             messages.append({"role": item.role, "content": _text(item.content)})
     return messages
 

@@ -1,4 +1,4 @@
-"""The fields of a request to /v1/responses. What needs a memory of earlier responses is refused: this server keeps none."""
+"""The fields of a request to /v1/responses."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,7 @@ from ..fields import (
 )
 from ..protocol import FUNCTION_NAME
 
-_NOT_KEPT = "not served: this server keeps no responses; send the items of the conversation in input"
+MAX_ITEMS = 4095  # which, with the instructions, are at most as many messages as a chat request has
 
 
 def _refuse(value: bool) -> bool:
@@ -72,11 +72,19 @@ class ReasoningItem(Strict):
     encrypted_content: Annotated[str, Field(max_length=0)] | None = Field(None, description="not served; send content")
 
 
+class ItemReference(Strict):
+    """An item of an earlier response's output."""
+
+    type: Literal["item_reference"]
+    id: Text
+
+
 _KINDS = {
     "message": "Message",
     "function_call": "FunctionCallItem",
     "function_call_output": "FunctionCallOutput",
     "reasoning": "ReasoningItem",
+    "item_reference": "ItemReference",
 }
 
 
@@ -89,7 +97,8 @@ Item = Annotated[
     Annotated[Message, Tag("Message")]
     | Annotated[FunctionCallItem, Tag("FunctionCallItem")]
     | Annotated[FunctionCallOutput, Tag("FunctionCallOutput")]
-    | Annotated[ReasoningItem, Tag("ReasoningItem")],
+    | Annotated[ReasoningItem, Tag("ReasoningItem")]
+    | Annotated[ItemReference, Tag("ItemReference")],
     Discriminator(
         _kind,
         custom_error_type="item",
@@ -149,7 +158,7 @@ class StreamOptions(Strict):
 
 class ResponseRequest(IgnoredFields):
     model: Text | None = Field(None, description="the model that /v1/models lists; the default")
-    input: Text | Annotated[list[Item], Field(fail_fast=True, min_length=1, max_length=4095)] = Field(
+    input: Text | Annotated[list[Item], Field(fail_fast=True, min_length=1, max_length=MAX_ITEMS)] = Field(
         description="a user's text, or the items of a conversation"
     )
     instructions: Text | None = Field(None, description="the system's message, before the input")
@@ -175,10 +184,16 @@ class ResponseRequest(IgnoredFields):
         None, ge=1, le=MAX_ID, description="ignored: it counts calls of a server's own tools"
     )
     truncation: Literal["disabled"] | None = Field(None, description="disabled: an input that is too long is refused")
-    store: No | None = Field(None, description="false: this server keeps no responses")
+    store: bool | None = Field(
+        None, description="false: no later request refers to this response; else it is kept in memory for a while"
+    )
     background: No | None = None
-    previous_response_id: Annotated[str, Field(max_length=0)] | None = Field(None, description=_NOT_KEPT)
-    conversation: Annotated[str, Field(max_length=0)] | None = Field(None, description=_NOT_KEPT)
+    previous_response_id: Text | None = Field(
+        None, description="of a response that is still kept: this input follows it"
+    )
+    conversation: Annotated[str, Field(max_length=0)] | None = Field(
+        None, description="not served: use previous_response_id"
+    )
     prompt: Annotated[list[None], Field(max_length=0)] | None = Field(
         None, description="not served: use instructions and input"
     )

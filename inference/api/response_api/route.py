@@ -3,8 +3,9 @@
 import itertools
 import json
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -20,13 +21,15 @@ from ..events import ClientGone, EventStream, collect, merged, unless_gone
 from ..responses import EVENTS
 from .answer import Answer
 from .conversation import chat_request
+from .kept import KeptResponses
 from .output import Event, Output
-from .request import ResponseRequest
+from .request import MAX_ITEMS, ResponseRequest
 from .schema import ResponseObject
 
 
 def responses_router(context: ApiContext) -> APIRouter:
     router = APIRouter(tags=["OpenAI"], route_class=BoundedRoute)
+    kept = KeptResponses()
 
     @router.post(
         "/v1/responses",
@@ -38,45 +41,63 @@ def responses_router(context: ApiContext) -> APIRouter:
         context.check_model(body.model)
         context.check_capacity(1)
         if body.stream:
-            return EventStream(_stream(*await _begin(context, body)))
+            return EventStream(_stream(await _begin(context, body, kept)))
         try:
-            return JSONResponse(await unless_gone(request, _answer(context, body)))
+            return JSONResponse(await unless_gone(request, _answer(await _begin(context, body, kept))))
         except ClientGone:
             return Response(status_code=499)
 
     return router
 
 
-async def _begin(context: ApiContext, body: ResponseRequest) -> tuple[Answer, AnswerParser, AsyncStream]:
+@dataclass(frozen=True)
+class _Begun:
+    """A request whose answer is being made."""
+
+    answer: Answer
+    parser: AnswerParser
+    stream: AsyncStream
+    keep: Callable[[list[dict[str, Any]]], None]  # the items of the output
+
+
+async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses) -> _Begun:
     """All refusals of a request happen here."""
-    chat = chat_request(body)
+    conversation = kept.conversation(body)
+    if len(conversation) > MAX_ITEMS:
+        raise ApiError(400, f"input has {len(conversation)} items in all; expected at most {MAX_ITEMS}", "input")
+    chat = chat_request(body, conversation)
     with _names_of_this_request():
         [request] = await make_chat_requests(context, chat)
         [stream] = await context.submit([request])
-    parser = AnswerParser(chat.starts_thinking, chat.plain_tools())
-    return Answer(context, body, request.params, chat.starts_thinking), parser, stream
+    answer = Answer(context, body, request.params, chat.starts_thinking)
+
+    def keep(output: list[dict[str, Any]]) -> None:
+        if body.store is not False:
+            kept.keep(answer.id, conversation, output)
+
+    return _Begun(answer, AnswerParser(chat.starts_thinking, chat.plain_tools()), stream, keep)
 
 
-async def _answer(context: ApiContext, body: ResponseRequest) -> dict[str, Any]:
-    answer, parser, stream = await _begin(context, body)
-    [completion] = await collect([stream])
+async def _answer(begun: _Begun) -> dict[str, Any]:
+    [completion] = await collect([begun.stream])
     output = Output()
-    for _ in output.push(parser.push(completion.text) + parser.finish()):
+    for _ in output.push(begun.parser.push(completion.text) + begun.parser.finish()):
         pass
     for _ in output.finish(completion.finish_reason == "length"):
         pass
-    return answer.finished(output.items, completion)
+    begun.keep(output.items)
+    return begun.answer.finished(output.items, completion)
 
 
-async def _stream(answer: Answer, parser: AnswerParser, stream: AsyncStream) -> AsyncGenerator[bytes, None]:
-    numbers, output = itertools.count(), Output()
+async def _stream(begun: _Begun) -> AsyncGenerator[bytes, None]:
+    numbers, output, answer, parser = itertools.count(), Output(), begun.answer, begun.parser
 
     def written(events: Iterable[Event]) -> bytes:
         return b"".join(_written(event, next(numbers)) for event in events)
 
-    begun = answer.unfinished()
-    yield written({"type": f"response.{kind}", "response": begun} for kind in ("created", "in_progress"))
-    async for _, deltas in merged([stream]):
+    unfinished = answer.unfinished()
+    yield written({"type": f"response.{kind}", "response": unfinished} for kind in ("created", "in_progress"))
+    async for _, deltas in merged([begun.stream]):
         completion = deltas[-1].completion
         try:
             if completion is not None:
@@ -92,6 +113,7 @@ async def _stream(answer: Answer, parser: AnswerParser, stream: AsyncStream) -> 
             events = [*output.push(piece + parser.finish()), *output.finish(is_cut)]
             kind = "response.incomplete" if is_cut else "response.completed"
             events.append({"type": kind, "response": answer.finished(output.items, completion)})
+            begun.keep(output.items)
         if events:
             yield written(events)
 

@@ -92,9 +92,9 @@ class ResponseObject(BaseModel):
     max_tool_calls: int | None
     metadata: dict[str, Any]
     parallel_tool_calls: bool
-    previous_response_id: None
+    previous_response_id: str | None
     reasoning: AskedReasoning
-    store: Literal[False]
+    store: bool
     temperature: float
     text: dict[str, Any] = Field(description="as it was asked for")
     tool_choice: str | dict[str, Any]

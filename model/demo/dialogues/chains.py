@@ -1,128 +1,27 @@
 """Questions of two steps: a first fact that names somebody or something, and a second one about what was named."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from . import manners, names, values
-from .lexicon import ADJECTIVES, ANIMALS, COLOURS, DAYS, JOBS, OBJECTS, PLACES, RELATIONS, SUBJECTS
+from . import manners, names
+from .lexicon import ANIMALS, DAYS, JOBS, RELATIONS, SUBJECTS
 from .links import FIRST, SECOND, First, Second
 from .memory import Memory
+from .named import NAMED, VALUES, below
 from .phrases import ME, Fact, Phrase, Question, capital
 from .splits import pick, split_of
 from .turns import QUOTE, REFUSAL, VALUE, WORDS, Chain, Piece, Turn, yours
 from .turns import answer as answer_of
 
 _RELATIONS = tuple(relation for relation in RELATIONS if relation not in ("dog", "cat", "horse", "parrot", "hamster"))
-_VEHICLES = (
-    "van",
-    "truck",
-    "bike",
-    "scooter",
-    "Fiat",
-    "Volvo",
-    "Ford",
-    "Skoda",
-    "Mini",
-    "jeep",
-    "Toyota",
-    "bus",
-    "Tesla",
-    "Audi",
-    "motorbike",
-)
 _KIND_OF = {"person": "person", "org": "org", "pet": "animal"}  # of subjects that `predicates` knows
 
 
-def _below(rng, n: int) -> int:
-    return int(rng.random() * n)
-
-
-def _org(rng, split: str) -> str:
-    return (
-        values.org(rng, split)
-        if rng.random() < 0.4
-        else values.value(rng, split, "company")
-        if rng.random() < 0.6
-        else names.word(rng, split)
-    )
-
-
-def _room(rng, split: str) -> str:
-    style = rng.random()
-    if style < 0.4:
-        return f"the {pick(rng, ('attic', 'cellar', 'garage', 'shed', 'kitchen', 'pantry', 'office', 'basement', 'library', 'workshop', 'studio', 'lobby', 'barn', 'chapel', 'lab', 'canteen', 'gym', 'archive'))}"
-    if style < 0.7:
-        return f"room {_below(rng, 400) + 1}"
-    return (
-        f"the {pick(rng, (*COLOURS[:9], names.word(rng, split), names.word(rng, split), 'Maple', 'Oak', 'Lake'))} room"
-    )
-
-
-def _group(rng, split: str) -> str:
-    return pick(
-        rng,
-        [
-            f"the {pick(rng, COLOURS)} group",
-            f"group {_below(rng, 40) + 1}",
-            f"class {_below(rng, 12) + 1}{pick(rng, 'abcd')}",
-            f"the {names.word(rng, split)} group",
-            f"team {names.word(rng, split)}",
-            f"the {pick(rng, ANIMALS)} group",
-        ],
-    )
-
-
-def _line(rng, split: str) -> str:
-    return f"{pick(rng, ['bus', 'tram', 'the', 'train', 'line', 'ferry'])} {pick(rng, ['', '', 'IC ', 'S', 'RE ', 'N'])}{_below(rng, 300) + 1}"
-
-
-def _vehicle(rng, split: str) -> str:
-    make = pick(rng, _VEHICLES) if rng.random() < 0.7 else names.word(rng, split)
-    return f"the {pick(rng, COLOURS if rng.random() < 0.6 else ADJECTIVES)} {make}"
-
-
-def _box(rng, split: str) -> str:
-    return f"the {pick(rng, COLOURS if rng.random() < 0.5 else ADJECTIVES)} {pick(rng, ('box', 'bag', 'basket', 'drawer', 'suitcase', 'safe', 'trunk', 'tin', 'cupboard', 'crate', 'backpack', 'toolbox', 'folder'))}"
-
-
-def _flight(rng, split: str) -> str:
-    return f"{pick(rng, 'ABDEKLNSTU')}{pick(rng, 'ABDEKLNSTU')}{_below(rng, 900) + 100}"
-
-
-def _person(rng, split: str) -> str:
-    return (
-        names.given(rng, split)
-        if rng.random() < 0.8
-        else f"{names.given(rng, split)} {names.surname(rng, split)}"
-        if rng.random() < 0.6
-        else f"{pick(rng, ['Mr', 'Mrs', 'Dr', 'Ms'])} {names.surname(rng, split)}"
-    )
-
-
-_Make = Callable[[object, str], str]
-# What a first link names, by its kind.
-_NAMED: dict[str, _Make] = {
-    "person": _person, "org": _org, "room": _room, "town": names.town, "group": _group, "line": _line, "flight": _flight, "car": _vehicle, "box": _box,
-    "team": lambda rng, split: values.value(rng, split, "team"), "book": lambda rng, split: values.value(rng, split, "title"),
-    "pet": names.word, "locker": lambda rng, split: f"locker {_below(rng, 400) + 1}",
-    "project": lambda rng, split: f"{pick(rng, ['', '', 'project '])}{names.word(rng, split)}",
-    "server": lambda rng, split: f"{pick(rng, ['web', 'db', 'node', 'srv', 'gpu', 'vm', 'app', 'box'])}{pick(rng, ['', '-'])}{_below(rng, 60) + 1}",
-    "event": lambda rng, split: f"the {pick(rng, ['', '', names.word(rng, split) + ' '])}{pick(rng, ('conference', 'concert', 'wedding', 'workshop', 'fair', 'festival', 'auction', 'parade', 'congress', 'gala'))}",
-}  # fmt: skip
-# Values that only second links have.
-_VALUES: dict[str, _Make] = {
-    "given": names.given, "age": lambda rng, split: str(_below(rng, 90) + 3), "size": lambda rng, split: str(_below(rng, 20) + 30),
-    "number3": lambda rng, split: str(_below(rng, 900) + 1), "floorno": lambda rng, split: str(_below(rng, 40) + 1), "line": _line, "room": _room,
-    "distance": lambda rng, split: f"{_below(rng, 900) + 2} {pick(rng, ['km', 'miles', 'kilometres', 'minutes'])}",
-    "delay": lambda rng, split: f"{_below(rng, 90) + 2} {pick(rng, ['minutes', 'min', 'hours'])}",
-    "weather": lambda rng, split: pick(rng, ["sunny", "rainy", "cloudy", "foggy", "windy", "stormy", "cold", "hot", "mild", "freezing"]),
-    "place": lambda rng, split: f"the {pick(rng, PLACES)}", "phrase": lambda rng, split: f"{pick(rng, ADJECTIVES)} {pick(rng, OBJECTS)}" if rng.random() < 0.6 else _vehicle(rng, split)[4:],
-}  # fmt: skip
 _CLAUSE = re.compile(r"\b(who|whoever|that|person|one|where|with|is|has)\b")
 
 
 def _value(memory: Memory, kind: str) -> str:
-    make = _VALUES.get(kind)
+    make = VALUES.get(kind)
     return make(memory.rng, memory.split) if make else memory.grammar.value(kind)
 
 
@@ -138,7 +37,7 @@ def _fields(memory: Memory, named: str) -> dict[str, str]:
     return {
         "b": named, "a": "" if owner.person == 1 else owner.text, "a's": owner.possessive, "t": thing.text, "e": grammar.event().text, "o": grammar.org().text,
         "r": pick(rng, _RELATIONS), "r2": pick(rng, _RELATIONS), "j": pick(rng, JOBS), "s": pick(rng, SUBJECTS), "p": pick(rng, ANIMALS),
-        "n": str(_below(rng, 900) + 1), "d": pick(rng, DAYS), "f": f"the {pick(rng, ('website', 'database', 'wiki', 'shop', 'backup', 'mail', 'forum', 'blog', names.word(rng, memory.split)))}",
+        "n": str(below(rng, 900) + 1), "d": pick(rng, DAYS), "f": f"the {pick(rng, ('website', 'database', 'wiki', 'shop', 'backup', 'mail', 'forum', 'blog', names.word(rng, memory.split)))}",
     }  # fmt: skip
 
 
@@ -208,7 +107,7 @@ def _general(memory: Memory, kind: str, named: str, described: str) -> tuple[Fac
 
 
 def _chain(memory: Memory, first: First, second: Second | None) -> Chain | None:
-    named = _NAMED[first.kind](memory.rng, memory.split)
+    named = NAMED[first.kind](memory.rng, memory.split)
     one = _first(memory, first, named)
     if one is None or any(named.lower() == chain.first.questions[0].value.lower() for chain in memory.chains):
         return None
@@ -222,7 +121,7 @@ def draw(memory: Memory, register: bool = True) -> Chain | None:
     """A chain whose facts are to be stated, in either order, perhaps among others like them; or one that is only asked for."""
     rng = memory.rng
     for _ in range(4):
-        first = pick(rng, FIRST) if rng.random() < 0.6 else FIRST[_below(rng, 3)]
+        first = pick(rng, FIRST) if rng.random() < 0.6 else FIRST[below(rng, 3)]
         fitting = [link for link in SECOND if first.kind in link.kinds]
         second = None if first.kind in _KIND_OF and rng.random() < 0.25 else pick(rng, fitting)
         chain = _chain(memory, first, second)
@@ -243,7 +142,7 @@ def draw(memory: Memory, register: bool = True) -> Chain | None:
             link = pick(rng, fitting)
             extra, _ = _second(memory, link, chain.first.questions[0].value, "it")
             if link is not second and memory.free(extra) and not _names(extra) & _names(chain.second):
-                facts.insert(_below(rng, len(facts) + 1), extra)
+                facts.insert(below(rng, len(facts) + 1), extra)
         if rng.random() < 0.3:
             rng.shuffle(facts)
         memory.pending = [*reversed(facts), *memory.pending]

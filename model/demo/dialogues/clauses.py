@@ -9,10 +9,11 @@ from .attributes import Attributes
 from .phrases import Fact
 from .scenes import Scenes
 from .situations import Situations
+from .tasks import Tasks
 from .verbs import Verbs
 
 
-class Grammar(Attributes, Verbs, Situations, Scenes):
+class Grammar(Attributes, Verbs, Situations, Tasks, Scenes):
     """Draws facts of every family."""
 
     def fact(self) -> Fact:

@@ -11,7 +11,6 @@ from .lexicon import (
     COMPANIES,
     CONTAINERS,
     COUNTRIES,
-    CURRENCIES,
     DAYS,
     FOODS,
     INSTRUMENTS,
@@ -28,147 +27,10 @@ from .lexicon import (
     SURFACES,
     UNITS,
 )
+from .spellings import LETTERS, below, code, date, mail, number, password, phone, price, time, url
 from .splits import pick
 
 Maker = Callable[[Random, str], str]
-_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
-_MIXED = "abcdefghijkmnpqrstuvwxyz23456789"
-_SPECIAL = "!?#-_.@+*&$%"
-
-
-def _below(rng, n: int) -> int:
-    return int(rng.random() * n)
-
-
-def _time(rng, split) -> str:
-    hour, minute, style = _below(rng, 24), _below(rng, 60), rng.random()
-    if style < 0.45:
-        return f"{hour}:{minute:02d}"
-    if style < 0.55:
-        return f"{hour:02d}:{minute:02d}"
-    if style < 0.65:
-        return f"{hour % 12 + 1}:{minute:02d}{pick(rng, [' am', ' pm', 'am', 'pm', ' a.m.', ' p.m.'])}"
-    if style < 0.8:
-        return f"{hour % 12 + 1}{pick(rng, [' am', ' pm', 'am', 'pm', ' oclock'])}"
-    if style > 0.96:
-        first = hour % 12 + 1
-        return pick(
-            rng,
-            [
-                f"{first}-{first + 2}{pick(rng, ['pm', 'am', ''])}",
-                f"{first} to {first + 3}",
-                f"{hour}:00-{(hour + 2) % 24}:30",
-                f"{first}:30 - {first + 2}:00",
-            ],
-        )
-    words = "one two three four five six seven eight nine ten eleven twelve".split()
-    if style < 0.95:
-        return pick(rng, ["half past ", "quarter past ", "quarter to ", "ten past ", "", "", "exactly "]) + pick(
-            rng, words
-        )
-    return pick(rng, ["noon", "midnight", "dawn", "sunset", "lunchtime"])
-
-
-def _date(rng, split) -> str:
-    day, month, style = _below(rng, 28) + 1, pick(rng, MONTHS), rng.random()
-    suffix = "th" if 4 <= day <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
-    if style < 0.2:
-        return f"{day} {month}"
-    if style < 0.4:
-        return f"{month} {day}"
-    if style < 0.5:
-        return f"{month} {day}{suffix}"
-    if style < 0.6:
-        return f"the {day}{suffix}" + pick(rng, ["", f" of {month}"])
-    if style < 0.75:
-        return f"{day} {month} {1950 + _below(rng, 100)}"
-    if style < 0.85:
-        return f"{1990 + _below(rng, 50)}-{_below(rng, 12) + 1:02d}-{day:02d}"
-    if style < 0.92:
-        return f"{day}.{_below(rng, 12) + 1}.{2000 + _below(rng, 40)}"
-    return f"{pick(rng, DAYS)}, {month} {day}"
-
-
-def _price(rng, split) -> str:
-    amount, style = int(rng.random() ** 2 * 3000) + 2, rng.random()
-    if style < 0.2:
-        return f"${amount}.{_below(rng, 100):02d}"
-    if style < 0.4:
-        return f"{pick(rng, '$€£')}{amount}"
-    if style < 0.8:
-        return f"{amount} {pick(rng, CURRENCIES)}"
-    if style < 0.9:
-        return f"{amount}.{_below(rng, 100):02d} {pick(rng, CURRENCIES)}"
-    return f"{amount // 10 + 1}{pick(rng, ['k', ',000 euros', ' thousand dollars', ' million', '0 bucks'])}"
-
-
-def _code(rng, split) -> str:
-    style = rng.random()
-    digits = _below(rng, 9000) + 100
-    letters = "".join(pick(rng, _LETTERS) for _ in range(1 + _below(rng, 3)))
-    if style < 0.35:
-        return str(_below(rng, 9000) + 1000)
-    if style < 0.75:
-        return pick(
-            rng,
-            [
-                f"{letters}{digits}",
-                f"{letters}-{digits}",
-                f"{digits}-{letters}",
-                f"{digits}{letters}",
-                f"{letters} {digits}",
-            ],
-        )
-    if style < 0.85:
-        return "-".join(str(_below(rng, 90) + 10) for _ in range(2 + _below(rng, 3)))
-    return "".join(pick(rng, _MIXED) for _ in range(4 + _below(rng, 5)))
-
-
-def _password(rng, split) -> str:
-    style = rng.random()
-    word = names.word(rng, split)
-    if style < 0.3:
-        return f"{word}{_below(rng, 1000)}{pick(rng, ['', '!', '?', '#'])}"
-    if style < 0.55:
-        return f"{word.lower()}{pick(rng, '-_.')}{names.word(rng, split).lower()}"
-    if style < 0.75:
-        return (
-            f"{pick(rng, ADJECTIVES).replace(' ', '')}{pick(rng, OBJECTS).replace(' ', '').title()}{_below(rng, 100)}"
-        )
-    return "".join(pick(rng, _MIXED if rng.random() < 0.85 else _SPECIAL) for _ in range(6 + _below(rng, 6)))
-
-
-def _number(rng, split) -> str:
-    size = rng.random()
-    if size < 0.5:
-        return str(_below(rng, 990) + 3)
-    if size < 0.75:
-        return str(_below(rng, 9000) + 1000)
-    if size < 0.85:
-        return f"{_below(rng, 900) + 1},{_below(rng, 1000):03d}"
-    return f"{_below(rng, 100)}.{_below(rng, 100)}" if size < 0.95 else str(_below(rng, 10**7))
-
-
-def _phone(rng, split) -> str:
-    pairs = [f"{_below(rng, 100):02d}" for _ in range(3 + _below(rng, 3))]
-    joined = pick(rng, ["-", " ", ""]).join(pairs)
-    return joined if rng.random() < 0.5 else pick(rng, ["+", "0", "+4", "555-", "(0)"]) + joined
-
-
-def _mail(rng, split) -> str:
-    local = pick(rng, [names.word(rng, split), names.given(rng, split), pick(rng, OBJECTS).replace(" ", "")]).lower()
-    if rng.random() < 0.4:
-        local += pick(rng, [".", "_", "-", ""]) + pick(rng, [str(_below(rng, 100)), names.surname(rng, split).lower()])
-    return f"{local}@{names.word(rng, split).lower()}.{pick(rng, ['com', 'org', 'net', 'io', 'de', 'co.uk'])}"
-
-
-def _url(rng, split) -> str:
-    host = f"{names.word(rng, split).lower()}.{pick(rng, ['com', 'org', 'net', 'io', 'dev'])}"
-    return (
-        pick(rng, ["", "", "https://", "www."])
-        + host
-        + pick(rng, ["", "", f"/{pick(rng, OBJECTS).replace(' ', '-')}", f":{_below(rng, 9000) + 1000}"])
-    )
 
 
 def _person(rng, split) -> str:
@@ -204,8 +66,7 @@ def _title(rng, split) -> str:
 def _list(items) -> Maker:
     def make(rng, split) -> str:
         chosen = [
-            pick(rng, items) if rng.random() < 0.9 else names.word(rng, split).lower()
-            for _ in range(1 + _below(rng, 3))
+            pick(rng, items) if rng.random() < 0.9 else names.word(rng, split).lower() for _ in range(1 + below(rng, 3))
         ]
         return chosen[0] if len(chosen) == 1 else ", ".join(chosen[:-1]) + " and " + chosen[-1]
 
@@ -224,7 +85,7 @@ def _spot(rng, split) -> str:
     if style < 0.8:
         return f"{pick(rng, ['under', 'behind', 'next to', 'near', 'beside', 'in front of', 'above', 'between the door and', 'opposite'])} {owner} {adjective}{pick(rng, OBJECTS)}"
     if style < 0.9:
-        return f"{pick(rng, ['on', 'in', 'at'])} {pick(rng, ['level', 'floor', 'shelf', 'row', 'bay', 'deck', 'box', 'rack', 'locker', 'room'])} {_below(rng, 60) + 1}{pick(rng, ['', '', 'A', 'B', 'C'])}"
+        return f"{pick(rng, ['on', 'in', 'at'])} {pick(rng, ['level', 'floor', 'shelf', 'row', 'bay', 'deck', 'box', 'rack', 'locker', 'room'])} {below(rng, 60) + 1}{pick(rng, ['', '', 'A', 'B', 'C'])}"
     return f"{pick(rng, ['at', 'behind', 'near', 'in', 'outside'])} {place(rng, split)}"
 
 
@@ -253,27 +114,27 @@ def org(rng, split) -> str:
 def _room(rng, split) -> str:
     style = rng.random()
     if style < 0.5:
-        return f"{pick(rng, ['room', 'room', 'Room', 'hall', 'office', 'lab', 'studio', 'classroom', 'building', 'ward'])} {_below(rng, 900) + 1}"
+        return f"{pick(rng, ['room', 'room', 'Room', 'hall', 'office', 'lab', 'studio', 'classroom', 'building', 'ward'])} {below(rng, 900) + 1}"
     if style < 0.75:
-        return f"room {pick(rng, _LETTERS)}{_below(rng, 40) + 1}"
+        return f"room {pick(rng, LETTERS)}{below(rng, 40) + 1}"
     return f"the {pick(rng, [*COLOURS, names.word(rng, split)])} room"
 
 
 def _ordinal(rng, split) -> str:
-    n = _below(rng, 30) + 1
+    n = below(rng, 30) + 1
     return f"{n}{'th' if 4 <= n <= 20 else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
 
 
 def _floor(rng, split) -> str:
     style = rng.random()
     if style < 0.45:
-        return f"{pick(rng, ['level', 'floor', 'deck', 'storey'])} {_below(rng, 40) + 1}"
+        return f"{pick(rng, ['level', 'floor', 'deck', 'storey'])} {below(rng, 40) + 1}"
     return f"the {pick(rng, ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seventh', 'top', 'ground', 'upper', 'lower'])} floor"
 
 
 def _measure(*units: str):
     def make(rng, split) -> str:
-        return f"{_below(rng, 900) + 2}{pick(rng, ['', '', '', '.5'])} {pick(rng, units)}"
+        return f"{below(rng, 900) + 2}{pick(rng, ['', '', '', '.5'])} {pick(rng, units)}"
 
     return make
 
@@ -283,21 +144,21 @@ def _choice(items):
 
 
 _MAKERS = {
-    "time": _time, "date": _date, "price": _price, "code": _code, "password": _password, "number": _number, "phone": _phone,
-    "mail": _mail, "url": _url, "person": _person, "phrase": _phrase, "title": _title, "spot": _spot, "place": place, "org": org,
+    "time": time, "date": date, "price": price, "code": code, "password": password, "number": number, "phone": phone,
+    "mail": mail, "url": url, "person": _person, "phrase": _phrase, "title": _title, "spot": _spot, "place": place, "org": org,
     "room": _room, "ordinal": _ordinal, "floor": _floor, "things": _list([f"{o}s" for o in OBJECTS if not o.endswith("s")]),
     "foods": _list(FOODS), "animals": _list([f"{a}s" for a in ANIMALS]), "people": _list([n for n in names.GIVEN]),
     "town": names.town, "word": names.word,
-    "year": lambda rng, split: str(1850 + _below(rng, 200)),
-    "count": lambda rng, split: str(_below(rng, 98) + 2) if rng.random() < 0.8 else pick(rng, "two three four five six seven eight nine ten twelve twenty".split()),
+    "year": lambda rng, split: str(1850 + below(rng, 200)),
+    "count": lambda rng, split: str(below(rng, 98) + 2) if rng.random() < 0.8 else pick(rng, "two three four five six seven eight nine ten twelve twenty".split()),
     "day": lambda rng, split: pick(rng, DAYS), "month": lambda rng, split: pick(rng, MONTHS),
-    "daytime": lambda rng, split: f"{pick(rng, DAYS)} at {_time(rng, split)}",
-    "address": lambda rng, split: f"{_below(rng, 300) + 1} {pick(rng, [names.word(rng, split), pick(rng, OBJECTS).title()])} {pick(rng, STREETS)}",
+    "daytime": lambda rng, split: f"{pick(rng, DAYS)} at {time(rng, split)}",
+    "address": lambda rng, split: f"{below(rng, 300) + 1} {pick(rng, [names.word(rng, split), pick(rng, OBJECTS).title()])} {pick(rng, STREETS)}",
     "street": lambda rng, split: f"{pick(rng, [names.word(rng, split), pick(rng, OBJECTS).title()])} {pick(rng, STREETS)}",
     "company": lambda rng, split: f"{names.word(rng, split)}{pick(rng, ['', ' ' + pick(rng, COMPANIES)])}",
     "team": lambda rng, split: f"the {names.word(rng, split)} {pick(rng, ['Hawks', 'Bears', 'Rovers', 'Wolves', 'Comets', 'Choir', 'Band', 'Owls'])}",
-    "seat": lambda rng, split: f"{pick(rng, ['seat', 'row', 'seat'])} {_below(rng, 60) + 1}{pick(rng, ['', *_LETTERS[:6]])}",
-    "gate": lambda rng, split: f"{pick(rng, ['gate', 'platform', 'track', 'terminal', 'stop', 'pier'])} {pick(rng, ['', *_LETTERS[:5]])}{_below(rng, 60) + 1}",
+    "seat": lambda rng, split: f"{pick(rng, ['seat', 'row', 'seat'])} {below(rng, 60) + 1}{pick(rng, ['', *LETTERS[:6]])}",
+    "gate": lambda rng, split: f"{pick(rng, ['gate', 'platform', 'track', 'terminal', 'stop', 'pier'])} {pick(rng, ['', *LETTERS[:5]])}{below(rng, 60) + 1}",
     "vehicle": lambda rng, split: pick(rng, ["train", "bus", "car", "bike", "boat", "taxi", "plane", "ferry", "night train", "tram"]),
     "drink": lambda rng, split: pick(rng, ["tea", "coffee", "apple juice", "milk", "lemonade", "water", "hot chocolate", "green tea", "cider", "cocoa", f"{pick(rng, FOODS)} juice"]),
     "colour": _choice(COLOURS), "material": _choice(MATERIALS), "food": _choice(FOODS), "language": _choice(LANGUAGES),
@@ -305,10 +166,10 @@ _MAKERS = {
     "animal": _choice(ANIMALS), "country": _choice(COUNTRIES),
     "weight": _measure("kilos", "grams", "pounds", "kg", "tons"), "length": _measure("metres", "inches", "feet", "centimetres", "cm", "m"),
     "duration": _measure("minutes", "hours", "days", "weeks"), "quantity": _measure(*UNITS),
-    "temperature": lambda rng, split: f"{_below(rng, 250)} {pick(rng, ['degrees', '°C', 'C', 'degrees Celsius'])}",
-    "percent": lambda rng, split: f"{_below(rng, 100)}{pick(rng, ['%', ' percent', '.5%'])}",
-    "version": lambda rng, split: f"{pick(rng, ['', 'v'])}{_below(rng, 20)}.{_below(rng, 20)}{pick(rng, ['', f'.{_below(rng, 10)}'])}",
-    "ip": lambda rng, split: ".".join(str(_below(rng, 255)) for _ in range(4)),
+    "temperature": lambda rng, split: f"{below(rng, 250)} {pick(rng, ['degrees', '°C', 'C', 'degrees Celsius'])}",
+    "percent": lambda rng, split: f"{below(rng, 100)}{pick(rng, ['%', ' percent', '.5%'])}",
+    "version": lambda rng, split: f"{pick(rng, ['', 'v'])}{below(rng, 20)}.{below(rng, 20)}{pick(rng, ['', f'.{below(rng, 10)}'])}",
+    "ip": lambda rng, split: ".".join(str(below(rng, 255)) for _ in range(4)),
 }  # fmt: skip
 TYPES = tuple(sorted(_MAKERS))  # of attributes
 _MAKERS |= {kind: maker for kind, maker in everyday.MAKERS.items() if kind not in _MAKERS}

@@ -37,6 +37,7 @@ def mscale_missing() -> AbstractContextManager[None]:
 
 
 def mscale_twice() -> AbstractContextManager[None]:
+    """In the thread the second time is on cos and sin, so for the rotated dims alone; here for all."""
     return with_scale(lambda scale, plain: scale * scale / plain)
 
 

@@ -1,5 +1,6 @@
 """Rotary embedding: the wrong pairs, dims or frequencies."""
 
+import math
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,6 +12,7 @@ from deepseek_v32.kernels.reference.rope import rotate_half_split
 
 INDEX_ROPE = ("model.indexer.rotate_index", "kernels.reference.cache_write.rotate_index")
 INDEX_ROPE += ("kernels.reference.hadamard.rotate_index",)
+MSCALE = 0.1 * math.log(4) + 1
 MLA_ROPE = ("model.attention.rotate_interleaved", "kernels.reference.cache_write.rotate_interleaved")
 MLA_ROPE += ("kernels.reference.kv_up_projection.rotate_interleaved",)
 
@@ -40,6 +42,19 @@ def mla_half_split() -> AbstractContextManager[None]:
     return replaced(MLA_ROPE, lambda _: rotate_half_split)
 
 
+def mscale_on_rope() -> AbstractContextManager[None]:
+    """cos and sin times YaRN's mscale (here that of a factor of 4), which the softmax scale has already."""
+
+    def make(forward: Any) -> Any:
+        def scaled(self: Any, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            cos, sin = forward(self, positions)
+            return cos * MSCALE, sin * MSCALE
+
+        return scaled
+
+    return replaced("model.rope.RotaryEmbedding.forward", make)
+
+
 def plain_frequencies() -> AbstractContextManager[None]:
     def make(_: Any) -> Any:
         def forward(self: Any, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -55,9 +70,10 @@ def plain_frequencies() -> AbstractContextManager[None]:
 
 BUGS = (
     Bug("index-rope-interleaved", "vllm-project/vllm-ascend#4641", frozenset({TRACE, HTTP}), ALL, "index_key", index_interleaved),
-    Bug("index-rope-dims-last", "NVIDIA/Megatron-LM#3026", frozenset({TRACE, HTTP}), ALL, "index_key", index_dims_last),
+    Bug("index-rope-dims-last", "NVIDIA/Megatron-LM#3402", frozenset({TRACE, HTTP}), ALL, "index_key", index_dims_last),
     Bug("index-rope-missing", "d9d-project/d9d#38", frozenset({TRACE, HTTP}), ALL, "index_key",
         index_unrotated),
     Bug("mla-rope-half-split", "huggingface/optimum-intel#1877", frozenset({TRACE, HTTP}), ALL, "key_rope", mla_half_split),
     Bug("yarn-missing", "pytorch/torchtitan#4117", frozenset({TRACE, HTTP}), ALL, "key_rope", plain_frequencies),
+    Bug("mscale-on-rope", "kekzl/imp#880", frozenset({TRACE}), ALL, "key_rope", mscale_on_rope),
 )  # fmt: skip

@@ -35,7 +35,7 @@ def typed(state):
             source = TerminalInput(history)
             messages = []
             for each in keys:
-                pipe.send_text(each)
+                pipe.send_bytes(each.encode("utf-8", "surrogateescape"))
                 messages.append(source.read())
             return messages
 
@@ -52,6 +52,7 @@ def typed(state):
         (f'{PASTE}"""Docs."""\nimport os\n"""{END}\r', '"""Docs."""\nimport os\n"""'),
         ('"""\r  two\r\rlines\r"""\r', "  two\n\nlines"),
         ('"""one"""\r', "one"),
+        ("caf\udce9\r", "caf\ufffd"),
         ("first\\\rsecond\r", "first\nsecond"),
         ("first\x1b\rsecond\r", "first\nsecond"),
     ],
@@ -63,6 +64,7 @@ def typed(state):
         "docstring",
         "block",
         "short block",
+        "not UTF-8",
         "backslash",
         "alt-enter",
     ],
@@ -136,5 +138,6 @@ def test_what_is_typed_during_an_answer_is_not_echoed_and_not_lost(monkeypatch, 
         assert not flags & (termios.ECHO | termios.ICANON) and flags & termios.ISIG and flags & termios.NOFLSH
         assert capsys.readouterr().out == chat_terminal.BRACKETED_PASTE
         raise KeyError
+    assert capsys.readouterr().out == chat_terminal.PLAIN_PASTE
     assert termios.tcgetattr(slave) == before
     os.close(master)

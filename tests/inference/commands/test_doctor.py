@@ -1,6 +1,7 @@
 """`deepseek-v32 doctor`: a table that fits a screen, and a check that names every problem of a checkpoint."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -104,6 +105,16 @@ def test_every_problem_is_named(checkpoint):
     assert NAMES[2] in truncated and "truncated" in truncated and NAMES[4] in page and "not safetensors" in page
     assert len(found["tokenizer"]) == 2 and "top_p is 7" in found["tokenizer"][1]
     assert "tokenizer.json" in found["manifest"][0] or "generation_config" in found["manifest"][0]
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "generation_config.json", "chat_template.jinja"])
+def test_pipes_are_not_opened(checkpoint, name):
+    """Opening one waits for a writer."""
+    write_manifest(checkpoint, lambda done, total: None)
+    (checkpoint / name).unlink(missing_ok=True)
+    os.mkfifo(checkpoint / name)
+    found = problems_of(checkpoint)
+    assert all(name in found[part][0] and "not a regular file" in found[part][0] for part in ("tokenizer", "manifest"))
 
 
 def test_every_wrong_tensor_is_named(checkpoint):

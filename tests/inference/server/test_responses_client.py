@@ -7,6 +7,9 @@ import pydantic
 import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 
+from deepseek_v32.inference.api.errors import ApiError
+from deepseek_v32.inference.api.response_api.kept import KeptResponses
+from deepseek_v32.inference.api.response_api.request import ResponseRequest
 from deepseek_v32.inference.service.service import Service
 from deepseek_v32.inference.text.tokenizer import DSML, END_THINK, Special
 from support.server import MODEL, serving, stand_in_llm
@@ -228,6 +231,53 @@ def test_items_become_the_turns_that_they_were(server, client, items, messages):
     assert response.output[0].content[0].text == "Here."
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_is_continued(server, client, stream):
+    """The oracle is the prompt, as above; instructions do not carry over."""
+    server.say(["Once.", Special(END_THINK), "Upon."], [{"role": "system", "content": "s"}, *ASK], thinking=True)
+    ask = {"model": MODEL, "temperature": 0, "reasoning": {"effort": "high"}, "max_output_tokens": 20}
+    if stream:
+        *_, last = client.responses.create(**ask, input=QUESTION, instructions="s", stream=True)
+        first = last.response
+    else:
+        first = client.responses.create(**ask, input=QUESTION, instructions="s", store=True)
+    turn = {"role": "assistant", "reasoning_content": "Once.", "content": "Upon."}
+    messages = [*ASK, turn, {"role": "user", "content": "And?"}]
+    references = [{"type": "item_reference", "id": item.id} for item in first.output]
+    for again in (
+        {"previous_response_id": first.id, "input": "And?"},
+        {"input": [*ASK, *references, {"role": "user", "content": "And?"}]},
+    ):
+        server.say(["A time."], messages, thinking=True)
+        second = client.responses.create(**ask, **again, store=False)
+        assert second.usage.input_tokens == len(server.llm.chat_token_ids(messages, thinking=True))
+        assert second.output[0].content[0].text == "A time." and second.store is False
+        with pytest.raises(openai.BadRequestError, match="previous_response_id is"):
+            client.responses.create(**ask, input="Then?", previous_response_id=second.id)
+
+
+def test_the_oldest_responses_are_forgotten():
+    kept = KeptResponses(max_characters=5000)
+
+    def keep(name, text):
+        asked = kept.conversation(ResponseRequest(input="a"))
+        kept.keep(name, asked, [{"id": f"{name} item", **said(text)}])
+
+    def follows(name):
+        try:
+            return len(kept.conversation(ResponseRequest(input="b", previous_response_id=name)))
+        except ApiError:
+            with pytest.raises(ApiError):
+                kept.conversation(ResponseRequest(input=[{"type": "item_reference", "id": f"{name} item"}]))
+            return None
+
+    for name in "abcd":
+        keep(name, "t" * 1000)
+    assert [follows(name) for name in "abcd"] == [None, 3, 3, 3]
+    keep("e", "t" * 6000)
+    assert [follows(name) for name in "abcde"] == [None] * 5 and kept._size == 0 and not kept._items
+
+
 class Animal(pydantic.BaseModel):
     kind: str = pydantic.Field(pattern="^(cat|dog)$")
     age: int = pydantic.Field(ge=0, le=30)
@@ -280,18 +330,22 @@ def test_leaving_a_stream_ends_the_request(server, client):
 @pytest.mark.parametrize(
     ("fields", "param", "message"),
     [
-        ({"previous_response_id": "resp_1"}, "previous_response_id", "this is not served"),
+        (
+            {"previous_response_id": "resp_1"},
+            "previous_response_id",
+            "expected the id of a response that this server still keeps",
+        ),
         ({"conversation": "conv_1"}, "conversation", "this is not served"),
-        ({"store": True}, "store", "this is not served; expected false"),
         ({"background": True}, "background", "this is not served; expected false"),
         ({"background": 0}, "background", "valid boolean"),
         ({"truncation": "auto"}, "truncation", "'disabled'"),
         ({"input": []}, "input", "at least 1"),
         (
             {"input": [{"type": "item_reference", "id": "x"}]},
-            "input.0",
-            "this type of item is not served; expected message",
+            "input.0.id",
+            "expected the id of an item that this server still keeps",
         ),
+        ({"input": [{"type": "shell_call"}]}, "input.0", "this type of item is not served; expected message"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input.0.content.0.type", "'input_text'"),
         ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, "input.0.call_id", "required"),
         (

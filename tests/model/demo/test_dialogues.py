@@ -11,7 +11,17 @@ from training import data, vocabulary
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.text.messages import v32_pieces
 from deepseek_v32.inference.text.tokenizer import Special
-from deepseek_v32.model.demo.dialogues import BASE, FAMILIES, Conversation, layouts, manners, scenes, tools, write
+from deepseek_v32.model.demo.dialogues import (
+    BASE,
+    FAMILIES,
+    Conversation,
+    calls,
+    layouts,
+    manners,
+    scenes,
+    tools,
+    write,
+)
 from deepseek_v32.model.demo.dialogues.clauses import Grammar
 from deepseek_v32.model.demo.dialogues.layouts import tables
 from deepseek_v32.model.demo.dialogues.plain import topics
@@ -155,7 +165,7 @@ def test_no_function_is_called_that_does_not_fit():
     for conversation in conversations(functions=1.0):
         for turn in conversation.turns:
             if turn.kind == "talk" and turn.assistant == manners.NO_FUNCTION:
-                assert not tools.serves(conversation.functions, turn.user)
+                assert not calls.serves(conversation.functions, turn.user)
                 refused += 1
     assert refused > 5
 

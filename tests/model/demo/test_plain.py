@@ -7,7 +7,7 @@ import pytest
 
 from deepseek_v32.model.demo.dialogues import BASE, FAMILIES, write
 from deepseek_v32.model.demo.dialogues.memory import Memory
-from deepseek_v32.model.demo.dialogues.plain import hasty, hops, lookups, topics
+from deepseek_v32.model.demo.dialogues.plain import grids, hasty, hops, topics
 from deepseek_v32.model.demo.dialogues.splits import SPLITS
 from support.demo_reader import NOT_TOLD, Reader
 
@@ -113,7 +113,7 @@ def test_each_family_has_wordings_of_its_own_split(split):
 
 def test_families_are_many_and_a_wrong_one_is_refused():
     assert sum(len(t.statements["train"]) for t in topics.TOPICS.values()) > 350
-    assert len(topics.TOPICS) > 20 and len(lookups.DOMAINS) >= 10
+    assert len(topics.TOPICS) > 20 and len(grids.DOMAINS) >= 10
     assert FAMILIES[: len(BASE)] == BASE
     with pytest.raises(ValueError, match=r"families is \['stroies'\]; expected some of"):
         write(1, length=1000, families=("stroies",))

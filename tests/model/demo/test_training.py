@@ -7,8 +7,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from training.export import restore, tensors
-from training.model import Model, Shape
+from training.model import Model
 from training.schedule import ANEW, CONTINUED, schedule
+from training.shape import Shape
 from training.trainer import Trainer
 
 from deepseek_v32.inference.llm import DEMO

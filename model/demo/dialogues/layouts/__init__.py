@@ -2,10 +2,13 @@
 
 from .attributes import json_lines, key_values, notes
 from .attributes import table as attribute_table
-from .forms import form, receipt, recipe
-from .letters import chat, listing, mail, minutes
+from .chats import chat
+from .drawn import Line
+from .forms import form
+from .letters import listing, mail, minutes
 from .logs import log
-from .tables import Line, table
+from .receipts import receipt, recipe
+from .tables import table
 
 __all__ = ["LAYOUTS", "Line"]
 

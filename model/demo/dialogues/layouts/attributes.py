@@ -7,7 +7,7 @@ from ..clauses import Grammar
 from ..lexicon import ATTRIBUTES, DAYS, OBJECTS
 from ..phrases import Phrase, Question, article, capital
 from ..splits import pick
-from .tables import Line
+from .drawn import Line
 
 
 def _attribute_question(grammar: Grammar, noun: str, owner: Phrase | None, value: str, kind: str) -> Question:

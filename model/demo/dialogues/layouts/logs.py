@@ -3,8 +3,9 @@
 from ..clauses import Grammar
 from ..phrases import Question
 from ..splits import pick
+from .drawn import Line
 from .kinds import cell
-from .tables import Line, some
+from .tables import some
 
 # Level, message with {s} the source and {v} a detail, its kind; "@" questions for the time, "=" questions for the detail.
 _EVENTS = """

@@ -7,14 +7,15 @@ value, or because it names the value before.
 """
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from .. import manners
-from ..phrases import Fact, Question, capital
+from ..phrases import Fact, capital
 from ..splits import pick, split_of
 from ..turns import WORDS, Known, Turn
 from . import topics
-from .topics import ME, Subject, Topic
+from .telling import Telling, Told
+from .topics import ME
 
 _BACK = """no, back to {v}|it's {v} again|they changed it back to {v}|it was {v} after all|{v} was right after all|undo that, {v}|no, it stays {v}|sorry, {v} was right|forget {o}, it's {v} again|we are back to {v}
 never mind, {v} it is|{o} was wrong, {v} was right|ok, {v} again|no, {v} as before|changed back to {v}|I was right the first time, {v}|it is {v} again, like before|{v} after all|not {o} after all, {v}""".replace(
@@ -30,175 +31,16 @@ _ABOUT = "about {e}: {c}|{e}: {c}|{e} again: {c}|one more thing about {e}: {c}|n
 _OPENERS = "actually |no wait, |sorry, |oh, |hm, |ah, |wait, |oops, |correction: |ok, |hey, |so, |btw |update: |well, |argh, |no, |just heard: |news: |change of plans, ".split(
     "|"
 )
-_COMMON = frozenset(
-    "the my our we you they there she he it it's she's he's they're two half moved feed actually sorry make better delayed postponed no".split()
-)
-_VAGUE = re.compile(r"^(where|how much|how old|how long|how heavy|who|when|how many)\b")
 
 
 def _of(forms: list[str], wording: str) -> list[str]:
     return [form for form in forms if split_of(f"story {form}") == wording]
 
 
-@dataclass
-class _Told:
-    """One subject of a story, its attributes' values, and the facts that hold them."""
+class Story(Telling):
+    """Corrections of what a story told."""
 
-    topic: Topic
-    about: Subject
-    values: dict[str, str] = field(default_factory=dict)
-
-
-class Story:
-    """Writes the turns of one story into a conversation. Counts its questions."""
-
-    def __init__(self, writer):
-        self.writer, self.rng, self.split = writer, writer.rng, writer.split
-        self.wording = writer.wording.split
-        self.told: list[_Told] = []
-        self.parts: list[str] = []  # of the message being written
-        self.asked = 0
-        self.near: set[str] = set()  # signatures of what was told last, if nothing else was said since
-
-    # Messages
-
-    def say(self, sentence: str, facts: list[tuple[Fact, str]]) -> None:
-        """Add a sentence to the message, and learn its facts."""
-        rng = self.rng
-        text = sentence
-        if rng.random() < (0.75 if self.writer.casual else 0.15) and sentence.split(" ", 1)[0].lower() in _COMMON:
-            text = sentence[:1].lower() + sentence[1:]
-        text += (
-            rng.choice(["", "", ".", "\n"])
-            if self.writer.casual
-            else pick(rng, [".", ".", ".", ".", ".", ".", "!", ""])
-        )
-        if self.parts:
-            last = self.parts[-1]
-            self.parts.append("" if last.endswith("\n") else " " if last[-1] in ".!" else pick(rng, [". ", "\n", ", "]))
-        start = sum(map(len, self.parts))
-        self.parts.append(text)
-        text = text.rstrip()
-        for fact, old in facts:
-            self.writer.learn(fact, text, (len(self.writer.turns), start, start + len(text)), old)
-
-    def send(self) -> None:
-        """End the message; the answer notes it."""
-        if self.parts:
-            text, self.parts = "".join(self.parts).rstrip(), []
-            thought = [("", WORDS)] if self.rng.random() < self.writer.thinking else None
-            self.writer.append(Turn(text, [(manners.NOTED, WORDS)], thought=thought))
-
-    def ask(self, known: Known) -> None:
-        """Ask for it, at the end of the message or in one of its own."""
-        if self.parts and self.rng.random() < 0.6:
-            self.send()
-        before = "".join(self.parts).rstrip()
-        self.parts = []
-        self.writer.append(self.writer.ask_for(self._near(known, before), before))
-        self.asked += 1
-
-    def _near(self, known: Known, before: str) -> Known:
-        """Now and then with a pronoun, where nobody else has been mentioned: "how old is she"."""
-        told = self.told[-1]
-        if (
-            len(self.told) > 1
-            or self.near != {known.question.signature}
-            or told.about is ME
-            or self.rng.random() > 0.15
-        ):
-            return known
-        they, them, their, _ = topics.PRONOUNS[told.about.pronoun]
-        forms = []
-        for ask in known.question.direct:
-            if _VAGUE.match(ask) and ask.count(told.about.text) == 1:
-                own = told.about.text + ("'" if told.about.text.endswith("s") and they == "they" else "'s")
-                if ask.endswith(" " + told.about.text):
-                    forms.append(
-                        ask[: -len(told.about.text)]
-                        + (
-                            they
-                            if re.search(
-                                r"\b(is|are|was|does|do|did)\b \S+$|(is|are|was) " + re.escape(told.about.text), ask
-                            )
-                            else them
-                        )
-                    )
-                elif own in ask:
-                    forms.append(ask.replace(own, their))
-        if not forms:
-            return known
-        question = replace(known.question, direct=forms, indirect=[], short=[])
-        return replace(known, question=question)
-
-    # Facts
-
-    def begin(self) -> bool:
-        """Tell one or two statements about somebody or something that the conversation has not mentioned."""
-        rng, writer = self.rng, self.writer
-        for _ in range(8):
-            topic = (
-                topics.TOPICS["me"]
-                if writer.plain and rng.random() < 0.16
-                else pick(rng, topics.BY_SPLIT[self.wording])
-            )
-            about = topics.subject(rng, self.split, topic)
-            if (
-                (about is ME and not writer.plain)
-                or (about is not ME and writer.mentions(about.key))
-                or not topic.statements[self.wording]
-            ):
-                continue
-            told = _Told(topic, about)
-            self.told.append(told)
-            if self._tell(told):
-                for _ in range(1 + int(rng.random() * 2.2)):
-                    if rng.random() < 0.5:
-                        self._tell(told)
-                writer.subjects.add(about.key)
-                return True
-            self.told.pop()
-        return False
-
-    def _tell(self, told: _Told) -> bool:
-        """State something of it that was not stated."""
-        rng, topic = self.rng, told.topic
-        fresh = [
-            s
-            for s in topic.statements[self.wording]
-            if not set(topic.told_by(s)) & told.values.keys() and not _excluded(topic, s, told)
-        ]
-        if not fresh:
-            return False
-        values = dict(told.values)
-        fact = topics.tell(rng, self.split, self.wording, topic, told.about, pick(rng, fresh), values)
-        if not fact.questions or not self.writer.free(fact):
-            return False
-        told.values = values
-        self.say(fact.sentence, [(fact, "")])
-        self.near = {question.signature for question in fact.questions}
-        self._note_untold(told)
-        return True
-
-    def _note_untold(self, told: _Told) -> None:
-        """What a question could ask for and nobody said: another attribute, and the same one of somebody else."""
-        rng, topic, writer = self.rng, told.topic, self.writer
-        for name in [*topic.attributes]:
-            if name not in told.values and rng.random() < 0.2 and not _excludes(topic, name, told):
-                self._missing(topics.question(topic, told.about, name, self.wording, {}))
-        if told.about is not ME:
-            other = topics.subject(rng, self.split, topic)
-            if not writer.mentions(other.key) and other.key != told.about.key:
-                self._missing(topics.question(topic, other, pick(rng, list(told.values)), self.wording, {}))
-                writer.subjects.add(other.key)  # nothing will be said of it, nor of what could be taken for it
-
-    def _missing(self, question: Question) -> None:
-        if question.direct:
-            self.writer.missing.append(replace(question, short=question.short[:1]))
-
-    # Changes
-
-    def change(self, told: _Told, name: str) -> bool:
+    def change(self, told: Told, name: str) -> bool:
         """A correction of an attribute. False if every form could mean something else."""
         rng, writer, topic = self.rng, self.writer, told.topic
         known = writer.known.get(f"topic {topic.name} {name}|{told.about.key}")
@@ -240,7 +82,7 @@ class Story:
             sentence = pick(rng, _OPENERS) + sentence
         return self._changed(told, name, known, new, sentence)
 
-    def _change_named(self, told: _Told, name: str, known: Known, new: str, own: list[str]) -> bool:
+    def _change_named(self, told: Told, name: str, known: Known, new: str, own: list[str]) -> bool:
         """A correction that says what it is about."""
         rng, question = self.rng, known.question
         if own and told.about is not ME and rng.random() < 0.6:
@@ -254,7 +96,7 @@ class Story:
             return False
         return self._changed(told, name, known, new, sentence)
 
-    def _changed(self, told: _Told, name: str, known: Known, new: str, sentence: str) -> bool:
+    def _changed(self, told: Told, name: str, known: Known, new: str, sentence: str) -> bool:
         if new not in sentence or known.fact is None:
             return False
         old = known.question.value
@@ -266,7 +108,7 @@ class Story:
         self.near = {question.signature}
         return True
 
-    def _refresh(self, told: _Told) -> None:
+    def _refresh(self, told: Told) -> None:
         """Questions that name another attribute's value ("how much did Ben lend me") follow its change."""
         for name in told.values:
             known = self.writer.known.get(f"topic {told.topic.name} {name}|{told.about.key}")
@@ -274,7 +116,7 @@ class Story:
                 asks = topics.question(told.topic, told.about, name, self.wording, told.values).direct
                 known.question = replace(known.question, direct=asks or known.question.direct)
 
-    def change_back(self, told: _Told, name: str) -> None:
+    def change_back(self, told: Told, name: str) -> None:
         """The value before holds again, said with it or without."""
         rng, writer = self.rng, self.writer
         signature = f"topic {told.topic.name} {name}|{told.about.key}"
@@ -302,20 +144,6 @@ class Story:
             long = len(text) > 900
             writer.append(Turn(text, [(manners.READ if long else manners.NOTED, WORDS)]))
         self.near = set()
-
-
-def _excluded(topic: Topic, statement: str, told: _Told) -> bool:
-    return any(_excludes(topic, name, told) for name in topic.told_by(statement))
-
-
-def _excludes(topic: Topic, name: str, told: _Told) -> bool:
-    """Places exclude each other: what has moved is no longer where it was."""
-    places = (
-        {"spot", "level", "place", "street", "address", "who", "buyer"}
-        if topic.name in ("car", "thing", "flat", "parcel", "machine")
-        else set()
-    )
-    return name in places and bool(places & told.values.keys())
 
 
 def play(writer) -> int:

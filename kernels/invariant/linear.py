@@ -1,0 +1,79 @@
+"""Dense products, batch-invariant: `row_products` in fp32, rounded once."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+
+from ..quantize import Quantized
+from ..reference.quantize import GROUP
+from .products import row_products
+
+COLUMNS = 4096  # of a product: of a vocabulary table, a part is widened to fp32 at a time
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+    x = x.float()
+    parts = [row_products(x, part.float()).to(out_dtype) for part in weight.split(COLUMNS)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+
+def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
+    product = row_products(x.float(), weight)
+    return product if scale == 1.0 else product * scale
+
+
+def fp8_gemm(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+    rows, columns = a.values.shape[0], weight.shape[0]
+    values, weight = a.values.float(), weight.float()
+    total = torch.zeros(rows, columns)
+    for block in range(a.scales.shape[1]):  # ascending, whatever the number of rows
+        slice_ = slice(block * GROUP, (block + 1) * GROUP)
+        row_scales = weight_scale[:, block].repeat_interleave(GROUP)[:columns]  # of the rows of the weight
+        partial = row_products(values[:, slice_], weight[:, slice_])
+        total += partial.mul_(a.scales[:, block, None] * row_scales)
+    return total.to(out_dtype)
+
+
+def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
+    return [fp8_gemm(a, *weight, out_dtype) for weight in weights]
+
+
+def grouped_gemm(
+    a: torch.Tensor | Quantized,
+    weight: torch.Tensor,
+    offsets: torch.Tensor,
+    weight_scale: torch.Tensor | None,
+    out_dtype: torch.dtype,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
+) -> torch.Tensor:
+    values, scales = a if isinstance(a, Quantized) else (a, None)
+    if sorted_token_ids is not None:
+        values, scales = values[sorted_token_ids], None if scales is None else scales[sorted_token_ids]
+    out = torch.empty(values.shape[0], weight.shape[1], dtype=out_dtype)
+    for expert, (start, end) in enumerate(pairwise(offsets.tolist())):
+        if start == end:
+            continue
+        if scales is None or weight_scale is None:
+            out[start:end] = linear(values[start:end], weight[expert], out_dtype)
+        else:
+            rows = Quantized(values[start:end], scales[start:end])
+            out[start:end] = fp8_gemm(rows, weight[expert], weight_scale[expert], out_dtype)
+    return out
+
+
+def grouped_gemm_with_shared(
+    a: Quantized,
+    weight: torch.Tensor,
+    offsets: torch.Tensor,
+    weight_scale: torch.Tensor,
+    dense: Quantized,
+    dense_weight: Quantized,
+    out_dtype: torch.dtype,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
+) -> torch.Tensor:
+    shared = fp8_gemm(dense, *dense_weight, out_dtype)
+    routed = grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m)
+    return torch.cat((shared, routed))

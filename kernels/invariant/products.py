@@ -1,0 +1,117 @@
+"""Matrix products on a CPU in which a row's bits depend on that row and the weight alone.
+
+A BLAS chooses its code, and with it the order of a sum, by the shape of a product, by the alignment of its operands and, for
+ragged column counts, by the number of threads; never by the numbers. So every row takes part in a product of one of a few fixed
+shapes: rows go in blocks of 64, 16 or 4, the last padded with zeros; columns and summands are padded to multiples of 16.
+That blocks of these sizes give a row the same bits, at every place and by any number of threads, is no promise of any BLAS: before
+the first product of a weight's shape, `block_sizes` compares them, and takes only sizes that agree.
+"""
+
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+
+SIZES = (64, 16, 4)  # rows of a block: 4 for decoding; a row of 64 takes about as long as one of 2,048
+SMALLEST = (
+    4,
+    8,
+    16,
+)  # tried in this order; MKL 2024.2 gives blocks of 1, 2 and 3 rows other bits than all multiples of 4
+HEAD_ROWS = 16  # rows of products over the heads of one token
+WIDTH = 16  # fp32 numbers in a cache line, to which operands are aligned
+
+
+def padded(x: torch.Tensor, dim: int, multiple: int) -> torch.Tensor:
+    """x with zeros at the end of `dim`, up to a multiple."""
+    missing = -x.shape[dim] % multiple
+    return x if not missing else F.pad(x, (0, 0) * (x.dim() - 1 - dim) + (0, missing))
+
+
+def aligned(x: torch.Tensor) -> torch.Tensor:
+    """x, contiguous and beginning at a cache line, as torch allocates memory on a CPU."""
+    x = x.contiguous()
+    return x if x.data_ptr() % (4 * WIDTH) == 0 else x.clone()
+
+
+def row_products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """x fp32 [T, K] times weight fp32 [N, K] transposed -> [T, N]."""
+    tokens, columns = x.shape[0], weight.shape[0]
+    weight = padded(padded(weight, 0, WIDTH), 1, WIDTH).T
+    sizes = block_sizes(*weight.shape, weight.stride(1) == 1)
+    x = aligned(padded(padded(x, 0, sizes[-1]), 1, WIDTH))
+    parts, first = [x.new_empty(0, weight.shape[1])] if not tokens else [], 0
+    for size in sizes:
+        count = (x.shape[0] - first) // size
+        if count:
+            parts.append(_in_blocks(x[first : first + count * size], weight, size))
+        first += count * size
+    out = parts[0] if len(parts) == 1 else torch.cat(parts)
+    return out[:tokens, :columns].contiguous()
+
+
+def head_products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """x fp32 [T, H, K] times weight fp32 [H, K, N], each head's rows with its own weight -> [T, H, N]."""
+    (tokens, heads, _), columns = x.shape, weight.shape[2]
+    if tokens >= SIZES[0]:
+        return torch.stack([row_products(x[:, head], weight[head].T) for head in range(heads)], 1)
+    # Few rows: a block of all heads at a time, the same products in fewer calls.
+    weight = padded(padded(weight, 1, WIDTH), 2, WIDTH)
+    size = block_sizes(*weight.shape[1:], weight.stride(2) == 1)[-1]
+    x = aligned(padded(padded(x, 0, size), 2, WIDTH).transpose(0, 1))
+    parts = [torch.bmm(block, weight) for block in x.split(size, 1)] if tokens else [x @ weight]
+    out = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+    return out.transpose(0, 1)[:tokens, :, :columns]
+
+
+@cache
+def block_sizes(width: int, outputs: int, row_major: bool) -> tuple[int, ...]:
+    """The sizes of blocks whose products with a weight [width, outputs] give a row the same bits on this machine, largest first.
+
+    RuntimeError if there is none. row_major: whether the weight's rows are contiguous, or else its columns.
+    """
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn((width, outputs) if row_major else (outputs, width), generator=generator)
+    weight = weight if row_major else weight.T
+    rows = torch.randn(SIZES[0], width, generator=generator)
+    threads = torch.get_num_threads()
+    try:
+        for smallest in SMALLEST:
+            torch.set_num_threads(1)
+            expected = _in_blocks(rows, weight, smallest)
+            if _agrees(rows, weight, smallest, expected, threads):
+                larger = (size for size in SIZES if size > smallest and _agrees(rows, weight, size, expected, threads))
+                return *larger, smallest
+    finally:
+        torch.set_num_threads(threads)
+    raise RuntimeError(
+        f"deterministic is True; expected a BLAS whose products of {SMALLEST} rows do not depend on a row's place, but those "
+        f"with a weight [{width}, {outputs}] do on this machine"
+    )
+
+
+def _in_blocks(rows: torch.Tensor, weight: torch.Tensor, size: int) -> torch.Tensor:
+    """rows [T, K], T a multiple of `size`, times weight [K, N] -> [T, N]."""
+    blocks = rows.unflatten(0, (-1, size))
+    return torch.bmm(blocks, weight.expand(blocks.shape[0], -1, -1)).flatten(0, 1)
+
+
+def _agrees(rows: torch.Tensor, weight: torch.Tensor, size: int, expected: torch.Tensor, threads: int) -> bool:
+    """Whether blocks of so many rows give every row the expected bits: at other places, in one block or many, by more threads."""
+    for count in sorted({1, 2, max(threads - 1, 1), threads}):
+        torch.set_num_threads(count)
+        for shift in (0, 1, size // 2 + 1):
+            moved = _in_blocks(rows.roll(shift, 0), weight, size).roll(-shift, 0)
+            if not torch.equal(moved, expected):
+                return False
+        if not torch.equal(_in_blocks(rows[:size], weight, size), expected[:size]):
+            return False
+    return True
+
+
+def sum_in_halves(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """The sum over `dim`, whose size is a power of two: the second half is added to the first until one is left."""
+    while (size := x.shape[dim]) > 1:
+        first, second = x.split(size // 2, dim)
+        x = first + second
+    return x.squeeze(dim)

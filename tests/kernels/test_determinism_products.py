@@ -1,0 +1,116 @@
+"""Batch-invariant products: a row alone has the bits that it has at every place of a batch, by any number of threads."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from deepseek_v32.kernels.invariant import products
+from deepseek_v32.kernels.invariant.products import block_sizes, head_products, row_products, sum_in_halves
+
+# (K, N): the demo's projections, experts and head; the released model's router, indexer weights and latents; ragged ones, for which
+# MKL was seen to change bits with the number of threads or the operands' alignment.
+DEMO = [(256, 128), (256, 576), (128, 3072), (2048, 256), (256, 1024), (128, 256), (256, 4096)]
+RELEASED = [(7168, 576), (7168, 256), (1536, 768), (2048, 896)]
+RAGGED = [(36, 20), (24, 7), (256, 8), (3, 5)]
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def spread(*shape: int, seed: int = 0) -> torch.Tensor:
+    """Numbers of wide exponents, so that another order of summation shows."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator) * torch.randn(*shape, generator=generator).mul(3).exp()
+
+
+@pytest.mark.parametrize(("width", "outputs"), [*DEMO, *RELEASED, *RAGGED])
+def test_a_row_has_the_same_bits_alone_and_in_every_batch(width: int, outputs: int) -> None:
+    x, weight = spread(256, width), spread(outputs, width, seed=1)
+    alone = torch.cat([row_products(row[None], weight) for row in x[:70]])
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        for count in (2, 5, 63, 65):
+            assert torch.equal(row_products(x[:count], weight), alone[:count]), (threads, count)
+        many = row_products(x, weight)
+        assert torch.equal(many[:70], alone)
+        for shift in (1, 37):
+            assert torch.equal(row_products(x.roll(shift, 0), weight).roll(-shift, 0), many)
+    assert torch.equal(row_products(x[1:70], weight), alone[1:]), "a view that begins elsewhere in memory"
+    exact = x[:70].double() @ weight.double().T
+    scale = x[:70].double().abs() @ weight.double().abs().T
+    assert ((alone - exact).abs() <= 1e-5 * scale).all()
+
+
+def test_torch_s_own_products_do_change() -> None:
+    """So the test above can fail; if this one does, the library may have become invariant by itself."""
+    x, weight = spread(64, 256), spread(128, 256, seed=1)
+    whole = x @ weight.T
+    assert any(not torch.equal(x[:count] @ weight.T, whole[:count]) for count in range(1, 64))
+
+
+def test_neighbours_cannot_be_seen_even_if_they_are_nan() -> None:
+    x, weight = spread(20, 128), spread(256, 128, seed=1)
+    expected = row_products(x[7:8], weight)
+    x[:7], x[8:] = torch.nan, torch.inf
+    assert torch.equal(row_products(x, weight)[7:8], expected)
+
+
+@pytest.mark.parametrize(("heads", "width", "outputs"), [(16, 128, 512), (16, 512, 128), (3, 24, 20), (128, 128, 64)])
+@pytest.mark.parametrize("transposed", [False, True], ids=["rows", "columns"])
+def test_products_of_heads(heads: int, width: int, outputs: int, transposed: bool) -> None:
+    count = 70 if heads < 128 else 20
+    x = spread(count, heads, width)
+    weight = (
+        spread(heads, outputs, width, seed=1).transpose(1, 2) if transposed else spread(heads, width, outputs, seed=1)
+    )
+    whole = head_products(x, weight)
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        for i in range(0, count, 13):
+            assert torch.equal(head_products(x[i : i + 1], weight), whole[i : i + 1])
+        for part in (2, 5, count - 3):
+            assert torch.equal(head_products(x[:part], weight), whole[:part])
+    assert torch.allclose(
+        whole.double(), torch.einsum("thk,hkn->thn", x.double(), weight.double()), rtol=1e-4, atol=1e-2 * width
+    )
+
+
+def test_no_rows() -> None:
+    assert row_products(torch.empty(0, 24), torch.ones(8, 24)).shape == (0, 8)
+    assert head_products(torch.empty(0, 2, 24), torch.ones(2, 24, 8)).shape == (0, 2, 8)
+
+
+def test_sizes_that_disagree_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A BLAS in which blocks of 64 rows have other bits; one in which every size has."""
+    assert block_sizes(256, 128, False)[-1] in products.SMALLEST
+    right = products._in_blocks
+
+    def wrong_for(sizes: set[int]) -> None:
+        def products_of(rows: torch.Tensor, weight: torch.Tensor, size: int) -> torch.Tensor:
+            out = right(rows, weight, size)
+            if size in sizes:  # the first row of each block has other bits
+                out.unflatten(0, (-1, size))[:, 0] *= 1.0001
+            return out
+
+        monkeypatch.setattr(products, "_in_blocks", products_of)
+
+    fresh = block_sizes.__wrapped__
+    wrong_for({64})
+    assert fresh(256, 128, False) == (16, 4)
+    wrong_for({4})
+    assert 4 not in fresh(256, 128, False)
+    wrong_for({4, 8, 16, 64})
+    with pytest.raises(RuntimeError, match=r"deterministic is True; expected a BLAS .* weight \[256, 128\]"):
+        fresh(256, 128, False)
+
+
+def test_sums_in_halves() -> None:
+    x = spread(5, 128)
+    expected = torch.stack([sum_in_halves(row, 0) for row in x])
+    assert torch.equal(sum_in_halves(x, 1), expected) and torch.equal(sum_in_halves(x.T.contiguous(), 0), expected)
+    assert torch.allclose(expected.double(), x.double().sum(1), rtol=1e-4)
