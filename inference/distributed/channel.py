@@ -1,4 +1,4 @@
-"""Messages between the ranks of a job on one machine: a JSON object and arrays of numbers, over a local socket.
+"""Messages between the ranks of a job: a JSON object and arrays of numbers, over a socket.
 
 Unlike a collective, a socket reports at once, and always, that the process at its other end has ended.
 """

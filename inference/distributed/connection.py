@@ -1,47 +1,119 @@
-"""How the ranks that torchrun has started find each other's sockets: rank 0 listens, the others connect."""
+"""How the ranks that torchrun has started find rank 0: on one machine through a Unix socket, on several over TCP.
 
+Their traffic over TCP is not encrypted, as that of NCCL and torch's store is not: it belongs into a network of one's own.
+"""
+
+import hmac
+import json
 import os
+import secrets
 import socket
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from .channel import Channel, MessageKind
 
 START_SECONDS = 300.0  # ranks may start one after the other, from a slow disk
-_ADDRESS = "deepseek-v32/rank-0"  # the store's key for the path of rank 0's socket
+_ADDRESS = "deepseek-v32/rank-0"  # the store's key for rank 0's address: JSON of (a path or [host, port], token)
+_TOKEN_BYTES = 32
+_TOKEN_SECONDS = 5.0  # the time that a connection has to show the token
+# A machine that is switched off says nothing. TCP asks after 10 idle seconds, then every 5, and gives up after 3 questions.
+_KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
-def accept_ranks(store: Any, size: int) -> dict[int, Channel]:
-    """Let the other ranks connect, through a socket in a directory that only this user may enter. The channels by rank."""
-    # The address of such a socket has room for 107 bytes, which a long TMPDIR would exceed.
-    parent = "/tmp" if len(os.fsencode(tempfile.gettempdir())) > 70 else None
+def accept_ranks(store: Any, size: int, host: str | None) -> dict[int, Channel]:
+    """Let the other ranks connect; the channels by rank. ValueError if they do not within START_SECONDS.
+
+    host: this machine's address for ranks on others, the only one that is listened on; None: all ranks are on this machine, and a
+    socket in a directory that only this user may enter serves them. Either way a connection has to show the store's token first.
+    """
+    token = secrets.token_bytes(_TOKEN_BYTES)
     channels: dict[int, Channel] = {}
-    with tempfile.TemporaryDirectory(prefix="deepseek-v32-", dir=parent) as directory:
-        path = str(Path(directory) / "socket")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
-            server.bind(path)
-            server.listen(size)
-            server.settimeout(START_SECONDS)
-            store.set(_ADDRESS, path)
-            while len(channels) < size - 1:
-                try:
-                    connection, _ = server.accept()
-                except TimeoutError:
-                    missing = sorted(set(range(1, size)) - channels.keys())
-                    raise ValueError(
-                        f"ranks {missing} have not connected within {START_SECONDS:.0f} s; expected all {size} ranks"
-                    ) from None
-                connection.settimeout(None)
+    deadline = time.monotonic() + START_SECONDS
+    with _server(host) as server:
+        server.listen(size)
+        address = server.getsockname()
+        store.set(_ADDRESS, json.dumps([address if host is None else address[:2], token.hex()]))
+        while len(channels) < size - 1:
+            server.settimeout(max(deadline - time.monotonic(), 0.001))
+            try:
+                connection, _ = server.accept()
+            except TimeoutError:
+                missing = sorted(set(range(1, size)) - channels.keys())
+                raise ValueError(
+                    f"ranks {missing} have not connected within {START_SECONDS:.0f} s; expected all {size} ranks"
+                ) from None
+            if _shows(connection, token):
+                _tune(connection)
                 channel = Channel(connection)
                 channels[channel.receive().values["rank"]] = channel
+            else:
+                connection.close()
     return channels
 
 
 def connect_to_rank_0(store: Any, rank: int) -> Channel:
-    """This rank's channel to rank 0."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect(store.get(_ADDRESS).decode())
+    """This rank's channel to rank 0. ValueError if rank 0 cannot be reached."""
+    address, token = json.loads(store.get(_ADDRESS))
+    try:
+        if isinstance(address, str):
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.connect(address)
+        else:
+            connection = socket.create_connection((address[0], address[1]), timeout=START_SECONDS)
+    except OSError as error:
+        raise ValueError(
+            f"rank {rank} cannot reach rank 0 at {address} ({error}); expected MASTER_ADDR to be an address of rank 0's machine "
+            "that the other machines reach"
+        ) from error
+    _tune(connection)
+    connection.sendall(bytes.fromhex(token))
     channel = Channel(connection)
     channel.send(MessageKind.REPLY, {"rank": rank})
     return channel
+
+
+@contextmanager
+def _server(host: str | None) -> Iterator[socket.socket]:
+    with ExitStack() as stack:
+        if host is None:
+            # The address of such a socket has room for 107 bytes, which a long TMPDIR would exceed.
+            parent = "/tmp" if len(os.fsencode(tempfile.gettempdir())) > 70 else None
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="deepseek-v32-", dir=parent))
+            family, address = socket.AF_UNIX, str(Path(directory) / "socket")
+        else:
+            family, *_, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]  # type: ignore[assignment]
+        server = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        server.bind(address)
+        yield server
+
+
+def _shows(connection: socket.socket, token: bytes) -> bool:
+    """Whether a connection begins with the token. Nothing else of it is read before."""
+    shown = b""
+    deadline = time.monotonic() + _TOKEN_SECONDS
+    try:
+        while len(shown) < len(token):
+            connection.settimeout(max(deadline - time.monotonic(), 0.001))
+            part = connection.recv(len(token) - len(shown))
+            if not part:
+                return False
+            shown += part
+    except OSError:
+        return False
+    return hmac.compare_digest(shown, token)
+
+
+def _tune(connection: socket.socket) -> None:
+    """No time limit; over TCP, no waiting for more to send, and an end when the other machine is gone."""
+    connection.settimeout(None)
+    if connection.family != socket.AF_UNIX:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE.items():
+            if hasattr(socket, name):  # not on every system
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,12 +28,22 @@ _GROUP = "deepseek-v32/group"  # the store's key for the name of the group of co
 _GRACE_SECONDS = 0.5  # the time in which another process that is ending can report its own, better reason
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a rank is."""
+
+    rank: int
+    size: int  # of the job
+    local_rank: int = 0  # among those of its machine
+    one_machine: bool = True  # for all ranks of the job
+
+
 class _Member:
     """The parts that all ranks have in common."""
 
-    def __init__(self, store: Any, rank: int, size: int, local_rank: int) -> None:
-        self.rank, self.size = rank, size
-        self._local_rank = local_rank
+    def __init__(self, store: Any, place: Place) -> None:
+        self.rank, self.size = place.rank, place.size
+        self._place = place
         # Called when the job ends in order, while the group of collectives still exists.
         self.before_end: list[Callable[[], None]] = []
         self._store = store  # referenced as long as the job runs: one process serves it to all the others
@@ -40,7 +51,7 @@ class _Member:
 
     def device(self, kind: str) -> str:
         """This rank's device of a kind: "cuda" is the GPU of its local rank."""
-        return f"cuda:{self._local_rank}" if kind == "cuda" else kind
+        return f"cuda:{self._place.local_rank}" if kind == "cuda" else kind
 
     def ranks(self, device: str) -> Ranks:
         """The group of collectives, made at the first call: NCCL on GPUs, gloo on CPUs."""
@@ -62,7 +73,8 @@ class _Member:
                 device_id=where if on_gpu else None,
             )
             sys.excepthook = hook  # torch's writes [rank0] before each line of the user's own errors
-            self._ranks = Ranks(self.rank, self.size, shared_memory(where, self.size))
+            shared = shared_memory(where, self.size) if self._place.one_machine else None
+            self._ranks = Ranks(self.rank, self.size, shared)
         return self._ranks
 
     def _leave(self, alone: bool = False) -> None:
@@ -78,13 +90,12 @@ class Leader(_Member):
     def __init__(
         self,
         store: Any,
-        size: int,
+        place: Place,
         channels: Mapping[int, Channel],
-        local_rank: int = 0,
         children: Children | None = None,
     ) -> None:
         """children: the other ranks, if this process has started them."""
-        super().__init__(store, 0, size, local_rank)
+        super().__init__(store, place)
         self.has_model = False  # set by the first LLM; a second one is refused
         # Set if what rank 0 was to do has failed: the other ranks end with exit code 1, without a word.
         self.failed = False
@@ -202,11 +213,9 @@ class Leader(_Member):
 class Follower(_Member):
     """The job as any other rank sees it."""
 
-    def __init__(
-        self, store: Any, rank: int, size: int, local_rank: int, channel: Channel, is_child: bool = False
-    ) -> None:
+    def __init__(self, store: Any, place: Place, channel: Channel, is_child: bool = False) -> None:
         """is_child: of rank 0, whose end needs no line of its own."""
-        super().__init__(store, rank, size, local_rank)
+        super().__init__(store, place)
         self._is_child = is_child
         self._channel = channel
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()

@@ -3,11 +3,11 @@
     deepseek-v32 serve --model DIRECTORY --tensor-parallel-size 8     # or LLM(DIRECTORY, tensor_parallel_size=8)
     torchrun --nproc-per-node 8 --no-python deepseek-v32 serve --model DIRECTORY                     # with PYTHONSAFEPATH=1
 
-In the first form rank 0 starts the others as its children; in the second torchrun starts all. Rank 0 reads the command line, loads,
-schedules and samples as a single process does. Before each step it sends the step's batch to the other ranks over a local socket;
-then all ranks run the same forward pass and meet in its collectives. While there are no requests, the other ranks wait on the
-socket, not in a collective. The socket also reports at once that a process has ended: the rank that notices it prints one line and
-ends, and so do all the others, even those that hang in a collective of the lost rank.
+In the first form rank 0 starts the others as its children; in the second torchrun starts all, on one machine or several. Rank 0
+reads the command line, loads, schedules and samples as a single process does. Before each step it sends the step's batch to the
+other ranks over a socket; then all ranks run the same forward pass and meet in its collectives. While there are no requests,
+the other ranks wait on the socket, not in a collective. The socket also reports at once that a process has ended: the rank that
+notices it prints one line and ends, and so do all the others, even those that hang in a collective of the lost rank.
 """
 
 import os
@@ -20,7 +20,7 @@ from torch.distributed.rendezvous import rendezvous
 from ...model.parallel.plan import SIZES
 from .children import Children
 from .connection import START_SECONDS, accept_ranks, connect_to_rank_0
-from .job import Follower, Leader
+from .job import Follower, Leader, Place
 
 
 def world_size() -> int:
@@ -37,17 +37,19 @@ def this_job() -> Leader | Follower | None:
     size = world_size()
     if size == 1:
         return None
-    if int(os.environ.get("LOCAL_WORLD_SIZE", size)) != size:
-        local = os.environ["LOCAL_WORLD_SIZE"]
-        raise ValueError(f"LOCAL_WORLD_SIZE is {local}; expected {size}, the WORLD_SIZE: all ranks on one machine")
+    local = os.environ.get("LOCAL_WORLD_SIZE", str(size))
+    if not local.isdecimal() or not 1 <= int(local) <= size:
+        raise ValueError(f"LOCAL_WORLD_SIZE is {local!r}; expected 1 to {size}, the WORLD_SIZE, as torchrun sets it")
+    one_machine = int(local) == size
     try:
         store, rank, size = next(iter(rendezvous("env://", timeout=timedelta(seconds=START_SECONDS))))
     except ValueError as error:
         raise ValueError(f"WORLD_SIZE is {size}; expected torchrun to have started this process ({error})") from error
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    place = Place(rank, size, int(os.environ.get("LOCAL_RANK", "0")), one_machine)
     if rank == 0:
-        return Leader(store, size, accept_ranks(store, size), local_rank)
-    return Follower(store, rank, size, local_rank, connect_to_rank_0(store, rank))
+        host = None if one_machine else os.environ["MASTER_ADDR"]
+        return Leader(store, place, accept_ranks(store, size, host))
+    return Follower(store, place, connect_to_rank_0(store, rank))
 
 
 def start_ranks(size: int) -> Leader | None:
@@ -65,4 +67,4 @@ def start_ranks(size: int) -> Leader | None:
             f"tensor_parallel_size is {size}; expected 1 while torch.distributed is in use in this process: close() the other LLM"
         )
     children = Children(size)
-    return Leader(children.store, size, children.channels, children=children)
+    return Leader(children.store, Place(0, size), children.channels, children)

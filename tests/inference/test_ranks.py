@@ -170,6 +170,27 @@ def test_ranks_answer_as_one_process(checkpoints, case, size):
     assert [(each.code, each.out) for each in rest] == [(0, "")] * (size - 1), rest[0].err
 
 
+# Prints the address that rank 0 listens on.
+APART = """
+import os, sys
+from deepseek_v32.inference.distributed import launch
+
+def accept_ranks(store, size, host, accept=launch.accept_ranks):
+    print(host, file=sys.stderr)
+    return accept(store, size, host)
+
+os.environ.update(LOCAL_WORLD_SIZE="1", LOCAL_RANK="0")
+launch.accept_ranks = accept_ranks
+"""
+
+
+def test_ranks_of_several_machines_answer_as_one_process(checkpoints: dict[str, Path]) -> None:
+    """Each is told that it is alone on its machine, as torchrun does; so they talk over TCP."""
+    first, other = run_ranks(2, APART + PROGRAM, checkpoints["divisible"])
+    assert first.code == 0 and first.err == "127.0.0.1\n", first.err
+    assert json.loads(first.out) == alone(checkpoints["divisible"]) and (other.code, other.out) == (0, "")
+
+
 def test_the_command_under_torchrun(tmp_path):
     """Rank 0 alone reads the command line and answers."""
     questions = [
@@ -279,7 +300,7 @@ def test_an_error_in_loading_ends_all(tmp_path, name, content, arguments, mentio
 def test_an_error_of_the_command_ends_all(tmp_path):
     program = "from deepseek_v32.inference.cli import main; main()"
     first, *rest = run_ranks(2, program, "generate", "hello", "--model", tmp_path / "nowhere")
-    assert first.code == 2 and first.err.startswith("deepseek-v32: --model is ") and len(first.err.splitlines()) == 1
+    assert first.code == 2 and first.err.startswith("deepseek-v32: --model") and len(first.err.splitlines()) == 1
     assert [(each.code, each.out, each.err) for each in rest] == [(1, "", "")]
 
 
@@ -310,10 +331,10 @@ def test_a_failing_step_ends_the_job(checkpoints, culprit):
     "size, settings, message",
     [
         (3, {}, "number of ranks is 3; expected 1, 2, 4 or 8"),
-        (2, {"LOCAL_WORLD_SIZE": "1"}, "LOCAL_WORLD_SIZE is 1; expected 2, the WORLD_SIZE: all ranks on one machine"),
+        (2, {"LOCAL_WORLD_SIZE": "3"}, "LOCAL_WORLD_SIZE is '3'; expected 1 to 2, the WORLD_SIZE"),
         ("many", {}, "WORLD_SIZE is 'many'; expected a number of processes"),
     ],
-    ids=["three ranks", "two machines", "not a number"],
+    ids=["three ranks", "more than all", "not a number"],
 )
 def test_invalid_jobs_are_refused(size, settings, message):
     count = size if size == 3 else 1
