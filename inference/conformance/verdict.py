@@ -41,7 +41,9 @@ class Verdict:
     named: int  # how many leading matches the verdict names
     deviations: Mapping[str, float]  # by group: mean of the largest |u|
     fields: tuple[str, ...]  # one line for each text or number that is not the right one
-    sparse: bool | None  # whether the server selects: DSA is on; None: its answers do not tell
+    sparse: (
+        bool | None
+    )  # whether the server selects: DSA is on; None: another fault hides it, or the answers do not tell
     compared: Mapping[str, int]  # by group: how many log-probabilities were compared
     missing: tuple[str, ...]  # what could not be asked, one line each
 
@@ -70,12 +72,10 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
     )
     compared = {group: int(np.isfinite(u[groups == group]).sum()) for group in dict.fromkeys(groups.tolist())}
     deviations = {group: _tail(u[groups == group]) for group, count in compared.items() if count}
-    matches, sparse = [], None
+    matches = []
     for bug in golden.bugs:
         v = compressed(bug.change, noise)
         matches.append(Match(bug.name, bug.reference, _similarity(items, groups, u, v, said, wrong, bug)))
-        if bug.name == DENSE:
-            sparse = _selects(u, v)
     matches.sort(key=lambda match: -match.similarity)
     kind, named = "right", 0
     if not any(compared.values()) and not any(said.values()):
@@ -87,6 +87,11 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
             kind = "bug"
         elif lines or any(value > DEVIATES for value in deviations.values()):
             kind = "other"
+    sparse = None
+    if DENSE in [match.name for match in matches[:named]]:
+        sparse = False
+    elif kind == "right" and any(compared.values()) and DENSE in [match.name for match in matches]:
+        sparse = True
     return Verdict(kind, tuple(matches), named, deviations, lines, sparse, compared, _missing(seen))
 
 
@@ -128,16 +133,6 @@ def _similarity(
             energy += weight * (ours_wrong + is_wrong)
             common += weight * (ours_wrong and is_wrong and wrong[item.name][name] == theirs[item.name][name])
     return 2 * common / energy if energy else 0.0
-
-
-def _selects(u: np.ndarray, dense: np.ndarray) -> bool | None:
-    """Whether the changes lack those of dense attention; None if they have about half of them."""
-    both = np.isfinite(u) & np.isfinite(dense)
-    energy = float(np.sum(dense[both] ** 2))
-    if not energy:
-        return None
-    share = float(np.sum(u[both] * dense[both])) / energy
-    return True if share < 0.35 else False if share > 0.65 else None
 
 
 def _missing(seen: Observation) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from deepseek_v32.inference.text.messages import encode_messages
 from deepseek_v32.inference.text.tokenizer import Tokenizer
 from support.transformers_server import load_in_fp32
 
-NAMES = ("demo",)
+NAMES = ("demo", "wide")
 AGREES = 5e-3  # nats; fp32 sums of another order differ by 1e-4
 
 
@@ -101,7 +101,8 @@ def replayed(golden: Golden, change: np.ndarray, fields: dict) -> Observation:
 def test_the_golden_answers_are_right(golden):
     none = np.zeros_like(golden.logprobs)
     verdict = judge(golden, replayed(golden, none, {}))
-    assert verdict.kind == "right" and verdict.sparse is True
+    assert verdict.kind == "right"
+    assert verdict.sparse or "dense-attention" not in {bug.name for bug in golden.bugs}
     assert not any(verdict.deviations.values())
 
 
@@ -119,7 +120,7 @@ def test_an_engine_that_rounds_as_much_in_its_own_way_is_right(golden, precision
 def test_every_bug_that_shows_over_http_is_known(golden):
     declared = {name for name, bug in BUGS.items() if "http" in bug.shows}
     known = {bug.name: bug.reference for bug in golden.bugs}
-    assert set(known) <= declared and len(known) >= 15
+    assert set(known) <= declared and len(known) >= (15 if golden.checkpoint.startswith("the demo") else 1)
     assert all(BUGS[name].reference == reference for name, reference in known.items())
 
 
