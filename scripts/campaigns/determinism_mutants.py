@@ -7,10 +7,9 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-import torch.nn.functional as F
 
 from deepseek_v32.kernels import registry
-from deepseek_v32.kernels.invariant import linear, quantize, routing, sparse_mla
+from deepseek_v32.kernels.invariant import linear, routing, sparse_mla
 from deepseek_v32.model.attention import MultiHeadLatentAttention
 from deepseek_v32.model.metadata import LayerCache, Prefill
 from deepseek_v32.model.prefill_form import PrefillForm
@@ -84,18 +83,8 @@ def _pieces_from_the_prefix(right: Callable[..., torch.Tensor]) -> Callable[...,
     return attend
 
 
-def _library_silu(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """torch computes the last elements of a tensor by other code."""
-
-    def swiglu(gate_up: torch.Tensor) -> torch.Tensor:
-        gate, up = gate_up.float().chunk(2, -1)
-        return (F.silu(gate) * up).to(gate_up.dtype)
-
-    return swiglu
-
-
 def _library_sigmoid(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """As with silu."""
+    """torch computes the last elements of a tensor by other code."""
     return torch.sigmoid
 
 
@@ -118,7 +107,6 @@ MUTANTS = {
     "merged in any order": Mutant(routing, "combine_experts", _merged_in_any_order),
     "multi-head if short": Mutant(PrefillForm, "is_multi_head", _multi_head_if_short),
     "pieces from the prefix": Mutant(MultiHeadLatentAttention, "attend_selected", _pieces_from_the_prefix),
-    "library silu": Mutant(quantize, "swiglu", _library_silu),
     "library sigmoid": Mutant(routing, "sigmoid", _library_sigmoid),
     "K split by row count": Mutant(linear, "row_products", _k_split_by_row_count),
 }
