@@ -3,10 +3,10 @@
 #   PYTHON=python3.12       the interpreter to build .venv with
 #   TORCH_INDEX=<address>   a package index to take PyTorch from, e.g. its own one for CPU or for a CUDA version
 #   PYTEST_ARGS="-k name"   passed on to pytest
-#   JOBS=4                  test processes
+#   JOBS=4                  test processes; one more than there are cores if left out, since many tests wait for other processes
 
 PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3 python,$(if $(shell $(name) -c "import sys; sys.exit(sys.version_info < (3, 11))" >/dev/null 2>&1 && echo yes),$(name))))
-JOBS ?= auto
+JOBS ?= $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)")
 PYTEST_ARGS ?=
 TORCH = torch>=2.11,<2.14
 

@@ -1,4 +1,4 @@
-"""Every TileLang kernel compiles for sm_90a, in the configurations that it declares, on any machine with nvcc."""
+"""Every TileLang kernel compiles for sm_90a on any machine with nvcc: in its first configuration, and in all that it declares as slow tests."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -28,9 +28,13 @@ def configurations() -> list[Any]:
     from deepseek_v32.kernels.tile.factory import KERNELS
 
     return [
-        pytest.param(factory, arguments, id=f"{name}-{'-'.join(map(str, arguments))}")
+        pytest.param(
+            *(factory, arguments),
+            id=f"{name}-{'-'.join(map(str, arguments))}",
+            marks=[pytest.mark.slow] if number else [],
+        )
         for name, (factory, uses) in KERNELS.items()
-        for arguments in uses
+        for number, arguments in enumerate(uses)
     ]
 
 
