@@ -1,4 +1,4 @@
-"""Every TileLang kernel compiles for sm_90a on any machine with nvcc: in its first configuration, and in all that it declares as slow tests."""
+"""Every TileLang kernel compiles for sm_90a on any machine with nvcc: in its first configuration; in the others as slow tests."""
 
 from importlib import import_module
 from importlib.util import find_spec
