@@ -3,6 +3,8 @@
 Generated cases have no deadline, because machines may be busy.
 """
 
+import signal
+
 import hypothesis
 import pytest
 import torch
@@ -11,6 +13,10 @@ from support.quick import quick_share
 
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.load_profile("default")
+
+# A shell's background jobs ignore Ctrl-C, and so would the programs that the tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
