@@ -17,8 +17,16 @@ FALLS_BACK = {
 }
 
 
-def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float, one_order: bool = False) -> torch.Tensor:
-    """one_order: sum bf16 tokens in one order whatever their number, or raise where the kernels do not serve."""
+def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
+    return _linear(x, weight, scale, one_order=False)
+
+
+def fp32_linear_in_order(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
+    """The same for bf16 tokens, summed in one order whatever their number; raises where the kernels do not serve."""
+    return _linear(x, weight, scale, one_order=True)
+
+
+def _linear(x: torch.Tensor, weight: torch.Tensor, scale: float, one_order: bool) -> torch.Tensor:
     tokens, width = x.shape
     vector = 16 // x.element_size()
     aligned = width % vector == 0 and is_aligned(x, weight)

@@ -8,8 +8,7 @@ from ..cache_write import write_index_cache, write_latent_cache
 from ..fp32_ops import fp32_linear, layer_norm
 from ..norm_and_cache import Caches, Fp32Projection, Norms
 from ..quantize import rms_norm_quantize
-from .fp32_ops import MAX_WIDTH
-from .fp32_ops import fp32_linear as fp32_linear_in_order
+from .fp32_ops import MAX_WIDTH, fp32_linear_in_order
 from .pdl import weights_are_static
 
 QUERY, LATENT, ROPE, KEY, PAGE = 1536, 512, 64, 128, 64  # the dims that the kernel is written for
@@ -27,9 +26,24 @@ def norm_and_cache(
     interleaved: bool,
     ue8m0: bool,
     projection: Fp32Projection | None,
-    one_order: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """one_order: as for fp32_linear."""
+    return in_order(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection, False)
+
+
+def in_order(
+    query: torch.Tensor,
+    kv: torch.Tensor,
+    keys: torch.Tensor,
+    norms: Norms,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    caches: Caches,
+    interleaved: bool,
+    ue8m0: bool,
+    projection: Fp32Projection | None,
+    one_order: bool = True,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """The same; with `one_order`, tokens are projected as `fp32_linear_in_order` does it."""
     dims = query.shape[1], norms.latent.shape[0], 2 * cos.shape[1], keys.shape[1], caches.latent.shape[1]
     weights = norms.query, norms.latent, norms.key, norms.key_bias
     fits = dims == (QUERY, LATENT, ROPE, KEY, PAGE) and caches.keys.shape[1] == PAGE and len(query) > 0
@@ -99,4 +113,4 @@ def _in_parts(
 
 
 def _project(projection: Fp32Projection, one_order: bool) -> torch.Tensor:
-    return fp32_linear_in_order(*projection, one_order=True) if one_order else fp32_linear(*projection)
+    return fp32_linear_in_order(*projection) if one_order else fp32_linear(*projection)

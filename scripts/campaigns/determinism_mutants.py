@@ -116,6 +116,7 @@ MUTANTS = {
 
 def gpu_mutants() -> dict[str, Mutant]:
     """The same for the implementations on a GPU, whose packages are imported here."""
+    from deepseek_v32.kernels.cuda import fp32_ops
     from deepseek_v32.kernels.cuda import routing as cuda_routing
     from deepseek_v32.kernels.invariant.gpu import fp8_gemm, rows, sparse_mla
     from deepseek_v32.kernels.invariant.gpu import linear as dense
@@ -158,7 +159,7 @@ def gpu_mutants() -> dict[str, Mutant]:
         return combine
 
     def few_tokens_apart(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-        return lambda x, weight, scale, one_order=False: right(x, weight, scale)
+        return fp32_ops.fp32_linear
 
     def library_norm(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         return rms_norm
@@ -169,7 +170,7 @@ def gpu_mutants() -> dict[str, Mutant]:
         "pieces by batch": Mutant(sparse_mla, "sparse_mla_decode", pieces_by_batch),
         "padding leaks": Mutant(sparse_mla, "sparse_mla_decode", padding_leaks),
         "merged in any order": Mutant(cuda_routing, "combine_experts", any_order),
-        "fp32 products by row count": Mutant(rows.fp32_ops, "fp32_linear", few_tokens_apart),
+        "fp32 products by row count": Mutant(fp32_ops, "fp32_linear_in_order", few_tokens_apart),
         "library norm": Mutant(rows, "rms_norm", library_norm),
         "pieces from the prefix": MUTANTS["pieces from the prefix"],
     }

@@ -284,4 +284,6 @@ def test_the_mode_takes_invariant_implementations_alone() -> None:
         reasons = [
             one.unsupported_reason(torch.device("meta"), torch.float32) for one in found if one.backend == INVARIANT
         ]
-        assert all(reason and reason.startswith("invariant needs a CPU") for reason in reasons)
+        assert all(
+            reason and reason.startswith(("invariant needs a CPU", "invariant needs a Hopper")) for reason in reasons
+        )

@@ -22,7 +22,7 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
 
 
 def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
-    return fp32_ops.fp32_linear(x, weight, scale, one_order=True)
+    return fp32_ops.fp32_linear_in_order(x, weight, scale)
 
 
 def norm_and_cache(
@@ -41,6 +41,4 @@ def norm_and_cache(
         raise ValueError(
             f"keys has {keys.shape[1]} dims; expected at most {MAX_NORM_WIDTH} in deterministic mode on a GPU"
         )
-    return fused.norm_and_cache(
-        query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection, one_order=True
-    )
+    return fused.in_order(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection)
