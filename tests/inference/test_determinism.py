@@ -14,8 +14,9 @@ from campaigns.determinism import (  # type: ignore[import-not-found]
     make_case,
     run,
     run_alone,
+    run_case,
 )
-from campaigns.determinism_mutants import MUTANTS  # type: ignore[import-not-found]
+from campaigns.determinism_mutants import MUTANTS, gpu_mutants  # type: ignore[import-not-found]
 from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM, SamplingParams
@@ -23,6 +24,8 @@ from deepseek_v32.inference.cli import app
 from deepseek_v32.inference.distributed import model_source
 from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.llm import DEMO
+from deepseek_v32.kernels import device as hardware
+from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.metadata import Prefill
 from deepseek_v32.model.mtp import MTPTables
@@ -148,11 +151,39 @@ def test_cases_cover_what_they_should() -> None:
     assert any(each.cancelled for each in asked) and {each.params.greedy for each in asked} == {True, False}
 
 
-def test_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp8", "bf16"])
+def test_the_same_bits_on_a_gpu(precision: Precision) -> None:
+    """The demo under load, with decode graphs where the precision has them, and without the mode."""
+    model = load_model(DEMO, precision, device="cuda", mtp=True, deterministic=True)
+    total, wrong = run_case(model, 1, count=16, longest=512)
+    assert not wrong and total["rows"] > 16
+    plain = load_model(DEMO, precision, device="cuda", mtp=True)
+    assert run_case(plain, 1, count=16, longest=512)[1]
+
+
+@pytest.mark.gpu
+def test_mistakes_are_caught_on_a_gpu() -> None:
+    model = load_model(DEMO, "bf16", device="cuda", mtp=True, deterministic=True)
+    for name, mutant in gpu_mutants().items():
+        if name != "K split by row count":  # of fp8
+            with mutant.applied():
+                assert run_case(model, 1, count=16, longest=512)[1], name
+
+
+def test_what_is_refused_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fp32 products have no batch-invariant kernel there, and other GPUs than Hopper's have none at all."""
     for name in ("check_device", "check_backend"):
         monkeypatch.setattr(model_source, name, lambda *arguments: None)
-    with pytest.raises(ValueError, match=r"deterministic is True on cuda; expected the CPU") as error:
-        ModelSource.resolve(DEMO, device="cuda", precision=None, backend="auto", deterministic=True)
+    with pytest.raises(ValueError, match=r"deterministic is True in exact precision on cuda; expected fp8") as error:
+        ModelSource.resolve(DEMO, device="cuda", precision="exact", backend="auto", deterministic=True)
+    assert len(str(error.value).splitlines()) == 1
+    monkeypatch.setattr(hardware, "is_hopper", lambda device: False)
+    monkeypatch.setattr(hardware, "describe", lambda device: "another GPU")
+    with pytest.raises(
+        ValueError, match=r"linear has no invariant .* on another GPU: invariant needs a Hopper GPU"
+    ) as error:
+        ModelSource.resolve(DEMO, device="cuda", precision="fp8", backend="auto", deterministic=True)
     assert len(str(error.value).splitlines()) == 1
     with pytest.raises(ValueError, match="deterministic is 'yes'; expected"):
         LLM(deterministic="yes")  # type: ignore[arg-type]
