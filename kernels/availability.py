@@ -33,6 +33,22 @@ def describe(device: torch.device, backend: str = "auto", precision: str = "fp8"
     return lines
 
 
+# What a deterministic model does not call: its prompts take the absorbed form, and decodes are sparse.
+NOT_DETERMINISTIC = ("mha_prefill", "sparse_mla_prefill", "dense_mla_decode", "paged_mla_decode_h16")
+
+
+def not_deterministic(device: torch.device, precision: str) -> str | None:
+    """Why a deterministic model in this precision cannot run on this device, or None if it can."""
+    for operation in OPERATIONS:
+        if operation in NOT_DETERMINISTIC:
+            continue
+        try:
+            choose_implementation(operation, device, leading_dtype(operation, precision), preference_of("auto", True))
+        except ValueError as error:
+            return str(error)
+    return None
+
+
 def check_backend(backend: str, device: str) -> None:
     """ValueError if nothing of `backend` can run on this device."""
     check_names((backend,))

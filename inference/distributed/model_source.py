@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 import torch
 
-from ...kernels.availability import check_backend
+from ...kernels.availability import check_backend, not_deterministic
 from ...kernels.device import check_device
-from ...kernels.registry import choose_implementation, preference_of
 from ...model.checkpoint.config_json import config_json, parse_config, read_config
 from ...model.checkpoint.load import Progress, load_checkpoint
 from ...model.checkpoint.locate import has_mtp_layer
@@ -74,7 +73,7 @@ class ModelSource:
             on_cpu = torch.device(device).type == "cpu"
             precision = "exact" if on_cpu else "fp8" if config.weight_block is not None else "bf16"
         if deterministic:
-            _check_deterministic(torch.device(device), precision, backend)
+            _check_deterministic(torch.device(device), precision)
         directory = None if synthetic or isinstance(model, Mapping) else Path(model)
         options = {"verify_hashes": verify_hashes, "mtp": mtp, "deterministic": deterministic}
         return cls(config, directory, precision, backend, device, **options)
@@ -133,13 +132,10 @@ class ModelSource:
         return cls(**values | {"config": parse_config(values["config"]), "directory": directory})
 
 
-def _check_deterministic(device: torch.device, precision: Precision, backend: str) -> None:
+def _check_deterministic(device: torch.device, precision: Precision) -> None:
     """ValueError if this device has no batch-invariant implementation of an operation in this precision."""
-    if device.type == "cuda" and precision == "exact":
+    reason = not_deterministic(device, precision)
+    if reason is not None:
         raise ValueError(
-            f"deterministic is True in exact precision on {device}; expected fp8 or bf16 (--precision), or the CPU (--device cpu)"
-        )
-    for operation in ("linear", "sparse_mla_decode"):
-        choose_implementation(
-            operation, device, torch.float32 if precision == "exact" else torch.bfloat16, preference_of(backend, True)
+            f"deterministic is True in {precision} precision on {device}; expected a CPU, or fp8 or bf16 on a Hopper GPU: {reason}"
         )

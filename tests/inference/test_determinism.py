@@ -25,6 +25,7 @@ from deepseek_v32.inference.distributed import model_source
 from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.kernels import device as hardware
+from deepseek_v32.kernels.registry import choose_implementation
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.metadata import Prefill
@@ -171,20 +172,24 @@ def test_mistakes_are_caught_on_a_gpu() -> None:
                 assert run_case(model, 1, count=16, longest=512)[1], name
 
 
-def test_what_is_refused_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """fp32 products have no batch-invariant kernel there, and other GPUs than Hopper's have none at all."""
+@pytest.mark.parametrize(("precision", "hopper"), [("exact", True), ("fp8", False)])
+def test_what_is_refused_on_a_gpu(precision: Precision, hopper: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fp32 products have no batch-invariant kernel on a GPU, and other GPUs than Hopper's have none at all."""
     for name in ("check_device", "check_backend"):
         monkeypatch.setattr(model_source, name, lambda *arguments: None)
-    with pytest.raises(ValueError, match=r"deterministic is True in exact precision on cuda; expected fp8") as error:
-        ModelSource.resolve(DEMO, device="cuda", precision="exact", backend="auto", deterministic=True)
+    monkeypatch.setattr(hardware, "is_hopper", lambda device: hopper)
+    monkeypatch.setattr(hardware, "describe", lambda device: "some GPU")
+    choose_implementation.cache_clear()
+    words = rf"deterministic is True in {precision} precision on cuda; expected a CPU, or fp8 or bf16 on a Hopper GPU: .* some GPU"
+    try:
+        with pytest.raises(ValueError, match=words) as error:
+            ModelSource.resolve(DEMO, device="cuda", precision=precision, backend="auto", deterministic=True)
+    finally:
+        choose_implementation.cache_clear()
     assert len(str(error.value).splitlines()) == 1
-    monkeypatch.setattr(hardware, "is_hopper", lambda device: False)
-    monkeypatch.setattr(hardware, "describe", lambda device: "another GPU")
-    with pytest.raises(
-        ValueError, match=r"linear has no invariant .* on another GPU: invariant needs a Hopper GPU"
-    ) as error:
-        ModelSource.resolve(DEMO, device="cuda", precision="fp8", backend="auto", deterministic=True)
-    assert len(str(error.value).splitlines()) == 1
+
+
+def test_the_mode_is_on_or_off() -> None:
     with pytest.raises(ValueError, match="deterministic is 'yes'; expected"):
         LLM(deterministic="yes")  # type: ignore[arg-type]
 
