@@ -138,8 +138,8 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
     "indexer_logits": _with_reference(
         "indexer_logits",
         _cuda_row("indexer_logits", _FP8, _INDEX),
-        _tile_row("indexer_logits", _BF16, _INDEX),
-        _tile("indexer_logits", _FP8, _INDEX),
+        _tile("indexer_logits", _FP8 | _BF16, _INDEX),
+        _gpu("gpu.indexer_logits", _BF16, _INDEX),
         invariant="indexer_logits",
     ),
     "paged_indexer_logits": _with_reference(

@@ -160,16 +160,15 @@ def test_the_same_bits_on_a_gpu(precision: Precision) -> None:
     total, wrong = run_case(model, 1, count=16, longest=512)
     assert not wrong and total["rows"] > 16
     plain = load_model(DEMO, precision, device="cuda", mtp=True)
-    assert run_case(plain, 1, count=16, longest=512)[1]
+    assert any(run_case(plain, seed, count=16, longest=512)[1] for seed in range(6))
 
 
 @pytest.mark.gpu
 def test_mistakes_are_caught_on_a_gpu() -> None:
-    model = load_model(DEMO, "bf16", device="cuda", mtp=True, deterministic=True)
+    model = load_model(DEMO, "fp8", device="cuda", mtp=True, deterministic=True)
     for name, mutant in gpu_mutants().items():
-        if name != "K split by row count":  # of fp8
-            with mutant.applied():
-                assert run_case(model, 1, count=16, longest=512)[1], name
+        with mutant.applied():
+            assert any(run_case(model, seed, count=16, longest=512)[1] for seed in range(1, 5)), name
 
 
 @pytest.mark.parametrize(("precision", "hopper"), [("exact", True), ("fp8", False)])

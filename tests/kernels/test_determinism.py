@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from campaigns.determinism_mutants import MUTANTS  # type: ignore[import-not-found]
 
 from deepseek_v32.kernels.cache_write import gather_index_keys, write_index_cache, write_latent_cache
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm
@@ -287,3 +288,22 @@ def test_the_mode_takes_invariant_implementations_alone() -> None:
         assert all(
             reason and reason.startswith(("invariant needs a CPU", "invariant needs a Hopper")) for reason in reasons
         )
+
+
+@pytest.mark.parametrize(
+    ("mistake", "operation"),
+    [
+        ("body by row count", lambda: test_fp32_linear(64)),
+        ("K split by row count", lambda: test_fp32_linear(64)),
+        ("tiles by batch", lambda: test_attention(16)),
+        ("padding leaks", lambda: test_attention(16)),
+        ("merged in any order", lambda: test_experts(False)),
+        ("library sigmoid", lambda: test_routing()),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
+)
+def test_each_mistake_is_found_at_its_operation(mistake: str, operation: Callable[[], None]) -> None:
+    """Those of whole requests are in tests/inference/test_determinism.py."""
+    with MUTANTS[mistake].applied(), pytest.raises(AssertionError):
+        operation()
+    operation()

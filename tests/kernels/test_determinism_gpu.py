@@ -23,7 +23,7 @@ def test_rows_alone_and_in_batches(
         assert wrong == 0 and compared > 24, f"{unit.name}: {where}"
 
 
-@pytest.mark.parametrize("name", ["fp8_gemm 1536", "linear 576", "fp32_linear", "attention fp8 128"])
+@pytest.mark.parametrize("name", ["fp8_gemm 1536", "linear 16160", "fp32_linear", "attention fp8 128"])
 def test_without_the_mode_rows_do_differ(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So the comparison can fail."""
     monkeypatch.setattr(units, "ROWS", 600)
