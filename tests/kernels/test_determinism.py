@@ -294,7 +294,7 @@ def test_the_mode_takes_invariant_implementations_alone() -> None:
     ("mistake", "operation"),
     [
         ("body by row count", lambda: test_fp32_linear(64)),
-        ("K split by row count", lambda: test_fp32_linear(64)),
+        ("K split by row count", lambda: test_linear(torch.float32)),
         ("tiles by batch", lambda: test_attention(16)),
         ("padding leaks", lambda: test_attention(16)),
         ("merged in any order", lambda: test_experts(False)),
