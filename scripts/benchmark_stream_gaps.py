@@ -3,9 +3,9 @@
     python scripts/benchmark_stream_gaps.py [--device cuda] [--precision fp8] [--long 32000] [--streams 1 8 32] [--rounds 3]
 
 Each round starts a service of its own over the loaded model and some streams, and hands it the long prompt once they write. The
-first round is cold: nothing has measured what a prompt token costs, and no step with such a prompt has run. A gap is the time from one delta of
-a stream to its next one, as the engine's thread sees it, and as a reader in an event loop sees it. Prompts are random, so that
-none is found in reused pages. Prints each round and a table, and ends in one JSON line.
+first round is cold: nothing has measured what a prompt token costs, and no step with such a prompt has run. A gap is the time
+from one delta of a stream to its next one, as the engine's thread sees it, and as a reader in an event loop sees it. Prompts are
+random, so that none is found in reused pages. Prints each round and a table, and ends in one JSON line.
 """
 
 import argparse
@@ -99,7 +99,9 @@ async def measure(llm: LLM, streams: int, long: int, step_times: StepTimes | Non
         for before, after in itertools.pairwise(each for each in own if start <= each < end)
     ]
     quiet_gaps, busy_gaps = gaps.between(quiet, start), gaps.between(start, end)
-    assert busy_gaps and read_gaps, f"--long is {long}; expected a prompt that is read for longer than a token is written"
+    assert busy_gaps and read_gaps, (
+        f"--long is {long}; expected a prompt that is read for longer than a token is written"
+    )
     return {
         "decode_ms": 1000 * statistics.median(quiet_gaps),
         "gap_p50_ms": 1000 * statistics.median(busy_gaps),
@@ -120,7 +122,9 @@ def main() -> None:
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--rounds", type=int, default=3, help="after the cold one")
     parser.add_argument("--beside-ms", type=float, help="what steps beside answers should last; default: as a service")
-    parser.add_argument("--least-tokens", type=int, help="prompt tokens that a step takes even so; default: as a service")
+    parser.add_argument(
+        "--least-tokens", type=int, help="prompt tokens that a step takes even so; default: as a service"
+    )
     arguments = parser.parse_args()
     where = {"device": arguments.device, "precision": arguments.precision}
     llm = LLM(arguments.model, max_model_len=arguments.long + 500, **where)
