@@ -20,10 +20,12 @@ from campaigns.determinism_mutants import MUTANTS, gpu_mutants  # type: ignore[i
 from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.api.metrics import Metrics
 from deepseek_v32.inference.cli import app
 from deepseek_v32.inference.distributed import model_source
 from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.llm import DEMO
+from deepseek_v32.inference.service.service import Service
 from deepseek_v32.kernels import device as hardware
 from deepseek_v32.kernels.registry import choose_implementation
 from deepseek_v32.model.checkpoint.load import load_model
@@ -201,6 +203,18 @@ def test_the_command_says_that_the_mode_is_on(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*arguments, *files, "--deterministic"])
     assert result.exit_code == 0, result.output
     assert "batch-invariant kernels, deterministic, context of" in result.stderr
+
+
+def test_metrics_say_that_the_mode_is_on() -> None:
+    for deterministic in (True, False):
+        model = build_model(CONFIG, "exact", "reference", "cpu", deterministic=deterministic)
+        llm = LLM.from_model(model, CONFIG, precision="exact", page_count=4)
+        with_service = Service(llm)
+        try:
+            text = Metrics(with_service).text().decode()
+        finally:
+            with_service.stop()
+        assert f"deepseek_v32_deterministic {float(deterministic)}" in text.splitlines()
 
 
 RANKS = """
