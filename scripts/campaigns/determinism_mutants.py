@@ -103,14 +103,14 @@ def _k_split_by_row_count(right: Callable[..., torch.Tensor]) -> Callable[..., t
 
 
 MUTANTS = {
-    "body by row count": Mutant(linear, "row_products", _body_by_row_count),
+    "body by row count": Mutant(linear, "_products", _body_by_row_count),
     "tiles by batch": Mutant(sparse_mla, "_attend", _tiles_by_batch),
     "padding leaks": Mutant(sparse_mla, "_attend", _padding_leaks),
     "merged in any order": Mutant(routing, "combine_experts", _merged_in_any_order),
     "multi-head if short": Mutant(PrefillForm, "is_multi_head", _multi_head_if_short),
     "pieces from the prefix": Mutant(MultiHeadLatentAttention, "attend_selected", _pieces_from_the_prefix),
     "library sigmoid": Mutant(routing, "sigmoid", _library_sigmoid),
-    "K split by row count": Mutant(linear, "row_products", _k_split_by_row_count),
+    "K split by row count": Mutant(linear, "_products", _k_split_by_row_count),
 }
 
 
