@@ -31,7 +31,7 @@ def differ(name: str, source: units.Source, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(units, "EXPERTS", ())
     for group in (units.product_units, units.attention_units, units.expert_units, units.row_units):
         for unit in group(source):
-            if unit.name.startswith(name):
+            if f"{unit.name} ".startswith(f"{name} "):
                 return units.differing(units.Unit(unit.name, unit.run, min(unit.rows, 600), (2, 5, 17, 65, 130)))[0] > 0
     raise AssertionError(f"no unit is {name}")
 
