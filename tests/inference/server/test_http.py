@@ -121,6 +121,7 @@ def test_metrics(http):
     pages = [after[f'{prefix}pages{{state="{state}"}}'] for state in ("free", "used", "cached")]
     assert sum(pages) == 64 and pages[1] == 0
     assert after[prefix + "queue_requests"] == after[prefix + "running_requests"] == 0
+    assert after[prefix + "deterministic"] == 0
 
 
 MALFORMED = {
