@@ -26,7 +26,6 @@ from .output import Event, Output
 from .request import MAX_ITEMS, ResponseRequest
 from .schema import DeletedResponse, ResponseObject
 
-
 _OTHER_METHODS = ["POST", "PUT", "PATCH", "HEAD", "OPTIONS", "TRACE"]
 
 
