@@ -61,7 +61,7 @@ class Case:
 
     id: str
     seed: int
-    lengths: tuple[int, ...] = (100,)
+    lengths: tuple[int, ...] = (72,)
     yarn: bool = True
     overrides: dict[str, Any] = field(default_factory=dict)
 
