@@ -33,8 +33,8 @@ RMS_NORM_EPS, INDEX_TOPK = 1e-5, 2048
 SMALL = ("q_a_proj", "kv_a_proj_with_mqa", "indexer.wk")
 SHIFT = 9
 ROPE_BLOCK = 4  # of kv_a_proj_with_mqa's blocks of rows: the rotated part, which no norm follows
-# Of each layer, every so manieth index head has its weights' signs turned. In the last one it is every second: in the layers before,
-# that many made answers depend on how selections round.
+# Of each layer, one in so many index heads has the signs of its weights turned. In the last layer it is every second one: so many
+# in the layers before made answers depend on how selections round.
 TURNED = (4, 4, 2)
 
 Tensors = dict[str, torch.Tensor]
