@@ -9,7 +9,7 @@ import torch
 
 from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
-from .distributed.job import Leader
+from .distributed.leader import Leader
 from .distributed.model_source import ModelSource
 from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks, loading_llm
 from .engine.cache_report import CacheReports

@@ -4,7 +4,7 @@ An implementation of operation ``f`` is the function ``f`` of ``kernels/<backend
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -160,7 +160,7 @@ def preference_of(backend: str, deterministic: bool = False) -> Preference:
     that gets "tile" or "cuda" as a string, by contrast, runs that implementation or raises. deterministic: of whatever backend, but
     batch-invariant.
     """
-    _check_names((backend,))
+    check_names((backend,))
     if deterministic:
         return (INVARIANT,)
     return (backend, "auto") if backend in ("tile", "cuda") else (backend,)
@@ -193,7 +193,7 @@ def choose_implementation(
     it was measured to be the fastest.
     """
     preference = (backend,) if isinstance(backend, str) else backend
-    _check_names(preference)
+    check_names(preference)
     reasons = []
     for implementation in _in_order(operation, preference, fastest):
         reason = implementation.unsupported_reason(device, dtype, width)
@@ -212,22 +212,6 @@ def _load(operation: str, implementation: Implementation) -> Callable[..., Any]:
     return function
 
 
-def falls_back(operation: str, backend: str) -> str | None:
-    """For which inputs this backend's implementation of `operation` runs PyTorch instead of its kernels, in words; None: for none.
-
-    The words are FALLS_BACK in the implementation's module, next to the condition.
-    """
-    modules = [one.module for one in OPERATIONS[operation] if one.backend == backend]
-    if not modules:
-        return None
-    try:
-        module = import_module(f"..{backend}.{modules[0]}", __name__)
-    except Exception as error:  # doctor is asked for just such a reason: a package that is there and does not work
-        return f"cannot be imported: {type(error).__name__}: {error}".splitlines()[0]
-    sentences: dict[str, str] = getattr(module, "FALLS_BACK", {})
-    return sentences.get(operation)
-
-
 def choose(
     operation: str, tensor: torch.Tensor, backend: str | Preference, fastest: str | None = None
 ) -> Callable[..., Any]:
@@ -237,41 +221,8 @@ def choose(
     return _load(operation, choose_implementation(operation, tensor.device, tensor.dtype, backend, width, fastest))
 
 
-def check_backend(backend: str, device: str) -> None:
-    """ValueError if nothing of `backend` can run on this device."""
-    _check_names((backend,))
-    if all(line.chosen == "none" for line in describe(torch.device(device), backend)):
-        raise ValueError(
-            f"backend is {backend!r}; expected auto or reference on {hardware.describe(torch.device(device))}: {backend} needs "
-            "a Hopper GPU (sm_90) and the packages of 'deepseek-v32[kernels]'"
-        )
-
-
-def _check_names(preference: Preference) -> None:
+def check_names(preference: Preference) -> None:
+    """ValueError if a name of `preference` is no backend."""
     for name in preference:
         if name not in (*BACKENDS, INVARIANT):
             raise ValueError(f"backend is {name!r}; expected one of {', '.join(BACKENDS)}")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One line of `deepseek-v32 doctor`."""
-
-    operation: str
-    chosen: str
-    available: tuple[str, ...]
-    unsupported_reasons: tuple[str, ...]
-
-
-def describe(device: torch.device, backend: str = "auto", precision: str = "fp8") -> list[Choice]:
-    """The implementation that would run for each operation of a model in this precision; "none" if `backend` cannot run here."""
-    lines = []
-    for operation, implementations in OPERATIONS.items():
-        dtype = leading_dtype(operation, precision)
-        chosen = choose_implementation(operation, device, dtype, preference_of(backend)).backend
-        reasons = [one.unsupported_reason(device, dtype) for one in implementations]
-        available = tuple(one.backend for one, reason in zip(implementations, reasons, strict=True) if reason is None)
-        lines.append(Choice(operation, chosen, available, tuple(filter(None, reasons))))
-    if backend in ("tile", "cuda") and all(line.chosen != backend for line in lines):
-        return [replace(line, chosen="none") for line in lines]
-    return lines

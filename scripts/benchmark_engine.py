@@ -25,7 +25,7 @@ import torch
 from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.cache import allocate
 from deepseek_v32.inference.engine.synthetic_cache import fill_synthetic_caches
-from deepseek_v32.kernels.registry import describe
+from deepseek_v32.kernels.availability import describe
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.mtp import MTPTables
 from deepseek_v32.model.parallel.plan import Plan

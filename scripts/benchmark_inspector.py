@@ -1,6 +1,6 @@
 """Cost of the inspector during an answer: decoding with and without recording what DSA selects.
 
-Usage: python scripts/benchmark_inspector.py [--model DIRECTORY] [--device cpu] [--context 1024 4096 16384] [--tokens 128]
+Usage: python scripts/benchmark_inspector.py [--model DIRECTORY] [--device cpu] [--context 1024 4096 16384] [--batch 1 8]
 Prints a table and one JSON line at the end. Rounds with and without recording alternate; each recorded round is compared with the
 mean of its two neighbours, and the median of these ratios counts. The recording is that of the chat, scores included.
 """
@@ -36,18 +36,33 @@ def rate(llm: LLM, prompt: list[int], tokens: int, inspect: bool) -> float:
     return (tokens - 1) / (times[-1] - times[0])
 
 
-def measure(llm: LLM, context: int, tokens: int, rounds: int) -> dict[str, float]:
+def batch_rate(llm: LLM, prompts: list[list[int]], tokens: int, inspect: bool) -> float:
+    """Tokens per second of several answers at once, from the call to the last token; the prompts are in the cache."""
+    began = time.perf_counter()
+    answers = llm.generate(prompts, SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True), inspect)
+    taken = time.perf_counter() - began
+    for answer in answers:
+        assert len(answer.token_ids) == tokens and (answer.recording is not None) == inspect
+    return len(prompts) * tokens / taken
+
+
+def measure(llm: LLM, context: int, batch: int, tokens: int, rounds: int) -> dict[str, float]:
     """Median rates without and with recording, and the fraction of speed that recording costs, with its quartiles."""
-    prompt = [random.randrange(10, llm.config.vocab_size) for _ in range(context)]
+    prompts = [[random.randrange(10, llm.config.vocab_size) for _ in range(context)] for _ in range(batch)]
+
+    def once(inspect: bool) -> float:
+        return rate(llm, prompts[0], tokens, inspect) if batch == 1 else batch_rate(llm, prompts, tokens, inspect)
+
     closed, opened = [], []
-    for _ in range(rounds + 1):  # the first round of each warms up and prefills the prompt into the cache
-        closed.append(rate(llm, prompt, tokens, inspect=False))
-        opened.append(rate(llm, prompt, tokens, inspect=True))
-    closed.append(rate(llm, prompt, tokens, inspect=False))
+    for _ in range(rounds + 1):  # the first round of each warms up and prefills the prompts into the cache
+        closed.append(once(False))
+        opened.append(once(True))
+    closed.append(once(False))
     ratios = [2 * rate / (before + after) for rate, before, after in zip(opened, closed, closed[1:], strict=False)][1:]
     low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if rounds > 1 else ratios * 3
     return {
         "context": context,
+        "batch": batch,
         "closed": statistics.median(closed[1:]),
         "open": statistics.median(opened[1:]),
         "cost": 1 - middle,
@@ -62,6 +77,7 @@ def main() -> None:
     parser.add_argument("--device", default=None, help="cpu or cuda; cuda where there is one")
     parser.add_argument("--precision", default=None, choices=("exact", "bf16", "fp8"))
     parser.add_argument("--context", type=int, nargs="+", default=[1024, 4096, 16384], help="tokens of the prompt")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1], help="answers at once")
     parser.add_argument("--tokens", type=int, default=128, help="of each answer")
     parser.add_argument("--rounds", type=int, default=9, help="of both, in turn; the median counts")
     arguments = parser.parse_args()
@@ -71,14 +87,19 @@ def main() -> None:
     if llm.device.type == "cuda":
         where = torch.cuda.get_device_name(llm.device)
     machine = f"{where}, torch {torch.__version__}"
-    rows = [measure(llm, context, arguments.tokens, arguments.rounds) for context in arguments.context]
+    rows = [
+        measure(llm, context, batch, arguments.tokens, arguments.rounds)
+        for context in arguments.context
+        for batch in arguments.batch
+    ]
 
     console = Console()
     console.print(f"{machine}; {arguments.model or 'demo'}, {llm.precision}, index_topk {llm.config.index_topk}")
-    table = Table("context", "closed", "open", "cost", "middle half", title="tokens a second")
+    table = Table("context", "batch", "closed", "open", "cost", "middle half", title="tokens a second")
     for row in rows:
         table.add_row(
             f"{row['context']:,}",
+            f"{row['batch']}",
             f"{row['closed']:.1f}",
             f"{row['open']:.1f}",
             f"{row['cost']:.1%}",

@@ -4,7 +4,8 @@
     python scripts/train_demo.py --out build/demo --from model/demo   # train the shipped checkpoint further
     python scripts/train_demo.py --out build/demo --resume            # go on from the last saved step, with the same plan
 
-With `--seconds` a command stops after that time and saves its state for `--resume`; the last one exports and measures.
+With `--seconds` a command stops after that time and saves its state for `--resume`; the last one exports and measures. With
+`--minutes` all stages end within that time on a machine of any speed: every stage loses the same share of its steps.
 
 Stages (V3.2 paper, section 2.1): dense pre-training with growing length; the indexer alone, against the attention
 distribution; then the whole model with top-k selection, where the indexer keeps its own loss on detached inputs. Last the
@@ -13,8 +14,10 @@ draft layer for speculative decoding (multi-token prediction), with the rest fro
 
 import argparse
 import json
+import math
 import os
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +30,7 @@ from training import data
 from training.check import check
 from training.export import export
 from training.measure import measure
+from training.pace import Pace
 from training.plot import plot
 from training.schedule import TOKENS, Step
 from training.shape import Mode
@@ -60,6 +64,11 @@ def parse() -> argparse.Namespace:
         "--check", action="store_true", help="compare the kernels with plain torch, time them, and stop"
     )
     parser.add_argument("--seconds", type=float, help="stop after this time and save the state")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        help="time for the whole plan, or what is left of it: steps that do not fit are left out",
+    )
     return parser.parse_args()
 
 
@@ -90,31 +99,58 @@ class Run(Trainer):
                 conversations, self.tokenizer_path, self.test_cells(), max(1, self.args.workers // 5), self.args.tokens
             )
         bar = tqdm(total=len(self.plan), initial=self.step, mininterval=10, miniters=1, ascii=True, ncols=110)
-        began, saved, window = time.time(), time.time(), []
+        began = saved = marked = time.time()
         before = self.history[-1]["seconds"] if self.history else 0.0
+        pace = Pace(self.plan, batches.left_out, self.step, self.args.minutes and self.args.minutes * 60)
+        window: list[tuple[Step, tuple]] = []
+        seen: Counter[str] = Counter()  # windows of this command, by stage
         for number, ids, classes in batches:
             step = self.plan[number]
-            window.append((*self.train_step(step, ids, classes), step.stage))
+            if window and step.stage != window[-1][0].stage:
+                window, marked = [], time.time()
+            fits = True
+            try:
+                window.append((step, self.train_step(step, ids, classes)))
+            except torch.OutOfMemoryError:  # whose traceback holds the tensors until here
+                fits = False
+            if not fits:
+                self.recover()
+                pace.drop(step.stage, step.length)
+                tqdm.write(f"step {number} of {step.length} tokens does not fit the memory; such steps are left out")
+                continue
+            bar.update(number + 1 - self.step)
             self.step = number + 1
-            bar.update()
             if len(window) == 25 or self.step == len(self.plan):
-                loss, divergence, load = (
-                    torch.stack([torch.stack([v.float() for v in w[:3]]) for w in window]).mean(0).tolist()
-                )
-                seconds = before + time.time() - began
+                values = [torch.stack([v.float() for v in found]) for _, found in window]
+                loss, divergence, load = torch.stack(values).mean(0).tolist()
+                if not math.isfinite(loss + divergence):
+                    raise FloatingPointError(
+                        f"loss is {loss + divergence} near step {self.step}; --resume goes on before it"
+                    )
+                now = time.time()
+                # The first steps of a stage compile its kernels.
+                if seen[step.stage]:
+                    pace.record([s for s, _ in window], now - marked)
+                pace.update(self.step, now - began)
+                seen[step.stage] += 1
+                marked = now
                 self.history.append({"step": self.step, "stage": step.stage, "length": step.length, "loss": loss,
-                                     "divergence": divergence, "busiest": load, "seconds": seconds})  # fmt: skip
+                                     "divergence": divergence, "busiest": load, "seconds": before + now - began,
+                                     "share": pace.share})  # fmt: skip
                 bar.set_postfix_str(
-                    f"{step.stage} {step.length} loss {loss:.3f} kl {divergence:.2f} load {load:.2f}", refresh=False
+                    f"{step.stage} {step.length} loss {loss:.3f} kl {divergence:.2f} load {load:.2f} share {pace.share:.2f}",
+                    refresh=False,
                 )
                 window = []
             if quick and self.step % 2500 == 0:
                 self.progress(quick, step)
-            if time.time() - saved > 120:
+            if not window and time.time() - saved > 120:
                 self.save()
                 saved = time.time()
             if self.args.seconds and time.time() - began > self.args.seconds:
                 break
+        else:
+            self.step = len(self.plan)  # the last ones may have been left out
         bar.close()
         batches.close()
         self.save()

@@ -95,7 +95,7 @@ def examine(device: str | None, backend: str) -> dict[str, Any]:
     import torch
 
     from ...kernels import device as hardware
-    from ...kernels.registry import describe, falls_back
+    from ...kernels.availability import describe, falls_back
 
     chosen = torch.device(hardware.check_device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
     return {

@@ -127,7 +127,7 @@ def demo_path() -> Path:
 def summary(llm: "LLM", backend: str) -> str:
     """In one line: device, precision, kernels and context length as they were resolved."""
     from ...kernels import device as hardware
-    from ...kernels.registry import describe
+    from ...kernels.availability import describe
     from ...model.transformer import Transformer
     from ..engine.decode_graph import can_capture
     from ..engine.limits import AUTO

@@ -23,7 +23,8 @@ def main() -> None:
 
     from .channel import Channel
     from .connection import START_SECONDS
-    from .job import Follower, Place
+    from .follower import Follower
+    from .job import Place
     from .worker import follow
 
     store = dist.TCPStore(  # type: ignore[attr-defined]  # public, though not declared so

@@ -20,7 +20,9 @@ from torch.distributed.rendezvous import rendezvous
 from ...model.parallel.plan import SIZES
 from .children import Children
 from .connection import START_SECONDS, accept_ranks, connect_to_rank_0
-from .job import Follower, Leader, Place
+from .follower import Follower
+from .job import Place
+from .leader import Leader
 
 
 def world_size() -> int:

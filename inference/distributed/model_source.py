@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import torch
 
+from ...kernels.availability import check_backend
 from ...kernels.device import check_device
-from ...kernels.registry import check_backend
 from ...model.checkpoint.config_json import config_json, parse_config, read_config
 from ...model.checkpoint.load import Progress, load_checkpoint
 from ...model.checkpoint.locate import has_mtp_layer

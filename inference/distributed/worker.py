@@ -22,9 +22,10 @@ from ..engine.sizing import check_fits, count_pages
 from ..engine.synthetic_cache import fill_synthetic_caches
 from .batch_sync import BatchDecoder, BatchEncoder, BatchUpdate
 from .channel import Message, MessageKind
+from .follower import Follower
 from .interrupts import interrupts_deferred
-from .job import Follower, Leader
 from .launch import start_ranks, this_job
+from .leader import Leader
 from .model_source import ModelSource
 
 

@@ -1,24 +1,28 @@
 """How many drafts a step makes: a fixed number, or as many as pay by what has been measured."""
 
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from math import sqrt
-from statistics import median
+from math import log
 from typing import Protocol
 
+import numpy as np
+
 from .batch import Batch
+from .draft_costs import StepCosts
 from .limits import AUTO
 
 MAX_DRAFT_TOKENS = 4
 
 _CERTAIN = 16  # drafts whose fate says enough about all
 _DECAY = 0.998  # of what earlier drafts say, for each later one
-_TRIAL = 5  # steps with a number of drafts whose cost is to be measured
-_ENOUGH = 3  # steps whose time is taken for that of others
+_TRIAL = 8  # steps with a number of drafts whose cost is to be measured
 _ALWAYS = 3  # so many drafts are tried if most first drafts are right
-_STAY = 24  # steps with the best number before the next decision
-_REPEAT = 400  # steps until another number is tried again
+_STAY = 24  # steps with the chosen number before the next decision
+_REPEAT = 400  # steps until another number is tried again that is not among the best
+_CLOSE = 0.03  # the most that fewer drafts may seem to be slower, relative, and still be preferred
+_SETTLED = 0.01  # a comparison so certain is not repeated
+_DOUBT = 0.35  # how much faster no drafts must be, by one comparison, for it to be enough
+_UNSURE = 0.1  # after one so uncertain, the next decision comes soon
 _WORTH = 0.983  # what keeping the draft layer's entries may leave of the speed, when no drafts are made
 
 
@@ -58,11 +62,10 @@ class MeasuredDrafts:
 
     Steps of about as many requests (a power of two) are compared with each other. First come a few with one draft, then some
     without. Then, if most first drafts were right, up to three drafts are tried although one may not have paid: the draft layer's
-    work is there already, and further ones are often cheaper. Beyond that, one more is tried as long as that has paid. Later, other
-    numbers are tried again now and then.
+    work is there already, and further ones are often cheaper. Beyond that, one more is tried as long as that has paid.
 
-    Costs are relative, because other programs and clocks change a machine's speed: the time of steps with one number is compared
-    with that of the steps with another number just before them.
+    Both measurements are uncertain. Of numbers whose speeds differ by less than the difference's standard error, the smallest is
+    chosen, and the others are tried again in turns until they are told apart. Those that are clearly worse are tried now and then.
 
     Steps without the draft layer cannot be tried, because the requests in them lose their drafts for good. Their cost is that of
     steps with 0 drafts, less one layer's.
@@ -98,83 +101,93 @@ class MeasuredDrafts:
         if sum(batch.draft_counts) < (batch.draft_tokens or 0) * sequences / 2:  # it had not the drafts that it makes
             return
         self._latest = number, batch.draft_tokens, now
-        if before is not None and before[:2] == self._latest[:2]:
-            self._sizes.setdefault(number, _Size()).add(batch.draft_tokens, now - before[2])
+        if batch.draft_tokens is not None and before is not None and before[:2] == self._latest[:2]:
+            self._sizes.setdefault(number, _Size()).costs.add(batch.draft_tokens, now - before[2])
 
     def _decide(self, size: "_Size", ready: float) -> None:
         """Choose the number for the next `size.left` steps."""
-        size.compare()
-        costs: dict[int | None, float] = dict(size.costs)
-        size.left = _TRIAL
-        if self._tried[0] < _CERTAIN or 1 not in costs:
+        costs = size.costs
+        costs.compare()
+        known, size.left = costs.known, _TRIAL
+        few = self._tried[0] < (_CERTAIN / 2 if self._right[0] > 0.8 * self._tried[0] else _CERTAIN)
+        if few or 1 not in known:
             size.count = 1
             return
-        if 0 not in costs:
+        if 0 not in known:
             size.count = 0
             return
-        costs.setdefault(None, costs[0] * (1 - self._one_layer))
-        speeds = {count: self._tokens(count, ready) / cost for count, cost in costs.items()}
-        best = max((count for count in speeds if count), key=lambda count: speeds[count])
-        idle = 0 if speeds[0] >= _WORTH * speeds[None] else None
-        tried = max(count for count in speeds if count)
+        speeds, errors = self._speeds(costs, ready)
+        best = max((count for count in known if count), key=lambda count: speeds[count])
+        # Without the draft layer: as fast as this.
+        without = -float(costs.logs[0]) - log(1 - self._one_layer)
         size.steps += _STAY
-        pays = best == tried and speeds[best] >= speeds[idle]
-        if tried < MAX_DRAFT_TOKENS and (pays or (tried < _ALWAYS and 2 * self._right[0] > self._tried[0])):
-            size.count = tried + 1
-            return
-        if speeds[best] < speeds[idle]:
-            size.count, size.left = idle, _STAY
+        tried, pays = known[-1], speeds[best] >= without
+        if tried < MAX_DRAFT_TOKENS:
+            likely = tried < _ALWAYS and 2 * self._right[0] > self._tried[0]
+            if likely or (pays and best == tried):
+                size.count = tried + 1
+                return
+        chosen: int | None
+        if not pays:
+            chosen = 0 if speeds[0] >= without + log(_WORTH) else None
         else:
-            size.count, size.left = best, _STAY
-        if size.steps > (_REPEAT if size.count else 4 * _REPEAT):
+            chosen = next(c for c in known if c and speeds[c] >= speeds[best] - min(errors[c, best], _CLOSE))
+        speeds[0] = max(speeds[0], without)
+        other = self._unsettled(costs, speeds, errors, chosen or 0)
+        again = None if size.trial else other
+        if again is None and size.steps > (_REPEAT if chosen else 4 * _REPEAT):
             size.steps = 0
-            others = [
-                count for count in (0, best - 1, best + 1) if count != size.count and 0 <= count <= MAX_DRAFT_TOKENS
-            ]
+            near = (0, best - 1, best + 1) if pays else (best, best + 1)
+            others = [count for count in near if count != chosen and 0 <= count <= MAX_DRAFT_TOKENS]
             size.turn += 1
-            size.count, size.left = others[size.turn % len(others)], _TRIAL
+            again = others[size.turn % len(others)]
+        size.trial = again is not None
+        if again is not None:
+            size.count = again
+        else:
+            unsure = other is not None and errors[other, chosen or 0] > _UNSURE
+            size.count, size.left = chosen, _TRIAL if unsure else _STAY
 
-    def _tokens(self, count: int | None, ready: float) -> float:
-        """Tokens a step and request, with so many drafts for a part of the requests."""
-        expected, chance = 1.0, ready
-        for place in range(count or 0):
-            # Two drafts that were right half of the time stand for what is not known yet.
-            chance *= (self._right[place] + 1) / (self._tried[place] + 2)
-            expected += chance
-        return expected
+    @staticmethod
+    def _unsettled(costs: StepCosts, speeds: np.ndarray, errors: np.ndarray, chosen: int) -> int | None:
+        """The number that may well be better than the chosen one, if trying it tells more. speeds: [0] without the draft layer."""
+        hopes = {}
+        if costs.compared[chosen] < 2:  # the machine may have changed in the middle of the comparison
+            second = max((count for count in costs.known if count != chosen), key=lambda count: speeds[count])
+            if chosen or speeds[second] + _DOUBT > speeds[chosen]:
+                return second
+        for count in costs.known:
+            # How often fewer drafts are right is known from more.
+            error = costs.errors[count, chosen] if count < chosen else errors[count, chosen]
+            if count != chosen and error > _SETTLED:
+                hopes[count] = speeds[count] + error - speeds[chosen]
+        likeliest = max(hopes, key=lambda count: hopes[count], default=None)
+        return likeliest if likeliest is not None and hopes[likeliest] > 0 else None
+
+    def _speeds(self, costs: StepCosts, ready: float) -> tuple[np.ndarray, np.ndarray]:
+        """(logarithms of tokens a second [k], standard errors of their differences [k, k]), with drafts for a part `ready`."""
+        # Two drafts that were right half of the time stand for what is not known yet.
+        tried = np.array(self._tried)
+        shares = (np.array(self._right) + 1) / (tried + 2)
+        variances = shares * (1 - shares) / (tried + 3)
+        chances = np.concatenate(([1.0], ready * np.cumprod(shares)))
+        tokens = np.cumsum(chances)
+        # d log(tokens of k drafts) / d share of place i: the drafts from place i on would all become likelier.
+        places = np.arange(MAX_DRAFT_TOKENS)
+        gains = np.array([[chances[i + 1 : k + 1].sum() for i in places] for k in range(MAX_DRAFT_TOKENS + 1)])
+        slopes = gains / shares / tokens[:, None]
+        uncertain = slopes[:, None] - slopes[None]
+        errors = np.sqrt(costs.errors**2 + (uncertain**2 * variances).sum(-1))
+        return np.log(tokens) - costs.logs, errors
 
 
 class _Size:
     """What is known about steps of about as many requests."""
 
     def __init__(self) -> None:
-        self.costs: dict[int | None, float] = {}  # by drafts, relative to each other
+        self.costs = StepCosts(MAX_DRAFT_TOKENS)
         self.count: int | None = 1  # the present choice
         self.left = 0  # for how many steps it stands
-        self.steps = 0  # since another number was tried
+        self.trial = False  # the present choice is another than the best, to learn more
+        self.steps = 0  # since a number that seems worse was tried
         self.turn = 0
-        # Drafts and seconds of the latest steps, and of those with another number before them.
-        self._present: tuple[int | None, deque[float]] = (1, deque(maxlen=_TRIAL))
-        self._former: tuple[int | None, float] | None = None
-
-    def add(self, count: int | None, seconds: float) -> None:
-        """A step with so many drafts has followed one with as many, and has taken so long."""
-        if count != self._present[0]:
-            self.compare()
-            if len(self._present[1]) >= _ENOUGH:
-                self._former = self._present[0], median(self._present[1])
-            self._present = count, deque(maxlen=_TRIAL)
-        self._present[1].append(seconds)
-
-    def compare(self) -> None:
-        """Take the cost of the present steps from what the former ones cost and how long both have taken."""
-        count, times = self._present
-        if len(times) < _ENOUGH:
-            return
-        if self._former is None:
-            self.costs.setdefault(count, 1.0)
-        elif self._former[0] in self.costs:
-            former, seconds = self._former
-            cost = self.costs[former] * median(times) / seconds
-            self.costs[count] = sqrt(cost * self.costs[count]) if count in self.costs else cost
-            self._former = None

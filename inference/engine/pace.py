@@ -12,7 +12,7 @@ from ...model.config import ModelConfig
 class StepTimes:
     """What a step with prompt tokens should last, in seconds."""
 
-    beside_answers: float  # while the step also advances answers, which wait for its end
+    beside_answers: float  # while the step also advances or begins answers, which wait for its end
     alone: float
     least_tokens: int = 1  # prompt tokens that a step takes even if it lasts longer
     first_tokens: int = 256  # that are taken to last for `alone`, before anything has been measured
@@ -27,9 +27,10 @@ class StepTimes:
 
 
 UNBOUNDED = StepTimes(math.inf, math.inf)
-# A CPU computes small chunks as fast per token as large ones. A GPU does not: with 1,024 tokens the weights of a large model are
-# read for enough work, and without answers to keep waiting, ten times as long a step makes chunks as large as a GPU wants them.
-DEVICE_TIMES = {"cpu": StepTimes(0.3, 0.3, 32), "cuda": StepTimes(0.025, 0.25, 1024, 2048)}
+# On a CPU every step costs the demo 0.02 s beside its tokens, and a decode in it as much again: about 5 % each of 0.35 s. A GPU
+# wants large chunks: with 1,024 tokens the weights of a large model are read for enough work. Without answers that wait, steps are
+# longer; a question that comes then waits for the end of one.
+DEVICE_TIMES = {"cpu": StepTimes(0.35, 0.8, 32), "cuda": StepTimes(0.025, 0.25, 1024, 2048)}
 
 
 class Pace:
@@ -52,6 +53,12 @@ class Pace:
         """A step is being scheduled, with or without answers in it. Returns the seconds that its prompt tokens may take."""
         self._allowed = self._times.beside_answers if answers else self._times.alone
         self._since = self._clock()
+        return self._allowed
+
+    def begin_answer(self) -> float:
+        """A prompt ends in the step that is being scheduled, and its reader waits. Returns the seconds that all its prompt tokens
+        may take: those that are to be added as well as those that are in it."""
+        self._allowed = min(self._allowed, self._times.beside_answers)
         return self._allowed
 
     def end(self, prompts: Iterable[tuple[int, int]]) -> None:

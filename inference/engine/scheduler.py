@@ -77,20 +77,22 @@ class Scheduler:
         budget = self.max_batch_tokens - len(entries)
         reserved = self.speculation.reserve([request for request, _ in entries], budget)
         budget -= reserved
-        seconds = self.pace.begin(answers=bool(entries))
+        allowed, spent = self.pace.begin(answers=bool(entries)), 0.0
         started = [request for request in self.running if request.remaining > 1]
         waiting, refused = list(self.waiting), False
         for request in in_turn(started, waiting):
-            if budget <= 0 or seconds <= 0:
+            if budget <= 0 or spent >= allowed:
                 break
             if not request.pages:
                 # Those that come later are longer: only the oldest, for which pages are kept, may still be admitted.
                 refused = (refused and request is not waiting[0]) or not self._admit(request)
             if request.pages:
-                count = min(request.remaining, budget, self.pace.tokens(request.computed, seconds))
+                count = min(request.remaining, budget, self.pace.tokens(request.computed, allowed - spent))
                 entries.append((request, count))
                 budget -= count
-                seconds -= self.pace.seconds(request.computed, count)
+                spent += self.pace.seconds(request.computed, count)
+                if count == request.remaining:
+                    allowed = self.pace.begin_answer()
         count_skipped(started, waiting, {request for request, _ in entries})
         assert entries or not self.has_work, "the scheduler is stuck"
         return self.speculation.plan(Batch.of(entries), budget + reserved, self.pool, take=not self.waiting)

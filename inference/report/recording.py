@@ -5,13 +5,13 @@ tokens x layers x index_topk. Once `budget` bytes are used, each further token k
 selected for it, and the report says how many tokens are recorded in full.
 """
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
+from .packing import pack, pack_bitmap, pack_fractions, relative_strengths, score_range
 from .passages import Passage, Story, find_passages, find_story
 
 LONG_MESSAGE = 256  # tokens; of a longer one, the question is the last passage
@@ -189,9 +189,9 @@ class Recording:
         length = selection.position + 1
         return {
             "position": selection.position,
-            "layers": [_bitmap(selection.positions(layer), length) for layer in range(self.num_layers)],
-            "strengths": [_base64(_quantized(_strengths(selection, layer))) for layer in range(self.num_layers)],
-            "scores": [_range(selection.scores.get(layer)) for layer in range(self.num_layers)],
+            "layers": [pack_bitmap(selection.positions(layer), length) for layer in range(self.num_layers)],
+            "strengths": [pack_fractions(_strengths(selection, layer)) for layer in range(self.num_layers)],
+            "scores": [score_range(selection.scores.get(layer)) for layer in range(self.num_layers)],
         }
 
     def totals(self) -> dict[str, Any]:
@@ -209,9 +209,9 @@ class Recording:
         peaks = strengths.max(axis=1)
         return {
             "position": length - 1,
-            "layers": [_base64(row.tobytes()) for row in counts],
+            "layers": [pack(row) for row in counts],
             "strengths": [
-                [round(float(peak), 5), _base64(_quantized(row / peak if peak else row))]
+                [round(float(peak), 5), pack_fractions(row / peak if peak else row)]
                 for row, peak in zip(strengths, peaks, strict=True)
             ],
         }
@@ -234,33 +234,4 @@ class Recording:
 
 
 def _strengths(selection: Selection, layer: int) -> np.ndarray:
-    """fp64 [K]: how clearly each position was selected, from 0 for the lowest selected score to 1 for the highest.
-
-    Scores of different layers have different scales; this makes them comparable. All 1 where the layer had no choice.
-    """
-    scores = selection.scores.get(layer)
-    if scores is None or len(scores) == 0:
-        return np.ones(len(selection.positions(layer)))
-    low, high = float(scores.min()), float(scores.max())
-    return (scores - low) / (high - low) if high > low else np.ones(len(scores))
-
-
-def _range(scores: np.ndarray | None) -> list[float] | None:
-    if scores is None or len(scores) == 0:
-        return None
-    return [round(float(scores.min()), 4), round(float(scores.max()), 4)]
-
-
-def _quantized(fractions: np.ndarray) -> bytes:
-    """Fractions from 0 to 1 as one byte each."""
-    return np.round(fractions * 255).astype(np.uint8).tobytes()
-
-
-def _bitmap(positions: np.ndarray, length: int) -> str:
-    bits = np.zeros(length, dtype=bool)
-    bits[positions] = True
-    return _base64(np.packbits(bits, bitorder="little").tobytes())
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+    return relative_strengths(selection.scores.get(layer), len(selection.positions(layer)))

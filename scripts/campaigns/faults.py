@@ -14,28 +14,25 @@ batch may change a token, other tokens are only counted.
 """
 
 import argparse
-import asyncio
 import json
 import logging
 import math
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine import runner
-from deepseek_v32.inference.engine.engine import Engine
-from deepseek_v32.inference.params import Delta, Request
 from deepseek_v32.inference.service.server_log import ServerLog
 from deepseek_v32.inference.service.service import Service
 from deepseek_v32.model.config import Precision
 
+from .fault_clients import Outcome, Work, read_service, read_streams
+from .fault_injection import Injection
 from .fault_points import POINTS, Point
 
 FACTS = (
@@ -51,154 +48,7 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"temperature": 0, "logprobs": 2},
 )
 ERRORS = (RuntimeError, MemoryError, AssertionError, KeyError, torch.OutOfMemoryError)
-SECONDS = 60.0  # in which a trial must end
 TOGETHER = 6  # requests of a trial
-
-
-@dataclass(frozen=True)
-class Work:
-    """A request that trials repeat, and the answer that it gets alone."""
-
-    prompt: tuple[int, ...]
-    params: SamplingParams
-    inspect: bool
-    tokens: tuple[int, ...]
-
-
-@dataclass
-class Outcome:
-    """What a client has received of one request."""
-
-    request: Request
-    deltas: list[Delta] = field(default_factory=list)
-
-    @property
-    def error(self) -> str | None:
-        completion = self.deltas[-1].completion if self.deltas else None
-        return completion.error if completion else None
-
-    @property
-    def ended(self) -> bool:
-        return bool(self.deltas) and self.deltas[-1].finish_reason is not None
-
-    def complaint(self, work: Work, cancelled: bool) -> str | None:
-        if not self.ended or sum(delta.finish_reason is not None for delta in self.deltas) != 1:
-            return "has not ended once"
-        completion = self.deltas[-1].completion
-        assert completion is not None
-        if completion.finish_reason == "abort" and not cancelled:
-            return "ended as if cancelled"
-        if completion.finish_reason == "length" and len(self.tokens) != len(work.tokens):
-            return f"got {len(self.tokens)} tokens; expected {len(work.tokens)}"
-        return None
-
-    @property
-    def tokens(self) -> tuple[int, ...]:
-        return tuple(token for delta in self.deltas for token in delta.token_ids)
-
-    def differs(self, work: Work) -> bool:
-        """Whether the tokens so far are others than the request gets alone."""
-        return self.tokens != work.tokens[: len(self.tokens)]
-
-
-class Injection:
-    """Raises at one call of a point's function; where the point is about one request, at every call about the victim."""
-
-    def __init__(
-        self, point: Point, at: int, after: bool, error: type[BaseException], engine: Engine, victim: Request
-    ) -> None:
-        """at: the number of the call, or of the victim's tokens before which it is spared."""
-        self.point, self.at, self.after, self.error = point, at, after, error
-        self.engine, self.victim = engine, victim
-        self.struck = False
-        self.step: set[int] = set()  # the requests of the step in which it has struck
-        self._calls = 0
-        self._launching: set[int] = set()  # the requests of the step that is being launched
-
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        owner, name = self.point.owner, self.point.attribute
-        installed = True  # a bucket of decodes keeps the function that it was made with
-        run, own, work = runner.Runner.run, owner.__dict__[name], getattr(owner, name)
-
-        def faulty(*arguments: Any, **keywords: Any) -> Any:
-            chosen = installed and self._chooses(arguments)
-            if chosen and not self.after:
-                self._strike()
-            result = work(*arguments, **keywords)
-            if chosen:
-                self._strike()
-            return result
-
-        patched = faulty
-
-        def noting(instance: Any, batch: Any, *arguments: Any) -> Any:
-            self._launching = {request.id for request in batch.requests}
-            try:
-                return (patched if name == "run" and owner is runner.Runner else run)(instance, batch, *arguments)
-            finally:
-                self._launching = set()
-
-        setattr(owner, name, staticmethod(faulty) if isinstance(own, classmethod) else faulty)
-        runner.Runner.run = noting  # type: ignore[method-assign,assignment]
-        try:
-            yield
-        finally:
-            installed = False
-            setattr(owner, name, own)
-            runner.Runner.run = run  # type: ignore[method-assign]
-
-    def _chooses(self, arguments: tuple[Any, ...]) -> bool:
-        if self.point.concerns is not None:
-            return self.victim.output_count >= self.at and self.point.concerns(self.victim, arguments)
-        self._calls += self.point.only(*arguments)
-        return self.point.only(*arguments) and self._calls == self.at + 1
-
-    def _strike(self) -> None:
-        self.struck = True
-        in_flight = self.engine._in_flight
-        self.step |= self._launching or ({each.id for each in in_flight.batch.requests} if in_flight else set())
-        raise self.error(f"injected at {self.point.name}")
-
-
-def read_streams(llm: LLM, outcomes: list[Outcome], cancel: int | None) -> None:
-    """As interleaved streams of an LLM, of which one may be cancelled."""
-    streams = [(number, llm._driver.deltas([outcome.request])) for number, outcome in enumerate(outcomes)]
-    end = time.monotonic() + SECONDS
-    while streams and time.monotonic() < end:
-        for each in list(streams):
-            number, stream = each
-            delta = next(stream, None)
-            if delta is None:
-                streams.remove(each)
-                continue
-            outcomes[number].deltas.append(delta)
-            if number == cancel and len(outcomes[number].deltas) == 2:
-                llm.engine.abort(delta.request_id)
-
-
-def read_service(
-    service: Service, outcomes: list[Outcome], cancel: int | None, score: Request | None
-) -> BaseException | None:
-    """Through a Service and an event loop. Returns what scoring a prompt beside them has raised."""
-
-    async def read(number: int, stream: Any) -> None:
-        async for delta in stream:
-            outcomes[number].deltas.append(delta)
-            if number == cancel and len(outcomes[number].deltas) == 2:
-                service.cancel(delta.request_id)
-
-    async def main() -> BaseException | None:
-        streams = await service.submit_many([outcome.request for outcome in outcomes])
-        reads = [read(number, stream) for number, stream in enumerate(streams)]
-        scored = service.score(score) if score else asyncio.sleep(0)
-        error = (await asyncio.gather(scored, *reads, return_exceptions=True))[0]
-        return error if isinstance(error, BaseException) else None
-
-    try:
-        return asyncio.run(asyncio.wait_for(main(), SECONDS))
-    except TimeoutError:
-        return None  # the outcomes tell
 
 
 class Campaign:

@@ -1,13 +1,14 @@
 """Does speculative decoding change nothing but the speed? Answers with drafts against answers of plain decoding, by seed.
 
     cd scripts; python -m campaigns.speculation --first 0 --count 20            # CPU, exact precision
-    cd scripts; python -m campaigns.speculation --model DIRECTORY --device cuda --seconds 500
+    cd scripts; python -m campaigns.speculation --device cuda --scale 8 --sampled 0.17 --first 0 --count 125 --seconds 600
 
 A case has 1 to 4 drafts, its own limits (steps of a few tokens, few pages, few sequences), and a dozen requests: prompts that share
 their beginnings, greedy and sampled with temperature, top_k, top_p, min_p and penalties, with stop tokens and log-probabilities.
 Some are cancelled, requests arrive while others run, and one is preempted now and then. Each answer is compared with the one that
 an engine without drafts gives to the same request: the tokens, the reason for its end, and log-probabilities within 1e-4; of a
-cancelled request, the tokens that it has. In fp32, steps of other sizes round differently, so log-probabilities that differ by more
+cancelled request, the tokens that it has. --scale makes cases larger, for GPUs: so many times the requests, sequences, pages and
+tokens a step. In fp32, steps of other sizes round differently, so log-probabilities that differ by more
 than 1e-5 are counted, and with --control so are those of the same case without drafts. Ends in one JSON line; the exit status is 1
 if anything differs.
 """
@@ -55,8 +56,8 @@ class Asked:
     cancelled: int | None  # after how many tokens
 
 
-def make_case(seed: int, vocab: int) -> tuple[dict[str, Any], int, list[Asked]]:
-    """(limits, drafts, requests) of a case."""
+def make_case(seed: int, vocab: int, scale: int = 1, sampled: float = 0.5) -> tuple[dict[str, Any], int, list[Asked]]:
+    """(limits, drafts, requests) of a case. sampled: the share of requests that are not greedy."""
     rng = random.Random(seed)
     limits = {
         "max_batch_tokens": rng.choice((8, 24, 70, 256)),
@@ -64,13 +65,14 @@ def make_case(seed: int, vocab: int) -> tuple[dict[str, Any], int, list[Asked]]:
         "page_count": rng.choice((6, 9, 40)),
         "reuse_pages": rng.random() < 0.8,
     }
+    limits |= {name: scale * limits[name] for name in ("max_batch_tokens", "max_sequences", "page_count")}
     shared = [rng.randrange(3, vocab) for _ in range(200)]
     asked = []
-    for _ in range(12):
+    for _ in range(12 * scale):
         length, own = rng.choice((0, 3, 64, 65, 130)), rng.choice((1, 2, 9, 40))
         prompt = shared[:length] + [rng.randrange(3, vocab) for _ in range(own)]
         params = SamplingParams(temperature=0)
-        if rng.random() < 0.5:
+        if rng.random() < sampled:
             params = SamplingParams(
                 temperature=rng.choice((0.3, 0.7, 1.0)),
                 seed=rng.randrange(2**64),
@@ -154,14 +156,17 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--first", type=int, default=0, help="seed of the first case")
     parser.add_argument("--count", type=int, default=10**9, help="how many cases")
+    parser.add_argument("--scale", type=int, default=1, help="of a case (default: a dozen requests)")
+    parser.add_argument("--sampled", type=float, default=0.5, help="share of requests with a temperature")
     parser.add_argument("--control", action="store_true", help="also run each case without drafts")
     parser.add_argument("--seconds", type=float, default=60, help="begin no case after that")
     arguments = parser.parse_args()
     model = load_model(arguments.model, arguments.precision, device=arguments.device, mtp=True)
     total, failures, began, seed = Counter[str](), [], time.monotonic(), arguments.first
     while seed < arguments.first + arguments.count and time.monotonic() - began < arguments.seconds:
-        limits, drafts, asked = make_case(seed, model.config.vocab_size)
-        generous = {"max_batch_tokens": 256, "max_sequences": 8, "page_count": 64, "reuse_pages": False}
+        limits, drafts, asked = make_case(seed, model.config.vocab_size, arguments.scale, arguments.sampled)
+        ample = {"max_batch_tokens": 256, "max_sequences": 8, "page_count": 64}
+        generous = {name: value * arguments.scale for name, value in ample.items()} | {"reuse_pages": False}
         plain, _ = run(model, generous, 0, asked, None)
         found, seen = run(model, limits, drafts, asked, random.Random(seed))
         total.update(seen)

@@ -166,9 +166,12 @@ def batch(tokenizer: Tokenizer, seed, length: int, rows: int, *, locate: bool = 
     return ids, classes, answers
 
 
-def _work(path: str, seed: int, plan: list[tuple[int, int, int]], queue, options: dict) -> None:
+def _work(path: str, seed: int, plan: list[tuple[int, int, int]], queue, left_out, options: dict) -> None:
     tokenizer = Tokenizer.from_file(path)
     for number, length, rows in plan:
+        if left_out[number]:
+            queue.put((number, None, None))
+            continue
         ids, classes, _ = batch(
             tokenizer, f"{seed} {number}", length, rows, split="train", families=FAMILIES, **options
         )
@@ -176,7 +179,10 @@ def _work(path: str, seed: int, plan: list[tuple[int, int, int]], queue, options
 
 
 class Batches:
-    """Iterates in order over the batches of a plan [(length, rows)], which worker processes generate in advance."""
+    """Iterates in order over the batches of a plan [(length, rows)], which worker processes generate in advance.
+
+    left_out: flags of the steps that get no batch; the caller may set more of them while the workers run.
+    """
 
     def __init__(
         self, tokenizer: Path, seed: int, plan: list[tuple[int, int]], workers: int, start: int = 0, **options
@@ -184,10 +190,13 @@ class Batches:
         context = multiprocessing.get_context("spawn")
         numbered = [(number, *item) for number, item in enumerate(plan)][start:]
         self.count, self.start = len(plan), start
-        self.queues = [context.Queue(maxsize=60) for _ in range(workers)]  # 60 batches of 65K tokens: 12 MB per worker
+        self.left_out = context.Array("b", len(plan), lock=False)
+        self.queues = [context.Queue(maxsize=8) for _ in range(workers)]  # a batch takes half a second of one core
         self.processes = [
             context.Process(
-                target=_work, args=(str(tokenizer), seed, numbered[w::workers], self.queues[w], options), daemon=True
+                target=_work,
+                args=(str(tokenizer), seed, numbered[w::workers], self.queues[w], self.left_out, options),
+                daemon=True,
             )
             for w in range(workers)
         ]
@@ -198,7 +207,8 @@ class Batches:
         for number in range(self.start, self.count):
             came, ids, classes = self.queues[(number - self.start) % len(self.queues)].get()
             assert came == number, f"batch is {came}; expected {number}"
-            yield number, ids, classes
+            if not self.left_out[number]:
+                yield number, ids, classes
 
     def close(self) -> None:
         for process in self.processes:

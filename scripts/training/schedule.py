@@ -15,6 +15,9 @@ class Course:
     sparse: dict[int, float]  # length: share, mixed
     rate: float  # greatest factor of the learning rate
     warmup: int
+    hold: float  # share of the dense stage after which the rate falls
+    end: float  # part of the rate that is left when the dense stage ends
+    sparse_rate: float  # factor of the learning rate when the sparse stage begins; it falls to 0.02
 
 
 # Anew: a machine of one H200 that is held for twenty minutes, the measurements included. Short contexts first: copying is learned
@@ -22,15 +25,15 @@ class Course:
 ANEW = Course(
     {"dense": 8200, "indexer": 150, "sparse": 1400, "draft": 1300},
     ((0.16, 512), (0.40, 1024), (0.26, 4096), (0.11, 8192), (0.07, 16384)),
-    {2048: 0.15, 4096: 0.2, 8192: 0.25, 16384: 0.4}, 1.0, 100,
+    {2048: 0.15, 4096: 0.2, 8192: 0.25, 16384: 0.4}, 1.0, 100, 0.6, 0.4, 0.52,
 )  # fmt: skip
-# From trained weights: about 24 minutes of training at 20.7 dense steps a second (65,536 tokens each), 6 sparse ones (4 at 32K,
+# From trained weights: about 23 minutes of training at 20 dense steps a second (65,536 tokens each), 6 sparse ones (4 at 32K,
 # estimated) and 8 of the draft layer. It copies already, so nothing is at 512 alone, and three quarters of the sparse steps are at
-# 8K to 32K tokens, because recall fell from 92 to 57 % there.
+# 8K to 32K tokens, where recall falls. The rate falls to a third before the sparse stage, which begins where the dense one ends.
 CONTINUED = Course(
     {"dense": 14000, "indexer": 150, "sparse": 2800, "draft": 900},
     ((0.25, 1024), (0.35, 2048), (0.20, 4096), (0.12, 8192), (0.08, 16384)),
-    {2048: 0.1, 4096: 0.15, 8192: 0.25, 16384: 0.3, 32768: 0.2}, 0.5, 200,
+    {2048: 0.1, 4096: 0.15, 8192: 0.3, 16384: 0.33, 32768: 0.12}, 0.6, 200, 0.45, 0.4, 0.35,
 )  # fmt: skip
 
 
@@ -57,14 +60,15 @@ def schedule(scale: float, seed: int, tokens: int = TOKENS, course: Course = ANE
     for share, length in course.dense:
         for _ in range(int(dense * share)):
             done = len(plan) / dense
-            rate = course.rate * min(1.0, (len(plan) + 1) / course.warmup) * (1.0 - 0.6 * max(0.0, (done - 0.6) / 0.4))
+            fallen = max(0.0, (done - course.hold) / (1.0 - course.hold))
+            rate = course.rate * min(1.0, (len(plan) + 1) / course.warmup) * (1.0 - (1.0 - course.end) * fallen)
             plan.append(Step("dense", min(length, tokens) if length <= 512 else upto(length), rate, indexer=done > 0.8))
     for _ in range(int(steps["indexer"] * scale)):
         plan.append(Step("indexer", min(rng.choice([2048, 4096, 8192, 16384]), tokens), 1.0, indexer=True))
     sparse = int(steps["sparse"] * scale)
     for i in range(sparse):
         length = rng.choices(list(course.sparse), list(course.sparse.values()))[0]
-        rate = min(1.0, (i + 1) / 50) * (0.5 * (1 - i / sparse) + 0.02)
+        rate = min(1.0, (i + 1) / 50) * ((course.sparse_rate - 0.02) * (1 - i / sparse) + 0.02)
         plan.append(Step("sparse", min(length, tokens), rate, topk=128 if i % 2 else 256, indexer=True, sparse=True))
     draft = int(steps["draft"] * scale)
     for i in range(draft):  # the rest of the model is frozen and attends densely, which is faster and nearly the same

@@ -144,6 +144,14 @@ class Trainer:
             model.draft.layer.router_bias -= 0.001 * min(1.0, 2 * step.rate) * torch.sign(load - load.mean())
         return loss.detach(), again.detach() if not step.indexer else divergence.detach(), load.max()
 
+    def recover(self) -> None:
+        """Forget a step that did not fit the memory."""
+        for p in self.model.parameters():
+            p.requires_grad_(True)
+            p.grad = None
+        self.model.selected = []
+        torch.cuda.empty_cache()
+
     def update(self, rate: float) -> None:
         """One step of the optimisers."""
         torch.nn.utils.clip_grad_norm_([p for p in self.model.parameters() if p.grad is not None], 1.0, foreach=True)

@@ -1,7 +1,7 @@
 """A slice of the campaign of injected faults, and that it notices an engine that does not isolate them."""
 
 import pytest
-from campaigns import faults
+from campaigns import fault_clients, faults
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.engine.pages import PagePool
@@ -23,5 +23,5 @@ def test_a_slice_of_the_campaign() -> None:
 
 def test_the_campaign_notices_an_engine_that_does_not_repair_its_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PagePool, "rebuild", lambda pool, held: None)
-    monkeypatch.setattr(faults, "SECONDS", 0.5)
+    monkeypatch.setattr(fault_clients, "SECONDS", 0.5)
     assert faults.run(2, 24, small_llm(), PROMPTS)["failures"]

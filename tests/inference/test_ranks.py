@@ -227,7 +227,7 @@ for number, delta in enumerate(llm.stream([5] * 40, SamplingParams(temperature=0
 """
 
 
-@pytest.mark.parametrize("victim", [0, 1, 2])
+@pytest.mark.parametrize("victim", [0, 2])
 def test_a_killed_rank_takes_the_job_with_it(checkpoints, victim):
     """No agent watches these processes; they watch each other."""
     with Job(4, ENDLESS, checkpoints["demo"]) as job:

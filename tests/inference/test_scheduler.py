@@ -424,6 +424,17 @@ def test_answers_shorten_the_steps_and_a_step_has_a_least_size() -> None:
     assert [world.step().tokens for _ in range(9)][-1] == 8
 
 
+def test_a_step_in_which_an_answer_begins_is_as_short_as_those_beside_answers() -> None:
+    """Else a question that comes while a long prompt is read alone waits for two of its long steps."""
+    times = StepTimes(0.1, 1.0, first_tokens=100)
+    world = World(512, max_batch_tokens=10_000, max_sequences=2, times=times)
+    world.add([0] * 2000, 1)
+    assert [world.step().tokens for _ in range(8)][-1] > 80
+    world.add([1] * 3, 50)
+    assert world.step().tokens in range(8, 13)
+    assert world.step().tokens in range(8, 13)
+
+
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan")])
 def test_times_that_are_none_are_refused(value: float) -> None:
     with pytest.raises(ValueError, match=r"alone is .*; expected a number of seconds above 0"):

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from deepseek_v32.kernels import registry
+from deepseek_v32.kernels import availability
+from deepseek_v32.kernels.availability import falls_back
 from deepseek_v32.kernels.cuda import fp32_ops, kv_up_projection, routing
-from deepseek_v32.kernels.registry import OPERATIONS, falls_back
+from deepseek_v32.kernels.registry import OPERATIONS
 
 
 class Library:
@@ -101,7 +102,7 @@ def test_a_broken_package_is_a_sentence_of_doctor(monkeypatch: pytest.MonkeyPatc
     def fail(name: str, package: str) -> None:
         raise ImportError(f"{name} of {package}\nis broken")
 
-    monkeypatch.setattr(registry, "import_module", fail)
+    monkeypatch.setattr(availability, "import_module", fail)
     sentence = falls_back("route", "cuda")
     assert sentence is not None and sentence.startswith("cannot be imported: ImportError: ..cuda.routing")
     assert "\n" not in sentence

@@ -8,16 +8,15 @@ import pytest
 import torch
 
 from deepseek_v32.kernels import registry
+from deepseek_v32.kernels.availability import check_backend, describe
 from deepseek_v32.kernels.quantize import quantize_blocks
 from deepseek_v32.kernels.registry import (
     BACKENDS,
     INVARIANT,
     OPERATIONS,
     Implementation,
-    check_backend,
     choose,
     choose_implementation,
-    describe,
     preference_of,
 )
 from deepseek_v32.kernels.select_topk import select_topk

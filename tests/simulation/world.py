@@ -110,6 +110,8 @@ class World:
         if s.drafts == VARIED:
             self.engine.scheduler.speculation.policy = VariedDrafts()
         self.runner.writable = partial(is_writable, self.engine.pool)
+        self._schedule, schedule = self.engine.scheduler.schedule, self._check_length
+        self.engine.scheduler.schedule = schedule  # type: ignore[method-assign]
         self._recover, recovery = self.engine.recover, self._count_recovery
         self.engine.recover = recovery  # type: ignore[method-assign]
         llm: Any = SimpleNamespace(engine=self.engine, limits=limits)
@@ -302,6 +304,22 @@ class World:
         self._idle = Counter(waited)
         most = PATIENCE + self.settings.sequences
         assert max(waited.values(), default=0) <= most, "an admitted request has not advanced for too many steps"
+
+    def _check_length(self) -> Batch:
+        """A step lasts no longer than it should, by what its tokens are expected to cost, also one in which an answer begins."""
+        scheduler = self.engine.scheduler
+        answers = [request for request in scheduler.running if request.remaining == 1]
+        batch = self._schedule()
+        if not self.settings.step:
+            return batch
+        # A chunk of one token counts among the decodes, wherever it was chosen.
+        entries = list(zip(batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True))
+        chunks = [entry for entry in entries if entry[0] not in answers and entry[2] > 1]
+        costs = [scheduler.pace.seconds(start, count) for _, start, count, _ in chunks]
+        waits = any(request in answers for request in batch.requests) or any(logits for *_, logits in chunks[:-1])
+        most = self.settings.step * (1 if waits else 2)
+        assert sum(costs) <= most * (1 + 1e-9), "a step was given more than its time"
+        return batch
 
     def _compute(self, tokens: int) -> None:
         self.now += tokens * self._token

@@ -32,10 +32,10 @@ def _stories(writer: Writer, families: Sequence[str], length: int) -> float:
         return 0.0
     writer.strict = True
     writer.hasty = "typing" in families and rng.random() < 0.3
-    if not plays or ("base" in families and rng.random() < 0.25):
+    if not plays or ("base" in families and rng.random() < 0.2):
         return 0.0
     writer.plays = plays
-    writer.plain = "base" not in families or rng.random() < 0.6
+    writer.plain = "base" not in families or rng.random() < 0.65
     # In long texts most questions are asked at the end, for facts anywhere; some texts have few facts among much else.
     writer.asks_at_once = min(1.0, 8000 / length)
     if length > 20000:
@@ -96,7 +96,7 @@ def write(
             writer.append(writer.ask(text, **options))
             asked_early += 1
             continue
-        long = len(text) > 900 or dense == 0.0
+        long = len(text) > 900  # what the reader can see: whether a text has facts would be a guess
         writer.append(
             Turn(
                 text,

@@ -95,7 +95,7 @@ def prompts(llm: LLM, count: int) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.heavy
 def test_transformers_gives_the_same_greedy_answers(oracle, count: int):
     llm = LLM(device="cpu", precision="exact", max_model_len=2048)

@@ -2,12 +2,15 @@
 
 import argparse
 import json
+from collections import Counter
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from training.data import Batches
 from training.export import restore, tensors
 from training.model import Model
+from training.pace import Pace, expected_seconds
 from training.schedule import ANEW, CONTINUED, schedule
 from training.shape import Shape
 from training.trainer import Trainer
@@ -72,6 +75,62 @@ def test_training_further_ends_at_long_texts_and_fits_the_time_it_states():
     total = sum(0.25 if step.length > 16384 else seconds[step.stage] for step in plan)
     assert 20 * 60 < total < 25 * 60
     assert all(step.length == 128 for step in schedule(0.01, 1, tokens=128, course=ANEW) if step.stage != "dense")
+
+
+def run_in_time(plan, seconds, slowness, too_long=None):
+    """A machine on which a stage takes `slowness` times what is expected: (its clock at the end, steps trained by stage)."""
+    left_out, clock, window = [0] * len(plan), 0.0, []
+    pace, trained = Pace(plan, left_out, 0, seconds), Counter()
+    for number, step in enumerate(plan):
+        if left_out[number]:
+            continue
+        if too_long and step.stage == "sparse" and step.length >= too_long:
+            pace.drop(step.stage, step.length)
+            continue
+        if window and window[-1].stage != step.stage:
+            window = []
+        window.append(step)
+        trained[step.stage] += 1
+        clock += expected_seconds(step) * slowness.get(step.stage, 1.0)
+        if len(window) == 25:
+            pace.record(window, sum(expected_seconds(s) * slowness.get(s.stage, 1.0) for s in window))
+            pace.update(number + 1, clock)
+            window = []
+    return clock, trained
+
+
+@pytest.mark.parametrize(
+    "slowness", [{}, {"dense": 1.5}, {"sparse": 1.5, "draft": 1.3}, dict.fromkeys(["dense", "sparse", "draft"], 3)]
+)
+def test_a_plan_ends_in_time_on_a_machine_of_any_speed(slowness):
+    plan = schedule(1.0, 1, course=CONTINUED)
+    clock, trained = run_in_time(plan, 1110.0, slowness)
+    assert clock < 1110 * 1.04, clock
+    assert clock > 1110 * 0.8 or trained.total() > 0.9 * len(plan)
+    kept = {stage: trained[stage] / CONTINUED.steps[stage] for stage in CONTINUED.steps}
+    assert min(kept.values()) > 0.4 * max(kept.values()) > 0.1, kept
+
+
+def test_without_a_limit_no_step_is_left_out():
+    plan = schedule(0.1, 1, course=CONTINUED)
+    assert run_in_time(plan, None, {"dense": 9.0})[1].total() == len(plan)
+
+
+def test_steps_that_do_not_fit_the_memory_are_left_out():
+    plan = schedule(1.0, 1, course=CONTINUED)
+    clock, trained = run_in_time(plan, 1110.0, {}, too_long=32768)
+    shorter = sum(step.stage == "sparse" and step.length < 32768 for step in plan)
+    assert trained["draft"] and 0.7 * shorter < trained["sparse"] <= shorter
+    assert clock < 1110 * 1.03
+
+
+def test_batches_leave_out_what_is_flagged(tmp_path):
+    batches = Batches(DEMO / "tokenizer.json", 1, [(256, 1)] * 6, 1)
+    batches.left_out[2] = 1
+    try:
+        assert [number for number, *_ in batches] == [0, 1, 3, 4, 5]
+    finally:
+        batches.close()
 
 
 @pytest.mark.heavy

@@ -1,0 +1,59 @@
+"""What runs on a device: the implementation that each operation gets, and why not the others. `deepseek-v32 doctor` prints it."""
+
+from dataclasses import dataclass, replace
+from importlib import import_module
+
+import torch
+
+from . import device as hardware
+from .registry import OPERATIONS, check_names, choose_implementation, leading_dtype, preference_of
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One line of `deepseek-v32 doctor`."""
+
+    operation: str
+    chosen: str
+    available: tuple[str, ...]
+    unsupported_reasons: tuple[str, ...]
+
+
+def describe(device: torch.device, backend: str = "auto", precision: str = "fp8") -> list[Choice]:
+    """The implementation that would run for each operation of a model in this precision; "none" if `backend` cannot run here."""
+    lines = []
+    for operation, implementations in OPERATIONS.items():
+        dtype = leading_dtype(operation, precision)
+        chosen = choose_implementation(operation, device, dtype, preference_of(backend)).backend
+        reasons = [one.unsupported_reason(device, dtype) for one in implementations]
+        available = tuple(one.backend for one, reason in zip(implementations, reasons, strict=True) if reason is None)
+        lines.append(Choice(operation, chosen, available, tuple(filter(None, reasons))))
+    if backend in ("tile", "cuda") and all(line.chosen != backend for line in lines):
+        return [replace(line, chosen="none") for line in lines]
+    return lines
+
+
+def check_backend(backend: str, device: str) -> None:
+    """ValueError if nothing of `backend` can run on this device."""
+    check_names((backend,))
+    if all(line.chosen == "none" for line in describe(torch.device(device), backend)):
+        raise ValueError(
+            f"backend is {backend!r}; expected auto or reference on {hardware.describe(torch.device(device))}: {backend} needs "
+            "a Hopper GPU (sm_90) and the packages of 'deepseek-v32[kernels]'"
+        )
+
+
+def falls_back(operation: str, backend: str) -> str | None:
+    """For which inputs this backend's implementation of `operation` runs PyTorch instead of its kernels, in words; None: for none.
+
+    The words are FALLS_BACK in the implementation's module, next to the condition.
+    """
+    modules = [one.module for one in OPERATIONS[operation] if one.backend == backend]
+    if not modules:
+        return None
+    try:
+        module = import_module(f"..{backend}.{modules[0]}", __name__)
+    except Exception as error:  # doctor is asked for just such a reason: a package that is there and does not work
+        return f"cannot be imported: {type(error).__name__}: {error}".splitlines()[0]
+    sentences: dict[str, str] = getattr(module, "FALLS_BACK", {})
+    return sentences.get(operation)

@@ -1,0 +1,183 @@
+"""How often drafts are right, by place, and what they bring, on the demo's test conversations: tables, then one line of JSON.
+
+    python scripts/measure_drafts.py --precision exact fp8              # acceptance, and whether the answers are the same
+    python scripts/measure_drafts.py --speed 1 16 --tokens 120          # tokens a second with 0 to 4 drafts and `auto`
+    python scripts/measure_drafts.py --speed 1 --clock cpu --threads 1  # on a busy machine: seconds of the processor
+
+Acceptance is that of the model's own greedy answers to questions of test conversations, thoughts and calls of functions among
+them: a place's share of the steps in which its draft and all before it were the model's own tokens. In `exact` precision, answers
+must be those without drafts; the exit status is 1 if one is not. In `fp8`, logits depend on a step's shape, and close calls too.
+
+Speed counts what follows each answer's first token. With --fixed all answers go on for --tokens tokens, whatever they say after
+their end; without, they end by themselves. The numbers of drafts take turns, so that a machine whose speed changes wrongs none.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from evaluation.chatting import CHAT_CELLS, ChatCell, questions  # type: ignore[import-not-found]
+from evaluation.samples import families_of  # type: ignore[import-not-found]
+
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.llm import DEMO
+from deepseek_v32.model.config import Precision
+
+DRAFTS = (0, 1, 2, 3, 4, "auto")
+FIXED = DRAFTS[:-1]
+THOUGHTS = (("thinking", 1.0), ("functions", 0.0))
+CELLS = CHAT_CELLS | {"1K two hops": ChatCell(2_700, ("two hops",), THOUGHTS)}
+
+
+def prompts(llm: LLM, folder: Path, count: int, cells: list[str]) -> list[list[int]]:
+    """The last questions of so many test conversations of each cell."""
+    found = []
+    for name in cells:
+        for seed in _numbers():
+            asked = questions(llm, CELLS[name], CELLS[name].conversation(f"drafts {seed}", families_of(folder)))
+            found += [each.prompt for each in asked[-1:]]
+            if len(found) % count == 0 and asked:
+                break
+    return found
+
+
+def _numbers() -> Iterator[int]:
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+def open_engine(arguments: argparse.Namespace, precision: Precision | None, drafts: Any, sequences: int) -> LLM:
+    return LLM(
+        arguments.model,
+        device=arguments.device,
+        precision=precision,
+        speculative_tokens=drafts,
+        max_model_len=8192,
+        max_sequences=sequences,
+        page_count=arguments.pages,
+    )
+
+
+def acceptance(arguments: argparse.Namespace, precision: Precision) -> dict[str, Any]:
+    """Of 1 to 4 drafts: the share of right ones by place, tokens a step, and how many answers differ from those without drafts."""
+    plain: list[list[int]] = []
+    results: dict[str, Any] = {}
+    greedy = SamplingParams(temperature=0, max_tokens=arguments.tokens)
+    for count in FIXED:
+        llm = open_engine(arguments, precision, count, 16)
+        asked = prompts(llm, arguments.model, arguments.conversations, arguments.cells)
+        answers = [each.token_ids for each in llm.generate(asked, greedy)]
+        plain = plain or answers
+        stats = llm.stats()
+        tried, right = stats.drafted_tokens[:count], stats.accepted_tokens[:count]
+        shares = [round(r / t, 4) if t else None for r, t in zip(right, tried, strict=True)]
+        differing = sum(one != other for one, other in zip(plain, answers, strict=True))
+        if count:
+            tokens = round(1 + sum(right) / tried[0], 3)
+            results[str(count)] = {"right": shares, "tokens_a_step": tokens, "verified": tried[0], "differ": differing}
+            print(
+                f"{precision:6} {count} drafts: {shares}, {tokens} tokens a step with drafts; {differing} answers differ",
+                flush=True,
+            )
+        else:
+            results["answers"], results["tokens"] = len(answers), sum(map(len, answers))
+            print(f"{precision:6} {len(answers)} answers, {results['tokens']} tokens", flush=True)
+    return results
+
+
+def decode(
+    llm: LLM, group: list[list[int]], params: SamplingParams, clock: Callable[[], float]
+) -> tuple[list[list[int]], int, float]:
+    """(answers, tokens, seconds), where the last two begin once each answer has a token."""
+    engine = llm.engine
+    requests = [engine.add_request(prompt, params) for prompt in group]
+    while not all(request.output_count for request in requests):
+        engine.step()
+    ready, began = sum(request.output_count for request in requests), clock()
+    while engine.has_work:
+        engine.step()
+    answers = [list(request.tokens[len(request.prompt) :]) for request in requests]
+    return answers, sum(map(len, answers)) - ready, clock() - began
+
+
+def speed(arguments: argparse.Namespace, precision: Precision | None, batch: int) -> dict[str, Any]:
+    """Decoded tokens a second of `batch` answers side by side, by number of drafts: medians over rounds in turns."""
+    clock: Callable[[], float] = time.process_time if arguments.clock == "cpu" else time.perf_counter
+    engines = {str(count): open_engine(arguments, precision, count, batch) for count in DRAFTS}
+    llm = engines["0"]
+    asked = prompts(llm, arguments.model, arguments.conversations, arguments.cells)
+    if len(asked) < batch:
+        raise SystemExit(f"--conversations is {arguments.conversations}; expected enough for {batch} answers at a time")
+    groups = [asked[i : i + batch] for i in range(0, len(asked) - batch + 1, batch)]
+    params = SamplingParams(temperature=0, max_tokens=arguments.tokens, ignore_eos=arguments.fixed)
+    rates: dict[str, list[float]] = {count: [] for count in engines}
+    plain: list[list[int]] = []
+    differing = dict.fromkeys(engines, 0)
+    for round_number in range(arguments.rounds + 1):  # the first one fills the caches and captures graphs
+        for count, llm in engines.items():
+            answers: list[list[int]] = []
+            tokens, seconds = 0, 0.0
+            for group in groups:
+                own, decoded, took = decode(llm, group, params, clock)
+                answers, tokens, seconds = answers + own, tokens + decoded, seconds + took
+            plain = plain or answers
+            differing[count] += sum(one != other for one, other in zip(plain, answers, strict=True))
+            if round_number:
+                rates[count].append(tokens / seconds)
+    found: dict[str, Any] = {}
+    for count, each in rates.items():
+        stats, rate = engines[count].stats(), statistics.median(each)
+        shares = [round(r / t, 3) for r, t in zip(stats.accepted_tokens, stats.drafted_tokens, strict=True) if t]
+        ratios = [one / zero for one, zero in zip(each, rates["0"], strict=True)]
+        found[count] = {"tokens_per_second": round(rate, 1), "times_plain": round(statistics.median(ratios), 3)}
+        found[count] |= {"each": [round(ratio, 3) for ratio in ratios], "right": shares, "differ": differing[count]}
+        print(f"B={batch} {count:>4} drafts: {rate:8.1f} tokens/s, {found[count]['times_plain']:.2f} x plain, right {shares}, "
+              f"{differing[count]} of {len(plain) * (arguments.rounds + 1)} answers differ", flush=True)  # fmt: skip
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=DEMO, help="the demo's format (default: the shipped one)")
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--precision", nargs="+", default=["exact"], choices=("exact", "bf16", "fp8"))
+    parser.add_argument("--conversations", type=int, default=6, help="of each cell")
+    parser.add_argument("--cells", nargs="+", default=list(CHAT_CELLS), choices=CELLS, metavar="CELL")
+    parser.add_argument("--tokens", type=int, default=400, help="of an answer at most")
+    parser.add_argument("--fixed", action="store_true", help="for speed: so many tokens in every answer")
+    parser.add_argument(
+        "--speed", type=int, nargs="+", default=[], metavar="B", help="measure speed with B answers at a time"
+    )
+    parser.add_argument("--rounds", type=int, default=4, help="for speed, after one that is not measured")
+    parser.add_argument("--clock", default="wall", choices=("wall", "cpu"))
+    parser.add_argument("--threads", type=int, default=None, help="threads that PyTorch uses on a CPU")
+    parser.add_argument("--pages", type=int, default=2048)
+    arguments = parser.parse_args()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    results: dict[str, Any] = {
+        "model": str(arguments.model),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+    }
+    for precision in arguments.precision:
+        if arguments.speed:
+            results[precision] = {f"B={batch}": speed(arguments, precision, batch) for batch in arguments.speed}
+        else:
+            results[precision] = acceptance(arguments, precision)
+    print(json.dumps(results))
+    exact = [each for each in results.get("exact", {}).values() if isinstance(each, dict)]
+    rows = [row for each in exact for row in (each.values() if arguments.speed else [each])]
+    return int(any(row["differ"] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Speculative decoding on Hopper GPUs, with the demo's draft layer: the tokens of plain decoding, on one and on two."""
+
+import json
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from deepseek_v32.kernels.device import is_hopper
+from support.job import Job
+
+COUNT = torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not COUNT or not is_hopper(torch.device("cuda", 0)), reason="needs a Hopper GPU"),
+]
+two_gpus = pytest.mark.skipif(COUNT < 2, reason="needs two GPUs on one machine")
+
+# Greedy and seeded answers to prompts of different lengths that share their beginnings, in chunks, with so few pages that requests
+# wait for each other's.
+WORK = """
+import json, sys
+from dataclasses import replace
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.model.demo.dialogues import write
+
+def main(precision, drafts, ranks=None):
+    limits = {"max_batch_tokens": 512, "page_count": 60, "max_model_len": 2048, "max_sequences": 8}
+    with LLM(device="cuda", precision=precision, speculative_tokens=drafts, tensor_parallel_size=ranks, **limits) as llm:
+        prompts = []
+        for seed in range(8):
+            conversation = write(f"drafts {seed}", length=(300, 2500)[seed % 2], split="test", wording="train")
+            prompts += [llm.chat_token_ids(conversation.messages(until=len(conversation.turns) - each)) for each in (1, 2)]
+        prompts = [prompt for prompt in prompts if len(prompt) < 1800]
+        greedy = SamplingParams(temperature=0, max_tokens=60, logprobs=1)
+        sampled = SamplingParams(temperature=0.7, top_p=0.9, seed=3, max_tokens=40, presence_penalty=0.5, ignore_eos=True)
+        completions = llm.generate(prompts, greedy) + llm.generate(prompts[:8], replace(sampled, logprobs=1))
+        stats = llm.stats()
+        runner = getattr(llm.engine.runner, "_runner", llm.engine.runner)
+        return {
+            "tokens": [each.token_ids for each in completions],
+            "logprobs": [[token.logprob for token in each.logprobs] for each in completions],
+            "drafted": stats.drafted_tokens,
+            "accepted": stats.accepted_tokens,
+            "graphs": runner.graphs.captured if runner.graphs else 0,
+        }
+"""
+PROGRAM = WORK + "print(json.dumps(main(sys.argv[1], int(sys.argv[2]))))"
+WITH_CHILDREN = WORK + "print(json.dumps(main(sys.argv[1], int(sys.argv[2]), 2)))"
+
+
+@cache
+def alone(precision: str, drafts: int) -> Any:
+    """On one GPU, in a process of its own."""
+    [one] = Job(1, PROGRAM, precision, drafts).wait(120)
+    assert one.code == 0, one.err
+    return json.loads(one.out.splitlines()[-1])
+
+
+def assert_same(found: Any, plain: Any) -> None:
+    """The tokens of plain decoding, with log-probabilities within 1e-4; and drafts of each place were right."""
+    assert found["tokens"] == plain["tokens"]
+    for one, two in zip(found["logprobs"], plain["logprobs"], strict=True):
+        assert max(abs(a - b) for a, b in zip(one, two, strict=True)) < 1e-4
+    assert found["accepted"][0] > 0.4 * found["drafted"][0] and not sum(plain["drafted"])
+
+
+@pytest.mark.parametrize("drafts", [1, 4])
+def test_exact_answers_are_those_of_plain_decoding(drafts: int) -> None:
+    found = alone("exact", drafts)
+    assert_same(found, alone("exact", 0))
+    assert found["accepted"][drafts - 1] and not any(found["drafted"][drafts:])
+
+
+def test_graphs_draft_as_well_as_exact_precision_does() -> None:
+    """In fp8, with decode graphs and the MTP layer's. Close calls differ between precisions, so most answers are compared."""
+    found, exact, plain = alone("fp8", 4), alone("exact", 4), alone("fp8", 0)
+    assert found["graphs"] and plain["graphs"]
+    for place in range(4):
+        shares = [each["accepted"][place] / each["drafted"][place] for each in (found, exact)]
+        assert abs(shares[0] - shares[1]) < 0.1, (place, shares)
+    same = sum(one == two for one, two in zip(found["tokens"], plain["tokens"], strict=True))
+    assert same > 0.6 * len(plain["tokens"]), same
+
+
+@two_gpus
+@pytest.mark.parametrize("precision", ["exact", "fp8"])
+def test_two_ranks_over_nccl_speculate_as_one(precision: str) -> None:
+    first, second = Job(2, PROGRAM, precision, 3).wait(120)
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    found, plain = json.loads(first.out.splitlines()[-1]), alone(precision, 0)
+    if precision == "exact":
+        assert_same(found, plain)
+        return
+    assert found["graphs"] and found["accepted"][0] > 0.4 * found["drafted"][0]
+
+
+@two_gpus
+def test_a_program_that_starts_its_ranks_itself_speculates_over_nccl() -> None:
+    """LLM(tensor_parallel_size=2): the other rank is this program's child."""
+    command = [sys.executable, "-c", WITH_CHILDREN, "exact", "3"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert_same(json.loads(ended.stdout.splitlines()[-1]), alone("exact", 0))
