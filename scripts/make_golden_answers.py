@@ -4,9 +4,9 @@
     python scripts/make_golden_answers.py --only demo --bugs yarn-missing   # one bug of one of them; all else stays as it is
 
 The right answers are those of exact precision (fp32); tests hold them to transformers. The noise is what the same engine answers
-in bf16 and in fp8, and right implementations that round in other ways (scripts/golden/right_engines.py), which no bound of the
-verdict was chosen from. The bugs are those of scripts/golden/bugs that declare "http". One that changes nothing by SHOWS times the
-noise is left out; one counts if it changes an answer, or a log-probability by more than ten times the noise of all right engines.
+in bf16 and in fp8, and right implementations that round in other ways (scripts/golden/right_engines.py). The bugs are those of
+scripts/golden/bugs that declare "http". One that changes nothing by SHOWS times the noise is left out; one counts if it changes an
+answer, or a log-probability by more than ten times the noise of all right engines.
 What the wide checkpoint (scripts/make_conformance_checkpoint.py) answers is computed from its narrow twin, the same function.
 """
 
@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from make_conformance_checkpoint import write_twin  # type: ignore[import-not-fo
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance import golden as golden_files
-from deepseek_v32.inference.conformance.golden import Golden
+from deepseek_v32.inference.conformance.golden import Golden, Item
 from deepseek_v32.inference.conformance.probe import Observation
 from deepseek_v32.inference.conformance.verdict import judge
 from deepseek_v32.inference.llm import DEMO
@@ -93,7 +94,8 @@ def make(
     name: str, model: Path, sizes: Any, title: str, arguments: Any, bugs: Sequence[str], pool: ProcessPoolExecutor
 ) -> None:
     began = time.monotonic()
-    golden, items = None, ()
+    golden: Golden | None = None
+    items: tuple[Item, ...]
     if arguments.bugs is None:
         items = tuple(asked.questions(LLM(model, device="cpu", precision="exact", **SIZES), sizes))
     else:
@@ -106,10 +108,10 @@ def make(
         right = observe(model, items, "exact")
         items = tuple(answered(item, right) for item in items)
         print(f"{name}: {len(items)} questions, {time.monotonic() - began:.0f} s", flush=True)
-    said = dict(zip(who, pool.map(ask, [model] * len(who), [items] * len(who), who), strict=True))
+    said = dict(zip(who, pool.map(partial(ask, model, items, sizes.of_forward_passes), who), strict=True))
     if golden is None:
         golden = golden_of(title, items, right, {each: said[each] for each in RIGHT})
-    known = [known_bug(golden, BUGS[bug], said[bug]) for bug in bugs]
+    known = [known_bug(golden, BUGS[bug], sizes.of_forward_passes, said[bug]) for bug in bugs]
     kept = [bug for bug in known if bug.fields or shows(golden, bug.change) > SHOWS]
     others = [bug for bug in golden.bugs if bug.name not in bugs]
     golden = replace(golden, bugs=tuple(sorted((*others, *kept), key=lambda bug: bug.name)))

@@ -63,14 +63,14 @@ class Golden:
     checkpoint: str
     items: tuple[Item, ...]
     logprobs: np.ndarray  # fp32 [F]
-    rounded: np.ndarray  # fp32 [N, F], those of N other right implementations, the most precise first
+    rounded: np.ndarray  # fp32 [3, F], those of this engine in bf16, in bf16 with an indexer in FP8, and in fp8
     held_out: np.ndarray  # fp32 [M, F], those of M more, from which no bound of the verdict was chosen
     bugs: tuple[KnownBug, ...]
 
     @cached_property
     def noises(self) -> list[np.ndarray]:
-        """fp32 [F] each: how far the first n of `rounded` differ at most: at least an item's usual distance and FLOOR."""
-        return [self._noise(self.rounded[:count]) for count in range(1, len(self.rounded) + 1)]
+        """fp32 [F] each: how far those in bf16 differ at most, and all of them: at least an item's usual distance and FLOOR."""
+        return [self._noise(self.rounded[:2]), self._noise(self.rounded)]
 
     def times_the_noise(self, bug: KnownBug) -> float:
         """The largest change of a log-probability, in units of how far all right implementations differ there."""
@@ -101,9 +101,7 @@ class Golden:
             return float(np.nanquantile(np.abs(values - self.logprobs), 0.25))
 
         own = quarter(logprobs) if np.isfinite(logprobs).any() else 0.0
-        places = range(len(self.noises) - 1)
-        fits = next((n for n in places if own <= SAME_ROUNDING * quarter(self.rounded[n])), len(self.noises) - 1)
-        return self.noises[fits]
+        return self.noises[own > SAME_ROUNDING * quarter(self.rounded[0])]
 
     @property
     def slices(self) -> dict[str, slice]:

@@ -16,15 +16,15 @@ from deepseek_v32.inference.text.tokenizer import Tokenizer
 
 from .bugs import BUGS
 from .bugs.bug import Bug
-from .right_engines import HELD_OUT, transformers_logprobs
+from .right_engines import VARIANTS, transformers_logprobs
 from .servers import observe
 
 OTHERS = 3  # beside each token of an answer
 CHAT = "chat-"  # how the names of those bugs begin that change nothing but the chat format and its parsers
-OF_FORWARD_PASSES = ("score", "decode")  # the groups that tell what a bug of the forward pass changes
 TRANSFORMERS = "bf16, transformers"
-ROUNDED = ("bf16", "fp8")  # the most precise first
-RIGHT = (*ROUNDED, *(engine.name for engine in HELD_OUT), TRANSFORMERS)
+# The most precise first. Engines that run a model in bf16 have an indexer in FP8 all the same.
+ROUNDED = ("bf16", "bf16, with an indexer in FP8", "fp8")
+RIGHT = (*ROUNDED, *(name for name in VARIANTS if name not in ROUNDED), TRANSFORMERS)
 
 
 def answered(item: Item, seen: Observation) -> Item:
@@ -51,19 +51,19 @@ def logprobs_of(items: Sequence[Item], seen: Observation) -> np.ndarray:
     return np.concatenate([aligned(item, seen.replies.get(item.name)) for item in items])
 
 
-def groups_of(bug: Bug) -> tuple[str, ...]:
+def groups_of(bug: Bug, of_forward_passes: tuple[str, ...]) -> tuple[str, ...]:
     """The groups of questions that a bug is asked."""
     if bug.name.startswith(CHAT):
         return ("chat",)
-    return OF_FORWARD_PASSES if bug.stage else (*OF_FORWARD_PASSES, "reuse", "batch")
+    return of_forward_passes if bug.stage else ("score", "decode", "reuse", "batch")
 
 
 def precision_of(bug: Bug) -> str:
     """The most exact precision in which a bug shows."""
-    return next(each for each in ("exact", *ROUNDED) if each in bug.precisions)
+    return next(each for each in ("exact", "bf16", "fp8") if each in bug.precisions)
 
 
-def ask(model: Path, items: Sequence[Item], who: str) -> Observation | np.ndarray:
+def ask(model: Path, items: Sequence[Item], of_forward_passes: tuple[str, ...], who: str) -> Observation | np.ndarray:
     """What one of RIGHT, or this engine with one of BUGS, says to the questions. Of transformers: its log-probabilities alone."""
     if who == TRANSFORMERS:
         theirs = load_transformers(model, torch.bfloat16)
@@ -75,26 +75,25 @@ def ask(model: Path, items: Sequence[Item], who: str) -> Observation | np.ndarra
     if who in BUGS:
         bug = BUGS[who]
         change, precision = bug.seed(), precision_of(bug)
-        items = [item for item in items if item.group in groups_of(bug)]
-    for engine in HELD_OUT:
-        if engine.name == who:
-            change, precision = engine.change(), engine.precision
+        items = [item for item in items if item.group in groups_of(bug, of_forward_passes)]
+    elif who in VARIANTS:
+        change, precision = VARIANTS[who].change(), VARIANTS[who].precision
     with change:
         return observe(model, items, precision)
 
 
 def golden_of(title: str, items: tuple[Item, ...], right: Observation, said: Mapping[str, Any]) -> Golden:
     """Golden answers without bugs. said: what each of RIGHT says."""
-    items = tuple(stable(item, [said[name] for name in ROUNDED]) for item in items)
+    items = tuple(stable(item, [each for each in said.values() if isinstance(each, Observation)]) for item in items)
     rows = {name: logprobs_of(items, each) if isinstance(each, Observation) else each for name, each in said.items()}
     rounded = np.array([rows[name] for name in ROUNDED])
     held_out = np.array([row for name, row in rows.items() if name not in ROUNDED])
     return Golden(title, items, logprobs_of(items, right), rounded, held_out, ())
 
 
-def known_bug(golden: Golden, bug: Bug, seen: Observation) -> KnownBug:
+def known_bug(golden: Golden, bug: Bug, of_forward_passes: tuple[str, ...], seen: Observation) -> KnownBug:
     """What a bug changes."""
-    items, groups = golden.items, groups_of(bug)
+    items, groups = golden.items, groups_of(bug, of_forward_passes)
     change = logprobs_of(items, seen) - golden.logprobs
     if bug.name.startswith(CHAT):  # the rest is as it should be
         change[np.repeat([item.group not in groups for item in items], [item.size for item in items])] = 0

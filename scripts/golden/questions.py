@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,28 @@ class Sizes:
     decode: tuple[int, ...]
     reuse: tuple[int, ...]  # numbers of the `decode` conversations that go on
     batch: tuple[int, ...]
+    of_forward_passes: tuple[str, ...]  # the groups that a bug of the forward pass is asked
+    has_whole_chats: bool  # with thinking and functions, answered to their end
 
 
 # The demo selects 128 tokens: below, at and far above that; not at borders of pages, which are 64 tokens.
 DEMO = Sizes(
-    ((120, 0), (700, 0), (1500, 0), (1600, 0)), (180, 250, 450, 650, 900, 1300), (2, 4), (180, 220, 260, 300, 350, 420)
+    score=((120, 0), (700, 0), (1500, 0)),
+    decode=(120, 180, 250, 450, 650, 900),
+    reuse=(3, 5),
+    batch=(180, 220, 260, 300, 350, 420),
+    of_forward_passes=("score", "decode"),
+    has_whole_chats=True,
 )
 # A checkpoint that selects 2048.
-WIDE = Sizes(((2700, 0),), (2300,), (0,), (200, 260))
+WIDE = Sizes(
+    score=((2700, 0),),
+    decode=(2300,),
+    reuse=(0,),
+    batch=(200, 260),
+    of_forward_passes=("score",),
+    has_whole_chats=False,
+)
 
 
 def questions(llm: LLM, sizes: Sizes) -> Iterator[Item]:
@@ -58,7 +73,8 @@ def questions(llm: LLM, sizes: Sizes) -> Iterator[Item]:
     for length in sizes.batch:
         conversation, turn = _answerable(llm, "batch", length)
         yield _item(llm, f"batch-{length}", "batch", conversation.messages(until=turn))
-    yield from _chat(llm)
+    chats = _chat(llm)
+    yield from chats if sizes.has_whole_chats else islice(chats, 2)
 
 
 def text(llm: LLM, length: int, number: int) -> list[int]:

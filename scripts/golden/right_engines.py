@@ -1,4 +1,4 @@
-"""Right implementations that round in other ways than this engine: from them no bound of the probe was chosen."""
+"""Right implementations that round in other ways than this engine."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -47,16 +47,15 @@ def fp8_indexer() -> AbstractContextManager[None]:
 class RightEngine:
     """This engine, changed in a way that implementations are free in."""
 
-    name: str
     precision: str
     change: Callable[[], AbstractContextManager[None]]
 
 
-HELD_OUT = (
-    RightEngine("fp8, scales that are no powers of two", "fp8", unrounded_scales),
-    RightEngine("fp8, without the Hadamard transform", "fp8", no_hadamard),
-    RightEngine("bf16, with an indexer in FP8", "bf16", fp8_indexer),
-)
+VARIANTS = {
+    "bf16, with an indexer in FP8": RightEngine("bf16", fp8_indexer),
+    "fp8, scales that are no powers of two": RightEngine("fp8", unrounded_scales),
+    "fp8, without the Hadamard transform": RightEngine("fp8", no_hadamard),
+}
 
 
 @torch.inference_mode()

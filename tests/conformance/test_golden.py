@@ -97,7 +97,7 @@ def test_the_golden_answers_are_right(golden):
 
 
 def test_engines_that_were_held_out_are_right(golden):
-    assert len(golden.held_out) >= 4
+    assert len(golden.held_out) >= 3
     for logprobs in golden.held_out:
         verdict = judge(golden, replayed(golden, logprobs - golden.logprobs, {}))
         assert verdict.kind == "right", verdict.deviations
@@ -105,7 +105,7 @@ def test_engines_that_were_held_out_are_right(golden):
 
 def test_a_bug_counts_from_ten_times_the_noise_of_all_right_engines(golden):
     """The noise of one log-probability, written out: the largest distance there, or an engine's usual one in its question."""
-    engines = np.concatenate([golden.rounded, golden.held_out]) - golden.logprobs
+    engines = np.nan_to_num(np.concatenate([golden.rounded, golden.held_out]) - golden.logprobs)
     item = golden.items[1]
     own = golden.slices[item.name]
     usual = max(float(np.sqrt((engine[own] ** 2).mean())) for engine in engines)
@@ -119,7 +119,7 @@ def test_a_bug_counts_from_ten_times_the_noise_of_all_right_engines(golden):
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("precision", [0, 1], ids=["bf16", "fp8"])
+@pytest.mark.parametrize("precision", [0, 1, 2], ids=["bf16", "fp8 indexer", "fp8"])
 def test_an_engine_that_rounds_as_much_in_its_own_way_is_right(golden, precision, seed):
     """What rounding changes, but within each question at other tokens."""
     change, rng = golden.rounded[precision] - golden.logprobs, np.random.default_rng(seed)

@@ -11,11 +11,17 @@ from deepseek_v32.kernels.reference.rope import rotate_half_split
 from .bug import ALL, HTTP, TRACE, Bug
 from .patching import replaced
 
-INDEX_ROPE = ("model.indexer.rotate_index", "kernels.reference.cache_write.rotate_index")
-INDEX_ROPE += ("kernels.reference.hadamard.rotate_index",)
+INDEX_ROPE = (
+    "model.indexer.rotate_index",
+    "kernels.reference.cache_write.rotate_index",
+    "kernels.reference.hadamard.rotate_index",
+)
 MSCALE = 0.1 * math.log(4) + 1
-MLA_ROPE = ("model.attention.rotate_interleaved", "kernels.reference.cache_write.rotate_interleaved")
-MLA_ROPE += ("kernels.reference.kv_up_projection.rotate_interleaved",)
+MLA_ROPE = (
+    "model.attention.rotate_interleaved",
+    "kernels.reference.cache_write.rotate_interleaved",
+    "kernels.reference.kv_up_projection.rotate_interleaved",
+)
 
 
 def index_interleaved() -> AbstractContextManager[None]:
