@@ -11,9 +11,12 @@ PYTEST_ARGS ?=
 TORCH = torch>=2.11,<2.14
 
 BIN := .venv/bin
+# pip compiles one module after the other; COMPILE does it on all cores, and passes over what is no Python of this version.
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --no-compile
+COMPILE := @$(BIN)/python -m compileall -qq -j 0 .venv/lib/python*/site-packages || true
 
-.PHONY: help demo chat quick test browser lint format clean
+.PHONY: help demo chat quick test pytest browser lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -35,13 +38,15 @@ chat: .venv/installed-web
 # The inner loop; tests/support/quick.py says which tests.
 quick: .venv/installed-test
 	$(BIN)/ruff check --output-format=concise
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(JOBS) --dist worksteal --quick -rfE --durations=5 $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n $(JOBS) --dist worksteal --quick -rfE --durations=5 $(PYTEST_ARGS)
 
-# The tests run even if lint complains; the last lines are pytest's summary.
+# Lint and the tests run side by side, and each to its end; the last lines are pytest's summary.
 test: .venv/installed-test browser
-	@$(MAKE) --no-print-directory lint; lint=$$?; \
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS); tests=$$?; \
-	if [ $$lint -ne 0 ]; then echo "make lint failed, see above" >&2; fi; exit $$((lint + tests))
+	@$(MAKE) --no-print-directory --keep-going -j 2 lint pytest
+
+# The many processes of the tests share compiled modules, whatever the caller's environment says.
+pytest: .venv/installed-test
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 # The chat is tested in a real browser. Without one, and without the right to install it, those tests are skipped and say so.
 browser:
@@ -71,19 +76,22 @@ clean:
 
 # Without an NVIDIA GPU the CPU build will do, which is a tenth of the size; not every index has it under that name.
 .venv/torch: .venv/python
-	@if [ -n "$(TORCH_INDEX)" ]; then $(PIP) install --index-url "$(TORCH_INDEX)" "$(TORCH)"; \
-	elif nvidia-smi -L >/dev/null 2>&1; then $(PIP) install "$(TORCH)"; \
-	else $(PIP) install -q "torch==2.13.0+cpu" 2>/dev/null || $(PIP) install "$(TORCH)"; fi
+	@if [ -n "$(TORCH_INDEX)" ]; then $(INSTALL) --index-url "$(TORCH_INDEX)" "$(TORCH)"; \
+	elif nvidia-smi -L >/dev/null 2>&1; then $(INSTALL) "$(TORCH)"; \
+	else $(INSTALL) -q "torch==2.13.0+cpu" 2>/dev/null || $(INSTALL) "$(TORCH)"; fi
 	@touch $@
 
 .venv/installed: .venv/torch pyproject.toml
-	$(PIP) install -q -e .
+	$(INSTALL) -q -e .
+	$(COMPILE)
 	@touch $@
 
-.venv/installed-web: .venv/installed
-	$(PIP) install -q -e ".[web]"
-	@touch $@
+.venv/installed-web: .venv/torch pyproject.toml
+	$(INSTALL) -q -e ".[web]"
+	$(COMPILE)
+	@touch .venv/installed $@
 
-.venv/installed-test: .venv/installed
-	$(PIP) install -q -e ".[test,web]"
-	@touch $@
+.venv/installed-test: .venv/torch pyproject.toml
+	$(INSTALL) -q -e ".[test,web]"
+	$(COMPILE)
+	@touch .venv/installed .venv/installed-web $@

@@ -64,7 +64,7 @@ class LLM:
         verify_hashes, progress: as in `load_model`. synthetic: random weights; `path` gives the configuration alone, by default the
         released model's. check_cache: stamp what the caches hold and verify it; a mismatch ends its request with an error that
         names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or "auto": as many as pay.
-        deterministic: a request's logits have the same bits whatever runs beside it; on a CPU alone (docs/determinism.md). All
+        deterministic: a request's logits have the same bits whatever runs beside it (docs/determinism.md). All
         others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
         tensor_parallel_size: so many ranks share the model, each with a GPU; all but this process are its children, which `close`
         ends. Under torchrun all of its ranks do: rank 0 returns from here, the others work until it ends, and then exit.

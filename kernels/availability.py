@@ -6,7 +6,7 @@ from importlib import import_module
 import torch
 
 from . import device as hardware
-from .registry import OPERATIONS, check_names, choose_implementation, leading_dtype, preference_of
+from .registry import INVARIANT, OPERATIONS, check_names, choose_implementation, leading_dtype, preference_of
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,13 @@ class Choice:
 
 
 def describe(device: torch.device, backend: str = "auto", precision: str = "fp8") -> list[Choice]:
-    """The implementation that would run for each operation of a model in this precision; "none" if `backend` cannot run here."""
+    """The implementation that would run for each operation of a model in this precision; "none" if `backend` cannot run here.
+
+    Without the deterministic mode, whose implementations serve all operations of a model or none (`not_deterministic`).
+    """
     lines = []
-    for operation, implementations in OPERATIONS.items():
+    for operation, every in OPERATIONS.items():
+        implementations = [one for one in every if one.backend != INVARIANT]
         dtype = leading_dtype(operation, precision)
         chosen = choose_implementation(operation, device, dtype, preference_of(backend)).backend
         reasons = [one.unsupported_reason(device, dtype) for one in implementations]
@@ -31,6 +35,22 @@ def describe(device: torch.device, backend: str = "auto", precision: str = "fp8"
     if backend in ("tile", "cuda") and all(line.chosen != backend for line in lines):
         return [replace(line, chosen="none") for line in lines]
     return lines
+
+
+# What a deterministic model does not call: its prompts take the absorbed form, and decodes are sparse.
+NOT_DETERMINISTIC = ("mha_prefill", "sparse_mla_prefill", "dense_mla_decode", "paged_mla_decode_h16")
+
+
+def not_deterministic(device: torch.device, precision: str) -> str | None:
+    """Why a deterministic model in this precision cannot run on this device, or None if it can."""
+    for operation in OPERATIONS:
+        if operation in NOT_DETERMINISTIC:
+            continue
+        try:
+            choose_implementation(operation, device, leading_dtype(operation, precision), preference_of("auto", True))
+        except ValueError as error:
+            return str(error)
+    return None
 
 
 def check_backend(backend: str, device: str) -> None:

@@ -36,6 +36,14 @@ def quantize_blocks(x: torch.Tensor, ue8m0: bool = True, *, backend: str | Prefe
     return Quantized(*choose("quantize_blocks", x, backend)(x, ue8m0))
 
 
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float, *, backend: str | Preference = "auto") -> torch.Tensor:
+    """RMSNorm of x [T, D] with weight fp32 [D], computed in fp32, in x's dtype."""
+    check_tensor("x", x, (None, None), FLOATS)
+    check_tensor("weight", weight, (x.shape[1],), torch.float32, x.device)
+    result: torch.Tensor = choose("rms_norm", x, backend)(x, weight, eps)
+    return result
+
+
 def rms_norm_quantize(
     x: torch.Tensor,
     weight: torch.Tensor,

@@ -33,8 +33,9 @@ class Implementation:
     """One implementation of an operation.
 
     `dtypes` and `width` (the last dimension) say which leading tensors it supports; None: all. `capturable`: it does not wait for
-    the device, so that a CUDA graph can hold it. `invariant`: on a CPU, the bits of a row of the result depend on that row's inputs
-    alone (docs/determinism.md).
+    the device, so that a CUDA graph can hold it. `invariant`: the bits of a row of the result depend on that row's inputs alone, on
+    a CPU for the references and on a Hopper GPU for compiled ones (docs/determinism.md). `device`: of an implementation in
+    kernels/invariant, the type of the devices that it is written for.
     """
 
     backend: str
@@ -43,18 +44,19 @@ class Implementation:
     width: int | None = None
     capturable: bool = True
     invariant: bool = False
+    device: Literal["cpu", "cuda"] = "cpu"
 
     def unsupported_reason(self, device: torch.device, dtype: torch.dtype, width: int | None = None) -> str | None:
         """Why this implementation does not support such a leading tensor, or None if it does."""
         if self.backend == "reference":
             return None
-        if self.backend == INVARIANT:
+        if self.backend == INVARIANT and self.device == "cpu":
             return None if device.type == "cpu" else f"{INVARIANT} needs a CPU, this is {hardware.describe(device)}"
         if not hardware.is_hopper(device):
             return f"{self.backend} needs a Hopper GPU (sm_90), this is {hardware.describe(device)}"
-        package = {"tile": "tilelang", "cuda": "tvm_ffi"}[self.backend]
-        if find_spec(package) is None:
-            return f"{self.backend} needs {package}: pip install 'deepseek-v32[kernels]'"
+        for package in {"tile": ("tilelang",), "cuda": ("tvm_ffi",)}.get(self.backend, ("tilelang", "tvm_ffi")):
+            if find_spec(package) is None:
+                return f"{self.backend} needs {package}: pip install 'deepseek-v32[kernels]'"
         if self.dtypes is not None and dtype not in self.dtypes:
             return f"{self.backend} supports {' and '.join(sorted(map(str, self.dtypes)))}, not {dtype}"
         if None not in (self.width, width) and width != self.width:
@@ -63,12 +65,15 @@ class Implementation:
 
 
 _cuda, _tile = partial(Implementation, "cuda"), partial(Implementation, "tile")
+# The same, batch-invariant as they are; and what kernels/invariant/gpu makes of kernels that are not.
+_cuda_row, _tile_row = partial(_cuda, invariant=True), partial(_tile, invariant=True)
+_gpu = partial(Implementation, INVARIANT, invariant=True, device="cuda")
 
 
 def _with_reference(
     module: str, *compiled: Implementation, invariant: str | bool = False
 ) -> tuple[Implementation, ...]:
-    """invariant: whether the reference is batch-invariant, or the module of an implementation that is."""
+    """invariant: whether the reference is batch-invariant on a CPU, or the module of an implementation that is."""
     reference = Implementation("reference", module, capturable=False, invariant=invariant is True)
     if not isinstance(invariant, str):
         return *compiled, reference
@@ -77,56 +82,75 @@ def _with_reference(
 
 # The fastest first: "auto" takes the first that supports the leading tensor.
 OPERATIONS: dict[str, tuple[Implementation, ...]] = {
-    "quantize_blocks": _with_reference("quantize", _tile("quantize"), invariant=True),
-    "rms_norm_quantize": _with_reference("quantize", _tile("quantize"), invariant=True),
-    "swiglu": _with_reference("quantize", invariant="quantize"),
-    "swiglu_quantize": _with_reference("quantize", _tile("quantize"), invariant="quantize"),
-    "hadamard_transform": _with_reference("hadamard", _tile("hadamard"), invariant="hadamard"),
-    "rotate_quantize": _with_reference("hadamard", _tile("hadamard"), invariant="hadamard"),
-    "linear": _with_reference("linear", invariant="linear"),
-    "fp8_gemm": _with_reference("fp8_gemm", _cuda("fp8_gemm"), _tile("fp8_gemm"), invariant="linear"),
-    "fp8_gemms": _with_reference("fp8_gemm", _cuda("fp8_gemm"), _tile("fp8_gemm"), invariant="linear"),
-    "fp32_linear": _with_reference("fp32_ops", _cuda("fp32_ops"), invariant="linear"),
-    "layer_norm": _with_reference("fp32_ops", _cuda("fp32_ops"), invariant=True),
-    "route": _with_reference("routing", _cuda("routing"), invariant="routing"),
-    "group_by_expert": _with_reference("routing", _cuda("routing"), invariant=True),
+    "quantize_blocks": _with_reference("quantize", _tile_row("quantize"), invariant=True),
+    "rms_norm": _with_reference("quantize", _gpu("gpu.rows"), invariant=True),
+    "rms_norm_quantize": _with_reference("quantize", _tile_row("quantize"), invariant=True),
+    "swiglu": _with_reference("quantize", _gpu("quantize"), invariant="quantize"),
+    "swiglu_quantize": _with_reference("quantize", _tile_row("quantize"), invariant="quantize"),
+    "hadamard_transform": _with_reference("hadamard", _tile_row("hadamard"), invariant="hadamard"),
+    "rotate_quantize": _with_reference("hadamard", _tile_row("hadamard"), invariant="hadamard"),
+    "linear": _with_reference("linear", _gpu("gpu.linear", _BF16), invariant="linear"),
+    "fp8_gemm": _with_reference(
+        "fp8_gemm", _cuda("fp8_gemm"), _tile("fp8_gemm"), _gpu("gpu.fp8_gemm"), invariant="linear"
+    ),
+    "fp8_gemms": _with_reference(
+        "fp8_gemm", _cuda("fp8_gemm"), _tile("fp8_gemm"), _gpu("gpu.fp8_gemm"), invariant="linear"
+    ),
+    "fp32_linear": _with_reference("fp32_ops", _cuda("fp32_ops"), _gpu("gpu.rows", _BF16), invariant="linear"),
+    "layer_norm": _with_reference("fp32_ops", _cuda("fp32_ops"), _gpu("gpu.rows"), invariant=True),
+    "route": _with_reference("routing", _cuda("routing"), _gpu("gpu.routing"), invariant="routing"),
+    "group_by_expert": _with_reference("routing", _cuda_row("routing"), invariant=True),
     "grouped_gemm": _with_reference(
-        "grouped_gemm", _cuda("grouped_gemm", _FP8), _tile("grouped_gemm", _FP8 | _BF16), invariant="linear"
+        "grouped_gemm",
+        _cuda("grouped_gemm", _FP8),
+        _tile("grouped_gemm", _FP8 | _BF16),
+        _gpu("gpu.fp8_gemm", _FP8 | _BF16),
+        invariant="linear",
     ),
     "grouped_gemm_with_shared": _with_reference(
-        "grouped_gemm", _cuda("grouped_gemm"), _tile("grouped_gemm"), invariant="linear"
+        "grouped_gemm", _cuda("grouped_gemm"), _tile("grouped_gemm"), _gpu("gpu.fp8_gemm"), invariant="linear"
     ),
-    "route_and_group": _with_reference("routing", _cuda("routing"), invariant="routing"),
-    "combine_experts": _with_reference("routing", _cuda("routing"), invariant="routing"),
-    "combine_norm_quantize": _with_reference("routing", _cuda("routing"), invariant="routing"),
-    "norm_and_cache": _with_reference("norm_and_cache", _cuda("norm_and_cache"), invariant="norm_and_cache"),
+    "route_and_group": _with_reference("routing", _cuda("routing"), _gpu("gpu.routing"), invariant="routing"),
+    "combine_experts": _with_reference("routing", _cuda_row("routing"), invariant="routing"),
+    "combine_norm_quantize": _with_reference("routing", _cuda_row("routing"), invariant="routing"),
+    "norm_and_cache": _with_reference(
+        "norm_and_cache", _cuda("norm_and_cache"), _gpu("gpu.rows"), invariant="norm_and_cache"
+    ),
     "absorb_queries": _with_reference(
-        "kv_up_projection", _cuda("kv_up_projection", _BF16), invariant="kv_up_projection"
+        "kv_up_projection",
+        _cuda("kv_up_projection", _BF16),
+        _gpu("gpu.linear", _BF16),
+        invariant="kv_up_projection",
     ),
-    "expand_values": _with_reference("kv_up_projection", invariant="kv_up_projection"),
+    "expand_values": _with_reference("kv_up_projection", _gpu("gpu.linear", _BF16), invariant="kv_up_projection"),
     "expand_quantize": _with_reference(
-        "kv_up_projection", _cuda("kv_up_projection", _BF16), invariant="kv_up_projection"
+        "kv_up_projection",
+        _cuda("kv_up_projection", _BF16),
+        _gpu("gpu.linear", _BF16),
+        invariant="kv_up_projection",
     ),
-    "write_latent_cache": _with_reference("cache_write", _tile("cache_write"), invariant=True),
-    "write_index_cache": _with_reference("cache_write", _tile("cache_write"), invariant="cache_write"),
-    "stamp_tokens": _with_reference("cache_stamps", _cuda("cache_stamps"), invariant=True),
-    "check_cache": _with_reference("cache_stamps", _cuda("cache_stamps"), invariant=True),
-    "gather_latents": _with_reference("cache_write", _tile("cache_write"), invariant=True),
-    "gather_index_keys": _with_reference("cache_write", _tile("cache_write"), invariant=True),
+    "write_latent_cache": _with_reference("cache_write", _tile_row("cache_write"), invariant=True),
+    "write_index_cache": _with_reference("cache_write", _tile_row("cache_write"), invariant="cache_write"),
+    "stamp_tokens": _with_reference("cache_stamps", _cuda_row("cache_stamps"), invariant=True),
+    "check_cache": _with_reference("cache_stamps", _cuda_row("cache_stamps"), invariant=True),
+    "gather_latents": _with_reference("cache_write", _tile_row("cache_write"), invariant=True),
+    "gather_index_keys": _with_reference("cache_write", _tile_row("cache_write"), invariant=True),
     "indexer_logits": _with_reference(
         "indexer_logits",
-        _cuda("indexer_logits", _FP8, _INDEX),
+        _cuda_row("indexer_logits", _FP8, _INDEX),
         _tile("indexer_logits", _FP8 | _BF16, _INDEX),
+        _gpu("gpu.indexer_logits", _BF16, _INDEX),
         invariant="indexer_logits",
     ),
     "paged_indexer_logits": _with_reference(
         "indexer_logits",
-        _cuda("indexer_logits", _FP8, _INDEX),
-        _tile("indexer_logits", _FP8 | _BF16, _INDEX),
+        _cuda_row("indexer_logits", _FP8, _INDEX),
+        _tile_row("indexer_logits", _BF16, _INDEX),
+        _tile("indexer_logits", _FP8, _INDEX),
         invariant="indexer_logits",
     ),
-    "select_topk": _with_reference("select_topk", _cuda("select_topk"), _tile("select_topk"), invariant=True),
-    "select_topk_slots": _with_reference("select_topk", _cuda("select_topk"), _tile("select_topk"), invariant=True),
+    "select_topk": _with_reference("select_topk", _cuda_row("select_topk"), _tile("select_topk"), invariant=True),
+    "select_topk_slots": _with_reference("select_topk", _cuda_row("select_topk"), _tile("select_topk"), invariant=True),
     "sparse_mla_prefill": _with_reference(
         "sparse_mla_prefill",
         _cuda("sparse_mla_prefill", _BF16, _LATENT),
@@ -134,7 +158,10 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
         invariant="sparse_mla",
     ),
     "sparse_mla_decode": _with_reference(
-        "sparse_mla_decode", _cuda("sparse_mla_decode", _BF16, _LATENT), invariant="sparse_mla"
+        "sparse_mla_decode",
+        _cuda("sparse_mla_decode", _BF16, _LATENT),
+        _gpu("gpu.sparse_mla", _BF16, _LATENT),
+        invariant="sparse_mla",
     ),
     "mha_prefill": _with_reference("dense_mla", _cuda("mha_prefill", _BF16)),
     "dense_mla_decode": _with_reference(
@@ -197,6 +224,8 @@ def choose_implementation(
     reasons = []
     for implementation in _in_order(operation, preference, fastest):
         reason = implementation.unsupported_reason(device, dtype, width)
+        if INVARIANT in preference and implementation.backend == "reference" and device.type != "cpu":
+            reason = "reference is batch-invariant on a CPU alone"
         if reason is None:
             return implementation
         reasons.append(reason)

@@ -4,7 +4,7 @@ import torch
 
 from .cache_write import latent_record_bytes
 from .checks import FLOATS, check_tensor
-from .registry import Preference, choose, choose_implementation
+from .registry import INVARIANT, Preference, choose, choose_implementation
 from .sparse_mla_prefill import check_sparse_options
 from .split_plan import SplitPlan
 
@@ -26,7 +26,12 @@ def plan_decode(
     None for implementations without plans. The plan is made on the device, without waiting for it, once a step for all layers, also
     in a CUDA graph. It must be made again when topk_length changes.
     """
-    if choose_implementation("sparse_mla_decode", device, torch.bfloat16, backend).backend != "cuda":
+    implementation = choose_implementation("sparse_mla_decode", device, torch.bfloat16, backend)
+    if implementation.backend == INVARIANT and implementation.device == "cuda":
+        from .invariant.gpu.sparse_mla import plan_decode as fixed_plan
+
+        return fixed_plan(batch * s_q, heads, topk, device)
+    if implementation.backend != "cuda":
         return None
     from .cuda.sparse_mla_decode import plan_decode as plan_on_cuda
 

@@ -233,6 +233,12 @@ class MultiHeadLatentAttention(nn.Module):
     ) -> torch.Tensor:
         """Absorbed queries q [t, H, L + rope] over context positions int32 [t, K] (-1: none) -> attended latents [t, H, L]."""
         kv, indices, backend = cache.latent, positions, self.compute.backend
+        counts = None if prefill.policy is not None else prefill.selected_counts(positions.shape[1])
+        if self.form.attends_as_decode(q):
+            slots = torch.where(positions < 0, -1, prefill.context_slots[positions.clamp_min(0).long()]).int()
+            scale, dim = self.softmax_scale, self.latent_dim
+            latents, _ = sparse_mla_decode(q[:, None], kv, slots[:, None], scale, dim, counts, backend=backend)
+            return latents[:, 0]
         is_fp8 = kv.dtype == torch.uint8
         if is_fp8 and self.form.converts_context(prefill, q, positions.shape[1]):
             kv = gather_latents(kv, prefill.context_slots, self.latent_dim, q.dtype, backend=backend)[:, None]
@@ -245,7 +251,7 @@ class MultiHeadLatentAttention(nn.Module):
             indices[:, None],
             self.softmax_scale,
             self.latent_dim,
-            None if prefill.policy is not None else prefill.selected_counts(positions.shape[1]),
+            counts,
             backend=backend,
         )
         return latents

@@ -161,6 +161,8 @@ class RMSNorm(nn.Module):
         self.weight = parameter(width, dtype=torch.float32, device=compute.device)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.compute.deterministic:
+            return quantize.rms_norm(x, self.weight, self.eps, backend=self.compute.backend)
         return rms_norm(x, self.weight, self.eps)
 
     def with_operand(

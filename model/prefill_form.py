@@ -40,6 +40,10 @@ class PrefillForm:
         gathered = config.index_topk * (REFERENCE_GATHER_COST + heads * (2 * latent + config.qk_rope_head_dim))
         return masked < gathered
 
+    def attends_as_decode(self, q: torch.Tensor) -> bool:
+        """Whether q [t, H, L + rope] attends by the kernel of decodes, which alone divides the keys of a query by their places."""
+        return self.compute.deterministic and q.device.type == "cuda"
+
     def converts_context(self, prefill: Prefill, q: torch.Tensor, keys: int) -> bool:
         """Whether a chunk's context is converted from FP8 once, and not again for each query q [t, H, L + rope] of so many keys."""
         if self.compute.deterministic:

@@ -45,7 +45,7 @@ class Transformer(nn.Module):
         mtp: MTPTables | None = None,
         deterministic: bool = False,
     ) -> None:
-        """mtp: None: without the MTP layer, which only speculative decoding needs. deterministic: see `Compute`; on a CPU alone."""
+        """mtp: None: without the MTP layer, which only speculative decoding needs. deterministic: see `Compute`."""
         super().__init__()
         self.config = config
         preference = preference_of(backend, deterministic)
@@ -180,3 +180,8 @@ class Transformer(nn.Module):
             return metadata
         positions = torch.arange(max(metadata.context_lengths), device=self.compute.device)
         return replace(metadata, context_rope=self.rotary(positions))
+
+
+def is_deterministic(model: object) -> bool:
+    """Whether this is a model with batch-invariant arithmetic."""
+    return isinstance(model, Transformer) and model.compute.deterministic

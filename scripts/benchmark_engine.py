@@ -107,6 +107,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--verify", type=int, nargs="*", default=[], metavar="N", help="measure steps of N tokens a sequence: 2 to 5"
     )
+    parser.add_argument("--deterministic", action="store_true", help="with batch-invariant kernels")
     parser.add_argument("--timeline", action="store_true", help="also list the kernels of a layer in order")
     arguments = parser.parse_args()
     if arguments.layers < 2:
@@ -120,7 +121,7 @@ def main() -> None:
         raise SystemExit("no CUDA GPU found; benchmark_engine times steps on one")
     device = torch.device("cuda", torch.cuda.current_device())
     config = replace(ModelConfig(), num_hidden_layers=arguments.layers, first_k_dense_replace=1)
-    machine = describe_machine(device) | {"layers": arguments.layers}
+    machine = describe_machine(device) | {"layers": arguments.layers, "deterministic": arguments.deterministic}
     print(", ".join(f"{key} {value}" for key, value in machine.items()))
     print("; ".join(f"{line.operation}: {line.chosen}" for line in describe(device)))
     rates = measure_rates(device)
@@ -128,7 +129,7 @@ def main() -> None:
     print(", ".join(f"{key} {value}" for key, value in rates.describe().items()))
     began = time.perf_counter()
     mtp = MTPTables() if arguments.verify else None
-    model = build_model(config, "fp8", "auto", device, mtp=mtp)
+    model = build_model(config, "fp8", "auto", device, mtp=mtp, deterministic=arguments.deterministic)
     fill_synthetic(model, Plan(config, mtp=mtp))
     caches = allocate(config, "fp8", PAGES + 1, device, mtp=mtp is not None)
     fill_synthetic_caches(config, caches)

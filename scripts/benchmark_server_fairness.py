@@ -140,9 +140,9 @@ def main() -> None:
     results: dict[str, Any] = {"machine": machine, "model": str(arguments.model or "demo"), "load": os.getloadavg()[0]}
     with server(arguments.model, None, "--max-model-len", str(context)) as client:
         measurement = Measurement(client, llm, arguments.long)
-        for length in arguments.lengths:
+        for length in sorted(arguments.lengths)[:1]:
             measurement.served(length)
-        measurement.samples.clear()  # the first of each was a warm-up
+        measurement.samples.clear()  # that was a warm-up
         for _ in range(arguments.rounds):
             asyncio.run(measurement.question())
             asyncio.run(measurement.stream())

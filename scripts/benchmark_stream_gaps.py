@@ -53,7 +53,8 @@ class Gaps:
         pass
 
     def between(self, start: float, end: float) -> list[float]:
-        return [seconds for when, seconds in self.seen if start <= when < end]
+        """Those between steps: further tokens of a step, which were drafts, come at the same time."""
+        return [seconds for when, seconds in self.seen if start <= when < end and seconds > 0]
 
 
 async def read(stream: AsyncStream, times: list[float]) -> None:

@@ -71,7 +71,7 @@ _MEANINGS = {
     400: "The request cannot be served as it is",
     401: "The API key is missing or wrong",
     403: "The Host or Origin header names another site",
-    404: "There is no such model",
+    404: "There is no such model, or no such response any more",
     408: "The request did not arrive in time",
     413: "The request's body is too large",
     431: "The request's headers are too large",

@@ -7,6 +7,7 @@ from itertools import accumulate
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from ...model.transformer import is_deterministic
 from ..params import Delta
 from ..service.service import Service
 
@@ -74,6 +75,7 @@ class Metrics:
             ("queue_requests", "Requests that wait for pages or a place in the batch", stats.waiting),
             ("running_requests", "Requests that the steps advance", engine.running),
             ("capacity_requests", "Requests that may be open at a time", stats.capacity),
+            ("deterministic", "1 with batch-invariant kernels, else 0", int(is_deterministic(self._service.llm.model))),
             ("seconds_since_step", "Seconds since a step ended; 0 when idle", stats.seconds_since_step),
         ):
             yield GaugeMetricFamily(PREFIX + name, what, value)

@@ -8,6 +8,7 @@ from typing import Any
 import gradio as gr
 
 from ..report.page import inspector_script, inspector_style
+from .events import Page
 from .examples import examples
 from .handlers import Handlers
 
@@ -42,7 +43,7 @@ def build_page(handlers: Handlers, title: str, model: str, is_demo: bool) -> gr.
     limit = handlers.llm.limits.max_model_len
     private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     unqueued: dict[str, Any] = {**private, "queue": False}
-    with gr.Blocks(title=title, analytics_enabled=False, fill_width=True, fill_height=True) as blocks:
+    with Page(title=title, analytics_enabled=False, fill_width=True, fill_height=True) as blocks:
         with gr.Row(elem_id="dsa-app", equal_height=False):
             with gr.Column(elem_id="dsa-side", min_width=0):
                 gr.HTML(_read("side.html").replace("MODEL", escape(model)), js_on_load=None, apply_default_css=False)

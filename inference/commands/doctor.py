@@ -95,7 +95,7 @@ def examine(device: str | None, backend: str) -> dict[str, Any]:
     import torch
 
     from ...kernels import device as hardware
-    from ...kernels.availability import describe, falls_back
+    from ...kernels.availability import describe, falls_back, not_deterministic
 
     chosen = torch.device(hardware.check_device(device or ("cuda" if torch.cuda.is_available() else "cpu")))
     return {
@@ -108,6 +108,7 @@ def examine(device: str | None, backend: str) -> dict[str, Any]:
         "gpus": [hardware.describe(torch.device("cuda", index)) for index in range(torch.cuda.device_count())],
         "device": str(chosen),
         "backend": backend,
+        "deterministic": [name for name in ("exact", "bf16", "fp8") if not_deterministic(chosen, name) is None],
         "operations": [
             asdict(choice) | {"falls_back": falls_back(choice.operation, choice.chosen)}
             for choice in describe(chosen, backend)
@@ -125,7 +126,8 @@ def show(report: dict[str, Any]) -> list[str]:
         *(f"GPU {index}: {gpu}" for index, gpu in enumerate(report["gpus"])),
         *([] if report["gpus"] else ["GPU: none"]),
         "",
-        f"Kernels on {report['device']}, backend {report['backend']}",
+        f"Kernels on {report['device']}, backend {report['backend']}; "
+        f"deterministic in {', '.join(report['deterministic']) or 'no precision'}",
     ]
     operations = report["operations"]
     for backend, names in _grouped((each["chosen"], each["operation"]) for each in operations):

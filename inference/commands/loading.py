@@ -128,12 +128,12 @@ def summary(llm: "LLM", backend: str) -> str:
     """In one line: device, precision, kernels and context length as they were resolved."""
     from ...kernels import device as hardware
     from ...kernels.availability import describe
-    from ...model.transformer import Transformer
+    from ...model.transformer import is_deterministic
     from ..engine.decode_graph import can_capture
     from ..engine.limits import AUTO
 
     operations: dict[str, list[str]] = {}  # by the backend chosen for them
-    deterministic = isinstance(llm.model, Transformer) and llm.model.compute.deterministic
+    deterministic = is_deterministic(llm.model)
     for choice in describe(llm.device, backend, llm.precision):
         operations.setdefault("batch-invariant" if deterministic else choice.chosen, []).append(choice.operation)
     most = max(operations, key=lambda name: len(operations[name]))

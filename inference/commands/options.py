@@ -132,7 +132,7 @@ class ModelOptions:
         bool,
         typer.Option(
             "--deterministic",
-            help="A request's logits are the same bits whatever runs beside it, however its prompt is cut. On a CPU alone.",
+            help="A request's logits are the same bits whatever runs beside it, however it is cut. On a GPU in fp8 and bf16.",
         ),
     ] = False
     verify_hashes: VerifyHashesOption = True

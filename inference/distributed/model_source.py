@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from ...kernels.availability import check_backend
+from ...kernels.availability import check_backend, not_deterministic
 from ...kernels.device import check_device
 from ...model.checkpoint.config_json import config_json, parse_config, read_config
 from ...model.checkpoint.load import Progress, load_checkpoint
@@ -69,14 +69,11 @@ class ModelSource:
             )
         check_device(device)
         check_backend(backend, device)
-        if deterministic and torch.device(device).type != "cpu":
-            raise ValueError(
-                f"deterministic is True on {device}; expected the CPU (device='cpu', --device cpu): the kernels for GPUs are not "
-                "batch-invariant"
-            )
         if precision is None:
             on_cpu = torch.device(device).type == "cpu"
             precision = "exact" if on_cpu else "fp8" if config.weight_block is not None else "bf16"
+        if deterministic:
+            _check_deterministic(torch.device(device), precision)
         directory = None if synthetic or isinstance(model, Mapping) else Path(model)
         options = {"verify_hashes": verify_hashes, "mtp": mtp, "deterministic": deterministic}
         return cls(config, directory, precision, backend, device, **options)
@@ -133,3 +130,12 @@ class ModelSource:
         """The source that `to_json` was called on."""
         directory = None if values["directory"] is None else Path(values["directory"])
         return cls(**values | {"config": parse_config(values["config"]), "directory": directory})
+
+
+def _check_deterministic(device: torch.device, precision: Precision) -> None:
+    """ValueError if this device has no batch-invariant implementation of an operation in this precision."""
+    reason = not_deterministic(device, precision)
+    if reason is not None:
+        raise ValueError(
+            f"deterministic is True in {precision} precision on {device}; expected a CPU, or fp8 or bf16 on a Hopper GPU: {reason}"
+        )

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Collection
-from math import log, pi
+from math import log, pi, sqrt
 from statistics import median
 
 import numpy as np
@@ -10,7 +10,11 @@ import numpy as np
 _WINDOW = 6  # steps next to a change of the number whose times are compared
 _ENOUGH = 3  # steps whose time is taken for that of others
 _REMEMBERED = 7  # comparisons of two numbers
-_DRIFT = 0.03  # standard error of a comparison, beside that of its steps, because a machine's speed changes meanwhile: at least
+_DRIFT = (
+    0.03,
+    0.1,
+)  # standard error of a comparison, beside that of its steps, as a machine's speed changes meanwhile: least, at first
+_FIRST = 4  # comparisons for which the latter counts
 _WIDE = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
 
 
@@ -75,7 +79,10 @@ class StepCosts:
 
     def _solve(self) -> None:
         """The logarithms that fit best: those of a graph whose edges are pairs, with 0 for the first number."""
-        drift = max(_DRIFT, max(_WIDE * _deviation(each) for each in self._ratios.values()))
+        # From how comparisons of the same numbers differ, and an assumption that counts less with each of them.
+        seen = [(len(each) - 1, _WIDE * _deviation(each)) for each in self._ratios.values()]
+        sums = _FIRST * _DRIFT[1] ** 2 + sum(count * deviation**2 for count, deviation in seen)
+        drift = max(_DRIFT[0], sqrt(sums / (_FIRST + sum(count for count, _ in seen))))
         # The variance of a median of n is pi / 2 times that of a mean.
         variance = pi / 2 * (drift**2 + pi / 2 * self._spread**2 * 2 / _WINDOW)
         known, place = np.array(self.known), {count: place for place, count in enumerate(self.known)}

@@ -13,7 +13,7 @@ from .limits import AUTO
 
 MAX_DRAFT_TOKENS = 4
 
-_CERTAIN = 16  # drafts whose fate says enough about all
+_CERTAIN = 14  # drafts whose fate says enough about all; half of them if it is clear
 _DECAY = 0.998  # of what earlier drafts say, for each later one
 _TRIAL = 8  # steps with a number of drafts whose cost is to be measured
 _ALWAYS = 3  # so many drafts are tried if most first drafts are right
@@ -37,10 +37,13 @@ class DraftPolicy(Protocol):
         """A step's tokens have arrived: for each request that it sampled for, how many drafts it had, and how many were right."""
 
 
-def make_policy(count: int, layers: int) -> DraftPolicy | None:
-    """For Limits.speculative_tokens, with a model of so many layers. None: no drafts."""
+def make_policy(count: int, layers: int, on_cpu: bool) -> DraftPolicy | None:
+    """For Limits.speculative_tokens, with a model of so many layers. None: no drafts.
+
+    on_cpu: the thread that takes steps also computes them, so its own time is their cost, whatever else keeps the machine busy.
+    """
     if count == AUTO:
-        return MeasuredDrafts(layers)
+        return MeasuredDrafts(layers, time.thread_time if on_cpu else time.perf_counter)
     return FixedDrafts(count) if count else None
 
 
@@ -101,7 +104,8 @@ class MeasuredDrafts:
         if sum(batch.draft_counts) < (batch.draft_tokens or 0) * sequences / 2:  # it had not the drafts that it makes
             return
         self._latest = number, batch.draft_tokens, now
-        if batch.draft_tokens is not None and before is not None and before[:2] == self._latest[:2]:
+        # Another thread may have taken the step before; its time may be any.
+        if batch.draft_tokens is not None and before is not None and before[:2] == self._latest[:2] and now > before[2]:
             self._sizes.setdefault(number, _Size()).costs.add(batch.draft_tokens, now - before[2])
 
     def _decide(self, size: "_Size", ready: float) -> None:
@@ -109,7 +113,8 @@ class MeasuredDrafts:
         costs = size.costs
         costs.compare()
         known, size.left = costs.known, _TRIAL
-        few = self._tried[0] < (_CERTAIN / 2 if self._right[0] > 0.8 * self._tried[0] else _CERTAIN)
+        clear = not 0.2 * self._tried[0] < self._right[0] < 0.8 * self._tried[0]
+        few = self._tried[0] < (_CERTAIN / 2 if clear else _CERTAIN)
         if few or 1 not in known:
             size.count = 1
             return
@@ -152,7 +157,7 @@ class MeasuredDrafts:
     def _unsettled(costs: StepCosts, speeds: np.ndarray, errors: np.ndarray, chosen: int) -> int | None:
         """The number that may well be better than the chosen one, if trying it tells more. speeds: [0] without the draft layer."""
         hopes = {}
-        if costs.compared[chosen] < 2:  # the machine may have changed in the middle of the comparison
+        if costs.compared[chosen] < (2 if chosen else 3):  # the machine may have changed in the middle of a comparison
             second = max((count for count in costs.known if count != chosen), key=lambda count: speeds[count])
             if chosen or speeds[second] + _DOUBT > speeds[chosen]:
                 return second

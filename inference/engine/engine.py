@@ -61,7 +61,10 @@ class Engine:
         self.tokenizer = tokenizer
         self.eos_ids = frozenset(config.eos_token_ids) | frozenset(tokenizer.eos_ids if tokenizer else ())
         self._grammars = GrammarCompiler(tokenizer, config.vocab_size, sorted(self.eos_ids))
-        drafting = make_policy(limits.speculative_tokens, config.num_hidden_layers) if runner.max_draft_tokens else None
+        drafting = None
+        if runner.max_draft_tokens:
+            on_cpu = runner.drafts.device.type == "cpu"
+            drafting = make_policy(limits.speculative_tokens, config.num_hidden_layers, on_cpu)
         self.pool = PagePool(limits.page_count, page_size, limits.reuse_pages, drafts=drafting is not None)
         self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences, drafting)
         self._states: dict[int, RequestState] = {}  # by request id: those that have not finished

@@ -18,15 +18,28 @@ FALLS_BACK = {
 
 
 def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
+    return _linear(x, weight, scale, one_order=False)
+
+
+def fp32_linear_in_order(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
+    """The same for bf16 tokens, summed in one order whatever their number; raises where the kernels do not serve."""
+    return _linear(x, weight, scale, one_order=True)
+
+
+def _linear(x: torch.Tensor, weight: torch.Tensor, scale: float, one_order: bool) -> torch.Tensor:
     tokens, width = x.shape
     vector = 16 // x.element_size()
     aligned = width % vector == 0 and is_aligned(x, weight)
-    fits = x.dtype == torch.bfloat16 or tokens <= MAX_TOKENS
+    fits = x.dtype == torch.bfloat16 or (tokens <= MAX_TOKENS and not one_order)
     if not (tokens > 0 and fits and 0 < width <= MAX_WIDTH and aligned and weight.is_contiguous()):
+        if one_order and tokens > 0:
+            raise ValueError(
+                f"x is {list(x.shape)} of {x.dtype}; expected aligned rows of bf16, up to {MAX_WIDTH} dims, in deterministic mode"
+            )
         return reference.fp32_linear(x, weight, scale)
     out = torch.empty(tokens, weight.shape[0], dtype=torch.float32, device=x.device)
     if out.numel():
-        load("fp32_ops").fp32_linear(x, weight, out, scale, weights_are_static(weight))
+        load("fp32_ops").fp32_linear(x, weight, out, scale, weights_are_static(weight), one_order)
     return out
 
 

@@ -82,5 +82,5 @@ def grouped_gemm_with_shared(
     values, experts, dense_values, shared = (aligned_rows(x).view(torch.uint8) for x in operands)
     product = dense_values, dense.scales, shared[None], dense_weight.scales[None], out[:tokens]
     routed = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
-    load("fp8_gemm").swap_ab_with_shared(tile, static_weights, *product, *routed)
+    load("fp8_gemm").swap_ab_with_shared(tile, 0, static_weights, *product, *routed)
     return out

@@ -8,7 +8,7 @@ from ..cache_write import write_index_cache, write_latent_cache
 from ..fp32_ops import fp32_linear, layer_norm
 from ..norm_and_cache import Caches, Fp32Projection, Norms
 from ..quantize import rms_norm_quantize
-from .fp32_ops import MAX_WIDTH
+from .fp32_ops import MAX_WIDTH, fp32_linear_in_order
 from .pdl import weights_are_static
 
 QUERY, LATENT, ROPE, KEY, PAGE = 1536, 512, 64, 128, 64  # the dims that the kernel is written for
@@ -27,12 +27,29 @@ def norm_and_cache(
     ue8m0: bool,
     projection: Fp32Projection | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    return in_order(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection, False)
+
+
+def in_order(
+    query: torch.Tensor,
+    kv: torch.Tensor,
+    keys: torch.Tensor,
+    norms: Norms,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    caches: Caches,
+    interleaved: bool,
+    ue8m0: bool,
+    projection: Fp32Projection | None,
+    one_order: bool = True,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """The same; with `one_order`, tokens are projected as `fp32_linear_in_order` does it."""
     dims = query.shape[1], norms.latent.shape[0], 2 * cos.shape[1], keys.shape[1], caches.latent.shape[1]
     weights = norms.query, norms.latent, norms.key, norms.key_bias
     fits = dims == (QUERY, LATENT, ROPE, KEY, PAGE) and caches.keys.shape[1] == PAGE and len(query) > 0
     fits = fits and query.dtype == torch.bfloat16 and cos.is_contiguous() and sin.is_contiguous()
     if not fits or not is_aligned(query, kv, keys, *weights, caches.latent.view(-1), caches.keys.view(-1)):
-        return _in_parts(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection)
+        return _in_parts(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection, one_order)
     tokens, device = len(query), query.device
     codes = torch.empty(tokens, QUERY, dtype=torch.float8_e4m3fn, device=device)
     scales = torch.empty(tokens, QUERY // 128, dtype=torch.float32, device=device)
@@ -68,9 +85,10 @@ def norm_and_cache(
         None if fused is None else fused.weight,
         projected,
         1.0 if fused is None else fused.scale,
+        one_order,
     )
     if projection is not None and fused is None:
-        projected = fp32_linear(*projection)
+        projected = _project(projection, one_order)
     return codes, scales, projected
 
 
@@ -85,9 +103,14 @@ def _in_parts(
     interleaved: bool,
     ue8m0: bool,
     projection: Fp32Projection | None,
+    one_order: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     write_latent_cache(kv, norms.latent, norms.eps, cos, sin, caches.latent, caches.slots, caches.latent_stamp)
     keys = layer_norm(keys, norms.key, norms.key_bias, norms.key_eps)
     write_index_cache(keys, cos, sin, caches.keys, caches.slots, interleaved, caches.key_stamp)
     values, scales = rms_norm_quantize(query, norms.query, norms.eps, ue8m0).quantized
-    return values, scales, None if projection is None else fp32_linear(*projection)
+    return values, scales, None if projection is None else _project(projection, one_order)
+
+
+def _project(projection: Fp32Projection, one_order: bool) -> torch.Tensor:
+    return fp32_linear_in_order(*projection) if one_order else fp32_linear(*projection)

@@ -68,5 +68,6 @@ def sparse_mla_decode(
         plan.parts,
         plan.split_offset,
         *partial_results(plan, value_dim),
+        False,
     )
     return out, lse.transpose(1, 2)

@@ -41,6 +41,7 @@ def sparse_mla_prefill(
             None,
             None,
             None,
+            False,
         )
     else:
         load("sparse_prefill").sparse_prefill_rows(

@@ -1,4 +1,4 @@
-"""Dense products, batch-invariant: `row_products` in fp32, rounded once."""
+"""Dense products, batch-invariant: in fp32, rounded once, by oneDNN where it is verified to be so, else by `row_products`."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,20 +6,31 @@ from itertools import pairwise
 import torch
 
 from ..quantize import Quantized
+from ..reference.linear import linear as packed_linear
 from ..reference.quantize import GROUP
-from .products import row_products
+from .products import packed_is_invariant, row_products
 
 COLUMNS = 4096  # of a product: of a vocabulary table, a part is widened to fp32 at a time
 
 
+def _products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """fp32. A parameter has a layout that is made once; which of the two libraries multiplies depends on the weight alone."""
+    is_parameter = isinstance(weight, torch.nn.Parameter) and weight.is_contiguous()
+    if is_parameter and len(x) and packed_is_invariant(weight.shape[1], weight.shape[0]):
+        return packed_linear(x.contiguous(), weight)
+    return row_products(x, weight)
+
+
 def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
     x = x.float()
+    if weight.dtype == torch.float32 and isinstance(weight, torch.nn.Parameter):
+        return _products(x, weight).to(out_dtype)
     parts = [row_products(x, part.float()).to(out_dtype) for part in weight.split(COLUMNS)]
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
 def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
-    product = row_products(x.float(), weight)
+    product = _products(x.float(), weight)
     return product if scale == 1.0 else product * scale
 
 

@@ -12,12 +12,15 @@ from functools import cache
 import torch
 import torch.nn.functional as F
 
+from ..reference.linear import linear as packed_linear
+
 SIZES = (64, 16, 4)  # rows of a block: 4 for decoding; a row of 64 takes about as long as one of 2,048
 SMALLEST = (
     4,
     8,
     16,
 )  # tried in this order; MKL 2024.2 gives blocks of 1, 2 and 3 rows other bits than all multiples of 4
+PACKED_ROWS = (1, 2, 3, 4, 7, 16, 33, 64, 100, 256, 1024)  # of the batches that `packed_is_invariant` compares
 HEAD_ROWS = 16  # rows of products over the heads of one token
 WIDTH = 16  # fp32 numbers in a cache line, to which operands are aligned
 
@@ -88,6 +91,34 @@ def block_sizes(width: int, outputs: int, row_major: bool) -> tuple[int, ...]:
         f"deterministic is True; expected a BLAS whose products of {SMALLEST} rows do not depend on a row's place, but those "
         f"with a weight [{width}, {outputs}] do on this machine"
     )
+
+
+@cache
+def packed_is_invariant(width: int, outputs: int) -> bool:
+    """Whether oneDNN's products with a weight [outputs, width] give a row the same bits in every batch on this machine.
+
+    ../reference/linear.py says why they should. Batches of up to 1,024 rows at several places are compared, by one thread and more,
+    with the weight in oneDNN's layout and as it is.
+    """
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(PACKED_ROWS[-1], width, generator=generator)
+    weight = torch.nn.Parameter(torch.randn(outputs, width, generator=generator), requires_grad=False)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        expected = packed_linear(rows, weight)
+        for count in sorted({1, 2, threads}):
+            torch.set_num_threads(count)
+            for size in PACKED_ROWS:
+                for first in sorted({0, (PACKED_ROWS[-1] - size) // 3}):
+                    some = slice(first, first + size)
+                    if not torch.equal(packed_linear(rows[some], weight), expected[some]):
+                        return False
+            if not torch.equal(packed_linear(rows[:5], weight.detach()), expected[:5]):
+                return False
+    finally:
+        torch.set_num_threads(threads)
+    return True
 
 
 def _in_blocks(rows: torch.Tensor, weight: torch.Tensor, size: int) -> torch.Tensor:

@@ -50,6 +50,8 @@ class SequenceParallelPrefill:
         own, per_rank = _own_tokens(prefill, ranks)
         if not self._splits_heads or attention.heads >= _MANY_HEADS or per_rank < _LEAST_TOKENS:
             return attention.select_and_attend(q, queries, prefill, cache)
+        if attention.form.attends_as_decode(q):  # another number of heads may have another kernel
+            return attention.select_and_attend(q, queries, prefill, cache)
         q = ranks.all_to_all(_padded(q, per_rank * ranks.size).unflatten(0, (ranks.size, per_rank)))
         q = q.transpose(0, 1).flatten(1, 2)[: own.length - own.start]  # heads in the order of ranks
         positions = attention.indexer.select_prefill(queries, own, cache).positions

@@ -1,10 +1,10 @@
 """Requests under load against the same requests alone: do the bits of their logits agree?
 
 A case is a group of requests on one engine whose limits are drawn at random: few tokens a step (chunks), few pages (preemption),
-few sequences, reuse of prefixes, 0 to 4 drafts, one thread or two. Prompts share their beginnings; some requests are greedy, others
-are sampled with seeds, penalties and filters; some are cancelled, some arrive late, and one is preempted now and then. Each request
-is then run alone: its prompt in one step, without drafts or reuse, on an empty engine with one thread. Of every token the whole row
-of logits is compared, by a hash, and the log-probability, bit by bit.
+few sequences, reuse of prefixes, 0 to 4 drafts, one thread or two, on a GPU decode graphs or none. Prompts share their beginnings;
+some requests are greedy, others are sampled with seeds, penalties and filters; some are cancelled, some arrive late, and one is
+preempted now and then. Each request is then run alone: its prompt in one step, without drafts, reuse or graphs, on an empty engine
+with one thread. Of every token the whole row of logits is compared, by a hash, and the log-probability, bit by bit.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ class RowHashes:
 
     def run(self, batch: Batch, on_selection: SelectionSink | None = None) -> torch.Tensor:
         logits = self._run(batch, on_selection)
-        rows = iter(logits.contiguous().numpy())
+        rows = iter(logits.contiguous().cpu().numpy())
         for request, start, count, wanted in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
         ):
@@ -106,6 +106,7 @@ def make_case(seed: int, vocab: int, count: int = 12, longest: int = 256) -> tup
         "reuse_pages": rng.random() < 0.7,
         "speculative_tokens": rng.choice((0, 1, 2, 3, 4)),
         "threads": rng.choice((1, 2)),
+        "decode_graphs": rng.random() < 0.3,
     }
     return limits, asked
 
@@ -126,10 +127,10 @@ def run(
     """The answers, and what happened. disturb: also cancel and preempt."""
     limits = dict(limits)
     count = limits.pop("threads")
-    config, precision = model.config, model.compute.precision
+    config, precision, device = model.config, model.compute.precision, model.compute.device
     longest = max(len(each.prompt) + (each.params.max_tokens or 0) for each in asked)
-    resolved = resolve_limits(config, precision, "cpu", max_model_len=max(longest, 2), **limits)
-    runner = make_runner(model, config, precision, resolved, "cpu")
+    resolved = resolve_limits(config, precision, device, max_model_len=max(longest, 2), **limits)
+    runner = make_runner(model, config, precision, resolved, device)
     hashes, engine = RowHashes(runner), Engine(runner, config, resolved)
     answers = [Answer() for _ in asked]
     requests: dict[int, tuple[int, Request]] = {}
@@ -163,14 +164,15 @@ def run(
     stats = engine.stats()
     seen = Counter(steps=stats.steps, preempted=stats.preemptions, cached=stats.cached_tokens)
     seen.update(drafted=sum(stats.drafted_tokens), accepted=sum(stats.accepted_tokens))
+    seen["graphs"] = 0 if runner.graphs is None else runner.graphs.captured
     return answers, seen
 
 
 def run_alone(model: Transformer, asked: Asked) -> Answer:
-    """On an empty engine, the prompt in one step, on one thread."""
+    """On an empty engine, the prompt in one step, on one thread, without decode graphs."""
     pages = -(-(len(asked.prompt) + (asked.params.max_tokens or 0)) // 64)
     limits = {"max_batch_tokens": 1 << 16, "max_sequences": 1, "page_count": pages, "reuse_pages": False, "threads": 1}
-    (answer,), _ = run(model, limits | {"speculative_tokens": 0}, [asked])
+    (answer,), _ = run(model, limits | {"speculative_tokens": 0, "decode_graphs": False}, [asked])
     return answer
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+import torch.nn.functional as F
 
 from deepseek_v32.kernels import registry
 from deepseek_v32.kernels.invariant import linear, routing, sparse_mla
@@ -101,12 +102,76 @@ def _k_split_by_row_count(right: Callable[..., torch.Tensor]) -> Callable[..., t
 
 
 MUTANTS = {
-    "body by row count": Mutant(linear, "row_products", _body_by_row_count),
+    "body by row count": Mutant(linear, "_products", _body_by_row_count),
     "tiles by batch": Mutant(sparse_mla, "_attend", _tiles_by_batch),
     "padding leaks": Mutant(sparse_mla, "_attend", _padding_leaks),
     "merged in any order": Mutant(routing, "combine_experts", _merged_in_any_order),
     "multi-head if short": Mutant(PrefillForm, "is_multi_head", _multi_head_if_short),
     "pieces from the prefix": Mutant(MultiHeadLatentAttention, "attend_selected", _pieces_from_the_prefix),
     "library sigmoid": Mutant(routing, "sigmoid", _library_sigmoid),
-    "K split by row count": Mutant(linear, "row_products", _k_split_by_row_count),
+    "K split by row count": Mutant(linear, "_products", _k_split_by_row_count),
 }
+
+
+def gpu_mutants() -> dict[str, Mutant]:
+    """The same for the implementations on a GPU, whose packages are imported here.
+
+    Under load the demo shows the first, the third and the fourth. Its slices are few, its scales powers of two, and rounding to
+    bf16 hides the rest, which the operations' own tests find.
+    """
+    from deepseek_v32.kernels.cuda import fp32_ops
+    from deepseek_v32.kernels.cuda import routing as cuda_routing
+    from deepseek_v32.kernels.invariant.gpu import fp8_gemm, sparse_mla
+    from deepseek_v32.kernels.invariant.gpu import linear as dense
+
+    def library_product(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def product(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+            return F.linear(x.float(), weight.float()).to(out_dtype) if len(x) < 4 else right(x, weight, out_dtype)
+
+        return product
+
+    def split_by_rows(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def product(a: Any, weight: Any, scale: Any, dtype: Any, splits: int) -> torch.Tensor:
+            return right(a, weight, scale, dtype, 2 if len(a.values) <= 8 and a.scales.shape[1] > 1 else splits)
+
+        return product
+
+    def pieces_by_batch(right: Callable[..., Any]) -> Callable[..., Any]:
+        def attend(q: torch.Tensor, *arguments: Any) -> Any:
+            smaller = 1 if arguments[1].shape[2] <= sparse_mla.MOST_PIECES * sparse_mla.BLOCK else 4
+            blocks = smaller if q.shape[0] * q.shape[1] == 1 else sparse_mla.PIECE_BLOCKS
+            with patch.object(sparse_mla, "PIECE_BLOCKS", blocks):
+                return right(q, *arguments[:-1], None)
+
+        return attend
+
+    def padding_leaks(right: Callable[..., Any]) -> Callable[..., Any]:
+        def attend(q: torch.Tensor, cache: torch.Tensor, indices: torch.Tensor, *arguments: Any) -> Any:
+            scale, dim, _, *rest = arguments
+            return right(q, cache, indices.clamp_min(0), scale, dim, None, *rest)
+
+        return attend
+
+    def any_order(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def combine(own: torch.Tensor, groups: Any, weights: torch.Tensor, shared: torch.Tensor | None) -> torch.Tensor:
+            if len(weights) % 2 == 0 or shared is None:
+                return right(own, groups, weights, shared)
+            total = shared.float()
+            for pair in range(weights.shape[1]):
+                total = total + own[groups.inverse_permutation[:, pair].long()].float() * weights[:, pair, None]
+            return total.to(own.dtype)
+
+        return combine
+
+    def few_tokens_apart(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        return fp32_ops.fp32_linear
+
+    return {
+        "body by row count": Mutant(dense, "tile_linear", library_product),
+        "K split by row count": Mutant(fp8_gemm, "_dense", split_by_rows),
+        "pieces by batch": Mutant(sparse_mla, "sparse_mla_decode", pieces_by_batch),
+        "padding leaks": Mutant(sparse_mla, "sparse_mla_decode", padding_leaks),
+        "merged in any order": Mutant(cuda_routing, "combine_experts", any_order),
+        "fp32 products by row count": Mutant(fp32_ops, "fp32_linear_in_order", few_tokens_apart),
+        "pieces from the prefix": MUTANTS["pieces from the prefix"],
+    }

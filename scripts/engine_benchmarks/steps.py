@@ -1,6 +1,7 @@
 """Steps of a model with synthetic weights, timed on a GPU layer by layer."""
 
 import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from .profiling import KernelTime, kernel_times, launches, timeline
 PAGES = 16384  # 1M tokens: their index keys alone are 138 MB a layer, more than L2 holds
 CHUNK = 4096  # tokens of a prefill step
 PROFILED = 3  # steps under the profiler
+WARM_UP = 0.1  # seconds
 
 
 def make_request(id: int, start: int, count: int, generator: torch.Generator) -> Request:
@@ -33,10 +35,12 @@ def make_request(id: int, start: int, count: int, generator: torch.Generator) ->
 
 
 def microseconds(run: Callable[[], object], repeats: int = 20) -> float:
-    """Median time of one step on the GPU, by CUDA events."""
+    """Median time of one step on the GPU, by CUDA events, once its clocks have risen."""
     times = []
-    for _ in range(3):
+    began = time.perf_counter()
+    while time.perf_counter() - began < WARM_UP:
         run()
+        torch.cuda.synchronize()
     for _ in range(repeats):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()

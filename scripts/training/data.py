@@ -15,12 +15,19 @@ from deepseek_v32.model.demo.dialogues.turns import CALL, QUOTE, REFUSAL, VALUE,
 from .vocabulary import ASSISTANT, BOS, END_THINK, EOS, PAD, SPECIALS, THINK, USER
 
 # What a token is, and its weight in the loss. The first tokens of a quote choose the sentence; of a refusal, whether to refuse.
-CLASSES = ("ignore", "user", WORDS, VALUE, QUOTE, "quote start", REFUSAL, "refusal start", CALL, "end")
+CLASSES = ("ignore", "user", WORDS, VALUE, "value start", QUOTE, "quote start", REFUSAL, "refusal start", CALL, "end")
 _WEIGHTS = {
-    "ignore": 0.0, "user": 0.03, WORDS: 0.2, VALUE: 1.0, QUOTE: 0.35, "quote start": 0.8, REFUSAL: 0.15, "refusal start": 0.7,
+    "ignore": 0.0, WORDS: 0.2, VALUE: 1.0, QUOTE: 0.35, "quote start": 0.8, REFUSAL: 0.15, "refusal start": 0.7,
     CALL: 0.6, "end": 0.5,
 }  # fmt: skip
-WEIGHTS = np.array([_WEIGHTS[name] for name in CLASSES], dtype=np.float32)
+
+
+def weights(user: float, value_start: float) -> np.ndarray:
+    """fp32 [classes]: the weight of each class in the loss, given those of the user's text and of a value's first token."""
+    each = _WEIGHTS | {"user": user, "value start": value_start}
+    return np.array([each[name] for name in CLASSES], dtype=np.float32)
+
+
 NUMBER = {name: number for number, name in enumerate(CLASSES)}
 
 
@@ -134,6 +141,8 @@ class Encoder:
             value += kind == VALUE
             if kind == QUOTE and since < 4:
                 kind = "quote start"
+            elif kind == VALUE and since == 0:
+                kind = "value start"
             elif kind == REFUSAL and since == 0:
                 kind = "refusal start"
             self.classes.append(NUMBER[kind])

@@ -18,6 +18,8 @@ class Course:
     hold: float  # share of the dense stage after which the rate falls
     end: float  # part of the rate that is left when the dense stage ends
     sparse_rate: float  # factor of the learning rate when the sparse stage begins; it falls to 0.02
+    user: float  # weight of the user's text in the loss
+    value_start: float  # weight of a value's first token, which chooses it
 
 
 # Anew: a machine of one H200 that is held for twenty minutes, the measurements included. Short contexts first: copying is learned
@@ -25,15 +27,16 @@ class Course:
 ANEW = Course(
     {"dense": 8200, "indexer": 150, "sparse": 1400, "draft": 1300},
     ((0.16, 512), (0.40, 1024), (0.26, 4096), (0.11, 8192), (0.07, 16384)),
-    {2048: 0.15, 4096: 0.2, 8192: 0.25, 16384: 0.4}, 1.0, 100, 0.6, 0.4, 0.52,
+    {2048: 0.15, 4096: 0.2, 8192: 0.25, 16384: 0.4}, 1.0, 100, 0.6, 0.4, 0.52, 0.03, 1.0,
 )  # fmt: skip
-# From trained weights: about 23 minutes of training at 20 dense steps a second (65,536 tokens each), 6 sparse ones (4 at 32K,
+# From trained weights: about 20 minutes of training at 20 dense steps a second (65,536 tokens each), 6 sparse ones (4 at 32K,
 # estimated) and 8 of the draft layer. It copies already, so nothing is at 512 alone, and three quarters of the sparse steps are at
-# 8K to 32K tokens, where recall falls. The rate falls to a third before the sparse stage, which begins where the dense one ends.
+# 8K to 32K tokens, where recall falls. The rate falls before the sparse stage, which begins about where the dense one ends. A wrong
+# value begins with a wrong first token, so that one weighs more, and the user's text, which is mostly chance, less.
 CONTINUED = Course(
-    {"dense": 14000, "indexer": 150, "sparse": 2800, "draft": 900},
-    ((0.25, 1024), (0.35, 2048), (0.20, 4096), (0.12, 8192), (0.08, 16384)),
-    {2048: 0.1, 4096: 0.15, 8192: 0.3, 16384: 0.33, 32768: 0.12}, 0.6, 200, 0.45, 0.4, 0.35,
+    {"dense": 14000, "indexer": 150, "sparse": 2200, "draft": 900},
+    ((0.28, 1024), (0.38, 2048), (0.20, 4096), (0.08, 8192), (0.06, 16384)),
+    {2048: 0.1, 4096: 0.15, 8192: 0.32, 16384: 0.35, 32768: 0.08}, 0.6, 200, 0.45, 0.4, 0.35, 0.01, 2.0,
 )  # fmt: skip
 
 

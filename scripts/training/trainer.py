@@ -48,7 +48,9 @@ class Trainer:
         self.model = self.model.to(self.device)
         self.optimizers = optimizer.build(self.model)
         self.tables = rope_tables(self.shape, self.device)
-        self.plan = schedule(args.scale, args.seed, args.tokens, CONTINUED if args.checkpoint else ANEW)
+        course = CONTINUED if args.checkpoint else ANEW
+        self.plan = schedule(args.scale, args.seed, args.tokens, course)
+        self.weights = torch.from_numpy(data.weights(course.user, course.value_start)).to(self.device)
         if state is not None:
             self.model.load_state_dict(state["model"])
             for own, saved in zip(self.optimizers, state["optimizers"], strict=True):
@@ -85,7 +87,7 @@ class Trainer:
     def train_step(self, step: Step, ids: np.ndarray, classes: np.ndarray) -> tuple:
         tokens = torch.from_numpy(ids.astype(np.int64)).to(self.device, non_blocking=True)
         kinds = torch.from_numpy(classes.astype(np.int64)).to(self.device, non_blocking=True)
-        weights = torch.from_numpy(data.WEIGHTS).to(self.device)[kinds[:, 1:]].flatten()
+        weights = self.weights[kinds[:, 1:]].flatten()
         sample = sample_rows(kinds, step.length) if step.indexer else None
         if step.stage == "draft":
             return self.train_draft(step, tokens, weights, sample)

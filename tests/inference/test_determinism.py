@@ -14,15 +14,21 @@ from campaigns.determinism import (  # type: ignore[import-not-found]
     make_case,
     run,
     run_alone,
+    run_case,
 )
-from campaigns.determinism_mutants import MUTANTS  # type: ignore[import-not-found]
+from campaigns.determinism_mutants import MUTANTS, gpu_mutants  # type: ignore[import-not-found]
 from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.api.metrics import Metrics
 from deepseek_v32.inference.cli import app
 from deepseek_v32.inference.distributed import model_source
 from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.llm import DEMO
+from deepseek_v32.inference.service.service import Service
+from deepseek_v32.kernels import device as hardware
+from deepseek_v32.kernels.registry import choose_implementation
+from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.metadata import Prefill
 from deepseek_v32.model.mtp import MTPTables
@@ -38,7 +44,7 @@ CONFIG = replace(
     TINY,
     num_hidden_layers=2,
     num_nextn_predict_layers=1,
-    n_routed_experts=8,  # no multiple of the vector width, where torch's sigmoid has other code for the rest
+    n_routed_experts=20,  # no multiple of the vector width, where torch's sigmoid has other code for the rest
     v_head_dim=192,
     index_topk=64,
     weight_block=(128, 128),
@@ -148,12 +154,44 @@ def test_cases_cover_what_they_should() -> None:
     assert any(each.cancelled for each in asked) and {each.params.greedy for each in asked} == {True, False}
 
 
-def test_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp8", "bf16"])
+def test_the_same_bits_on_a_gpu(precision: Precision) -> None:
+    """The demo under load, with decode graphs where the precision has them, and without the mode."""
+    model = load_model(DEMO, precision, device="cuda", mtp=True, deterministic=True)
+    total, wrong = run_case(model, 1, count=16, longest=512)
+    assert not wrong and total["rows"] > 16
+    plain = load_model(DEMO, precision, device="cuda", mtp=True)
+    assert any(run_case(plain, seed, count=16, longest=512)[1] for seed in range(6))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["body by row count", "pieces by batch", "padding leaks"])
+def test_mistakes_are_caught_on_a_gpu(name: str) -> None:
+    """Those that the demo shows; the others are found at their operations (tests/kernels/test_determinism_gpu.py)."""
+    model = load_model(DEMO, "fp8", device="cuda", mtp=True, deterministic=True)
+    with gpu_mutants()[name].applied():
+        assert any(run_case(model, seed, count=16, longest=512)[1] for seed in range(3))
+
+
+@pytest.mark.parametrize(("precision", "hopper"), [("exact", True), ("fp8", False)])
+def test_what_is_refused_on_a_gpu(precision: Precision, hopper: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fp32 products have no batch-invariant kernel on a GPU, and other GPUs than Hopper's have none at all."""
     for name in ("check_device", "check_backend"):
         monkeypatch.setattr(model_source, name, lambda *arguments: None)
-    with pytest.raises(ValueError, match=r"deterministic is True on cuda; expected the CPU") as error:
-        ModelSource.resolve(DEMO, device="cuda", precision=None, backend="auto", deterministic=True)
+    monkeypatch.setattr(hardware, "is_hopper", lambda device: hopper)
+    monkeypatch.setattr(hardware, "describe", lambda device: "some GPU")
+    choose_implementation.cache_clear()
+    words = rf"deterministic is True in {precision} precision on cuda; expected a CPU, or fp8 or bf16 on a Hopper GPU: .* some GPU"
+    try:
+        with pytest.raises(ValueError, match=words) as error:
+            ModelSource.resolve(DEMO, device="cuda", precision=precision, backend="auto", deterministic=True)
+    finally:
+        choose_implementation.cache_clear()
     assert len(str(error.value).splitlines()) == 1
+
+
+def test_the_mode_is_on_or_off() -> None:
     with pytest.raises(ValueError, match="deterministic is 'yes'; expected"):
         LLM(deterministic="yes")  # type: ignore[arg-type]
 
@@ -166,6 +204,18 @@ def test_the_command_says_that_the_mode_is_on(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*arguments, *files, "--deterministic"])
     assert result.exit_code == 0, result.output
     assert "batch-invariant kernels, deterministic, context of" in result.stderr
+
+
+def test_metrics_say_that_the_mode_is_on() -> None:
+    for deterministic in (True, False):
+        model = build_model(CONFIG, "exact", "reference", "cpu", deterministic=deterministic)
+        llm = LLM.from_model(model, CONFIG, precision="exact", page_count=4)
+        with_service = Service(llm)
+        try:
+            text = Metrics(with_service).text().decode()
+        finally:
+            with_service.stop()
+        assert f"deepseek_v32_deterministic {float(deterministic)}" in text.splitlines()
 
 
 RANKS = """

@@ -1,6 +1,7 @@
 """The choice of the number of drafts, over a simulated engine whose steps take what a table says, by a simulated clock."""
 
 import random
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -179,7 +180,9 @@ def test_steps_with_prompts_say_nothing_about_costs() -> None:
 
 
 def test_a_number_is_kept() -> None:
-    assert make_policy(0, 61) is None
-    assert isinstance(make_policy(AUTO, 61), MeasuredDrafts)
-    policy = make_policy(3, 61)
+    assert make_policy(0, 61, True) is None
+    for on_cpu, clock in ((True, time.thread_time), (False, time.perf_counter)):
+        measured = make_policy(AUTO, 61, on_cpu)
+        assert isinstance(measured, MeasuredDrafts) and measured._clock is clock
+    policy = make_policy(3, 61, False)
     assert isinstance(policy, FixedDrafts) and policy.choose(64, 1) == 3

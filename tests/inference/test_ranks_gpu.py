@@ -82,7 +82,7 @@ def test_decode_graphs_with_collectives_answer_correctly(size: int) -> None:
     """The demo has 8, 4 or 2 heads on each rank: fewer than the 16 of the kernels' tiles."""
     results = answers(size, "fp8")
     assert results["graphs"] > 0
-    assert results["correct"] >= 15
+    assert results["correct"] >= alone("fp8")["correct"] - 1
 
 
 COLLECTIVES = """

@@ -5,8 +5,17 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from deepseek_v32.kernels.invariant import linear as invariant_linear
 from deepseek_v32.kernels.invariant import products
-from deepseek_v32.kernels.invariant.products import block_sizes, head_products, row_products, sum_in_halves
+from deepseek_v32.kernels.invariant.linear import linear
+from deepseek_v32.kernels.invariant.products import (
+    block_sizes,
+    head_products,
+    packed_is_invariant,
+    row_products,
+    sum_in_halves,
+)
+from deepseek_v32.kernels.reference.linear import linear as packed
 
 # (K, N): the demo's projections, experts and head; the released model's router, indexer weights and latents; ragged ones, for which
 # MKL was seen to change bits with the number of threads or the operands' alignment.
@@ -114,3 +123,22 @@ def test_sums_in_halves() -> None:
     expected = torch.stack([sum_in_halves(row, 0) for row in x])
     assert torch.equal(sum_in_halves(x, 1), expected) and torch.equal(sum_in_halves(x.T.contiguous(), 0), expected)
     assert torch.allclose(expected.double(), x.double().sum(1), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("width", "outputs"), [*DEMO[:3], *RAGGED])
+def test_a_parameter_s_products_are_verified(width: int, outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """oneDNN's products serve parameters if they agree in all batches on this machine; where they do not, blocks of rows do."""
+    x, weight = spread(70, width), torch.nn.Parameter(spread(outputs, width, seed=1), requires_grad=False)
+    assert packed_is_invariant(width, outputs)
+    whole = linear(x, weight, torch.float32)
+    assert all(torch.equal(linear(x[i : i + 1], weight, torch.float32), whole[i : i + 1]) for i in range(0, 70, 9))
+    assert torch.equal(whole, packed(x, weight))
+
+    def worse(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        out = packed(x, weight)
+        return out if len(x) < 200 else out * 1.0001
+
+    monkeypatch.setattr(products, "packed_linear", worse)
+    assert not packed_is_invariant.__wrapped__(width, outputs)
+    monkeypatch.setattr(invariant_linear, "packed_is_invariant", lambda *shape: False)
+    assert torch.equal(linear(x, weight, torch.float32), row_products(x, weight))

@@ -1,6 +1,6 @@
 """Exact precision against an independent implementation: transformers' deepseek_v32, in fp32.
 
-index_topk is 24 throughout: lengths of 20, 24, 25 and 100 lie below, at, just above and far above it.
+index_topk is 24 throughout: lengths of 20, 24, 25 and 72 lie below, at, just above and far above it.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ CASES = (
         for dense in (0, 1, 3)
         for yarn in (False, True)
     ]
-    + [Case(f"lengths around index_topk, seed {seed}", seed, lengths=(1, 20, 24, 25, 100)) for seed in range(30, 36)]
+    + [Case(f"lengths around index_topk, seed {seed}", seed, lengths=(1, 20, 24, 25, 72)) for seed in range(30, 36)]
     + [
         Case("no renormalised expert weights", 40, overrides={"norm_topk_prob": False}),
         Case("two shared experts", 41, overrides={"n_shared_experts": 2}),

@@ -32,9 +32,10 @@ def search(space: Space) -> Search:
     while level:
         following: list[tuple[bytes, tuple[Action, ...]]] = []
         for saved, path in level:
-            actions = list(restore(saved).actions())
-            for action in actions:
-                state = restore(saved)
+            state = restore(saved)
+            actions = list(state.actions())
+            for number, action in enumerate(actions):
+                state = restore(saved) if number else state
                 before = state.engine.scheduler.preemptions
                 try:
                     state.take(action)

@@ -3,6 +3,7 @@
 import pytest
 
 from simulation.historic_bugs import BUGS
+from simulation.schedule import quiet
 from simulation.search import Violation, search
 from simulation.states import Space
 
@@ -24,7 +25,8 @@ GREEDY_FOR_PAGES = (((0, 0), 5), ((1, 1), 5), ((0, 0, 2), 4))
     ids=["faults", "faults-ahead", "faults-drafts", "pages-run-out", "pages-run-out-drafts"],
 )
 def test_no_state_breaks_a_promise(space: Space) -> None:
-    found = search(space)
+    with quiet():
+        found = search(space)
     assert found.states > 200
     assert {"arrive", "step", "cancel", "preempt"} <= found.taken.keys()
     assert {"forward", "row", "sample"} <= found.taken.keys() or not space.faults

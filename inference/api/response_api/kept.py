@@ -1,4 +1,4 @@
-"""The latest responses, in memory: what `previous_response_id` and item references mean. They are lost when the server ends."""
+"""The latest responses, in memory: what their ids, `previous_response_id` and item references mean. They end with the server."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ _WAY_OUT = "that this server still keeps; else send the items of the conversatio
 
 @dataclass(frozen=True)
 class _Conversation:
+    response: dict[str, Any]  # as it was sent
     items: list[Item]  # of the input, the output included
     output_ids: list[str]
     size: int
@@ -39,19 +40,41 @@ class KeptResponses:
             return [*items, Message(role="user", content=body.input)]
         return [*items, *(self._item(index, item) for index, item in enumerate(body.input))]
 
-    def keep(self, response_id: str, conversation: list[Item], output: list[dict[str, Any]]) -> None:
-        """Keep a response: its conversation, which ends in its output."""
+    def keep(self, response: dict[str, Any], conversation: list[Item]) -> None:
+        """Keep a response that has ended, and its conversation, to which its output is added."""
+        output = response["output"]
         items = _ITEMS.validate_python(output)
         ids = [item["id"] for item in output]
-        size = count_characters([*conversation, *items]) + _ITEM_COST * (len(conversation) + len(items))
-        self._conversations[response_id] = _Conversation([*conversation, *items], ids, size)
+        size = count_characters([{**response, "output": []}, *conversation, *items])
+        size += _ITEM_COST * (len(conversation) + len(items))
+        self._conversations[response["id"]] = _Conversation(response, [*conversation, *items], ids, size)
         self._items.update(zip(ids, items, strict=True))
         self._size += size
         while self._size > self._most:
-            _, oldest = self._conversations.popitem(last=False)
-            self._size -= oldest.size
-            for each in oldest.output_ids:
-                del self._items[each]
+            self._forget(next(iter(self._conversations)))
+
+    def response(self, response_id: str) -> dict[str, Any]:
+        """A response as it was sent. Raises ApiError."""
+        return self._known(response_id).response
+
+    def delete(self, response_id: str) -> None:
+        """Forget a response. Those that have followed it keep their conversations. Raises ApiError."""
+        self._known(response_id)
+        self._forget(response_id)
+
+    def _known(self, response_id: str) -> _Conversation:
+        if (found := self._conversations.get(response_id)) is None:
+            name = "response_id"
+            raise ApiError(
+                404, f"{name} is {response_id[:100]!r}; expected that of a response that this server still keeps", name
+            )
+        return found
+
+    def _forget(self, response_id: str) -> None:
+        forgotten = self._conversations.pop(response_id)
+        self._size -= forgotten.size
+        for each in forgotten.output_ids:
+            del self._items[each]
 
     def _before(self, response_id: str | None) -> list[Item]:
         if response_id is None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 
 from ...service.streams import AsyncStream
@@ -24,7 +24,9 @@ from .conversation import chat_request
 from .kept import KeptResponses
 from .output import Event, Output
 from .request import MAX_ITEMS, ResponseRequest
-from .schema import ResponseObject
+from .schema import DeletedResponse, ResponseObject
+
+_OTHER_METHODS = ["POST", "PUT", "PATCH", "HEAD", "OPTIONS", "TRACE"]
 
 
 def responses_router(context: ApiContext) -> APIRouter:
@@ -47,6 +49,26 @@ def responses_router(context: ApiContext) -> APIRouter:
         except ClientGone:
             return Response(status_code=499)
 
+    @router.get(
+        "/v1/responses/{response_id}", response_model=None, responses={200: {"model": ResponseObject}, **declared(404)}
+    )
+    async def retrieve_response(response_id: str, stream: bool = False) -> Response:
+        """A response that is still kept, as it was sent."""
+        if stream:
+            raise ApiError(400, "stream is true; expected false: the events of a response are not kept", "stream")
+        return JSONResponse(kept.response(response_id))
+
+    @router.delete("/v1/responses/{response_id}", response_model=DeletedResponse, responses=declared(404))
+    async def delete_response(response_id: str) -> dict[str, Any]:
+        """Forget a response that is still kept."""
+        kept.delete(response_id)
+        return {"id": response_id, "object": "response", "deleted": True}
+
+    # By itself the framework would allow GET alone.
+    @router.api_route("/v1/responses/{response_id}", methods=_OTHER_METHODS, include_in_schema=False)
+    async def refuse_method() -> None:
+        raise HTTPException(405, headers={"Allow": "GET, DELETE"})
+
     return router
 
 
@@ -57,7 +79,7 @@ class _Begun:
     answer: Answer
     parser: AnswerParser
     stream: AsyncStream
-    keep: Callable[[list[dict[str, Any]]], None]  # the items of the output
+    keep: Callable[[dict[str, Any]], None]  # the response
 
 
 async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses) -> _Begun:
@@ -71,9 +93,9 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
         [stream] = await context.submit([request])
     answer = Answer(context, body, request.params, chat.starts_thinking)
 
-    def keep(output: list[dict[str, Any]]) -> None:
+    def keep(response: dict[str, Any]) -> None:
         if body.store is not False:
-            kept.keep(answer.id, conversation, output)
+            kept.keep(response, conversation)
 
     return _Begun(answer, AnswerParser(chat.starts_thinking, chat.plain_tools()), stream, keep)
 
@@ -85,8 +107,9 @@ async def _answer(begun: _Begun) -> dict[str, Any]:
         pass
     for _ in output.finish(completion.finish_reason == "length"):
         pass
-    begun.keep(output.items)
-    return begun.answer.finished(output.items, completion)
+    response = begun.answer.finished(output.items, completion)
+    begun.keep(response)
+    return response
 
 
 async def _stream(begun: _Begun) -> AsyncGenerator[bytes, None]:
@@ -112,8 +135,9 @@ async def _stream(begun: _Begun) -> AsyncGenerator[bytes, None]:
             is_cut = completion.finish_reason == "length"
             events = [*output.push(piece + parser.finish()), *output.finish(is_cut)]
             kind = "response.incomplete" if is_cut else "response.completed"
-            events.append({"type": kind, "response": answer.finished(output.items, completion)})
-            begun.keep(output.items)
+            response = answer.finished(output.items, completion)
+            events.append({"type": kind, "response": response})
+            begun.keep(response)
         if events:
             yield written(events)
 

@@ -102,3 +102,9 @@ class ResponseObject(BaseModel):
     top_p: float
     truncation: Literal["disabled"]
     user: str | None
+
+
+class DeletedResponse(BaseModel):
+    id: str
+    object: Literal["response"]
+    deleted: Literal[True]

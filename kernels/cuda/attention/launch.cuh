@@ -30,11 +30,12 @@ void combine_rows(const Problem& p, cudaStream_t stream) {
                  int64_t(p.queries) * p.rows * (4 / kQuarters), 32 * kQuarters * kTurns, stream);
 }
 
-// `most_splits`: what is known of the largest number of splits of a query.
+// `most_splits`: what is known of the largest number of splits of a query. `in_order`: up to kFewSplits splits of a query are merged one
+// after the other, whatever the number of queries.
 template <class Element>
-void combine(const Problem& p, int most_splits, int multiprocessors, cudaStream_t stream) {
+void combine(const Problem& p, int most_splits, int multiprocessors, cudaStream_t stream, bool in_order = false) {
   const int64_t rows = int64_t(p.queries) * p.rows;
-  if (rows >= 1024 || p.part_count < 2 * p.queries)
+  if (in_order || rows >= 1024 || p.part_count < 2 * p.queries)
     launch_combine(flash_fwd_mla_combine_tasks_kernel<Element>, p, 2 * multiprocessors, kTaskThreads, stream);
   else if (rows >= 512)
     combine_rows<Element, 4, 1, 4, 10>(p, stream);

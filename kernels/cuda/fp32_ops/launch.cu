@@ -48,8 +48,8 @@ void run_linear(const Linear& p, cudaStream_t stream) {
 }
 
 // x bf16 or fp32 [T, D], weight fp32 [N, D] -> out fp32 [T, N]. D is a multiple of 4 (bf16 x: 8) up to 8192; rows start on 16-byte
-// boundaries.
-void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale, bool static_weights) {
+// boundaries. one_order: bf16 tokens are summed in one order whatever their number (products.cuh).
+void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale, bool static_weights, bool one_order) {
   DeviceGuard guard(x);
   Linear p = {};
   p.x = data<void>(x);
@@ -63,7 +63,7 @@ void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale, 
   p.static_weights = static_weights;
   if (x.dtype().code != kDLBfloat)
     run_linear<float>(p, stream_of(x));
-  else if (p.tokens <= kLinearTokens)
+  else if (p.tokens <= kLinearTokens && !one_order)
     run_linear<__nv_bfloat16>(p, stream_of(x));
   else
     run_products(p, common::multiprocessors(x), stream_of(x));

@@ -108,6 +108,7 @@ void run_swap_ab(std::initializer_list<Operands> products, int splits, bool stat
     grouped |= p.offsets != nullptr;
   }
   const int64_t slots = int64_t(common::multiprocessors(products.begin()->a)) * 2;
+  const bool ascending = splits > 0;  // a fixed number of parts asks for one order of summation, whatever the rows
   if (splits == 0) splits = choose_splits(expected_tiles, slices, slots);
   // A CTA that has a multiprocessor to itself may use all of its shared memory. For experts the number of CTAs is not known here.
   const bool alone = !grouped && expected_tiles * splits <= slots / 2;
@@ -116,7 +117,7 @@ void run_swap_ab(std::initializer_list<Operands> products, int splits, bool stat
   if (stages < 2) TVM_FFI_THROW(ValueError) << "K is " << slices * kSlice << "; expected a K whose scales fit into shared memory";
   const dim3 grid(static_cast<unsigned>(clusters * splits));
   launch_kernel(swap_ab_kernel<kTokens, Out>, {grid, Config::kThreads, static_cast<size_t>(shared), stream, splits, true}, jobs, splits,
-                stages, static_weights);
+                stages, static_weights, ascending);
 }
 
 template <class Out>
@@ -188,8 +189,9 @@ void large_m(int64_t rows, int64_t columns, TensorView a, TensorView a_scale, Te
   TVM_FFI_THROW(ValueError) << "tile is " << rows << " x " << columns << "; expected 64 x 288, 192 x 128, or 128 x 128, 144, 192 or 256";
 }
 
-// The kernel for small M. tokens: the size of a token tile, 8 to 128. splits: parts of K, up to 8; 0: chosen by the number of tiles.
-// sorted_token_ids: int32 [M], the row of a for each row of out, or none. expected_tiles: how many token tiles will hold any token; 0: all.
+// The kernel for small M. tokens: the size of a token tile, 8 to 128. splits: parts of K, up to 8, each added in ascending order of slices;
+// 0: chosen by the number of tiles. sorted_token_ids: int32 [M], the row of a for each row of out, or none. expected_tiles: how many token
+// tiles will hold any token; 0: all.
 // static_weights: the previous kernel has not written b (pdl.cuh).
 void swap_ab(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
              Optional<TensorView> offsets, Optional<TensorView> sorted_token_ids, TensorView out, int64_t expected_tiles) {
@@ -197,30 +199,32 @@ void swap_ab(int64_t tokens, int64_t splits, bool static_weights, TensorView a, 
 }
 
 // The products of the same rows with two or three weights [1, N, K].
-void swap_ab_2(int64_t tokens, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out,
-               TensorView b2, TensorView b2_scale, TensorView out2) {
+void swap_ab_2(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
+               TensorView out, TensorView b2, TensorView b2_scale, TensorView out2) {
   const Optional<TensorView> none;
-  run_swap_ab(tokens, {{a, a_scale, b, b_scale, none, none, out, 0}, {a, a_scale, b2, b2_scale, none, none, out2, 0}}, 0, static_weights);
+  run_swap_ab(tokens, {{a, a_scale, b, b_scale, none, none, out, 0}, {a, a_scale, b2, b2_scale, none, none, out2, 0}}, splits,
+              static_weights);
 }
-void swap_ab_3(int64_t tokens, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out,
-               TensorView b2, TensorView b2_scale, TensorView out2, TensorView b3, TensorView b3_scale, TensorView out3) {
+void swap_ab_3(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
+               TensorView out, TensorView b2, TensorView b2_scale, TensorView out2, TensorView b3, TensorView b3_scale, TensorView out3) {
   const Optional<TensorView> none;
   run_swap_ab(tokens,
               {{a, a_scale, b, b_scale, none, none, out, 0},
                {a, a_scale, b2, b2_scale, none, none, out2, 0},
                {a, a_scale, b3, b3_scale, none, none, out3, 0}},
-              0, static_weights);
+              splits, static_weights);
 }
 
 // The shared expert's product (a, b, out) and the routed experts' products in one launch.
-void swap_ab_with_shared(int64_t tokens, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
-                         TensorView out, TensorView rows, TensorView rows_scale, TensorView experts, TensorView experts_scale,
-                         TensorView offsets, Optional<TensorView> sorted_token_ids, TensorView rows_out, int64_t expected_tiles) {
+void swap_ab_with_shared(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b,
+                         TensorView b_scale, TensorView out, TensorView rows, TensorView rows_scale, TensorView experts,
+                         TensorView experts_scale, TensorView offsets, Optional<TensorView> sorted_token_ids, TensorView rows_out,
+                         int64_t expected_tiles) {
   const Optional<TensorView> none;
   run_swap_ab(tokens,
               {{a, a_scale, b, b_scale, none, none, out, 0},
                {rows, rows_scale, experts, experts_scale, offsets, sorted_token_ids, rows_out, expected_tiles}},
-              0, static_weights);
+              splits, static_weights);
 }
 
 }  // namespace gemm

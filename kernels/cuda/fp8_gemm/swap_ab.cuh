@@ -95,7 +95,7 @@ __device__ __forceinline__ void store_row(Out* out, const float4& x, int left) {
 
 template <int kTokens, class Out>
 __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kCtas)
-    swap_ab_kernel(const __grid_constant__ Jobs jobs, int splits, int stages, bool static_weights) {
+    swap_ab_kernel(const __grid_constant__ Jobs jobs, int splits, int stages, bool static_weights, bool ascending) {
   using Config = SwapAB<kTokens>;
   extern __shared__ __align__(1024) uint8_t shared[];
   const uint32_t tiles = shared_address(shared);
@@ -110,8 +110,9 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
   const Product& p = job.product;
   const int slot = cluster / job.tiles, tile = cluster - slot * job.tiles;
   const int begin = p.slices * rank / splits, count = p.slices * (rank + 1) / splits - begin;
-  // Each tile starts at a different slice, so that the tiles do not all read the same tokens from L2 at once.
-  const int shift = count > 0 ? tile % count : 0;
+  // Each tile starts at a different slice, so that the tiles do not all read the same tokens from L2 at once; `ascending`: all at the first,
+  // which is the order of large_m.cuh.
+  const int shift = count > 0 && !ascending ? tile % count : 0;
   const auto column_of = [&](int i) { return (begin + (i + shift < count ? i + shift : i + shift - count)) * kSlice; };
   const bool plain = static_weights && p.offsets == nullptr && p.sorted_token_ids == nullptr;
   const int prefetched = plain ? min(stages, count) : 0;  // slices whose weights are requested before pdl_wait
@@ -182,7 +183,7 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
     const float* b_scale = p.b_scale + token_tile.expert * p.b_scale_expert_stride + tile * p.b_scale_stride + begin;
 #pragma unroll 8
     for (int i = threadIdx.x % kLanes; i < count; i += kLanes)
-      scales[i * kTokens + token] = inside ? __ldg(a_scale + i) * __ldg(b_scale + i) : 0.0f;
+      scales[i * kTokens + token] = inside ? __fmul_rn(__ldg(a_scale + i), __ldg(b_scale + i)) : 0.0f;
   }
   named_sync(1, 256);
 
@@ -201,10 +202,8 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
 #pragma unroll
     for (int j = 0; j < kTokens / 8; ++j) {
       const float2 s = *reinterpret_cast<const float2*>(scale + 8 * j);
-      total[4 * j] += part[4 * j] * s.x;
-      total[4 * j + 1] += part[4 * j + 1] * s.y;
-      total[4 * j + 2] += part[4 * j + 2] * s.x;
-      total[4 * j + 3] += part[4 * j + 3] * s.y;
+#pragma unroll
+      for (int x = 0; x < 4; ++x) total[4 * j + x] = __fmaf_rn(part[4 * j + x], x % 2 == 0 ? s.x : s.y, total[4 * j + x]);
     }
     if (++stage == stages) stage = 0, phase ^= 1;
   }

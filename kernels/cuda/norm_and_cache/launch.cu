@@ -11,13 +11,14 @@ using tvm::ffi::TensorView;
 // query bf16 [T, 1536], kv bf16 [T, 576], keys bf16 [T, 128], rows on 16-byte boundaries; fp32 weights of their norms; cos, sin fp32 [T, 32];
 // caches uint8, FP8 records; slots int64 [T]; stamps int32 [T] for
 // columns int32 [S], or none -> codes e4m3 (as bytes) [T, 1536], scales fp32 [T, 12], and the entries of both caches. With
-// x bf16 [T, D], D a multiple of 8 up to 8192, and weight fp32 [N, D] also out fp32 [T, N] = scale * x weight^T.
+// x bf16 [T, D], D a multiple of 8 up to 8192, and weight fp32 [N, D] also out fp32 [T, N] = scale * x weight^T; one_order: summed in one
+// order whatever the number of tokens (../fp32_ops/products.cuh).
 void norm_and_cache(TensorView query, TensorView kv, TensorView keys, TensorView query_gain, TensorView kv_gain, TensorView key_gain,
                     TensorView key_bias, TensorView cos, TensorView sin, TensorView latents, TensorView index, TensorView slots,
                     Optional<TensorView> latent_column, Optional<TensorView> latent_stamps, Optional<TensorView> key_column,
                     Optional<TensorView> key_stamps,
                     TensorView codes, TensorView scales, double eps, double key_eps, bool ue8m0, bool interleaved, bool static_weights,
-                    Optional<TensorView> x, Optional<TensorView> weight, Optional<TensorView> out, double scale) {
+                    Optional<TensorView> x, Optional<TensorView> weight, Optional<TensorView> out, double scale, bool one_order) {
   DeviceGuard guard(query);
   Rows p = {};
   p.query = data<__nv_bfloat16>(query), p.query_stride = query.stride(0);
@@ -49,7 +50,7 @@ void norm_and_cache(TensorView query, TensorView kv, TensorView keys, TensorView
   projection.scale = static_cast<float>(scale);
   projection.static_weights = static_weights;
   const cudaStream_t stream = stream_of(query);
-  if (p.tokens <= fp32_ops::kLinearTokens) {
+  if (p.tokens <= fp32_ops::kLinearTokens && !one_order) {
     const auto kernel = p.tokens == 1 ? norm_and_cache_linear_kernel<1> : norm_and_cache_linear_kernel<fp32_ops::kLinearTokens>;
     common::launch_pdl(kernel, dim3(projection.rows + ctas), kThreads, 0, stream, p, projection);
     return;

@@ -25,11 +25,12 @@ void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<Tens
 }
 
 // q [N, H, 576], cache uint8 [P, page, 1, 656], indices [N, K]; out [N, H, 512], lse [N, H]. A length serves `lengths_divisor`
-// consecutive queries. With a plan, the partial buffers have (N + parts) slots.
+// consecutive queries. With a plan, the partial buffers have (N + parts) slots; in_order: its
+// splits, at most kFewSplits a query, are merged in one order.
 void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<TensorView> topk_length, Optional<TensorView> sink,
                    TensorView out, Optional<TensorView> max_logits, TensorView lse, double scale, double lse_factor,
                    int64_t lengths_divisor, Optional<TensorView> parts, Optional<TensorView> split_offset,
-                   Optional<TensorView> partial_out, Optional<TensorView> partial_lse) {
+                   Optional<TensorView> partial_out, Optional<TensorView> partial_lse, bool in_order) {
   DeviceGuard guard(q);
   Problem p = {};
   const int heads = static_cast<int>(q.size(1));
@@ -91,7 +92,7 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
   else
     launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false, Length::kFewBlocks>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
   if (parts.has_value()) {
-    combine<__nv_bfloat16>(p, std::min(p.part_count / p.queries, (p.keys.width + kBlock - 1) / kBlock), multiprocessors(q), stream);
+    combine<__nv_bfloat16>(p, std::min(p.part_count / p.queries, (p.keys.width + kBlock - 1) / kBlock), multiprocessors(q), stream, in_order);
   }
 }
 

@@ -57,6 +57,7 @@ def test_the_table_fits_a_screen(backend):
     code, out = doctor("--backend", backend)
     lines = out.splitlines()
     assert code == 0 and len(lines) <= 30 and max(map(len, lines)) <= 80
+    assert f"Kernels on cpu, backend {backend}; deterministic in exact, bf16, fp8" in lines
     words = out.replace(",", " ").split()
     assert all(words.count(operation) == 1 for operation in OPERATIONS)
     assert out.count("needs a Hopper GPU") == 2, "once for each backend"

@@ -70,6 +70,21 @@ def test_paths_and_methods_that_do_not_exist(chat, caplog):
     assert not [record.getMessage() for record in caplog.records if record.exc_info]
 
 
+def test_events_of_the_page_whose_values_do_not_fit_are_one_line_in_the_log(capfd, caplog):
+    pytest.importorskip("gradio")
+    with serving(Service(stand_in_llm()), chat=True) as server, httpx.Client(base_url=server.url) as http:
+        for data in ([], [{"a": 1}] * 11, ["x"] * 11):
+            event = {"data": data, "fn_index": 0, "session_hash": "a"}
+            assert http.post("/gradio_api/queue/join", json=event).status_code == 200
+        error_of(http.post("/gradio_api/run/predict", json={"data": [], "fn_index": 5}), 400)
+        with http.stream("GET", "/gradio_api/queue/data?session_hash=a", timeout=10) as events:
+            ends = (line for line in events.iter_lines() if '"process_completed"' in line)
+            assert all('"success":false' in next(ends) for _ in range(3))
+    assert "Traceback" not in "".join(capfd.readouterr())
+    lines = [each.getMessage() for each in caplog.records if "cannot serve an event" in each.getMessage()]
+    assert len(lines) >= 3 and not any("\n" in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("path", "field", "param", "message"),
     [
@@ -121,6 +136,7 @@ def test_metrics(http):
     pages = [after[f'{prefix}pages{{state="{state}"}}'] for state in ("free", "used", "cached")]
     assert sum(pages) == 64 and pages[1] == 0
     assert after[prefix + "queue_requests"] == after[prefix + "running_requests"] == 0
+    assert after[prefix + "deterministic"] == 0
 
 
 MALFORMED = {

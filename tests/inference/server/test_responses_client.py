@@ -261,7 +261,7 @@ def test_the_oldest_responses_are_forgotten():
 
     def keep(name, text):
         asked = kept.conversation(ResponseRequest(input="a"))
-        kept.keep(name, asked, [{"id": f"{name} item", **said(text)}])
+        kept.keep({"id": name, "output": [{"id": f"{name} item", **said(text)}]}, asked)
 
     def follows(name):
         try:
@@ -276,6 +276,33 @@ def test_the_oldest_responses_are_forgotten():
     assert [follows(name) for name in "abcd"] == [None, 3, 3, 3]
     keep("e", "t" * 6000)
     assert [follows(name) for name in "abcde"] == [None] * 5 and kept._size == 0 and not kept._items
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_is_retrieved_and_deleted(server, client, stream):
+    server.say(["Upon a time."], ASK)
+    ask = {"model": MODEL, "input": QUESTION, "temperature": 0, "metadata": {"for": "me"}}
+    first = [*client.responses.create(**ask, stream=True)][-1].response if stream else client.responses.create(**ask)
+    assert client.responses.retrieve(first.id) == first
+    with pytest.raises(openai.BadRequestError, match="stream is true; expected false"):
+        client.responses.retrieve(first.id, stream=True)
+    again = {"model": MODEL, "input": "And?", "previous_response_id": first.id, "max_output_tokens": 3}
+    second = client.responses.create(**again)
+    client.responses.delete(first.id)
+    for call in (client.responses.retrieve, client.responses.delete):
+        with pytest.raises(openai.NotFoundError, match=r"response_id is .*; expected that of a response"):
+            call(first.id)
+    with pytest.raises(openai.BadRequestError, match="previous_response_id is"):
+        client.responses.create(**again)
+    assert client.responses.retrieve(second.id) == second  # the conversation that follows it goes on
+    client.responses.create(**{**again, "previous_response_id": second.id})
+
+
+def test_a_response_that_was_not_stored_is_not_found(server, client):
+    server.say(["Upon."], ASK)
+    response = client.responses.create(model=MODEL, input=QUESTION, temperature=0, store=False)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(response.id)
 
 
 class Animal(pydantic.BaseModel):

@@ -1,0 +1,1 @@
+"""Batch-invariant implementations for Hopper GPUs: compiled kernels with a fixed plan (docs/determinism.md)."""

@@ -1,0 +1,107 @@
+"""FP8 products on a Hopper GPU, batch-invariant: K is split by the weight's shape alone, and slices are added in ascending order.
+
+Both kernels of ../../cuda/fp8_gemm then give an element the same bits: each slice of 128 is a chain of MMAs from zero, multiplied
+by the product of both scales and added in one fused operation. So which of them runs, and in what tiles, may depend on the rows.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from ...alignment import aligned_rows
+from ...build import load
+from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, multiply, multiprocessors, swap_ab_tile
+from ...cuda.fp8_gemm import choose as choose_dense
+from ...cuda.grouped_gemm import MAX_GATHER_TILE
+from ...cuda.grouped_gemm import MAX_SHARED_LAUNCH_ROWS as MAX_FUSED_ROWS
+from ...cuda.grouped_gemm import choose as choose_grouped
+from ...cuda.pdl import weights_are_static
+from ...quantize import Quantized
+from ...tile.grouped_gemm import grouped_gemm as bf16_grouped_gemm
+
+SLICE, WEIGHTS = 128, 128  # of K, and rows of a weight in a tile of the swap-AB kernel
+MOST_SPLITS, LEAST_SLICES, CTAS = 8, 8, 264  # parts of K; slices of a part; two CTAs on each of 132 multiprocessors
+
+
+def splits_of(columns: int, width: int) -> int:
+    """Into how many parts K is split for a weight [columns, width]: as many as fill the GPU with the few tiles of a decode step."""
+    tiles, slices, splits = -(-columns // WEIGHTS), -(-width // SLICE), 1
+    while 2 * splits <= MOST_SPLITS and 2 * splits * tiles <= CTAS and 2 * splits * LEAST_SLICES <= slices:
+        splits *= 2
+    return splits
+
+
+def _dense(
+    a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype, splits: int
+) -> torch.Tensor:
+    (rows, width), columns = a.values.shape, weight.shape[0]
+    # Only the swap-AB kernel splits K.
+    tile = choose_dense(rows, columns, width, multiprocessors(weight.device)) if splits == 1 else swap_ab_tile(rows)
+    return multiply(*a, weight[None], weight_scale[None], None, out_dtype, tile, splits)
+
+
+def fp8_gemm(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+    return _dense(a, weight, weight_scale, out_dtype, splits_of(*weight.shape))
+
+
+def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
+    rows, splits = a.values.shape[0], {splits_of(*weight.values.shape) for weight in weights}
+    if rows > MAX_SHARED_LAUNCH_ROWS or len(weights) not in (2, 3) or len(splits) > 1:
+        return [fp8_gemm(a, *weight, out_dtype) for weight in weights]
+    static_weights = weights_are_static(*(weight.values for weight in weights))
+    values = aligned_rows(a.values).view(torch.uint8)
+    outs = [torch.empty(rows, len(weight.values), dtype=out_dtype, device=values.device) for weight in weights]
+    operands: list[torch.Tensor] = []
+    for weight, out in zip(weights, outs, strict=True):
+        operands += (aligned_rows(weight.values).view(torch.uint8)[None], weight.scales[None], out)
+    library = load("fp8_gemm")
+    launch = library.swap_ab_2 if len(weights) == 2 else library.swap_ab_3
+    launch(swap_ab_tile(rows), splits.pop(), static_weights, values, a.scales, *operands)
+    return outs
+
+
+def grouped_gemm(
+    a: torch.Tensor | Quantized,
+    weight: torch.Tensor,
+    offsets: torch.Tensor,
+    weight_scale: torch.Tensor | None,
+    out_dtype: torch.dtype,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
+) -> torch.Tensor:
+    """Experts' K is never split. In bf16 the TileLang kernel has one tile and one chain of MMAs for any number of rows."""
+    if not isinstance(a, Quantized) or weight_scale is None:
+        return bf16_grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m)
+    tile = choose_grouped(expected_m, weight.shape[0])
+    if sorted_token_ids is not None and not (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
+        a, sorted_token_ids = Quantized(a.values[sorted_token_ids], a.scales[sorted_token_ids]), None
+    return multiply(*a, weight, weight_scale, offsets, out_dtype, tile, 1, sorted_token_ids, expected_tiles=expected_m)
+
+
+def grouped_gemm_with_shared(
+    a: Quantized,
+    weight: torch.Tensor,
+    offsets: torch.Tensor,
+    weight_scale: torch.Tensor,
+    dense: Quantized,
+    dense_weight: Quantized,
+    out_dtype: torch.dtype,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
+) -> torch.Tensor:
+    """The shared expert's K is not split either, so that few tokens need one launch for both products."""
+    tokens = dense.values.shape[0]
+    tile = choose_grouped(expected_m, weight.shape[0])
+    if tokens > MAX_FUSED_ROWS or not isinstance(tile, int) or tile > MAX_GATHER_TILE:
+        shared = _dense(dense, *dense_weight, out_dtype, 1)
+        return torch.cat(
+            (shared, grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m))
+        )
+    rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
+    out = torch.empty(tokens + rows, weight.shape[1], dtype=out_dtype, device=weight.device)
+    operands = (a.values, weight, dense.values, dense_weight.values)
+    values, experts, dense_values, own = (aligned_rows(x).view(torch.uint8) for x in operands)
+    product = dense_values, dense.scales, own[None], dense_weight.scales[None], out[:tokens]
+    routed = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
+    load("fp8_gemm").swap_ab_with_shared(tile, 1, weights_are_static(dense_weight.values), *product, *routed)
+    return out

@@ -1,0 +1,25 @@
+"""Lightning indexer scores of bf16 keys on a Hopper GPU, batch-invariant: a row of a prompt is computed as a decode is.
+
+FP8 keys have CUDA kernels whose sums have one order in prompts and decodes (../../cuda/lightning_indexer/scores.cuh).
+"""
+
+import torch
+import torch.nn.functional as F
+
+from ...tile.indexer_logits import PAGE
+from ...tile.indexer_logits import paged_indexer_logits as paged
+
+
+def indexer_logits(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    weights: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    k_scale: torch.Tensor | None,
+) -> torch.Tensor:
+    """The keys as pages that all rows share. Scores before a row's start are computed, too; nobody reads them."""
+    count = k.shape[0]
+    pages = F.pad(k, (0, 0, 0, -count % PAGE)).view(-1, PAGE, 1, k.shape[1])
+    table = torch.arange(len(pages), dtype=torch.int32, device=k.device).expand(q.shape[0], -1)
+    return paged(q[:, None], pages, weights[:, None], table, ends, count)

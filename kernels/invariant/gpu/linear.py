@@ -1,0 +1,45 @@
+"""bf16 products on a Hopper GPU, batch-invariant: an element is one chain of MMAs over K in ascending order, whatever the tile."""
+
+import torch
+
+from ...alignment import aligned_rows, is_aligned
+from ...build import load
+from ...quantize import quantize_blocks
+from ...tile.bf16_gemm import K_STEP, by_heads
+from ...tile.bf16_gemm import linear as tile_linear
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+    return tile_linear(x, weight, out_dtype)
+
+
+def _check(name: str, dims: int) -> None:
+    if dims % K_STEP:
+        raise ValueError(f"{name} has {dims} dims; expected a multiple of {K_STEP} in deterministic mode on a GPU")
+
+
+def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
+    (tokens, heads, _), (_, nope, latent) = q.shape, wk.shape
+    _check("wk", nope)
+    if cos.shape[1] % 4 or not is_aligned(q, wk):
+        raise ValueError(
+            f"cos has {cos.shape[1]} columns; expected a multiple of 4, and aligned queries, in deterministic mode on a GPU"
+        )
+    out = torch.empty(tokens, heads, latent + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
+    if out.numel():
+        rotated_only = False  # of `out`, the kernel of this library writes the rotated dims
+        load("kv_up_projection").absorb_queries(q, cos.contiguous(), sin.contiguous(), wk, out, rotated_only, False)
+        by_heads(q[..., :nope], wk, out[..., :latent])
+    return out
+
+
+def expand_values(latents: torch.Tensor, wv: torch.Tensor, out: torch.Tensor) -> None:
+    _check("latents", latents.shape[2])
+    if out.numel():
+        by_heads(aligned_rows(latents), wv.transpose(1, 2), out)
+
+
+def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    values = torch.empty(*latents.shape[:2], wv.shape[1], dtype=latents.dtype, device=latents.device)
+    expand_values(latents, wv, values)
+    return quantize_blocks(values.flatten(1), ue8m0)

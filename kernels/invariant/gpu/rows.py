@@ -1,0 +1,44 @@
+"""Norms and fp32 projections on a Hopper GPU, batch-invariant: the compiled kernels, without their ways out to torch."""
+
+import torch
+
+from ...cuda import fp32_ops
+from ...cuda import norm_and_cache as fused
+from ...cuda.fp32_ops import MAX_NORM_WIDTH
+from ...norm_and_cache import Caches, Fp32Projection, Norms
+from ...tile.quantize import rms_norm_quantize
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """A CTA for a row, as for norms that quantise."""
+    return rms_norm_quantize(x, weight, eps)[1]
+
+
+def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
+    """A warp for a row."""
+    if x.shape[1] > MAX_NORM_WIDTH:
+        raise ValueError(f"x has {x.shape[1]} dims; expected at most {MAX_NORM_WIDTH} in deterministic mode on a GPU")
+    return fp32_ops.layer_norm(x, weight, bias, eps)
+
+
+def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
+    return fp32_ops.fp32_linear_in_order(x, weight, scale)
+
+
+def norm_and_cache(
+    query: torch.Tensor,
+    kv: torch.Tensor,
+    keys: torch.Tensor,
+    norms: Norms,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    caches: Caches,
+    interleaved: bool,
+    ue8m0: bool,
+    projection: Fp32Projection | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    if keys.shape[1] > MAX_NORM_WIDTH:
+        raise ValueError(
+            f"keys has {keys.shape[1]} dims; expected at most {MAX_NORM_WIDTH} in deterministic mode on a GPU"
+        )
+    return fused.in_order(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection)

@@ -1,0 +1,146 @@
+"""bf16 products in TileLang whose sums are one chain of MMAs: slices of 16 of K in ascending order, from zero.
+
+On Hopper the bits of an accumulator depend on those slices in their order alone, not on the tile or on which operand is the M of
+the MMA. So `linear` gives a row the same bits whatever the number of rows, though few rows take a kernel of their own.
+"""
+
+from typing import Any
+
+import tilelang.language as T
+import torch
+
+from ..alignment import aligned_rows
+from .factory import tile_kernel
+from .lanes import dtype_name
+
+TILE = 128  # rows of a weight in a tile
+K_STEP = 64  # of K at a time: a line of the 128-byte swizzle
+FEW_TOKENS = 64  # up to so many the weights are the M of an MMA (swap-AB), in tiles of 16 or 64 tokens
+STAGE_BYTES = 200 * 1024
+
+
+@tile_kernel(("float32",), ("bfloat16",))
+def tokens_by_weights(out_dtype: str) -> Any:
+    """a [rows, k] times b [n, k] transposed -> out [rows, n], in tiles of 128 tokens."""
+    rows, n, k = T.dynamic("rows"), T.dynamic("n"), T.dynamic("k")
+
+    @T.prim_func
+    def kernel(
+        a: T.Tensor((rows, k), "bfloat16"), b: T.Tensor((n, k), "bfloat16"), out: T.Tensor((rows, n), out_dtype)
+    ):
+        with T.Kernel(T.ceildiv(n, TILE), T.ceildiv(rows, 128), threads=256) as (tile, block):
+            a_tile = T.alloc_shared((128, K_STEP), "bfloat16")
+            b_tile = T.alloc_shared((TILE, K_STEP), "bfloat16")
+            total = T.alloc_fragment((128, TILE), "float32")
+            T.clear(total)
+            for i in T.Pipelined(T.ceildiv(k, K_STEP), num_stages=5):
+                T.copy(a[block * 128 : (block + 1) * 128, i * K_STEP : (i + 1) * K_STEP], a_tile)
+                T.copy(b[tile * TILE : (tile + 1) * TILE, i * K_STEP : (i + 1) * K_STEP], b_tile)
+                T.gemm(a_tile, b_tile, total, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+            for t, w in T.Parallel(128, TILE):
+                if block * 128 + t < rows and tile * TILE + w < n:
+                    out[block * 128 + t, tile * TILE + w] = total[t, w]
+
+    return kernel
+
+
+@tile_kernel((16, "float32"), (64, "float32"), (16, "bfloat16"), (64, "bfloat16"))
+def weights_by_tokens(tokens: int, out_dtype: str) -> Any:
+    """The same with swap-AB, in tiles of `tokens` tokens."""
+    rows, n, k = T.dynamic("rows"), T.dynamic("n"), T.dynamic("k")
+    stages = STAGE_BYTES // 2 // ((TILE + tokens) * K_STEP * 2)  # two CTAs on a multiprocessor
+
+    @T.prim_func
+    def kernel(
+        a: T.Tensor((rows, k), "bfloat16"), b: T.Tensor((n, k), "bfloat16"), out: T.Tensor((rows, n), out_dtype)
+    ):
+        with T.Kernel(T.ceildiv(n, TILE), T.ceildiv(rows, tokens), threads=256) as (tile, block):
+            a_tile = T.alloc_shared((tokens, K_STEP), "bfloat16")
+            b_tile = T.alloc_shared((TILE, K_STEP), "bfloat16")
+            total = T.alloc_fragment((TILE, tokens), "float32")
+            T.clear(total)
+            for i in T.Pipelined(T.ceildiv(k, K_STEP), num_stages=stages):
+                T.copy(a[block * tokens : (block + 1) * tokens, i * K_STEP : (i + 1) * K_STEP], a_tile)
+                T.copy(b[tile * TILE : (tile + 1) * TILE, i * K_STEP : (i + 1) * K_STEP], b_tile)
+                T.gemm(b_tile, a_tile, total, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+            for w, t in T.Parallel(TILE, tokens):
+                if block * tokens + t < rows and tile * TILE + w < n:
+                    out[block * tokens + t, tile * TILE + w] = total[w, t]
+
+    return kernel
+
+
+def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+    """x [T, K] times weight [N, K] transposed -> [T, N]."""
+    x, weight = aligned_rows(x).contiguous(), aligned_rows(weight).contiguous()
+    rows, n = x.shape[0], weight.shape[0]
+    out = torch.empty(rows, n, dtype=out_dtype, device=x.device)
+    if not out.numel():
+        return out
+    if rows > FEW_TOKENS:
+        tokens_by_weights(dtype_name(out_dtype))(x, weight, out)
+    else:
+        weights_by_tokens(16 if rows <= 16 else 64, dtype_name(out_dtype))(x, weight, out)
+    return out
+
+
+@tile_kernel((128, 128, 512, 192, 256, 576, False), (128, 512, 128, 512, 256, 128, True))
+def products_of_heads(heads: int, k: int, n: int, pitch: int, weight_pitch: int, out_pitch: int, columns: bool) -> Any:
+    """For each head h: a [rows, heads * pitch] from column h * pitch on, times b -> out [rows, heads * out_pitch].
+
+    Head h's part of b begins at row h * weight_pitch: b is [.., n] with k rows a head, or with n rows of k if `columns`.
+    """
+    rows, lines = T.dynamic("rows"), T.dynamic("lines")
+    b_shape = (TILE, K_STEP) if columns else (K_STEP, TILE)
+
+    @T.prim_func
+    def kernel(
+        a: T.Tensor((rows, heads * pitch), "bfloat16"),
+        b: T.Tensor((lines, k if columns else n), "bfloat16"),
+        out: T.Tensor((rows, heads * out_pitch), "bfloat16"),
+    ):
+        with T.Kernel(T.ceildiv(n, TILE), heads, T.ceildiv(rows, 128), threads=256) as (tile, head, block):
+            a_tile = T.alloc_shared((128, K_STEP), "bfloat16")
+            b_tile = T.alloc_shared(b_shape, "bfloat16")
+            total = T.alloc_fragment((128, TILE), "float32")
+            T.clear(total)
+            for i in T.Pipelined(k // K_STEP, num_stages=min(k // K_STEP, 4)):
+                first = head * pitch + i * K_STEP
+                T.copy(a[block * 128 : (block + 1) * 128, first : first + K_STEP], a_tile)
+                line = head * weight_pitch
+                if columns:
+                    T.copy(b[line + tile * TILE : line + (tile + 1) * TILE, i * K_STEP : (i + 1) * K_STEP], b_tile)
+                else:
+                    T.copy(b[line + i * K_STEP : line + (i + 1) * K_STEP, tile * TILE : (tile + 1) * TILE], b_tile)
+                T.gemm(a_tile, b_tile, total, transpose_B=columns, policy=T.GemmWarpPolicy.FullRow)
+            for t, w in T.Parallel(128, TILE):
+                if block * 128 + t < rows and tile * TILE + w < n:
+                    out[block * 128 + t, head * out_pitch + tile * TILE + w] = total[t, w]
+
+    return kernel
+
+
+def by_heads(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
+    """x [T, H, K] times weight [H, K, N], each head's rows with its own weight, into out [T, H, N].
+
+    K is a multiple of 64. x and out may be parts of wider heads; of a weight, either K or N is contiguous.
+    """
+    (rows, heads, k), n = x.shape, weight.shape[2]
+    columns = weight.stride(1) == 1
+    width = k if columns else n
+    line = weight.stride(2) if columns else weight.stride(1)
+    head, pitch, out_pitch = weight.stride(0), x.stride(1), out.stride(1)
+    shapes = k % K_STEP == 0 and line == width and head % width == 0
+    if not shapes or x.stride(0) != heads * pitch or out.stride(0) != heads * out_pitch:
+        raise ValueError(
+            f"weight is {list(weight.shape)} with strides {list(weight.stride())}; expected a multiple of {K_STEP} rows, "
+            "and heads of equal pitch"
+        )
+    lines = (heads - 1) * (head // width) + (n if columns else k)
+    flat = weight.as_strided((lines, width), (width, 1))
+    kernel = products_of_heads(heads, k, n, pitch, head // width, out_pitch, columns)
+    kernel(
+        x.as_strided((rows, heads * pitch), (heads * pitch, 1)),
+        flat,
+        out.as_strided((rows, heads * out_pitch), (heads * out_pitch, 1)),
+    )
