@@ -8,7 +8,8 @@
 It is the demo, made wide: 64 attention and 64 index heads instead of 16, and 2,048 selected tokens instead of 128. Every head
 occurs several times with different shares in the sum, which are powers of two, so FP8 codes are copied and nothing is rounded:
 the result is the same bytes everywhere. What differs from the demo on purpose: rms_norm_eps is 1e-5, and the projections before
-the norms of compressed queries, latents and index keys are small, so that a wrong epsilon there shows.
+the norms of compressed queries, latents and index keys are small, so that a wrong epsilon there shows; and some index heads count
+against a token, so that 2,048 of 2,700 tokens do not hold everything that attention looks for, and a wrong selection shows.
 """
 
 import argparse
@@ -32,6 +33,9 @@ RMS_NORM_EPS, INDEX_TOPK = 1e-5, 2048
 SMALL = ("q_a_proj", "kv_a_proj_with_mqa", "indexer.wk")
 SHIFT = 9
 ROPE_BLOCK = 4  # of kv_a_proj_with_mqa's blocks of rows: the rotated part, which no norm follows
+# Of each layer, one in so many index heads has the signs of its weights turned. In the last layer it is every second one: so many
+# in the layers before made answers depend on how selections round.
+TURNED = (4, 4, 2)
 
 Tensors = dict[str, torch.Tensor]
 
@@ -79,6 +83,8 @@ def read_twin(demo: Path) -> tuple[dict[str, Any], Tensors]:
             if "kv_a_proj" in name:
                 shifted[ROPE_BLOCK:] = tensor[ROPE_BLOCK:]
             tensors[name] = shifted
+    for layer, step in enumerate(TURNED):
+        tensors[f"model.layers.{layer}.self_attn.indexer.weights_proj.weight"][1::step] *= -1
     return config, tensors
 
 

@@ -4,35 +4,50 @@
     python scripts/make_golden_answers.py --only demo --bugs yarn-missing   # one bug of one of them; all else stays as it is
 
 The right answers are those of exact precision (fp32); tests hold them to transformers. The noise is what the same engine answers
-in bf16 and in fp8. The bugs are those of tests/conformance/bugs that declare "http". A bug that changes nothing by five times the
-noise is left out, and named. What the wide checkpoint (scripts/make_conformance_checkpoint.py) answers is computed from its narrow
-twin, which is the same function.
+in bf16 and in fp8, and right implementations that round in other ways (scripts/golden/right_engines.py). The bugs are those of
+scripts/golden/bugs that declare "http". One that changes nothing by SHOWS times the noise is left out; one counts if it changes an
+answer, or a log-probability by more than ten times the noise of all right engines.
+What the wide checkpoint (scripts/make_conformance_checkpoint.py) answers is computed from its narrow twin, the same function.
 """
 
 import argparse
-import importlib
+import multiprocessing
+import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from golden import questions as asked  # type: ignore[import-not-found]
+from golden.answers import (  # type: ignore[import-not-found]
+    RIGHT,
+    answered,
+    ask,
+    golden_of,
+    known_bug,
+    logprobs_of,
+    precision_of,
+)
+from golden.bugs import BUGS  # type: ignore[import-not-found]
 from golden.servers import SIZES, observe  # type: ignore[import-not-found]
 from make_conformance_checkpoint import write_twin  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance import golden as golden_files
-from deepseek_v32.inference.conformance.golden import FIELDS, Golden, Item, KnownBug, aligned, fields_of
+from deepseek_v32.inference.conformance.golden import Golden, Item
 from deepseek_v32.inference.conformance.probe import Observation
+from deepseek_v32.inference.conformance.verdict import judge
 from deepseek_v32.inference.llm import DEMO
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
-OTHERS = 3  # beside each token of an answer
-CHAT = "chat-"  # how the names of those bugs begin that change nothing but the chat format and its parsers
-SHOWS = 5  # units of noise that a bug has to change
+SHOWS = 5  # units of the noise of engines that round as the one with the bug: least change of a bug that is stored
 
 
 def main() -> int:
@@ -41,110 +56,106 @@ def main() -> int:
     parser.add_argument(
         "--bugs", nargs="*", help="make these bugs anew, and leave all else as it is (default: make everything)"
     )
-    parser.add_argument("--no-bugs", action="store_true", help="make everything but the bugs")
+    parser.add_argument(
+        "--demo", type=Path, default=DEMO, help="checkpoint directory of the demo (default: the package's)"
+    )
+    parser.add_argument(
+        "--choose", type=int, metavar="N", help="compare the first N texts of each length, and write nothing"
+    )
     parser.add_argument("--out", type=Path, default=golden_files.FOLDER, help="folder (default: the package's)")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at a time (default: one a core)")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    shown = sorted(name for name, bug in BUGS.items() if "http" in bug.shows)
+    if unknown := sorted(set(arguments.bugs or ()) - set(shown)):
+        parser.error(f"--bugs is {' '.join(unknown)}; expected some of {' '.join(shown)}")
+    bugs = shown if arguments.bugs is None else sorted(set(arguments.bugs))
+    with tempfile.TemporaryDirectory() as folder, processes(arguments.processes) as pool:
+        if arguments.choose:
+            return choose(arguments.demo, arguments.choose, pool)
         if arguments.only != "wide":
-            make("demo", DEMO, asked.DEMO, "the demo checkpoint", arguments)
+            make("demo", arguments.demo, asked.DEMO, "the demo checkpoint", arguments, bugs, pool)
         if arguments.only != "demo":
             twin = Path(folder)
-            write_twin(twin)
-            make("wide", twin, asked.WIDE, "the wide conformance checkpoint", arguments)
+            write_twin(twin, arguments.demo)
+            make("wide", twin, asked.WIDE, "the wide conformance checkpoint", arguments, bugs, pool)
     return 0
 
 
-def make(name: str, model: Path, sizes: Any, title: str, arguments: argparse.Namespace) -> None:
+@contextmanager
+def processes(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that share the cores. Each starts anew, because threads of torch do not survive a fork."""
+    threads = max((os.cpu_count() or 1) // count, 1)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, context, torch.set_num_threads, (threads,)) as pool:
+        yield pool
+
+
+def make(
+    name: str, model: Path, sizes: Any, title: str, arguments: Any, bugs: Sequence[str], pool: ProcessPoolExecutor
+) -> None:
     began = time.monotonic()
+    golden: Golden | None = None
+    items: tuple[Item, ...]
     if arguments.bugs is None:
-        golden = right_answers(model, sizes, title)
-        golden_files.save(golden, arguments.out, name)
-        noise = np.median(golden.noises[-1])
-        print(
-            f"{name}: {len(golden.items)} questions, {len(golden.logprobs)} log-probabilities, noise {noise:.3f}",
-            flush=True,
-        )
+        items = tuple(asked.questions(LLM(model, device="cpu", precision="exact", **SIZES), sizes))
     else:
         golden = golden_files.load(name, arguments.out)
-    for bug in [] if arguments.no_bugs else seeded(arguments.bugs):
-        known = see(golden, model, bug)
-        others = [each for each in golden.bugs if each.name != bug.name]
-        bugs = sorted((*others, *([known] if known else [])), key=lambda each: each.name)
-        golden = replace(golden, bugs=tuple(bugs))
-        golden_files.save(golden, arguments.out, name)
-    print(f"{name}: {len(golden.bugs)} bugs, {time.monotonic() - began:.0f} s", flush=True)
+        items = golden.items
+    # The longest first: what a single process still does at the end, the others wait for.
+    who = [*(RIGHT if golden is None else ()), *sorted(bugs, key=lambda bug: precision_of(BUGS[bug]) == "exact")]
+    said: dict[str, Any]
+    if golden is None:
+        right = observe(model, items, "exact")
+        items = tuple(answered(item, right) for item in items)
+        print(f"{name}: {len(items)} questions, {time.monotonic() - began:.0f} s", flush=True)
+    said = dict(zip(who, pool.map(partial(ask, model, items, sizes.of_forward_passes), who), strict=True))
+    if golden is None:
+        golden = golden_of(title, items, right, {each: said[each] for each in RIGHT})
+    known = [known_bug(golden, BUGS[bug], sizes.of_forward_passes, said[bug]) for bug in bugs]
+    kept = [bug for bug in known if bug.fields or shows(golden, bug.change) > SHOWS]
+    others = [bug for bug in golden.bugs if bug.name not in bugs]
+    golden = replace(golden, bugs=tuple(sorted((*others, *kept), key=lambda bug: bug.name)))
+    golden_files.save(golden, arguments.out, name)
+    describe(golden, known, {each: said[each] for each in RIGHT if each in said})
+    print(f"{name}: {len(golden.logprobs)} log-probabilities, {time.monotonic() - began:.0f} s", flush=True)
 
 
-def right_answers(model: Path, sizes: Any, title: str) -> Golden:
-    """Golden answers without bugs."""
-    items = tuple(asked.questions(LLM(model, device="cpu", precision="exact", **SIZES), sizes))
-    right = observe(model, items, "exact")
-    items = tuple(answered(item, right) for item in items)
-    rounded = [observe(model, items, precision) for precision in ("bf16", "fp8")]
-    items = tuple(stable(item, rounded) for item in items)
-    logprobs = changes(items, right)
-    return Golden(title, items, logprobs, np.array([changes(items, seen) for seen in rounded]), ())
+def shows(golden: Golden, change: np.ndarray) -> float:
+    """The largest change in units of the noise of engines that round so."""
+    return float(np.nanmax(np.abs(change) / golden.noise_of(golden.logprobs + change)))
 
 
-def answered(item: Item, seen: Observation) -> Item:
-    reply = seen.replies[item.name]
-    fields = {name: getattr(reply, name) for name in FIELDS if getattr(reply, name) is not None}
-    if item.group == "score":
-        return replace(item, answer=reply.tokens)
-    others = []
-    for token, top in zip(reply.tokens, reply.top, strict=True):
-        likeliest = sorted(top, key=lambda other: -top[other])
-        others.append(tuple(other for other in likeliest if other != token)[:OTHERS])
-    return replace(item, answer=reply.tokens, others=tuple(others), fields=fields)
+def choose(model: Path, count: int, pool: ProcessPoolExecutor) -> int:
+    """Print how well texts tell the bugs apart that change least."""
+    texts = [(length, number) for length, _ in asked.DEMO.score for number in range(count)]
+    lengths, numbers = zip(*texts, strict=True)
+    for text, found in zip(texts, pool.map(asked.discrimination, [model] * len(texts), lengths, numbers), strict=True):
+        print(
+            f"text {text}: {' '.join(f'{value:.2f}' for value in found)}; {np.prod(found) ** (1 / len(found)):.3f}",
+            flush=True,
+        )
+    return 0
 
 
-def stable(item: Item, rounded: list[Observation]) -> Item:
-    """The item without fields that rounding changes."""
-    fields = item.fields
-    return replace(
-        item,
-        fields={n: v for n, v in fields.items() if all(getattr(seen.replies[item.name], n) == v for seen in rounded)},
-    )
-
-
-def changes(items: tuple[Item, ...], seen: Observation) -> np.ndarray:
-    return np.concatenate([aligned(item, seen.replies.get(item.name)) for item in items])
-
-
-def seeded(wanted: list[str] | None) -> list[Any]:
-    sys.path.insert(0, str(TESTS))
-    bugs = [bug for bug in importlib.import_module("conformance.bugs").BUGS.values() if "http" in bug.shows]
-    names = {bug.name for bug in bugs}
-    if wanted and (unknown := set(wanted) - names):
-        raise SystemExit(f"--bugs is {' '.join(sorted(unknown))}; expected some of {' '.join(sorted(names))}")
-    return [bug for bug in bugs if wanted is None or bug.name in wanted]
-
-
-def see(golden: Golden, model: Path, bug: Any) -> KnownBug | None:
-    """What a bug changes, in the most exact precision in which it shows; None if it does not show."""
-    began = time.monotonic()
-    precision = next(each for each in ("exact", "bf16", "fp8") if each in bug.precisions)
-    about_chat = bug.name.startswith(CHAT)
-    with bug.seed():
-        seen = observe(model, [item for item in golden.items if (item.group == "chat") == about_chat], precision)
-    change = changes(golden.items, seen) - golden.logprobs
-    if about_chat:  # the rest is as it should be
-        lengths = [item.size for item in golden.items]
-        change[np.repeat([item.group != "chat" for item in golden.items], lengths)] = 0
-    said = {item.name: fields_of(item, seen.replies.get(item.name)) for item in golden.items}
-    fields = {
-        item.name: different
-        for item in golden.items
-        if (different := {name: value for name, value in said[item.name].items() if value != item.fields[name]})
-    }
-    largest = float(np.nanmax(np.abs(change) / golden.noise_of(golden.logprobs + change)))
-    line = f"  {bug.name}: {largest:.0f} times the noise, {len(fields)} items say something else"
-    print(f"{line}, {time.monotonic() - began:.0f} s", flush=True)
-    if largest < SHOWS and not fields:
-        print(f"  {bug.name} does not show here and is left out", flush=True)
-        return None
-    groups = dict.fromkeys(item.group for item in golden.items if about_chat or item.group != "chat")
-    return KnownBug(bug.name, bug.reference, change, fields, tuple(groups))
+def describe(golden: Golden, known: Sequence[Any], right: dict[str, Any]) -> None:
+    for who, said in right.items():
+        rows = logprobs_of(golden.items, said) if isinstance(said, Observation) else said
+        distances = np.abs(rows - golden.logprobs)
+        line = f"  {who}: median distance {np.nanmedian(distances):.4f}, largest {np.nanmax(distances):.2f}"
+        if isinstance(said, Observation):
+            verdict = judge(golden, said)
+            line += (
+                f"; {verdict.kind}, {', '.join(f'{group} {value:.2f}' for group, value in verdict.deviations.items())}"
+            )
+        print(line)
+    stored = {bug.name for bug in golden.bugs}
+    for bug in known:
+        mark = "counts" if golden.counts(bug) else "does not count" if bug.name in stored else "does not show, left out"
+        times = (
+            f"{golden.times_the_noise(bug):.1f} times the noise ({shows(golden, bug.change):.1f} of its precision's)"
+        )
+        print(f"  {bug.name}: {times}, {len(bug.fields)} items say something else: {mark}")
+    print(f"  {len(stored)} bugs stored, {sum(map(golden.counts, golden.bugs))} count")
 
 
 if __name__ == "__main__":

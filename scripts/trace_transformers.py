@@ -175,13 +175,11 @@ def trace(model: nn.Module, tokens: list[int]) -> Stages:
         return recorder.finish(tokens)
 
 
-def load(directory: Path) -> nn.Module:
-    """The model in fp32. FP8 weights are multiplied by their scales, in a temporary copy of the checkpoint."""
+def load(directory: Path, dtype: torch.dtype = torch.float32) -> nn.Module:
+    """The model in fp32 or bf16. FP8 weights are multiplied by their scales, in a temporary copy of the checkpoint."""
     config = json.loads((directory / "config.json").read_text())
     if config.pop("quantization_config", None) is None:
-        return DeepseekV32ForCausalLM.from_pretrained(
-            directory, dtype=torch.float32, attn_implementation="eager"
-        ).eval()
+        return DeepseekV32ForCausalLM.from_pretrained(directory, dtype=dtype, attn_implementation="eager").eval()
     mtp = f"model.layers.{config['num_hidden_layers']}."
     with tempfile.TemporaryDirectory() as copy:
         stored = {name: t for file in sorted(directory.glob("*.safetensors")) for name, t in load_file(file).items()}
@@ -196,7 +194,7 @@ def load(directory: Path) -> nn.Module:
             exact[name] = tensor
         save_file(exact, Path(copy, "model.safetensors"), metadata={"format": "pt"})
         Path(copy, "config.json").write_text(json.dumps(config))
-        return DeepseekV32ForCausalLM.from_pretrained(copy, dtype=torch.float32, attn_implementation="eager").eval()
+        return DeepseekV32ForCausalLM.from_pretrained(copy, dtype=dtype, attn_implementation="eager").eval()
 
 
 def main() -> None:

@@ -171,33 +171,30 @@ ROPE = ("query_rope", "key_rope")
 HEADS = ("attention_heads",)
 HYPOTHESES = (
     Hypothesis("latent-norm-eps", ("compressed_query", "latent"), "the norm of a compressed vector with rms_norm_eps in place "
-               "of 1e-6", normed_with(lambda case: case.number("rms_norm_eps")), "huggingface/transformers#44346"),
+               "of 1e-6", normed_with(lambda case: case.number("rms_norm_eps"))),
     Hypothesis("norm-eps-default", ("attention_norm", "mlp_norm"), "an RMSNorm with 1e-6 in place of rms_norm_eps",
                normed_with(lambda case: LATENT_EPS)),
     Hypothesis("norm-eps-1e-5", NORMS, "an RMSNorm with the epsilon 1e-5", normed_with(eps_1e_5)),
     Hypothesis("norm-missing", NORMS, "the value before its RMSNorm", not_normed),
     Hypothesis("latent-scale-rounded-down", ("latent",), "cache entries whose UE8M0 scale is rounded down: the largest values "
-               "are cut off", rounded_down, "inclusionAI/humming#39"),
+               "are cut off", rounded_down),
     Hypothesis("latent-scale-rounded-late", ("latent",), "cache entries divided by the unrounded scale and stored with the "
-               "rounded one", rounded_late, "huggingface/transformers#46763"),
+               "rounded one", rounded_late),
     Hypothesis("latent-scale-per-tensor", ("latent",), "one scale for all cache entries in place of one for each 128 dims",
-               one_scale, "vllm-project/vllm#42956"),
-    Hypothesis("mla-rope-half-split", ROPE, "RoPE with the pairs (i, i + rope/2) in place of (2i, 2i + 1)", turned("half"),
-               "huggingface/optimum-intel#1877"),
+               one_scale),
+    Hypothesis("mla-rope-half-split", ROPE, "RoPE with the pairs (i, i + rope/2) in place of (2i, 2i + 1)", turned("half")),
     Hypothesis("rope-dims-moved", ROPE, "the right values with the pairs (2i, 2i + 1) moved to (i, i + rope/2): a convention, "
                "if query_rope and key_rope share it", lambda case: deinterleaved(case.base.float())),
-    Hypothesis("yarn-missing", ROPE, "RoPE with plain frequencies in place of YaRN's", turned("interleaved", yarn=False),
-               "pytorch/torchtitan#4117"),
+    Hypothesis("yarn-missing", ROPE, "RoPE with plain frequencies in place of YaRN's", turned("interleaved", yarn=False)),
     Hypothesis("mla-rope-missing", ROPE, "no RoPE at all", lambda case: case.at(rope_input(case))),
     Hypothesis("rope-position-off-by-one", ROPE, "RoPE at the next position", turned("interleaved", shift=1)),
     Hypothesis("mscale-on-rope", ROPE, "cos and sin times a constant, such as YaRN's attention factor, which the softmax scale "
-               "has already", scaled_rope, "kekzl/imp#880"),
-    Hypothesis("mscale-missing", HEADS, "a softmax scale without YaRN's mscale^2", attended(powered(0)),
-               "onnxruntime/mobius#548"),
+               "has already", scaled_rope),
+    Hypothesis("mscale-missing", HEADS, "a softmax scale without YaRN's mscale^2", attended(powered(0))),
     Hypothesis("mscale-once", HEADS, "a softmax scale with mscale in place of mscale^2", attended(powered(1))),
     Hypothesis("mscale-twice", HEADS, "a softmax scale with mscale^2 applied twice", attended(powered(4))),
     Hypothesis("selection-ignored", HEADS, "attention over the whole context: the selection is computed and not used",
-               attended(right_scale, dense=True), "ggml-org/llama.cpp#18849"),
+               attended(right_scale, dense=True)),
     Hypothesis("attention-without-rope", HEADS, "attention without the rotated part of queries and keys",
                attended(right_scale, rope=False)),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .references import REFERENCES
 from .stages import STAGES, full_name, parse_name
 from .trace_file import Trace
 
@@ -25,7 +26,6 @@ class Hypothesis:
     stages: tuple[str, ...]  # the stages that it explains
     says: str  # to the user, completing "this is what … gives"
     predict: Callable[["Case"], torch.Tensor | None]  # the wrong values of `Case.rows`; None if it does not apply
-    seen: str = ""  # where an implementation had it: "owner/repository#number"
     weak: bool = False  # it describes a pattern and predicts no numbers, so that any formula that fits is better
 
 
@@ -35,7 +35,7 @@ class Diagnosis:
 
     name: str
     says: str
-    seen: str
+    seen: str  # where an implementation had it: "owner/repository#number"
     explained: float  # of the squared difference, or of the rows of a choice: up to 1
     weak: bool  # the pattern fits, no numbers were predicted
 
@@ -125,7 +125,15 @@ def diagnose(case: Case, hypotheses: tuple[Hypothesis, ...]) -> list[Diagnosis]:
             choice = STAGES[case.name].kind == "choice"
             explained = _equal_sets(case, predicted) if choice else _explained(case, predicted)
             if explained > 0.5:
-                found.append(Diagnosis(hypothesis.name, hypothesis.says, hypothesis.seen, explained, hypothesis.weak))
+                found.append(
+                    Diagnosis(
+                        hypothesis.name,
+                        hypothesis.says,
+                        REFERENCES.get(hypothesis.name, ""),
+                        explained,
+                        hypothesis.weak,
+                    )
+                )
     certain = any(not diagnosis.weak and diagnosis.explained > 0.9 for diagnosis in found)
     found = [diagnosis for diagnosis in found if not (certain and diagnosis.weak)]
     return sorted(found, key=lambda diagnosis: -diagnosis.explained)

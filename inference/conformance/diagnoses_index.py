@@ -179,37 +179,37 @@ def stale(computed: bool, selecting: bool) -> Callable[[Case], Prediction]:
 ROPE = ("index_key", "index_query")
 HYPOTHESES = (
     Hypothesis("index-rope-interleaved", ROPE, "RoPE with the pairs (2i, 2i + 1) in place of (i, i + rope/2)",
-               turned("interleaved"), "vllm-project/vllm-ascend#4641"),
+               turned("interleaved")),
     Hypothesis("index-rope-dims-last", ROPE, "RoPE on the last dims of the head in place of the first",
-               turned("half", last=True), "NVIDIA/Megatron-LM#3402"),
+               turned("half", last=True)),
     Hypothesis("index-rope-dims-last-interleaved", ROPE, "MLA's RoPE (interleaved, on the last dims) in the indexer",
                turned("interleaved", last=True)),
-    Hypothesis("index-rope-missing", ROPE, "no RoPE at all", not_turned, "d9d-project/d9d#38"),
+    Hypothesis("index-rope-missing", ROPE, "no RoPE at all", not_turned),
     Hypothesis("index-yarn-missing", ROPE, "RoPE with plain frequencies in place of YaRN's", turned("half", yarn=False)),
     Hypothesis("hadamard-on-one-side", ROPE, "the Hadamard transform applied to this side of the product only, or not undone "
-               "in this dump", transformed, "ROCm/ATOM#1507"),
+               "in this dump", transformed),
     Hypothesis("key-norm-bias-missing", ("index_key",), "the LayerNorm of index keys without its bias",
-               key_norm(lambda case, x, weight, bias: layer_normed(x, KEY_EPS) * weight), "PaddlePaddle/FastDeploy#7398"),
+               key_norm(lambda case, x, weight, bias: layer_normed(x, KEY_EPS) * weight)),
     Hypothesis("key-norm-rms", ("index_key",), "an RMSNorm of index keys in place of a LayerNorm",
-               key_norm(lambda case, x, weight, bias: rms_normed(x, KEY_EPS) * weight), "PaddlePaddle/FastDeploy#7398"),
+               key_norm(lambda case, x, weight, bias: rms_normed(x, KEY_EPS) * weight)),
     Hypothesis("key-norm-missing", ("index_key",), "index keys without their LayerNorm",
                key_norm(lambda case, x, weight, bias: x)),
     Hypothesis("key-norm-eps", ("index_key",), "the LayerNorm of index keys with rms_norm_eps in place of 1e-6",
-               key_norm(other_eps), "ikawrakow/ik_llama.cpp#2063"),
+               key_norm(other_eps)),
     Hypothesis("latents-reused-without-index-keys", ("index_key",), "reused entries (a prefix, or restored ones) whose latents are "
-               "right and whose index keys are not theirs", stale(False, False), "sgl-project/sglang#39156", weak=True),
+               "right and whose index keys are not theirs", stale(False, False), weak=True),
     Hypothesis("index-keys-not-cached-while-dense", ("index_key",), "latents cached without index keys in steps that need no "
-               "selection yet", stale(True, False), "ml-explore/mlx-lm#1189", weak=True),
+               "selection yet", stale(True, False), weak=True),
     Hypothesis("index-keys-stale-after-preemption", ("index_key",), "index keys that were not written again with their latents, "
-               "such as after a preemption", stale(True, True), "sgl-project/sglang#22811", weak=True),
+               "such as after a preemption", stale(True, True), weak=True),
     Hypothesis("index-key-weight-scales-dropped", ("index_key_proj",), "indexer.wk with other block scales than its "
-               "weight_scale_inv", dropped_scales, "NVIDIA/TensorRT-LLM#18658"),
+               "weight_scale_inv", dropped_scales),
     Hypothesis("index-key-weight-scales-dropped", ("index_key_proj",), "an output of indexer.wk many times too large or small, as "
-               "without its weight_scale_inv", far_off, "NVIDIA/TensorRT-LLM#18658", weak=True),
+               "without its weight_scale_inv", far_off, weak=True),
     Hypothesis("index-weights-constant", ("index_weights",), "head weights times a constant: H_i^-0.5 or index_dim^-0.5 is "
                "missing or applied twice (which changes no selection)", other_constant),
     Hypothesis("relu-missing", ("index_scores",), "index scores without ReLU",
-               scored(lambda case, q, k, w: torch.einsum("ths,th->ts", products(q, k), w)), "huggingface/transformers#44360"),
+               scored(lambda case, q, k, w: torch.einsum("ths,th->ts", products(q, k), w))),
     Hypothesis("relu-after-the-sum", ("index_scores",), "ReLU of the weighted sum in place of each head's product",
                scored(lambda case, q, k, w: torch.einsum("ths,th->ts", products(q, k), w).relu())),
     Hypothesis("softmax-in-place-of-relu", ("index_scores",), "a softmax over the keys in place of ReLU",
@@ -217,9 +217,9 @@ HYPOTHESES = (
     Hypothesis("index-weights-missing", ("index_scores",), "index scores without the heads' weights",
                scored(lambda case, q, k, w: products(q, k).relu().sum(1))),
     Hypothesis("index-weights-without-query-scale", ("index_scores",), "head weights that the FP8 scales of the index queries "
-               "were not multiplied into", scored(without_query_scale), "deepseek-ai/DeepSeek-V3.2-Exp#43"),
+               "were not multiplied into", scored(without_query_scale)),
     Hypothesis("index-keys-of-the-chunk-only", ("index_scores",), "scores of the current chunk's own keys only: earlier "
-               "chunks are not seen", of_the_chunk, "hw-native-sys/pypto-lib#592"),
+               "chunks are not seen", of_the_chunk),
     Hypothesis("index-scores-constant", ("index_scores",), "index scores times a constant (which changes no selection)",
                other_constant),
 )  # fmt: skip

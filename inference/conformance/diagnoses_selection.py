@@ -91,20 +91,14 @@ def layer_before(case: Case) -> Prediction:
 
 STAGE = ("selection",)
 HYPOTHESES = (
-    Hypothesis("dense-attention", STAGE, "every position up to the query's: sparse attention is off", everything,
-               "ggml-org/llama.cpp#18849"),
+    Hypothesis("dense-attention", STAGE, "every position up to the query's: sparse attention is off", everything),
     Hypothesis("window-attention", STAGE, "the newest positions: a window in place of the indexer's choice", window),
-    Hypothesis("topk-over-wrong-length", STAGE, "the top-k of a context without the query's own token", best(without_newest),
-               "sgl-project/sglang#12583"),
-    Hypothesis("selection-of-the-future", STAGE, "positions behind the query's: the top-k is not causal", future,
-               "huggingface/transformers#48363", weak=True),
-    Hypothesis("selection-off-by-a-page", STAGE, "the right positions moved by a page or a token", moved,
-               "vllm-project/vllm#54465"),
-    Hypothesis("sinks-always-selected", STAGE, "the first positions are always selected, whatever their scores", sinks,
-               "ml-explore/mlx-lm#1552"),
+    Hypothesis("topk-over-wrong-length", STAGE, "the top-k of a context without the query's own token", best(without_newest)),
+    Hypothesis("selection-of-the-future", STAGE, "positions behind the query's: the top-k is not causal", future, weak=True),
+    Hypothesis("selection-off-by-a-page", STAGE, "the right positions moved by a page or a token", moved),
+    Hypothesis("sinks-always-selected", STAGE, "the first positions are always selected, whatever their scores", sinks),
     Hypothesis("another-topk", STAGE, "another number of positions than index_topk", fewer),
-    Hypothesis("selection-of-the-layer-before", STAGE, "the selection of the layer before", layer_before,
-               "sgl-project/sglang#26274"),
+    Hypothesis("selection-of-the-layer-before", STAGE, "the selection of the layer before", layer_before),
     Hypothesis("lowest-scores-selected", STAGE, "the positions with the lowest scores",
                best(lambda scores, positions: torch.where(scores.isneginf(), scores, -scores))),
 )  # fmt: skip

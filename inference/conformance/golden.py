@@ -14,11 +14,13 @@ from .probe_client import Reply
 
 FOLDER = Path(__file__).resolve().parent / "golden"
 FLOOR = 0.01  # nats: the least noise of any log-probability
+TEN_TIMES = 10.0  # the noise: what a bug has to change in order to count
 SAME_ROUNDING = 3.0  # implementations that round alike have the same usual distance, up to this factor
 
 # score: log-probabilities of a given text. decode: greedy answers to prompts that were not asked before. reuse: prompts that begin
 # as an earlier one. batch: answers that are decoded together. chat: what the chat format and its parsers make of a conversation.
 Group = Literal["score", "decode", "reuse", "batch", "chat"]
+ARRAYS = ("logprobs", "rounded", "held_out", "changes")  # of a file
 FIELDS = ("text", "reasoning", "calls", "prompt_tokens")  # of a reply, compared as they are
 
 
@@ -49,7 +51,6 @@ class KnownBug:
     """A seeded bug as the probe saw it."""
 
     name: str
-    reference: str
     change: np.ndarray  # fp32 [F], change of every log-probability; NaN where the answer had left the right one
     fields: Mapping[str, Mapping[str, Any]]  # by item: those that are not the right answer's
     groups: tuple[str, ...]  # in which its answers are known; other items are not compared
@@ -62,21 +63,33 @@ class Golden:
     checkpoint: str
     items: tuple[Item, ...]
     logprobs: np.ndarray  # fp32 [F]
-    rounded: np.ndarray  # fp32 [N, F], those of N other right implementations, the most precise first
+    rounded: np.ndarray  # fp32 [3, F], those of this engine in bf16, in bf16 with an indexer in FP8, and in fp8
+    held_out: np.ndarray  # fp32 [M, F], those of M more, from which no bound of the verdict was chosen
     bugs: tuple[KnownBug, ...]
 
     @cached_property
     def noises(self) -> list[np.ndarray]:
-        """fp32 [F] each: how far the first n of `rounded` differ at most: at least an item's usual distance and FLOOR."""
-        found = []
-        for count in range(1, len(self.rounded) + 1):
-            distances = np.nan_to_num(np.abs(self.rounded[:count] - self.logprobs))
-            noise = np.maximum(distances.max(0), FLOOR)
-            for own in self.slices.values():
-                if own.stop > own.start:
-                    noise[own] = np.maximum(noise[own], np.sqrt(np.mean(distances[:, own] ** 2)))
-            found.append(noise)
-        return found
+        """fp32 [F] each: how far those in bf16 differ at most, and all of them: at least an item's usual distance and FLOOR."""
+        return [self._noise(self.rounded[:2]), self._noise(self.rounded)]
+
+    def times_the_noise(self, bug: KnownBug) -> float:
+        """The largest change of a log-probability, in units of how far all right implementations differ there."""
+        noise = self._noise(np.concatenate([self.rounded, self.held_out]))
+        known = np.isfinite(bug.change)
+        return float(np.max(np.abs(bug.change[known]) / noise[known], initial=0))
+
+    def counts(self, bug: KnownBug) -> bool:
+        """Whether a bug changes a golden answer, or a log-probability by more than TEN_TIMES the noise."""
+        return bool(bug.fields) or self.times_the_noise(bug) > TEN_TIMES
+
+    def _noise(self, others: np.ndarray) -> np.ndarray:
+        """fp32 [F]: how far others [N, F] differ at most: at least an item's usual distance and FLOOR."""
+        distances = np.nan_to_num(np.abs(others - self.logprobs))
+        noise = np.maximum(distances.max(0), FLOOR)
+        for own in self.slices.values():
+            if own.stop > own.start:
+                noise[own] = np.maximum(noise[own], np.sqrt(np.mean(distances[:, own] ** 2, 1)).max())
+        return noise
 
     def noise_of(self, logprobs: np.ndarray) -> np.ndarray:
         """fp32 [F]: the least of `noises` that explains most of what an implementation differs by.
@@ -88,9 +101,7 @@ class Golden:
             return float(np.nanquantile(np.abs(values - self.logprobs), 0.25))
 
         own = quarter(logprobs) if np.isfinite(logprobs).any() else 0.0
-        places = range(len(self.noises) - 1)
-        fits = next((n for n in places if own <= SAME_ROUNDING * quarter(self.rounded[n])), len(self.noises) - 1)
-        return self.noises[fits]
+        return self.noises[own > SAME_ROUNDING * quarter(self.rounded[0])]
 
     @property
     def slices(self) -> dict[str, slice]:
@@ -139,16 +150,16 @@ def load(name: str, folder: Path = FOLDER) -> Golden:
         raise ValueError(f"--checkpoint is {name!r:.100}; expected one of {names}")
     content = json.loads(source.read_text(encoding="utf-8"))
     with np.load(arrays, allow_pickle=False) as stored:
-        logprobs, rounded, changes = (stored[key].astype(np.float32) for key in ("logprobs", "rounded", "changes"))
+        logprobs, rounded, held_out, changes = (stored[key].astype(np.float32) for key in ARRAYS)
     items = tuple(_item(entry) for entry in content["items"])
     size, count = sum(item.size for item in items), len(content["bugs"])
     if logprobs.shape != (size,) or changes.shape != (count, size):
         raise ValueError(f"{arrays} has {logprobs.shape} and {changes.shape} numbers; expected as many as {source} has")
     bugs = tuple(
-        KnownBug(entry["name"], entry["reference"], change, entry["fields"], tuple(entry["groups"]))
+        KnownBug(entry["name"], change, entry["fields"], tuple(entry["groups"]))
         for entry, change in zip(content["bugs"], changes, strict=True)
     )
-    return Golden(content["checkpoint"], items, logprobs, rounded, bugs)
+    return Golden(content["checkpoint"], items, logprobs, rounded, held_out, bugs)
 
 
 def save(golden: Golden, folder: Path, name: str) -> None:
@@ -163,7 +174,11 @@ def save(golden: Golden, folder: Path, name: str) -> None:
     (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     changes = np.array([bug.change for bug in golden.bugs], np.float16).reshape(len(golden.bugs), len(golden.logprobs))
     np.savez_compressed(
-        folder / f"{name}.npz", logprobs=golden.logprobs, rounded=golden.rounded.astype(np.float16), changes=changes
+        folder / f"{name}.npz",
+        logprobs=golden.logprobs,
+        rounded=golden.rounded.astype(np.float16),
+        held_out=golden.held_out.astype(np.float16),
+        changes=changes,
     )
 
 

@@ -12,6 +12,11 @@ from typing import Any
 
 TOP = 5  # alternatives asked for beside each token; the most that OpenAI's completions allow
 LARGEST_REPLY = 64 << 20  # bytes
+# Byte-level BPE (GPT-2): the bytes of printable Latin-1 are their own characters, the others those from U+0100 on, in order.
+PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
+OTHERS = (byte for byte in range(256) if byte not in PRINTABLE)
+BYTES = {chr(byte): byte for byte in PRINTABLE} | {chr(256 + place): byte for place, byte in enumerate(OTHERS)}
+SPACE = "Ġ"  # the character of a space
 
 
 class ProbeError(ValueError):
@@ -197,10 +202,25 @@ def _chat_logprobs(block: Any) -> _Lists:
     entries = block.get("content") if isinstance(block, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         return (), (), ()
-    tokens = tuple(str(entry.get("token")) for entry in entries)
+    tokens = [str(entry.get("token")) for entry in entries]
     logprobs = tuple(_number(entry.get("logprob")) for entry in entries)
     tops = [[each for each in entry.get("top_logprobs") or () if isinstance(each, dict)] for entry in entries]
-    return tokens, logprobs, tuple({str(t.get("token")): _number(t.get("logprob")) for t in top} for top in tops)
+    top = [{str(t.get("token")): _number(t.get("logprob")) for t in each} for each in tops]
+    if any(token.startswith(SPACE) for token in (*tokens, *(name for each in top for name in each))):
+        # mlx-lm gives the tokenizer's own spelling of tokens, and calls any of the likeliest the answer's.
+        top = [{_from_bytes(name): value for name, value in each.items()} for each in top]
+        tokens = [
+            max(each, key=each.__getitem__, default=_from_bytes(token)) for token, each in zip(tokens, top, strict=True)
+        ]
+        logprobs = tuple(max(each.values(), default=logprob) for logprob, each in zip(logprobs, top, strict=True))
+    return tuple(tokens), logprobs, tuple(top)
+
+
+def _from_bytes(token: str) -> str:
+    """The text of a token in the spelling of byte-level tokenizers, which have a printable character for each byte."""
+    with contextlib.suppress(KeyError, UnicodeDecodeError):
+        return bytes(BYTES[character] for character in token).decode()
+    return token
 
 
 def _calls(calls: Any) -> str:

@@ -2,12 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.conformance.golden import Item
 from deepseek_v32.inference.params import Completion
 from deepseek_v32.model.demo.dialogues import Conversation, write
+
+from .bugs import BUGS
 
 MARGIN = 1.0  # nats between the likeliest token and the next one; rounding to bf16 or fp8 moves them by tenths
 CALL_MARGIN = 0.3  # of whole calls, which have many tokens
@@ -15,29 +21,46 @@ SHORTEST, LONGEST = 6, 12  # tokens of an answer that are asked for
 SEEDS = 40  # tried for each question
 CHARACTERS_PER_TOKEN = 2.6
 SHORT = 600  # characters of a conversation before its call
+# They change the demo's log-probabilities least of those that change them by more than rounding does: texts were chosen for them.
+WEAK = ("dense-attention", "relu-missing", "router-groups-ignored", "router-bias-ignored", "key-norm-rms")
 
 
 @dataclass(frozen=True)
 class Sizes:
     """Tokens of the prompts of each group, about."""
 
-    score: tuple[int, ...]
+    score: tuple[tuple[int, int], ...]  # and the number of the text, of those that --choose compares
     decode: tuple[int, ...]
     reuse: tuple[int, ...]  # numbers of the `decode` conversations that go on
     batch: tuple[int, ...]
+    of_forward_passes: tuple[str, ...]  # the groups that a bug of the forward pass is asked
+    has_whole_chats: bool  # with thinking and functions, answered to their end
 
 
 # The demo selects 128 tokens: below, at and far above that; not at borders of pages, which are 64 tokens.
-DEMO = Sizes((120, 700), (250, 450, 650), (1,), (180, 260, 350))
+DEMO = Sizes(
+    score=((120, 0), (700, 0), (1500, 0)),
+    decode=(120, 180, 250, 450, 650, 900),
+    reuse=(3, 5),
+    batch=(180, 220, 260, 300, 350, 420),
+    of_forward_passes=("score", "decode"),
+    has_whole_chats=True,
+)
 # A checkpoint that selects 2048.
-WIDE = Sizes((2400,), (2300,), (0,), (200, 260))
+WIDE = Sizes(
+    score=((2700, 0),),
+    decode=(2300,),
+    reuse=(0,),
+    batch=(200, 260),
+    of_forward_passes=("score",),
+    has_whole_chats=False,
+)
 
 
 def questions(llm: LLM, sizes: Sizes) -> Iterator[Item]:
     """Items without their answers. Each group draws from conversations of its own, so that no prompt begins as another one."""
-    for length in sizes.score:
-        tokens = llm.chat_token_ids(_conversation(f"score {length}", length + 150).messages(until=None)[:-1])
-        yield Item(f"score-{length}", "score", tuple(tokens[:length]))
+    for length, number in sizes.score:
+        yield Item(f"score-{length}", "score", tuple(text(llm, length, number)))
     asked = [_answerable(llm, "decode", length) for length in sizes.decode]
     for length, (conversation, turn) in zip(sizes.decode, asked, strict=True):
         yield _item(llm, f"decode-{length}", "decode", conversation.messages(until=turn))
@@ -50,7 +73,30 @@ def questions(llm: LLM, sizes: Sizes) -> Iterator[Item]:
     for length in sizes.batch:
         conversation, turn = _answerable(llm, "batch", length)
         yield _item(llm, f"batch-{length}", "batch", conversation.messages(until=turn))
-    yield from _chat(llm)
+    chats = _chat(llm)
+    yield from chats if sizes.has_whole_chats else islice(chats, 2)
+
+
+def text(llm: LLM, length: int, number: int) -> list[int]:
+    """The first `length` tokens of a conversation, or all of it."""
+    conversation = _conversation(f"score {length} {number}", length + 150)
+    tokens: list[int] = llm.chat_token_ids(conversation.messages(until=None)[:-1])[:length]
+    return tokens
+
+
+def discrimination(model: Path, length: int, number: int) -> list[float]:
+    """The largest change of a log-probability of a text by each of the WEAK bugs, in nats."""
+    llm = LLM(model, device="cpu", precision="exact", max_model_len=4096, page_count=80)
+    tokens = text(llm, length, number)
+
+    def logprobs() -> torch.Tensor:
+        return llm.logits(tokens)[:-1].log_softmax(-1).gather(1, torch.tensor(tokens)[1:, None])
+
+    right, largest = logprobs(), []
+    for name in WEAK:
+        with BUGS[name].seed():
+            largest.append(float((logprobs() - right).abs().max()))
+    return largest
 
 
 def _conversation(seed: str, length: int, functions: float = 0.0) -> Conversation:

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from golden.bugs import BUGS
+from golden.bugs.bug import Bug
 
-from conformance.bugs import BUGS
-from conformance.bugs.bug import Bug
 from conformance.small_model import text
 from deepseek_v32.inference import LLM
+from deepseek_v32.inference.conformance.references import REFERENCES
 from deepseek_v32.inference.conformance.trace_file import Trace
 
 # Least change of a log-probability. Right engines differ by 1e-5 in exact precision; in fp8 the same engine repeats itself.
@@ -38,5 +39,5 @@ def test_a_bug_changes_the_log_probabilities(
 def test_names_and_references() -> None:
     for name, bug in BUGS.items():
         assert name == bug.name and bug.shows and bug.precisions
-        owner, _, number = bug.reference.partition("#")
+        owner, _, number = REFERENCES[name].partition("#")
         assert owner.count("/") == 1 and number.isdecimal()

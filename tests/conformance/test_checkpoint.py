@@ -9,11 +9,16 @@ import pytest
 import torch
 from make_conformance_checkpoint import shares, widened, write_twin, write_wide
 from safetensors import safe_open
+from trace_transformers import load as load_theirs
+from trace_transformers import trace as trace_theirs
 
 from deepseek_v32.inference import LLM
+from deepseek_v32.inference.conformance.compare import compare
+from deepseek_v32.inference.conformance.trace_file import Trace
 from deepseek_v32.inference.llm import DEMO
 from support.configs import RELEASED
 
+ROOT = Path(__file__).resolve().parents[2]
 TOKENS = torch.randint(3, 4096, (80,), generator=torch.Generator().manual_seed(1)).tolist()
 
 
@@ -68,6 +73,19 @@ def test_it_computes_what_its_narrow_twin_does(wide, tmp_path):
     assert (logprobs(wide) - logprobs(tmp_path)).abs().max() < 1e-3
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize("length", [80, pytest.param(2200, marks=pytest.mark.slow)])
+def test_every_stage_of_it_is_transformers(wide, length):
+    """In fp32; the longer text is one that it selects from."""
+    llm = LLM(wide, device="cpu", precision="exact", page_count=40, max_model_len=2560)
+    assert llm.tokenizer is not None
+    text = (ROOT / "docs" / "dsa.md").read_text(encoding="utf-8") * 2
+    tokens = list(llm.tokenizer.encode_prompt(text))[:length]
+    theirs = Trace(trace_theirs(load_theirs(wide), tokens), {"precision": "exact"})
+    report = compare(theirs, llm.trace(tokens))
+    assert len(tokens) == length and report.equal, report.first
+
+
 def test_bf16_holds_the_same_numbers(wide, tmp_path):
     write_wide(tmp_path, "bf16")
     assert "quantization_config" not in json.loads((tmp_path / "config.json").read_text())
@@ -78,6 +96,14 @@ def test_the_residual_streams_epsilon_shows_if_latents_are_normed_with_it(wide):
     with patch("deepseek_v32.model.attention.LATENT_NORM_EPS", 1e-5):
         wrong = logprobs(wide)
     assert (logprobs(wide) - wrong).abs().max() > 0.5
+
+
+def test_some_index_heads_count_against_a_token(wide):
+    """Every second one of the last layer, so that a selection matters that attention would not make."""
+    name = "model.layers.2.self_attn.indexer.weights_proj.weight"
+    with safe_open(DEMO / "model.safetensors", "pt") as demo, safe_open(wide / "model.safetensors", "pt") as made:
+        before, after = demo.get_tensor(name), made.get_tensor(name)[:16]
+    assert torch.equal(after[::2].sign(), before[::2].sign()) and torch.equal(after[1::2].sign(), -before[1::2].sign())
 
 
 def test_heads_are_copied_with_their_shares():

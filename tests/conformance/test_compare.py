@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from golden.bugs import BUGS
+from golden.bugs.bug import Bug
 
-from conformance.bugs import BUGS
-from conformance.bugs.bug import Bug
 from conformance.schedules import OF_BUG, SCHEDULES
 from conformance.small_model import load, text
 from deepseek_v32.inference import LLM

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from golden.bugs.attention import with_scale
+from golden.bugs.experts import routed, shared
+from golden.bugs.indexer import LAYER_NORM
+from golden.bugs.patching import replaced
+from golden.bugs.rope import INDEX_ROPE, MLA_ROPE
+from golden.bugs.selection import TOPK
 
-from conformance.bugs.attention import with_scale
-from conformance.bugs.experts import routed, shared
-from conformance.bugs.indexer import LAYER_NORM
-from conformance.bugs.patching import replaced
-from conformance.bugs.rope import INDEX_ROPE, MLA_ROPE
-from conformance.bugs.selection import TOPK
 from conformance.small_model import text
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.compare import compare

@@ -106,6 +106,16 @@ def test_without_a_chat_the_model_is_still_judged():
     assert seen.refusals == {"chat": "status 400: no chat template"} and seen.replies["decode"].logprobs
 
 
+def test_tokens_in_the_spelling_of_the_tokenizer():
+    """As mlx-lm 0.32 gives them: any of the likeliest stands for the token of a greedy answer."""
+    top = [{"token": token, "logprob": logprob} for token, logprob in (("ĠnaÃ¯", -3.0), ("Ġ", -0.1), ("ï", -4.0))]
+    block = {"content": [{"token": "ĠnaÃ¯", "logprob": -3.0, "top_logprobs": top}]}
+    answer = {"choices": [{"message": {"content": " "}, "logprobs": block}]}
+    with serving_answers(Strange(answer)) as address:
+        reply = Client(address, "m").chat(CHAT, 1)
+    assert (reply.tokens, reply.logprobs, reply.top) == ((" ",), (-0.1,), ({" naï": -3.0, " ": -0.1, "ï": -4.0},))
+
+
 def test_a_server_that_answers_nothing_is_an_error():
     with pytest.raises(ProbeError, match="no question; expected answers, but got"):
         run(Scripted(chats=False, token_ids=False))

@@ -1,17 +1,19 @@
 """The probe against running servers: right ones are right, whoever wrote them, and one with a bug is told its name."""
 
 import pytest
+from golden.bugs import BUGS
 from golden.servers import SIZES, serving
+from trace_transformers import load as load_transformers
 
-from conformance.bugs import BUGS
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.golden import load
 from deepseek_v32.inference.conformance.probe import Probe
 from deepseek_v32.inference.conformance.probe_client import Client
 from deepseek_v32.inference.conformance.verdict import Verdict, judge
+from deepseek_v32.inference.llm import DEMO
 from support.answer_server import serving_answers
 from support.golden_slices import only
-from support.transformers_server import Answerer, load_in_fp32
+from support.transformers_server import Answerer
 
 SOME = ("score-120", "decode-250", "decode-450", "chat-system", "chat-thinking", "batch-180", "batch-260")
 WHOLE = pytest.mark.slow
@@ -46,8 +48,8 @@ def test_this_engine_is_right(names, options):
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("names", [SOME[:4], pytest.param((), marks=WHOLE)], ids=["some", "all"])
-def test_transformers_is_right(names, tmp_path):
-    with serving_answers(Answerer(load_in_fp32(tmp_path))) as address:
+def test_transformers_is_right(names):
+    with serving_answers(Answerer(load_transformers(DEMO))) as address:
         verdict = probed(address, names)
     assert verdict.kind == "right", verdict
 

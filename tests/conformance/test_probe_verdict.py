@@ -32,12 +32,12 @@ def change(seed: int, groups: tuple[str, ...], size: float = 2.0) -> np.ndarray:
 
 EVERYWHERE = ("score", "decode", "reuse", "chat")
 BUGS = (
-    KnownBug("dense-attention", "a/b#1", change(1, EVERYWHERE), {}, EVERYWHERE),
-    KnownBug("other", "a/b#2", change(2, EVERYWHERE), {}, EVERYWHERE),
-    KnownBug("reuse", "a/b#3", change(3, ("reuse",)), {}, EVERYWHERE),
-    KnownBug("reasoning-in-text", "a/b#4", change(4, ()), {"chat": {"text": "why right", "reasoning": ""}}, EVERYWHERE),
+    KnownBug("dense-attention", change(1, EVERYWHERE), {}, EVERYWHERE),
+    KnownBug("other", change(2, EVERYWHERE), {}, EVERYWHERE),
+    KnownBug("reuse", change(3, ("reuse",)), {}, EVERYWHERE),
+    KnownBug("reasoning-in-text", change(4, ()), {"chat": {"text": "why right", "reasoning": ""}}, EVERYWHERE),
 )
-GOLDEN = Golden("made up", ITEMS, RIGHT, ROUNDED, BUGS)
+GOLDEN = Golden("made up", ITEMS, RIGHT, ROUNDED, ROUNDED, BUGS)
 
 
 def observed(logprobs: np.ndarray, **chat) -> Observation:

@@ -21,4 +21,5 @@ def only(golden: Golden, names: Collection[str]) -> Golden:
         for bug in golden.bugs
     )
     items = tuple(item for item in golden.items if item.name in names)
-    return replace(golden, items=items, logprobs=golden.logprobs[kept], rounded=golden.rounded[:, kept], bugs=bugs)
+    values = {name: getattr(golden, name)[..., kept] for name in ("logprobs", "rounded", "held_out")}
+    return replace(golden, items=items, bugs=bugs, **values)

@@ -1,36 +1,15 @@
 """transformers' deepseek_v32 in fp32 as somebody else's server, for `serving_answers`: its own forward pass, cache and loop."""
 
-import json
 import threading
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
-from transformers import DeepseekV32ForCausalLM
 
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.text.answer import parse_assistant
 from deepseek_v32.inference.text.messages import encode_messages
 from deepseek_v32.inference.text.tokenizer import Tokenizer
-
-
-def load_in_fp32(folder: Path, checkpoint: Path = DEMO) -> DeepseekV32ForCausalLM:
-    """The library's model with a checkpoint's FP8 weights, dequantised into `folder`."""
-    config = json.loads((checkpoint / "config.json").read_text())
-    del config["quantization_config"]
-    (folder / "config.json").write_text(json.dumps(config))
-    stored, exact = load_file(checkpoint / "model.safetensors"), {}
-    for name, tensor in stored.items():
-        if name.endswith("_scale_inv") or name.startswith(f"model.layers.{config['num_hidden_layers']}."):
-            continue  # transformers has no layer that drafts tokens
-        exact[name] = tensor.float()
-        if (scale := stored.get(f"{name}_scale_inv")) is not None:
-            rows, columns = tensor.shape
-            exact[name] *= scale.repeat_interleave(128, 0)[:rows].repeat_interleave(128, 1)[:, :columns]
-    save_file(exact, folder / "model.safetensors", metadata={"format": "pt"})
-    model: Any = DeepseekV32ForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    return model.eval()
 
 
 class Answerer:

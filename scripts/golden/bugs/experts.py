@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from conformance.bugs.bug import ALL, HTTP, TRACE, Bug
-from conformance.bugs.patching import replaced
+from .bug import ALL, HTTP, TRACE, Bug
+from .patching import replaced
 
 ROUTE = "kernels.reference.routing.route"
 BOTH = frozenset({TRACE, HTTP})
@@ -87,12 +87,12 @@ def shared_scaled() -> AbstractContextManager[None]:
 
 
 BUGS = (
-    Bug("router-bias-in-weights", "vllm-project/vllm#12002", BOTH, ALL, "router_weights", bias_in_weights),
-    Bug("router-bias-ignored", "NVIDIA/TensorRT-Model-Connect#669", BOTH, ALL, "router_choice", bias_ignored),
-    Bug("router-groups-ignored", "NVIDIA/TensorRT-Model-Connect#669", BOTH, ALL, "router_choice", groups_ignored),
-    Bug("router-groups-by-maximum", "vllm-project/vllm#13474", BOTH, ALL, "router_choice", groups_by_maximum),
-    Bug("routed-scaling-missing", "sgl-project/sglang#31449", BOTH, ALL, "router_weights", scaling_missing),
-    Bug("routed-scaling-twice", "vllm-project/vllm#24119", BOTH, ALL, "router_weights", scaling_twice),
-    Bug("shared-expert-missing", "ROCm/ATOM#1076", BOTH, ALL, "mlp_output", shared_missing),
-    Bug("shared-expert-scaled", "sgl-project/sglang#28237", BOTH, ALL, "mlp_output", shared_scaled),
+    Bug("router-bias-in-weights", BOTH, ALL, "router_weights", bias_in_weights),
+    Bug("router-bias-ignored", BOTH, ALL, "router_choice", bias_ignored),
+    Bug("router-groups-ignored", BOTH, ALL, "router_choice", groups_ignored),
+    Bug("router-groups-by-maximum", BOTH, ALL, "router_choice", groups_by_maximum),
+    Bug("routed-scaling-missing", BOTH, ALL, "router_weights", scaling_missing),
+    Bug("routed-scaling-twice", BOTH, ALL, "router_weights", scaling_twice),
+    Bug("shared-expert-missing", BOTH, ALL, "mlp_output", shared_missing),
+    Bug("shared-expert-scaled", BOTH, ALL, "mlp_output", shared_scaled),
 )

@@ -12,8 +12,7 @@ TRACE, SCENARIO, HTTP = "trace", "scenario", "http"
 
 @dataclass(frozen=True)
 class Bug:
-    name: str  # also that of its diagnosis
-    reference: str  # a public issue or pull request, "owner/repository#number", or a commit
+    name: str  # also that of its diagnosis, and of its public issue in REFERENCES
     shows: frozenset[str]  # where: in a "trace" of one pass, in a "scenario" of the engine's steps, over "http"
     precisions: frozenset[str]  # of "exact", "bf16", "fp8": in which it can show
     stage: str | None  # the first stage of a trace that differs, without its layer

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from conformance.bugs.bug import ALL, TRACE, Bug
-from conformance.bugs.patching import replaced
+from .bug import ALL, TRACE, Bug
+from .patching import replaced
 
 
 def before_the_norm() -> AbstractContextManager[None]:
@@ -50,6 +50,6 @@ def swapped() -> AbstractContextManager[None]:
 
 ONLY = frozenset({TRACE})
 BUGS = (
-    Bug("mtp-before-the-norm", "vllm-project/vllm#47448", ONLY, ALL, "mtp_hidden_norm", before_the_norm),
-    Bug("mtp-concatenation-swapped", "NVIDIA/Megatron-LM#1588", ONLY, ALL, "mtp_input", swapped),
+    Bug("mtp-before-the-norm", ONLY, ALL, "mtp_hidden_norm", before_the_norm),
+    Bug("mtp-concatenation-swapped", ONLY, ALL, "mtp_input", swapped),
 )

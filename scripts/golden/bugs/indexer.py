@@ -7,10 +7,11 @@ from unittest.mock import patch
 
 import torch
 
-from conformance.bugs.bug import ALL, EXACT, FP8, HTTP, TRACE, Bug
-from conformance.bugs.patching import replaced
 from deepseek_v32.model import attention, indexer
 from deepseek_v32.model.block import Block
+
+from .bug import ALL, EXACT, FP8, HTTP, TRACE, Bug
+from .patching import replaced
 
 LAYER_NORM = ("model.indexer.layer_norm", "kernels.reference.norm_and_cache.layer_norm")
 
@@ -99,13 +100,13 @@ def unscaled(linear: Any) -> Iterator[None]:
 
 BOTH = frozenset({TRACE, HTTP})
 BUGS = (
-    Bug("hadamard-on-one-side", "ROCm/ATOM#1507", BOTH, FP8, "index_key", hadamard_on_queries_only),
-    Bug("index-weights-without-query-scale", "deepseek-ai/DeepSeek-V3.2-Exp#43", BOTH, FP8, "index_scores",
+    Bug("hadamard-on-one-side", BOTH, FP8, "index_key", hadamard_on_queries_only),
+    Bug("index-weights-without-query-scale", BOTH, FP8, "index_scores",
         weights_without_query_scale),
-    Bug("relu-missing", "huggingface/transformers#44360", BOTH, ALL, "index_scores", no_relu),
-    Bug("key-norm-rms", "PaddlePaddle/FastDeploy#7398", BOTH, ALL, "index_key", key_rms_norm),
-    Bug("key-norm-bias-missing", "PaddlePaddle/FastDeploy#7398", BOTH, ALL, "index_key", key_norm_without_bias),
-    Bug("key-norm-eps", "ikawrakow/ik_llama.cpp#2063", BOTH, EXACT, "index_key", key_norm_eps),
-    Bug("index-key-weight-scales-dropped", "NVIDIA/TensorRT-LLM#18658", BOTH, FP8, "index_key_proj",
+    Bug("relu-missing", BOTH, ALL, "index_scores", no_relu),
+    Bug("key-norm-rms", BOTH, ALL, "index_key", key_rms_norm),
+    Bug("key-norm-bias-missing", BOTH, ALL, "index_key", key_norm_without_bias),
+    Bug("key-norm-eps", BOTH, EXACT, "index_key", key_norm_eps),
+    Bug("index-key-weight-scales-dropped", BOTH, FP8, "index_key_proj",
         key_weight_without_scales),
 )  # fmt: skip

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from conformance.bugs.bug import ALL, HTTP, Bug
-from conformance.bugs.patching import replaced
 from deepseek_v32.inference.text.answer import AssistantMessage
 from deepseek_v32.inference.text.tokenizer import BOS, END_THINK, THINK, Special
+
+from .bug import ALL, HTTP, Bug
+from .patching import replaced
 
 PIECES, PARSER = "inference.api.context.conversation_pieces", "inference.api.chat.parse_assistant"
 Pieces = list[str | Special]
@@ -88,19 +89,19 @@ def content_in_reasoning() -> AbstractContextManager[None]:
     return replaced(PARSER, lambda right: lambda text, thinking, tools: right(text, True, tools))
 
 
-def _bug(name: str, reference: str, seed: Callable[[], AbstractContextManager[None]]) -> Bug:
-    return Bug(name, reference, frozenset({HTTP}), ALL, None, seed)
+def _bug(name: str, seed: Callable[[], AbstractContextManager[None]]) -> Bug:
+    return Bug(name, frozenset({HTTP}), ALL, None, seed)
 
 
 BUGS = (
-    _bug("chat-bos-twice", "sgl-project/sglang#888", bos_twice),
-    _bug("chat-bos-missing", "EleutherAI/lm-evaluation-harness#2052", bos_missing),
-    _bug("chat-thinking-mark-missing", "thinking-machines-lab/tinker-cookbook#264", mark_missing),
-    _bug("chat-thinking-ignored", "sgl-project/sglang#19729", thinking_ignored),
-    _bug("chat-history-thinks", "sgl-project/sglang#15064", history_thinks),
-    _bug("chat-tools-before-system", "vllm-project/vllm#54911", tools_before_system),
-    _bug("chat-tools-missing", "vllm-project/vllm#14745", tools_missing),
-    _bug("chat-calls-in-content", "sgl-project/sglang#17320", calls_in_content),
-    _bug("chat-reasoning-in-content", "vllm-project/vllm#13375", reasoning_in_content),
-    _bug("chat-content-in-reasoning", "sgl-project/sglang#9457", content_in_reasoning),
+    _bug("chat-bos-twice", bos_twice),
+    _bug("chat-bos-missing", bos_missing),
+    _bug("chat-thinking-mark-missing", mark_missing),
+    _bug("chat-thinking-ignored", thinking_ignored),
+    _bug("chat-history-thinks", history_thinks),
+    _bug("chat-tools-before-system", tools_before_system),
+    _bug("chat-tools-missing", tools_missing),
+    _bug("chat-calls-in-content", calls_in_content),
+    _bug("chat-reasoning-in-content", reasoning_in_content),
+    _bug("chat-content-in-reasoning", content_in_reasoning),
 )

@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
-from conformance.bugs.bug import ALL, SCENARIO, Bug
-from conformance.bugs.patching import replaced
 from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.model.indexer import Indexer
 from deepseek_v32.model.metadata import Prefill, Selection
+
+from .bug import ALL, SCENARIO, Bug
+from .patching import replaced
 
 WRITES = ("model.indexer.write_index_cache", "kernels.reference.norm_and_cache.write_index_cache")
 RUN = "inference.engine.runner.Runner.run"
@@ -91,15 +92,14 @@ def latents_alone_are_reused() -> AbstractContextManager[None]:
 
 
 BUGS = (
-    Bug("index-keys-of-the-chunk-only", "hw-native-sys/pypto-lib#592", ONLY, ALL, "index_scores", keys_of_this_chunk),
-    Bug("index-keys-not-cached-while-dense", "ml-explore/mlx-lm#1189", ONLY, ALL, "index_key", not_while_dense),
+    Bug("index-keys-of-the-chunk-only", ONLY, ALL, "index_scores", keys_of_this_chunk),
+    Bug("index-keys-not-cached-while-dense", ONLY, ALL, "index_key", not_while_dense),
     Bug(
         "latents-reused-without-index-keys",
-        "sgl-project/sglang#39156",
         ONLY,
         ALL,
         "index_key",
         latents_alone_are_reused,
     ),
-    Bug("index-keys-stale-after-preemption", "sgl-project/sglang#22811", ONLY, ALL, "index_key", not_after_preemption),
+    Bug("index-keys-stale-after-preemption", ONLY, ALL, "index_key", not_after_preemption),
 )

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from conformance.bugs.bug import ALL, HTTP, Bug
-from conformance.bugs.patching import replaced
+from .bug import ALL, HTTP, Bug
+from .patching import replaced
 
 KEPT_STEPS = 4  # for which a decode's selection is used
 
@@ -127,22 +127,20 @@ def first_layer_selects_for_all() -> AbstractContextManager[None]:
     return replaced(("model.indexer.Indexer.select_prefill", "model.indexer.Indexer.select_decode_slots"), change)
 
 
-def _bug(
-    name: str, reference: str, seed: Callable[[], AbstractContextManager[None]], precisions: frozenset[str] = ALL
-) -> Bug:
-    return Bug(name, reference, frozenset({HTTP}), precisions, None, seed)
+def _bug(name: str, seed: Callable[[], AbstractContextManager[None]], precisions: frozenset[str] = ALL) -> Bug:
+    return Bug(name, frozenset({HTTP}), precisions, None, seed)
 
 
 # In fp8 precision another function writes the keys of decodes.
 UNFUSED = frozenset({"exact", "bf16"})
 
 BUGS = (
-    _bug("reused-index-keys-missing", "LMCache/LMCache#5010", reused_index_keys_missing),
-    _bug("reused-positions-restart", "vllm-project/vllm-metal#144", reused_positions_restart),
-    _bug("reused-positions-off-by-one", "waybarrios/vllm-mlx#311", reused_positions_off_by_one),
-    _bug("first-chunk-alone-is-scored", "hw-native-sys/pypto-lib#592", first_chunk_alone_is_scored),
-    _bug("decoded-index-keys-missing", "Blaizzy/mlx-vlm#2107", decoded_index_keys_missing, UNFUSED),
-    _bug("selection-of-an-earlier-step", "GDzhu01/vllm-ascend-deepseekv4#134", selection_of_an_earlier_step),
-    _bug("length-of-the-longest", "hw-native-sys/pypto-lib#715", length_of_the_longest),
-    _bug("first-layer-selects-for-all", "ikawrakow/ik_llama.cpp#2093", first_layer_selects_for_all),
+    _bug("reused-index-keys-missing", reused_index_keys_missing),
+    _bug("reused-positions-restart", reused_positions_restart),
+    _bug("reused-positions-off-by-one", reused_positions_off_by_one),
+    _bug("first-chunk-alone-is-scored", first_chunk_alone_is_scored),
+    _bug("decoded-index-keys-missing", decoded_index_keys_missing, UNFUSED),
+    _bug("selection-of-an-earlier-step", selection_of_an_earlier_step),
+    _bug("length-of-the-longest", length_of_the_longest),
+    _bug("first-layer-selects-for-all", first_layer_selects_for_all),
 )

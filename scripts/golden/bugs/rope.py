@@ -6,15 +6,22 @@ from typing import Any
 
 import torch
 
-from conformance.bugs.bug import ALL, HTTP, TRACE, Bug
-from conformance.bugs.patching import replaced
 from deepseek_v32.kernels.reference.rope import rotate_half_split
 
-INDEX_ROPE = ("model.indexer.rotate_index", "kernels.reference.cache_write.rotate_index")
-INDEX_ROPE += ("kernels.reference.hadamard.rotate_index",)
+from .bug import ALL, HTTP, TRACE, Bug
+from .patching import replaced
+
+INDEX_ROPE = (
+    "model.indexer.rotate_index",
+    "kernels.reference.cache_write.rotate_index",
+    "kernels.reference.hadamard.rotate_index",
+)
 MSCALE = 0.1 * math.log(4) + 1
-MLA_ROPE = ("model.attention.rotate_interleaved", "kernels.reference.cache_write.rotate_interleaved")
-MLA_ROPE += ("kernels.reference.kv_up_projection.rotate_interleaved",)
+MLA_ROPE = (
+    "model.attention.rotate_interleaved",
+    "kernels.reference.cache_write.rotate_interleaved",
+    "kernels.reference.kv_up_projection.rotate_interleaved",
+)
 
 
 def index_interleaved() -> AbstractContextManager[None]:
@@ -69,11 +76,11 @@ def plain_frequencies() -> AbstractContextManager[None]:
 
 
 BUGS = (
-    Bug("index-rope-interleaved", "vllm-project/vllm-ascend#4641", frozenset({TRACE, HTTP}), ALL, "index_key", index_interleaved),
-    Bug("index-rope-dims-last", "NVIDIA/Megatron-LM#3402", frozenset({TRACE, HTTP}), ALL, "index_key", index_dims_last),
-    Bug("index-rope-missing", "d9d-project/d9d#38", frozenset({TRACE, HTTP}), ALL, "index_key",
+    Bug("index-rope-interleaved", frozenset({TRACE, HTTP}), ALL, "index_key", index_interleaved),
+    Bug("index-rope-dims-last", frozenset({TRACE, HTTP}), ALL, "index_key", index_dims_last),
+    Bug("index-rope-missing", frozenset({TRACE, HTTP}), ALL, "index_key",
         index_unrotated),
-    Bug("mla-rope-half-split", "huggingface/optimum-intel#1877", frozenset({TRACE, HTTP}), ALL, "key_rope", mla_half_split),
-    Bug("yarn-missing", "pytorch/torchtitan#4117", frozenset({TRACE, HTTP}), ALL, "key_rope", plain_frequencies),
-    Bug("mscale-on-rope", "kekzl/imp#880", frozenset({TRACE}), ALL, "key_rope", mscale_on_rope),
+    Bug("mla-rope-half-split", frozenset({TRACE, HTTP}), ALL, "key_rope", mla_half_split),
+    Bug("yarn-missing", frozenset({TRACE, HTTP}), ALL, "key_rope", plain_frequencies),
+    Bug("mscale-on-rope", frozenset({TRACE}), ALL, "key_rope", mscale_on_rope),
 )  # fmt: skip

@@ -5,11 +5,12 @@ from typing import Any
 
 import torch
 
-from conformance.bugs.bug import ALL, EXACT, FP8, HTTP, TRACE, Bug
-from conformance.bugs.patching import replaced
 from deepseek_v32.kernels.reference.quantize import FP8_MAX
 from deepseek_v32.model.attention import MultiHeadLatentAttention
 from deepseek_v32.model.block import Block
+
+from .bug import ALL, EXACT, FP8, HTTP, TRACE, Bug
+from .patching import replaced
 
 QUANTIZE = "kernels.reference.cache_write.quantize_blocks"
 BOTH = frozenset({TRACE, HTTP})
@@ -103,10 +104,10 @@ def rounded_too_late() -> AbstractContextManager[None]:
 
 
 BUGS = (
-    Bug("mscale-missing", "onnxruntime/mobius#548", BOTH, ALL, "attention_heads", mscale_missing),
-    Bug("mscale-twice", "Avarok-Cybersecurity/atlas#342", BOTH, ALL, "attention_heads", mscale_twice),
-    Bug("latent-norm-eps", "huggingface/transformers#44346", BOTH, EXACT, "compressed_query", latent_norm_eps),
-    Bug("latent-scale-per-tensor", "vllm-project/vllm#42956", BOTH, FP8, "latent", one_scale_per_tensor),
-    Bug("latent-scale-rounded-down", "inclusionAI/humming#39", BOTH, FP8, "latent", rounded_down),
-    Bug("latent-scale-rounded-late", "huggingface/transformers#46763", BOTH, FP8, "latent", rounded_too_late),
+    Bug("mscale-missing", BOTH, ALL, "attention_heads", mscale_missing),
+    Bug("mscale-twice", BOTH, ALL, "attention_heads", mscale_twice),
+    Bug("latent-norm-eps", BOTH, EXACT, "compressed_query", latent_norm_eps),
+    Bug("latent-scale-per-tensor", BOTH, FP8, "latent", one_scale_per_tensor),
+    Bug("latent-scale-rounded-down", BOTH, FP8, "latent", rounded_down),
+    Bug("latent-scale-rounded-late", BOTH, FP8, "latent", rounded_too_late),
 )

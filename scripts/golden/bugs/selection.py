@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
-from conformance.bugs.bug import ALL, HTTP, TRACE, Bug
-from conformance.bugs.patching import replaced
 from deepseek_v32.model.attention import MultiHeadLatentAttention
 from deepseek_v32.model.metadata import Prefill
+
+from .bug import ALL, HTTP, TRACE, Bug
+from .patching import replaced
 
 TOPK = ("model.indexer.select_topk", "model.indexer.select_topk_slots")
 PAGE, SINKS = 64, 4
@@ -92,9 +93,9 @@ def sinks_kept() -> AbstractContextManager[None]:
 
 
 BUGS = (
-    Bug("topk-over-wrong-length", "sgl-project/sglang#12583", BOTH, ALL, "selection", one_key_short),
-    Bug("selection-of-the-future", "huggingface/transformers#48363", BOTH, ALL, "selection", whole_chunk),
-    Bug("selection-off-by-a-page", "vllm-project/vllm#54465", BOTH, ALL, "selection", one_page_early),
-    Bug("dense-attention", "ggml-org/llama.cpp#18849", BOTH, ALL, "selection", dense),
-    Bug("sinks-always-selected", "ml-explore/mlx-lm#1552", BOTH, ALL, "selection", sinks_kept),
+    Bug("topk-over-wrong-length", BOTH, ALL, "selection", one_key_short),
+    Bug("selection-of-the-future", BOTH, ALL, "selection", whole_chunk),
+    Bug("selection-off-by-a-page", BOTH, ALL, "selection", one_page_early),
+    Bug("dense-attention", BOTH, ALL, "selection", dense),
+    Bug("sinks-always-selected", BOTH, ALL, "selection", sinks_kept),
 )
