@@ -26,11 +26,12 @@ from evaluation.chatting import CHAT_CELLS, ChatCell, questions  # type: ignore[
 from evaluation.samples import families_of  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.engine.draft_policy import MAX_DRAFT_TOKENS, FixedDrafts
+from deepseek_v32.inference.engine.limits import AUTO
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.config import Precision
 
-DRAFTS = (0, 1, 2, 3, 4, "auto")
-FIXED = DRAFTS[:-1]
+DRAFTS = {**{str(count): count for count in range(MAX_DRAFT_TOKENS + 1)}, "auto": AUTO}
 THOUGHTS = (("thinking", 1.0), ("functions", 0.0))
 CELLS = CHAT_CELLS | {"1K two hops": ChatCell(2_700, ("two hops",), THOUGHTS)}
 
@@ -54,11 +55,28 @@ def _numbers() -> Iterator[int]:
         number += 1
 
 
-def open_engine(arguments: argparse.Namespace, precision: Precision | None, drafts: Any, sequences: int) -> LLM:
+def open_engine(arguments: argparse.Namespace, precision: Precision, sequences: int) -> LLM:
+    """With the MTP layer."""
     return LLM(
         arguments.model,
         device=arguments.device,
         precision=precision,
+        speculative_tokens=MAX_DRAFT_TOKENS,
+        max_model_len=8192,
+        max_sequences=sequences,
+        page_count=arguments.pages,
+    )
+
+
+def other_engine(llm: LLM, drafts: int, arguments: argparse.Namespace, sequences: int) -> LLM:
+    """One with another number of drafts around the same model: copies would compete for caches and for oneDNN's layouts."""
+    return LLM.from_model(
+        llm.model,
+        llm.config,
+        llm.tokenizer,
+        precision=llm.precision,
+        device=str(llm.device),
+        chat_format=llm.chat_format,
         speculative_tokens=drafts,
         max_model_len=8192,
         max_sequences=sequences,
@@ -68,29 +86,32 @@ def open_engine(arguments: argparse.Namespace, precision: Precision | None, draf
 
 def acceptance(arguments: argparse.Namespace, precision: Precision) -> dict[str, Any]:
     """Of 1 to 4 drafts: the share of right ones by place, tokens a step, and how many answers differ from those without drafts."""
-    plain: list[list[int]] = []
-    results: dict[str, Any] = {}
     greedy = SamplingParams(temperature=0, max_tokens=arguments.tokens)
-    for count in FIXED:
-        llm = open_engine(arguments, precision, count, 16)
-        asked = prompts(llm, arguments.model, arguments.conversations, arguments.cells)
+    llm = open_engine(arguments, precision, 16)  # one engine for all, so that prompts stay in its caches
+    asked = prompts(llm, arguments.model, arguments.conversations, arguments.cells)
+    plain = [each.token_ids for each in other_engine(llm, 0, arguments, 16).generate(asked, greedy)]
+    results: dict[str, Any] = {"answers": len(plain), "tokens": sum(map(len, plain))}
+    print(f"{precision:6} {len(plain)} answers, {results['tokens']} tokens", flush=True)
+    for count in range(1, MAX_DRAFT_TOKENS + 1):
+        llm.engine.scheduler.speculation.policy = FixedDrafts(count)
+        before = llm.stats()
         answers = [each.token_ids for each in llm.generate(asked, greedy)]
-        plain = plain or answers
-        stats = llm.stats()
-        tried, right = stats.drafted_tokens[:count], stats.accepted_tokens[:count]
-        shares = [round(r / t, 4) if t else None for r, t in zip(right, tried, strict=True)]
+        after = llm.stats()
+        tried = _differences(before.drafted_tokens, after.drafted_tokens)[:count]
+        right = _differences(before.accepted_tokens, after.accepted_tokens)[:count]
+        shares = [round(r / t, 4) for r, t in zip(right, tried, strict=True)]
         differing = sum(one != other for one, other in zip(plain, answers, strict=True))
-        if count:
-            tokens = round(1 + sum(right) / tried[0], 3)
-            results[str(count)] = {"right": shares, "tokens_a_step": tokens, "verified": tried[0], "differ": differing}
-            print(
-                f"{precision:6} {count} drafts: {shares}, {tokens} tokens a step with drafts; {differing} answers differ",
-                flush=True,
-            )
-        else:
-            results["answers"], results["tokens"] = len(answers), sum(map(len, answers))
-            print(f"{precision:6} {len(answers)} answers, {results['tokens']} tokens", flush=True)
+        tokens = round(1 + sum(right) / tried[0], 3)
+        results[str(count)] = {"right": shares, "tokens_a_step": tokens, "verified": tried[0], "differ": differing}
+        print(
+            f"{precision:6} {count} drafts: {shares}, {tokens} tokens a step with drafts; {differing} answers differ",
+            flush=True,
+        )
     return results
+
+
+def _differences(before: list[int], after: list[int]) -> list[int]:
+    return [two - one for one, two in zip(before, after, strict=True)]
 
 
 def decode(
@@ -108,11 +129,11 @@ def decode(
     return answers, sum(map(len, answers)) - ready, clock() - began
 
 
-def speed(arguments: argparse.Namespace, precision: Precision | None, batch: int) -> dict[str, Any]:
+def speed(arguments: argparse.Namespace, precision: Precision, batch: int) -> dict[str, Any]:
     """Decoded tokens a second of `batch` answers side by side, by number of drafts: medians over rounds in turns."""
     clock: Callable[[], float] = time.process_time if arguments.clock == "cpu" else time.perf_counter
-    engines = {str(count): open_engine(arguments, precision, count, batch) for count in DRAFTS}
-    llm = engines["0"]
+    llm = open_engine(arguments, precision, batch)
+    engines = {name: other_engine(llm, count, arguments, batch) for name, count in DRAFTS.items()}
     asked = prompts(llm, arguments.model, arguments.conversations, arguments.cells)
     if len(asked) < batch:
         raise SystemExit(f"--conversations is {arguments.conversations}; expected enough for {batch} answers at a time")
