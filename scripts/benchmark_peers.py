@@ -22,9 +22,17 @@ from peers.samples import Case, Result, compare_all  # type: ignore[import-not-f
 class Library:
     """A public library, and the groups of cases that compare with it."""
 
-    find: Callable[[str | None], Any]  # from the path of a shared library, or None for the package
-    signatures: str
+    module: Any  # of peers: SIGNATURES, and the same peer as a Library of a path and as a Package
     groups: dict[str, Callable[[Any], Iterator[Case]]]
+
+    def find(self, path: str | None) -> Any:
+        """The library at `path`, else the package, else None."""
+        if path is not None:
+            return self.module.Library(path)
+        try:
+            return self.module.Package()
+        except ImportError:
+            return None
 
     def cases(self, peer: Any, chosen: list[str], pattern: str) -> Iterator[Case]:
         for name, group in self.groups.items():
@@ -33,10 +41,10 @@ class Library:
 
 
 LIBRARIES = {
-    "flash_mla": Library(flash_mla.find, flash_mla.SIGNATURES, attention.GROUPS),
-    "deep_gemm": Library(deep_gemm.find, deep_gemm.SIGNATURES, gemm.GROUPS),
-    "deep_gemm_mqa": Library(scores.find, scores.SIGNATURES, scores.GROUPS),
-    "flashinfer": Library(topk.find, topk.SIGNATURES, topk.GROUPS),
+    "flash_mla": Library(flash_mla, attention.GROUPS),
+    "deep_gemm": Library(deep_gemm, gemm.GROUPS),
+    "deep_gemm_mqa": Library(scores, scores.GROUPS),
+    "flashinfer": Library(topk, topk.GROUPS),
 }
 
 
@@ -53,7 +61,7 @@ def main() -> None:
     known = [group for library in LIBRARIES.values() for group in library.groups]
     parser = argparse.ArgumentParser(
         description=__doc__,
-        epilog="\n".join(library.signatures for library in LIBRARIES.values()),
+        epilog="\n".join(library.module.SIGNATURES for library in LIBRARIES.values()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("groups", nargs="*", help=f"any of {', '.join(known)}; by default all whose library is there")

@@ -16,8 +16,13 @@ def fill_synthetic_caches(
 ) -> None:
     """Write a random latent and index key to every slot of every layer, in the caches' precision.
 
-    They depend on the seed and the kind of device alone, so that the caches of several ranks agree, as real ones do.
+    They depend on the seed and the kind of device alone, so that the caches of several ranks agree, as real ones do. ValueError if
+    the caches are checked.
     """
+    if any(cache.stamps for cache in caches):
+        raise ValueError(
+            "check_cache is True; expected False, as random entries belong to no tokens that could be checked"
+        )
     device, plain = caches[0].latent.device, caches[0].latent.dtype
     dtype = torch.bfloat16 if plain == torch.uint8 else plain
     generator = torch.Generator(device).manual_seed(seed)

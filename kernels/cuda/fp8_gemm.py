@@ -103,10 +103,9 @@ def multiply_into(
 ) -> None:
     """a [M, K] times b [E, N, K] into out [M, N], by `large_m` for a Tile, by `swap_ab` for a number of tokens.
 
-    The other arguments are those of swap_ab. K is split into `splits` parts, each added in ascending
-    order; 0: as many as fill the GPU. `sorted_token_ids` int32
-    [M], with tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r] of a. `expected_tiles`: about how
-    many of the possible token tiles are not empty; 0: all.
+    The other arguments are those of swap_ab. K is split into `splits` parts, each added in ascending order; 0: as many as fill
+    the GPU. `sorted_token_ids` int32 [M], with tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r]
+    of a. `expected_tiles`: about how many of the possible token tiles are not empty; 0: all.
     """
     static_weights = weights_are_static(b)
     a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))

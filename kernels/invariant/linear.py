@@ -8,17 +8,20 @@ import torch
 from ..quantize import Quantized
 from ..reference.linear import linear as packed_linear
 from ..reference.quantize import GROUP
-from .products import packed_is_invariant, row_products
+from .products import packed_rows, row_products
 
 COLUMNS = 4096  # of a product: of a vocabulary table, a part is widened to fp32 at a time
 
 
 def _products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """fp32. A parameter has a layout that is made once; which of the two libraries multiplies depends on the weight alone."""
-    is_parameter = isinstance(weight, torch.nn.Parameter) and weight.is_contiguous()
-    if is_parameter and len(x) and packed_is_invariant(weight.shape[1], weight.shape[0]):
-        return packed_linear(x.contiguous(), weight)
-    return row_products(x, weight)
+    most = 0
+    if isinstance(weight, torch.nn.Parameter) and weight.is_contiguous() and len(x):
+        most = packed_rows(weight.shape[1], weight.shape[0])
+    if not most:
+        return row_products(x, weight)
+    parts = [packed_linear(part, weight) for part in x.contiguous().split(most)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:

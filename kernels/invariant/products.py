@@ -20,7 +20,8 @@ SMALLEST = (
     8,
     16,
 )  # tried in this order; MKL 2024.2 gives blocks of 1, 2 and 3 rows other bits than all multiples of 4
-PACKED_ROWS = (1, 2, 3, 4, 7, 16, 33, 64, 100, 256, 1024)  # of the batches that `packed_is_invariant` compares
+PACKED_SIZES = (1, 2, 3, 4, 7, 16, 33, 64, 256, 1024)  # rows of the batches that `packed_rows` compares
+PACKED_WEIGHT = 1 << 20  # elements of a weight; with larger ones the last two are left out
 HEAD_ROWS = 16  # rows of products over the heads of one token
 WIDTH = 16  # fp32 numbers in a cache line, to which operands are aligned
 
@@ -94,14 +95,16 @@ def block_sizes(width: int, outputs: int, row_major: bool) -> tuple[int, ...]:
 
 
 @cache
-def packed_is_invariant(width: int, outputs: int) -> bool:
-    """Whether oneDNN's products with a weight [outputs, width] give a row the same bits in every batch on this machine.
+def packed_rows(width: int, outputs: int) -> int:
+    """How many rows oneDNN may multiply at once with a weight [outputs, width], all with the bits that they have alone; 0: none.
 
-    ../reference/linear.py says why they should. Batches of up to 1,024 rows at several places are compared, by one thread and more,
-    with the weight in oneDNN's layout and as it is.
+    ../reference/linear.py says why a row's bits should not depend on the others. Batches of up to so many rows are compared on this
+    machine, at several places, by one thread and more, with the weight in oneDNN's layout and as it is.
     """
+    sizes = PACKED_SIZES if width * outputs <= PACKED_WEIGHT else PACKED_SIZES[:-2]  # large weights in a second or two
+    most = sizes[-1]
     generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(PACKED_ROWS[-1], width, generator=generator)
+    rows = torch.randn(most, width, generator=generator)
     weight = torch.nn.Parameter(torch.randn(outputs, width, generator=generator), requires_grad=False)
     threads = torch.get_num_threads()
     try:
@@ -109,16 +112,16 @@ def packed_is_invariant(width: int, outputs: int) -> bool:
         expected = packed_linear(rows, weight)
         for count in sorted({1, 2, threads}):
             torch.set_num_threads(count)
-            for size in PACKED_ROWS:
-                for first in sorted({0, (PACKED_ROWS[-1] - size) // 3}):
+            for size in sizes:
+                for first in sorted({0, (most - size) // 3}):
                     some = slice(first, first + size)
                     if not torch.equal(packed_linear(rows[some], weight), expected[some]):
-                        return False
+                        return 0
             if not torch.equal(packed_linear(rows[:5], weight.detach()), expected[:5]):
-                return False
+                return 0
     finally:
         torch.set_num_threads(threads)
-    return True
+    return most
 
 
 def _in_blocks(rows: torch.Tensor, weight: torch.Tensor, size: int) -> torch.Tensor:

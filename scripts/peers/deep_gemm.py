@@ -123,13 +123,3 @@ class Library:
 
 def _output(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.empty(*a.shape[:-1], b.shape[-2], dtype=torch.bfloat16, device=a.device)
-
-
-def find(path: str | None) -> Peer | None:
-    """The library at `path`, else the package, else None."""
-    if path is not None:
-        return Library(path)
-    try:
-        return Package()
-    except ImportError:
-        return None

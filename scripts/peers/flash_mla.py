@@ -158,13 +158,3 @@ class Library:
 def _multiprocessors(tensor: torch.Tensor) -> int:
     count: int = torch.cuda.get_device_properties(tensor.device).multi_processor_count
     return count
-
-
-def find(path: str | None) -> Peer | None:
-    """The library at `path`, else the package, else None."""
-    if path is not None:
-        return Library(path)
-    try:
-        return Package()
-    except ImportError:
-        return None

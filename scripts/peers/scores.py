@@ -110,16 +110,6 @@ class Library:
         return call
 
 
-def find(path: str | None) -> Peer | None:
-    """The library at `path`, else the package, else None."""
-    if path is not None:
-        return Library(path)
-    try:
-        return Package()
-    except ImportError:
-        return None
-
-
 def fp8(*shape: int) -> torch.Tensor:
     """Values like those of the quantiser: the largest of 128 is 448."""
     return (torch.randn(*shape, device="cuda") * 160).clamp_(-448, 448).to(torch.float8_e4m3fn)

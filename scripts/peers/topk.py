@@ -80,16 +80,6 @@ class Library:
         return {"radix": radix, "CUB": cub}
 
 
-def find(path: str | None) -> Peer | None:
-    """The library at `path`, else the package, else None."""
-    if path is not None:
-        return Library(path)
-    try:
-        return Package()
-    except ImportError:
-        return None
-
-
 def scores(rows: int, columns: int) -> torch.Tensor:
     """Values like the indexer's: weighted sums of ReLUs over 16 heads, most of which have the same exponent."""
     out = torch.zeros(rows, columns, device="cuda")

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from deepseek_v32.inference import LLM
+from deepseek_v32.inference.distributed.worker import fill_caches_on_all_ranks
 from deepseek_v32.inference.engine.cache import allocate
 from deepseek_v32.inference.engine.synthetic_cache import fill_synthetic_caches
 from deepseek_v32.kernels.cache_write import gather_index_keys, gather_latents
@@ -40,6 +42,13 @@ def test_every_case_is_measured(tmp_path: Path, ranks: int) -> None:
     assert [(case["batch"], case["context"]) for case in result["decode"]] == [(1, 128), (6, 256)]
     assert [case["prompt"] for case in result["prefill"]] == [100, 300]
     assert "the largest batch that fits" in done.stdout
+
+
+def test_checked_caches_are_not_filled() -> None:
+    """No token could be named for their entries: every request would end with a mismatch."""
+    llm = LLM(device="cpu", precision="exact", page_count=4, check_cache=True, speculative_tokens=0)
+    with pytest.raises(ValueError, match="check_cache is True; expected False"):
+        fill_caches_on_all_ranks(None, llm.engine.runner, llm.model)
 
 
 @pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])

@@ -51,7 +51,6 @@ def test_without_the_mode_rows_do_differ(name: str, monkeypatch: pytest.MonkeyPa
         ("padding leaks", "attention fp8 16"),
         ("merged in any order", "combine_experts"),
         ("fp32 products by row count", "fp32_linear 256"),
-        ("library norm", "rms_norm"),
     ],
     ids=lambda value: value.replace(" ", "-"),
 )

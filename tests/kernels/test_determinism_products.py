@@ -11,7 +11,7 @@ from deepseek_v32.kernels.invariant.linear import linear
 from deepseek_v32.kernels.invariant.products import (
     block_sizes,
     head_products,
-    packed_is_invariant,
+    packed_rows,
     row_products,
     sum_in_halves,
 )
@@ -129,16 +129,18 @@ def test_sums_in_halves() -> None:
 def test_a_parameter_s_products_are_verified(width: int, outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """oneDNN's products serve parameters if they agree in all batches on this machine; where they do not, blocks of rows do."""
     x, weight = spread(70, width), torch.nn.Parameter(spread(outputs, width, seed=1), requires_grad=False)
-    assert packed_is_invariant(width, outputs)
+    assert packed_rows(width, outputs) == 1024
     whole = linear(x, weight, torch.float32)
     assert all(torch.equal(linear(x[i : i + 1], weight, torch.float32), whole[i : i + 1]) for i in range(0, 70, 9))
     assert torch.equal(whole, packed(x, weight))
+    monkeypatch.setattr(invariant_linear, "packed_rows", lambda *shape: 33)
+    assert torch.equal(linear(x, weight, torch.float32), whole), "in parts"
 
     def worse(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         out = packed(x, weight)
         return out if len(x) < 200 else out * 1.0001
 
     monkeypatch.setattr(products, "packed_linear", worse)
-    assert not packed_is_invariant.__wrapped__(width, outputs)
-    monkeypatch.setattr(invariant_linear, "packed_is_invariant", lambda *shape: False)
+    assert packed_rows.__wrapped__(width, outputs) == 0
+    monkeypatch.setattr(invariant_linear, "packed_rows", lambda *shape: 0)
     assert torch.equal(linear(x, weight, torch.float32), row_products(x, weight))

@@ -228,6 +228,24 @@ def test_ragged_rows(backend: Backend, rows: int) -> None:
     check_long(result, [logits[i, starts[i] : ends[i]] for i in range(rows)], 100)
 
 
+@pytest.mark.parametrize("rows", [1, 20, 150])
+@pytest.mark.parametrize("k", [2048, 300, 5000])
+def test_rows_much_shorter_than_their_buffer(backend: Backend, rows: int, k: int) -> None:
+    """As a captured decode step gives them: a buffer for the longest context, whose other values would be selected."""
+    generator = torch.Generator().manual_seed(rows)
+    width = 40_000
+    logits = torch.full((rows, width), INF)
+    lengths = [8192, 8193, 1, 2048, 0, 8189, 300, 8190, 12_000]
+    starts = torch.randint(0, 9, (rows,), generator=generator, dtype=torch.int32)
+    rest = torch.randint(1, 9000, (rows,), generator=generator).tolist()
+    ends = starts + int32(*(lengths + rest)[:rows])
+    for i in range(rows):
+        values = torch.relu(torch.randn(int(ends[i] - starts[i]), generator=generator))
+        logits[i, starts[i] : ends[i]] = values if i % 3 else values.round()
+    result = backend.run(select_topk, logits, starts, ends, k)
+    check_long(result, [logits[i, starts[i] : ends[i]] for i in range(rows)], k)
+
+
 def test_a_long_row_among_many(backend: Backend) -> None:
     """As above, with rows that need the radix select over the row: one CTA per row, and more equal values than fit."""
     logits = torch.randn(150, 20_000, generator=torch.Generator().manual_seed(5))

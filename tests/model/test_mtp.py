@@ -16,7 +16,7 @@ from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.metadata import PAGE_SIZE, AttentionMetadata, Selection
 from deepseek_v32.model.transformer import Transformer
 from support.configs import random_arguments
-from support.oracle import CLOSE_CALL, recording_closest_call, relative_error
+from support.oracle import CLOSE_CALL, randomize, recording_closest_call, relative_error
 
 TOLERANCE = 1e-5
 MUTANT_ERROR = 1e-3
@@ -48,15 +48,8 @@ class Oracle:
             self.entry["embed_tokens.weight"] = torch.zeros(vocab, hidden)
             self.entry["shared_head.head.weight"] = torch.zeros(vocab, hidden)
         self.eps = eps
-        with torch.no_grad():
-            for named in (self.model.state_dict(), self.layer.state_dict(), self.entry):
-                for name, tensor in named.items():
-                    if name.endswith("e_score_correction_bias"):
-                        tensor.normal_(0, 0.2, generator=generator)
-                    elif tensor.dim() > 1:
-                        tensor.normal_(0, tensor.shape[-1] ** -0.5, generator=generator)
-                    else:
-                        tensor.add_(torch.randn(tensor.shape, generator=generator), alpha=0.1)
+        for weights in (self.model.state_dict(), self.layer.state_dict(), self.entry):
+            randomize(weights, generator)
         self.model.save_pretrained(directory)
         self._add_layer(directory, layers)
 

@@ -72,16 +72,21 @@ def make_oracle(case: Case, directory: Path) -> DeepseekV32ForCausalLM:
     config = DeepseekV32Config(**{**SMALL, **case.overrides}, rope_parameters=rope)
     generator = torch.Generator().manual_seed(case.seed)
     model = DeepseekV32ForCausalLM(config).float().eval()
-    with torch.no_grad():
-        for name, tensor in model.state_dict().items():
-            if name.endswith("e_score_correction_bias"):
-                tensor.normal_(0, 0.2, generator=generator)
-            elif tensor.dim() > 1:
-                tensor.normal_(0, tensor.shape[-1] ** -0.5, generator=generator)
-            else:
-                tensor.add_(torch.randn(tensor.shape, generator=generator), alpha=0.1)
+    randomize(model.state_dict(), generator)
     model.save_pretrained(directory)
     return model
+
+
+@torch.no_grad()
+def randomize(weights: dict[str, torch.Tensor], generator: torch.Generator) -> None:
+    """Random values of sensible size in place: matrices keep the size of what they multiply, norms lie around their own values."""
+    for name, tensor in weights.items():
+        if name.endswith("e_score_correction_bias"):
+            tensor.normal_(0, 0.2, generator=generator)
+        elif tensor.dim() > 1:
+            tensor.normal_(0, tensor.shape[-1] ** -0.5, generator=generator)
+        else:
+            tensor.add_(torch.randn(tensor.shape, generator=generator), alpha=0.1)
 
 
 def oracle_logits(model: DeepseekV32ForCausalLM, tokens: list[int]) -> torch.Tensor:

@@ -105,10 +105,10 @@ def scores() -> list[torch.Tensor]:
     results = [select_topk(logits, None, ends, 64, backend="cuda")]
     results.append(select_topk_slots(paged, None, lengths, 64, table, 64, backend="cuda"))
     long = torch.randn(2, 40_000, device="cuda")
-    return [
-        *results,
-        select_topk(long, None, torch.full((2,), 40_000, dtype=torch.int32, device="cuda"), 2048, backend="cuda"),
-    ]
+    for row_lengths in ([40_000, 40_000], [3_001, 8_192]):  # the second are much shorter than their buffer
+        ends = torch.tensor(row_lengths, dtype=torch.int32, device="cuda")
+        results.append(select_topk(long, None, ends, 2048, backend="cuda"))
+    return results
 
 
 def main() -> None:

@@ -8,127 +8,10 @@
 // of the result has the same bits in every tile and among any other rows.
 #pragma once
 
-#include <algorithm>
-#include <numeric>
-
-#include "product.cuh"
+#include "large_copies.cuh"
+#include "large_results.cuh"
 
 namespace gemm {
-
-constexpr int kScaleSlices = 8;  // slices whose scales are copied together: 32 bytes of each row
-constexpr int kMostStages = 16;
-constexpr int kMostShared = 227 * 1024;
-
-template <int kRowGroups_, int kColumnGroups_, int kWaves_, int kN_, bool kSharesTokens_>
-struct LargeM {
-  static constexpr int kRowGroups = kRowGroups_, kColumnGroups = kColumnGroups_, kWaves = kWaves_, kN = kN_;
-  static constexpr bool kSharesTokens = kSharesTokens_;
-  static constexpr int kGroups = kRowGroups * kColumnGroups, kRows = kRowGroups * 64, kColumns = kColumnGroups * kWaves * kN;
-  static constexpr int kThreads = 128 * (1 + kGroups);  // one producer warpgroup, then the math warpgroups
-  static constexpr int kMathRegisters = kGroups == 2 ? 232 : 152;
-  static constexpr int kProducerRegisters = kGroups == 2 ? 40 : 56;
-  // Shared tokens: each CTA copies every second box of 32 tokens to both. Shared weights: each copies half of the columns to both.
-  static constexpr int kTokenBox = kSharesTokens ? 32 : kRows;
-  static constexpr int kWeightBox = kSharesTokens && kColumns <= 256 ? kColumns : kColumns / 2;
-  static constexpr int kStageBytes = (kRows + kColumns) * kSlice;
-  // Tiles start at multiples of kColumns, so that blocks of 128 columns, which share a scale, end at multiples of kStep in a wave.
-  static constexpr int kStep = std::gcd(kN, kWeights), kMostOffset = kWeights - std::gcd(kColumns, kWeights);
-  static constexpr int kBlocks = (kMostOffset + kColumns + kWeights - 1) / kWeights;  // that a tile touches
-  // A warp's results leave by the TMA in boxes of 16 rows, from shared memory under the swizzle of the box's width.
-  static constexpr int kWarpColumns = kWaves * kN, kBox = std::gcd(kWarpColumns, 64);
-  static constexpr int kSwizzleBits = kBox == 64 ? 7 : kBox == 32 ? 3 : 1;
-
-  // What the math warps need besides the tiles, for up to eight slices.
-  struct Chunk {
-    float tokens[kScaleSlices / 4][kRows][4];
-    float weights[kBlocks][kScaleSlices];
-    int4 tile;  // its first row, first column, the end of its rows, and whether there is one
-  };
-  struct Rest {
-    uint8_t out[kGroups * 4][16 * kWarpColumns * 2];
-    Chunk chunks[2];
-    uint64_t full[kMostStages], empty[kMostStages], chunks_full[2], chunks_empty[2];
-  };
-  static constexpr int kStages = std::min((kMostShared - int(sizeof(Rest))) / kStageBytes, kMostStages);
-  static constexpr int kSharedBytes = kStages * kStageBytes + int(sizeof(Rest));
-  static_assert(kStages >= 3 && kN % 16 == 0);
-};
-
-// The persistent tile scheduler. A unit of work is a pair of tiles: two token tiles with the same columns where weights are shared, else
-// two column tiles with the same tokens. An expert's last token tile, if its number is odd, has no partner to share weights with: its
-// units share nothing. The order is: expert, panel of tokens, columns, tokens within the panel, so that a panel uses the same weights
-// from L2. Every warp keeps its own scheduler.
-template <class Config>
-struct TileScheduler {
-  static constexpr int kTall = Config::kSharesTokens ? 1 : 2;  // token tiles of a unit
-  static constexpr int kPanel = 8;                             // units of one column
-  int expert = -1, tiles = 0;  // tiles: of tokens, of this expert
-  int before = 0, units = 0;   // units of the earlier experts and of this one
-  int start = 0, end = 0;     // rows of this expert
-  // The tile found:
-  int first, column;  // its first row and column
-  bool shares;
-
-  __device__ __forceinline__ bool find(const Product& p, int index, int rank) {
-    const int columns = (p.n + Config::kColumns - 1) / Config::kColumns, wide = (columns + 1) / 2;
-    while (expert < 0 || index >= before + units) {
-      before += units;
-      if (++expert >= p.experts) return false;
-      start = p.offsets == nullptr ? 0 : p.offsets[expert];
-      end = p.offsets == nullptr ? p.rows : p.offsets[expert + 1];
-      tiles = (end - start + Config::kRows - 1) / Config::kRows;
-      units = kTall == 1 ? tiles * wide : tiles / 2 * columns + tiles % 2 * wide;
-    }
-    int local = index - before, token_tile, column_tile;
-    const int paired = kTall == 1 ? 0 : tiles / 2 * columns;
-    shares = kTall == 1 || local < paired;
-    if (kTall == 2 && shares) {
-      const int panel = local / (kPanel * columns), height = min(kPanel, tiles / 2 - panel * kPanel);
-      local -= panel * kPanel * columns;
-      token_tile = 2 * (panel * kPanel + local % height) + rank, column_tile = local / height;
-    } else {
-      const int height = kTall == 1 ? tiles : 1;
-      local -= paired;
-      token_tile = kTall == 1 ? local % height : tiles - 1, column_tile = 2 * (local / height) + rank;
-    }
-    first = start + token_tile * Config::kRows, column = column_tile * Config::kColumns;
-    return true;
-  }
-};
-
-// The thread of the producer that copies the tiles of a and b.
-template <class Config>
-__device__ __forceinline__ void copy_tiles(const CUtensorMap& a_map, const CUtensorMap& b_map, const Product& p, uint32_t stages,
-                                           const uint64_t* full, const uint64_t* empty) {
-  constexpr bool kSharesTokens = Config::kSharesTokens;
-  const int rank = cluster_rank(), clusters = gridDim.x / 2;
-  TileScheduler<Config> tile;
-  int stage = 0, phase = 0;
-  for (int index = blockIdx.x / 2; tile.find(p, index, rank); index += clusters) {
-    const int boxes = kSharesTokens ? min(Config::kRows, tile.end - tile.first + 31) / 32 : 1;
-    const uint32_t bytes = boxes * (Config::kTokenBox * kSlice) + Config::kColumns * kSlice;
-    for (int i = 0; i < p.slices; ++i) {
-      const uint32_t barrier = shared_address(&full[stage]), tokens = stages + stage * Config::kStageBytes;
-      const uint32_t weights = tokens + Config::kRows * kSlice;
-      barrier_wait(shared_address(&empty[stage]), phase ^ 1);
-      barrier_arrive_expect(barrier, bytes);
-      if constexpr (kSharesTokens) {
-        for (int box = rank; box < boxes; box += 2)
-          copy_2d_to_pair(tokens + box * (32 * kSlice), &a_map, barrier, i * kSlice, tile.first + box * 32);
-      } else {
-        copy_2d(tokens, &a_map, barrier, i * kSlice, tile.first);
-      }
-      if (!kSharesTokens && tile.shares) {
-        const int half = rank * Config::kWeightBox;
-        copy_3d_to_pair(weights + half * kSlice, &b_map, barrier, i * kSlice, tile.column + half, tile.expert);
-      } else {
-        for (int box = 0; box < Config::kColumns; box += Config::kWeightBox)
-          copy_3d(weights + box * kSlice, &b_map, barrier, i * kSlice, tile.column + box, tile.expert);
-      }
-      if (++stage == Config::kStages) stage = 0, phase ^= 1;
-    }
-  }
-}
 
 template <class Config, class Out>
 __global__ void __launch_bounds__(Config::kThreads, 1)
@@ -139,7 +22,6 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   extern __shared__ __align__(1024) uint8_t shared[];
   typename Config::Rest& s = *reinterpret_cast<typename Config::Rest*>(shared + Config::kStages * Config::kStageBytes);
   const uint32_t stages = shared_address(shared);
-  constexpr int kScaleThreads = 96;  // the producer's warps 1 to 3
 
   const int rank = cluster_rank(), warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   if (threadIdx.x == 0) {
@@ -158,51 +40,12 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   cluster_sync();
   pdl_wait();
 
-  int chunk = 0, chunk_phase = 0;
-  const auto next_chunk = [&] { chunk ^= 1, chunk_phase ^= chunk == 0; };
-
   if (warp < 4) {
     common::shrink_registers<Config::kProducerRegisters>();
     if (warp == 0 && lane == 0) {
       copy_tiles<Config>(a_map, b_map, p, stages, s.full, s.empty);
     } else if (warp > 0) {
-      const int thread = threadIdx.x - 32, blocks = (p.n + kWeights - 1) / kWeights, clusters = gridDim.x / 2;
-      TileScheduler<Config> tile;
-      for (int index = blockIdx.x / 2;; index += clusters) {
-        const bool found = tile.find(p, index, rank);
-        const float* b_scale = p.b_scale + tile.expert * p.b_scale_expert_stride;
-        for (int i = 0; i < (found ? p.slices : 1); i += kScaleSlices) {
-          typename Config::Chunk& to = s.chunks[chunk];
-          const int count = found ? min(kScaleSlices, p.slices - i) : 0;
-          barrier_wait(shared_address(&s.chunks_empty[chunk]), chunk_phase ^ 1);
-          if (thread == 0) {
-            to.tile = make_int4(tile.first, tile.column, tile.end, found);
-            barrier_arrive(shared_address(&s.chunks_full[chunk]));
-          }
-          // The scales of a in their own layout: 32 bytes of each row at once, since each row takes the L1 a cycle whatever its length.
-          if (vector_scales) {
-            for (int piece = thread; piece < 2 * Config::kRows; piece += kScaleThreads) {
-              const int row = piece / 2, part = piece % 2;
-              const float* source = p.a_scale + min(tile.first + row, p.rows - 1) * p.a_scale_stride + i + 4 * part;
-              if (4 * part < count) common::copy16<0>(shared_address(to.tokens[part][row]), source, 16);
-            }
-          } else {
-            for (int piece = thread; piece < kScaleSlices * Config::kRows; piece += kScaleThreads) {
-              const int row = piece / kScaleSlices, slice = piece % kScaleSlices;
-              const float* source = p.a_scale + min(tile.first + row, p.rows - 1) * p.a_scale_stride + i + slice;
-              if (slice < count) common::copy4(shared_address(&to.tokens[slice / 4][row][slice % 4]), source);
-            }
-          }
-          for (int piece = thread; piece < kScaleSlices * Config::kBlocks; piece += kScaleThreads) {
-            const int block = piece / kScaleSlices, slice = piece % kScaleSlices;
-            const float* source = b_scale + min(tile.column / kWeights + block, blocks - 1) * p.b_scale_stride + i + slice;
-            if (slice < count) common::copy4(shared_address(&to.weights[block][slice]), source);
-          }
-          common::barrier_arrive_after_copies(shared_address(&s.chunks_full[chunk]));
-          next_chunk();
-        }
-        if (!found) break;
-      }
+      copy_scales<Config>(p, vector_scales, rank, s);
     }
     __syncwarp();
   } else {
@@ -215,7 +58,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     const uint32_t token_word = common::Tile::rows(stages + group * (64 * kSlice)).low;
     const uint32_t weight_word = common::Tile::rows(stages + (Config::kRows + begin) * kSlice).low;
     const uint8_t* staged = s.out[warp - 4];
-    int stage = 0, phase = 0;
+    int stage = 0, phase = 0, chunk = 0, chunk_phase = 0;
     int held = 0;  // the stage that the MMAs in flight read
     const auto wait_full = [&] { barrier_wait(shared_address(&s.full[stage]), phase); };
     const auto next_stage = [&] {
@@ -230,7 +73,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     const auto release_chunk = [&] {
       __syncwarp();
       if (lane == 0) barrier_arrive(shared_address(&s.chunks_empty[chunk]));
-      next_chunk();
+      chunk ^= 1, chunk_phase ^= chunk == 0;
     };
     for (;;) {
       wait_chunk();
@@ -306,60 +149,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
         release_chunk();
       }
 
-      Out* out = static_cast<Out*>(p.out);
-      if constexpr (std::is_same_v<Out, float>) {
-#pragma unroll
-        for (int w = 0; w < kWaves; ++w)
-#pragma unroll
-          for (int j = 0; j < kN / 2; ++j) {
-            const int r = first + lane / 4 + j / 2 % 2 * 8, c = column + w * kN + j / 4 * 8 + lane % 4 * 2 + j % 2;
-            if (r < end && c < p.n) out[int64_t(r) * p.n + c] = total[w][j];
-          }
-      } else {
-        // Each warp stages its 16 rows in its own shared memory once the TMA has read the previous ones.
-        constexpr int kRowBytes = Config::kBox * 2, kBoxBytes = 16 * kRowBytes;
-        const auto place = [&](int r, int piece) {  // of 16 bytes: box, row and column under the swizzle
-          const uint32_t linear = r * kRowBytes + piece * 16 % kRowBytes;
-          return piece * 16 / kRowBytes * kBoxBytes + (linear ^ (linear >> 7 & Config::kSwizzleBits) << 4);
-        };
-        if (lane == 0) wait_bulk_reads();
-        __syncwarp();
-#pragma unroll
-        for (int w = 0; w < kWaves; ++w)
-#pragma unroll
-          for (int j = 0; j < kN / 16; ++j) {
-            const float* x = total[w] + 8 * j;
-            common::store_matrices(shared_address(staged) + place(lane % 16, w * kN / 8 + 2 * j + lane / 16),
-                                   common::pack<__nv_bfloat16>(x[0], x[1]), common::pack<__nv_bfloat16>(x[2], x[3]),
-                                   common::pack<__nv_bfloat16>(x[4], x[5]), common::pack<__nv_bfloat16>(x[6], x[7]));
-          }
-        // The TMA leaves out what is past the last row of the matrix, not what is past an expert's.
-        if (bulk_stores && (p.offsets == nullptr || first + 16 <= end)) {
-          common::fence_async_proxy();
-          __syncwarp();
-          if (lane == 0) {
-#pragma unroll
-            for (int box = 0; box < Config::kWarpColumns / Config::kBox; ++box)
-              store_2d(&out_map, shared_address(staged) + box * kBoxBytes, column + box * Config::kBox, first);
-            commit_bulk_stores();
-          }
-        } else {
-          __syncwarp();
-          constexpr int kPieces = Config::kWarpColumns / 8;  // of a row
-          for (int x = lane; x < 16 * kPieces; x += 32) {
-            const int r = x / kPieces, c = column + x % kPieces * 8;
-            if (first + r >= end || c >= p.n) continue;
-            const uint8_t* from = staged + place(r, x % kPieces);
-            Out* to = out + int64_t(first + r) * p.n + c;
-            if (p.n % 8 == 0) {
-              *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
-            } else {
-              for (int y = 0; y < min(8, p.n - c); ++y) to[y] = reinterpret_cast<const Out*>(from)[y];
-            }
-          }
-          __syncwarp();
-        }
-      }
+      store_results<Config, Out>(total, out_map, p, bulk_stores, staged, first, end, column);
     }
     if (lane == 0) wait_bulk_stores();
   }

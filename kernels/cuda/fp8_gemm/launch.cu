@@ -189,9 +189,9 @@ void large_m(int64_t rows, int64_t columns, TensorView a, TensorView a_scale, Te
   TVM_FFI_THROW(ValueError) << "tile is " << rows << " x " << columns << "; expected 64 x 288, 192 x 128, or 128 x 128, 144, 192 or 256";
 }
 
-// The kernel for small M. tokens: the size of a token tile, 8 to 128. splits: parts of K, up to 8, each added in
-// ascending order of slices; 0: chosen by the number of tiles.
-// sorted_token_ids: int32 [M], the row of a for each row of out, or none. expected_tiles: how many token tiles will hold any token; 0: all.
+// The kernel for small M. tokens: the size of a token tile, 8 to 128. splits: parts of K, up to 8, each added in ascending order of slices;
+// 0: chosen by the number of tiles. sorted_token_ids: int32 [M], the row of a for each row of out, or none. expected_tiles: how many token
+// tiles will hold any token; 0: all.
 // static_weights: the previous kernel has not written b (pdl.cuh).
 void swap_ab(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
              Optional<TensorView> offsets, Optional<TensorView> sorted_token_ids, TensorView out, int64_t expected_tiles) {
@@ -199,13 +199,14 @@ void swap_ab(int64_t tokens, int64_t splits, bool static_weights, TensorView a, 
 }
 
 // The products of the same rows with two or three weights [1, N, K].
-void swap_ab_2(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out,
-               TensorView b2, TensorView b2_scale, TensorView out2) {
+void swap_ab_2(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
+               TensorView out, TensorView b2, TensorView b2_scale, TensorView out2) {
   const Optional<TensorView> none;
-  run_swap_ab(tokens, {{a, a_scale, b, b_scale, none, none, out, 0}, {a, a_scale, b2, b2_scale, none, none, out2, 0}}, splits, static_weights);
+  run_swap_ab(tokens, {{a, a_scale, b, b_scale, none, none, out, 0}, {a, a_scale, b2, b2_scale, none, none, out2, 0}}, splits,
+              static_weights);
 }
-void swap_ab_3(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView out,
-               TensorView b2, TensorView b2_scale, TensorView out2, TensorView b3, TensorView b3_scale, TensorView out3) {
+void swap_ab_3(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
+               TensorView out, TensorView b2, TensorView b2_scale, TensorView out2, TensorView b3, TensorView b3_scale, TensorView out3) {
   const Optional<TensorView> none;
   run_swap_ab(tokens,
               {{a, a_scale, b, b_scale, none, none, out, 0},
@@ -215,9 +216,10 @@ void swap_ab_3(int64_t tokens, int64_t splits, bool static_weights, TensorView a
 }
 
 // The shared expert's product (a, b, out) and the routed experts' products in one launch.
-void swap_ab_with_shared(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
-                         TensorView out, TensorView rows, TensorView rows_scale, TensorView experts, TensorView experts_scale,
-                         TensorView offsets, Optional<TensorView> sorted_token_ids, TensorView rows_out, int64_t expected_tiles) {
+void swap_ab_with_shared(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b,
+                         TensorView b_scale, TensorView out, TensorView rows, TensorView rows_scale, TensorView experts,
+                         TensorView experts_scale, TensorView offsets, Optional<TensorView> sorted_token_ids, TensorView rows_out,
+                         int64_t expected_tiles) {
   const Optional<TensorView> none;
   run_swap_ab(tokens,
               {{a, a_scale, b, b_scale, none, none, out, 0},

@@ -1,0 +1,87 @@
+// The copying warps of the kernel for many rows.
+#pragma once
+
+#include "large_tile.cuh"
+
+namespace gemm {
+
+constexpr int kScaleThreads = 96;  // the producer's warps 1 to 3
+
+// The thread of the producer that copies the tiles of a and b.
+template <class Config>
+__device__ __forceinline__ void copy_tiles(const CUtensorMap& a_map, const CUtensorMap& b_map, const Product& p, uint32_t stages,
+                                           const uint64_t* full, const uint64_t* empty) {
+  constexpr bool kSharesTokens = Config::kSharesTokens;
+  const int rank = cluster_rank(), clusters = gridDim.x / 2;
+  TileScheduler<Config> tile;
+  int stage = 0, phase = 0;
+  for (int index = blockIdx.x / 2; tile.find(p, index, rank); index += clusters) {
+    const int boxes = kSharesTokens ? min(Config::kRows, tile.end - tile.first + 31) / 32 : 1;
+    const uint32_t bytes = boxes * (Config::kTokenBox * kSlice) + Config::kColumns * kSlice;
+    for (int i = 0; i < p.slices; ++i) {
+      const uint32_t barrier = shared_address(&full[stage]), tokens = stages + stage * Config::kStageBytes;
+      const uint32_t weights = tokens + Config::kRows * kSlice;
+      barrier_wait(shared_address(&empty[stage]), phase ^ 1);
+      barrier_arrive_expect(barrier, bytes);
+      if constexpr (kSharesTokens) {
+        for (int box = rank; box < boxes; box += 2)
+          copy_2d_to_pair(tokens + box * (32 * kSlice), &a_map, barrier, i * kSlice, tile.first + box * 32);
+      } else {
+        copy_2d(tokens, &a_map, barrier, i * kSlice, tile.first);
+      }
+      if (!kSharesTokens && tile.shares) {
+        const int half = rank * Config::kWeightBox;
+        copy_3d_to_pair(weights + half * kSlice, &b_map, barrier, i * kSlice, tile.column + half, tile.expert);
+      } else {
+        for (int box = 0; box < Config::kColumns; box += Config::kWeightBox)
+          copy_3d(weights + box * kSlice, &b_map, barrier, i * kSlice, tile.column + box, tile.expert);
+      }
+      if (++stage == Config::kStages) stage = 0, phase ^= 1;
+    }
+  }
+}
+
+// The warps that copy scales, and tell the math warps which tile they are of.
+template <class Config>
+__device__ __forceinline__ void copy_scales(const Product& p, bool vector_scales, int rank, typename Config::Rest& s) {
+  const int thread = threadIdx.x - 32, blocks = (p.n + kWeights - 1) / kWeights, clusters = gridDim.x / 2;
+  TileScheduler<Config> tile;
+  int chunk = 0, phase = 0;
+  for (int index = blockIdx.x / 2;; index += clusters) {
+    const bool found = tile.find(p, index, rank);
+    const float* b_scale = p.b_scale + tile.expert * p.b_scale_expert_stride;
+    for (int i = 0; i < (found ? p.slices : 1); i += kScaleSlices) {
+      typename Config::Chunk& to = s.chunks[chunk];
+      const int count = found ? min(kScaleSlices, p.slices - i) : 0;
+      barrier_wait(shared_address(&s.chunks_empty[chunk]), phase ^ 1);
+      if (thread == 0) {
+        to.tile = make_int4(tile.first, tile.column, tile.end, found);
+        barrier_arrive(shared_address(&s.chunks_full[chunk]));
+      }
+      // The scales of a in their own layout: 32 bytes of each row at once, since each row takes the L1 a cycle whatever its length.
+      if (vector_scales) {
+        for (int piece = thread; piece < 2 * Config::kRows; piece += kScaleThreads) {
+          const int row = piece / 2, part = piece % 2;
+          const float* source = p.a_scale + min(tile.first + row, p.rows - 1) * p.a_scale_stride + i + 4 * part;
+          if (4 * part < count) common::copy16<0>(shared_address(to.tokens[part][row]), source, 16);
+        }
+      } else {
+        for (int piece = thread; piece < kScaleSlices * Config::kRows; piece += kScaleThreads) {
+          const int row = piece / kScaleSlices, slice = piece % kScaleSlices;
+          const float* source = p.a_scale + min(tile.first + row, p.rows - 1) * p.a_scale_stride + i + slice;
+          if (slice < count) common::copy4(shared_address(&to.tokens[slice / 4][row][slice % 4]), source);
+        }
+      }
+      for (int piece = thread; piece < kScaleSlices * Config::kBlocks; piece += kScaleThreads) {
+        const int block = piece / kScaleSlices, slice = piece % kScaleSlices;
+        const float* source = b_scale + min(tile.column / kWeights + block, blocks - 1) * p.b_scale_stride + i + slice;
+        if (slice < count) common::copy4(shared_address(&to.weights[block][slice]), source);
+      }
+      common::barrier_arrive_after_copies(shared_address(&s.chunks_full[chunk]));
+      chunk ^= 1, phase ^= chunk == 0;
+    }
+    if (!found) return;
+  }
+}
+
+}  // namespace gemm
