@@ -1,6 +1,5 @@
 """LLM: prompts in, completions out. The class that users call from Python."""
 
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, overload
@@ -126,9 +125,6 @@ class LLM:
         self._driver = Driver(parts.engine)
         self._answers = Answers(self._driver, parts.config, parts.precision, parts.tokenizer)
         self._job = parts.job
-        if parts.job is not None and parts.job.children is not None:
-            # A stream may outlive its LLM, so the children are needed for as long as the engine.
-            weakref.finalize(parts.engine, parts.job.end).atexit = False
 
     def close(self) -> None:
         """End the open requests and the other ranks, and free the memory. Later calls, but for another close, raise ValueError."""
