@@ -1,5 +1,6 @@
 """What an LLM is made of: read from a checkpoint, for one rank or several, or put around a model in memory."""
 
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,6 +93,9 @@ def load_parts(
         runner = own if job is None else LeadingRunner(job, resolved, own)
         reports = None if own.cache_check is None else CacheReports(own.cache_check)
         engine = Engine(runner, config, resolved, tokenizer, reports=reports)
+        if job is not None and job.children is not None:
+            # For an LLM that nobody closes. A stream may outlive it, so the children are needed for as long as the engine.
+            weakref.finalize(engine, job.end).atexit = False
         sizes = (resolved, source.precision, target)
         return Parts(model, engine, config, tokenizer, chat_format, *sizes, default_params, job)
 

@@ -3,6 +3,7 @@
 Most tests take as long as it takes to start processes that import torch.
 """
 
+import gc
 import json
 import os
 import signal
@@ -79,6 +80,19 @@ def test_ranks_answer_as_one_process_also_after_ctrl_c(
     with pytest.raises(ValueError, match="LLM is closed; expected an open one"):
         llm.generate(PROMPTS, GREEDY)
     llm.close()
+
+
+def test_children_end_with_an_llm_that_nobody_closes_but_not_before_its_streams() -> None:
+    llm = LLM(**OPTIONS, tensor_parallel_size=2)
+    [child] = processes_of(llm)
+    stream = llm.stream(PROMPTS[0], GREEDY)
+    next(stream)
+    del llm
+    gc.collect()
+    assert child.poll() is None and len(list(stream)) == GREEDY.max_tokens - 1
+    del stream
+    gc.collect()
+    assert child.returncode == 0  # in order
 
 
 @pytest.mark.parametrize(
