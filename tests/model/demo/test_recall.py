@@ -157,8 +157,8 @@ def test_functions_are_called_and_their_results_read(llm):
 
 
 def test_the_known_indexer_bug_would_show():
-    """With interleaved RoPE in the indexer, as in early public code, the names of functions and arguments are not found."""
-    message = (
-        engine(indexer_rope_interleave=True).chat([{"role": "user", "content": CALLS}], GREEDY, tools=[WEATHER]).message
-    )
-    assert calls(message) != WEATHERS
+    """With interleaved RoPE in the indexer, as in early public code, the sentence of an answer far back is not found."""
+    chat = [*messages(MOVING), {"role": "user", "content": "What is the wifi password?"}]
+    quote = "You said: The wifi password is maple-otter-58."
+    assert quote in engine().chat(chat, GREEDY).message.content
+    assert quote not in engine(indexer_rope_interleave=True).chat(chat, GREEDY).message.content
