@@ -35,11 +35,10 @@ struct Dequantize {
     float value[kParts];
   };
 
-  template <class First>
-  static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, First first, int rank) {
+  static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, int cluster, int clusters, int rank) {
     Dequantize me{p, s, rank};
     uint32_t q_phase = 0;
-    for (typename C::Work item = first(); item.more(); item.next()) {
+    for (typename C::Work item(p, cluster, clusters); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
       me.start(item);
       // The first item's queries are loaded by a math group.
@@ -47,15 +46,9 @@ struct Dequantize {
         barrier_wait(shared_address(&s.q_empty), q_phase & 1);
         load_queries<C>(p, s, item.query, (item.group * (C::kPair ? 2 : 1) + rank) * kRows, me.warp_);
       }
-      if constexpr (C::Order::kSeesaw) {
-        for (int block = item.begin; block < item.end; block += 2) {
-          me.template fill<0>(item, block);
-          if (block + 1 < item.end) me.template fill<1>(item, block + 1);
-        }
-      } else {
-        int buffer = 0;
-#pragma unroll 1
-        for (int block = item.begin; block < item.end; ++block, buffer ^= 1) me.fill_rolled(item, block, buffer);
+      for (int block = item.begin; block < item.end; block += 2) {
+        me.template fill<0>(item, block);
+        if (block + 1 < item.end) me.template fill<1>(item, block + 1);
       }
     }
   }
@@ -178,83 +171,6 @@ struct Dequantize {
     units_ = next;
   }
 
-  // The same in a third of the code, for parts of few blocks: what has arrived moves to registers of its own, so that one copy of the code
-  // serves both buffers. In the seesaw, with many blocks, it takes 7 % more time.
-  __device__ __forceinline__ void fill_rolled(const typename C::Work& item, int block, int buffer) {
-    const uint32_t parity = (phase_ >> buffer & 1) ^ 1;
-    phase_ ^= 1u << buffer;
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
-    __syncwarp();
-    const volatile int32_t* indices = s.indices[warp_];
-    uint32_t next = units_of(indices[lane_ % kWarpRows]);
-    const uint32_t rope_units = units_of(indices[16 + (lane_ & 15)]);
-    __syncwarp();
-    copy_indices(item, block + 2, block + 1);
-    const uint32_t tiles = shared_address(s.k[0]) + buffer * (kTiles * kTile) + (rank_ * C::kLocalRows + warp_ * kWarpRows) * 128;
-    const uint32_t ready = arrived(raw_[0]);
-    Raw raw = raw_[0];
-    const Scales scales = scales_[0];
-    if constexpr (C::kPair) {
-      next += ready;
-      load(raw_[0], next, 0);
-      load(scales_[0], next);
-    } else {
-      load(raw_[0], units_ + ready, 1);
-    }
-    bool simple = true;  // powers of two, below the 2^8 that would overflow when multiplied by 2^120
-#pragma unroll
-    for (int part = 0; part < kParts; ++part)
-      simple &= (__float_as_uint(scales.value[part]) & 0x7fffffu) == 0 && scales.value[part] < 256.0f;
-    simple = __all_sync(~0u, simple);
-    // Alone, a register is short: both parts' factors share one, and other scales are loaded again.
-    const uint32_t factors = pack<__nv_bfloat16>(scales.value[0] * 0x1p120f, scales.value[kParts - 1] * 0x1p120f);
-    const float single = scales.value[0];
-    const auto fill_half = [&](int half) {
-      barrier_wait(shared_address(&s.empty[buffer][half]), parity);
-      if (half == 1) {
-        copy_rope(shared_address(s.k[0]) + buffer * (kTiles * kTile) + 8 * kTile + warp_ * 16 * 128, rope_units);
-        barrier_arrive_after_copies(shared_address(&s.full[buffer][1]));
-      }
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        const auto& bytes = raw.bytes[part];
-        if (simple) {
-          convert<true>(bytes, factors, part, tiles + part * 1024, half);
-        } else {
-          float scale = single;
-          if (kParts > 1) {
-            const uint32_t start = __shfl_sync(~0u, units_, part * 8 + lane_ / 4);
-            scale = start == kInvalid ? 0.0f : scale_at(start);
-          }
-          convert<false>(bytes, __float_as_uint(scale), 0, tiles + part * 1024, half);
-        }
-      }
-      const uint32_t flags = __ballot_sync(~0u, rope_units != kInvalid);
-      if (half == 1 && lane_ == 0) {
-        reinterpret_cast<volatile uint16_t*>(&s.mask[buffer])[warp_] = static_cast<uint16_t>(flags);
-        barrier_arrive(shared_address(&s.mask_full[buffer]));
-      }
-      announce(buffer, half);
-    };
-    if constexpr (C::kPair) {
-#pragma unroll 1
-      for (int half = 0; half < 2; ++half) {
-        if (half == 1)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) raw.bytes[0][i] = raw.bytes[1][i];
-        fill_half(half);
-      }
-    } else {
-      fill_half(0);
-      next += arrived(raw_[0]);
-      raw = raw_[0];
-      load(raw_[0], next, 0);
-      load(scales_[0], next);
-      fill_half(1);
-    }
-    units_ = next;
-  }
-
   // Both halves of eight rows, or one half of sixteen.
   __device__ __forceinline__ void load(Raw& raw, uint32_t units, int half) const {
     const int piece = (lane_ & 3) | (lane_ >> 3) << 2;
@@ -334,8 +250,6 @@ struct Dequantize {
     }
   }
 
-  // The fence compiles to a MEMBAR, too, which may wait for the next block's records: docs/attention-log.md, what is in the way.
-  //
   // This warp's rows of a half are complete here; in a pair they are sent to the peer, and as many are on their way from it. The copy reads
   // them as the asynchronous proxy, which takes a fence first; alone, the math groups' fences after their waits will do.
   __device__ __forceinline__ void announce(int buffer, int half) const {

@@ -1,7 +1,7 @@
 // The producer of 16-bit keys: rows are gathered by 16-byte asynchronous copies into the swizzled tiles.
 #pragma once
 
-#include "attend.cuh"
+#include "core.cuh"
 
 namespace mla {
 
@@ -17,12 +17,11 @@ struct Gather {
 
   static __device__ __forceinline__ Arrivals arrivals() { return {{128, 128}, 1, 128}; }
 
-  template <class First>
-  static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, First first, int) {
+  static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, int cluster, int clusters, int) {
     const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3, chunk = lane & 7, line = warp * 4 + lane / 8;
     const uint32_t swizzled = line * 128 + ((chunk ^ (line & 7)) << 4);
     uint32_t phases = 3, q_phase = 0;  // a bit for each buffer: the parity with which to wait for `empty`
-    for (typename C::Work item = first(); item.more(); item.next()) {
+    for (typename C::Work item(p, cluster, clusters); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
       int next[kPerThread], flags[2];
       look_up(p, item, item.begin, line, next, flags);

@@ -6,7 +6,7 @@
 
 #include <cuda.h>
 
-#include "attend.cuh"
+#include "core.cuh"
 
 namespace mla {
 
@@ -17,12 +17,11 @@ struct Pages {
 
   static __device__ __forceinline__ Arrivals arrivals() { return {{1, 1}, 1, 128}; }
 
-  template <class First>
-  static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, First first, int, const CUtensorMap* map) {
+  static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, int cta, int ctas, int, const CUtensorMap* map) {
     const int warp = (threadIdx.x >> 5) & 3;
     const bool leader = threadIdx.x % 128 == 0;
     uint32_t phases = 3, q_phase = 0;  // a bit for each buffer: the parity with which to wait for `empty`
-    for (typename C::Work item = first(); item.more(); item.next()) {
+    for (typename C::Work item(p, cta, ctas); item.more(); item.next()) {
       if (item.begin >= item.end) continue;
       // The first item's queries are loaded by a math group.
       if (q_phase++ > 0) {

@@ -107,11 +107,8 @@ struct Problem {
 // 4 t ... 4 t + 3 are columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9. This is the first of the four at `stored`, a multiple of four.
 __device__ __forceinline__ int partial_column(int stored) { return (stored & ~15) + (stored >> 1 & 6); }
 
-// Whether a launch has a plan that divides the work into parts.
-enum class Planned { kNever, kPerhaps, kAlways };
-
 // One CTA's next piece of work: blocks [begin, end) of the keys of `query`.
-template <Lookup kLookup, Planned kPlanned = Planned::kPerhaps>
+template <Lookup kLookup, bool kPlanned = true>
 struct Items {
   const Problem& p;
   int query, group, begin, end, split;  // split: slot in the partial buffers, or -1: this item is the whole query
@@ -121,7 +118,7 @@ struct Items {
   bool more_;
 
   __device__ __forceinline__ Items(const Problem& problem, int cluster, int clusters) : p(problem) {
-    if (!planned()) {
+    if (!kPlanned || p.parts == nullptr) {
       step_ = clusters;
       item_ = cluster;
       more_ = cluster < p.queries * p.groups;
@@ -136,18 +133,9 @@ struct Items {
     }
     if (more_) load();
   }
-  __device__ __forceinline__ bool planned() const {
-    return kPlanned == Planned::kAlways || (kPlanned == Planned::kPerhaps && p.parts != nullptr);
-  }
   __device__ __forceinline__ bool more() const { return more_; }
-  // Sets `split` with kAlways, of which load() leaves it to the math groups: the producer should not wait for the plan's second table.
-  __device__ __forceinline__ void find_split() {
-    split = -1;
-    const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;
-    if (splits > 1) split = first + (query == part_.first_query ? part_.first_split : 0);
-  }
   __device__ __forceinline__ void next() {
-    if (!planned()) {
+    if (!kPlanned || p.parts == nullptr) {
       item_ += step_;
       more_ = item_ < p.queries * p.groups;
       query = item_ / p.groups;
@@ -164,17 +152,12 @@ struct Items {
     keys = p.keys.template count<kLookup>(query);
     begin = 0;
     end = (keys + kBlock - 1) / kBlock;
-    if constexpr (kPlanned == Planned::kAlways) {
+    split = -1;
+    if (kPlanned && p.parts != nullptr) {
+      const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;
       if (query == part_.first_query) begin = part_.first_block;
       if (query == part_.last_query) end = min(end, part_.end_block);
-    } else {
-      split = -1;
-      if (planned()) {
-        const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;
-        if (query == part_.first_query) begin = part_.first_block;
-        if (query == part_.last_query) end = min(end, part_.end_block);
-        if (splits > 1) split = first + (query == part_.first_query ? part_.first_split : 0);
-      }
+      if (splits > 1) split = first + (query == part_.first_query ? part_.first_split : 0);
     }
   }
 };

@@ -89,10 +89,8 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
     launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<true, Length::kFewBlocks>, p, ctas, true, kThreads, sizeof(SharedMemory), stream);
   else if (pair)
     launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<true, Length::kManyBlocks>, p, ctas, true, kThreads, sizeof(SharedMemory), stream);
-  else if (few_blocks)
-    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false, Length::kFewBlocks>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
   else
-    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false, Length::kManyBlocks>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
+    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false, Length::kFewBlocks>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
   if (parts.has_value()) {
     combine<__nv_bfloat16>(p, std::min(p.part_count / p.queries, (p.keys.width + kBlock - 1) / kBlock), multiprocessors(q), stream, in_order);
   }
