@@ -94,7 +94,7 @@ def test_answers_are_what_the_document_says(http):
 def test_the_document(http):
     document = http.get("/openapi.json").json()
     operations = [operation for path in document["paths"].values() for operation in path.values()]
-    assert len(operations) == 11
+    assert len(operations) == 13
     for operation in operations:
         assert {"400", "401", "403", "500"} <= set(operation["responses"]) and "422" not in operation["responses"]
     [model, _] = document["components"]["schemas"]["ChatRequest"]["properties"]["model"]["anyOf"]
