@@ -201,6 +201,7 @@ import json, sys
 import torch
 import torch.distributed as dist
 from deepseek_v32.inference import LLM
+from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.parallel.collectives import Ranks
 
 dist.init_process_group("gloo")
