@@ -95,7 +95,8 @@ def _run(model: Transformer, arguments: argparse.Namespace, name: str | None, mu
                     print(failure, file=sys.stderr, flush=True)
                 if arguments.results:
                     with arguments.results.open("a") as file:
-                        file.write(json.dumps({"seed": seed, "found": found, "wrong": wrong}) + "\n")
+                        line = json.dumps({"seed": seed, "found": found, "wrong": wrong})
+                        file.write(f"\n{line}")  # on a line of its own, whatever a process that was ended has left
                 torch.cuda.empty_cache()  # several processes may share a GPU
             seed += arguments.stride
     fixed = {"model": str(arguments.released or arguments.model.name), "device": arguments.device}
