@@ -13,6 +13,7 @@ anything differs (with --mutant: if nothing does), but not with --plain.
 """
 
 import argparse
+import gc
 import json
 import sys
 import time
@@ -97,6 +98,7 @@ def _run(model: Transformer, arguments: argparse.Namespace, name: str | None, mu
                     with arguments.results.open("a") as file:
                         line = json.dumps({"seed": seed, "found": found, "wrong": wrong})
                         file.write(f"\n{line}")  # on a line of its own, whatever a process that was ended has left
+                gc.collect()
                 torch.cuda.empty_cache()  # several processes may share a GPU
             seed += arguments.stride
     fixed = {"model": str(arguments.released or arguments.model.name), "device": arguments.device}

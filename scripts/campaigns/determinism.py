@@ -168,6 +168,7 @@ def run(
                     engine.abort(delta.request_id)
     for i, request in requests.values():
         answers[i].rows = hashes.of(request, len(answers[i].tokens))
+    del runner.run  # which refers to the runner: its caches are to go now, not when a collector finds the circle
     stats = engine.stats()
     seen = Counter(steps=stats.steps, preempted=stats.preemptions, cached=stats.cached_tokens)
     seen.update(drafted=sum(stats.drafted_tokens), accepted=sum(stats.accepted_tokens))
