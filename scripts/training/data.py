@@ -22,9 +22,10 @@ _WEIGHTS = {
 }  # fmt: skip
 
 
-def weights(user: float, value_start: float) -> np.ndarray:
-    """fp32 [classes]: the weight of each class in the loss, given those of the user's text and of a value's first token."""
-    each = _WEIGHTS | {"user": user, "value start": value_start}
+def weights(user: float, value_start: float, refusal_start: float = 0.7) -> np.ndarray:
+    """fp32 [classes]: the weight of each class in the loss, given those of the user's text and of the first tokens of a value and
+    of a refusal."""
+    each = _WEIGHTS | {"user": user, "value start": value_start, "refusal start": refusal_start}
     return np.array([each[name] for name in CLASSES], dtype=np.float32)
 
 
@@ -181,9 +182,12 @@ def _work(path: str, seed: int, plan: list[tuple[int, int, int]], queue, left_ou
         if left_out[number]:
             queue.put((number, None, None))
             continue
+        # Long texts have few questions for their tokens: every second batch asks two or three times as many.
+        asked = {"questions": characters(length) // 400} if length >= 4096 and number % 2 else {}
         ids, classes, _ = batch(
-            tokenizer, f"{seed} {number}", length, rows, split="train", families=FAMILIES, **options
-        )
+            tokenizer, f"{seed} {number}", length, rows, split="train", families=FAMILIES, unanswerable=0.13,
+            **asked, **options,
+        )  # fmt: skip
         queue.put((number, ids, classes))
 
 
