@@ -87,10 +87,10 @@ class Pace:
         return sum(COMPILING[stage] for stage in ahead)
 
     def _rate(self, stage: str) -> float:
-        """Measured by expected time; of a stage that has not begun as of the last one, but no less than 1."""
+        """Measured by expected time; of a stage that has not begun as of the last one, but from 1 to 1.5."""
         if self._expected[stage]:
             return self._measured[stage] / self._expected[stage]
-        return max(1.0, self._slowness)
+        return min(1.5, max(1.0, self._slowness))
 
 
 def _share(seconds: float, cost: float) -> float:
