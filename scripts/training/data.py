@@ -1,6 +1,7 @@
 """Conversations as batches of tokens. Batch i of a length depends only on (seed, length, i); workers generate it in advance."""
 
 import multiprocessing
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -184,10 +185,12 @@ def _work(path: str, seed: int, plan: list[tuple[int, int, int]], queue, left_ou
             continue
         # Long texts have few questions for their tokens: every second batch asks two or three times as many.
         asked = {"questions": characters(length) // 400} if length >= 4096 and number % 2 else {}
-        ids, classes, _ = batch(
-            tokenizer, f"{seed} {number}", length, rows, split="train", families=FAMILIES, unanswerable=0.13,
-            **asked, **options,
-        )  # fmt: skip
+        fixed = {"split": "train", "families": FAMILIES, "unanswerable": 0.13}
+        try:
+            ids, classes, _ = batch(tokenizer, f"{seed} {number}", length, rows, **fixed, **asked, **options)
+        except Exception:  # one conversation must not end a training: its step is left out, and the log says why
+            traceback.print_exc()
+            ids = classes = None
         queue.put((number, ids, classes))
 
 
@@ -220,7 +223,7 @@ class Batches:
         for number in range(self.start, self.count):
             came, ids, classes = self.queues[(number - self.start) % len(self.queues)].get()
             assert came == number, f"batch is {came}; expected {number}"
-            if not self.left_out[number]:
+            if ids is not None and not self.left_out[number]:
                 yield number, ids, classes
 
     def close(self) -> None:

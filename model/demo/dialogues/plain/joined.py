@@ -12,7 +12,7 @@ from ..phrases import Fact, Phrase, Question, capital
 from ..splits import SPLITS, pick, split_of
 from ..turns import Chain
 from . import hops, topics
-from .sketches import BLOCKS, Block, Sketched, article, fields
+from .sketch_blocks import BLOCKS, Block, Sketched, article, fields
 from .topics import Subject
 
 _Join = tuple[Block, list[str], list[str], list[str], list[str], dict[str, list[str]]]
