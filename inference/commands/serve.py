@@ -3,8 +3,10 @@
 import errno
 import os
 import resource
+import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,7 +106,18 @@ def serve(
     # Several times the limit, because the system accepts a crowd before any of it can be refused.
     allow_files(4 * ConnectionLimits.total)
     limits = ConnectionLimits(per_peer=connections_per_peer)
+    end_in_order()
     make_server(app, host, port, drain=drain, limits=limits).run()
+
+
+def end_in_order() -> None:
+    """Exit code 0 after SIGTERM: uvicorn raises the signal again once open requests have ended.
+
+    Under torchrun rank 0 has a handler already, which tells the other ranks.
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
 
 def _announcement(host: str, port: int, chat: bool, has_key: bool) -> str:
