@@ -128,6 +128,9 @@ class Runner:
             self._draft_graphs.run(batch, sampled, accepted, noise)
             return
         assert self.drafter is not None and batch.draft_tokens is not None
+        if batch.draft_entries is not None:
+            batch = batch.leading(batch.draft_entries)
+            step = step.leading(batch)
         following = self._tensor(following_tokens(batch))
         following[step.metadata.logit_rows] = sampled
         sampling = sampling_rows(batch, self.scratch_page, self.device)

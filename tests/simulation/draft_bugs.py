@@ -43,6 +43,14 @@ DRAFT_BUGS = (
         "drafted",
     ),
     Bug(
+        "left out",
+        "",
+        "prompts that the draft layer has left out count as gone over",
+        (Speculation, "commit"),
+        "entry < gone_over",
+        "True",
+    ),
+    Bug(
         "noise",
         "",
         "the tokens behind drafts are drawn with the first one's noise",

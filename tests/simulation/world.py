@@ -78,6 +78,9 @@ class VariedDrafts:
         self._steps += 1
         return (2, 1, None, 0, 4, 3, 0, 0, 1)[hash((self._steps, sequences)) % 9]
 
+    def pays(self, prompt: int, answer: int) -> bool:
+        return hash((self._steps, prompt, answer)) % 4 > 0
+
     def observe(self, batch: Batch, drafted: Sequence[int], accepted: Sequence[int]) -> None:
         pass
 
