@@ -39,8 +39,8 @@ DRAFT_BUGS = (
         "",
         "drafts are made although a step has passed without the draft layer",
         (Speculation, "commit"),
-        "drafted and request.drafted == start",
-        "drafted",
+        "request.drafted == start",
+        "True",
     ),
     Bug(
         "left out",
