@@ -50,13 +50,26 @@ class Batch:
     def leading(self, count: int) -> "Batch":
         """Its first `count` entries, as the step's only ones. All decodes are among them."""
         assert count >= self.decodes and not self.sampled_rows
-        fields = ("requests", "starts", "counts", "logit_counts", "draft_counts", "draft_rows")
-        return replace(self, **{name: getattr(self, name)[:count] for name in fields}, draft_entries=None)
+        return replace(
+            self,
+            requests=self.requests[:count],
+            starts=self.starts[:count],
+            counts=self.counts[:count],
+            logit_counts=self.logit_counts[:count],
+            draft_counts=self.draft_counts[:count],
+            draft_rows=self.draft_rows[:count],
+            draft_entries=None,
+        )
 
     def in_order(self, order: Sequence[int]) -> "Batch":
         """The same entries in another order, with the decodes first. Before drafts are planned."""
-        fields = ("requests", "starts", "counts", "logit_counts")
-        return replace(self, **{name: tuple(getattr(self, name)[i] for i in order) for name in fields})
+        return replace(
+            self,
+            requests=tuple(self.requests[i] for i in order),
+            starts=tuple(self.starts[i] for i in order),
+            counts=tuple(self.counts[i] for i in order),
+            logit_counts=tuple(self.logit_counts[i] for i in order),
+        )
 
     @property
     def tokens(self) -> int:
