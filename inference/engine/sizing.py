@@ -170,7 +170,9 @@ def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
     if device.type != "cuda":
         return 0
     runner, batch = prepare_largest_step(model, budget, ranks)
-    _run(runner, batch)  # compiles kernels and initialises libraries
+    # Both compile kernels and initialise libraries: contexts of up to index_topk tokens are attended to in another form.
+    _run(runner, replace(shortest_prompt(), draft_tokens=batch.draft_tokens))
+    _run(runner, batch)
     torch.cuda.synchronize(device)
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
@@ -229,6 +231,13 @@ def largest_step(
     entries = [entry(id, 1, [1 + chunk_pages]) for id in range(decodes)]
     entries.append(entry(decodes, chunk, list(range(1, 1 + chunk_pages))))
     return Batch.of(entries), chunk_pages + 2
+
+
+def shortest_prompt() -> Batch:
+    """A step with a prompt of two tokens, in page 0: one would be a decode."""
+    request = Request(0, (0, 0), SamplingParams(), max_tokens=1, seed=0)
+    request.pages = [0]
+    return Batch.of([(request, 2)])
 
 
 def available_memory() -> int:
