@@ -168,6 +168,8 @@ def run(
                     engine.abort(delta.request_id)
     for i, request in requests.values():
         answers[i].rows = hashes.of(request, len(answers[i].tokens))
+    if any(answer.end == "error" for answer in answers):
+        raise RuntimeError("a step failed, as the log says; such a case compares nothing")
     del runner.run  # which refers to the runner: its caches are to go now, not when a collector finds the circle
     stats = engine.stats()
     seen = Counter(steps=stats.steps, preempted=stats.preemptions, cached=stats.cached_tokens)
