@@ -65,7 +65,7 @@ __device__ __forceinline__ void attend(const Problem& p, const More*... more) {
 }
 
 // The same with one scorer. There is always a plan; it is read while the CTAs of a pair wait for each other's barriers. The producer's
-// run_items(problem, shared memory, first item, rank) takes what all threads have read.
+// run(problem, shared memory, first item, rank) takes the item that all threads have read.
 template <class C, class Producer>
 __device__ __forceinline__ void attend_with_one_scorer(const Problem& p) {
   static_assert(C::kAlwaysPlanned);
@@ -85,7 +85,7 @@ __device__ __forceinline__ void attend_with_one_scorer(const Problem& p) {
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (group == 2) {
     shrink_registers<Producer::kProducerRegisters>();
-    Producer::run_items(p, s, item, rank);
+    Producer::run(p, s, item, rank);
   } else {
     grow_registers<Producer::kMathRegisters>();
     math_one_scorer<C>(p, s, item, rank, group);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../attention/dequantize.cuh"
+#include "../attention/dequantize_rolled.cuh"
 #include "../attention/split.cuh"
 
 namespace mla {
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_fp8_sparse_
   if constexpr (C::Order::kSeesaw)
     attend<C, Dequantize<C>>(problem);
   else
-    attend_with_one_scorer<C, Dequantize<C>>(problem);
+    attend_with_one_scorer<C, RolledDequantize<C>>(problem);
 }
 
 }  // namespace mla
