@@ -103,32 +103,9 @@ struct Dequantize : Records<C> {
         reinterpret_cast<volatile uint16_t*>(&s.mask[kBuffer])[warp_] = static_cast<uint16_t>(flags);
         barrier_arrive(shared_address(&s.mask_full[kBuffer]));
       }
-      announce(kBuffer, half);
+      this->announce(kBuffer, half);
     }
     units_ = next;
-  }
-
-  // The fence compiles to a MEMBAR, too, which may wait for the next block's records. One_scorer's producer does without.
-  //
-  // This warp's rows of a half are complete here; in a pair they are sent to the peer, and as many are on their way from it. The copy reads
-  // them as the asynchronous proxy, which takes a fence first; alone, the math groups' fences after their waits will do.
-  __device__ __forceinline__ void announce(int buffer, int half) const {
-    const uint32_t full = shared_address(&s.full[buffer][half]);
-    if constexpr (C::kPair) {
-      constexpr uint32_t kBytes = kWarpRows * 128;  // of a tile
-      fence_async_proxy();
-      __syncwarp();
-      if (lane_ < kLeftTiles) {
-        const uint32_t from = shared_address(s.k[buffer]) + (rank_ * C::kLocalRows + warp_ * kWarpRows) * 128 +
-                              (half * kLeftTiles + lane_) * kTile;
-        copy_bulk_peer(peer_address(from, rank_ ^ 1), from, kBytes, peer_address(full, rank_ ^ 1));
-      }
-      if (lane_ == 0) barrier_arrive_expect(full, kLeftTiles * kBytes);
-    } else {
-      __syncwarp();
-      if (lane_ == 0) barrier_arrive(full);
-    }
-    __syncwarp();
   }
 };
 

@@ -1,8 +1,5 @@
 // The producer of FP8 keys for parts of few blocks (one_scorer.cuh), in a third of dequantize.cuh's code: what has arrived moves to
 // registers of its own, so that one copy of the code serves both buffers. In the seesaw, with many blocks, this takes 7 % more time.
-//
-// In a pair, a lane stores 16 converted bytes to its own tile and to the peer's (st.async), where they complete on the barrier. Bulk copies
-// would need a proxy fence, which compiles to a MEMBAR and waits for the next block's records.
 #pragma once
 
 #include "attend.cuh"
@@ -45,18 +42,6 @@ struct RolledDequantize : Records<C> {
     units_ = this->units_of(p.keys.fetch(item.query, this->column_of(item.begin), item.keys));
     this->load(raw_, units_, 0);
     this->load(scales_, units_);
-    prefetch<C::kPair ? 4 : 2, 6>(units_);
-  }
-  // Lines [kFirst, kEnd) of 128 bytes of this warp's records, into L2: rope, and what is loaded into registers later.
-  template <int kFirst, int kEnd>
-  __device__ __forceinline__ void prefetch(uint32_t units) const {
-#pragma unroll
-    for (int i = 0; i < (kEnd - kFirst) * kWarpRows; i += 32) {
-      const int at = i + lane_;
-      const uint32_t start = __shfl_sync(~0u, units, at % kWarpRows);
-      if (start != kInvalid && at < (kEnd - kFirst) * kWarpRows)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(p.keys.latent + (uint64_t(start) << 4) + (kFirst + at / kWarpRows) * 128) : "memory");
-    }
   }
 
   __device__ __forceinline__ void fill(const typename C::Work& item, int block, int buffer) {
@@ -77,10 +62,8 @@ struct RolledDequantize : Records<C> {
       next += ready;
       this->load(raw_, next, 0);
       this->load(scales_, next);
-      prefetch<4, 6>(next);
     } else {
       this->load(raw_, units_ + ready, 1);
-      prefetch<0, 6>(next);
     }
     bool simple = true;  // powers of two, below the 2^8 that would overflow when multiplied by 2^120
 #pragma unroll
@@ -91,7 +74,6 @@ struct RolledDequantize : Records<C> {
     const uint32_t factors = pack<__nv_bfloat16>(scales.value[0] * 0x1p120f, scales.value[kParts - 1] * 0x1p120f);
     const uint32_t factor = C::kPair && !simple ? __float_as_uint(scales.value[0]) : factors;
     const auto fill_half = [&](int half) {
-      const uint32_t full = shared_address(&s.full[buffer][half]);
       barrier_wait(shared_address(&s.empty[buffer][half]), parity);
       if (half == 1) {
         this->copy_rope(shared_address(s.k[0]) + buffer * (kTiles * kTile) + 8 * kTile + warp_ * 16 * 128, rope_units);
@@ -101,14 +83,14 @@ struct RolledDequantize : Records<C> {
       for (int part = 0; part < kParts; ++part) {
         const auto& bytes = raw.bytes[part];
         if (simple) {
-          this->template convert<true>(bytes, factor, part, tiles + part * 1024, half, full);
+          this->template convert<true>(bytes, factor, part, tiles + part * 1024, half);
         } else {
           uint32_t scale = factor;
           if (kParts > 1) {
             const uint32_t start = __shfl_sync(~0u, units_, part * 8 + lane_ / 4);
             scale = __float_as_uint(start == kInvalid ? 0.0f : this->scale_at(start));
           }
-          this->template convert<false>(bytes, scale, 0, tiles + part * 1024, half, full);
+          this->template convert<false>(bytes, scale, 0, tiles + part * 1024, half);
         }
       }
       const uint32_t flags = __ballot_sync(~0u, rope_units != kInvalid);
@@ -116,7 +98,7 @@ struct RolledDequantize : Records<C> {
         reinterpret_cast<volatile uint16_t*>(&s.mask[buffer])[warp_] = static_cast<uint16_t>(flags);
         barrier_arrive(shared_address(&s.mask_full[buffer]));
       }
-      announce(buffer, half);
+      this->announce(buffer, half);
     };
     if constexpr (C::kPair) {
 #pragma unroll 1
@@ -135,19 +117,6 @@ struct RolledDequantize : Records<C> {
       fill_half(1);
     }
     units_ = next;
-  }
-
-  // This warp's rows of a half are complete here. In a pair, as many are on their way from the peer.
-  __device__ __forceinline__ void announce(int buffer, int half) const {
-    const uint32_t full = shared_address(&s.full[buffer][half]);
-    __syncwarp();
-    if (lane_ == 0) {
-      if constexpr (C::kPair)
-        barrier_arrive_expect(full, kLeftTiles * kWarpRows * 128);
-      else
-        barrier_arrive(full);
-    }
-    __syncwarp();
   }
 };
 

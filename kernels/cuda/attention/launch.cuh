@@ -38,9 +38,9 @@ void combine(const Problem& p, int most_splits, int multiprocessors, cudaStream_
   if (in_order || rows >= 1024 || p.part_count < 2 * p.queries)
     launch_combine(flash_fwd_mla_combine_tasks_kernel<Element>, p, 2 * multiprocessors, kTaskThreads, stream);
   else if (rows >= 512)
-    combine_rows<Element, 4, 1, 12, 5>(p, stream);
+    combine_rows<Element, 4, 1, 4, 10>(p, stream);
   else if (rows > 32 || most_splits < 64)
-    combine_rows<Element, 4, 4, 8, 1>(p, stream);
+    combine_rows<Element, 4, 4, 4, 2>(p, stream);
   else
     combine_rows<Element, 1, 16, 8, 1>(p, stream);
 }

@@ -20,7 +20,6 @@ struct Records {
   static constexpr int kWarpRows = C::kLocalRows / 4;  // rows of a block that a warp converts
   static constexpr int kParts = kWarpRows / 8;         // eight rows at a time
   static constexpr uint32_t kInvalid = ~0u;
-  static constexpr bool kPush = C::kPair && !C::Order::kSeesaw;  // converted keys are stored to the peer's tiles, too
 
   static __device__ __forceinline__ Arrivals arrivals() {
     return {{4, 4 + 128}, 4, 128};  // rope arrives by asynchronous copies of all threads
@@ -109,12 +108,6 @@ struct Records {
     return __ldg(reinterpret_cast<const float*>(p.keys.latent + (uint64_t(start) << 4) + kValueWidth) + (lane_ & 3));
   }
 
-  // 16 bytes into the peer's tile, which complete on its barrier.
-  static __device__ __forceinline__ void push16(uint32_t remote, uint32_t remote_barrier, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(remote), "r"(a), "r"(b),
-                 "r"(c), "r"(d), "r"(remote_barrier)
-                 : "memory");
-  }
   static __device__ __forceinline__ uint32_t multiply(uint32_t a, uint32_t b) {
     uint32_t product;
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
@@ -133,12 +126,10 @@ struct Records {
 
   // Eight rows of a half; `tiles` is where they start in the buffer. `scale` is fp32, or bf16 times 2^120: `part` says which of two.
   template <bool kSimple>
-  __device__ __forceinline__ void convert(const uint4 (&bytes)[4], uint32_t scale, int part, uint32_t tiles, int half,
-                                          [[maybe_unused]] uint32_t full = 0) const {
-    const int lane = C::kPair && !kPush ? lane_ : opaque(lane_), piece = (lane & 3) | (lane >> 3) << 2, odd = (lane >> 2) & 1;
+  __device__ __forceinline__ void convert(const uint4 (&bytes)[4], uint32_t scale, int part, uint32_t tiles, int half) const {
+    const int lane = C::kPair ? lane_ : opaque(lane_), piece = (lane & 3) | (lane >> 3) << 2, odd = (lane >> 2) & 1;
     // Line 2 i + odd, chunks 2 a and 2 a + 1 where a = piece & 3, under the swizzle.
     const uint32_t root = opaque(tiles + (half * kLeftTiles + (piece >> 2)) * kTile + odd * 144 + (piece & 3) * 32);
-    const uint32_t peer_root = kPush ? peer_address(root, rank_ ^ 1) : 0, peer_full = kPush ? peer_address(full, rank_ ^ 1) : 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int holder = (2 * i + odd) * 4 + half * 2 + (piece >> 3);
@@ -155,22 +146,40 @@ struct Records {
       const uint32_t first = (root ^ 32 * i) + 256 * i, second = first ^ 16;
       store_shared16(first, v[0], v[1], v[2], v[3]);
       store_shared16(second, v[4], v[5], v[6], v[7]);
-      if constexpr (kPush) {
-        push16((peer_root ^ 32 * i) + 256 * i, peer_full, v[0], v[1], v[2], v[3]);
-        push16(((peer_root ^ 32 * i) + 256 * i) ^ 16, peer_full, v[4], v[5], v[6], v[7]);
-      }
     }
   }
   __device__ __forceinline__ void copy_rope(uint32_t tile, uint32_t units) const {
-    const int lane = C::Order::kSeesaw ? lane_ : opaque(lane_);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int line = 4 * i + (lane >> 3);
+      const int line = 4 * i + (lane_ >> 3);
       const uint32_t start = __shfl_sync(~0u, units, line);
       const bool valid = start != kInvalid;
-      copy16<kEvictLast>(opaque(tile + line * 128 + (((lane & 7) ^ (line & 7)) << 4)),
-                         p.keys.latent + (valid ? uint64_t(start) << 4 : 0) + kValueWidth + 16 + (lane & 7) * 16, valid ? 16 : 0);
+      copy16<kEvictLast>(opaque(tile + line * 128 + (((lane_ & 7) ^ (line & 7)) << 4)),
+                         p.keys.latent + (valid ? uint64_t(start) << 4 : 0) + kValueWidth + 16 + (lane_ & 7) * 16, valid ? 16 : 0);
     }
+  }
+
+  // The fence compiles to a MEMBAR, too: docs/attention-log.md has what stores to the peer (st.async) gave instead.
+  //
+  // This warp's rows of a half are complete here; in a pair they are sent to the peer, and as many are on their way from it. The copy reads
+  // them as the asynchronous proxy, which takes a fence first; alone, the math groups' fences after their waits will do.
+  __device__ __forceinline__ void announce(int buffer, int half) const {
+    const uint32_t full = shared_address(&s.full[buffer][half]);
+    if constexpr (C::kPair) {
+      constexpr uint32_t kBytes = kWarpRows * 128;  // of a tile
+      fence_async_proxy();
+      __syncwarp();
+      if (lane_ < kLeftTiles) {
+        const uint32_t from = shared_address(s.k[buffer]) + (rank_ * C::kLocalRows + warp_ * kWarpRows) * 128 +
+                              (half * kLeftTiles + lane_) * kTile;
+        copy_bulk_peer(peer_address(from, rank_ ^ 1), from, kBytes, peer_address(full, rank_ ^ 1));
+      }
+      if (lane_ == 0) barrier_arrive_expect(full, kLeftTiles * kBytes);
+    } else {
+      __syncwarp();
+      if (lane_ == 0) barrier_arrive(full);
+    }
+    __syncwarp();
   }
 };
 
