@@ -90,10 +90,7 @@ __device__ __forceinline__ void attend_with_one_scorer(const Problem& p) {
     grow_registers<Producer::kMathRegisters>();
     math_one_scorer<C>(p, s, item, rank, group);
   }
-  if constexpr (C::kPair) {
-    __syncwarp();
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-  }
+  leave<C>();
 }
 
 }  // namespace mla

@@ -159,10 +159,9 @@ struct Records {
     }
   }
 
-  // The fence compiles to a MEMBAR, too: docs/attention-log.md has what stores to the peer (st.async) gave instead.
-  //
   // This warp's rows of a half are complete here; in a pair they are sent to the peer, and as many are on their way from it. The copy reads
-  // them as the asynchronous proxy, which takes a fence first; alone, the math groups' fences after their waits will do.
+  // them as the asynchronous proxy, which takes a fence first; alone, the math groups' fences after their waits will do. Stores to the peer
+  // (st.async), which take no fence, are not faster: docs/attention-log.md.
   __device__ __forceinline__ void announce(int buffer, int half) const {
     const uint32_t full = shared_address(&s.full[buffer][half]);
     if constexpr (C::kPair) {
