@@ -162,10 +162,14 @@ struct Items {
     begin = 0;
     end = (keys + kBlock - 1) / kBlock;
     split = -1;
-    if (kAlwaysPlanned || (!kNeverPlanned && p.parts != nullptr)) {
+    if constexpr (kAlwaysPlanned) {
       if (query == part_.first_query) begin = part_.first_block;
       if (query == part_.last_query) end = min(end, part_.end_block);
-      if (!kAlwaysPlanned) find_split();
+    } else if (!kNeverPlanned && p.parts != nullptr) {
+      const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;
+      if (query == part_.first_query) begin = part_.first_block;
+      if (query == part_.last_query) end = min(end, part_.end_block);
+      if (splits > 1) split = first + (query == part_.first_query ? part_.first_split : 0);
     }
   }
 };
