@@ -19,6 +19,7 @@ constexpr int kMostBlocks = 128;               // of a query
 
 struct ScoreMemory {
   uint8_t q[kRows * kPitch], k[kScoreKeys * kPitch];
+  bool counts[kScoreKeys];
 };
 
 // Scratch of both kernels. Scores of a block are in the order in which the lanes of a quad hold them: lane t has 16 after one another,
@@ -61,9 +62,12 @@ __device__ __forceinline__ void convert(const uint4& bytes, float scale, uint32_
   store_shared16(to + 16, v[4], v[5], v[6], v[7]);
 }
 
-__device__ __forceinline__ const uint8_t* record_of(const Problem& p, int query, int column, int count) {
+constexpr uint32_t kNoRecord = ~0u;
+
+// Where the record of a column starts, in units of 16 bytes.
+__device__ __forceinline__ uint32_t record_of(const Problem& p, int query, int column, int count) {
   const int slot = p.keys.slot<Lookup::kIndices>(query, column, count);
-  return slot < 0 ? nullptr : p.keys.latent + p.keys.offset(slot);
+  return slot < 0 ? kNoRecord : static_cast<uint32_t>(p.keys.offset(slot) >> 4);
 }
 
 // Scores of 64 rows and 32 keys of a query. A warp has 16 rows and 16 keys.
@@ -75,15 +79,18 @@ __global__ void __launch_bounds__(kScoreThreads, 2) few_queries_scores_kernel(co
   const int first_key = blockIdx.x * kScoreKeys, first_row = blockIdx.y * kRows, query = blockIdx.z;
   const int count = p.keys.count<Lookup::kIndices>(query);
   if (first_key / kBlock * kBlock >= count) return;  // no key in the block
-  const uint32_t q = shared_address(memory), k = q + kRows * kPitch;
+  ScoreMemory& s = *reinterpret_cast<ScoreMemory*>(memory);
+  const uint32_t q = shared_address(s.q), k = shared_address(s.k);
   {
     const int key = thread / 8, part = thread % 8;
-    const uint8_t* record = record_of(p, query, first_key + key, count);
+    const uint32_t start = record_of(p, query, first_key + key, count);
     uint4 bytes[4], rope = make_uint4(0, 0, 0, 0);
     float4 scales = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
     for (int i = 0; i < 4; ++i) bytes[i] = make_uint4(0, 0, 0, 0);
-    if (record != nullptr) {
+    if (part == 0) s.counts[key] = start != kNoRecord;
+    if (start != kNoRecord) {
+      const uint8_t* record = p.keys.latent + (uint64_t(start) << 4);
 #pragma unroll
       for (int i = 0; i < 4; ++i) bytes[i] = __ldg(reinterpret_cast<const uint4*>(record + i * 128 + part * 16));
       scales = __ldg(reinterpret_cast<const float4*>(record + kValueWidth));
@@ -123,8 +130,7 @@ __global__ void __launch_bounds__(kScoreThreads, 2) few_queries_scores_kernel(co
   for (int j = 0; j < 2; ++j)
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int at = column + 8 * j + 2 * t + i;
-      if (p.keys.slot<Lookup::kIndices>(query, at, count) < 0) scores[j][i] = scores[j][i + 2] = -INFINITY;
+      if (!s.counts[keys + 8 * j + 2 * t + i]) scores[j][i] = scores[j][i + 2] = -INFINITY;
     }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -162,6 +168,7 @@ struct ValueMemory {
   float factor[kTileRows][kMostBlocks + 1];     // what sums and outputs are multiplied by before a block is added
   float added[kTileRows][Tile::kBlocks][4];     // a block's sum of probabilities, by the lanes of a quad
   float total[kTileRows], top[kTileRows], last[kTileRows];
+  uint32_t records[];  // where those of the query start
 };
 
 template <class Tile>
@@ -176,16 +183,20 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) few_queries_values_kernel(c
   const int first_column = blockIdx.x * Tile::kColumns, first_row = blockIdx.y * kTileRows, query = blockIdx.z;
   // Lengths, indices and the cache are older than the scores, whose kernel lets this one start after it waited for them.
   const int count = p.keys.count<Lookup::kIndices>(query), blocks = (count + kBlock - 1) / kBlock;
+  for (int i = thread; i < blocks * kBlock; i += kThreads) s.records[i] = record_of(p, query, i, count);
+  __syncthreads();
   uint4 bytes[kLoads];
   float scales[kLoads];
   const auto load_values = [&](int first) {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const int piece = thread + i * kThreads;
-      const uint8_t* record = record_of(p, query, first + piece / kPieces, count);
+      const int key = first + piece / kPieces;
+      const uint32_t start = key < blocks * kBlock ? s.records[key] : kNoRecord;
       bytes[i] = make_uint4(0, 0, 0, 0);
       scales[i] = 0.0f;
-      if (record != nullptr) {
+      if (start != kNoRecord) {
+        const uint8_t* record = p.keys.latent + (uint64_t(start) << 4);
         bytes[i] = __ldg(reinterpret_cast<const uint4*>(record + first_column + piece % kPieces * 16));
         scales[i] = __ldg(reinterpret_cast<const float*>(record + kValueWidth) + first_column / 128);
       }
@@ -231,6 +242,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) few_queries_values_kernel(c
       const int piece = thread + i * kThreads;
       convert(bytes[i], scales[i], values + piece / kPieces * Tile::kValuePitch + piece % kPieces * 32);
     }
+#pragma unroll 2
     for (int i = thread; i < kTileRows * 4 * kBlocks; i += kThreads) {
       const int row = i / 4 % kTileRows, block = i / (4 * kTileRows);
       if (block >= here) break;
@@ -264,6 +276,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) few_queries_values_kernel(c
       const int matrix = lane / 8, line = lane & 7;
       const uint32_t a_from = probabilities + (tile * 16 + (matrix & 1) * 8 + line) * Tile::kProbabilityPitch + (matrix >> 1) * 16;
       const uint32_t b_from = values + (matrix * 8 + line) * Tile::kValuePitch + column * 2;  // 32 keys
+#pragma unroll 2
       for (int block = 0; block < here; ++block) {
         const float upper = s.factor[tile * 16 + g][first_block + block], lower = s.factor[tile * 16 + g + 8][first_block + block];
         o[0] *= upper, o[1] *= upper, o[2] *= lower, o[3] *= lower;

@@ -9,7 +9,8 @@ using tvm::ffi::TensorView;
 template <class Tile>
 void launch_values(const Problem& p, const Scratch& scratch, cudaStream_t stream) {
   const dim3 grid(kValueWidth / Tile::kColumns, (p.rows + Tile::kTileRows - 1) / Tile::kTileRows, p.queries);
-  launch_kernel(few_queries_values_kernel<Tile>, {grid, Tile::kThreads, sizeof(ValueMemory<Tile>), stream, 1, true}, p, scratch);
+  const size_t bytes = sizeof(ValueMemory<Tile>) + scratch.width * sizeof(uint32_t);
+  launch_kernel(few_queries_values_kernel<Tile>, {grid, Tile::kThreads, bytes, stream, 1, true}, p, scratch);
 }
 
 // q [N, H, 576], cache uint8 [P, page, 1, 656], indices [N, K], topk_length [N], sink [H]; out [N, H, 512], lse [N, H]; scratch fp32:
@@ -21,6 +22,9 @@ void sparse_few_queries(TensorView q, TensorView cache, TensorView indices, Opti
   DeviceGuard guard(q);
   if (scores.size(2) > kMostBlocks * kBlock)
     TVM_FFI_THROW(ValueError) << "indices has " << indices.size(1) << " columns; expected at most " << kMostBlocks * kBlock;
+  if (((cache.size(0) - 1) * cache.stride(0) + cache.size(1) * cache.stride(1)) >> 36 != 0)
+    TVM_FFI_THROW(ValueError) << "cache is " << cache.size(0) << " pages of stride " << cache.stride(0)
+                              << "; expected less than 64 GiB in all";
   Problem p = {};
   p.q = data<void>(q);
   p.q_stride = q.stride(0);
