@@ -8,7 +8,8 @@ import torch
 
 from ...cuda import routing
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 Choice = Callable[Concatenate[torch.Tensor, torch.Tensor, int, int, P], R]
 
 
