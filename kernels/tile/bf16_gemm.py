@@ -6,6 +6,7 @@ the MMA. So `linear` gives a row the same bits whatever the number of rows, thou
 
 from typing import Any
 
+import tilelang
 import tilelang.language as T
 import torch
 
@@ -84,7 +85,12 @@ def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> tor
     return out
 
 
-@tile_kernel((128, 128, 512, 192, 256, 576, False), (128, 512, 128, 512, 256, 128, True))
+# Without warps of their own for copies, several CTAs share a multiprocessor, and one multiplies while another stores its results.
+@tile_kernel(
+    (128, 128, 512, 192, 256, 576, False),
+    (128, 512, 128, 512, 256, 128, True),
+    pass_configs={tilelang.PassConfigKey.TL_DISABLE_WARP_SPECIALIZED: True},
+)
 def products_of_heads(heads: int, k: int, n: int, pitch: int, weight_pitch: int, out_pitch: int, columns: bool) -> Any:
     """For each head h: a [rows, heads * pitch] from column h * pitch on, times b -> out [rows, heads * out_pitch].
 

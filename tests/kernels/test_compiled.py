@@ -26,7 +26,9 @@ PROGRAMMATIC = (
 # plan or of keys that are older than the previous kernel.
 EARLY = {
     "absorb_queries_kernel": "LDG",
+    "absorb_queries_in_order_kernel": "LDG",
     "expand_quantize_kernel": "UBLKCP",
+    "expand_quantize_in_order_kernel": "LDGSTS",
     "swap_ab_kernel": "UTMALDG",
     "few_queries_values_kernel": "LDG",
     "fp32_linear_kernel": "LDG",

@@ -43,7 +43,7 @@ __device__ __forceinline__ void load_transposed(uint32_t (&r)[4], uint32_t from)
                : "memory");
 }
 __device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -82,6 +82,13 @@ __global__ void __launch_bounds__(kScoreThreads, 2) few_queries_scores_kernel(co
   ScoreMemory& s = *reinterpret_cast<ScoreMemory*>(memory);
   const uint32_t q = shared_address(s.q), k = shared_address(s.k);
   {
+    const __nv_bfloat16* rows = static_cast<const __nv_bfloat16*>(p.q) + query * p.q_stride;
+    for (int i = thread; i < kRows * (kWidth / 8); i += kScoreThreads) {
+      const int row = i / (kWidth / 8), chunk = i % (kWidth / 8);
+      const bool exists = first_row + row < p.rows;
+      copy16<0>(q + row * kPitch + chunk * 16, rows + (exists ? (first_row + row) * p.q_head_stride + chunk * 8 : 0), exists ? 16 : 0);
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
     const int key = thread / 8, part = thread % 8;
     const uint32_t start = record_of(p, query, first_key + key, count);
     uint4 bytes[4], rope = make_uint4(0, 0, 0, 0);
@@ -96,13 +103,6 @@ __global__ void __launch_bounds__(kScoreThreads, 2) few_queries_scores_kernel(co
       scales = __ldg(reinterpret_cast<const float4*>(record + kValueWidth));
       rope = __ldg(reinterpret_cast<const uint4*>(record + kValueWidth + 16 + part * 16));
     }
-    const __nv_bfloat16* rows = static_cast<const __nv_bfloat16*>(p.q) + query * p.q_stride;
-    for (int i = thread; i < kRows * (kWidth / 8); i += kScoreThreads) {
-      const int row = i / (kWidth / 8), chunk = i % (kWidth / 8);
-      const bool exists = first_row + row < p.rows;
-      copy16<0>(q + row * kPitch + chunk * 16, rows + (exists ? (first_row + row) * p.q_head_stride + chunk * 8 : 0), exists ? 16 : 0);
-    }
-    asm volatile("cp.async.commit_group;" ::: "memory");
     const uint32_t to = k + key * kPitch;
     convert(bytes[0], scales.x, to + part * 32);
     convert(bytes[1], scales.y, to + 256 + part * 32);
@@ -156,7 +156,8 @@ struct ValueTile {
   static constexpr int kPieces = kColumns / 16;                    // of 16 bytes that a CTA reads of a key
   static constexpr int kLoads = kChunk * kPieces / kThreads;
   static constexpr int kProbabilityPitch = (kChunk + 8) * 2, kValuePitch = (kColumns + 8) * 2;
-  static_assert(kTileRows * 4 <= kThreads && kChunk * kPieces % kThreads == 0);
+  static constexpr int kItems = kTileRows * 4 * kBlocks / kThreads;  // quarters of a row's block that a thread exponentiates
+  static_assert(kTileRows * 4 <= kThreads && kChunk * kPieces % kThreads == 0 && kTileRows * 4 * kBlocks % kThreads == 0);
 };
 
 template <class Tile>
@@ -176,7 +177,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) few_queries_values_kernel(c
                                                                                 const __grid_constant__ Scratch scratch) {
   using Memory = ValueMemory<Tile>;
   constexpr int kTileRows = Tile::kTileRows, kBlocks = Tile::kBlocks, kLoads = Tile::kLoads, kPieces = Tile::kPieces;
-  constexpr int kThreads = Tile::kThreads, kChunk = Tile::kChunk;
+  constexpr int kThreads = Tile::kThreads, kChunk = Tile::kChunk, kItems = Tile::kItems;
   extern __shared__ __align__(1024) uint8_t memory[];
   Memory& s = *reinterpret_cast<Memory*>(memory);
   const int thread = threadIdx.x, lane = thread & 31, warp = thread / 32;
@@ -202,10 +203,31 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) few_queries_values_kernel(c
       }
     }
   };
+  const uint32_t probabilities = shared_address(s.probabilities), values = shared_address(s.values);
+  const auto store_values = [&] {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int piece = thread + i * kThreads;
+      convert(bytes[i], scales[i], values + piece / kPieces * Tile::kValuePitch + piece % kPieces * 32);
+    }
+  };
   load_values(0);
+  store_values();
   asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
 
   const int64_t row_of = int64_t(query) * p.rows;
+  float4 scores[kItems][4];
+  const auto load_scores = [&](int first) {
+#pragma unroll
+    for (int x = 0; x < kItems; ++x) {
+      const int i = thread + x * kThreads, row = i / 4 % kTileRows, block = first / kBlock + i / (4 * kTileRows);
+      if (block >= blocks || first_row + row >= p.rows) continue;
+      const float* from = scratch.scores + (row_of + first_row + row) * scratch.width + block * kBlock + (i & 3) * 16;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) scores[x][j] = __ldcg(reinterpret_cast<const float4*>(from) + j);
+    }
+  };
+  load_scores(0);
   for (int i = thread; i < kTileRows * blocks; i += kThreads) {
     const int row = i / blocks, block = i % blocks;
     float top = -INFINITY;
@@ -218,77 +240,82 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) few_queries_values_kernel(c
   __syncthreads();
   if (thread < kTileRows) {
     float reference = kFloor, top = -INFINITY;
-#pragma unroll 8
-    for (int block = 0; block < blocks; ++block) {
-      top = fmaxf(top, s.reference[thread][block]);
-      const float next = next_reference(reference, top, p.scale_log2);
-      s.reference[thread][block] = next;
-      s.factor[thread][block] = next != reference && reference != kFloor ? exp2_approx(reference - next) : 1.0f;
-      reference = next;
+    for (int first = 0; first < blocks; first += 8) {
+      float tops[8];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) tops[i] = first + i < blocks ? s.reference[thread][first + i] : -INFINITY;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        top = fmaxf(top, tops[i]);
+        const float next = next_reference(reference, top, p.scale_log2);
+        s.reference[thread][first + i] = next;
+        s.factor[thread][first + i] = next != reference && reference != kFloor ? exp2_approx(reference - next) : 1.0f;
+        reference = next;
+      }
     }
     s.top[thread] = top;
     s.last[thread] = reference;
   }
   __syncthreads();
 
-  const uint32_t probabilities = shared_address(s.probabilities), values = shared_address(s.values);
   const int tile = warp / Tile::kColumnWarps, column = warp % Tile::kColumnWarps * 8, g = lane / 4, t = lane & 3;  // of this warp's output
   const int sum_row = thread / 4;
   float o[4] = {}, even = 0.0f, odd = 0.0f;
   for (int first = 0; first < count; first += kChunk) {
     const int first_block = first / kBlock, here = min(kBlocks, blocks - first_block);
+    if (first > 0) store_values();
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int piece = thread + i * kThreads;
-      convert(bytes[i], scales[i], values + piece / kPieces * Tile::kValuePitch + piece % kPieces * 32);
-    }
-#pragma unroll 2
-    for (int i = thread; i < kTileRows * 4 * kBlocks; i += kThreads) {
-      const int row = i / 4 % kTileRows, block = i / (4 * kTileRows);
+    for (int x = 0; x < kItems; ++x) {
+      const int i = thread + x * kThreads, row = i / 4 % kTileRows, block = i / (4 * kTileRows);
       if (block >= here) break;
       float sum = 0.0f;
-      uint32_t packed[8] = {};
-      if (first_row + row < p.rows) {
-        const float* from = scratch.scores + (row_of + first_row + row) * scratch.width + first + block * kBlock + (i & 3) * 16;
-        float scores[16];
+      uint32_t* to = reinterpret_cast<uint32_t*>(s.probabilities + row * Tile::kProbabilityPitch) + block * (kBlock / 2) + (i & 3);
+      const bool exists = first_row + row < p.rows;
+      const float reference = s.reference[row][first_block + block];
+      const auto exponentiate = [&](int j, float low, float high) {
+        low = exists ? exp2_approx(fmaf(low, p.scale_log2, -reference)) : 0.0f;
+        high = exists ? exp2_approx(fmaf(high, p.scale_log2, -reference)) : 0.0f;
+        sum += low + high;
+        to[4 * j] = pack<__nv_bfloat16>(low, high);
+      };
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const float4 four = __ldcg(reinterpret_cast<const float4*>(from) + j);
-          scores[4 * j] = four.x, scores[4 * j + 1] = four.y, scores[4 * j + 2] = four.z, scores[4 * j + 3] = four.w;
-        }
-        const float reference = s.reference[row][first_block + block];
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          const float low = exp2_approx(fmaf(scores[2 * j], p.scale_log2, -reference));
-          const float high = exp2_approx(fmaf(scores[2 * j + 1], p.scale_log2, -reference));
-          sum += low + high;
-          packed[j] = pack<__nv_bfloat16>(low, high);
-        }
+      for (int j = 0; j < 4; ++j) {
+        exponentiate(2 * j, scores[x][j].x, scores[x][j].y);
+        exponentiate(2 * j + 1, scores[x][j].z, scores[x][j].w);
       }
       s.added[row][block][i & 3] = sum;
-      uint32_t* to = reinterpret_cast<uint32_t*>(s.probabilities + row * Tile::kProbabilityPitch) + block * (kBlock / 2) + (i & 3);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) to[4 * j] = packed[j];
     }
     __syncthreads();
-    if (first + kChunk < count) load_values(first + kChunk);
+    if (first + kChunk < count) {
+      load_scores(first + kChunk);
+      load_values(first + kChunk);
+    }
     if (warp < Tile::kWarps) {
       const int matrix = lane / 8, line = lane & 7;
       const uint32_t a_from = probabilities + (tile * 16 + (matrix & 1) * 8 + line) * Tile::kProbabilityPitch + (matrix >> 1) * 16;
       const uint32_t b_from = values + (matrix * 8 + line) * Tile::kValuePitch + column * 2;  // 32 keys
+      uint32_t a[4][4], b[2][4];
+      const auto load_block = [&](uint32_t (&a)[4][4], uint32_t (&b)[2][4], int block) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          load_transposed(b[half], b_from + (block * 2 + half) * 32 * Tile::kValuePitch);
+          load_matrices(a[2 * half], a_from + (block * 2 + half) * 64);
+          load_matrices(a[2 * half + 1], a_from + (block * 2 + half) * 64 + 32);
+        }
+      };
+      load_block(a, b, 0);
 #pragma unroll 2
       for (int block = 0; block < here; ++block) {
+        uint32_t next_a[4][4], next_b[2][4];
+        load_block(next_a, next_b, min(block + 1, here - 1));  // ahead of the chain of MMAs
         const float upper = s.factor[tile * 16 + g][first_block + block], lower = s.factor[tile * 16 + g + 8][first_block + block];
         o[0] *= upper, o[1] *= upper, o[2] *= lower, o[3] *= lower;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          uint32_t a[4], b[4];
-          load_transposed(b, b_from + (block * 2 + half) * 32 * Tile::kValuePitch);
-          load_matrices(a, a_from + (block * 2 + half) * 64);
-          multiply_add(o, a, b[0], b[1]);
-          load_matrices(a, a_from + (block * 2 + half) * 64 + 32);
-          multiply_add(o, a, b[2], b[3]);
-        }
+        for (int step = 0; step < 4; ++step) multiply_add(o, a[step], b[step / 2][step % 2 * 2], b[step / 2][step % 2 * 2 + 1]);
+#pragma unroll
+        for (int i = 0; i < 16; ++i) a[i / 4][i % 4] = next_a[i / 4][i % 4];
+#pragma unroll
+        for (int i = 0; i < 8; ++i) b[i / 4][i % 4] = next_b[i / 4][i % 4];
       }
     }
     if (sum_row < kTileRows)

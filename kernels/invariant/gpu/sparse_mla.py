@@ -20,8 +20,9 @@ from ...cuda.sparse_mla_prefill import sparse_mla_prefill
 from ...cuda.split_plan import PART_FIELDS, check_widths, partial_results
 from ...split_plan import SplitPlan
 
-FEW_QUERIES = 12  # with more, an order of its own for each query fills the GPU
-ONE_QUERY, SEVERAL_QUERIES = (16, 32, 1024), (32, 64, 512)  # rows, columns and keys at a time of a CTA that adds values
+# Up to so many rows (queries times heads) are divided over the GPU, and how: rows, columns and keys at a time of a CTA that adds
+# values. With more rows, a CTA or a pair for each query is faster.
+TILES = {128: (16, 32, 512), 256: (16, 64, 512), 640: (32, 64, 512)}
 BLOCK, PIECE_BLOCKS = 64, 8
 MOST_PIECES = 16  # kFewSplits of cuda/attention/split.cuh: up to so many are merged one after the other
 PARTIAL_BYTES = 256 << 20  # of the pieces' results that are held at a time
@@ -71,7 +72,7 @@ def sparse_mla_decode(
     queries, selected = q.flatten(0, 1), indices.flatten(0, 1)
     lengths = None if topk_length is None else topk_length.repeat_interleave(new)
     operands = queries, cache, selected, softmax_scale, value_dim, lengths, attn_sink
-    few = batch * new <= FEW_QUERIES and selected.shape[1] <= MOST_PIECES * PIECE_BLOCKS * BLOCK
+    few = batch * new * heads <= max(TILES) and selected.shape[1] <= MOST_PIECES * PIECE_BLOCKS * BLOCK
     if cache.dtype != torch.uint8:
         out, _, lse = sparse_mla_prefill(queries, cache.view(-1, 1, width), selected[:, None], *operands[3:])
     elif heads <= FEW_HEADS:
@@ -98,7 +99,7 @@ def few_queries(
     """
     (count, heads, _), topk = queries.shape, indices.shape[1]
     columns = -(-topk // BLOCK) * BLOCK
-    tile = ONE_QUERY if count == 1 else SEVERAL_QUERIES
+    tile = next((tile for rows, tile in TILES.items() if count * heads <= rows), TILES[max(TILES)])
     out = torch.empty(count, heads, value_dim, dtype=queries.dtype, device=queries.device)
     lse = torch.empty(count, heads, dtype=torch.float32, device=queries.device)
     scores = torch.empty(count, heads, columns, dtype=torch.float32, device=queries.device)
