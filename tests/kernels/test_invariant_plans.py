@@ -47,7 +47,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, int]]:
 
     monkeypatch.setattr(products, "multiply_into", multiply_into)
     monkeypatch.setattr(products, "sum_parts", sum_parts)
-    monkeypatch.setattr(products, "FUSED_PARTS_ROWS", 4)
+    monkeypatch.setattr(products, "PARTS_TILES", 2)
     monkeypatch.setattr(products, "PARTS_BYTES", 4 * 3 * 128 * 256)  # 256 rows at a time
     return found
 

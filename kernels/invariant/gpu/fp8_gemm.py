@@ -21,8 +21,11 @@ from ...tile.grouped_gemm import grouped_gemm as bf16_grouped_gemm
 from ...tile.sum_parts import sum_parts
 
 SLICE, WEIGHTS = 128, 128  # of K, and rows of a weight in a tile of the swap-AB kernel
-FUSED_PARTS_ROWS = 512  # with more rows, parts of K are products of their own, whose kernel is faster
 PARTS_TILE = Tile(128, 128)
+# From so many tiles on, parts of K are products of their own, by the kernel for many rows, and are added by another kernel. On an H200,
+# microseconds for a weight [7168, 16384] in four parts: 256 rows 103 (98 in one launch), 512 181 (206), 4096 1272 (1704); for a weight
+# [1536, 7168]: 1024 rows 70 (57), 4096 187 (191).
+PARTS_TILES = 200
 PARTS_BYTES = 256 << 20  # of such products that are held at a time
 MOST_SPLITS, LEAST_SLICES, CTAS = 8, 8, 264  # parts of K; slices of a part; two CTAs on each of 132 multiprocessors
 
@@ -40,7 +43,8 @@ def _dense_into(out: torch.Tensor, a: Quantized, weight: torch.Tensor, weight_sc
     if splits == 1:
         tile = choose_dense(rows, columns, width, multiprocessors(weight.device))
         multiply_into(out, *a, weight[None], weight_scale[None], None, tile, 1)
-    elif rows <= FUSED_PARTS_ROWS:  # of both kernels only swap-AB splits K
+    elif -(-rows // PARTS_TILE.rows) * -(-columns // PARTS_TILE.columns) < PARTS_TILES:
+        # Of both kernels only swap-AB splits K.
         multiply_into(out, *a, weight[None], weight_scale[None], None, swap_ab_tile(rows), splits)
     else:
         step = max(PARTS_BYTES // (4 * splits * columns) // WEIGHTS, 1) * WEIGHTS
