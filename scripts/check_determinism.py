@@ -35,7 +35,8 @@ from deepseek_v32.model.transformer import Transformer
 def _load(arguments: argparse.Namespace) -> Transformer:
     device, precision, mode = torch.device(arguments.device), arguments.precision, not arguments.plain
     if arguments.released:
-        return random_layers(arguments.released, precision, device, mode, arguments.experts, arguments.vocabulary)  # type: ignore[no-any-return]
+        sizes = arguments.experts, arguments.vocabulary
+        return random_layers(arguments.released, precision, device, mode, *sizes, arguments.any_scales)  # type: ignore[no-any-return]
     return load_model(arguments.model, precision, device=device, mtp=True, deterministic=mode)
 
 
@@ -49,6 +50,9 @@ def main() -> int:
     )
     parser.add_argument("--experts", type=int, default=256, help="of each of these layers")
     parser.add_argument("--vocabulary", type=int, default=129280, help="of these layers")
+    parser.add_argument(
+        "--any-scales", action="store_true", help="of theirs, instead of powers of two: sums are rounded"
+    )
     parser.add_argument("--first", type=int, default=0, help="seed of the first case")
     parser.add_argument("--stride", type=int, default=1, help="from a case's seed to the next one's")
     parser.add_argument("--requests", type=int, default=10**9, help="begin no case after so many")
