@@ -22,9 +22,9 @@ from ...tile.sum_parts import sum_parts
 
 SLICE, WEIGHTS = 128, 128  # of K, and rows of a weight in a tile of the swap-AB kernel
 PARTS_TILE = Tile(128, 128)
-# From so many tiles on, parts of K are products of their own, by the kernel for many rows, and another kernel adds them. Microseconds on
-# an H200, in one launch and so: for a weight [7168, 16384] in four parts with 256 rows 98 and 103, with 512 206 and 181, with 4096 1704
-# and 1272; for a weight [1536, 7168] with 1024 rows 57 and 70, with 4096 191 and 187.
+# From so many tiles on, parts of K are products of their own, by the kernel for many rows, and another kernel adds them. On an H200
+# in one launch and so: for a weight [7168, 16384] in 4 parts 98 and 103 us with 256 rows, 206 and 181 with 512, 1704 and 1272
+# with 4096; for a weight [1536, 7168] 57 and 70 with 1024, 191 and 187 with 4096.
 PARTS_TILES = 200
 PARTS_BYTES = 256 << 20  # of such products that are held at a time
 MOST_SPLITS, LEAST_SLICES, CTAS = 8, 8, 264  # parts of K; slices of a part; two CTAs on each of 132 multiprocessors
