@@ -54,19 +54,28 @@ def paged_indexer_logits(
     lengths: torch.Tensor,
     max_context: int,
 ) -> torch.Tensor:
-    batch, new, _, width = q.shape
-    page_size = cache.shape[1]
+    batch, new, _, _ = q.shape
     out = torch.full((batch * new, max_context), float("-inf"), device=q.device)
-    for b, length in enumerate(lengths.tolist()):
-        pages = block_table[b, : -(-length // page_size)].long()
-        if cache.dtype == torch.uint8:
-            keys, scale_bytes = split_pages(cache.index_select(0, pages))
-            k = keys.reshape(-1, width)[:length].view(torch.float8_e4m3fn)
-            k_scale = scale_bytes.contiguous().view(torch.float32).flatten()[:length]
-        else:
-            k, k_scale = cache.index_select(0, pages).view(-1, width)[:length], None
+    known: list[int] | None = None
+    for b, (row, length) in enumerate(zip(block_table.tolist(), lengths.tolist(), strict=True)):
+        pages = row[: -(-length // cache.shape[1])]
+        if pages != known:  # rows that verify drafts have the pages of the row before them
+            known, (keys, scales) = pages, _keys(cache, pages)
         for i in range(new):
             visible = max(length - new + i + 1, 0)  # a padding sequence has an empty context
-            scale = None if k_scale is None else k_scale[:visible]
-            out[b * new + i, :visible] = _scores(q[b, i : i + 1], k[:visible], weights[b, i : i + 1], scale)[0]
+            scale = None if scales is None else scales[:visible]
+            out[b * new + i, :visible] = _scores(q[b, i : i + 1], keys[:visible], weights[b, i : i + 1], scale)[0]
     return out
+
+
+def _keys(cache: torch.Tensor, pages: list[int]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The keys [S, D] of these pages, and their scales fp32 [S] if they are FP8."""
+    if pages and pages == list(range(pages[0], pages[0] + len(pages))):
+        taken = cache[pages[0] : pages[0] + len(pages)]  # no copy
+    else:
+        taken = cache.index_select(0, torch.tensor(pages, dtype=torch.int64, device=cache.device))
+    if cache.dtype != torch.uint8:
+        return taken.reshape(-1, cache.shape[-1]), None
+    keys, scale_bytes = split_pages(taken)
+    scales = scale_bytes.contiguous().view(torch.float32).flatten()
+    return keys.reshape(-1, keys.shape[-1]).view(torch.float8_e4m3fn), scales
