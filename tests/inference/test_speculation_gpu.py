@@ -41,13 +41,13 @@ def main(precision, drafts, ranks=None, deterministic=False):
         sampled = SamplingParams(temperature=0.7, top_p=0.9, seed=3, max_tokens=40, presence_penalty=0.5, ignore_eos=True)
         completions = llm.generate(prompts, greedy) + llm.generate(prompts[:8], replace(sampled, logprobs=1))
         stats = llm.stats()
-        runner = getattr(llm.engine.runner, "_runner", llm.engine.runner)
+        graphs = getattr(llm.engine.runner, "_runner", llm.engine.runner).graphs
         return {
             "tokens": [each.token_ids for each in completions],
             "logprobs": [[token.logprob for token in each.logprobs] for each in completions],
             "drafted": stats.drafted_tokens,
             "accepted": stats.accepted_tokens,
-            "graphs": runner.graphs.captured if runner.graphs else 0,
+            "graphs": 0 if graphs is None else graphs.captured,
         }
 """
 PROGRAM = WORK + "print(json.dumps(main(sys.argv[1], int(sys.argv[2]), deterministic=len(sys.argv) > 3)))"
@@ -63,7 +63,7 @@ def alone(precision: str, drafts: int) -> Any:
 def ranks(size: int, *arguments: object) -> Any:
     """On so many GPUs."""
     ended = Job(size, PROGRAM, *arguments).wait(120)
-    assert not any(each.code for each in ended), "\n".join(each.err for each in ended)
+    assert not any(each.code for each in ended), ended
     return json.loads(ended[0].out.splitlines()[-1])
 
 
