@@ -56,6 +56,8 @@ def paged_indexer_logits(
 ) -> torch.Tensor:
     batch, new, _, _ = q.shape
     out = torch.full((batch * new, max_context), float("-inf"), device=q.device)
+    if cache.is_cuda and cache.dtype != torch.uint8:
+        return _all_rows(q, cache, weights, block_table, lengths, out)
     known: list[int] | None = None
     for b, (row, length) in enumerate(zip(block_table.tolist(), lengths.tolist(), strict=True)):
         pages = row[: -(-length // cache.shape[1])]
@@ -65,6 +67,38 @@ def paged_indexer_logits(
             visible = max(length - new + i + 1, 0)  # a padding sequence has an empty context
             scale = None if scales is None else scales[:visible]
             out[b * new + i, :visible] = _scores(q[b, i : i + 1], keys[:visible], weights[b, i : i + 1], scale)[0]
+    return out
+
+
+def _all_rows(
+    q: torch.Tensor,
+    cache: torch.Tensor,
+    weights: torch.Tensor,
+    block_table: torch.Tensor,
+    lengths: torch.Tensor,
+    out: torch.Tensor,
+) -> torch.Tensor:
+    """The scores in `out` [B * new, max_context], of as many sequences at a time as BLOCK_BYTES allow: a GPU waits for launches."""
+    batch, new, heads, width = q.shape
+    pages = min(-(-out.shape[1] // cache.shape[1]), block_table.shape[1])
+    columns = min(pages * cache.shape[1], out.shape[1])
+    positions = torch.arange(columns, device=q.device)
+    ends = lengths[:, None] - new + 1 + torch.arange(new, device=q.device)
+    at_once = max(1, BLOCK_BYTES // max(1, 4 * (width + new * heads) * pages * cache.shape[1]))
+    scores = out.view(batch, new, -1)[..., :columns]
+    for first in range(0, batch, at_once):
+        rows = slice(first, first + at_once)
+        # Behind a sequence's pages its table may hold anything.
+        table = block_table[rows, :pages].long().clamp(0, cache.shape[0] - 1)
+        keys = cache[table].flatten(1, 3)[:, :columns]
+        hidden = positions >= ends[rows, :, None]
+        keys = keys.float().masked_fill(hidden.all(1)[..., None], 0)
+        queries, products = q[rows].float(), weights[rows]
+        if cache.dtype == torch.float32:
+            queries, keys, products = widened(queries, keys, products)
+        similarity = torch.matmul(queries.flatten(1, 2), keys.transpose(1, 2)).relu_()
+        summed = torch.matmul(products[:, :, None], similarity.unflatten(1, (new, heads)))[:, :, 0]
+        scores[rows] = summed.float().masked_fill_(hidden, float("-inf"))
     return out
 
 
