@@ -40,6 +40,8 @@ def main(precision, drafts, ranks=None, deterministic=False):
         greedy = SamplingParams(temperature=0, max_tokens=60, logprobs=1)
         sampled = SamplingParams(temperature=0.7, top_p=0.9, seed=3, max_tokens=40, presence_penalty=0.5, ignore_eos=True)
         completions = llm.generate(prompts, greedy) + llm.generate(prompts[:8], replace(sampled, logprobs=1))
+        errors = [each.error for each in completions if each.finish_reason == "error"]
+        assert not errors, errors  # such as those of a GPU whose memory other programs fill
         stats = llm.stats()
         graphs = getattr(llm.engine.runner, "_runner", llm.engine.runner).graphs
         return {
