@@ -52,7 +52,11 @@ def main(precision, drafts, ranks=None, deterministic=False):
             "graphs": 0 if graphs is None else graphs.captured,
         }
 """
-PROGRAM = WORK + "print(json.dumps(main(sys.argv[1], int(sys.argv[2]), deterministic=len(sys.argv) > 3)))"
+PROGRAM = (
+    WORK
+    + "drafts = sys.argv[2] if sys.argv[2] == 'auto' else int(sys.argv[2])\n"
+    + "print(json.dumps(main(sys.argv[1], drafts, deterministic=len(sys.argv) > 3)))"
+)
 WITH_CHILDREN = WORK + "print(json.dumps(main(sys.argv[1], int(sys.argv[2]), 2)))"
 
 
@@ -101,13 +105,13 @@ def test_two_ranks_over_nccl_speculate_as_one() -> None:
 
 
 @two_gpus
-@pytest.mark.parametrize("drafts", [1, 3])
-def test_graphs_of_two_ranks_draft_over_nccl(drafts: int) -> None:
+@pytest.mark.parametrize("drafts", [1, 3, "auto"])
+def test_graphs_of_two_ranks_draft_over_nccl(drafts: int | str) -> None:
     """In fp8 with batch-invariant kernels, so that answers with drafts have the bits of those without."""
     found, plain = ranks(2, "fp8", drafts, "deterministic"), ranks(2, "fp8", 0, "deterministic")
     assert found["graphs"] and plain["graphs"]
     assert (found["tokens"], found["logprobs"]) == (plain["tokens"], plain["logprobs"])
-    assert found["accepted"][0] > 0.4 * found["drafted"][0]
+    assert 0.4 * found["drafted"][0] < found["accepted"][0]
 
 
 @two_gpus
