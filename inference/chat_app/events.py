@@ -1,4 +1,4 @@
-"""How the page's events fail: with one line in the log."""
+"""How the page's events fail: with one line in the log, and the traceback at level DEBUG, since it may be a bug of ours."""
 
 import logging
 from typing import Any
@@ -19,4 +19,5 @@ class Page(gr.Blocks):
         except Exception as error:
             reason = (str(error).splitlines() or [""])[0][:200]
             log.warning("the chat cannot serve an event: %s: %s", type(error).__name__, reason)
+            log.debug("the event's traceback", exc_info=error)
             raise gr.Error("The server could not read this.", print_exception=False) from error

@@ -19,6 +19,8 @@ from ..alignment import is_aligned
 PIECE = 8  # neighbouring elements that a lane holds
 LANES = 8  # lanes that hold a group
 GROUP = 128  # elements that share a scale
+WARP = 32
+WARPS = 4  # of a block whose warps each handle a row of several groups
 APART = 64  # distance of the two pieces of a lane
 FLOOR_BITS = 0x38D1B717  # 1e-4, the smallest amax of a group, as fp32 bits
 PASSES = {"tl.disable_safe_memory_legalize": True}  # bounds are checked by these macros, once per piece
@@ -115,3 +117,19 @@ def quantize(values: Any, at: Any, scale: Any, ue8m0: bool) -> None:
         scale[0] = T.ieee_fmaf(quotient, 0.0, quotient)
         for i in T.unroll(2 * PIECE):
             values[at + i] = T.ieee_fdiv(values[at + i], scale[0])
+
+
+def spans(width: int) -> int:
+    """The number of times that a warp, four groups wide, covers a row."""
+    return -(-width // (WARP // LANES * GROUP))
+
+
+@T.macro
+def column_of(span: Any, piece: Any, lane: Any) -> Any:
+    return (span * (WARP // LANES) + lane // LANES) * GROUP + piece * APART + lane % LANES * PIECE
+
+
+@T.macro
+def store_stamp(column: Any, slot: Any, stamps: Any, row: Any, lane: Any) -> None:
+    if lane == 0:
+        column[slot] = stamps[row]

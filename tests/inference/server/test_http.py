@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import socket
 import threading
 import time
@@ -72,6 +73,7 @@ def test_paths_and_methods_that_do_not_exist(chat, caplog):
 
 def test_events_of_the_page_whose_values_do_not_fit_are_one_line_in_the_log(capfd, caplog):
     pytest.importorskip("gradio")
+    caplog.set_level(logging.DEBUG, "deepseek_v32.inference.chat_app.events")
     with serving(Service(stand_in_llm()), chat=True) as server, httpx.Client(base_url=server.url) as http:
         for data in ([], [{"a": 1}] * 11, ["x"] * 11):
             event = {"data": data, "fn_index": 0, "session_hash": "a"}
@@ -83,6 +85,8 @@ def test_events_of_the_page_whose_values_do_not_fit_are_one_line_in_the_log(capf
     assert "Traceback" not in "".join(capfd.readouterr())
     lines = [each.getMessage() for each in caplog.records if "cannot serve an event" in each.getMessage()]
     assert len(lines) >= 3 and not any("\n" in line for line in lines)
+    traced = [each for each in caplog.records if each.exc_info and each.name.endswith("chat_app.events")]
+    assert len(traced) == len(lines) and all(each.levelno == logging.DEBUG for each in traced)
 
 
 @pytest.mark.parametrize(
