@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ..model.config import ModelConfig, Precision
 from .engine.cache import row_layout
@@ -25,7 +26,7 @@ def label(recording: Recording, tokenizer: Tokenizer | None) -> None:
     """Name the tokens of a recording whose answer is complete."""
     if tokenizer is not None:
         special = tokenizer.special_ids
-        recording.label(token_texts(recording.token_ids, tokenizer), special.values(), special.get(USER))
+        recording.label(partial(token_texts, tokenizer=tokenizer), special.values(), special.get(USER))
 
 
 def with_recording(
