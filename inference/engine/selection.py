@@ -24,9 +24,9 @@ class SelectionRecorder:
     def __init__(self, batch: Batch) -> None:
         # By request: the first of its rows with logits among the step's T new tokens, that row's position, and how many they are.
         self._rows: dict[Request, tuple[int, int, int]] = {}
-        # Per row and layer: int32 [K] positions, padded with -1; the bits of the fp32 [K] scores, if the layer selected; the
-        # bits of the fp32 [H] mass, if it is measured.
-        self._recorded: list[tuple[_Place, int, list[torch.Tensor | None]]] = []
+        # For a few rows at a time: whose they are, the layer, and int32 [R, K] positions, padded with -1; the bits of the fp32
+        # [R, K] scores, if the layer selected; the bits of the fp32 [R, H] mass, if it is measured.
+        self._recorded: list[tuple[dict[int, _Place], int, list[torch.Tensor | None]]] = []
         # All recorded tensors in one, on the host once the event has occurred.
         self._fetched: tuple[torch.Tensor, torch.cuda.Event | None] | None = None
         self._selections: dict[_Place, TokenSelection] = {}  # what has been read of them
@@ -79,7 +79,9 @@ class SelectionRecorder:
         return selection
 
     def _fetch(self) -> None:
-        whole = torch.cat([tensor for _, _, tensors in self._recorded for tensor in tensors if tensor is not None])
+        whole = torch.cat(
+            [tensor.flatten() for _, _, tensors in self._recorded for tensor in tensors if tensor is not None]
+        )
         copied = None
         if whole.is_cuda:
             host = torch.empty(whole.shape, dtype=whole.dtype, pin_memory=True)
@@ -97,19 +99,19 @@ class SelectionRecorder:
             self._error = Fault(_RECORDING, error)
 
     def _record(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
-        places = self._places()
-        for i, row in enumerate(rows.tolist()):
-            if row in places:
-                floats = [None if each is None else each[i].clone().view(torch.int32) for each in selection[1:]]
-                self._recorded.append((places[row], layer, [selection.positions[i].clone(), *floats]))
-
-    def _places(self) -> dict[int, _Place]:
-        """By row: whose it is, and how many of the request's rows with logits come before."""
-        return {
-            first + offset: (request, offset)
-            for request, (first, _, count) in self._rows.items()
-            for offset in range(count)
+        first, stop = int(rows[0]), int(rows[-1]) + 1
+        wanted = {
+            row - first + offset: (request, offset)
+            for request, (row, _, count) in self._rows.items()
+            for offset in range(count if first <= row < stop else 0)
         }
+        if wanted:
+            part = slice(
+                min(wanted), max(wanted) + 1
+            )  # one copy of a few rows too many costs less than one for each row
+            floats = [None if each is None else each[part].clone().view(torch.int32) for each in selection[1:]]
+            within = {row - part.start: place for row, place in wanted.items()}
+            self._recorded.append((within, layer, [selection.positions[part].clone(), *floats]))
 
     def _read(self) -> None:
         assert self._fetched is not None
@@ -117,20 +119,31 @@ class SelectionRecorder:
         if copied is not None:
             copied.synchronize()
         values, at = whole.numpy(), 0
-        for place, layer, tensors in self._recorded:
+        for places, layer, tensors in self._recorded:
             found: list[np.ndarray | None] = []
             for tensor in tensors:
-                found.append(None if tensor is None else values[at : at + len(tensor)])
-                at += 0 if tensor is None else len(tensor)
-            positions, scores, mass = found
-            assert positions is not None
-            order = np.argsort(positions, kind="stable")[np.count_nonzero(positions < 0) :]
-            request, offset = place
-            selection = self._selections.setdefault(place, TokenSelection(self._rows[request][1] + offset))
-            selection.layers[layer] = positions[order]
-            # An experiment reports a second time, and its report counts.
-            selection.scores.pop(layer, None)
-            if scores is not None and len(order) <= selection.position:  # else there was nothing to choose
-                selection.scores[layer] = scores.view(np.float32)[order]
-            if mass is not None:
-                selection.mass[layer] = mass.view(np.float32)
+                count = 0 if tensor is None else tensor.numel()
+                found.append(None if tensor is None else values[at : at + count].reshape(tensor.shape))
+                at += count
+            for row, place in places.items():
+                self._read_layer(place, layer, *(None if each is None else each[row] for each in found))
+
+    def _read_layer(
+        self,
+        place: _Place,
+        layer: int,
+        positions: np.ndarray | None,
+        scores: np.ndarray | None,
+        mass: np.ndarray | None,
+    ) -> None:
+        assert positions is not None
+        order = np.argsort(positions, kind="stable")[np.count_nonzero(positions < 0) :]
+        request, offset = place
+        selection = self._selections.setdefault(place, TokenSelection(self._rows[request][1] + offset))
+        selection.layers[layer] = positions[order]
+        # An experiment reports a second time, and its report counts.
+        selection.scores.pop(layer, None)
+        if scores is not None and len(order) <= selection.position:  # else there was nothing to choose
+            selection.scores[layer] = scores.view(np.float32)[order]
+        if mass is not None:
+            selection.mass[layer] = mass.view(np.float32)
