@@ -7,7 +7,7 @@ from functools import partial
 
 from ..model.config import ModelConfig, Precision
 from .engine.cache import row_layout
-from .params import Completion, Delta, Request
+from .params import Completion, Delta, Request, TokenSelection
 from .report.recording import Recording
 from .text.token_texts import token_texts
 from .text.tokenizer import USER, Tokenizer
@@ -35,11 +35,23 @@ def with_recording(
     """The completion with what a report shows of its selection, if that was recorded."""
     if not answer.selection:
         return answer
+    parts = (config, precision, tokenizer, prompt, answer.token_ids, answer.selection)
+    return replace(answer, make_recording=partial(_recording_of, *parts))
+
+
+def _recording_of(
+    config: ModelConfig,
+    precision: Precision,
+    tokenizer: Tokenizer | None,
+    prompt: Sequence[int],
+    tokens: Sequence[int],
+    selections: Sequence[TokenSelection],
+) -> Recording:
     recording = new_recording(config, precision, prompt)
-    for token, selection in zip(answer.token_ids, answer.selection, strict=False):
+    for token, selection in zip(tokens, selections, strict=False):
         recording.add(token, selection)
     label(recording, tokenizer)
-    return replace(answer, recording=recording)
+    return recording
 
 
 def recorded(

@@ -24,14 +24,20 @@ class DecodeRecord:
         shape = (batch, layers, 2, topk)
         self.device = torch.full(shape, -1, dtype=torch.int32, device=device)  # AttentionMetadata.record
         self._steps = max(1, min(_MOST_STEPS, _CHUNK_BYTES // max(self.device.nbytes, 1)))  # of a chunk
-        ring = _pinned((2 * self._steps, *shape), device)
-        self._ring, self._values = _seen_by(device, ring), ring.numpy()
+        self._host = _pinned((2 * self._steps, *shape), device)
+        self._ring, self._values = _seen_by(device, self._host), self._host.numpy()
         self._rows: tuple[dict[int, _Row], dict[int, _Row]] = ({}, {})  # by chunk: those that somebody may read
         self._place = -1  # of the latest step
 
     def copy_to_ring(self, place: torch.Tensor) -> None:
         """Within a step's graph. place: int64 [1] on the device, as `next_place` has returned it."""
         self._ring.index_copy_(0, place, self.device[None])
+
+    def fetch(self, rows: int) -> RecordedDecodes:
+        """For a step without a graph, once it is launched: copy its first rows to the ring from here."""
+        place = self.next_place()
+        self._host[place, :rows].copy_(self.device[:rows], non_blocking=True)
+        return self.latest()
 
     def next_place(self) -> int:
         """The place of the next step, to be called before its launch. The step before the latest must have been computed."""
