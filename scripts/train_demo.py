@@ -5,7 +5,8 @@
     python scripts/train_demo.py --out build/demo --resume            # go on from the last saved step, with the same plan
 
 With `--seconds` a command stops after that time and saves its state for `--resume`; the last one exports and measures. With
-`--minutes` all stages end within that time on a machine of any speed: every stage loses the same share of its steps.
+`--minutes` all stages end within that time on a machine of any speed: dense steps are left out first, and steps of the later
+stages where those would take more than half of the time. Every two minutes the weights are exported to OUT/latest.
 
 Stages (V3.2 paper, section 2.1): dense pre-training with growing length; the indexer alone, against the attention
 distribution; then the whole model with top-k selection, where the indexer keeps its own loss on detached inputs. Last the
@@ -146,6 +147,7 @@ class Run(Trainer):
                 self.progress(quick, step)
             if not window and time.time() - saved > 120:
                 self.save()
+                self.export("latest")
                 saved = time.time()
             if self.args.seconds and time.time() - began > self.args.seconds:
                 break
@@ -171,9 +173,15 @@ class Run(Trainer):
                 self.history[-1].setdefault("validation", {})[name] = result
         tqdm.write(f"step {self.step} stated/whole/updated/unanswerable/two hops/calls  " + "  ".join(found))
 
+    def export(self, name: str) -> None:
+        """Write the weights as they are, in FP8, and the curves so far. A run that is lost leaves its latest ones."""
+        export(self.model, Tokenizer.from_file(str(self.tokenizer_path)), self.args.out / name)
+        report = {"step": self.step, "plan": len(self.plan), "history": self.history}
+        (self.args.out / name / "training.json").write_text(json.dumps(report))
+
     def finish(self) -> dict:
         """Export, then measure on the test split with simulated FP8. evaluate.py measures the engine itself."""
-        export(self.model, Tokenizer.from_file(str(self.tokenizer_path)), self.args.out / "checkpoint")
+        self.export("checkpoint")
         torch.save({k: v.to(torch.bfloat16) for k, v in self.model.state_dict().items()}, self.args.out / "weights.pt")
         report = {
             "arguments": {k: str(v) for k, v in vars(self.args).items()},

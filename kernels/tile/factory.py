@@ -6,6 +6,10 @@ from typing import Any
 
 import tilelang
 
+tilelang.set_log_level(
+    "WARNING"
+)  # its notes on each compilation go to the program's standard output, among the answers
+
 # Explicit, so that kernels compile without a GPU. WGMMA does not assemble for plain sm_90.
 TARGET = {"kind": "cuda", "arch": "sm_90a"}
 

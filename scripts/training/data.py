@@ -1,6 +1,7 @@
 """Conversations as batches of tokens. Batch i of a length depends only on (seed, length, i); workers generate it in advance."""
 
 import multiprocessing
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,9 +23,10 @@ _WEIGHTS = {
 }  # fmt: skip
 
 
-def weights(user: float, value_start: float) -> np.ndarray:
-    """fp32 [classes]: the weight of each class in the loss, given those of the user's text and of a value's first token."""
-    each = _WEIGHTS | {"user": user, "value start": value_start}
+def weights(user: float, value_start: float, refusal_start: float = 0.7) -> np.ndarray:
+    """fp32 [classes]: the weight of each class in the loss, given those of the user's text and of the first tokens of a value and
+    of a refusal."""
+    each = _WEIGHTS | {"user": user, "value start": value_start, "refusal start": refusal_start}
     return np.array([each[name] for name in CLASSES], dtype=np.float32)
 
 
@@ -181,9 +183,14 @@ def _work(path: str, seed: int, plan: list[tuple[int, int, int]], queue, left_ou
         if left_out[number]:
             queue.put((number, None, None))
             continue
-        ids, classes, _ = batch(
-            tokenizer, f"{seed} {number}", length, rows, split="train", families=FAMILIES, **options
-        )
+        # Long texts have few questions for their tokens: every second batch asks two or three times as many.
+        asked = {"questions": characters(length) // 400} if length >= 4096 and number % 2 else {}
+        fixed = {"split": "train", "families": FAMILIES, "unanswerable": 0.13}
+        try:
+            ids, classes, _ = batch(tokenizer, f"{seed} {number}", length, rows, **fixed, **asked, **options)
+        except Exception:  # one conversation must not end a training: its step is left out, and the log says why
+            traceback.print_exc()
+            ids = classes = None
         queue.put((number, ids, classes))
 
 
@@ -216,7 +223,7 @@ class Batches:
         for number in range(self.start, self.count):
             came, ids, classes = self.queues[(number - self.start) % len(self.queues)].get()
             assert came == number, f"batch is {came}; expected {number}"
-            if not self.left_out[number]:
+            if ids is not None and not self.left_out[number]:
                 yield number, ids, classes
 
     def close(self) -> None:

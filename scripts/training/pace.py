@@ -1,4 +1,4 @@
-"""Keeps a training within a time: of the steps that are left, as many are trained as fit, evenly spread over all stages."""
+"""Keeps a training within a time: dense steps give way first, so that the stages after them stay whole while they fit."""
 
 from collections import Counter
 from collections.abc import MutableSequence, Sequence
@@ -8,6 +8,8 @@ from .schedule import Step
 # Seconds of a step of 65,536 tokens on one H200, by stage and length. Only their ratios matter once steps have been measured.
 _DENSE = {512: 0.034, 1024: 0.036, 2048: 0.037, 4096: 0.05, 8192: 0.077, 16384: 0.13}
 _OTHER = {"indexer": 0.12, "sparse": 0.167, "draft": 0.125}
+# Seconds in which a stage that has not begun compiles its kernels: kept free for it.
+COMPILING = {"dense": 0.0, "indexer": 10.0, "sparse": 30.0, "draft": 20.0}
 
 
 def expected_seconds(step: Step) -> float:
@@ -21,9 +23,12 @@ class Pace:
 
     left_out: one flag for each step of the plan, shared with the processes that generate batches. Flags are set up to `AHEAD` steps
     in advance, so that no batch is generated in vain, and never taken back. seconds: from now to the end of the plan, or None.
+    While dense steps are left, they alone are left out, unless the later stages need more than `LATER` of `seconds`, which
+    those keep in any case.
     """
 
     AHEAD = 256
+    LATER = 0.5
 
     def __init__(self, plan: Sequence[Step], left_out: MutableSequence[int], start: int, seconds: float | None):
         self.plan, self.left_out, self.seconds = plan, left_out, seconds
@@ -32,7 +37,7 @@ class Pace:
         self._expected: Counter[str] = Counter()  # by stage, of the steps that were measured
         self._measured: Counter[str] = Counter()
         self._slowness = 1.0  # of the last stage that was measured
-        self.share = 1.0  # of the steps from here on
+        self.share = self.share_later = 1.0  # of the steps from here on: of the stage that runs, and of the later ones
         self.update(start, 0.0)
 
     def record(self, steps: Sequence[Step], seconds: float) -> None:
@@ -46,12 +51,14 @@ class Pace:
         """Decide the next steps, when `done` steps of the plan are behind and this time has passed."""
         end = min(len(self.plan), done + self.AHEAD)
         if self.seconds is not None:
-            decided = self._cost(done, self._decided)
-            rest = self._cost(self._decided, len(self.plan))
+            dense, later = self._costs(self._decided, len(self.plan))
+            left = self.seconds - elapsed - sum(self._costs(done, self._decided)) - self._compiling(done)
+            kept = min(later, self.seconds * self.LATER, max(0.0, left)) if dense else later
             # Never to nothing: each stage keeps some steps, also when time is up.
-            self.share = min(1.0, max(0.02, (self.seconds - elapsed - decided) / rest)) if rest else 1.0
+            self.share = _share(left - kept, dense) if dense else _share(left, later)
+            self.share_later = _share(kept if dense else left, later)
         for number in range(self._decided, end):
-            self._carry += self.share
+            self._carry += self.share if self.plan[number].stage == "dense" else self.share_later
             if self._carry < 1.0 - 1e-9:
                 self.left_out[number] = 1
             else:
@@ -64,16 +71,28 @@ class Pace:
             if step.stage == stage and step.length >= length:
                 self.left_out[number] = 1
 
-    def _cost(self, first: int, last: int) -> float:
-        """Seconds of these steps of the plan, those left out excepted."""
+    def _costs(self, first: int, last: int) -> tuple[float, float]:
+        """Seconds of these steps of the plan, those left out excepted: of the dense stage, and of all others."""
         stages: Counter[str] = Counter()
         for number in range(first, last):
             if not self.left_out[number]:
                 stages[self.plan[number].stage] += self._each[number]
-        return sum(seconds * self._rate(stage) for stage, seconds in stages.items())
+        costs = {stage: seconds * self._rate(stage) for stage, seconds in stages.items()}
+        return costs.pop("dense", 0.0), sum(costs.values())
+
+    def _compiling(self, done: int) -> float:
+        """Seconds that the stages after step `done` will compile."""
+        running = self.plan[min(done, len(self.plan) - 1)].stage
+        ahead = {step.stage for step in self.plan[done:]} - {running}
+        return sum(COMPILING[stage] for stage in ahead)
 
     def _rate(self, stage: str) -> float:
-        """Measured by expected time; of a stage that has not begun as of the last one, but no less than 1."""
+        """Measured by expected time; of a stage that has not begun as of the last one, but from 1 to 1.5."""
         if self._expected[stage]:
             return self._measured[stage] / self._expected[stage]
-        return max(1.0, self._slowness)
+        return min(1.5, max(1.0, self._slowness))
+
+
+def _share(seconds: float, cost: float) -> float:
+    """Of steps that cost so much, the share that fits these seconds."""
+    return min(1.0, max(0.02, seconds / cost)) if cost else 1.0

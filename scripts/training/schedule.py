@@ -20,6 +20,7 @@ class Course:
     sparse_rate: float  # factor of the learning rate when the sparse stage begins; it falls to 0.02
     user: float  # weight of the user's text in the loss
     value_start: float  # weight of a value's first token, which chooses it
+    refusal_start: float = 0.7  # weight of a refusal's first token
 
 
 # Anew: a machine of one H200 that is held for twenty minutes, the measurements included. Short contexts first: copying is learned
@@ -29,14 +30,15 @@ ANEW = Course(
     ((0.16, 512), (0.40, 1024), (0.26, 4096), (0.11, 8192), (0.07, 16384)),
     {2048: 0.15, 4096: 0.2, 8192: 0.25, 16384: 0.4}, 1.0, 100, 0.6, 0.4, 0.52, 0.03, 1.0,
 )  # fmt: skip
-# From trained weights: about 20 minutes of training at 20 dense steps a second (65,536 tokens each), 6 sparse ones (4 at 32K,
-# estimated) and 8 of the draft layer. It copies already, so nothing is at 512 alone, and three quarters of the sparse steps are at
-# 8K to 32K tokens, where recall falls. The rate falls before the sparse stage, which begins about where the dense one ends. A wrong
-# value begins with a wrong first token, so that one weighs more, and the user's text, which is mostly chance, less.
+# From trained weights: about 24 minutes of training at 20 dense steps a second (65,536 tokens each), 6 sparse ones (4 at 32K,
+# estimated) and 8 of the draft layer. It copies already, so nothing is at 512 alone; a fifth of the dense steps and 70 % of the
+# sparse ones are at 8K tokens or more, where recall falls. The rate falls before the sparse stage, which begins about where the
+# dense one ends. A wrong value begins with a wrong first token, so that one weighs more, and a refusal's first token, which must
+# outweigh it where the told subject has no such value; the user's text, which is mostly chance, weighs less.
 CONTINUED = Course(
-    {"dense": 14000, "indexer": 150, "sparse": 2200, "draft": 900},
-    ((0.28, 1024), (0.38, 2048), (0.20, 4096), (0.08, 8192), (0.06, 16384)),
-    {2048: 0.1, 4096: 0.15, 8192: 0.32, 16384: 0.35, 32768: 0.08}, 0.6, 200, 0.45, 0.4, 0.35, 0.01, 2.0,
+    {"dense": 19000, "indexer": 150, "sparse": 1500, "draft": 1000},
+    ((0.30, 1024), (0.30, 2048), (0.20, 4096), (0.12, 8192), (0.08, 16384)),
+    {2048: 0.1, 4096: 0.2, 8192: 0.3, 16384: 0.34, 32768: 0.06}, 0.8, 200, 0.4, 0.35, 0.3, 0.01, 2.0, 1.4,
 )  # fmt: skip
 
 

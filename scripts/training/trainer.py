@@ -50,7 +50,9 @@ class Trainer:
         self.tables = rope_tables(self.shape, self.device)
         course = CONTINUED if args.checkpoint else ANEW
         self.plan = schedule(args.scale, args.seed, args.tokens, course)
-        self.weights = torch.from_numpy(data.weights(course.user, course.value_start)).to(self.device)
+        self.weights = torch.from_numpy(data.weights(course.user, course.value_start, course.refusal_start)).to(
+            self.device
+        )
         if state is not None:
             self.model.load_state_dict(state["model"])
             for own, saved in zip(self.optimizers, state["optimizers"], strict=True):

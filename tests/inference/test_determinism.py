@@ -14,9 +14,8 @@ from campaigns.determinism import (  # type: ignore[import-not-found]
     make_case,
     run,
     run_alone,
-    run_case,
 )
-from campaigns.determinism_mutants import MUTANTS, gpu_mutants  # type: ignore[import-not-found]
+from campaigns.determinism_mutants import MUTANTS  # type: ignore[import-not-found]
 from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM, SamplingParams
@@ -28,7 +27,6 @@ from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.service.service import Service
 from deepseek_v32.kernels import device as hardware
 from deepseek_v32.kernels.registry import choose_implementation
-from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.metadata import Prefill
 from deepseek_v32.model.mtp import MTPTables
@@ -152,26 +150,6 @@ def test_cases_cover_what_they_should() -> None:
     lengths = [len(each.prompt) for each in asked]
     assert min(lengths) == 1 and max(lengths) > 200 and sorted(lengths)[len(lengths) // 2] < 40
     assert any(each.cancelled for each in asked) and {each.params.greedy for each in asked} == {True, False}
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("precision", ["fp8", "bf16"])
-def test_the_same_bits_on_a_gpu(precision: Precision) -> None:
-    """The demo under load, with decode graphs where the precision has them, and without the mode."""
-    model = load_model(DEMO, precision, device="cuda", mtp=True, deterministic=True)
-    total, wrong = run_case(model, 1, count=16, longest=512)
-    assert not wrong and total["rows"] > 16
-    plain = load_model(DEMO, precision, device="cuda", mtp=True)
-    assert any(run_case(plain, seed, count=16, longest=512)[1] for seed in range(6))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", ["body by row count", "pieces by batch", "padding leaks"])
-def test_mistakes_are_caught_on_a_gpu(name: str) -> None:
-    """Those that the demo shows; the others are found at their operations (tests/kernels/test_determinism_gpu.py)."""
-    model = load_model(DEMO, "fp8", device="cuda", mtp=True, deterministic=True)
-    with gpu_mutants()[name].applied():
-        assert any(run_case(model, seed, count=16, longest=512)[1] for seed in range(3))
 
 
 @pytest.mark.parametrize(("precision", "hopper"), [("exact", True), ("fp8", False)])

@@ -1,5 +1,8 @@
 """Every TileLang kernel compiles for sm_90a on any machine with nvcc: in its first configuration; in the others as slow tests."""
 
+import os
+import subprocess
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,6 +46,24 @@ def configurations() -> list[Any]:
 @pytest.mark.heavy
 def test_compiles(factory: Any, arguments: tuple[Any, ...]) -> None:
     assert "__global__" in factory(*arguments).get_kernel_source()
+
+
+COMPILE = """
+from deepseek_v32.kernels.tile import quantize
+from deepseek_v32.kernels.tile.factory import KERNELS
+factory, configurations = next(entry for name, entry in KERNELS.items() if name.startswith("quantize."))
+factory(*configurations[0])
+"""
+
+
+@pytest.mark.skipif(bool(cannot_compile()), reason=cannot_compile())
+@pytest.mark.heavy
+def test_a_first_compilation_writes_nothing_among_a_programs_answers(tmp_path: Path) -> None:
+    """Into an empty cache; TileLang's notes would go to standard output."""
+    environment = os.environ | {"TILELANG_CACHE_DIR": str(tmp_path / "cache")}
+    result = subprocess.run([sys.executable, "-P", "-c", COMPILE], capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "" and any((tmp_path / "cache").rglob("*.so"))
 
 
 @pytest.mark.skipif(bool(cannot_compile()), reason=cannot_compile())

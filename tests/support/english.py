@@ -65,9 +65,15 @@ def could_answer(question: str, sentence: str) -> bool:
     asked = question.lower()
     if re.search(r"\b(who|whose|whom|where|wheres)\b", asked):
         return False
+    if "until" in sentence.lower() and re.search(r"\b(open|begin|start)\b", asked) and "until" not in asked:
+        return re.search(r"\b(from|opens at|starts? at|begins? at)\b", sentence.lower()) is not None
     for word, kinds in (("time", ["time"]), ("day", ["day"]), ("when", ["time", "day"])):
         if re.search(rf"\b{word}\b", asked):
             return shape(sentence) in kinds
+    if re.search(r"\bhow (long|much|expensive)\b", asked):  # neither a time of the day nor a number of people
+        rest = re.sub(r"\d+:\d+\S*|\d+ ?[ap]m|\b\S+ (people|guests)\b", "", sentence.lower())
+        unit = r"\b(minute|hour|day|week|month|year|night)s?\b|until|since" if "how long" in asked else r"\d|\bk\b"
+        return re.search(unit, rest) is not None
     return True
 
 

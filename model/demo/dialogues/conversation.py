@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import manners, tools
-from .plain import hops, lookups, stories
+from .plain import hops, joined, lookups, sketches, stories
 from .splits import pick
 from .turns import WORDS, Conversation, Turn
 from .writer import Writer
@@ -17,12 +17,20 @@ SYSTEMS = (
 
 
 # What a conversation can have: "base", which the shipped checkpoint was trained on; stories of people and things that change;
-# questions of two steps in plain words; tables to look up by two keys, to compare and to count; hasty typing.
+# questions of two steps in plain words; tables to look up by two keys, to compare and to count; hasty typing; sketches that are
+# asked at once for what they told and for what they did not.
 BASE = ("base",)
-FAMILIES = (*BASE, "stories", "hops", "lookups", "typing")
+FAMILIES = (*BASE, "stories", "hops", "lookups", "typing", "sketches")
 
 
-_PLAYS = (("stories", stories.play), ("stories", stories.play), ("hops", hops.play), ("lookups", lookups.play))
+_PLAYS = (
+    ("stories", stories.play),
+    ("stories", stories.play),
+    ("hops", hops.play),
+    ("lookups", lookups.play),
+    *[("sketches", sketches.play)] * 3,
+    ("sketches", joined.play),
+)
 
 
 def _stories(writer: Writer, families: Sequence[str], length: int) -> float:

@@ -18,6 +18,7 @@ from support.demo_reader import NOT_TOLD, Reader
         (("stories",), {"stated": 300, "updated": 200, "refused": 20, "correction": 100}),
         (("hops",), {"two hops": 300, "stated": 100}),
         (("lookups",), {"table": 500, "counted": 50, "compared": 50, "refused": 10}),
+        (("sketches",), {"stated": 250, "updated": 60, "refused": 100}),
         (("stories", "hops", "lookups"), {"stated": 200, "updated": 80, "two hops": 80, "table": 150}),
         (("base", "stories", "hops", "lookups"), {"stated": 300, "updated": 80, "table": 100, "refused": 20}),
     ],

@@ -73,7 +73,7 @@ def test_training_further_ends_at_long_texts_and_fits_the_time_it_states():
     # Seconds that a step took on one H200, by stage; 32K tokens estimated.
     seconds = {"dense": 1 / 20.7, "indexer": 0.12, "sparse": 1 / 6, "draft": 1 / 8}
     total = sum(0.25 if step.length > 16384 else seconds[step.stage] for step in plan)
-    assert 18 * 60 < total < 22 * 60
+    assert 20 * 60 < total < 25 * 60
     assert all(step.length == 128 for step in schedule(0.01, 1, tokens=128, course=ANEW) if step.stage != "dense")
 
 
@@ -100,15 +100,17 @@ def run_in_time(plan, seconds, slowness, too_long=None):
 
 
 @pytest.mark.parametrize(
-    "slowness", [{}, {"dense": 1.5}, {"sparse": 1.5, "draft": 1.3}, dict.fromkeys(["dense", "sparse", "draft"], 3)]
+    "slowness",
+    [{}, {"dense": 1.5}, {"sparse": 1.5, "draft": 1.3}, {"dense": 3}, dict.fromkeys(["dense", "sparse", "draft"], 3)],
 )
 def test_a_plan_ends_in_time_on_a_machine_of_any_speed(slowness):
+    """Time is short: dense steps give way, and the stages after them stay whole unless they would need most of it."""
     plan = schedule(1.0, 1, course=CONTINUED)
     clock, trained = run_in_time(plan, 1110.0, slowness)
-    assert clock < 1110 * 1.04, clock
-    assert clock > 1110 * 0.8 or trained.total() > 0.9 * len(plan)
+    assert 1110 * 0.75 < clock < 1110 * 1.04, clock
     kept = {stage: trained[stage] / CONTINUED.steps[stage] for stage in CONTINUED.steps}
-    assert min(kept.values()) > 0.4 * max(kept.values()) > 0.1, kept
+    least = 0.3 if slowness.get("draft") == 3 else 0.7 if "sparse" in slowness else 0.9
+    assert min(kept["sparse"], kept["draft"], kept["indexer"]) > least and kept["dense"] > 0.1, kept
 
 
 def test_without_a_limit_no_step_is_left_out():

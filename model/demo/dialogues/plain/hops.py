@@ -121,8 +121,8 @@ def _with_pronoun(sentence: str, subject: Subject) -> str | None:
     )
 
 
-def play(writer) -> int:
-    """Tell one or two chains, perhaps among other things, and ask for one of them."""
+def play(writer, draw=draw) -> int:
+    """Tell one or two chains, perhaps among other things, and ask for one of them. draw: makes a chain for the writer, or None."""
     rng, story = writer.rng, Story(writer)
     found: list[Chain] = []
     for _ in range(1 + int(rng.random() * 2.5)):
