@@ -1,14 +1,21 @@
 """What DSA selected for one query."""
 
-from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
+
+
+class RecordedRow(Protocol):
+    """What a row of several steps has selected."""
+
+    def read(self, step: int) -> np.ndarray:
+        """int32 [L, 2, K]: each layer's positions, in ascending order and then -1, and the bits of their fp32 scores."""
 
 
 class TokenSelection:
     """The context positions that each layer attended to when one token was generated: DSA's selection."""
 
-    __slots__ = ("_layers", "_mass", "_read", "_scores", "drafted", "position")
+    __slots__ = ("_layers", "_mass", "_record", "_scores", "_step", "drafted", "position")
 
     def __init__(
         self,
@@ -25,16 +32,13 @@ class TokenSelection:
         self._layers = {} if layers is None else layers
         self._scores = {} if scores is None else scores
         self._mass = {} if mass is None else mass
-        self._read: Callable[[], np.ndarray] | None = None
+        self._record: RecordedRow | None = None
 
     @classmethod
-    def read_later(cls, position: int, read: Callable[[], np.ndarray], drafted: bool = False) -> "TokenSelection":
-        """One that a record holds; it is read when somebody looks at it, because most of them are looked at late or never.
-
-        read: int32 [L, 2, K], each layer's positions in ascending order and then -1, and the bits of their fp32 scores.
-        """
+    def read_later(cls, position: int, record: RecordedRow, step: int, drafted: bool = False) -> "TokenSelection":
+        """One that a record holds; it is read when somebody looks at it, because most of them are looked at late or never."""
         made = cls.__new__(cls)
-        made.position, made.drafted, made._read = position, drafted, read
+        made.position, made.drafted, made._record, made._step = position, drafted, record, step
         return made
 
     def __repr__(self) -> str:
@@ -59,7 +63,7 @@ class TokenSelection:
     @property
     def is_read(self) -> bool:
         """Whether the arrays are at hand."""
-        return self._read is None
+        return self._record is None
 
     def positions(self, layer: int) -> np.ndarray:
         """int32 [K], ascending: a layer without a record had no need to select and attended to the whole context."""
@@ -67,13 +71,13 @@ class TokenSelection:
         return np.arange(self.position + 1, dtype=np.int32) if selected is None else selected
 
     def _known(self) -> "TokenSelection":
-        read = self._read
-        if read is not None:
-            values = read()
+        record = self._record
+        if record is not None:
+            values = record.read(self._step)
             count = min(self.position + 1, values.shape[2])
             self._layers = {layer: positions[:count] for layer, (positions, _) in enumerate(values)}
             chosen = values if count <= self.position else ()  # else there was nothing to choose
             self._scores = {layer: scores.view(np.float32) for layer, (_, scores) in enumerate(chosen)}
             self._mass = {}
-            self._read = None  # last, because another thread may look, too
+            self._record = None  # last, because another thread may look, too
         return self

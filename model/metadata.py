@@ -43,14 +43,22 @@ class Selection(NamedTuple):
 SelectionCallback = Callable[[int, torch.Tensor, Selection], None]
 
 
+class RecordedRow(Protocol):
+    """One row of AttentionMetadata.record in several steps."""
+
+    def read(self, step: int) -> np.ndarray:
+        """int32 [L, 2, K] of one of the steps. At any time after its tokens or logits have been read, by any thread."""
+
+
 class RecordedDecodes(Protocol):
-    """What one step of decodes has selected. It can be read once the step's tokens or logits have been."""
+    """What one step of decodes has selected."""
 
-    def row(self, row: int) -> Callable[[], np.ndarray]:
-        """Reads one row of AttentionMetadata.record, int32 [L, 2, K].
+    @property
+    def step(self) -> int:
+        """The step's number for RecordedRow.read."""
 
-        To be called before the next step but one is launched; what it returns may be called at any time, by any thread.
-        """
+    def row(self, row: int) -> RecordedRow:
+        """To be called before the next step but one is launched."""
 
 
 class SelectionSink(Protocol):

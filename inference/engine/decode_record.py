@@ -1,7 +1,5 @@
 """Where decode graphs write what their rows select, and how it is read later without waiting for the device."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,20 +55,20 @@ class DecodeRecord:
 
 
 class _Step:
-    """A RecordedDecodes of a step whose values are in the ring at first."""
+    """A RecordedDecodes."""
 
     def __init__(self, rows: dict[int, "_Row"], values: np.ndarray, step: int) -> None:
-        self._rows, self._values, self._step = rows, values, step
+        self._rows, self._values, self.step = rows, values, step
 
-    def row(self, row: int) -> Callable[[], np.ndarray]:
+    def row(self, row: int) -> "_Row":
         found = self._rows.get(row)
         if found is None:
             found = self._rows[row] = _Row(self._values[:, row])
-        return partial(found.read, self._step)
+        return found
 
 
 class _Row:
-    """A row's selections in the steps of a chunk: int32 [steps, L, 2, K], in the ring at first."""
+    """A RecordedRow of the steps of a chunk: int32 [steps, L, 2, K], in the ring at first."""
 
     def __init__(self, ring: np.ndarray) -> None:
         self._values: np.ndarray | None = ring

@@ -65,8 +65,9 @@ class SelectionRecorder:
         if request not in self._rows:
             return None
         row, position, _ = self._rows[request]
-        if self._decodes is not None:
-            return TokenSelection.read_later(position + offset, self._decodes.row(row + offset), drafted)
+        decodes = self._decodes
+        if decodes is not None:
+            return TokenSelection.read_later(position + offset, decodes.row(row + offset), decodes.step, drafted)
         if self._fetched is not None:
             try:
                 self._read()

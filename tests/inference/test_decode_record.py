@@ -1,6 +1,7 @@
 """What decode graphs record stays what a step has selected, whenever it is read and whatever the ring has held since."""
 
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def test_a_step_is_the_same_whenever_it_is_read(chunk: int) -> None:
         launch(record, number)
         steps.append(record.latest())
         if number:
-            taken.append([steps[-2].row(row) for row in (0, 2)])
+            taken.append([partial(steps[-2].row(row).read, steps[-2].step) for row in (0, 2)])
             early.append([read() for read in taken[-1]])
     for number, (reads, copies) in enumerate(zip(taken, early, strict=True)):
         for row, read, copy in zip((0, 2), reads, copies, strict=True):
@@ -73,7 +74,8 @@ def test_other_threads_read_while_the_ring_is_written(chunk: int) -> None:
         reader.start()
     for number in range(1500):
         launch(record, number)
-        taken.append((number, record.latest().row(1)))
+        step = record.latest()
+        taken.append((number, partial(step.row(1).read, step.step)))
     over.set()
     for reader in readers:
         reader.join()
@@ -93,26 +95,26 @@ def test_without_memory_a_selection_is_lost_and_no_step_fails(chunk: int) -> Non
     for number in range(1, 5):
         launch(record, number)
     with pytest.raises(MemoryError, match="recorded selection"):
-        lost()
+        lost.read(0)
 
 
 def test_selections_are_read_when_somebody_looks() -> None:
     reads: list[int] = []
 
-    def read(width: int = TOPK) -> np.ndarray:
-        reads.append(width)
-        values = np.arange(LAYERS * 2 * width, dtype=np.int32).reshape(LAYERS, 2, width)
-        return values
+    class Row:
+        def read(self, step: int) -> np.ndarray:
+            reads.append(step)
+            return np.arange(LAYERS * 2 * TOPK, dtype=np.int32).reshape(LAYERS, 2, TOPK)
 
     recording = Recording(list(range(20)), LAYERS, TOPK)
     for position in (2, 19):  # with fewer positions than are selected, and with more
-        recording.add(7, TokenSelection.read_later(position, read, drafted=position == 19))
+        recording.add(7, TokenSelection.read_later(position, Row(), position, position == 19))
     assert not reads and recording.fractions == [1.0, TOPK / 20]
     assert recording.bytes == 4 * LAYERS * (3 + 2 * TOPK) and recording.header()["drafted"] == [1]
     short, long = recording._selections
     assert [each.tolist() for each in short.layers.values()] == [[0, 1, 2], [8, 9, 10]] and not short.scores
     assert [each.tolist() for each in long.layers.values()] == [[0, 1, 2, 3], [8, 9, 10, 11]]
-    assert long.scores[1].view(np.int32).tolist() == [12, 13, 14, 15] and not long.mass and len(reads) == 2
+    assert long.scores[1].view(np.int32).tolist() == [12, 13, 14, 15] and not long.mass and reads == [2, 19]
 
 
 @pytest.mark.heavy
