@@ -33,6 +33,7 @@ class TokenSelection:
         self._scores = {} if scores is None else scores
         self._mass = {} if mass is None else mass
         self._record: RecordedRow | None = None
+        self._step = 0
 
     @classmethod
     def read_later(cls, position: int, record: RecordedRow, step: int, drafted: bool = False) -> "TokenSelection":
