@@ -92,7 +92,9 @@ class Worker:
             assert kind == MessageKind.STEP and self._runner is not None, kind
             count = len(BatchUpdate._fields)
             update = BatchUpdate(*arrays[:count])
-            self._batch = batch = self._batches.decode(update, values["decodes"], values["draft_tokens"])
+            self._batch = batch = self._batches.decode(
+                update, values["decodes"], values["draft_tokens"], values["draft_entries"]
+            )
             plan = CheckPlan(values["check"], *arrays[count:]) if "check" in values else None
             broadcast_sampled_tokens(batch, self._runner)
             self._runner.run(batch, _IgnoredSelections() if values["inspect"] else None, plan)
@@ -138,6 +140,7 @@ class LeadingRunner:
                 header: dict[str, int | None] = {
                     "decodes": batch.decodes,
                     "draft_tokens": batch.draft_tokens,
+                    "draft_entries": batch.draft_entries,
                     "inspect": on_selection is not None,
                 }
                 arrays: list[np.ndarray] = [*update]

@@ -130,6 +130,9 @@ class Runner:
             self._draft_graphs.run(batch, sampled, accepted, noise)
             return
         assert self.drafter is not None and batch.draft_tokens is not None
+        if batch.draft_entries is not None:
+            batch = batch.leading(batch.draft_entries)
+            step = step.leading(batch)
         following = self._tensor(following_tokens(batch))
         following[step.metadata.logit_rows] = sampled
         sampling = sampling_rows(batch, self.scratch_page, self.device)
@@ -220,12 +223,9 @@ def make_runner(
     if drafts:
         drafter = Drafter(cast(DraftingModel, model), caches[-1])
     if limits.check_cache:
-        backend = model.compute.backend if isinstance(model, Transformer) else "auto"
-        own = caches[
-            : config.num_hidden_layers
-        ]  # drafts cannot change an answer, so their layer's entries are not checked
-        check = CacheCheck(own, limits.max_sequences, limits.max_model_len, scratch_page, backend, ranks)
-        caches = [*check.caches, *caches[len(own) :]]
+        check, caches = make_check(
+            model, caches, config, limits.max_sequences, limits.max_model_len, scratch_page, ranks
+        )
     drafting = (drafter, limits.max_sequences, scratch_page)
     if not (limits.decode_graphs and can_capture(model)):
         return Runner(model, caches, device, None, check, *drafting)
@@ -234,3 +234,20 @@ def make_runner(
     rows = min(limits.max_sequences * (1 + MAX_DRAFT_TOKENS), limits.max_batch_tokens) if drafts else None
     graphs = DecodeGraphs(forward, caches, *sizes, device, check, rows, config.num_hidden_layers)
     return Runner(model, caches, device, graphs, check, *drafting)
+
+
+def make_check(
+    model: Model,
+    caches: list[LayerCache],
+    config: ModelConfig,
+    max_sequences: int,
+    max_model_len: int,
+    scratch_page: int,
+    ranks: int,
+) -> tuple[CacheCheck, list[LayerCache]]:
+    """The check of a model's caches, and the caches with their stamps. An MTP layer's are left as they are: drafts cannot change
+    an answer."""
+    backend = model.compute.backend if isinstance(model, Transformer) else "auto"
+    own = caches[: config.num_hidden_layers]
+    check = CacheCheck(own, max_sequences, max_model_len, scratch_page, backend, ranks)
+    return check, [*check.caches, *caches[len(own) :]]
