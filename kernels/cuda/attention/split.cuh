@@ -72,13 +72,18 @@ __global__ void plan_kernel(Keys keys, int queries, Costs costs, int part_count,
 
   if (least == most && most > 0) {
     const int whole = (queries + part_count - 1) / part_count;  // queries of a part
-    const int size = whole > 1 ? most : (most + part_count / queries - 1) / (part_count / queries);
-    const int pieces = (most + size - 1) / size;  // of a query
-    const int cost = 64 * (whole > 1 ? whole * (most + overhead) : size + overhead) +
-                     (pieces > 1 ? costs.merge + costs.slot * pieces * queries : 0);
+    // Each lane tries another size: larger pieces mean less merging. For contexts other sizes have not been measured.
+    int size = whole > 1 ? most : min((most + part_count / queries - 1) / (part_count / queries) + (kLookup == Lookup::kIndices ? lane : 0), most);
+    int pieces = (most + size - 1) / size;  // of a query
+    unsigned cost = 64 * (whole > 1 ? whole * (most + overhead) : size + overhead) +
+                    (pieces > 1 ? costs.merge + costs.slot * pieces * queries : 0);
+    const unsigned best = __reduce_min_sync(~0u, cost << 5 | lane);
+    cost = best >> 5;
+    size = __shfl_sync(~0u, size, best & 31);
+    pieces = __shfl_sync(~0u, pieces, best & 31);
     // Any other plan has as many pieces as queries and cuts.
     const int other = (total + (queries + part_count - 1) * overhead + part_count - 1) / part_count;
-    if (cost <= 64 * other + costs.merge + costs.slot * (queries + part_count - 1)) {
+    if (cost <= 64u * other + costs.merge + costs.slot * (queries + part_count - 1)) {
       for (int i = lane; i < part_count; i += 32) {
         const int first = pieces > 1 ? i / pieces : i * whole, piece = pieces > 1 ? i % pieces : 0;
         Part part = {queries, 0, queries - 1, 0, 0, 0, 0, 0};
