@@ -30,7 +30,7 @@ from serving.client import Client, prompts, server  # type: ignore[import-not-fo
 from deepseek_v32.inference import LLM, SamplingParams
 
 QUESTION_TOKENS = 20
-# Of the long answer, whose first token counts: so few that the MTP layer leaves out its prompt, alone and beside others.
+# Of the long prompt's answer, whose first token counts: so few that the MTP layer leaves its prompt out, alone and beside others.
 ANSWER_TOKENS = 8
 STREAM_TOKENS = 4000  # more than are written while a long prompt is read
 # What is promised on two cores with the demo: seconds, and ratios.
