@@ -3,7 +3,6 @@
 
 #include "../attention/dequantize.cuh"
 #include "../attention/dequantize_rolled.cuh"
-#include "../attention/split.cuh"
 
 namespace mla {
 
