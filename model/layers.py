@@ -40,6 +40,11 @@ class Compute:
     def quantized(self) -> bool:
         return self.precision == "fp8"
 
+    @property
+    def fp32_backend(self) -> Preference:
+        """For `fp32_linear`. In exact precision the reference, which multiplies more precisely on a GPU than a kernel does."""
+        return ("reference",) if self.precision == "exact" and not self.deterministic else self.backend
+
     def operand(self, x: torch.Tensor) -> Operand:
         """x [..., D] as an input of projections. Several projections of one x share the result."""
         return quantize.quantize_blocks(x, self.ue8m0, backend=self.backend) if self.quantized else x

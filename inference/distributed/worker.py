@@ -106,6 +106,8 @@ class Worker:
 
     def _close(self) -> None:
         """Free the decode graphs, which contain collectives of the group."""
+        if self._runner is not None:
+            self._runner.free_graphs()
         self._runner = None
 
 
@@ -168,6 +170,7 @@ class LeadingRunner:
 
     def _close(self) -> None:
         """Free the decode graphs, which contain collectives of the group."""
+        self._runner.free_graphs()
         del self._runner
 
 

@@ -105,6 +105,10 @@ class DecodeGraphs:
         """The number of graphs so far."""
         return len(self._captured)
 
+    def free(self) -> None:
+        """Free all graphs. Steps that come after would capture new ones."""
+        self._captured.clear()
+
     def run(self, batch: Batch, sink: SelectionSink | None = None, plan: CheckPlan | None = None) -> torch.Tensor:
         """fp32 [B, vocab] logits of a step of decodes, valid until the next step."""
         size = batch.tokens

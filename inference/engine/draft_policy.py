@@ -13,7 +13,7 @@ from .limits import AUTO
 
 MAX_DRAFT_TOKENS = 4
 
-_CERTAIN = 14  # drafts whose fate says enough about all; half of them if it is clear
+_CERTAIN = 13  # drafts whose fate says enough about all; half of them, as many as a trial verifies, if it is clear
 _DECAY = 0.998  # of what earlier drafts say, for each later one
 _TRIAL = 8  # steps with a number of drafts whose cost is to be measured
 _ALWAYS = 3  # so many drafts are tried if most first drafts are right

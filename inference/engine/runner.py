@@ -122,6 +122,13 @@ class Runner:
     def max_draft_tokens(self) -> int:
         return 0 if self.drafter is None else MAX_DRAFT_TOKENS
 
+    def free_graphs(self) -> None:
+        """Free the CUDA graphs, whoever still holds this runner: a group of ranks waits at its end for collectives in graphs."""
+        if self.graphs is not None:
+            self.graphs.free()
+        if self._draft_graphs is not None:
+            self._draft_graphs.free()
+
     @torch.inference_mode()
     def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
         step, self._latest = self._latest, None

@@ -117,10 +117,6 @@ def test_which_models_guess(checkpoint: Path, tmp_path: Path) -> None:
             with_layer.with_drafts(value)  # type: ignore[arg-type]
     random = replace(with_layer, directory=None)  # random weights guess nothing
     assert [random.with_drafts(value)[1] for value in ("auto", 2)] == [0, 2]
-    for device, precision, drafts in (("cuda", "fp8", 0), ("cuda", "exact", AUTO), ("cpu", "fp8", AUTO)):
-        several = replace(with_layer, device=device, precision=precision)
-        assert [several.with_drafts(value, ranks=2)[1] for value in ("auto", 3)] == [drafts, 3]
-        assert several.with_drafts("auto", ranks=1)[1] == AUTO
 
 
 def test_the_option_is_the_argument() -> None:
