@@ -24,7 +24,7 @@ class Tile(NamedTuple):
 
     rows: int
     columns: int
-    paired: bool
+    paired: bool = False
 
 
 # Microseconds that a slice of 128 of K takes in a tile, and what a tile takes besides. Fitted to times on an H200: for tiles of
