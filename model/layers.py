@@ -22,7 +22,8 @@ Operand = torch.Tensor | Quantized  # input of a projection: in fp8 precision, F
 class Compute:
     """How the model computes. Resolved once and handed to every module.
 
-    exact: fp32 throughout, with products in fp64 on a GPU. bf16: bf16 weights and activations. fp8: e4m3 weights and activations, bf16 between them.
+    exact: fp32 throughout, with products in fp64 on a GPU. bf16: bf16 weights and activations. fp8: e4m3 weights and
+    activations, bf16 between them.
     """
 
     precision: Precision
