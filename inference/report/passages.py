@@ -39,13 +39,15 @@ def find_story(
     passages: Sequence[Passage],
     tokens: Sequence[int],
     answer: Sequence[int],
+    words: Sequence[bool],
     scored: Callable[[int, int], tuple[np.ndarray, np.ndarray] | None],
     layers: int,
 ) -> Story | None:
     """The token of the answer and the layer whose best scored positions lie closest together in one earlier passage.
 
-    passages: those before the question. tokens: all ids of prompt and answer. scored(i, layer): the positions selected for
-    answer token i and their scores, None where the layer had no choice. A token that stands in the passage counts more than
+    passages: those before the question. tokens: all ids of prompt and answer. words[i]: whether answer token i has a letter or a
+    digit; the others, white space and marks, are left out. scored(i, layer): the positions selected for answer token i and
+    their scores, None where the layer had no choice. A token that stands in the passage counts more than
     another, and one that the question lacks more than one that merely repeats it.
     """
     if not passages:
@@ -57,6 +59,8 @@ def find_story(
     question = set(tokens[end : len(tokens) - len(answer)])
     ids, best, story = np.array(tokens[:end]), 0.0, None
     for i, token in enumerate(answer):
+        if not words[i]:
+            continue
         copied = set(owner[ids == token].tolist())
         for layer in range(layers):
             found = scored(i, layer)

@@ -168,13 +168,14 @@ class Recording:
     def story(self) -> Story | None:
         """Where the answer was found; once the answer is complete."""
         answer = self.answer[: self.count]
+        words = [any(map(str.isalnum, text)) for text in self.texts[len(self.prompt) :][: self.count]]
 
         def scored(token: int, layer: int) -> tuple[np.ndarray, np.ndarray] | None:
             selection = self._selections[token]
             scores = selection.scores.get(layer)
             return None if scores is None or not len(scores) else (selection.positions(layer), scores)
 
-        return find_story(self.passages[:-1], self.prompt + answer, answer, scored, self.num_layers)
+        return find_story(self.passages[:-1], self.prompt + answer, answer, words, scored, self.num_layers)
 
     def header(self) -> dict[str, Any]:
         """Everything but the selections themselves."""

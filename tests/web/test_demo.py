@@ -55,6 +55,7 @@ def test_the_demo_answers_and_the_inspector_shows_why(open_tab: Any, demo: Any) 
     page.wait_for_selector(".dsa-passage")
     # The first view tells the story.
     assert page.locator(".dsa-story blockquote").inner_text().strip() == NEEDLE
+    assert re.search(r"For “[^”]*\w[^”]*”", page.locator(".dsa-story").inner_text())  # a word, not a space
     assert page.locator(".dsa-passage .dsa-words").first.inner_text().strip() == NEEDLE
     assert page.locator(".dsa-token.dsa-picked").count() == 1
     page.wait_for_selector(".dsa-mass td[style]")
