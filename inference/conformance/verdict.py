@@ -132,6 +132,8 @@ def _similarity(
     for item in items:
         for name in said[item.name] if item.group in bug.groups else ():
             ours_wrong, is_wrong = name in wrong[item.name], name in theirs.get(item.name, {})
+            if name == "prompt_tokens" and is_wrong and not ours_wrong:
+                return 0.0  # this bug changes how many tokens a prompt has, and no rounding does
             weight = FIELD_WEIGHT**2 / compared
             energy += weight * (ours_wrong + is_wrong)
             common += weight * (ours_wrong and is_wrong and wrong[item.name][name] == theirs[item.name][name])
