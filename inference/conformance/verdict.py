@@ -126,8 +126,10 @@ def _similarity(
     for group in dict.fromkeys(groups.tolist()):
         own = both & (groups == group)
         if own.any():
-            common += float(np.mean(u[own] * v[own]))
-            energy += float(np.mean(u[own] ** 2 + v[own] ** 2))
+            # Of all that the server gave: the few tokens before a bug leaves the right answer are not the whole group.
+            count = int((np.isfinite(u) & (groups == group)).sum())
+            common += float(np.sum(u[own] * v[own])) / count
+            energy += float(np.sum(u[own] ** 2 + v[own] ** 2)) / count
     compared = sum(len(values) for values in said.values())
     for item in items:
         for name in said[item.name] if item.group in bug.groups else ():
