@@ -3,10 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ..model.config import ModelConfig, Precision
 from .engine.cache import row_layout
-from .params import Completion, Delta, Request
+from .params import Completion, Delta, Request, TokenSelection
 from .report.recording import Recording
 from .text.token_texts import token_texts
 from .text.tokenizer import USER, Tokenizer
@@ -25,7 +26,7 @@ def label(recording: Recording, tokenizer: Tokenizer | None) -> None:
     """Name the tokens of a recording whose answer is complete."""
     if tokenizer is not None:
         special = tokenizer.special_ids
-        recording.label(token_texts(recording.token_ids, tokenizer), special.values(), special.get(USER))
+        recording.label(partial(token_texts, tokenizer=tokenizer), special.values(), special.get(USER))
 
 
 def with_recording(
@@ -34,11 +35,23 @@ def with_recording(
     """The completion with what a report shows of its selection, if that was recorded."""
     if not answer.selection:
         return answer
+    parts = (config, precision, tokenizer, prompt, answer.token_ids, answer.selection)
+    return replace(answer, make_recording=partial(_recording_of, *parts))
+
+
+def _recording_of(
+    config: ModelConfig,
+    precision: Precision,
+    tokenizer: Tokenizer | None,
+    prompt: Sequence[int],
+    tokens: Sequence[int],
+    selections: Sequence[TokenSelection],
+) -> Recording:
     recording = new_recording(config, precision, prompt)
-    for token, selection in zip(answer.token_ids, answer.selection, strict=False):
+    for token, selection in zip(tokens, selections, strict=False):
         recording.add(token, selection)
     label(recording, tokenizer)
-    return replace(answer, recording=recording)
+    return recording
 
 
 def recorded(

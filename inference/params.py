@@ -1,8 +1,9 @@
 """What goes into the engine and what comes out of it: SamplingParams, Request, Delta, Completion. No tensors."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -236,9 +237,13 @@ class Completion:
     stop_reason: str | int | None = None  # the stop string or stop token id that ended the answer
     error: str | None = None  # one line; set with finish_reason "error"
     selection: list[TokenSelection] | None = None  # one for each token id, with inspect=True
-    recording: Recording | None = field(
-        default=None, repr=False
-    )  # with inspect=True, set by LLM: what the inspector shows
+    # With inspect=True, set by LLM.
+    make_recording: Callable[[], Recording] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def recording(self) -> Recording | None:
+        """With inspect=True: what the inspector shows. Made when it is first asked for."""
+        return None if self.make_recording is None else self.make_recording()
 
     def __repr__(self) -> str:
         ending = repr(self.finish_reason) if self.error is None else f"'error', error={self.error!r}"

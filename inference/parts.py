@@ -75,7 +75,7 @@ def load_parts(
             deterministic=deterministic,
             ranks=ranks,
         )
-        source, drafts = source.with_drafts(speculative_tokens, ranks)
+        source, drafts = source.with_drafts(speculative_tokens)
         # Before the weights, so that broken settings do not cost the time to load them.
         directory = None if isinstance(model_path, Mapping) else Path(model_path)
         tokenizer = Tokenizer.from_directory(directory) if directory and directory.is_dir() else None

@@ -38,7 +38,7 @@ def describe(device: torch.device, backend: str = "auto", precision: str = "fp8"
 
 
 # What a deterministic model does not call: its prompts take the absorbed form, and decodes are sparse.
-NOT_DETERMINISTIC = ("mha_prefill", "sparse_mla_prefill", "dense_mla_decode", "paged_mla_decode_h16")
+NOT_DETERMINISTIC = ("mha_prefill", "dense_mla_decode", "paged_mla_decode_h16")
 
 
 def not_deterministic(device: torch.device, precision: str) -> str | None:

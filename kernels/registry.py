@@ -153,7 +153,7 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
     "select_topk_slots": _with_reference("select_topk", _cuda_row("select_topk"), _tile("select_topk"), invariant=True),
     "sparse_mla_prefill": _with_reference(
         "sparse_mla_prefill",
-        _cuda("sparse_mla_prefill", _BF16, _LATENT),
+        _cuda_row("sparse_mla_prefill", _BF16, _LATENT),
         _tile("sparse_mla_prefill", _BF16, _LATENT),
         invariant="sparse_mla",
     ),

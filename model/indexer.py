@@ -51,7 +51,7 @@ class Fp32Linear(nn.Module):
 
     def forward(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
         """x [T, inputs] -> fp32 [T, outputs], times scale."""
-        return fp32_linear(x, self.weight, scale, backend=self.compute.backend)
+        return fp32_linear(x, self.weight, scale, backend=self.compute.fp32_backend)
 
     def is_shared(self, tokens: int) -> bool:
         """Whether several ranks compute their part of so many tokens each."""

@@ -22,7 +22,8 @@ Operand = torch.Tensor | Quantized  # input of a projection: in fp8 precision, F
 class Compute:
     """How the model computes. Resolved once and handed to every module.
 
-    exact: fp32 throughout. bf16: bf16 weights and activations. fp8: e4m3 weights and activations, bf16 between them.
+    exact: fp32 throughout, with products in fp64 on a GPU. bf16: bf16 weights and activations. fp8: e4m3 weights and
+    activations, bf16 between them.
     """
 
     precision: Precision
@@ -39,6 +40,11 @@ class Compute:
     @property
     def quantized(self) -> bool:
         return self.precision == "fp8"
+
+    @property
+    def fp32_backend(self) -> Preference:
+        """For `fp32_linear`. In exact precision the reference, which multiplies more precisely on a GPU than a kernel does."""
+        return ("reference",) if self.precision == "exact" and not self.deterministic else self.backend
 
     def operand(self, x: torch.Tensor) -> Operand:
         """x [..., D] as an input of projections. Several projections of one x share the result."""

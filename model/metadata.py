@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 
 from ..kernels.cache_stamps import Stamp
@@ -42,17 +43,31 @@ class Selection(NamedTuple):
 SelectionCallback = Callable[[int, torch.Tensor, Selection], None]
 
 
+class RecordedRow(Protocol):
+    """One row of AttentionMetadata.record in several steps."""
+
+    def read(self, step: int) -> np.ndarray:
+        """int32 [L, 2, K] of one of the steps. At any time after its tokens or logits have been read, by any thread."""
+
+
+class RecordedDecodes(Protocol):
+    """What one step of decodes has selected."""
+
+    @property
+    def step(self) -> int:
+        """The step's number for RecordedRow.read."""
+
+    def row(self, row: int) -> RecordedRow:
+        """To be called before the next step but one is launched."""
+
+
 class SelectionSink(Protocol):
     """Takes a step's selections: as a SelectionCallback layer by layer, or those of decodes all at once."""
 
     def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None: ...
 
-    @property
-    def rows(self) -> slice:
-        """The rows of a step of decodes among which are those that are recorded."""
-
-    def decodes(self, record: torch.Tensor, copied: torch.cuda.Event | None) -> None:
-        """`rows` of AttentionMetadata.record, on the host once the event has occurred, valid until the second step after this."""
+    def decodes(self, record: RecordedDecodes) -> None:
+        """What the step writes to AttentionMetadata.record. Called when it has been launched."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Router(nn.Module):
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """x [T, D] -> fp32 [T, E]."""
-        return fp32_linear(x, self.weight, backend=self.compute.backend)
+        return fp32_linear(x, self.weight, backend=self.compute.fp32_backend)
 
     def _limits(self) -> dict[str, Any]:
         """The arguments of `route` that the configuration decides."""

@@ -2,6 +2,7 @@
 
 import torch
 
+from ..kernels.cuda.sparse_mla_decode import FEW_HEADS
 from ..kernels.registry import choose_implementation
 from .config import ModelConfig
 from .layers import Compute
@@ -41,11 +42,15 @@ class PrefillForm:
         return masked < gathered
 
     def attends_as_decode(self, q: torch.Tensor) -> bool:
-        """Whether q [t, H, L + rope] attends by the kernel of decodes, which alone divides the keys of a query by their places."""
-        return self.compute.deterministic and q.device.type == "cuda"
+        """Whether q [t, H, L + rope] attends by the kernel of decodes, which alone divides the keys of a query by their places.
+
+        With many heads no kernel of the deterministic mode divides them (kernels/invariant/gpu/sparse_mla.py).
+        """
+        return self.compute.deterministic and q.device.type == "cuda" and q.shape[1] <= FEW_HEADS
 
     def converts_context(self, prefill: Prefill, q: torch.Tensor, keys: int) -> bool:
         """Whether a chunk's context is converted from FP8 once, and not again for each query q [t, H, L + rope] of so many keys."""
-        if self.compute.deterministic:
-            return prefill.length <= keys * q.shape[0]  # the conversion rounds nothing, so it may depend on the chunk
+        # Conversion gives the bits that attention converts for itself, so in deterministic mode it may depend on the chunk, too.
+        if self.compute.deterministic and q.device.type == "cpu":
+            return prefill.length <= keys * q.shape[0]
         return q.shape[1] >= MANY_HEADS and prefill.length <= CONTEXT_PER_QUERY * q.shape[0]

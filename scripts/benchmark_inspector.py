@@ -2,7 +2,8 @@
 
 Usage: python scripts/benchmark_inspector.py [--model DIRECTORY] [--device cpu] [--context 1024 4096 16384] [--batch 1 8]
 Prints a table and one JSON line at the end. Rounds with and without recording alternate; each recorded round is compared with the
-mean of its two neighbours, and the median of these ratios counts. The recording is that of the chat, scores included.
+mean of its two neighbours, and the median of these ratios counts. The recording is that of the chat, scores included. Without
+--speculative-tokens there are no drafts, because `auto` changes their number from round to round.
 """
 
 import argparse
@@ -37,13 +38,15 @@ def rate(llm: LLM, prompt: list[int], tokens: int, inspect: bool) -> float:
 
 
 def batch_rate(llm: LLM, prompts: list[list[int]], tokens: int, inspect: bool) -> float:
-    """Tokens per second of several answers at once, from the call to the last token; the prompts are in the cache."""
+    """Tokens per second of several answers at once, from when all have their first token to the finished completions."""
     began = time.perf_counter()
     answers = llm.generate(prompts, SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True), inspect)
     taken = time.perf_counter() - began
+    first = 0.0
     for answer in answers:
         assert len(answer.token_ids) == tokens and (answer.recording is not None) == inspect
-    return len(prompts) * tokens / taken
+        first = max(first, answer.timings.time_to_first_token or 0)
+    return len(prompts) * (tokens - 1) / (taken - first)
 
 
 def measure(llm: LLM, context: int, batch: int, tokens: int, rounds: int) -> dict[str, float]:
@@ -80,9 +83,11 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[1], help="answers at once")
     parser.add_argument("--tokens", type=int, default=128, help="of each answer")
     parser.add_argument("--rounds", type=int, default=9, help="of both, in turn; the median counts")
+    parser.add_argument("--speculative-tokens", type=int, default=0, help="drafts a step")
     arguments = parser.parse_args()
 
-    llm = LLM(arguments.model, device=arguments.device, precision=arguments.precision)
+    drafts = arguments.speculative_tokens
+    llm = LLM(arguments.model, device=arguments.device, precision=arguments.precision, speculative_tokens=drafts)
     where = f"{os.cpu_count()} cores, {platform.machine()}, {torch.get_num_threads()} threads"
     if llm.device.type == "cuda":
         where = torch.cuda.get_device_name(llm.device)
@@ -94,7 +99,9 @@ def main() -> None:
     ]
 
     console = Console()
-    console.print(f"{machine}; {arguments.model or 'demo'}, {llm.precision}, index_topk {llm.config.index_topk}")
+    console.print(
+        f"{machine}; {arguments.model or 'demo'}, {llm.precision}, index_topk {llm.config.index_topk}, {drafts} drafts"
+    )
     table = Table("context", "batch", "closed", "open", "cost", "middle half", title="tokens a second")
     for row in rows:
         table.add_row(
@@ -107,7 +114,8 @@ def main() -> None:
         )
     console.print(table)
     results: list[dict[str, Any]] = [{name: round(value, 4) for name, value in row.items()} for row in rows]
-    print(json.dumps({"machine": machine, "model": str(arguments.model or "demo"), "results": results}))
+    settings = {"model": str(arguments.model or "demo"), "drafts": drafts}
+    print(json.dumps({"machine": machine, **settings, "results": results}))
 
 
 if __name__ == "__main__":

@@ -30,8 +30,7 @@ from serving.client import Client, prompts, server  # type: ignore[import-not-fo
 from deepseek_v32.inference import LLM, SamplingParams
 
 QUESTION_TOKENS = 20
-# Of the long prompt's answer, whose first token counts. With more than one, its prompt passes through the MTP layer as well, which
-# it does beside other answers in any case.
+# Of the long prompt's answer, whose first token counts: so few that the MTP layer leaves its prompt out, alone and beside others.
 ANSWER_TOKENS = 8
 STREAM_TOKENS = 4000  # more than are written while a long prompt is read
 # What is promised on two cores with the demo: seconds, and ratios.

@@ -53,8 +53,8 @@ class Gaps:
         pass
 
     def between(self, start: float, end: float) -> list[float]:
-        """Those between steps: further tokens of a step, which were drafts, come at the same time."""
-        return [seconds for when, seconds in self.seen if start <= when < end and seconds > 0]
+        """Those between steps, with some part in this time. Further tokens of a step were drafts and come at the same time."""
+        return [seconds for when, seconds in self.seen if start < when and when - seconds < end and seconds > 0]
 
 
 async def read(stream: AsyncStream, times: list[float]) -> None:
@@ -85,6 +85,7 @@ async def measure(llm: LLM, streams: int, long: int, step_times: StepTimes | Non
         answer = await service.submit(prompt, SamplingParams(max_tokens=16, ignore_eos=True))
         await anext(answer)
         end = time.monotonic()
+        await asyncio.sleep(0.1)  # until the gaps that are open have ended
         answer.close()
         for stream in opened:
             stream.close()
@@ -95,9 +96,7 @@ async def measure(llm: LLM, streams: int, long: int, step_times: StepTimes | Non
     finally:
         await asyncio.to_thread(service.stop)
     read_gaps = [
-        after - before
-        for own in times
-        for before, after in itertools.pairwise(each for each in own if start <= each < end)
+        after - before for own in times for before, after in itertools.pairwise(own) if start < after and before < end
     ]
     quiet_gaps, busy_gaps = gaps.between(quiet, start), gaps.between(start, end)
     assert busy_gaps and read_gaps, (

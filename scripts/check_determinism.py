@@ -87,13 +87,19 @@ def main() -> int:
 
 
 def _run(model: Transformer, arguments: argparse.Namespace, name: str | None, mutant: Mutant | None) -> int:
-    """How many requests differ; prints the line of JSON."""
+    """How many requests differ, and cases fail with a mistake put in; prints the line of JSON."""
     total, failures, began, seed = Counter[str](), [], time.monotonic(), arguments.first
     done = _seeds(arguments.results)
     with nullcontext() if mutant is None else mutant.applied():
         while total["requests"] < arguments.requests and time.monotonic() - began < arguments.seconds:
             if seed not in done:
-                found, wrong = run_case(model, seed, arguments.group, arguments.longest)
+                try:
+                    found, wrong = run_case(model, seed, arguments.group, arguments.longest)
+                except RuntimeError:
+                    if mutant is None:
+                        raise
+                    total["failed cases"] += 1  # the registry has no such implementation to offer, for example
+                    break
                 total.update(found)
                 failures += wrong
                 for failure in wrong:
@@ -109,7 +115,7 @@ def _run(model: Transformer, arguments: argparse.Namespace, name: str | None, mu
     fixed |= {"precision": arguments.precision, "deterministic": not arguments.plain, "mutant": name}
     numbers = {"seconds": round(time.monotonic() - began), **total, "requests that differ": len(failures)}
     print(json.dumps(fixed | {"first": arguments.first, "longest": arguments.longest} | numbers), flush=True)
-    return len(failures)
+    return len(failures) + total["failed cases"]
 
 
 def _cases(path: Path) -> list[dict[str, Any]]:

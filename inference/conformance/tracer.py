@@ -71,7 +71,7 @@ class TracedRunner:
                 on_selection(layer, rows, selection)
 
         drafting = self.forced and self.max_draft_tokens > 0
-        batch = replace(batch, draft_tokens=0) if drafting else batch
+        batch = replace(batch, draft_tokens=0, draft_entries=None) if drafting else batch
         self._recording = True
         with traced(self._stage):
             logits = self.runner.run(batch, cast(SelectionSink, select))

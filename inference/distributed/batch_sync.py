@@ -18,7 +18,7 @@ class BatchUpdate(NamedTuple):
     # Batch), and the number of pages already known of this admission.
     entries: np.ndarray
     # The new tokens of all entries, one after the other; zeros where the device holds them (Batch.sampled_rows, drafts). Behind
-    # those of an entry inside a prompt comes the token after them, if the draft layer goes over the step.
+    # those of an entry inside a prompt comes the token after them, if the draft layer goes over the entry.
     tokens: np.ndarray
     # [P]: the pages of all entries that are not known yet, one entry after the other.
     pages: np.ndarray
@@ -58,7 +58,8 @@ class BatchEncoder:
                 known = 0
             sent[request.id] = (request.admission, len(request.pages))
             entries.append((request.id, request.admission, start, count, logit_count, draft_count, draft_row, known))
-            end = start + count - draft_count + _is_followed(logit_count, batch.draft_tokens)
+            is_followed = _is_followed(len(entries) - 1, logit_count, batch.draft_tokens, batch.draft_entries)
+            end = start + count - draft_count + is_followed
             tokens += [0] if batch.sampled_rows else request.tokens[start:end] + [0] * draft_count
             pages += request.pages[known:]
             page_counts.append(len(request.pages) - known)
@@ -78,8 +79,10 @@ class BatchDecoder:
     def __init__(self) -> None:
         self._requests: dict[int, Request] = {}
 
-    def decode(self, update: BatchUpdate, decodes: int, draft_tokens: int | None = None) -> Batch:
-        """The batch, with these `decodes` and `draft_tokens`.
+    def decode(
+        self, update: BatchUpdate, decodes: int, draft_tokens: int | None = None, draft_entries: int | None = None
+    ) -> Batch:
+        """The batch, with these `decodes`, `draft_tokens` and `draft_entries`.
 
         Its requests have all that a step reads: the tokens of this step and all their pages.
         """
@@ -91,7 +94,7 @@ class BatchDecoder:
         for id, admission, start, count, logit_count, known, page_count in zip(
             ids, admissions, starts, counts, logit_counts, known_counts, page_counts, strict=True
         ):
-            count += _is_followed(logit_count, draft_tokens)
+            count += _is_followed(len(requests), logit_count, draft_tokens, draft_entries)
             request = self._requests.get(id)
             if request is None:
                 request = Request(id, (), SamplingParams(), max_tokens=0, seed=0, policy=policies.get(len(requests)))
@@ -107,12 +110,13 @@ class BatchDecoder:
             del self._requests[id]
         drafts = (tuple(draft_counts), tuple(draft_rows)) if any(draft_counts) else ((), ())
         rows = (tuple(starts), tuple(counts), decodes, tuple(logit_counts), tuple(sampled_rows))
-        return Batch(tuple(requests), *rows, *drafts, draft_tokens)
+        return Batch(tuple(requests), *rows, *drafts, draft_tokens, draft_entries)
 
 
-def _is_followed(logit_count: int, draft_tokens: int | None) -> bool:
+def _is_followed(entry: int, logit_count: int, draft_tokens: int | None, draft_entries: int | None) -> bool:
     """Whether the token after an entry's is sent: the draft layer needs it, and no row of logits gives it."""
-    return not logit_count and draft_tokens is not None
+    goes_over = draft_tokens is not None and (draft_entries is None or entry < draft_entries)
+    return not logit_count and goes_over
 
 
 def _decode_policies(values: list[int]) -> dict[int, SelectionPolicy]:

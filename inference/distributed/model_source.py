@@ -78,18 +78,17 @@ class ModelSource:
         options = {"verify_hashes": verify_hashes, "mtp": mtp, "deterministic": deterministic}
         return cls(config, directory, precision, backend, device, **options)
 
-    def with_drafts(self, value: int | Literal["auto"], ranks: int = 1) -> tuple["ModelSource", int]:
+    def with_drafts(self, value: int | Literal["auto"]) -> tuple["ModelSource", int]:
         """This source, with the MTP layer if it is to guess tokens, and Limits.speculative_tokens.
 
         ValueError for other values, and for a number that a model without MTP layer cannot have. "auto" is 0 for synthetic weights,
-        whose layer guesses nothing, and on several GPUs in fp8, where CUDA graphs of drafts with collectives are not proven.
+        whose layer guesses nothing.
         """
         config, here = self.config, self.directory
         numbers = range(MAX_DRAFT_TOKENS + 1)
         if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value not in numbers):
             raise ValueError(f"speculative_tokens is {value!r}; expected 0 to {MAX_DRAFT_TOKENS}, or 'auto'")
-        unproven = ranks > 1 and self.precision == "fp8" and torch.device(self.device).type == "cuda"
-        if value == 0 or (value == "auto" and (here is None or unproven)):
+        if value == 0 or (value == "auto" and here is None):
             return self, 0
         there = config.num_nextn_predict_layers > 0 if here is None else has_mtp_layer(here, config)
         if there:

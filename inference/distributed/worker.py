@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from ...kernels.device import check_device
 from ...model.checkpoint.load import Progress
-from ...model.metadata import LayerCache, Selection, SelectionSink
+from ...model.metadata import LayerCache, RecordedDecodes, Selection, SelectionSink
 from ...model.transformer import Transformer
 from ..engine.check_plan import CheckPlan
 from ..engine.limits import CacheBudget, Limits
@@ -92,7 +92,9 @@ class Worker:
             assert kind == MessageKind.STEP and self._runner is not None, kind
             count = len(BatchUpdate._fields)
             update = BatchUpdate(*arrays[:count])
-            self._batch = batch = self._batches.decode(update, values["decodes"], values["draft_tokens"])
+            self._batch = batch = self._batches.decode(
+                update, values["decodes"], values["draft_tokens"], values["draft_entries"]
+            )
             plan = CheckPlan(values["check"], *arrays[count:]) if "check" in values else None
             broadcast_sampled_tokens(batch, self._runner)
             self._runner.run(batch, _IgnoredSelections() if values["inspect"] else None, plan)
@@ -104,6 +106,8 @@ class Worker:
 
     def _close(self) -> None:
         """Free the decode graphs, which contain collectives of the group."""
+        if self._runner is not None:
+            self._runner.free_graphs()
         self._runner = None
 
 
@@ -138,6 +142,7 @@ class LeadingRunner:
                 header: dict[str, int | None] = {
                     "decodes": batch.decodes,
                     "draft_tokens": batch.draft_tokens,
+                    "draft_entries": batch.draft_entries,
                     "inspect": on_selection is not None,
                 }
                 arrays: list[np.ndarray] = [*update]
@@ -165,6 +170,7 @@ class LeadingRunner:
 
     def _close(self) -> None:
         """Free the decode graphs, which contain collectives of the group."""
+        self._runner.free_graphs()
         del self._runner
 
 
@@ -246,10 +252,8 @@ def draft_together(runner: Runner, batch: Batch, inputs: DraftInputs) -> None:
 class _IgnoredSelections:
     """Rank 0 reports what was selected; the other ranks only take part in gathering it."""
 
-    rows = slice(0, 0)
-
     def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
         pass
 
-    def decodes(self, record: torch.Tensor, copied: torch.cuda.Event | None) -> None:
+    def decodes(self, record: RecordedDecodes) -> None:
         pass

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ...model.metadata import Selection
+from ...model.metadata import RecordedDecodes, Selection
 from ..params import Request, TokenLogprob, TokenSelection
 from .engine import Engine
 from .scoring import ScoreJob, check_finite, prompt_logits, raise_mismatch, token_logprobs
@@ -59,17 +59,11 @@ class _Observer:
         self.selections = {position: TokenSelection(position) for position in range(first, len(request.tokens))}
         self._request = request
 
-    @property
-    def rows(self) -> slice:
-        """As SelectionSink.rows: the last chunk may be a single token."""
-        return slice(0, 1)
-
-    def decodes(self, record: torch.Tensor, copied: torch.cuda.Event | None) -> None:
-        """As SelectionSink.decodes."""
-        if copied is not None:
-            copied.synchronize()
-        for layer, (positions, scores) in enumerate(record[0].clone()):
-            self(layer, torch.zeros(1), Selection(positions[None], scores.view(torch.float32)[None]))
+    def decodes(self, record: RecordedDecodes) -> None:
+        """As SelectionSink.decodes: the last chunk may be a single token."""
+        position = self._request.computed
+        if position in self.selections:
+            self.selections[position] = TokenSelection.read_later(position, record.row(0), record.step)
 
     def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
         """As SelectionSink."""

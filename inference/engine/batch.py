@@ -1,6 +1,7 @@
 """One step's work, as the scheduler hands it to the runner. It knows no tensors."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from ..params import Request
 
@@ -14,7 +15,7 @@ class Batch:
     BatchDecoder sets rank 0's values.
     """
 
-    requests: tuple[Request, ...]  # [B]; the decodes come first, within each kind the oldest comes first
+    requests: tuple[Request, ...]  # [B]; the decodes come first; the entries that the draft layer leaves out come last
     starts: tuple[int, ...]  # [B]; position of the first new token, which is also the number of tokens in the cache
     counts: tuple[int, ...]  # [B]; number of new tokens
     decodes: int  # how many leading entries have exactly one new token, and drafts behind it
@@ -31,6 +32,8 @@ class Batch:
     # The draft layer's work after the step. None: none. 0: it writes its entries of the new tokens. More: it also makes so many
     # drafts for each sampling request, in row i of the table for the i-th of them.
     draft_tokens: int | None = None
+    # How many leading entries it goes over; None: all. The others lie inside of prompts whose answers get no drafts.
+    draft_entries: int | None = None
 
     @classmethod
     def of(cls, entries: list[tuple[Request, int]]) -> "Batch":
@@ -42,6 +45,30 @@ class Batch:
             counts=tuple(count for _, count in entries),
             decodes=sum(count == 1 for _, count in entries),
             logit_counts=tuple(int(count == request.remaining) for request, count in entries),
+        )
+
+    def leading(self, count: int) -> "Batch":
+        """Its first `count` entries, as the step's only ones. All decodes are among them."""
+        assert count >= self.decodes and not self.sampled_rows
+        return replace(
+            self,
+            requests=self.requests[:count],
+            starts=self.starts[:count],
+            counts=self.counts[:count],
+            logit_counts=self.logit_counts[:count],
+            draft_counts=self.draft_counts[:count],
+            draft_rows=self.draft_rows[:count],
+            draft_entries=None,
+        )
+
+    def in_order(self, order: Sequence[int]) -> "Batch":
+        """The same entries in another order, with the decodes first. Before drafts are planned."""
+        return replace(
+            self,
+            requests=tuple(self.requests[i] for i in order),
+            starts=tuple(self.starts[i] for i in order),
+            counts=tuple(self.counts[i] for i in order),
+            logit_counts=tuple(self.logit_counts[i] for i in order),
         )
 
     @property

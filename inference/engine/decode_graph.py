@@ -14,7 +14,7 @@ from typing import TypeVar
 import torch
 
 from ...kernels.registry import choose_implementation, leading_dtype
-from ...model.metadata import LayerCache, SelectionSink
+from ...model.metadata import AttentionMetadata, LayerCache, SelectionSink
 from ...model.transformer import Transformer
 from .batch import Batch
 from .cache_check import CacheCheck
@@ -105,6 +105,10 @@ class DecodeGraphs:
         """The number of graphs so far."""
         return len(self._captured)
 
+    def free(self) -> None:
+        """Free all graphs. Steps that come after would capture new ones."""
+        self._captured.clear()
+
     def run(self, batch: Batch, sink: SelectionSink | None = None, plan: CheckPlan | None = None) -> torch.Tensor:
         """fp32 [B, vocab] logits of a step of decodes, valid until the next step."""
         size = batch.tokens
@@ -120,17 +124,24 @@ class DecodeGraphs:
             record = DecodeRecord(bucket[0], self.layers, self.topk, self.device) if needed else None
             self._captured[bucket] = (inputs, self.capture(partial(self._step, inputs, record)), record)
         self.inputs, replay, record = self._captured[bucket]
-        self.inputs.fill(batch, plan)
+        self.inputs.fill(batch, plan, 0 if record is None else record.next_place())
         logits, self.hidden = replay()
         if record is not None and sink is not None:
-            sink.decodes(*record.fetch(sink.rows))
+            sink.decodes(record.latest())
         return logits[:size]
 
     def _step(self, inputs: DecodeInputs, record: DecodeRecord | None) -> _Outputs:
         """One forward pass. Each layer writes what it selects to the record, which every replay overwrites."""
         tokens, positions, metadata = inputs.read()
-        if record is not None:
-            metadata = replace(metadata, record=record.device)
+        if record is None:
+            return self._forward(tokens, positions, metadata, inputs)
+        outputs = self._forward(tokens, positions, replace(metadata, record=record.device), inputs)
+        record.copy_to_ring(inputs.record_place)
+        return outputs
+
+    def _forward(
+        self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, inputs: DecodeInputs
+    ) -> _Outputs:
         if self.cache_check is None:
             return self._outputs(self.forward(tokens, positions, metadata, self.caches))
         stamps = self.cache_check.begin(tokens, positions, metadata.slots, metadata.block_table, metadata.query_lengths)

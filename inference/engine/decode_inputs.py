@@ -25,16 +25,19 @@ class DecodeInputs:
         self.batch, self.context, self.scratch_page, self.staged = batch, context, scratch_page, staged
         device, pages = staged.device, -(-context // PAGE_SIZE)
         # The host's copies are pinned so that copying does not wait. int64 [5, B]: tokens, positions, slots, places in `staged`
-        # (-1: the token is the given one), and the first row of each request (-1 after the last one); then the words of a check.
+        # (-1: the token is the given one), and the first row of each request (-1 after the last one); then the step's place in the
+        # record of selections, and the words of a check.
         # int32: lengths [B], block table [B, P].
         on_gpu = device.type == "cuda"
-        host_wide = torch.zeros(5 * batch + (DECODE_WORDS if checked else 0), dtype=torch.int64, pin_memory=on_gpu)
+        words = 1 + (DECODE_WORDS if checked else 0)
+        host_wide = torch.zeros(5 * batch + words, dtype=torch.int64, pin_memory=on_gpu)
         host_narrow = torch.empty(batch * (1 + pages), dtype=torch.int32, pin_memory=on_gpu)
         self._host = (host_wide, host_narrow)
         self._device = (torch.empty_like(host_wide, device=device), torch.empty_like(host_narrow, device=device))
         self._copied = torch.cuda.Event() if on_gpu else None
         self._wide = host_wide[: 5 * batch].view(5, batch).numpy()
-        self._words = host_wide[5 * batch :].numpy()
+        self._record_place = host_wide[5 * batch : 5 * batch + 1].numpy()
+        self._words = host_wide[5 * batch + 1 :].numpy()
         self._words[1:] = -1
         self._truths = 0  # in the words
         self._lengths = host_narrow[:batch].numpy()
@@ -45,10 +48,11 @@ class DecodeInputs:
         self._used = batch
         self.fill(Batch((), (), (), 0, ()))
 
-    def fill(self, batch: Batch, plan: CheckPlan | None = None) -> None:
-        """Copy a step's inputs to the device. The rows that it does not need become padding."""
+    def fill(self, batch: Batch, plan: CheckPlan | None = None, record_place: int = 0) -> None:
+        """Copy a step's inputs to the device. The rows that it does not need become padding. record_place: see DecodeRecord."""
         if self._copied is not None:
             self._copied.synchronize()  # until the previous step's copies have left the pinned memory
+        self._record_place[0] = record_place
         used = self._used
         self._used = max(used, batch.tokens)  # the rows that the next step has to pad if this one fails here
         row = 0
@@ -119,7 +123,12 @@ class DecodeInputs:
     @property
     def check_words(self) -> torch.Tensor:
         """int64 [DECODE_WORDS] on the device, of the step's CheckPlan."""
-        return self._device[0][5 * self.batch :]
+        return self._device[0][5 * self.batch + 1 :]
+
+    @property
+    def record_place(self) -> torch.Tensor:
+        """int64 [1] on the device, as `fill` was given it."""
+        return self._device[0][5 * self.batch : 5 * self.batch + 1]
 
     @property
     def first_rows(self) -> torch.Tensor:

@@ -1,26 +1,123 @@
-"""Where decode graphs write what their rows select."""
+"""Where decode graphs write what their rows select, and how it is read later without waiting for the device."""
 
+from typing import Any
+
+import numpy as np
 import torch
+
+from ...model.metadata import RecordedDecodes
+
+_CHUNK_BYTES = 1 << 20  # of a bucket's steps between two copies out of the ring; small models then copy every 32nd step
+_MOST_STEPS = 32
 
 
 class DecodeRecord:
-    """What the rows of a bucket select: on the device, where the selectors write it, and in two places on the host in turn.
+    """The selections of a bucket's latest steps, in a ring of host memory that the device writes by itself.
 
-    One place is read while the next step, which may be in flight already, is copied to the other.
+    A step's graph ends with a copy of `device` to the step's place in the ring, so that recording launches nothing. The ring has
+    two chunks of steps. Before a chunk is written again, what it holds is moved to memory of its own, one row at a time.
     """
 
     def __init__(self, batch: int, layers: int, topk: int, device: torch.device) -> None:
-        shape, on_gpu = (batch, layers, 2, topk), device.type == "cuda"
+        shape = (batch, layers, 2, topk)
         self.device = torch.full(shape, -1, dtype=torch.int32, device=device)  # AttentionMetadata.record
-        self._hosts = [torch.empty(shape, dtype=torch.int32, pin_memory=on_gpu) for _ in range(2)]
-        self._copied = [torch.cuda.Event() if on_gpu else None for _ in range(2)]
+        self._steps = max(1, min(_MOST_STEPS, _CHUNK_BYTES // max(self.device.nbytes, 1)))  # of a chunk
+        self._host = _pinned((2 * self._steps, *shape), device)
+        self._ring, self._values = _seen_by(device, self._host), self._host.numpy()
+        self._rows: tuple[dict[int, _Row], dict[int, _Row]] = ({}, {})  # by chunk: those that somebody may read
+        self._place = -1  # of the latest step
 
-    def fetch(self, rows: slice) -> tuple[torch.Tensor, torch.cuda.Event | None]:
-        """Start the copy of these rows; they are on the host once the event has occurred, until the second fetch after this."""
-        self._hosts.reverse()
-        self._copied.reverse()
-        host, copied = self._hosts[0][rows], self._copied[0]
-        host.copy_(self.device[rows], non_blocking=True)
-        if copied is not None:
-            copied.record()
-        return host, copied
+    def copy_to_ring(self, place: torch.Tensor) -> None:
+        """Within a step's graph. place: int64 [1] on the device, as `next_place` has returned it."""
+        self._ring.index_copy_(0, place, self.device[None])
+
+    def fetch(self, rows: int) -> RecordedDecodes:
+        """For a step without a graph, once it is launched: copy its first rows to the ring from here."""
+        place = self.next_place()
+        self._host[place, :rows].copy_(self.device[:rows], non_blocking=True)
+        return self.latest()
+
+    def next_place(self) -> int:
+        """The place of the next step, to be called before its launch. The step before the latest must have been computed."""
+        self._place = (self._place + 1) % (2 * self._steps)
+        chunk, step = divmod(self._place, self._steps)
+        if step == 0:
+            for row in self._rows[chunk].values():
+                row.move()
+            self._rows[chunk].clear()
+        return self._place
+
+    def latest(self) -> RecordedDecodes:
+        """What the latest step has selected."""
+        chunk, step = divmod(self._place, self._steps)
+        first = chunk * self._steps
+        return _Step(self._rows[chunk], self._values[first : first + self._steps], step)
+
+
+class _Step:
+    """A RecordedDecodes."""
+
+    def __init__(self, rows: dict[int, "_Row"], values: np.ndarray, step: int) -> None:
+        self._rows, self._values, self.step = rows, values, step
+
+    def row(self, row: int) -> "_Row":
+        found = self._rows.get(row)
+        if found is None:
+            found = self._rows[row] = _Row(self._values[:, row])
+        return found
+
+
+class _Row:
+    """A RecordedRow of the steps of a chunk: int32 [steps, L, 2, K], in the ring at first."""
+
+    def __init__(self, ring: np.ndarray) -> None:
+        self._values: np.ndarray | None = ring
+        self._moved = False
+
+    def move(self) -> None:
+        """Out of the ring. Raises nothing: it runs between the steps of everybody."""
+        assert self._values is not None
+        try:
+            self._values = self._values.copy()
+        except MemoryError:
+            self._values = None
+        self._moved = True
+
+    def read(self, step: int) -> np.ndarray:
+        while True:
+            moved, values = self._moved, self._values  # in this order: what has moved does not change any more
+            if values is None:
+                raise MemoryError("no memory for a recorded selection")
+            found = values[step] if moved else values[step].copy()
+            if (
+                moved or self._values is values
+            ):  # else the engine's thread has moved it, and the ring may be written again
+                return found
+
+
+def _pinned(shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    if device.type != "cuda":
+        return torch.empty(shape, dtype=torch.int32)
+    with torch.cuda.device(device):  # which the memory then belongs to
+        return torch.empty(shape, dtype=torch.int32, pin_memory=True)
+
+
+def _seen_by(device: torch.device, host: torch.Tensor) -> torch.Tensor:
+    """The same memory as a tensor of the device, whose kernels can write to pinned memory of the host."""
+    if device.type != "cuda":
+        return host
+    seen = torch.as_tensor(_HostArray(host), device=device)
+    assert seen.data_ptr() == host.data_ptr(), "pinned memory that belongs to another device"
+    return seen
+
+
+class _HostArray:
+    """Pinned memory under the CUDA array interface (version 3), whose pointers may be to any memory that the device can reach."""
+
+    def __init__(self, host: torch.Tensor) -> None:
+        self._host = host  # kept while the tensor made of this exists
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        shape = tuple(self._host.shape)
+        return {"shape": shape, "typestr": "<i4", "data": (self._host.data_ptr(), False), "version": 3}

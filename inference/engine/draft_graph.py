@@ -44,6 +44,10 @@ class DraftGraphs:
         # By the rows and contexts of the step's bucket, the bucket of requests, the number of drafts, and whether they are random.
         self._captured: dict[tuple[int, int, int, int, bool], tuple[DraftInputs, Callable[[], None]]] = {}
 
+    def free(self) -> None:
+        """Free all graphs. Passes that come after would capture new ones."""
+        self._captured.clear()
+
     def run(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
         """As `Runner.draft`, after a step that `graphs` has run."""
         step, count = self._graphs.inputs, batch.draft_tokens or 0

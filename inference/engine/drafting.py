@@ -1,9 +1,10 @@
 """Drafts for speculative decoding: the passes of the MTP layer that follow a step of the main model.
 
-The first pass goes over all rows of the step, each with the token that follows it: in a prompt the next one, else the one that was
-sampled. So the layer's cache has an entry of every token whose successor is known. The logits of a request's last accepted row give
-its first draft. Each further pass has one row a request: the draft of the pass before, and that pass's hidden state. What it
-writes lies behind the accepted tokens, where the first pass of the next step writes over it.
+The first pass goes over all rows of the step but those inside of prompts whose answers get no drafts, each with the token that
+follows it: in a prompt the next one, else the one that was sampled. So the layer's cache has an entry of every token whose
+successor is known. The logits of a request's last accepted row give its first draft. Each further pass has one row a request:
+the draft of the pass before, and that pass's hidden state. What it writes lies behind the accepted tokens, where the first pass of
+the next step writes over it.
 
 Nothing here waits for the device: how many drafts were accepted is read from a tensor.
 """
@@ -43,6 +44,19 @@ class StepRows:
     hidden: torch.Tensor  # [T, D], after the final norm
     positions: torch.Tensor  # int64 [T]
     metadata: AttentionMetadata
+
+    def leading(self, batch: Batch) -> "StepRows":
+        """Those of a batch that is the step's `Batch.leading`. Only rows without logits are left out."""
+        rows, sequences, whole = batch.tokens, batch.decode_rows + len(batch.requests) - batch.decodes, self.metadata
+        metadata = replace(
+            whole,
+            query_lengths=whole.query_lengths[:sequences],
+            context_lengths=whole.context_lengths[:sequences],
+            block_table=whole.block_table[:sequences],
+            lengths=whole.lengths[:sequences],
+            slots=whole.slots[:rows],
+        )
+        return StepRows(self.hidden[:rows], self.positions[:rows], metadata)
 
 
 @dataclass(frozen=True)

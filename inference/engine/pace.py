@@ -30,7 +30,7 @@ UNBOUNDED = StepTimes(math.inf, math.inf)
 # On a CPU every step costs the demo 0.02 s beside its tokens, and a decode in it as much again: about 5 % each of 0.35 s. A GPU
 # wants large chunks: with 1,024 tokens the weights of a large model are read for enough work. Without answers that wait, steps are
 # longer; a question that comes then waits for the end of one.
-DEVICE_TIMES = {"cpu": StepTimes(0.35, 0.8, 32), "cuda": StepTimes(0.025, 0.25, 1024, 2048)}
+DEVICE_TIMES = {"cpu": StepTimes(0.35, 0.8, 32), "cuda": StepTimes(0.015, 0.25, 1024, 2048)}
 
 
 class Pace:

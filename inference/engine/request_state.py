@@ -91,9 +91,8 @@ class RequestState:
     def _push(self, sample: Sample, recorder: SelectionRecorder, offset: int) -> Delta:
         if sample.error is not None:
             return self.finish("error", sample.error)
-        request, params, selection = self.request, self.request.params, recorder.of(self.request, offset)
-        if selection is not None and sample.drafted:
-            selection = replace(selection, drafted=True)
+        request, params = self.request, self.request.params
+        selection = recorder.of(request, offset, sample.drafted)
         self._drafted += sample.drafted
         self._count_selected(len(request.tokens))
         request.tokens.append(sample.token)
@@ -101,7 +100,7 @@ class RequestState:
         self._first = self._first or self._last
         if sample.logprob:
             self._logprobs.append(sample.logprob)
-        if selection:
+        if selection is not None:
             self._selection.append(selection)
         text = ""
         if sample.token in self.eos_ids and not params.ignore_eos:

@@ -15,6 +15,7 @@ from .cache import SCRATCH_PAGES, allocate
 from .cache_check import CacheCheck
 from .check_plan import CheckPlan
 from .decode_graph import DecodeGraphs, can_capture
+from .decode_record import DecodeRecord
 from .draft_graph import DraftGraphs
 from .drafting import Drafter, DraftingModel, StepRows, following_tokens, sampling_rows
 from .inputs import Inputs, StagedTokens, prepare
@@ -99,6 +100,7 @@ class Runner:
         self.drafts = staged.drafts
         self.threads: Threads | None = None  # None: the process's number, in every step
         self._draft_graphs = None if graphs is None or drafter is None else DraftGraphs(drafter, graphs)
+        self._record: DecodeRecord | None = None  # of steps of decodes without graphs
         self._latest: StepRows | None = (
             None  # the step that ran last, if it ran without a graph and `draft` is to follow it
         )
@@ -120,6 +122,13 @@ class Runner:
     def max_draft_tokens(self) -> int:
         return 0 if self.drafter is None else MAX_DRAFT_TOKENS
 
+    def free_graphs(self) -> None:
+        """Free the CUDA graphs, whoever still holds this runner: a group of ranks waits at its end for collectives in graphs."""
+        if self.graphs is not None:
+            self.graphs.free()
+        if self._draft_graphs is not None:
+            self._draft_graphs.free()
+
     @torch.inference_mode()
     def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
         step, self._latest = self._latest, None
@@ -128,6 +137,9 @@ class Runner:
             self._draft_graphs.run(batch, sampled, accepted, noise)
             return
         assert self.drafter is not None and batch.draft_tokens is not None
+        if batch.draft_entries is not None:
+            batch = batch.leading(batch.draft_entries)
+            step = step.leading(batch)
         following = self._tensor(following_tokens(batch))
         following[step.metadata.logit_rows] = sampled
         sampling = sampling_rows(batch, self.scratch_page, self.device)
@@ -160,13 +172,30 @@ class Runner:
         if self.graphs is not None and self._in_graph(batch):
             return self.graphs.run(batch, on_selection, plan)
         assert not batch.sampled_rows
-        inputs = self.prepare(batch, on_selection)
-        if check is None or plan is None:
-            return self._forward(batch, inputs)
-        uploaded = check.upload(plan)
+        record = None if on_selection is None else self._decode_record(batch)
+        inputs = self.prepare(batch, on_selection if record is None else None)
+        if record is not None:
+            inputs = inputs._replace(metadata=replace(inputs.metadata, record=record.device[: batch.tokens]))
+        uploaded = None if check is None or plan is None else check.upload(plan)
         logits = self._forward(batch, inputs)
-        check.end(inputs.table, uploaded)
+        if check is not None and uploaded is not None:
+            check.end(inputs.table, uploaded)
+        if record is not None and on_selection is not None:
+            on_selection.decodes(record.fetch(batch.tokens))
         return logits
+
+    def _decode_record(self, batch: Batch) -> DecodeRecord | None:
+        """Where the selectors write what a step of decodes selects; None if the step reports its selections layer by layer."""
+        model = self.model
+        if not isinstance(model, Transformer) or is_traced() or batch.decodes < len(batch.requests):
+            return None
+        longest = max(start + count for start, count in zip(batch.starts, batch.counts, strict=True))
+        if longest <= model.config.index_topk or any(request.policy is not None for request in batch.requests):
+            return None
+        rows = 1 << (batch.tokens - 1).bit_length()
+        if self._record is None or len(self._record.device) < rows:
+            self._record = DecodeRecord(rows, model.config.num_hidden_layers, model.config.index_topk, self.device)
+        return self._record
 
     def _forward(self, batch: Batch, inputs: Inputs) -> torch.Tensor:
         """The logits; the hidden states are kept if `draft` is to follow."""
@@ -201,12 +230,9 @@ def make_runner(
     if drafts:
         drafter = Drafter(cast(DraftingModel, model), caches[-1])
     if limits.check_cache:
-        backend = model.compute.backend if isinstance(model, Transformer) else "auto"
-        own = caches[
-            : config.num_hidden_layers
-        ]  # drafts cannot change an answer, so their layer's entries are not checked
-        check = CacheCheck(own, limits.max_sequences, limits.max_model_len, scratch_page, backend, ranks)
-        caches = [*check.caches, *caches[len(own) :]]
+        check, caches = make_check(
+            model, caches, config, limits.max_sequences, limits.max_model_len, scratch_page, ranks
+        )
     drafting = (drafter, limits.max_sequences, scratch_page)
     if not (limits.decode_graphs and can_capture(model)):
         return Runner(model, caches, device, None, check, *drafting)
@@ -215,3 +241,20 @@ def make_runner(
     rows = min(limits.max_sequences * (1 + MAX_DRAFT_TOKENS), limits.max_batch_tokens) if drafts else None
     graphs = DecodeGraphs(forward, caches, *sizes, device, check, rows, config.num_hidden_layers)
     return Runner(model, caches, device, graphs, check, *drafting)
+
+
+def make_check(
+    model: Model,
+    caches: list[LayerCache],
+    config: ModelConfig,
+    max_sequences: int,
+    max_model_len: int,
+    scratch_page: int,
+    ranks: int,
+) -> tuple[CacheCheck, list[LayerCache]]:
+    """The check of a model's caches, and the caches with their stamps. An MTP layer's are left as they are: drafts cannot change
+    an answer."""
+    backend = model.compute.backend if isinstance(model, Transformer) else "auto"
+    own = caches[: config.num_hidden_layers]
+    check = CacheCheck(own, max_sequences, max_model_len, scratch_page, backend, ranks)
+    return check, [*check.caches, *caches[len(own) :]]

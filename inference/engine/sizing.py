@@ -17,7 +17,7 @@ from .cache import SCRATCH_PAGES, allocate, bytes_per_page
 from .drafting import Drafter
 from .limits import CacheBudget, Limits
 from .noise import DraftNoise
-from .runner import Runner
+from .runner import Runner, make_check
 from .scheduler import Batch
 from .speculation import MAX_DRAFT_TOKENS
 
@@ -88,7 +88,7 @@ def resolve_limits(
 def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
     """How many pages this rank has memory for, beside the weights and the largest step."""
     config, precision, device = model.config, model.compute.precision, model.compute.device
-    step_bytes = measure_largest_step(model, budget)
+    step_bytes = measure_largest_step(model, budget, ranks)
     mtp = model.mtp is not None
     memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.check_cache, mtp
     return pages_in_memory(config, precision, device, *memory)
@@ -161,33 +161,44 @@ def pages_in_memory(
     return pages
 
 
-def measure_largest_step(model: Transformer, budget: CacheBudget) -> int:
+def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1) -> int:
     """Bytes that the largest step allocates on a GPU beyond weights and caches, measured by running it.
 
     0 on a CPU, where nothing is run. Every rank of a job calls this at the same time.
     """
-    config, precision, device = model.config, model.compute.precision, model.compute.device
+    device = model.compute.device
     if device.type != "cuda":
         return 0
-    batch, pages = largest_step(config, budget.max_batch_tokens, budget.max_sequences, budget.max_model_len)
-    drafts = model.mtp is not None
-    caches = allocate(config, precision, pages + SCRATCH_PAGES, device, drafts)
-    for cache in caches:  # the step reads entries that no step has written: they must not be NaN
-        cache.latent.zero_()
-        cache.index.zero_()
-    drafter = Drafter(model, caches[-1]) if drafts else None
-    runner = Runner(model, caches, device, None, None, drafter, budget.max_sequences, pages)
-    batch = replace(batch, draft_tokens=MAX_DRAFT_TOKENS if drafts else None)
-    _run(runner, batch)  # compiles kernels and initialises libraries
+    runner, batch = prepare_largest_step(model, budget, ranks)
+    # Both compile kernels and initialise libraries: contexts of up to index_topk tokens are attended to in another form.
+    _run(runner, replace(shortest_prompt(), draft_tokens=batch.draft_tokens))
+    _run(runner, batch)
     torch.cuda.synchronize(device)
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
     _run(runner, batch)
     torch.cuda.synchronize(device)
     peak = torch.cuda.max_memory_allocated(device)
-    del runner, caches, drafter
+    del runner
     torch.cuda.empty_cache()
     return peak - before
+
+
+def prepare_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1) -> tuple[Runner, Batch]:
+    """The largest step, and a runner over caches that hold it: with drafts and checks of the caches where the engine has them,
+    so that it calls every kernel that a step without a graph calls."""
+    config, precision, device = model.config, model.compute.precision, model.compute.device
+    batch, pages = largest_step(config, budget.max_batch_tokens, budget.max_sequences, budget.max_model_len)
+    drafts = model.mtp is not None
+    caches = allocate(config, precision, pages + SCRATCH_PAGES, device, drafts)
+    for cache in caches:  # the step reads entries that no step has written: they must not be NaN
+        cache.latent.zero_()
+        cache.index.zero_()
+    drafter, check = Drafter(model, caches[-1]) if drafts else None, None
+    if budget.check_cache:
+        check, caches = make_check(model, caches, config, budget.max_sequences, budget.max_model_len, pages, ranks)
+    runner = Runner(model, caches, device, None, check, drafter, budget.max_sequences, pages)
+    return runner, replace(batch, draft_tokens=MAX_DRAFT_TOKENS if drafts else None)
 
 
 def _run(runner: Runner, batch: Batch) -> None:
@@ -220,6 +231,13 @@ def largest_step(
     entries = [entry(id, 1, [1 + chunk_pages]) for id in range(decodes)]
     entries.append(entry(decodes, chunk, list(range(1, 1 + chunk_pages))))
     return Batch.of(entries), chunk_pages + 2
+
+
+def shortest_prompt() -> Batch:
+    """A step with a prompt of two tokens, in page 0: one would be a decode."""
+    request = Request(0, (0, 0), SamplingParams(), max_tokens=1, seed=0)
+    request.pages = [0]
+    return Batch.of([(request, 2)])
 
 
 def available_memory() -> int:

@@ -40,12 +40,16 @@ class Speculation:
         """
         if self.policy is None:
             return batch
+        batch = self._leave_out(batch)
         counts = [0] * len(batch.requests)
         for i, request in enumerate(batch.requests[: batch.decodes]):
             if batch.logit_counts[i]:
                 counts[i] = self._give_pages(request, min(self._useful(request), budget), pool, take)
                 budget -= counts[i]
-        batch = replace(batch, draft_tokens=self._choose(batch, {}))
+        draft_tokens = self._choose(batch, {})
+        batch = replace(batch, draft_tokens=draft_tokens)
+        if draft_tokens is None:
+            batch = replace(batch, draft_entries=None)
         if not any(counts):
             return batch
         return replace(
@@ -71,12 +75,14 @@ class Speculation:
         self._made = {}
         rows = {request: row for row, request in enumerate(batch.sampling)}
         drafts = batch.draft_counts or (0,) * len(batch.requests)
-        for request, start, count, draft_count in zip(batch.requests, batch.starts, batch.counts, drafts, strict=True):
+        gone_over = len(batch.requests) if batch.draft_entries is None else batch.draft_entries
+        entries = zip(batch.requests, batch.starts, batch.counts, drafts, strict=True)
+        for entry, (request, start, count, draft_count) in enumerate(entries):
             if not request.pages:  # it has ended meanwhile
                 continue
             if draft_count:
                 request.computed = max(request.computed, len(request.tokens) - 1)
-            if drafted and request.drafted == start and request.policy is None:
+            if drafted and entry < gone_over and request.drafted == start and request.policy is None:
                 request.drafted = request.computed if draft_count else start + count
                 if batch.draft_tokens and request in rows:
                     self._made[request] = rows[request], batch.draft_tokens
@@ -98,13 +104,29 @@ class Speculation:
 
     def _useful(self, request: Request) -> int:
         """How many drafts there are for it, but for those behind its last token."""
-        if not self._may_draft(request):
+        if self.policy is None or not self._may_draft(request):
             return 0
         return max(min(self._made.get(request, (0, 0))[1], request.max_tokens - request.output_count - 1), 0)
 
-    @staticmethod
-    def _may_draft(request: Request) -> bool:
-        return request.max_tokens > 1 and request.policy is None and request.grammar is None
+    def _may_draft(self, request: Request) -> bool:
+        assert self.policy is not None
+        if request.max_tokens <= 1 or request.policy is not None or request.grammar is not None:
+            return False
+        return self.policy.pays(request.remaining, request.max_tokens - request.output_count)
+
+    def _leave_out(self, batch: Batch) -> Batch:
+        """The batch with the chunks of prompts last whose answers get no drafts, so that the draft layer need not go over them."""
+        chunks = range(batch.decodes, len(batch.requests))
+        left_out = [i for i in chunks if not batch.logit_counts[i] and not self._is_ready(batch, i)]
+        if not left_out:
+            return batch
+        kept = [i for i in range(len(batch.requests)) if i not in left_out]
+        return replace(batch.in_order([*kept, *left_out]), draft_entries=len(kept))
+
+    def _is_ready(self, batch: Batch, entry: int, unknown: int = 0) -> bool:
+        """Whether the draft layer's entries of all earlier tokens are there, and drafts of use. unknown: as in `_choose`."""
+        request = batch.requests[entry]
+        return request.drafted + unknown == batch.starts[entry] and self._may_draft(request)
 
     def _give_pages(self, request: Request, count: int, pool: PagePool, take: bool) -> int:
         """For how many drafts the request has pages, after it has taken what it may."""
@@ -118,8 +140,8 @@ class Speculation:
         assert self.policy is not None
         ready = [
             (request, logits)
-            for request, start, logits in zip(batch.requests, batch.starts, batch.logit_counts, strict=True)
-            if request.drafted + unknown.get(request, 0) == start and self._may_draft(request)
+            for i, (request, logits) in enumerate(zip(batch.requests, batch.logit_counts, strict=True))
+            if self._is_ready(batch, i, unknown.get(request, 0))
         ]
         count = self.policy.choose(len(batch.requests), len(ready)) if ready else None
         if not count or any(logits and self._has_use(request) for request, logits in ready):

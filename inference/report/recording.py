@@ -2,10 +2,10 @@
 
 It knows numbers and texts alone: no model, engine or tokenizer. A recording needs memory in proportion to
 tokens x layers x index_topk. Once `budget` bytes are used, each further token keeps only the fraction of the context that was
-selected for it, and the report says how many tokens are recorded in full.
+selected for it. Nothing is read or worked out before somebody asks for it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from .passages import Passage, Story, find_passages, find_story
 
 LONG_MESSAGE = 256  # tokens; of a longer one, the question is the last passage
 MOST_HEAD_GROUPS = 4
+Namer = Callable[[Sequence[int]], Sequence[str]]  # token ids -> one text for each
 BUDGET = 128 << 20  # bytes of one recording; the released model's 61 layers x 2048 positions take 0.5 MB a token
 
 
@@ -25,6 +26,10 @@ class Selection(Protocol):
     @property
     def position(self) -> int:
         """Position of the query: of the token before the generated one."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the arrays are at hand; if not, all layers have what the model selects by itself."""
 
     @property
     def layers(self) -> Mapping[int, np.ndarray]:
@@ -69,10 +74,13 @@ class Recording:
         self.index_topk = index_topk
         self.prompt = list(prompt)
         self.answer: list[int] = []
-        self.fractions: list[float] = []  # selected share of the context, mean over the layers, for each answer token
+        self._read: list[
+            tuple[int, int]
+        ] = []  # by answer token: positions selected in all layers together, and the context
         self.bytes = 0
         self._budget = budget
         self._selections: list[Selection] = []
+        self._name: Namer | None = None
         self._texts: list[str] | None = None
         self._control: frozenset[int] = frozenset()
 
@@ -86,34 +94,46 @@ class Recording:
         """Answer tokens whose selections are kept in full."""
         return len(self._selections)
 
+    @property
+    def fractions(self) -> list[float]:
+        """The selected share of the context, mean over the layers, for each answer token."""
+        return [selected / (self.num_layers * context) for selected, context in self._read]
+
     def add(self, token: int, selection: Selection) -> None:
-        """Append the answer's next token and the selection that led to it."""
+        """Append the answer's next token and the selection that led to it. It runs between steps, so it reads no arrays."""
         context = selection.position + 1
-        sizes = [len(selected) for selected in selection.layers.values()]
+        if selection.is_read:
+            recorded = sum(map(len, selection.layers.values()))
+            scores = sum(map(len, selection.scores.values()))
+            selected = recorded + (self.num_layers - len(selection.layers)) * context
+        else:
+            selected = recorded = self.num_layers * min(context, self.index_topk)
+            scores = recorded if context > self.index_topk else 0
         if selection.drafted:
             self._drafted.append(len(self.answer))
         self.answer.append(token)
-        selected = sum(sizes) + (self.num_layers - len(sizes)) * context
-        self.fractions.append(selected / (self.num_layers * context))
+        self._read.append((selected, context))
         if self.bytes < self._budget and len(self._selections) + 1 == len(self.answer):
             self._selections.append(selection)
-            self.bytes += 4 * (sum(sizes) + sum(len(scores) for scores in selection.scores.values()))
+            self.bytes += 4 * (recorded + scores)
 
-    def label(self, texts: Sequence[str], control_ids: Iterable[int], user_id: int | None = None) -> None:
-        """Name the tokens: one text for each of `token_ids`, and the ids that are control tokens. Unlabelled, ids are shown.
+    def label(self, name: Namer, control_ids: Iterable[int], user_id: int | None = None) -> None:
+        """How to name the tokens, and the ids that are control tokens. Unlabelled, ids are shown.
 
-        user_id: of the token that begins a user's message, if there is one.
+        name: called when texts are first needed, because those of a long context take a while. user_id: of the token that begins
+        a user's message, if there is one.
         """
-        self._user_id = user_id
-        if len(texts) != len(self.token_ids):
-            raise ValueError(f"texts has {len(texts)} entries; expected {len(self.token_ids)}, one for each token")
-        self._texts = list(texts)
-        self._control = frozenset(control_ids)
+        self._user_id, self._name, self._texts, self._control = user_id, name, None, frozenset(control_ids)
 
     @property
     def texts(self) -> list[str]:
         """One text for each token of prompt and answer; joined, they are the whole text."""
-        return [f"{token} " for token in self.token_ids] if self._texts is None else self._texts
+        if self._name is None:
+            return [f"{token} " for token in self.token_ids]
+        if self._texts is None:
+            self._texts = list(self._name(self.token_ids))
+            assert len(self._texts) == len(self.token_ids)
+        return self._texts
 
     def measured(self, logprobs: Sequence[float], selections: Sequence[Selection]) -> None:
         """Add the answer's log-probabilities and the mass of dense attention that its selections catch, by groups of heads."""

@@ -169,6 +169,8 @@ class EngineThread:
 
     def _step(self, arrivals: list[Entry], cancels: list[int]) -> None:
         try:
+            if arrivals:  # their prompts may make the step a long one
+                self._delivery.flush_all(self.clock())
             refused = self._queue_in_engine(arrivals)
             for request_id in cancels:
                 self._engine.abort(request_id)

@@ -33,9 +33,9 @@ from .entry import Entry
 from .observers import Observer
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
-# Waking a reader costs about 0.05 ms of the interpreter's lock, so that up to 25 readers take at most 1 % of its time. A single
-# reader gets every token by itself; many readers get a few tokens at a time.
-DELIVERY_SECONDS = 0.006
+# Waking a reader costs about 0.05 ms of the interpreter's lock, so that readers take at most 6 % of its time. A few readers get
+# every token by itself; many readers get a few tokens at a time.
+DELIVERY_SECONDS = 0.0008
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ class Service:
     ) -> None:
         """max_queue: requests that may be open in addition to the max_sequences that run at a time. deadline: seconds that a
         request may take, waiting included. delivery: Deltas are collected for this many seconds per open request, at most 0.15
-        altogether, and reach their streams together; a request's first and last Delta are not held back.
+        altogether, and reach their streams together; a request's first and last Delta are not held back, and none during a
+        step that would exceed that.
         step_times: how long steps with prompt tokens should last; by default as the device's entry of DEVICE_TIMES.
         clock, thread: others only in a simulation.
 

@@ -20,21 +20,27 @@ MAX_SHARED_LAUNCH_ROWS = 64  # the products of several weights share a launch up
 
 
 class Tile(NamedTuple):
-    """The part of the result that a CTA of the kernel `large_m` computes at a time."""
+    """The part of the result that a CTA of the kernel `large_m` computes at a time; two CTAs of a pair share an operand."""
 
     rows: int
     columns: int
+    paired: bool = False
 
 
-# Microseconds that a slice of 128 of K takes in a tile, and what a tile takes besides: measured on an H200 with K = 512 and 7168.
+# Microseconds that a slice of 128 of K takes in a tile, and what a tile takes besides. Fitted to times on an H200: for tiles of
+# 64 rows those of 64 to 160 rows, for the others those of 1024 to 4096 rows.
 LARGE_TILES = {
-    Tile(128, 128): (0.416, 0.8),
-    Tile(128, 144): (0.481, 1.65),
-    Tile(128, 192): (0.575, 1.1),
-    Tile(128, 256): (0.748, 1.8),
+    Tile(64, 32, False): (0.138, 1.0),
+    Tile(64, 64, False): (0.2, 1.3),
+    Tile(64, 112, False): (0.278, 1.0),
+    Tile(128, 128, False): (0.427, 0.54),
+    Tile(128, 144, False): (0.504, 1.14),
+    Tile(128, 192, False): (0.616, 0.755),
+    Tile(128, 256, False): (0.805, 1.32),
 }
-WIDE_TILE = Tile(64, 288)  # for 17 to 64 rows of a weight that is wide enough to occupy the GPU with such tiles
-EXPERT_TILE = Tile(192, 128)  # for experts of up to about 160 rows, which it computes at once
+PAIRED_TILE = Tile(128, 256, True)  # faster than alone where many tiles of a long K follow each other
+WIDE_TILE = Tile(64, 288, True)  # for 17 to 64 rows of a weight that is wide enough to occupy the GPU with such tiles
+EXPERT_TILE = Tile(192, 128, True)  # for experts of up to about 160 rows, which it computes at once
 
 
 def swap_ab_tile(rows: int) -> int:
@@ -48,26 +54,38 @@ def multiprocessors(device: torch.device) -> int:
     return count
 
 
+def waves(tile: Tile, rows: int, columns: int, processors: int) -> int:
+    """How many tiles the busiest multiprocessor computes, one after the other."""
+    return -(-(-(-rows // tile.rows) * -(-columns // tile.columns)) // processors)
+
+
 def large_tile(rows: int, columns: int, width: int, processors: int) -> Tile:
-    """The tile that keeps the persistent CTAs, one a multiprocessor, busy for the shortest time: waves times a tile's time."""
+    """The tile of `large_m` that takes the shortest time by the model: waves times a tile's time."""
 
     def microseconds(tile: Tile) -> float:
-        tiles = -(-rows // tile.rows) * -(-columns // tile.columns)
         slice_time, rest = LARGE_TILES[tile]
-        return -(-tiles // processors) * (-(-width // 128) * slice_time + rest)
+        return waves(tile, rows, columns, processors) * (-(-width // 128) * slice_time + rest)
 
-    return min(LARGE_TILES, key=microseconds)
+    tile = min(LARGE_TILES, key=microseconds)
+    pairs_gain = tile[:2] == PAIRED_TILE[:2] and width >= 4096 and waves(tile, rows, columns, processors) >= 3
+    return PAIRED_TILE if pairs_gain else tile
 
 
 def choose(rows: int, columns: int, width: int, processors: int) -> Tile | int:
-    """The tile of `large_m`, or the token tile of `swap_ab`, for a [rows, width] times a weight [columns, width]."""
+    """The tile of `large_m`, or the token tile of `swap_ab`, for a [rows, width] times a weight [columns, width].
+
+    Tiles that leave half of the multiprocessors idle give way to the swap-AB kernel, which also splits K. So do up to 64 rows:
+    the swap-AB kernel requests weights before the previous kernel has ended, and with fewer than 64 rows the TMA spends as much
+    time on the rows of a tile that the matrix does not have.
+    """
     if 16 < rows <= 64 and 8 * -(-columns // WIDE_TILE.columns) > 7 * processors:
         return WIDE_TILE
     if rows <= 64:
         return swap_ab_tile(rows)
-    if -(-rows // 128) * -(-columns // 128) > processors // 2:
-        return large_tile(rows, columns, width, processors)
-    return 64 if rows <= 128 else 128  # fewer tiles than half of the GPU: the swap-AB kernel, which also splits K
+    tile = large_tile(rows, columns, width, processors)
+    if 2 * -(-rows // tile.rows) * -(-columns // tile.columns) > processors:
+        return tile
+    return 64 if rows <= 128 else 128
 
 
 def multiply(

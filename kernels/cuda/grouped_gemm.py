@@ -12,7 +12,7 @@ from .pdl import weights_are_static
 MAX_GATHER_TILE = 32  # the largest token tile whose rows the kernel gathers itself, with one copy for each row
 # Up to this many tokens, two token tiles, the shared expert's product is in the launch of the routed experts' products.
 MAX_SHARED_LAUNCH_ROWS = 16
-LARGE_TILE = Tile(128, 256)
+LARGE_TILE = Tile(128, 256, True)
 MAX_EXPERT_AVERAGE = 160  # rows of an expert on average; with more, many experts exceed EXPERT_TILE
 
 

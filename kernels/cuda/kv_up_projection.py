@@ -28,7 +28,9 @@ def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: to
     out = torch.empty(tokens, heads, latent + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
     if not out.numel():
         return out
-    load("kv_up_projection").absorb_queries(q, cos.contiguous(), sin.contiguous(), wk, out, few, weights_are_static(wk))
+    load("kv_up_projection").absorb_queries(
+        q, cos.contiguous(), sin.contiguous(), wk, out, few, weights_are_static(wk), False
+    )
     if not few:
         torch.bmm(q[..., :nope].transpose(0, 1), wk, out=out[..., :latent].transpose(0, 1))
     return out
@@ -44,6 +46,6 @@ def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tup
     codes = torch.empty(tokens, heads * rows, dtype=torch.float8_e4m3fn, device=latents.device)
     scales = torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)
     load("kv_up_projection").expand_quantize(
-        latents, wv, codes.view(torch.uint8), scales, ue8m0, weights_are_static(wv)
+        latents, wv, codes.view(torch.uint8), scales, ue8m0, weights_are_static(wv), False
     )
     return codes, scales

@@ -32,7 +32,7 @@ def partial_results(plan: SplitPlan, value_dim: int) -> tuple[torch.Tensor, torc
 
 
 def costs(rows: int) -> tuple[int, int, int]:
-    """`struct Costs` of attention/split.cuh.
+    """`struct Costs` of attention/plan.cuh.
 
     In this order: the start of a query, in blocks of 64 keys; a partial result, and merging at all, both in 64ths of a block.
     A block takes 2 to 4 microseconds. Writing and reading a partial result of 64 rows, 128 KB, takes about 0.1.

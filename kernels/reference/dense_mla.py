@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from ..split_plan import SplitPlan
 from .sparse_mla_prefill import sparse_attention
+from .wide import widened
 
 # Query rows per product: small enough to compute little beyond the causal triangle, large enough for products at full speed.
 QUERY_BLOCK = 256
@@ -21,6 +22,8 @@ def mha_prefill(
     # equal head dims.
     equal = max(q.shape[-1], width)
     q, k, v = (F.pad(x, (0, equal - x.shape[-1])).float().transpose(0, 1)[None] for x in (q, k, v))
+    if dtype == torch.float32:
+        q, k, v = widened(q, k, v)
     positions = torch.arange(keys, device=q.device)
     blocks = []
     for start in range(0, tokens, QUERY_BLOCK):

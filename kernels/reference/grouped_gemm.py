@@ -6,6 +6,7 @@ import torch
 
 from ..quantize import Quantized
 from .fp8_gemm import fp8_gemm
+from .wide import widened
 
 
 def grouped_gemm(
@@ -28,10 +29,11 @@ def grouped_gemm(
         if scales is None or weight_scale is None:
             # A wider output dtype keeps the fp32 bits of the product, instead of widening rounded ones.
             wide = torch.promote_types(values.dtype, out_dtype)
-            out[start:end] = values[start:end].to(wide) @ weight[expert].to(wide).T
+            rows, columns = widened(values[start:end].to(wide), weight[expert].to(wide))
+            out[start:end] = rows @ columns.T
         else:
-            rows = Quantized(values[start:end], scales[start:end])
-            out[start:end] = fp8_gemm(rows, weight[expert], weight_scale[expert], out_dtype)
+            quantized = Quantized(values[start:end], scales[start:end])
+            out[start:end] = fp8_gemm(quantized, weight[expert], weight_scale[expert], out_dtype)
     return out
 
 

@@ -3,20 +3,27 @@
 import torch
 
 from .cache_write import split_pages
+from .wide import widened
 
 BLOCK_BYTES = 64 << 20  # of [rows, heads, keys] fp32 scores that are held at once
 QUERY_BLOCK = 256  # rows that share a range of keys, few enough to compute little beyond the causal triangle
 
 
+def _as_they_are(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return operands
+
+
 def _scores(q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, k_scale: torch.Tensor | None) -> torch.Tensor:
     """q [T, H, D], k [S, D], weights [T, H] -> fp32 [T, S]."""
     rows, heads, _ = q.shape
-    keys = k.float().T
+    # Only fp32 keys can be widened: with those of fewer bits, fp32 is the precision of the kernels, too.
+    widen = widened if k.dtype == torch.float32 else _as_they_are
+    keys, weights = widen(k.float(), weights)
     out = torch.empty(rows, k.shape[0], dtype=torch.float32, device=q.device)
     step = max(1, BLOCK_BYTES // max(1, 4 * heads * k.shape[0]))
     for start in range(0, rows, step):
-        block = q[start : start + step].float()
-        similarity = torch.matmul(block.flatten(0, 1), keys).relu_().view(block.shape[0], heads, -1)
+        (block,) = widen(q[start : start + step].float())
+        similarity = torch.matmul(block.flatten(0, 1), keys.T).relu_().view(block.shape[0], heads, -1)
         out[start : start + step] = torch.bmm(weights[start : start + step, None], similarity)[:, 0]
     return out if k_scale is None else out.mul_(k_scale)
 
@@ -47,19 +54,62 @@ def paged_indexer_logits(
     lengths: torch.Tensor,
     max_context: int,
 ) -> torch.Tensor:
-    batch, new, _, width = q.shape
-    page_size = cache.shape[1]
+    batch, new, _, _ = q.shape
     out = torch.full((batch * new, max_context), float("-inf"), device=q.device)
-    for b, length in enumerate(lengths.tolist()):
-        pages = block_table[b, : -(-length // page_size)].long()
-        if cache.dtype == torch.uint8:
-            keys, scale_bytes = split_pages(cache.index_select(0, pages))
-            k = keys.reshape(-1, width)[:length].view(torch.float8_e4m3fn)
-            k_scale = scale_bytes.contiguous().view(torch.float32).flatten()[:length]
-        else:
-            k, k_scale = cache.index_select(0, pages).view(-1, width)[:length], None
+    if cache.is_cuda and cache.dtype != torch.uint8:
+        return _all_rows(q, cache, weights, block_table, lengths, out)
+    known: list[int] | None = None
+    for b, (row, length) in enumerate(zip(block_table.tolist(), lengths.tolist(), strict=True)):
+        pages = row[: -(-length // cache.shape[1])]
+        if pages != known:  # rows that verify drafts have the pages of the row before them
+            known, (keys, scales) = pages, _keys(cache, pages)
         for i in range(new):
             visible = max(length - new + i + 1, 0)  # a padding sequence has an empty context
-            scale = None if k_scale is None else k_scale[:visible]
-            out[b * new + i, :visible] = _scores(q[b, i : i + 1], k[:visible], weights[b, i : i + 1], scale)[0]
+            scale = None if scales is None else scales[:visible]
+            out[b * new + i, :visible] = _scores(q[b, i : i + 1], keys[:visible], weights[b, i : i + 1], scale)[0]
     return out
+
+
+def _all_rows(
+    q: torch.Tensor,
+    cache: torch.Tensor,
+    weights: torch.Tensor,
+    block_table: torch.Tensor,
+    lengths: torch.Tensor,
+    out: torch.Tensor,
+) -> torch.Tensor:
+    """The scores in `out` [B * new, max_context], of as many sequences at a time as BLOCK_BYTES allow: a GPU waits for launches."""
+    batch, new, heads, width = q.shape
+    pages = min(-(-out.shape[1] // cache.shape[1]), block_table.shape[1])
+    columns = min(pages * cache.shape[1], out.shape[1])
+    positions = torch.arange(columns, device=q.device)
+    ends = lengths[:, None] - new + 1 + torch.arange(new, device=q.device)
+    at_once = max(1, BLOCK_BYTES // max(1, 4 * (width + new * heads) * pages * cache.shape[1]))
+    scores = out.view(batch, new, -1)[..., :columns]
+    for first in range(0, batch, at_once):
+        rows = slice(first, first + at_once)
+        # Behind a sequence's pages its table may hold anything.
+        table = block_table[rows, :pages].long().clamp(0, cache.shape[0] - 1)
+        keys = cache[table].flatten(1, 3)[:, :columns]
+        hidden = positions >= ends[rows, :, None]
+        keys = keys.float().masked_fill(hidden.all(1)[..., None], 0)
+        queries, products = q[rows].float(), weights[rows]
+        if cache.dtype == torch.float32:
+            queries, keys, products = widened(queries, keys, products)
+        similarity = torch.matmul(queries.flatten(1, 2), keys.transpose(1, 2)).relu_()
+        summed = torch.matmul(products[:, :, None], similarity.unflatten(1, (new, heads)))[:, :, 0]
+        scores[rows] = summed.float().masked_fill_(hidden, float("-inf"))
+    return out
+
+
+def _keys(cache: torch.Tensor, pages: list[int]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The keys [S, D] of these pages, and their scales fp32 [S] if they are FP8."""
+    if pages and pages == list(range(pages[0], pages[0] + len(pages))):
+        taken = cache[pages[0] : pages[0] + len(pages)]  # no copy
+    else:
+        taken = cache.index_select(0, torch.tensor(pages, dtype=torch.int64, device=cache.device))
+    if cache.dtype != torch.uint8:
+        return taken.reshape(-1, cache.shape[-1]), None
+    keys, scale_bytes = split_pages(taken)
+    scales = scale_bytes.contiguous().view(torch.float32).flatten()
+    return keys.reshape(-1, keys.shape[-1]).view(torch.float8_e4m3fn), scales

@@ -4,16 +4,21 @@ import torch
 
 from .quantize import quantize_blocks
 from .rope import rotate_interleaved
+from .wide import widened
 
 
 def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
     nope, rope = q.split((wk.shape[1], 2 * cos.shape[1]), 2)
-    latent = torch.bmm(nope.transpose(0, 1), wk).transpose(0, 1)
-    return torch.cat((latent, rotate_interleaved(rope, cos, sin)), 2)
+    latent = torch.bmm(*widened(nope.transpose(0, 1), wk)).transpose(0, 1)
+    return torch.cat((latent.to(q.dtype), rotate_interleaved(rope, cos, sin)), 2)
 
 
 def expand_values(latents: torch.Tensor, wv: torch.Tensor, out: torch.Tensor) -> None:
-    torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2), out=out.transpose(0, 1))
+    rows, weights = widened(latents.transpose(0, 1), wv.transpose(1, 2))
+    if rows.dtype == out.dtype:
+        torch.bmm(rows, weights, out=out.transpose(0, 1))
+    else:
+        out.copy_(torch.bmm(rows, weights).transpose(0, 1))
 
 
 def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -15,9 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch.utils.weak import WeakIdKeyDictionary
 
+from .wide import widened
+
 # Weights in oneDNN's layout are copies, of so many bytes at most in a process. Others are multiplied as they are, which gives the
 # same bits, but takes longer for few rows.
 LAYOUT_BYTES = 256 << 20
+
+ROWS_AT_ONCE = 16384  # of a weight of which a wider copy is made for a moment
 
 _AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
 
@@ -54,6 +58,9 @@ def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype | None 
     """x [T, K], weight [N, K] of one dtype -> [T, N]. On a CPU in fp32, a row's bits depend on that row and the weight alone."""
     if out_dtype is not None and out_dtype != x.dtype:
         return _widened(x, weight, out_dtype)
+    if x.is_cuda and x.dtype == torch.float32:
+        # A part of the weight at a time, so that its wider copy stays small.
+        return torch.cat([F.linear(*widened(x, rows)).float() for rows in weight.split(ROWS_AT_ONCE)], 1)
     if x.device.type != "cpu" or x.dtype != torch.float32 or not len(x) or not _AVAILABLE:
         return F.linear(x, weight)
     rows = x if len(x) > 1 else x.expand(2, -1)
@@ -68,4 +75,4 @@ def _widened(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> t
     if x.device.type == "cuda":
         return torch.mm(x, weight.T, out_dtype=out_dtype)
     # A part of the weight at a time, so that its wider copy stays small.
-    return torch.cat([F.linear(x.to(out_dtype), rows.to(out_dtype)) for rows in weight.split(16384)], 1)
+    return torch.cat([F.linear(x.to(out_dtype), rows.to(out_dtype)) for rows in weight.split(ROWS_AT_ONCE)], 1)

@@ -5,6 +5,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+from .wide import widened
+
 FP8_MAX = 448.0  # largest e4m3fn value
 GROUP = 128
 ACTIVATION_AMAX_FLOOR = 1e-4  # keeps the scale of an all-zero group from being zero
@@ -52,7 +54,10 @@ def dequantize_weight(weight: torch.Tensor, scale: torch.Tensor, dtype: torch.dt
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """RMSNorm of x [T, D] with weight [D], computed in fp32 and rounded once to x's dtype."""
     # Contiguous, because torch sums a row in another order if its elements, or its neighbours', lie elsewhere.
-    return F.rms_norm(x.float().contiguous(), (x.shape[-1],), weight, eps).to(x.dtype)
+    rows, scale = x.float().contiguous(), weight
+    if x.dtype == torch.float32:
+        rows, scale = widened(rows, weight)
+    return F.rms_norm(rows, (x.shape[-1],), scale, eps).to(x.dtype)
 
 
 def rms_norm_quantize(

@@ -3,6 +3,7 @@
 import torch
 
 from .cache_write import gather_latents
+from .wide import widened
 
 BLOCK_BYTES = 64 << 20  # of gathered fp32 keys that are held at once
 
@@ -37,12 +38,16 @@ def sparse_attention(
         # The memory of an invalid slot may hold NaN, so its keys are zeroed. Only those: a mask over all keys costs a tenth of
         # a step.
         keys.view(-1, width).index_fill_(0, (~keep).flatten().nonzero()[:, 0], 0.0)
-        logits = torch.bmm(q[block].float(), keys.transpose(1, 2)).mul_(softmax_scale)
+        queries = q[block].float()
+        if q.dtype == torch.float32:
+            queries, keys = widened(queries, keys)
+        logits = torch.bmm(queries, keys.transpose(1, 2)).mul_(softmax_scale)
         logits.masked_fill_(~keep[:, None], float("-inf"))
         highest[block] = logits.amax(-1)
-        lse[block] = logits.logsumexp(-1)
+        sums = logits.logsumexp(-1)
+        lse[block] = sums
         # A row without keys has lse -inf. 0 is subtracted there instead, so that exp gives zeros and not NaN.
-        weights = (logits - torch.where(lse[block].isneginf(), 0.0, lse[block])[..., None]).exp_()
+        weights = (logits - torch.where(sums.isneginf(), 0.0, sums)[..., None]).exp_()
         result = torch.bmm(weights, keys[..., :value_dim])
         if attn_sink is not None:
             result *= torch.sigmoid(lse[block] - attn_sink).nan_to_num(0.0)[..., None]

@@ -6,6 +6,7 @@ the MMA. So `linear` gives a row the same bits whatever the number of rows, thou
 
 from typing import Any
 
+import tilelang
 import tilelang.language as T
 import torch
 
@@ -84,7 +85,12 @@ def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> tor
     return out
 
 
-@tile_kernel((128, 128, 512, 192, 256, 576, False), (128, 512, 128, 512, 256, 128, True))
+# Without warps of their own for copies, several CTAs share a multiprocessor, and one multiplies while another stores its results.
+@tile_kernel(
+    (128, 128, 512, 192, 256, 576, False),
+    (128, 512, 128, 512, 256, 128, True),
+    pass_configs={tilelang.PassConfigKey.TL_DISABLE_WARP_SPECIALIZED: True},
+)
 def products_of_heads(heads: int, k: int, n: int, pitch: int, weight_pitch: int, out_pitch: int, columns: bool) -> Any:
     """For each head h: a [rows, heads * pitch] from column h * pitch on, times b -> out [rows, heads * out_pitch].
 
@@ -102,6 +108,7 @@ def products_of_heads(heads: int, k: int, n: int, pitch: int, weight_pitch: int,
         with T.Kernel(T.ceildiv(n, TILE), heads, T.ceildiv(rows, 128), threads=256) as (tile, head, block):
             a_tile = T.alloc_shared((128, K_STEP), "bfloat16")
             b_tile = T.alloc_shared(b_shape, "bfloat16")
+            staged = T.alloc_shared((128, TILE), "bfloat16")
             total = T.alloc_fragment((128, TILE), "float32")
             T.clear(total)
             for i in T.Pipelined(k // K_STEP, num_stages=min(k // K_STEP, 4)):
@@ -113,9 +120,14 @@ def products_of_heads(heads: int, k: int, n: int, pitch: int, weight_pitch: int,
                 else:
                     T.copy(b[line + i * K_STEP : line + (i + 1) * K_STEP, tile * TILE : (tile + 1) * TILE], b_tile)
                 T.gemm(a_tile, b_tile, total, transpose_B=columns, policy=T.GemmWarpPolicy.FullRow)
-            for t, w in T.Parallel(128, TILE):
-                if block * 128 + t < rows and tile * TILE + w < n:
-                    out[block * 128 + t, head * out_pitch + tile * TILE + w] = total[t, w]
+            if n % TILE == 0:  # by bulk stores, whose lines are whole
+                column = head * out_pitch + tile * TILE
+                T.copy(total, staged)
+                T.copy(staged, out[block * 128 : (block + 1) * 128, column : column + TILE])
+            else:
+                for t, w in T.Parallel(128, TILE):
+                    if block * 128 + t < rows and tile * TILE + w < n:
+                        out[block * 128 + t, head * out_pitch + tile * TILE + w] = total[t, w]
 
     return kernel
 

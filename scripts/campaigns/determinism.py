@@ -204,11 +204,13 @@ def differences(alone: Answer, other: Answer) -> Counter[str]:
 def run_case(
     model: Transformer, seed: int, count: int = 12, longest: int = 256
 ) -> tuple[Counter[str], list[dict[str, Any]]]:
-    """What was compared and what happened, and each request that differs."""
+    """What was compared and what happened, and each request that differs. RuntimeError if a step fails."""
     limits, asked = make_case(seed, model.config.vocab_size, count, longest)
     if model.mtp is None:
         limits["speculative_tokens"] = 0
     answers, total = run(model, limits, asked, random.Random(seed))
+    if any(answer.end == "error" for answer in answers):
+        raise RuntimeError("a step failed, as the log says; such a case compares nothing")
     failures = []
     for i, (each, answer) in enumerate(zip(asked, answers, strict=True)):
         alone = run_alone(model, each)

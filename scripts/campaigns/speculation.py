@@ -2,6 +2,7 @@
 
     cd scripts; python -m campaigns.speculation --first 0 --count 20            # CPU, exact precision
     cd scripts; python -m campaigns.speculation --device cuda --scale 8 --sampled 0.17 --first 0 --count 125 --seconds 600
+    cd scripts; python -m campaigns.speculation --device cuda --precision fp8 --deterministic --scale 8 --sampled 0.17 --count 125
 
 A case has 1 to 4 drafts, its own limits (steps of a few tokens, few pages, few sequences), and a dozen requests: prompts that share
 their beginnings, greedy and sampled with temperature, top_k, top_p, min_p and penalties, with stop tokens and log-probabilities.
@@ -9,8 +10,9 @@ Some are cancelled, requests arrive while others run, and one is preempted now a
 an engine without drafts gives to the same request: the tokens, the reason for its end, and log-probabilities within 1e-4; of a
 cancelled request, the tokens that it has. --scale makes cases larger, for GPUs: so many times the requests, sequences, pages and
 tokens a step. In fp32, steps of other sizes round differently, so log-probabilities that differ by more
-than 1e-5 are counted, and with --control so are those of the same case without drafts. Ends in one JSON line; the exit status is 1
-if anything differs.
+than 1e-5 are counted, and with --control so are those of the same case without drafts. With --deterministic all must have equal
+bits. --lines prints a JSON line after each case, so that an interrupted run leaves what it found. Ends in a JSON line of all cases;
+the exit status is 1 if anything differs.
 """
 
 import argparse
@@ -129,7 +131,7 @@ def run(
     return answers, seen
 
 
-def difference(plain: Answer, other: Answer) -> dict[str, Any] | None:
+def difference(plain: Answer, other: Answer, tolerance: float = TOLERANCE) -> dict[str, Any] | None:
     """The first thing in which an answer differs from plain decoding's."""
     count = len(other.tokens) if other.end == "abort" else max(len(plain.tokens), len(other.tokens))
     if other.end != "abort" and plain.end != other.end:
@@ -138,15 +140,37 @@ def difference(plain: Answer, other: Answer) -> dict[str, Any] | None:
         one, two = plain.logprobs[place : place + 1], other.logprobs[place : place + 1]
         if plain.tokens[place : place + 1] != other.tokens[place : place + 1]:
             return {"place": place, "expected": str(one), "found": str(two)}
-        if abs(one[0].logprob - two[0].logprob) > TOLERANCE:
+        if abs(one[0].logprob - two[0].logprob) > tolerance:
             return {"place": place, "logprob": two[0].logprob, "expected": one[0].logprob}
     return None
 
 
-def rounded(plain: Answer, other: Answer) -> int:
-    """How many log-probabilities differ by more than ROUNDING."""
-    pairs = zip(plain.logprobs, other.logprobs, strict=False)
-    return sum(abs(one.logprob - two.logprob) > ROUNDING for one, two in pairs)
+def rounding(plain: list[Answer], others: list[Answer]) -> tuple[int, int, float]:
+    """(log-probabilities, how many of them differ by more than ROUNDING, the largest difference)."""
+    pairs = [
+        pair for one, two in zip(plain, others, strict=True) for pair in zip(one.logprobs, two.logprobs, strict=False)
+    ]
+    apart = [abs(one.logprob - two.logprob) for one, two in pairs]
+    return len(apart), sum(each > ROUNDING for each in apart), max(apart, default=0.0)
+
+
+@dataclass
+class Findings:
+    """What the cases of a campaign have shown."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    apart: dict[str, float] = field(default_factory=dict)  # by kind of run: the largest difference of log-probabilities
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    def add_rounding(self, name: str, plain: list[Answer], others: list[Answer]) -> None:
+        """name: of the run that gave the others."""
+        total, above, largest = rounding(plain, others)
+        self.counts.update({f"{name}logprobs": total, f"{name}above 1e-5": above})
+        self.apart[name] = max(self.apart.get(name, 0.0), largest)
+
+    def line(self) -> str:
+        largest = {f"{name}largest": value for name, value in self.apart.items()}
+        return json.dumps({**self.counts, **largest, "failures": self.failures})
 
 
 def main() -> int:
@@ -159,33 +183,46 @@ def main() -> int:
     parser.add_argument("--scale", type=int, default=1, help="of a case (default: a dozen requests)")
     parser.add_argument("--sampled", type=float, default=0.5, help="share of requests with a temperature")
     parser.add_argument("--control", action="store_true", help="also run each case without drafts")
+    parser.add_argument("--deterministic", action="store_true", help="batch-invariant: all bits must be equal")
+    parser.add_argument("--lines", action="store_true", help="a JSON line after each case")
     parser.add_argument("--seconds", type=float, default=60, help="begin no case after that")
     arguments = parser.parse_args()
-    model = load_model(arguments.model, arguments.precision, device=arguments.device, mtp=True)
-    total, failures, began, seed = Counter[str](), [], time.monotonic(), arguments.first
-    while seed < arguments.first + arguments.count and time.monotonic() - began < arguments.seconds:
-        limits, drafts, asked = make_case(seed, model.config.vocab_size, arguments.scale, arguments.sampled)
-        ample = {"max_batch_tokens": 256, "max_sequences": 8, "page_count": 64}
-        generous = {name: value * arguments.scale for name, value in ample.items()} | {"reuse_pages": False}
-        plain, _ = run(model, generous, 0, asked, None)
-        found, seen = run(model, limits, drafts, asked, random.Random(seed))
-        total.update(seen)
-        total["cases"] += 1
-        if arguments.control:
-            control, _ = run(model, limits, 0, asked, random.Random(seed))
-            total["control tokens"] += sum(len(each.tokens) for each in control)
-            total["control above 1e-5"] += sum(map(rounded, plain, control))
-            total["control differs"] += sum(difference(*pair) is not None for pair in zip(plain, control, strict=True))
-        for i, (one, other) in enumerate(zip(plain, found, strict=True)):
-            kind = "greedy" if asked[i].params.greedy else "sampled"
-            total.update([kind, "cancelled"] if other.end == "abort" else [kind])
-            total["above 1e-5"] += rounded(one, other)
-            if (wrong := difference(one, other)) is not None:
-                failures.append({"seed": seed, "request": i, "drafts": drafts, "kind": kind, **wrong})
-                print(failures[-1], file=sys.stderr, flush=True)
-        seed += 1
-    print(json.dumps({"first": arguments.first, **total, "failures": failures}))
-    return 1 if failures else 0
+    deterministic = arguments.deterministic
+    model = load_model(
+        arguments.model, arguments.precision, device=arguments.device, mtp=True, deterministic=deterministic
+    )
+    found, began = Findings(), time.monotonic()
+    for seed in range(arguments.first, arguments.first + arguments.count):
+        if time.monotonic() - began > arguments.seconds:
+            break
+        examine(model, seed, arguments, found)
+        if arguments.lines:
+            print(found.line(), flush=True)
+    print(found.line())
+    return 1 if found.failures else 0
+
+
+def examine(model: Transformer, seed: int, arguments: argparse.Namespace, found: Findings) -> None:
+    """One case."""
+    limits, drafts, asked = make_case(seed, model.config.vocab_size, arguments.scale, arguments.sampled)
+    tolerance = 0.0 if arguments.deterministic else TOLERANCE
+    ample = {"max_batch_tokens": 256, "max_sequences": 8, "page_count": 64}
+    generous = {name: value * arguments.scale for name, value in ample.items()} | {"reuse_pages": False}
+    plain, _ = run(model, generous, 0, asked, None)
+    answers, seen = run(model, limits, drafts, asked, random.Random(seed))
+    found.counts.update({**seen, "cases": 1})
+    found.add_rounding("", plain, answers)
+    if arguments.control:
+        control, _ = run(model, limits, 0, asked, random.Random(seed))
+        found.add_rounding("control ", plain, control)
+        differing = sum(difference(*pair, tolerance) is not None for pair in zip(plain, control, strict=True))
+        found.counts["control differs"] += differing
+    for i, (one, other) in enumerate(zip(plain, answers, strict=True)):
+        kind = "greedy" if asked[i].params.greedy else "sampled"
+        found.counts.update([kind, "cancelled"] if other.end == "abort" else [kind])
+        if (wrong := difference(one, other, tolerance)) is not None:
+            found.failures.append({"seed": seed, "request": i, "drafts": drafts, "kind": kind, **wrong})
+            print(found.failures[-1], file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,8 @@ async def sigterm(seed: int, server: LiveServer, of: Sequence[str] = tuple(KINDS
         await asyncio.to_thread(server.process.wait, END_SECONDS)
     except subprocess.TimeoutExpired:
         failures.append({"why": f"the process still runs {time.monotonic() - began:.0f} s after SIGTERM"})
+    if server.process.returncode:
+        failures.append({"why": f"the process has ended with status {server.process.returncode}; expected 0"})
     for connection in (deaf, half):
         connection.close()
     return failures + [{"why": f"the log has {line[:300]}"} for line in server.complaints()]

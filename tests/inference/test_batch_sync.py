@@ -59,6 +59,19 @@ def test_followers_see_the_same_batches(monkeypatch, seed, kept):
         assert len(decoder._requests) <= max(kept, 8) + 1
 
 
+def test_the_token_after_a_chunk_is_sent_where_the_draft_layer_needs_it():
+    """Of three chunks inside of prompts, the draft layer goes over the first two."""
+    requests = tuple(Request(id, tuple(range(10 * id, 10 * id + 9)), SamplingParams(), 9, 0) for id in range(3))
+    for request in requests:
+        request.pages = [request.id]
+    batch = Batch(requests, (0, 0, 0), (4, 5, 6), 0, (0, 0, 0), draft_tokens=1, draft_entries=2)
+    update = BatchEncoder().encode(batch)
+    assert update.tokens.tolist() == [*range(5), *range(10, 16), *range(20, 26)]
+    seen = BatchDecoder().decode(update, 0, 1, 2)
+    assert [each.tokens for each in seen.requests] == [[*range(5)], [*range(10, 16)], [*range(20, 26)]]
+    assert (seen.draft_tokens, seen.draft_entries, seen.counts) == (1, 2, (4, 5, 6))
+
+
 def test_followers_know_each_admission():
     """Decode graphs compare (id, admission): pages are only appended within one admission, and the next has another number."""
     encoder, decoder = BatchEncoder(), BatchDecoder()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine import decode_graph, runner
+from deepseek_v32.inference.engine import decode_graph, decode_record, runner
 from deepseek_v32.inference.engine.decode_graph import batch_buckets, can_capture, context_buckets
 from deepseek_v32.inference.engine.decode_inputs import DecodeInputs
 from deepseek_v32.inference.engine.inputs import StagedTokens
@@ -84,7 +84,10 @@ def test_buckets_give_the_same_answers(
     assert graphs is not None and {context for _, context, _ in graphs._captured} == {64, 256}
 
 
-def test_buckets_report_the_same_selections(checkpoint: Path) -> None:
+@pytest.mark.parametrize("steps", [1, 32])
+def test_buckets_report_the_same_selections(checkpoint: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """steps: between two moves of what was recorded."""
+    monkeypatch.setattr(decode_record, "_MOST_STEPS", steps)
     expected, found = (load(checkpoint, buckets).generate(PROMPTS, GREEDY, inspect=True) for buckets in (False, True))
     for one, other in zip(expected, found, strict=True):
         assert one.token_ids == other.token_ids and one.selection and other.selection

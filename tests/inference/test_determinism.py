@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,6 +131,20 @@ def test_prompts_and_decodes_have_one_form() -> None:
     chunks = [Prefill(slice(0, 1), length - 1, length, torch.arange(length)) for length in lengths]
     assert not any(form.is_multi_head(chunk, q) for chunk in chunks)
     assert plain.is_multi_head(chunks[0], q)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "found_by"),
+    [
+        ("multi-head if short", test_prompts_and_decodes_have_one_form),
+        ("pieces from the prefix", lambda: test_chunks_and_steps_of_one_token("exact")),
+    ],
+    ids=["multi-head-if-short", "pieces-from-the-prefix"],
+)
+def test_mistakes_of_whole_prompts_are_found(mistake: str, found_by: Callable[[], None]) -> None:
+    """Those of an operation are in tests/kernels/test_determinism.py."""
+    with MUTANTS[mistake].applied(), pytest.raises(AssertionError):
+        found_by()
 
 
 def test_differences_are_found() -> None:

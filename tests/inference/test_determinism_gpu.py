@@ -49,12 +49,12 @@ def wide() -> Iterator[Transformer]:
     torch.cuda.empty_cache()
 
 
-def differ(model: Transformer, longest: int) -> bool:
-    return any(run_case(model, seed, count=16, longest=longest)[1] for seed in range(3))
+def differ(model: Transformer, cases: int) -> bool:
+    return any(run_case(model, seed, count=16, longest=3000)[1] for seed in range(cases))
 
 
 def test_wide_layers_have_the_same_bits(wide: Transformer) -> None:
-    assert not differ(wide, 3000)
+    assert not differ(wide, 3)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,6 @@ def test_wide_layers_have_the_same_bits(wide: Transformer) -> None:
     [
         "body by row count",
         "K split by row count",
-        "pieces by batch",
         "padding leaks",
         "merged in any order",
         "fp32 products by row count",
@@ -70,7 +69,10 @@ def test_wide_layers_have_the_same_bits(wide: Transformer) -> None:
     ],
 )
 def test_mistakes_are_caught_in_wide_layers(name: str, wide: Transformer) -> None:
-    """Those too that the demo hides: its sums have two blocks of K, and scales of powers of two."""
+    """Those too that the demo hides: its sums have two blocks of K, and scales of powers of two.
+
+    Lists in pieces are the demo's, which has few heads.
+    """
     mutant: Mutant = gpu_mutants()[name]
     with mutant.applied():
-        assert differ(wide, 3000)
+        assert differ(wide, 12)

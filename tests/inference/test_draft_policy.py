@@ -184,5 +184,10 @@ def test_a_number_is_kept() -> None:
     for on_cpu, clock in ((True, time.thread_time), (False, time.perf_counter)):
         measured = make_policy(AUTO, 61, on_cpu)
         assert isinstance(measured, MeasuredDrafts) and measured._clock is clock
+    # Beside prompts that are too long for drafts to pay.
+    demo, released = make_policy(AUTO, 3, True), make_policy(AUTO, 61, False)
+    assert demo is not None and released is not None
+    assert demo.pays(16_000, 1000) and demo.pays(20, 1) and not demo.pays(16_000, 100)
+    assert released.pays(100_000, 100) and not released.pays(100_000, 10)
     policy = make_policy(3, 61, False)
-    assert isinstance(policy, FixedDrafts) and policy.choose(64, 1) == 3
+    assert isinstance(policy, FixedDrafts) and policy.choose(64, 1) == 3 and policy.pays(16_000, 1)

@@ -90,6 +90,28 @@ def test_verified_rows_are_those_of_decodes(checkpoint: Path, precision: Precisi
         assert plain.logits.argmax(-1).tolist() == logits[:, number].argmax(-1).tolist()
 
 
+def test_drafts_beside_prompts_that_are_left_out(model: Transformer) -> None:
+    """A step of a decode that verifies drafts, a prompt's end, and a chunk inside of another prompt, which has no entries."""
+    first, second, third = make_requests(CONFIG.vocab_size)
+    driver = Driver(make_runner(model), [first])
+    driver.runner.drafts[:1] = driver.prompts(40, 2)[:, :1].expand(1, 4)
+    batch = replace(
+        Batch.of([(first, 1), (second, second.remaining), (third, 40)]),
+        counts=(2, second.remaining, 40),
+        logit_counts=(2, 1, 0),
+        draft_counts=(1, 0, 0),
+        draft_rows=(0, 0, 0),
+        draft_entries=2,
+    )
+    right = driver.runner.drafts[0, 0].item()
+    made = driver.step(batch, [right, 9, 8], [1, 0], 3)
+    first.tokens += [right, 9]
+    second.tokens.append(8)
+    assert made.tolist() == [drafts_alone(model, each, 3) for each in (first, second)]
+    assert driver.runner.caches[-1].latent[third.pages].isnan().all()
+    assert not driver.runner.caches[0].latent[third.pages[0], :40].isnan().any()
+
+
 @pytest.mark.parametrize("graphs", [False, True], ids=["eager", "graphs"])
 def test_drafts_past_a_requests_pages(model: Transformer, graphs: bool) -> None:
     """Passes behind its last page write to the scratch page, and nobody else's entries change."""

@@ -31,14 +31,20 @@ def test_scores_are_the_logits_of_the_selected(
     precision: Any, chunk: int, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[torch.Tensor, torch.Tensor]] = []
-    select_topk = indexer.select_topk
+    select_topk, select_topk_slots = indexer.select_topk, indexer.select_topk_slots
 
     def spy(logits: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
         positions = select_topk(logits, *arguments, **options)
         seen.append((logits[-1].clone(), positions[-1]))
         return positions
 
+    def spy_of_decodes(logits: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+        slots = select_topk_slots(logits, *arguments, **options)
+        seen.append((logits[-1].clone(), arguments[-1][-1, 0].clone()))  # what is written to the record
+        return slots
+
     monkeypatch.setattr(indexer, "select_topk", spy)
+    monkeypatch.setattr(indexer, "select_topk_slots", spy_of_decodes)
     llm: LLM = tiny_llm(checkpoint, precision, max_batch_tokens=chunk)
     [completion] = llm.generate(PROMPT, SamplingParams(temperature=0, max_tokens=3, ignore_eos=True), inspect=True)
     assert completion.selection is not None

@@ -7,8 +7,15 @@ import torch
 
 from deepseek_v32.inference.engine import sizing
 from deepseek_v32.inference.engine.cache import allocate, bytes_per_page
+from deepseek_v32.inference.engine.limits import CacheBudget
 from deepseek_v32.inference.engine.runner import Runner
-from deepseek_v32.inference.engine.sizing import check_fits, largest_step, pages_in_memory
+from deepseek_v32.inference.engine.sizing import (
+    check_fits,
+    largest_step,
+    pages_in_memory,
+    prepare_largest_step,
+    shortest_prompt,
+)
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model, parameter_bytes
@@ -96,3 +103,19 @@ def test_the_largest_step_runs_in_its_own_pages(tokens, sequences, context):
         cache.index.zero_()
     logits = Runner(model, caches).run(batch)
     assert logits.shape == (len(batch.requests), TINY.vocab_size) and logits.isfinite().all()
+
+
+@pytest.mark.parametrize("checks", [False, True])
+def test_the_step_that_is_measured_stamps_what_it_writes(checks):
+    """With checks of the caches, the kernels that store stamps are compiled before the first request, too."""
+    model = build_model(replace(TINY, num_hidden_layers=2), "exact", "reference", "cpu")
+    fill_synthetic(model, Plan(model.config))
+    runner, batch = prepare_largest_step(model, CacheBudget(256, 8, 4096, 0.9, check_cache=checks))
+    short = shortest_prompt()
+    assert short.decodes == 0
+    for each in (short, batch, batch):  # as it is measured
+        assert runner.run(each).isfinite().all()
+    assert (runner.cache_check is not None) == checks
+    if runner.cache_check is not None:
+        slots = short.tokens + batch.tokens - batch.decodes + 1  # decodes share one
+        assert runner.cache_check.stamps.columns.count_nonzero() == 2 * 2 * slots

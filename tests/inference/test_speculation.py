@@ -9,6 +9,7 @@ import pytest
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.options import ModelOptions
 from deepseek_v32.inference.distributed.model_source import ModelSource
+from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.limits import AUTO
 from deepseek_v32.inference.engine.pages import PagePool
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
@@ -74,6 +75,34 @@ def test_tokens_are_the_limit_of_an_answer_and_of_a_context(checkpoint: Path, pl
     assert len(whole.token_ids) + len(PROMPTS[2]) == 128
 
 
+def test_long_prompts_of_short_answers_are_left_out(
+    checkpoint: Path, plain: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The draft layer goes over a running answer and over a question, and not over the prompt between them."""
+    llm = LLM(checkpoint, device="cpu", speculative_tokens="auto", max_batch_tokens=32)
+    engine, seen = llm.engine, []
+    draft = engine.runner.draft
+
+    def observed(batch: Batch, *arguments: Any) -> None:
+        seen.append((batch.draft_entries, tuple(each.id for each in batch.requests)))
+        draft(batch, *arguments)
+
+    monkeypatch.setattr(engine.runner, "draft", observed)
+    cases = [(PROMPTS[0], 20), (PROMPTS[2], 3), ([4, 8, 1, 6], 12)]
+    asked = [(prompt, SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)) for prompt, count in cases]
+    ids = [engine.add_request(*asked[0]).id]
+    answers: dict[int, list[int]] = {}
+    while engine.has_work:
+        for delta in engine.step():
+            answers.setdefault(delta.request_id, []).extend(delta.token_ids)
+        if len(ids) == 1:
+            ids += [engine.add_request(*each).id for each in asked[1:]]
+    prompts, params = zip(*asked, strict=True)
+    assert list(answers[id] for id in ids) == [each.token_ids for each in plain.generate(prompts, params)]
+    assert (2, (ids[0], ids[2], ids[1])) in seen  # what is left out comes last
+    assert all(count is None or ids[1] == order[-1] for count, order in seen)
+
+
 def test_which_models_guess(checkpoint: Path, tmp_path: Path) -> None:
     write_checkpoint(tmp_path, replace(TINY, num_hidden_layers=2))
     kind: dict[str, Any] = dict(device="cpu", precision=None, backend="auto")
@@ -88,10 +117,6 @@ def test_which_models_guess(checkpoint: Path, tmp_path: Path) -> None:
             with_layer.with_drafts(value)  # type: ignore[arg-type]
     random = replace(with_layer, directory=None)  # random weights guess nothing
     assert [random.with_drafts(value)[1] for value in ("auto", 2)] == [0, 2]
-    for device, precision, drafts in (("cuda", "fp8", 0), ("cuda", "exact", AUTO), ("cpu", "fp8", AUTO)):
-        several = replace(with_layer, device=device, precision=precision)
-        assert [several.with_drafts(value, ranks=2)[1] for value in ("auto", 3)] == [drafts, 3]
-        assert several.with_drafts("auto", ranks=1)[1] == AUTO
 
 
 def test_the_option_is_the_argument() -> None:

@@ -228,6 +228,33 @@ def test_fp8_decode_in_a_graph_with_changing_lengths() -> None:
         compare(captured[1].transpose(1, 2).flatten(0, 1), expected[2], LSE_FP8, "lse")
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("heads", [64, 128])
+@pytest.mark.parametrize("columns", [64, 128, 192, 1984])
+def test_fp8_decode_has_the_same_bits_with_few_and_with_many_blocks_a_part(columns: int, heads: int) -> None:
+    """The number of a plan's parts selects the kernel. All queries are in the first part, so both add the same blocks in order."""
+    from deepseek_v32.kernels.split_plan import SplitPlan
+
+    device = here()
+    generator = torch.Generator(device).manual_seed(columns)
+    queries = 32
+    cache = fp8_cache(generator, torch.arange(2048, device=device), 32, 64)
+    q = rows(generator, queries, 1, heads, 576).bfloat16()
+    q *= torch.arange(1, 9, device=device).repeat(heads // 8)[:, None]  # references move by different amounts
+    indices = random_indices(generator, queries, columns, 2048, False).view(queries, 1, columns)
+    indices[0] = -1
+    sink = rows(generator, heads)
+    results = []
+    for parts in (1, 64):
+        table = torch.tensor([queries, 0, queries - 1, 0, 0, 0, 0, 0], dtype=torch.int32).repeat(parts, 1)
+        table[0, 0], table[0, 3] = 0, 1 << 30
+        plan = SplitPlan(table.to(device), torch.arange(queries + 1, dtype=torch.int32, device=device), heads)
+        results.append(sparse_mla_decode(q, cache, indices, SCALE, attn_sink=sink, plan=plan, backend="cuda"))
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    expected = sparse_attention(q[:, 0].float(), cache, indices[:, 0], SCALE, 512, None, sink)
+    compare(results[0][0][:, 0], expected[0], BF16_OUT, "out")
+
+
 DENSE = [*product((1, 2, 6, 64), (1, 2, 4), (20, 140, 4096), (False, True))]
 
 

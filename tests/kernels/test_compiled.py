@@ -20,13 +20,17 @@ PROGRAMMATIC = (
     "norm_and_cache",
     "routing",
     "sparse_decode",
+    "sparse_few_queries",
 )
 # Kernel name -> the loads that it may issue before the previous kernel has ended: of static weights, of the router's bias, of a
-# plan that is older than the previous kernel.
+# plan or of keys that are older than the previous kernel.
 EARLY = {
     "absorb_queries_kernel": "LDG",
+    "absorb_queries_in_order_kernel": "LDG",
     "expand_quantize_kernel": "UBLKCP",
+    "expand_quantize_in_order_kernel": "LDGSTS",
     "swap_ab_kernel": "UTMALDG",
+    "few_queries_values_kernel": "LDG",
     "fp32_linear_kernel": "LDG",
     "fp32_products_kernel": "LDG",
     "norm_and_cache_kernel": "LDG",

@@ -39,8 +39,16 @@ DRAFT_BUGS = (
         "",
         "drafts are made although a step has passed without the draft layer",
         (Speculation, "commit"),
-        "drafted and request.drafted == start",
-        "drafted",
+        "request.drafted == start",
+        "True",
+    ),
+    Bug(
+        "left out",
+        "",
+        "prompts that the draft layer has left out count as gone over",
+        (Speculation, "commit"),
+        "entry < gone_over",
+        "True",
     ),
     Bug(
         "noise",

@@ -153,7 +153,7 @@ class SimulatedRunner:
             tuple[Computed, int, int, int, bool]
         ] = []  # of each sampling request: position, token, digest, sound
         row = 0
-        for step in self._computed:
+        for step in self._computed[: batch.draft_entries]:
             following = tokens[row : row + step.logit_count]
             row += step.logit_count
             if step.logit_count:

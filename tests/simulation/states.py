@@ -272,5 +272,5 @@ class State:
         ids = [request.id for request in batch.requests]
         sampled = step.read() if step._sampled is not None and step.error is None else None
         whole = (ids, batch.starts, batch.counts, batch.logit_counts, batch.sampled_rows)
-        drafts = (batch.draft_counts, batch.draft_rows, batch.draft_tokens, step.drafted)
+        drafts = (batch.draft_counts, batch.draft_rows, batch.draft_tokens, batch.draft_entries, step.drafted)
         return (whole, drafts, step.staged, sampled, step.error is not None, self._describe(step.following))

@@ -13,7 +13,6 @@ of the engine's thread, in `read` and in `finish`; AssertionError says what does
 
 import traceback
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -21,6 +20,7 @@ from typing import Any
 
 from deepseek_v32.inference.engine.answer_scores import AnswerScoreJob, AnswerScores
 from deepseek_v32.inference.engine.batch import Batch
+from deepseek_v32.inference.engine.draft_policy import FixedDrafts
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.limits import Limits
 from deepseek_v32.inference.engine.pace import UNBOUNDED, StepTimes
@@ -68,8 +68,15 @@ class Settings:
 VARIED = 5  # a value of Settings.drafts
 
 
-class VariedDrafts:
-    """A DraftPolicy that changes its mind at every step."""
+class SelectiveDrafts(FixedDrafts):
+    """A DraftPolicy that leaves out some chunks of prompts, whatever it has said of those before them."""
+
+    def pays(self, prompt: int, answer: int) -> bool:
+        return prompt == 1 or (prompt + answer) % 3 > 0
+
+
+class VariedDrafts(SelectiveDrafts):
+    """One that changes its mind at every step."""
 
     def __init__(self) -> None:
         self._steps = 0
@@ -77,9 +84,6 @@ class VariedDrafts:
     def choose(self, sequences: int, ready: int) -> int | None:
         self._steps += 1
         return (2, 1, None, 0, 4, 3, 0, 0, 1)[hash((self._steps, sequences)) % 9]
-
-    def observe(self, batch: Batch, drafted: Sequence[int], accepted: Sequence[int]) -> None:
-        pass
 
 
 class World:
@@ -107,8 +111,9 @@ class World:
         self.engine = Engine(runner, CONFIG, limits, tokenizer, s.page_size)
         grammars: Any = SimulatedGrammars()
         self.engine._grammars = grammars
-        if s.drafts == VARIED:
-            self.engine.scheduler.speculation.policy = VariedDrafts()
+        if s.drafts:
+            policy = VariedDrafts() if s.drafts == VARIED else SelectiveDrafts(s.drafts)
+            self.engine.scheduler.speculation.policy = policy
         self.runner.writable = partial(is_writable, self.engine.pool)
         self._schedule, schedule = self.engine.scheduler.schedule, self._check_length
         self.engine.scheduler.schedule = schedule  # type: ignore[method-assign]

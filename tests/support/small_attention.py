@@ -3,6 +3,7 @@
 import torch
 
 from deepseek_v32.kernels.dense_mla import dense_mla_decode, paged_mla_decode_h16
+from deepseek_v32.kernels.registry import preference_of
 from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 
@@ -20,6 +21,10 @@ def main() -> None:
             *sparse_mla_prefill(q, kv, indices, 0.1, backend="cuda"),
             *sparse_mla_prefill(q, records, indices, 0.1, backend="cuda"),
             *sparse_mla_decode(q[:, None], records, indices, 0.1, backend="cuda"),
+            *sparse_mla_decode(q[:, None], records, indices, 0.1, backend=preference_of("auto", deterministic=True)),
+            *sparse_mla_decode(
+                q[:1, None], records, indices[:1], 0.1, backend=preference_of("auto", deterministic=True)
+            ),
         ]
         table = torch.tensor([[2, 0, 1], [1, 0, 2]], dtype=torch.int32, device=device)
         lengths = torch.tensor([150, 64], dtype=torch.int32, device=device)

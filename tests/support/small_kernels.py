@@ -24,7 +24,12 @@ def operand(rows: int, width: int, block: int = 1) -> Quantized:
 def products() -> list[torch.Tensor]:
     weight = operand(640, 384, 128)
     results = [fp8_gemm(operand(rows, 384), *weight, backend="cuda") for rows in (1, 16, 64, 130, 1030)]
-    for tile in (*implementation.LARGE_TILES, implementation.WIDE_TILE, implementation.EXPERT_TILE):
+    for tile in (
+        *implementation.LARGE_TILES,
+        implementation.PAIRED_TILE,
+        implementation.WIDE_TILE,
+        implementation.EXPERT_TILE,
+    ):
         a = operand(tile.rows * 3 - 50, 384)
         results.append(
             implementation.multiply(*a, weight.values[None], weight.scales[None], None, torch.bfloat16, tile)

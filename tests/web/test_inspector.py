@@ -2,6 +2,7 @@
 
 import base64
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def recording(budget: int = 1 << 30) -> Recording:
     for delta in service.stream(prompt, inspect=True):
         if delta.selection:
             made.add(delta.token_ids[0], delta.selection)
-    made.label(token_texts(made.token_ids, llm.tokenizer), llm.tokenizer.special_ids.values())
+    made.label(partial(token_texts, tokenizer=llm.tokenizer), llm.tokenizer.special_ids.values())
     return made
 
 

@@ -1,5 +1,6 @@
-// The attention core of all kernels here: 64 query rows against blocks of 64 keys, by two math warpgroups in a seesaw: while one group does
-// its softmax, the MMAs of the other run. The word and the idea are those of FlashMLA's docs/20250422-new-kernel-deep-dive.md.
+// The attention core of most kernels here (one_scorer.cuh is the other): 64 query rows against blocks of 64 keys, by two math warpgroups in a
+// seesaw: while one group does its softmax, the MMAs of the other run. The word and the idea are those of FlashMLA's
+// docs/20250422-new-kernel-deep-dive.md.
 //
 // Group 0 scores even blocks and group 1 odd ones. Each owns 256 of the 512 output columns, and hands its probabilities to the other:
 //
@@ -318,57 +319,8 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
         named_arrive(kHandover + 1, 256);
       }
     }
-    finish<C, kGroup>(p, s, item, o, row, first_row);
-  }
-}
-
-template <class C>
-__device__ __forceinline__ void initialise(SharedMemory& s, const Arrivals& arrivals) {
-  if (threadIdx.x == 0) {
-    for (int buffer = 0; buffer < 2; ++buffer) {
-      for (int half = 0; half < 2; ++half) {
-        barrier_init(shared_address(&s.full[buffer][half]), arrivals.full[half]);
-        barrier_init(shared_address(&s.empty[buffer][half]), C::kPair ? 8 : 4);
-      }
-      barrier_init(shared_address(&s.mask_full[buffer]), arrivals.mask);
-    }
-    barrier_init(shared_address(&s.q_full), arrivals.q);
-    barrier_init(shared_address(&s.q_empty), 8);
-    barrier_init_fence();
-  }
-  if constexpr (C::kPair)
-    cluster_sync();
-  else
-    __syncthreads();
-}
-
-// `Producer` has Arrivals arrivals() and run(problem, shared memory, cluster, clusters, rank, more...) for its 128 threads.
-template <class C, class Producer, class... More>
-__device__ __forceinline__ void attend(const Problem& p, const More*... more) {
-  extern __shared__ __align__(1024) uint8_t memory[];
-  SharedMemory& s = *reinterpret_cast<SharedMemory*>(memory);
-  static_assert(2 * Producer::kMathRegisters + Producer::kProducerRegisters == 3 * 168, "what 384 threads start with");
-  initialise<C>(s, Producer::arrivals());
-  // The kernel waits for the plan before it lets the merging kernel start, which reads the plan, too.
-  if (p.parts != nullptr) asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
-  constexpr int kCtas = C::kPair ? 2 : 1;
-  const int rank = C::kPair ? cluster_rank() : 0;
-  const int cluster = blockIdx.x / kCtas, clusters = gridDim.x / kCtas;
-  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  if (group == 0) {
-    grow_registers<Producer::kMathRegisters>();
-    math<C, 0>(p, s, cluster, clusters, rank);
-  } else if (group == 1) {
-    grow_registers<Producer::kMathRegisters>();
-    math<C, 1>(p, s, cluster, clusters, rank);
-  } else {
-    shrink_registers<Producer::kProducerRegisters>();
-    Producer::run(p, s, cluster, clusters, rank, more...);
-  }
-  // No CTA leaves while its peer may still push into it or read from it.
-  if constexpr (C::kPair) {
-    __syncwarp();
-    cluster_sync();
+    publish(s, kGroup, row.sum, row.top);
+    finish<C>(p, s, item, o, row, first_row, kGroup);
   }
 }
 

@@ -1,7 +1,7 @@
 // The producer of 16-bit keys: rows are gathered by 16-byte asynchronous copies into the swizzled tiles.
 #pragma once
 
-#include "core.cuh"
+#include "attend.cuh"
 
 namespace mla {
 

@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "../common/launch.cuh"
-#include "split.cuh"
+#include "merge.cuh"
+#include "plan.cuh"
 
 namespace mla {
 

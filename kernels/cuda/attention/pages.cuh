@@ -6,7 +6,7 @@
 
 #include <cuda.h>
 
-#include "core.cuh"
+#include "attend.cuh"
 
 namespace mla {
 

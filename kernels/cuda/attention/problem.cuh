@@ -107,9 +107,13 @@ struct Problem {
 // 4 t ... 4 t + 3 are columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9. This is the first of the four at `stored`, a multiple of four.
 __device__ __forceinline__ int partial_column(int stored) { return (stored & ~15) + (stored >> 1 & 6); }
 
+// Whether a launch has a plan that divides the work into parts.
+enum class Planned { kNever, kPerhaps, kAlways };
+
 // One CTA's next piece of work: blocks [begin, end) of the keys of `query`.
-template <Lookup kLookup, bool kPlanned = true>
+template <Lookup kLookup, Planned kPlanned = Planned::kPerhaps>
 struct Items {
+  static constexpr bool kNeverPlanned = kPlanned == Planned::kNever, kAlwaysPlanned = kPlanned == Planned::kAlways;
   const Problem& p;
   int query, group, begin, end, split;  // split: slot in the partial buffers, or -1: this item is the whole query
   int keys;                             // columns of the query that count
@@ -118,7 +122,7 @@ struct Items {
   bool more_;
 
   __device__ __forceinline__ Items(const Problem& problem, int cluster, int clusters) : p(problem) {
-    if (!kPlanned || p.parts == nullptr) {
+    if (kNeverPlanned || (!kAlwaysPlanned && p.parts == nullptr)) {
       step_ = clusters;
       item_ = cluster;
       more_ = cluster < p.queries * p.groups;
@@ -134,8 +138,13 @@ struct Items {
     if (more_) load();
   }
   __device__ __forceinline__ bool more() const { return more_; }
+  // Sets `split`. With kAlways load() leaves that to the math groups: the producer should not wait for the plan's second table.
+  __device__ __forceinline__ void find_split() {
+    const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;
+    if (splits > 1) split = first + (query == part_.first_query ? part_.first_split : 0);
+  }
   __device__ __forceinline__ void next() {
-    if (!kPlanned || p.parts == nullptr) {
+    if (kNeverPlanned || (!kAlwaysPlanned && p.parts == nullptr)) {
       item_ += step_;
       more_ = item_ < p.queries * p.groups;
       query = item_ / p.groups;
@@ -153,7 +162,10 @@ struct Items {
     begin = 0;
     end = (keys + kBlock - 1) / kBlock;
     split = -1;
-    if (kPlanned && p.parts != nullptr) {
+    if constexpr (kAlwaysPlanned) {
+      if (query == part_.first_query) begin = part_.first_block;
+      if (query == part_.last_query) end = min(end, part_.end_block);
+    } else if (!kNeverPlanned && p.parts != nullptr) {
       const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;
       if (query == part_.first_query) begin = part_.first_block;
       if (query == part_.last_query) end = min(end, part_.end_block);

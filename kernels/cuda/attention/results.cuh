@@ -47,26 +47,33 @@ __device__ __forceinline__ void finish_empty(const Problem& p, const typename C:
   }
 }
 
-template <class C, int kGroup>
-__device__ __forceinline__ void finish(const Problem& p, SharedMemory& s, const typename C::Work& item, float (&o)[128],
-                                       RowState& row, int first_row) {
-  using Element = typename C::Element;
+// Publishes this group's sums and maxima of rows as those of blocks of one parity.
+__device__ __forceinline__ void publish(SharedMemory& s, int parity, const float (&sums)[2], const float (&tops)[2]) {
   const int lane = threadIdx.x & 31, line = (threadIdx.x & 127) / 32 * 16 + lane / 4;
   float total[2], top[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float sum = row.sum[half];
+    float sum = sums[half];
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
     total[half] = sum;
-    top[half] = row.top[half];
+    top[half] = tops[half];
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half)
     if ((lane & 3) == 0) {
-      s.sum[kGroup][line + 8 * half] = total[half];
-      s.top[kGroup][line + 8 * half] = top[half];
+      s.sum[parity][line + 8 * half] = total[half];
+      s.top[parity][line + 8 * half] = top[half];
     }
+}
+
+// Divides this group's half of the output by the published sums, and stores it.
+template <class C>
+__device__ __forceinline__ void finish(const Problem& p, SharedMemory& s, const typename C::Work& item, float (&o)[128],
+                                       RowState& row, int first_row, int group) {
+  using Element = typename C::Element;
+  const int lane = threadIdx.x & 31, line = (threadIdx.x & 127) / 32 * 16 + lane / 4;
+  float total[2], top[2];
   named_sync(kSums, 256);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -86,19 +93,19 @@ __device__ __forceinline__ void finish(const Problem& p, SharedMemory& s, const 
       if (p.sink != nullptr && write && !empty)
         factor = 1.0f / (total[half] + exp2f(p.sink[C::kOneToken ? r : r % p.heads] * 1.4426950408889634f - row.reference[half]));
       const int64_t at = int64_t(item.query) * p.rows + r;
-      store_row<Element>(static_cast<Element*>(p.out) + at * kValueWidth + kGroup * 256, o, half, factor, write);
-      if (kGroup == 0 && (lane & 3) == 0 && write) {
+      store_row<Element>(static_cast<Element*>(p.out) + at * kValueWidth + group * 256, o, half, factor, write);
+      if (group == 0 && (lane & 3) == 0 && write) {
         p.lse[at] = lse * p.lse_factor;
         if (p.max_logits != nullptr) p.max_logits[at] = top[half] * p.scale;
       }
     } else if (write) {
       const int64_t at = int64_t(item.split) * p.rows + r;
-      float* target = p.partial_out + at * kValueWidth + kGroup * 256 + 4 * (lane & 3);
+      float* target = p.partial_out + at * kValueWidth + group * 256 + 4 * (lane & 3);
 #pragma unroll
       for (int i = 0; i < 16; ++i)  // in the order of partial_column
         *reinterpret_cast<float4*>(target + 16 * i) = make_float4(o[8 * i + 2 * half] * factor, o[8 * i + 2 * half + 1] * factor,
                                                                   o[8 * i + 2 * half + 4] * factor, o[8 * i + 2 * half + 5] * factor);
-      if (kGroup == 0 && (lane & 3) == 0) p.partial_lse[at] = lse;
+      if (group == 0 && (lane & 3) == 0) p.partial_lse[at] = lse;
     }
   }
 }

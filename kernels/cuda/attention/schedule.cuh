@@ -35,12 +35,18 @@ enum class Handover {
 
 template <Ahead kEven_, Ahead kOdd_, Release kRelease_, Handover kHandover_, bool kFence_>
 struct Order {
+  static constexpr bool kSeesaw = true;
   static constexpr Ahead kEven = kEven_, kOdd = kOdd_;
   static constexpr Release kRelease = kRelease_;
   static constexpr Handover kHandover = kHandover_;
   // A proxy fence between the full barrier of keys and their scores. Keys that the generic proxy stored need it. For keys that cp.async
   // copied, the PTX manual asks for it, too; FlashMLA and the multistage kernels of CUTLASS do without.
   static constexpr bool kFence = kFence_;
+};
+
+// One group scores all blocks (one_scorer.cuh). It has the fence.
+struct OneScorer {
+  static constexpr bool kSeesaw = false, kFence = true;
 };
 
 }  // namespace mla

@@ -35,10 +35,10 @@ struct Arrivals {
   uint32_t full[2], mask, q;
 };
 
-template <Lookup kLookup_, Storage kStorage_, class Element_, bool kPair_, class Order_, bool kPlanned_ = true>
+template <Lookup kLookup_, Storage kStorage_, class Element_, bool kPair_, class Order_, Planned kPlanned_ = Planned::kPerhaps>
 struct Config {
   using Order = Order_;
-  static constexpr bool kPlanned = kPlanned_;  // a plan may divide the work into parts
+  static constexpr bool kPlanned = kPlanned_ != Planned::kNever, kAlwaysPlanned = kPlanned_ == Planned::kAlways;
   using Work = Items<kLookup_, kPlanned_>;
   static constexpr Lookup kLookup = kLookup_;
   static constexpr Storage kStorage = kStorage_;

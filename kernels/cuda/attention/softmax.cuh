@@ -15,7 +15,8 @@ struct RowState {
 };
 
 // Rescales sums and output to new references. Under the first reference all of them are zeros.
-__device__ __forceinline__ void rescale(float (&o)[128], RowState& row, float first, float second) {
+template <class... Sums>
+__device__ __forceinline__ void rescale(float (&o)[128], RowState& row, float first, float second, Sums&... sums) {
   const bool moved = (first != row.reference[0] && row.reference[0] != kFloor) || (second != row.reference[1] && row.reference[1] != kFloor);
   if (__any_sync(~0u, moved)) {
     const float factor[2] = {exp2_approx(row.reference[0] - first), exp2_approx(row.reference[1] - second)};
@@ -23,6 +24,7 @@ __device__ __forceinline__ void rescale(float (&o)[128], RowState& row, float fi
     for (int i = 0; i < 128; ++i) o[i] *= factor[(i >> 1) & 1];
     row.sum[0] *= factor[0];
     row.sum[1] *= factor[1];
+    ((sums[0] *= factor[0], sums[1] *= factor[1]), ...);
   }
   row.reference[0] = first;
   row.reference[1] = second;

@@ -7,35 +7,45 @@ namespace gemm {
 
 constexpr int kScaleThreads = 96;  // the producer's warps 1 to 3
 
+// Copies this CTA's share of slice `slice` of a tile's tokens or of its weights.
+template <class Config>
+__device__ __forceinline__ void copy_tokens(const CUtensorMap& map, const TileScheduler<Config>& tile, uint32_t to, uint32_t barrier, int slice,
+                                            int rank, int boxes) {
+  if constexpr (Config::kShares == Shares::kTokens) {
+    for (int box = rank; box < boxes; box += 2)
+      copy_2d_to_pair(to + box * (32 * kSlice), &map, barrier, slice * kSlice, tile.first + box * 32);
+  } else {
+    copy_2d(to, &map, barrier, slice * kSlice, tile.first);
+  }
+}
+template <class Config>
+__device__ __forceinline__ void copy_weights(const CUtensorMap& map, const TileScheduler<Config>& tile, uint32_t to, uint32_t barrier,
+                                             int slice, int rank) {
+  if (Config::kShares == Shares::kWeights && tile.shares) {
+    const int half = rank * Config::kWeightBox;
+    copy_3d_to_pair(to + half * kSlice, &map, barrier, slice * kSlice, tile.column + half, tile.expert);
+    return;
+  }
+  for (int box = 0; box < Config::kColumns; box += Config::kWeightBox)
+    copy_3d(to + box * kSlice, &map, barrier, slice * kSlice, tile.column + box, tile.expert);
+}
+
 // The thread of the producer that copies the tiles of a and b.
 template <class Config>
-__device__ __forceinline__ void copy_tiles(const CUtensorMap& a_map, const CUtensorMap& b_map, const Product& p, uint32_t stages,
+__device__ __forceinline__ void copy_tiles(const CUtensorMap& a_map, const CUtensorMap& b_map, const Product& p, int rank, uint32_t stages,
                                            const uint64_t* full, const uint64_t* empty) {
-  constexpr bool kSharesTokens = Config::kSharesTokens;
-  const int rank = cluster_rank(), clusters = gridDim.x / 2;
+  const int clusters = gridDim.x / Config::kCluster;
   TileScheduler<Config> tile;
   int stage = 0, phase = 0;
-  for (int index = blockIdx.x / 2; tile.find(p, index, rank); index += clusters) {
-    const int boxes = kSharesTokens ? min(Config::kRows, tile.end - tile.first + 31) / 32 : 1;
+  for (int index = blockIdx.x / Config::kCluster; tile.find(p, index, rank); index += clusters) {
+    const int boxes = Config::kShares == Shares::kTokens ? min(Config::kRows, tile.end - tile.first + 31) / 32 : 1;
     const uint32_t bytes = boxes * (Config::kTokenBox * kSlice) + Config::kColumns * kSlice;
     for (int i = 0; i < p.slices; ++i) {
       const uint32_t barrier = shared_address(&full[stage]), tokens = stages + stage * Config::kStageBytes;
-      const uint32_t weights = tokens + Config::kRows * kSlice;
       barrier_wait(shared_address(&empty[stage]), phase ^ 1);
       barrier_arrive_expect(barrier, bytes);
-      if constexpr (kSharesTokens) {
-        for (int box = rank; box < boxes; box += 2)
-          copy_2d_to_pair(tokens + box * (32 * kSlice), &a_map, barrier, i * kSlice, tile.first + box * 32);
-      } else {
-        copy_2d(tokens, &a_map, barrier, i * kSlice, tile.first);
-      }
-      if (!kSharesTokens && tile.shares) {
-        const int half = rank * Config::kWeightBox;
-        copy_3d_to_pair(weights + half * kSlice, &b_map, barrier, i * kSlice, tile.column + half, tile.expert);
-      } else {
-        for (int box = 0; box < Config::kColumns; box += Config::kWeightBox)
-          copy_3d(weights + box * kSlice, &b_map, barrier, i * kSlice, tile.column + box, tile.expert);
-      }
+      copy_tokens(a_map, tile, tokens, barrier, i, rank, boxes);
+      copy_weights(b_map, tile, tokens + Config::kRows * kSlice, barrier, i, rank);
       if (++stage == Config::kStages) stage = 0, phase ^= 1;
     }
   }
@@ -44,10 +54,10 @@ __device__ __forceinline__ void copy_tiles(const CUtensorMap& a_map, const CUten
 // The warps that copy scales, and tell the math warps which tile they are of.
 template <class Config>
 __device__ __forceinline__ void copy_scales(const Product& p, bool vector_scales, int rank, typename Config::Rest& s) {
-  const int thread = threadIdx.x - 32, blocks = (p.n + kWeights - 1) / kWeights, clusters = gridDim.x / 2;
+  const int thread = threadIdx.x - 32, blocks = (p.n + kWeights - 1) / kWeights, clusters = gridDim.x / Config::kCluster;
   TileScheduler<Config> tile;
   int chunk = 0, phase = 0;
-  for (int index = blockIdx.x / 2;; index += clusters) {
+  for (int index = blockIdx.x / Config::kCluster;; index += clusters) {
     const bool found = tile.find(p, index, rank);
     const float* b_scale = p.b_scale + tile.expert * p.b_scale_expert_stride;
     for (int i = 0; i < (found ? p.slices : 1); i += kScaleSlices) {
@@ -78,7 +88,7 @@ __device__ __forceinline__ void copy_scales(const Product& p, bool vector_scales
         if (slice < count) common::copy4(shared_address(&to.weights[block][slice]), source);
       }
       common::barrier_arrive_after_copies(shared_address(&s.chunks_full[chunk]));
-      chunk ^= 1, phase ^= chunk == 0;
+      if (++chunk == Config::kChunks) chunk = 0, phase ^= 1;
     }
     if (!found) return;
   }

@@ -1,8 +1,9 @@
-// The kernel for many rows: persistent CTAs in pairs, tiles of kRows tokens x kColumns rows of weights. A math warpgroup has 64 tokens of a
-// tile, and kWaves parts of kN columns one after the other. A pair of CTAs shares one operand by multicast.
+// The kernel for many rows: persistent CTAs, alone or in pairs, and tiles of kRows tokens x kColumns rows of weights. A math warpgroup has
+// 64 tokens of a tile, and kWaves parts of kN columns one after the other. A pair of CTAs shares one operand by multicast.
 //
 // The sum of one slice is scaled and added to fp32 registers (promotion). While a warpgroup does so, the tensor cores have the MMAs of
-// another warpgroup. Whatever else a warpgroup has to do, it does while its own MMAs run.
+// another warpgroup; where registers suffice (kOverlaps) also its own of the next part. Whatever else a warpgroup has to do, it does while
+// its own MMAs run.
 //
 // K is never split, and its slices are added in ascending order by one fp32 multiplication of scales and one fused addition each: an element
 // of the result has the same bits in every tile and among any other rows.
@@ -23,33 +24,36 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   typename Config::Rest& s = *reinterpret_cast<typename Config::Rest*>(shared + Config::kStages * Config::kStageBytes);
   const uint32_t stages = shared_address(shared);
 
-  const int rank = cluster_rank(), warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+  const int rank = Config::kCluster > 1 ? cluster_rank() : 0, warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   if (threadIdx.x == 0) {
     prefetch_map(&a_map);
     prefetch_map(&b_map);
     for (int i = 0; i < Config::kStages; ++i) {
       barrier_init(shared_address(&s.full[i]), 1);
-      barrier_init(shared_address(&s.empty[i]), 2 * 4 * kGroups);  // the math warps of both CTAs
+      barrier_init(shared_address(&s.empty[i]), Config::kCluster * 4 * kGroups);  // the math warps of all CTAs
     }
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < Config::kChunks; ++i) {
       barrier_init(shared_address(&s.chunks_full[i]), kScaleThreads + 1);
       barrier_init(shared_address(&s.chunks_empty[i]), 4 * kGroups);
     }
     barrier_init_fence();
   }
-  cluster_sync();
+  if constexpr (Config::kCluster > 1)
+    cluster_sync();
+  else
+    __syncthreads();
   pdl_wait();
 
   if (warp < 4) {
-    common::shrink_registers<Config::kProducerRegisters>();
+    if constexpr (Config::kMovesRegisters) common::shrink_registers<Config::kProducerRegisters>();
     if (warp == 0 && lane == 0) {
-      copy_tiles<Config>(a_map, b_map, p, stages, s.full, s.empty);
+      copy_tiles<Config>(a_map, b_map, p, rank, stages, s.full, s.empty);
     } else if (warp > 0) {
       copy_scales<Config>(p, vector_scales, rank, s);
     }
     __syncwarp();
   } else {
-    common::grow_registers<Config::kMathRegisters>();
+    if constexpr (Config::kMovesRegisters) common::grow_registers<Config::kMathRegisters>();
     // The first row of this warp in the tile, and the first column of its warpgroup.
     const int group = (warp / 4 - 1) % Config::kRowGroups, row = group * 64 + warp % 4 * 16;
     const int begin = (warp / 4 - 1) / Config::kRowGroups * Config::kWarpColumns;
@@ -66,14 +70,18 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     };
     const auto release = [&] {
       __syncwarp();
-      if (lane < 2) barrier_arrive_remote(release_to + held * 8);
+      if constexpr (Config::kCluster > 1) {
+        if (lane < 2) barrier_arrive_remote(release_to + held * 8);
+      } else {
+        if (lane == 0) barrier_arrive(shared_address(&s.empty[held]));
+      }
       if (++held == Config::kStages) held = 0;
     };
     const auto wait_chunk = [&] { barrier_wait(shared_address(&s.chunks_full[chunk]), chunk_phase); };
     const auto release_chunk = [&] {
       __syncwarp();
       if (lane == 0) barrier_arrive(shared_address(&s.chunks_empty[chunk]));
-      chunk ^= 1, chunk_phase ^= chunk == 0;
+      if (++chunk == Config::kChunks) chunk = 0, chunk_phase ^= 1;
     };
     for (;;) {
       wait_chunk();
@@ -90,7 +98,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
         }
         continue;
       }
-      float total[kWaves][kN / 2], part[kN / 2];
+      float total[kWaves][kN / 2];
 #pragma unroll
       for (int w = 0; w < kWaves; ++w)
 #pragma unroll
@@ -101,25 +109,27 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
         multiply_words<kN>(d, token_word + offset, weight_word + offset + w * (kN * kSlice / 16));
       };
       // The scales of a slice of the chunk: of this thread's two rows, and of the block where each wave begins and of the next one.
-      constexpr int kTouched = Config::kMostOffset == 0 && kN == kWeights ? 1 : 2;
-      float a_scale[2], b_scale[kWaves][kTouched];
-      const auto load_scales = [&](int slice) {
+      constexpr int kTouched = Config::kBlocks == 1 || Config::kMostOffset == 0 && kN == kWeights ? 1 : 2;
+      struct Scales {
+        float a[2], b[kWaves][kTouched];
+      };
+      const auto load_scales = [&](Scales& to, int slice) {
         const typename Config::Chunk& from = s.chunks[chunk];
 #pragma unroll
-        for (int x = 0; x < 2; ++x) a_scale[x] = from.tokens[slice / 4][row + lane / 4 + 8 * x][slice % 4];
+        for (int x = 0; x < 2; ++x) to.a[x] = from.tokens[slice / 4][row + lane / 4 + 8 * x][slice % 4];
 #pragma unroll
         for (int w = 0; w < kWaves; ++w) {
           const int block = Config::kMostOffset == 0 ? (begin + w * kN) / kWeights : (header.y % kWeights + begin + w * kN) / kWeights;
 #pragma unroll
-          for (int x = 0; x < kTouched; ++x) b_scale[w][x] = from.weights[min(block + x, Config::kBlocks - 1)][slice];
+          for (int x = 0; x < kTouched; ++x) to.b[w][x] = from.weights[min(block + x, Config::kBlocks - 1)][slice];
         }
       };
-      const auto promote = [&](const float(&d)[kN / 2], int w) {
+      const auto promote = [&](const float(&d)[kN / 2], const Scales& scales, int w) {
         const int first_block = kWeights - (column + w * kN) % kWeights;  // columns of the wave in its first block
 #pragma unroll
         for (int j = 0; j < kN / 8; ++j) {
-          const float b = kTouched == 1 || j * 8 / Config::kStep * Config::kStep < first_block ? b_scale[w][0] : b_scale[w][kTouched - 1];
-          const float s0 = __fmul_rn(a_scale[0], b), s1 = __fmul_rn(a_scale[1], b);
+          const float b = kTouched == 1 || j * 8 / Config::kStep * Config::kStep < first_block ? scales.b[w][0] : scales.b[w][kTouched - 1];
+          const float s0 = __fmul_rn(scales.a[0], b), s1 = __fmul_rn(scales.a[1], b);
 #pragma unroll
           for (int x = 0; x < 4; ++x) total[w][4 * j + x] = __fmaf_rn(d[4 * j + x], x < 2 ? s0 : s1, total[w][4 * j + x]);
         }
@@ -128,22 +138,49 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
       wait_full();
       for (int base = 0; base < p.slices; base += kScaleSlices) {
         if (base > 0) wait_chunk();
+        if (Config::kOverlaps && p.slices - base >= kScaleSlices) {
+          float parts[2][kN / 2];
+          Scales scales[2];
 #pragma unroll
-        for (int x = 0; x < kScaleSlices; ++x) {
-          const int left = p.slices - base - x;
-          if (left <= 0) break;
-#pragma unroll
-          for (int w = 0; w < kWaves; ++w) {
-            multiply(part, w);
-            if (w == 0) load_scales(x);
-            if (w == kWaves - 1) {
-              next_stage();
-              if (left > 1) wait_full();
+          for (int i = 0; i <= kScaleSlices * kWaves; ++i) {
+            if (i < kScaleSlices * kWaves) {
+              const int x = i / kWaves, w = i % kWaves;
+              if (x > 0 && w == 0) wait_full();
+              multiply(parts[i % 2], w);
+              if (w == 0) load_scales(scales[x % 2], x);
+              if (w == kWaves - 1) next_stage();
             }
-            mma_wait<0>();
-            common::hold(part);
+            if (i == 0) continue;
+            if (i < kScaleSlices * kWaves)
+              mma_wait<1>();
+            else
+              mma_wait<0>();
+            const int x = (i - 1) / kWaves, w = (i - 1) % kWaves;
+            common::hold(parts[(i - 1) % 2]);
             if (w == kWaves - 1) release();
-            promote(part, w);
+            promote(parts[(i - 1) % 2], scales[x % 2], w);
+          }
+          if (p.slices - base > kScaleSlices) wait_full();
+        } else {
+          float part[kN / 2];
+          Scales scales;
+#pragma unroll
+          for (int x = 0; x < kScaleSlices; ++x) {
+            const int left = p.slices - base - x;
+            if (left <= 0) break;
+#pragma unroll
+            for (int w = 0; w < kWaves; ++w) {
+              multiply(part, w);
+              if (w == 0) load_scales(scales, x);
+              if (w == kWaves - 1) {
+                next_stage();
+                if (left > 1) wait_full();
+              }
+              mma_wait<0>();
+              common::hold(part);
+              if (w == kWaves - 1) release();
+              promote(part, scales, w);
+            }
           }
         }
         release_chunk();
@@ -155,7 +192,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   }
   __syncwarp();
   pdl_launch_dependents();
-  cluster_sync();  // no CTA exits while another still signals its barriers
+  if constexpr (Config::kCluster > 1) cluster_sync();  // no CTA exits while another still signals its barriers
 }
 
 }  // namespace gemm

@@ -12,24 +12,35 @@ constexpr int kScaleSlices = 8;  // slices whose scales are copied together: 32 
 constexpr int kMostStages = 16;
 constexpr int kMostShared = 227 * 1024;
 
-template <int kRowGroups_, int kColumnGroups_, int kWaves_, int kN_, bool kSharesTokens_>
+// What the two CTAs of a pair share by multicast. Without a partner a CTA waits for nobody, which is faster where all tiles run at once.
+enum class Shares { kNothing, kTokens, kWeights };
+
+// kOverlaps: the MMAs of the next part run while one is added, which takes registers for two parts. kStaged_, kBox_: boxes of results that
+// a warp stages, and their columns; 0: all of its columns in the widest boxes.
+template <int kRowGroups_, int kColumnGroups_, int kWaves_, int kN_, Shares kShares_, bool kOverlaps_ = false, int kStaged_ = 0, int kBox_ = 0>
 struct LargeM {
   static constexpr int kRowGroups = kRowGroups_, kColumnGroups = kColumnGroups_, kWaves = kWaves_, kN = kN_;
-  static constexpr bool kSharesTokens = kSharesTokens_;
+  static constexpr Shares kShares = kShares_;
+  static constexpr bool kOverlaps = kOverlaps_;
+  static constexpr int kCluster = kShares == Shares::kNothing ? 1 : 2;
   static constexpr int kGroups = kRowGroups * kColumnGroups, kRows = kRowGroups * 64, kColumns = kColumnGroups * kWaves * kN;
   static constexpr int kThreads = 128 * (1 + kGroups);  // one producer warpgroup, then the math warpgroups
-  static constexpr int kMathRegisters = kGroups == 2 ? 232 : 152;
-  static constexpr int kProducerRegisters = kGroups == 2 ? 40 : 56;
+  static constexpr bool kMovesRegisters = kGroups > 1;  // from the producer; a single math warpgroup has enough
+  static constexpr int kMathRegisters = kGroups <= 2 ? 232 : 152;
+  static constexpr int kProducerRegisters = kGroups <= 2 ? 40 : 56;
   // Shared tokens: each CTA copies every second box of 32 tokens to both. Shared weights: each copies half of the columns to both.
-  static constexpr int kTokenBox = kSharesTokens ? 32 : kRows;
-  static constexpr int kWeightBox = kSharesTokens && kColumns <= 256 ? kColumns : kColumns / 2;
+  static constexpr int kTokenBox = kShares == Shares::kTokens ? 32 : kRows;
+  static constexpr int kWeightBox = kShares != Shares::kWeights && kColumns <= 256 ? kColumns : kColumns / 2;
   static constexpr int kStageBytes = (kRows + kColumns) * kSlice;
   // Tiles start at multiples of kColumns, so that blocks of 128 columns, which share a scale, end at multiples of kStep in a wave.
   static constexpr int kStep = std::gcd(kN, kWeights), kMostOffset = kWeights - std::gcd(kColumns, kWeights);
   static constexpr int kBlocks = (kMostOffset + kColumns + kWeights - 1) / kWeights;  // that a tile touches
   // A warp's results leave by the TMA in boxes of 16 rows, from shared memory under the swizzle of the box's width.
-  static constexpr int kWarpColumns = kWaves * kN, kBox = std::gcd(kWarpColumns, 64);
+  static constexpr int kWarpColumns = kWaves * kN, kBox = kBox_ ? kBox_ : std::gcd(kWarpColumns, 64), kBoxes = kWarpColumns / kBox;
+  static constexpr int kStaged = kStaged_ ? kStaged_ : kBoxes;
   static constexpr int kSwizzleBits = kBox == 64 ? 7 : kBox == 32 ? 3 : 1;
+  // Chunks of scales under way. With small tiles a chunk is used up sooner than memory delivers the next.
+  static constexpr int kChunks = kRows <= 128 ? 4 : 2;
 
   // What the math warps need besides the tiles, for up to eight slices.
   struct Chunk {
@@ -38,13 +49,13 @@ struct LargeM {
     int4 tile;  // its first row, first column, the end of its rows, and whether there is one
   };
   struct Rest {
-    uint8_t out[kGroups * 4][16 * kWarpColumns * 2];
-    Chunk chunks[2];
-    uint64_t full[kMostStages], empty[kMostStages], chunks_full[2], chunks_empty[2];
+    uint8_t out[kGroups * 4][kStaged * 16 * kBox * 2];
+    Chunk chunks[kChunks];
+    uint64_t full[kMostStages], empty[kMostStages], chunks_full[kChunks], chunks_empty[kChunks];
   };
   static constexpr int kStages = std::min((kMostShared - int(sizeof(Rest))) / kStageBytes, kMostStages);
   static constexpr int kSharedBytes = kStages * kStageBytes + int(sizeof(Rest));
-  static_assert(kStages >= 3 && kN % 16 == 0);
+  static_assert(kStages >= 3 && kN % 16 == 0 && kWarpColumns % kBox == 0 && kBoxes % kStaged == 0);
 };
 
 // The persistent tile scheduler. A unit of work is a pair of tiles: two token tiles with the same columns where weights are shared, else
@@ -53,7 +64,8 @@ struct LargeM {
 // from L2. Every warp keeps its own scheduler.
 template <class Config>
 struct TileScheduler {
-  static constexpr int kTall = Config::kSharesTokens ? 1 : 2;  // token tiles of a unit
+  static constexpr int kCluster = Config::kCluster;
+  static constexpr int kTall = Config::kShares == Shares::kWeights ? 2 : 1;  // token tiles of a unit
   static constexpr int kPanel = 8;                             // units of one column
   int expert = -1, tiles = 0;  // tiles: of tokens, of this expert
   int before = 0, units = 0;   // units of the earlier experts and of this one
@@ -63,7 +75,7 @@ struct TileScheduler {
   bool shares;
 
   __device__ __forceinline__ bool find(const Product& p, int index, int rank) {
-    const int columns = (p.n + Config::kColumns - 1) / Config::kColumns, wide = (columns + 1) / 2;
+    const int columns = (p.n + Config::kColumns - 1) / Config::kColumns, wide = (columns + kCluster - 1) / kCluster;
     while (expert < 0 || index >= before + units) {
       before += units;
       if (++expert >= p.experts) return false;
@@ -82,7 +94,7 @@ struct TileScheduler {
     } else {
       const int height = kTall == 1 ? tiles : 1;
       local -= paired;
-      token_tile = kTall == 1 ? local % height : tiles - 1, column_tile = 2 * (local / height) + rank;
+      token_tile = kTall == 1 ? local % height : tiles - 1, column_tile = kCluster * (local / height) + rank;
     }
     first = start + token_tile * Config::kRows, column = column_tile * Config::kColumns;
     return true;

@@ -161,8 +161,9 @@ void run_large_m(const TensorView& a, const TensorView& b, const Product& p, cud
   const bool vector_scales = p.slices % 4 == 0 && p.a_scale_stride % 4 == 0 && aligned(p.a_scale);
   const bool bulk_stores = std::is_same_v<Out, __nv_bfloat16> && p.n % 8 == 0 && aligned(p.out);
   const CUtensorMap a_map = map_of(a, Config::kTokenBox), out_map = bulk_stores ? out_map_of(p, Config::kBox) : a_map;
-  launch_kernel(large_m_kernel<Config, Out>,
-                {dim3(common::multiprocessors(a) / 2 * 2), Config::kThreads, Config::kSharedBytes, stream, 2, true}, a_map,
+  constexpr int kCluster = Config::kCluster;
+  const dim3 grid(common::multiprocessors(a) / kCluster * kCluster);
+  launch_kernel(large_m_kernel<Config, Out>, {grid, Config::kThreads, Config::kSharedBytes, stream, kCluster, true}, a_map,
                 map_of(b, Config::kWeightBox), out_map, p, vector_scales, bulk_stores);
 }
 
@@ -171,22 +172,28 @@ void run_large_m(const TensorView& a, const TensorView& b, const Product& p, cud
 // Arguments of all functions below: a [rows, K] and b [E, N, K] e4m3 with rows on 16-byte boundaries; a_scale [rows, slices] and b_scale
 // [E, ceil(N / 128), slices] fp32; offsets int32 [E + 1], or none where E is 1; out [M, N] bf16 or fp32, contiguous.
 
-// The kernel for many rows, with tiles of `rows` x `columns`. fp32 results always have tiles of 128 x 128.
-void large_m(int64_t rows, int64_t columns, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
+// The kernel for many rows, with tiles of `rows` x `columns`; `paired`: two CTAs share an operand. fp32 results always have tiles of 128 x 128.
+void large_m(int64_t rows, int64_t columns, bool paired, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
              Optional<TensorView> offsets, TensorView out) {
   DeviceGuard guard(a);
   const Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), out);
-  using bf16 = __nv_bfloat16;
-  if (out.dtype().code != kDLBfloat) return run_large_m<LargeM<2, 1, 1, 128, false>, float>(a, b, p, stream_of(a));
-  switch (rows * 1000 + columns) {
-    case 64'288: return run_large_m<LargeM<1, 2, 1, 144, true>, bf16>(a, b, p, stream_of(a));
-    case 192'128: return run_large_m<LargeM<3, 1, 1, 128, true>, bf16>(a, b, p, stream_of(a));
-    case 128'128: return run_large_m<LargeM<2, 1, 1, 128, false>, bf16>(a, b, p, stream_of(a));
-    case 128'144: return run_large_m<LargeM<2, 1, 1, 144, false>, bf16>(a, b, p, stream_of(a));
-    case 128'192: return run_large_m<LargeM<2, 1, 1, 192, false>, bf16>(a, b, p, stream_of(a));
-    case 128'256: return run_large_m<LargeM<2, 1, 2, 128, false>, bf16>(a, b, p, stream_of(a));
+  const auto run = [&](auto config, auto element) { run_large_m<decltype(config), decltype(element)>(a, b, p, stream_of(a)); };
+  constexpr Shares kNothing = Shares::kNothing, kTokens = Shares::kTokens, kWeights = Shares::kWeights;
+  const __nv_bfloat16 bf16 = {};
+  if (out.dtype().code != kDLBfloat) return run(LargeM<2, 1, 1, 128, kNothing, true>(), 0.0f);
+  switch ((rows * 1000 + columns) * 2 + paired) {
+    case 64'032 * 2: return run(LargeM<1, 1, 1, 32, kNothing>(), bf16);
+    case 64'064 * 2: return run(LargeM<1, 1, 1, 64, kNothing>(), bf16);
+    case 64'112 * 2: return run(LargeM<1, 1, 1, 112, kNothing>(), bf16);
+    case 64'288 * 2 + 1: return run(LargeM<1, 2, 1, 144, kTokens>(), bf16);
+    case 192'128 * 2 + 1: return run(LargeM<3, 1, 1, 128, kTokens, false, 2, 16>(), bf16);
+    case 128'128 * 2: return run(LargeM<2, 1, 1, 128, kNothing, true>(), bf16);
+    case 128'144 * 2: return run(LargeM<2, 1, 1, 144, kNothing>(), bf16);
+    case 128'192 * 2: return run(LargeM<2, 1, 1, 192, kNothing>(), bf16);
+    case 128'256 * 2: return run(LargeM<2, 1, 2, 128, kNothing>(), bf16);
+    case 128'256 * 2 + 1: return run(LargeM<2, 1, 2, 128, kWeights>(), bf16);
   }
-  TVM_FFI_THROW(ValueError) << "tile is " << rows << " x " << columns << "; expected 64 x 288, 192 x 128, or 128 x 128, 144, 192 or 256";
+  TVM_FFI_THROW(ValueError) << "tile is " << rows << " x " << columns << (paired ? " in pairs" : "") << "; expected one of cuda/fp8_gemm.py";
 }
 
 // The kernel for small M. tokens: the size of a token tile, 8 to 128. splits: parts of K, up to 8, each added in ascending order of slices;

@@ -79,8 +79,11 @@ __device__ __forceinline__ void store_2d(const CUtensorMap* map, uint32_t source
                : "memory");
 }
 __device__ __forceinline__ void commit_bulk_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// All stores that this thread has committed have read shared memory; have been written.
-__device__ __forceinline__ void wait_bulk_reads() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+// All stores that this thread has committed, but for the last kPending, have read shared memory; all have been written.
+template <int kPending>
+__device__ __forceinline__ void wait_bulk_reads() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
 __device__ __forceinline__ void wait_bulk_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -99,6 +102,8 @@ GEMM_ATOM(8)
 GEMM_ATOM(16)
 GEMM_ATOM(32)
 GEMM_ATOM(64)
+GEMM_ATOM(96)
+GEMM_ATOM(112)
 GEMM_ATOM(128)
 GEMM_ATOM(144)
 GEMM_ATOM(192)

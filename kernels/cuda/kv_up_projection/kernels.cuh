@@ -143,6 +143,28 @@ struct Values {
   bool static_weights;  // the previous kernel has not written wv
 };
 
+// One token's values of a head, which a warp quantises.
+template <bool kUe8m0>
+__device__ __forceinline__ void quantize_head(const Values& p, const float* from, int64_t row, int head) {
+  const int lane = threadIdx.x % 32;
+  // The quantiser gives the same bits as the reference: see kernels/tile/lanes.py.
+  const float4 x = reinterpret_cast<const float4*>(from)[lane];
+  const float values[4] = {x.x, x.y, x.z, x.w};
+  uint32_t top = 0x38D1B717u;  // 1e-4
+#pragma unroll
+  for (int i = 0; i < 4; ++i) top = max(top, __float_as_uint(values[i]) & 0x7FFFFFFFu);
+  top = __reduce_max_sync(kAll, top);
+  const float quotient = __fdiv_rn(__uint_as_float(top), 448.0f);
+  const float rounded = kUe8m0 ? __uint_as_float((__float_as_uint(quotient) + 0x7FFFFFu) & 0xFF800000u) : quotient;
+  const float scale = fmaf(quotient, 0.0f, rounded);  // NaN for infinity and NaN
+  uint32_t codes = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    codes |= uint32_t(__nv_cvt_float_to_fp8(__fdiv_rn(values[i], scale), __NV_SATFINITE, __NV_E4M3)) << 8 * i;
+  reinterpret_cast<uint32_t*>(p.values + (row * p.heads + head) * kNope)[lane] = codes;
+  if (lane == 0) p.scales[row * p.heads + head] = scale;
+}
+
 // A CTA computes the 128 values of one head, which are one group of the quantiser, for kTokens tokens; there are 512 latent dims. A warp
 // takes 16 rows of wv, eight at a time.
 constexpr int kLatent = 512, kWeightBytes = kNope * kLatent * 2;
@@ -201,23 +223,7 @@ __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
   __syncthreads();
   if (warp >= kTokens || first + warp >= p.tokens) return;
 
-  // The quantiser gives the same bits as the reference: see kernels/tile/lanes.py.
-  const float4 x = reinterpret_cast<const float4*>(results[warp])[lane];
-  const float values[4] = {x.x, x.y, x.z, x.w};
-  uint32_t top = 0x38D1B717u;  // 1e-4
-#pragma unroll
-  for (int i = 0; i < 4; ++i) top = max(top, __float_as_uint(values[i]) & 0x7FFFFFFFu);
-  top = __reduce_max_sync(kAll, top);
-  const float quotient = __fdiv_rn(__uint_as_float(top), 448.0f);
-  const float rounded = kUe8m0 ? __uint_as_float((__float_as_uint(quotient) + 0x7FFFFFu) & 0xFF800000u) : quotient;
-  const float scale = fmaf(quotient, 0.0f, rounded);  // NaN for infinity and NaN
-  uint32_t codes = 0;
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    codes |= uint32_t(__nv_cvt_float_to_fp8(__fdiv_rn(values[i], scale), __NV_SATFINITE, __NV_E4M3)) << 8 * i;
-  const int64_t row = first + warp;
-  reinterpret_cast<uint32_t*>(p.values + (row * p.heads + head) * kNope)[lane] = codes;
-  if (lane == 0) p.scales[row * p.heads + head] = scale;
+  quantize_head<kUe8m0>(p, results[warp], first + warp, head);
 }
 
 }  // namespace kv_up_projection

@@ -1,4 +1,4 @@
-#include "kernels.cuh"
+#include "in_order.cuh"
 
 namespace kv_up_projection {
 
@@ -10,8 +10,10 @@ using tvm::ffi::TensorView;
 
 // q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, or only the R rotated
 // dims unless `all`. L is a multiple of 128, R of 8
-// unless `all`; q's heads and wk's rows start on 16-byte boundaries.
-void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights) {
+// unless `all`; q's heads and wk's rows start on 16-byte boundaries. in_order: each sum is one chain of MMAs, for up to 8 tokens and an L
+// of 512.
+void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights,
+                    bool in_order) {
   DeviceGuard guard(q);
   Queries p = {};
   p.q = data<__nv_bfloat16>(q);
@@ -33,14 +35,19 @@ void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk,
     launch_pdl(rotate_queries_kernel, dim3(static_cast<unsigned>((quads + kThreads - 1) / kThreads)), kThreads, 0, stream, p);
     return;
   }
+  if (in_order) {
+    launch_pdl(absorb_queries_in_order_kernel, dim3(p.heads), kThreads, 0, stream, p);
+    return;
+  }
   const int tokens = p.tokens == 1 ? 1 : 4;
   const dim3 grid(p.latent / kColumns, p.heads, (p.tokens + tokens - 1) / tokens);
   launch_pdl(tokens == 1 ? absorb_queries_kernel<1> : absorb_queries_kernel<4>, grid, kThreads, 0, stream, p);
 }
 
 // latents bf16 [T, H, 512] and wv bf16 [H, 128, 512], rows on 16-byte boundaries -> values e4m3 (as bytes) [T, H * 128], scales fp32
-// [T, H].
-void expand_quantize(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights) {
+// [T, H]. in_order: as above, for up to 8 tokens.
+void expand_quantize(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights,
+                     bool in_order) {
   DeviceGuard guard(latents);
   Values p = {};
   p.latents = data<__nv_bfloat16>(latents);
@@ -53,6 +60,11 @@ void expand_quantize(TensorView latents, TensorView wv, TensorView values, Tenso
   p.tokens = static_cast<int>(latents.size(0));
   p.heads = static_cast<int>(latents.size(1));
   p.static_weights = static_weights;
+  if (in_order) {
+    launch_pdl(ue8m0 ? expand_quantize_in_order_kernel<true> : expand_quantize_in_order_kernel<false>, dim3(p.heads), kThreads,
+               kNope * kWeightPitch, stream_of(latents), p);
+    return;
+  }
   const int tokens = p.tokens == 1 ? 1 : 4;
   const dim3 grid(p.heads, (p.tokens + tokens - 1) / tokens);
   const auto kernel = tokens == 1 ? (ue8m0 ? expand_quantize_kernel<1, true> : expand_quantize_kernel<1, false>)

@@ -61,15 +61,16 @@ struct PagedRuns {
 
   __device__ __forceinline__ explicit PagedRuns(const Paged& problem) : p(problem), parts((p.s_q + kTokens - 1) / kTokens) {
     const int lane = threadIdx.x & 31, items = p.sequences * parts;
-    int sum = 0;
-    for (int at = lane; at < items; at += 32) sum += pages(at);
+    const int own = lane < items ? pages(lane) : 0;
+    int sum = own;
+    for (int at = lane + 32; at < items; at += 32) sum += pages(at);
     const int64_t total = __reduce_add_sync(~0u, sum);
     const int first = static_cast<int>(total * blockIdx.x / gridDim.x);
     const int last = static_cast<int>(total * (blockIdx.x + 1) / gridDim.x);
     if (first == last) return;
     left = last - first;
     for (int at = 0, before = 0;; at += 32) {  // ends at the item that holds page `first`
-      const int mine = at + lane < items ? pages(at + lane) : 0;
+      const int mine = at == 0 ? own : at + lane < items ? pages(at + lane) : 0;
       int through = mine;
 #pragma unroll
       for (int step = 1; step < 32; step *= 2) {
@@ -98,6 +99,16 @@ struct PagedRuns {
     return true;
   }
 };
+
+// Requests the block table into L2, a line of 128 bytes for each lane of all copying warps, while the lengths are read: with cold caches the
+// table would come from memory only after the lengths. A table of more lines is left alone.
+template <int kCopiers>
+__device__ __forceinline__ void request_table(const Paged& p, int copier) {
+  const int64_t bytes = ((p.sequences - 1) * p.table_stride + p.columns) * 4;
+  const int64_t line = (int64_t(blockIdx.x) * kCopiers + copier) * 32 + (threadIdx.x & 31);
+  if (bytes <= int64_t(gridDim.x) * kCopiers * 32 * 128 && line * 128 < bytes)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(reinterpret_cast<const char*>(p.table) + line * 128));
+}
 
 // Copies every kCopiers-th page of the CTA's share, from page `first` on. One thread alone cannot start copies as fast as L2 serves them.
 template <int kHeads, int kTokens>
@@ -231,6 +242,7 @@ __global__ void __launch_bounds__(PagedShape<kHeads, kTokens>::kThreads, 1)
   } else {
     if (producer == 0 && thread % 32 == 0) prefetch_map(page_map);
     if (producer == Shape::kCopiers && thread % 32 == 0) prefetch_map(query_map);
+    if (producer < Shape::kCopiers) request_table<Shape::kCopiers>(p, producer);
     PagedRuns<kTokens> runs(p);  // lengths are read while the barriers are made
     __syncthreads();
     if constexpr (Shape::kMovesRegisters) shrink_registers<Shape::kCopyRegisters>();

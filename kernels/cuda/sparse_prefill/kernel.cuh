@@ -13,7 +13,7 @@ template <Source kSource>
 using PrefillOrder = Order<kSource == Source::kL2 ? Ahead::kLeftHalf : Ahead::kNothing, Ahead::kLeftHalf, Release::kBehindTile,
                            Handover::kHalvesValuesFirst, /* fence */ false>;
 template <Source kSource>
-using PrefillConfig = Config<Lookup::kIndices, Storage::kRows, __nv_bfloat16, false, PrefillOrder<kSource>, false>;
+using PrefillConfig = Config<Lookup::kIndices, Storage::kRows, __nv_bfloat16, false, PrefillOrder<kSource>, Planned::kNever>;
 
 template <Source kSource>
 __global__ void __launch_bounds__(kThreads, 1) sparse_attn_fwd_kernel(const __grid_constant__ Problem problem) {

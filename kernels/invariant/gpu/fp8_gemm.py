@@ -10,7 +10,7 @@ import torch
 
 from ...alignment import aligned_rows
 from ...build import load
-from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, multiply, multiprocessors, swap_ab_tile
+from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, multiply_into, multiprocessors, swap_ab_tile
 from ...cuda.fp8_gemm import choose as choose_dense
 from ...cuda.grouped_gemm import MAX_GATHER_TILE
 from ...cuda.grouped_gemm import MAX_SHARED_LAUNCH_ROWS as MAX_FUSED_ROWS
@@ -18,8 +18,15 @@ from ...cuda.grouped_gemm import choose as choose_grouped
 from ...cuda.pdl import weights_are_static
 from ...quantize import Quantized
 from ...tile.grouped_gemm import grouped_gemm as bf16_grouped_gemm
+from ...tile.sum_parts import sum_parts
 
 SLICE, WEIGHTS = 128, 128  # of K, and rows of a weight in a tile of the swap-AB kernel
+PARTS_TILE = Tile(128, 128)
+# From so many tiles on, parts of K are products of their own, by the kernel for many rows, and another kernel adds them. On an H200
+# in one launch and so: for a weight [7168, 16384] in 4 parts 98 and 103 us with 256 rows, 206 and 181 with 512, 1704 and 1272
+# with 4096; for a weight [1536, 7168] 57 and 70 with 1024, 191 and 187 with 4096.
+PARTS_TILES = 200
+PARTS_BYTES = 256 << 20  # of such products that are held at a time
 MOST_SPLITS, LEAST_SLICES, CTAS = 8, 8, 264  # parts of K; slices of a part; two CTAs on each of 132 multiprocessors
 
 
@@ -31,13 +38,41 @@ def splits_of(columns: int, width: int) -> int:
     return splits
 
 
+def _dense_into(out: torch.Tensor, a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, splits: int) -> None:
+    (rows, width), columns = a.values.shape, weight.shape[0]
+    if splits == 1:
+        tile = choose_dense(rows, columns, width, multiprocessors(weight.device))
+        multiply_into(out, *a, weight[None], weight_scale[None], None, tile, 1)
+    elif -(-rows // PARTS_TILE.rows) * -(-columns // PARTS_TILE.columns) < PARTS_TILES:
+        # Of both kernels only swap-AB splits K.
+        multiply_into(out, *a, weight[None], weight_scale[None], None, swap_ab_tile(rows), splits)
+    else:
+        step = max(PARTS_BYTES // (4 * splits * columns) // WEIGHTS, 1) * WEIGHTS
+        for first in range(0, rows, step):
+            part = slice(first, first + step)
+            _sum_of_products(out[part], Quantized(a.values[part], a.scales[part]), weight, weight_scale, splits)
+
+
+def _sum_of_products(
+    out: torch.Tensor, a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, splits: int
+) -> None:
+    """The parts that swap-AB adds, each by the kernel for many rows, added in the same order."""
+    slices = -(-weight.shape[1] // SLICE)
+    parts = torch.empty(splits, *out.shape, dtype=torch.float32, device=out.device)
+    for rank, part in enumerate(parts):
+        begin, end = slices * rank // splits, slices * (rank + 1) // splits
+        k = slice(begin * SLICE, end * SLICE)
+        own = a.values[:, k], a.scales[:, begin:end], weight[None, :, k], weight_scale[None, :, begin:end]
+        multiply_into(part, *own, None, PARTS_TILE)
+    sum_parts(parts, out)
+
+
 def _dense(
     a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype, splits: int
 ) -> torch.Tensor:
-    (rows, width), columns = a.values.shape, weight.shape[0]
-    # Only the swap-AB kernel splits K.
-    tile = choose_dense(rows, columns, width, multiprocessors(weight.device)) if splits == 1 else swap_ab_tile(rows)
-    return multiply(*a, weight[None], weight_scale[None], None, out_dtype, tile, splits)
+    out = torch.empty(a.values.shape[0], weight.shape[0], dtype=out_dtype, device=weight.device)
+    _dense_into(out, a, weight, weight_scale, splits)
+    return out
 
 
 def fp8_gemm(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
@@ -72,10 +107,25 @@ def grouped_gemm(
     """Experts' K is never split. In bf16 the TileLang kernel has one tile and one chain of MMAs for any number of rows."""
     if not isinstance(a, Quantized) or weight_scale is None:
         return bf16_grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m)
+    rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
+    out = torch.empty(rows, weight.shape[1], dtype=out_dtype, device=weight.device)
+    _grouped_into(out, a, weight, offsets, weight_scale, sorted_token_ids, expected_m)
+    return out
+
+
+def _grouped_into(
+    out: torch.Tensor,
+    a: Quantized,
+    weight: torch.Tensor,
+    offsets: torch.Tensor,
+    weight_scale: torch.Tensor,
+    sorted_token_ids: torch.Tensor | None,
+    expected_m: int,
+) -> None:
     tile = choose_grouped(expected_m, weight.shape[0])
     if sorted_token_ids is not None and not (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
         a, sorted_token_ids = Quantized(a.values[sorted_token_ids], a.scales[sorted_token_ids]), None
-    return multiply(*a, weight, weight_scale, offsets, out_dtype, tile, 1, sorted_token_ids, expected_tiles=expected_m)
+    multiply_into(out, *a, weight, weight_scale, offsets, tile, 1, sorted_token_ids, expected_m)
 
 
 def grouped_gemm_with_shared(
@@ -91,14 +141,13 @@ def grouped_gemm_with_shared(
 ) -> torch.Tensor:
     """The shared expert's K is not split either, so that few tokens need one launch for both products."""
     tokens = dense.values.shape[0]
-    tile = choose_grouped(expected_m, weight.shape[0])
-    if tokens > MAX_FUSED_ROWS or not isinstance(tile, int) or tile > MAX_GATHER_TILE:
-        shared = _dense(dense, *dense_weight, out_dtype, 1)
-        return torch.cat(
-            (shared, grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m))
-        )
     rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     out = torch.empty(tokens + rows, weight.shape[1], dtype=out_dtype, device=weight.device)
+    tile = choose_grouped(expected_m, weight.shape[0])
+    if tokens > MAX_FUSED_ROWS or not isinstance(tile, int) or tile > MAX_GATHER_TILE:
+        _dense_into(out[:tokens], dense, *dense_weight, 1)
+        _grouped_into(out[tokens:], a, weight, offsets, weight_scale, sorted_token_ids, expected_m)
+        return out
     operands = (a.values, weight, dense.values, dense_weight.values)
     values, experts, dense_values, own = (aligned_rows(x).view(torch.uint8) for x in operands)
     product = dense_values, dense.scales, own[None], dense_weight.scales[None], out[:tokens]

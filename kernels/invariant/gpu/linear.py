@@ -4,9 +4,13 @@ import torch
 
 from ...alignment import aligned_rows, is_aligned
 from ...build import load
+from ...cuda.kv_up_projection import LATENT, ROWS
+from ...cuda.pdl import weights_are_static
 from ...quantize import quantize_blocks
 from ...tile.bf16_gemm import K_STEP, by_heads
 from ...tile.bf16_gemm import linear as tile_linear
+
+FEW_TOKENS = 8  # kTokens of cuda/kv_up_projection/in_order.cuh: the N of an MMA
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
@@ -27,9 +31,13 @@ def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: to
         )
     out = torch.empty(tokens, heads, latent + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
     if out.numel():
-        rotated_only = False  # of `out`, the kernel of this library writes the rotated dims
-        load("kv_up_projection").absorb_queries(q, cos.contiguous(), sin.contiguous(), wk, out, rotated_only, False)
-        by_heads(q[..., :nope], wk, out[..., :latent])
+        # The kernel for few tokens writes all of `out`, the one for more only the rotated dims.
+        few = tokens <= FEW_TOKENS and (nope, latent) == (ROWS, LATENT) and wk.stride(1) == latent
+        static_weights = few and weights_are_static(wk)
+        operands = q, cos.contiguous(), sin.contiguous(), wk, out
+        load("kv_up_projection").absorb_queries(*operands, few, static_weights, few)
+        if not few:
+            by_heads(q[..., :nope], wk, out[..., :latent])
     return out
 
 
@@ -40,6 +48,18 @@ def expand_values(latents: torch.Tensor, wv: torch.Tensor, out: torch.Tensor) ->
 
 
 def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    (tokens, heads, latent), rows = latents.shape, wv.shape[1]
+    if (
+        0 < tokens <= FEW_TOKENS
+        and (rows, latent) == (ROWS, LATENT)
+        and is_aligned(latents, wv)
+        and wv.stride(1) == latent
+    ):
+        codes = torch.empty(tokens, heads * rows, dtype=torch.float8_e4m3fn, device=latents.device)
+        scales = torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)
+        operands = latents, wv, codes.view(torch.uint8), scales
+        load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv), True)
+        return codes, scales
     values = torch.empty(*latents.shape[:2], wv.shape[1], dtype=latents.dtype, device=latents.device)
     expand_values(latents, wv, values)
     return quantize_blocks(values.flatten(1), ue8m0)

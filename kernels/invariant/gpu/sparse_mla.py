@@ -1,8 +1,12 @@
-"""Attention over selected latents on a Hopper GPU, batch-invariant: keys are cut into pieces by their place in a query's own list.
+"""Attention over selected latents on a Hopper GPU, batch-invariant: the sums of a query have one order, whatever else runs.
 
-A piece has PIECE_BLOCKS blocks of 64 keys, and a CTA (or a pair) attends to one piece of one query, whatever else runs. The pieces'
-results are merged in ascending order. A piece without keys has weight 0, and a list of one piece is its own merge: so it does not
-matter how wide the lists of a batch are. Prompts take the same way (model/prefill_form.py).
+More than FEW_HEADS heads: the keys of a query are added one block of 64 after the other, in the order of its list, as prefill does.
+Few queries would leave the GPU idle that way. For them the scores are divided over CTAs by keys, and the outputs by columns, which
+divides no sum (../../cuda/sparse_few_queries/kernel.cuh). So prompts and decodes take whichever kernel is the fastest.
+
+Fewer heads: keys are cut into pieces by their place in the list. A piece has PIECE_BLOCKS blocks, and a CTA attends to one piece of
+one query. The pieces' results are merged in ascending order. A piece without keys has weight 0, and a list of one piece is its own
+merge: so it does not matter how wide the lists of a batch are.
 """
 
 import math
@@ -11,12 +15,16 @@ import torch
 
 from ...alignment import check_aligned
 from ...build import load
+from ...cuda.sparse_mla_decode import FEW_HEADS
 from ...cuda.sparse_mla_prefill import sparse_mla_prefill
 from ...cuda.split_plan import PART_FIELDS, check_widths, partial_results
 from ...split_plan import SplitPlan
 
+# Up to so many rows (queries times heads) are divided over the GPU, and how: rows, columns and keys at a time of a CTA that adds
+# values. With more rows, a CTA or a pair for each query is faster.
+TILES = {128: (16, 32, 512), 256: (16, 64, 512), 640: (32, 64, 512)}
 BLOCK, PIECE_BLOCKS = 64, 8
-MOST_PIECES = 16  # kFewSplits of cuda/attention/split.cuh: up to so many are merged one after the other
+MOST_PIECES = 16  # kFewSplits of cuda/attention/merge.cuh: up to so many are merged one after the other
 PARTIAL_BYTES = 256 << 20  # of the pieces' results that are held at a time
 
 
@@ -29,8 +37,12 @@ def pieces_of(topk: int) -> int:
     return pieces
 
 
-def plan_decode(queries: int, heads: int, topk: int, device: torch.device) -> SplitPlan:
-    """The plan for `queries` lists of `topk` columns: part i is a piece of query i // pieces."""
+def plan_decode(queries: int, heads: int, topk: int, device: torch.device) -> SplitPlan | None:
+    """The plan for `queries` lists of `topk` columns: part i is a piece of query i // pieces. None if lists are not cut."""
+    return None if heads > FEW_HEADS else _plan_pieces(queries, heads, topk, device)
+
+
+def _plan_pieces(queries: int, heads: int, topk: int, device: torch.device) -> SplitPlan:
     pieces = pieces_of(topk)
     number = torch.arange(queries * pieces, dtype=torch.int32, device=device)
     parts = torch.zeros(queries * pieces, PART_FIELDS, dtype=torch.int32, device=device)
@@ -59,25 +71,69 @@ def sparse_mla_decode(
     check_aligned(q=q, cache=cache)
     queries, selected = q.flatten(0, 1), indices.flatten(0, 1)
     lengths = None if topk_length is None else topk_length.repeat_interleave(new)
-    if cache.dtype != torch.uint8:  # bf16: a CTA attends to all keys of a query
-        out, _, lse = sparse_mla_prefill(
-            queries, cache.view(-1, 1, width), selected[:, None], softmax_scale, value_dim, lengths, attn_sink
-        )
-        return out.view(batch, new, heads, value_dim), lse.view(batch, new, heads).transpose(1, 2)
-    out = torch.empty(batch * new, heads, value_dim, dtype=q.dtype, device=q.device)
-    lse = torch.empty(batch * new, heads, dtype=torch.float32, device=q.device)
-    topk = selected.shape[1]
+    operands = queries, cache, selected, softmax_scale, value_dim, lengths, attn_sink
+    few = batch * new * heads <= max(TILES) and selected.shape[1] <= MOST_PIECES * PIECE_BLOCKS * BLOCK
+    if cache.dtype != torch.uint8:
+        out, _, lse = sparse_mla_prefill(queries, cache.view(-1, 1, width), selected[:, None], *operands[3:])
+    elif heads <= FEW_HEADS:
+        out, lse = _by_pieces(*operands, plan)
+    elif few:
+        out, lse = few_queries(*operands)
+    else:
+        out, _, lse = sparse_mla_prefill(queries, cache, selected[:, None], *operands[3:])
+    return out.view(batch, new, heads, value_dim), lse.view(batch, new, heads).transpose(1, 2)
+
+
+def few_queries(
+    queries: torch.Tensor,
+    cache: torch.Tensor,
+    indices: torch.Tensor,
+    softmax_scale: float,
+    value_dim: int,
+    lengths: torch.Tensor | None,
+    attn_sink: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """queries [N, H, 576], indices int32 [N, K] -> out [N, H, value_dim], lse [N, H].
+
+    Bit by bit what sparse_mla_prefill computes over the FP8 cache with more than FEW_HEADS heads.
+    """
+    (count, heads, _), topk = queries.shape, indices.shape[1]
+    columns = -(-topk // BLOCK) * BLOCK
+    tile = next((tile for rows, tile in TILES.items() if count * heads <= rows), TILES[max(TILES)])
+    out = torch.empty(count, heads, value_dim, dtype=queries.dtype, device=queries.device)
+    lse = torch.empty(count, heads, dtype=torch.float32, device=queries.device)
+    scores = torch.empty(count, heads, columns, dtype=torch.float32, device=queries.device)
+    maxima = torch.empty(count, heads, columns // 16, dtype=torch.float32, device=queries.device)
+    load("sparse_few_queries").sparse_few_queries(
+        queries, cache, indices, lengths, attn_sink, out, lse, softmax_scale, math.log(2), scores, maxima, *tile
+    )
+    return out, lse
+
+
+def _by_pieces(
+    queries: torch.Tensor,
+    cache: torch.Tensor,
+    indices: torch.Tensor,
+    softmax_scale: float,
+    value_dim: int,
+    lengths: torch.Tensor | None,
+    attn_sink: torch.Tensor | None,
+    plan: SplitPlan | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    (tokens, heads, _), topk = queries.shape, indices.shape[1]
+    out = torch.empty(tokens, heads, value_dim, dtype=queries.dtype, device=queries.device)
+    lse = torch.empty(tokens, heads, dtype=torch.float32, device=queries.device)
     step = max(1, PARTIAL_BYTES // (4 * heads * value_dim * (pieces_of(topk) + 1)))
-    for first in range(0, batch * new, step):
-        rows = slice(first, min(first + step, batch * new))
+    for first in range(0, tokens, step):
+        rows = slice(first, min(first + step, tokens))
         count = rows.stop - first
         if plan is None or len(plan.parts) != count * pieces_of(topk) or plan.rows != heads:
-            plan = plan_decode(count, heads, topk, q.device)
+            plan = _plan_pieces(count, heads, topk, queries.device)
         divided = len(plan.parts) > count
         load("sparse_decode").sparse_decode(
             queries[rows],
             cache,
-            selected[rows],
+            indices[rows],
             None if lengths is None else lengths[rows],
             attn_sink,
             out[rows],
@@ -89,4 +145,4 @@ def sparse_mla_decode(
             *((plan.parts, plan.split_offset, *partial_results(plan, value_dim)) if divided else (None,) * 4),
             True,
         )
-    return out.view(batch, new, heads, value_dim), lse.view(batch, new, heads).transpose(1, 2)
+    return out, lse

@@ -101,6 +101,7 @@ def test_from_start_to_stop(tmp_path):
         log += process.stderr.read()
         process.wait(20)
         assert time.monotonic() - started < 20 and "Traceback" not in log, log
+        assert process.returncode == 0
     finally:
         process.kill()
         process.wait()

@@ -1,0 +1,65 @@
+#include "../common/launch.cuh"
+#include "kernel.cuh"
+
+namespace mla {
+
+using tvm::ffi::Optional;
+using tvm::ffi::TensorView;
+
+template <class Tile>
+void launch_values(const Problem& p, const Scratch& scratch, cudaStream_t stream) {
+  const dim3 grid(kValueWidth / Tile::kColumns, (p.rows + Tile::kTileRows - 1) / Tile::kTileRows, p.queries);
+  const size_t bytes = sizeof(ValueMemory<Tile>) + scratch.width * sizeof(uint32_t);
+  launch_kernel(few_queries_values_kernel<Tile>, {grid, Tile::kThreads, bytes, stream, 1, true}, p, scratch);
+}
+
+// q [N, H, 576], cache uint8 [P, page, 1, 656], indices [N, K], topk_length [N], sink [H]; out [N, H, 512], lse [N, H]; scratch fp32:
+// scores [N, H, K'] and maxima [N, H, K' / 16], with K' = K rounded up to a multiple of 64. A CTA computes outputs of `tile_rows` x `tile_columns`, by chunks of
+// `chunk` keys.
+void sparse_few_queries(TensorView q, TensorView cache, TensorView indices, Optional<TensorView> topk_length, Optional<TensorView> sink,
+                        TensorView out, TensorView lse, double scale, double lse_factor, TensorView scores, TensorView maxima,
+                        int64_t tile_rows, int64_t tile_columns, int64_t chunk) {
+  DeviceGuard guard(q);
+  if (scores.size(2) > kMostBlocks * kBlock)
+    TVM_FFI_THROW(ValueError) << "indices has " << indices.size(1) << " columns; expected at most " << kMostBlocks * kBlock;
+  if (((cache.size(0) - 1) * cache.stride(0) + cache.size(1) * cache.stride(1)) >> 36 != 0)
+    TVM_FFI_THROW(ValueError) << "cache is " << cache.size(0) << " pages of stride " << cache.stride(0)
+                              << "; expected less than 64 GiB in all";
+  Problem p = {};
+  p.q = data<void>(q);
+  p.q_stride = q.stride(0);
+  p.q_head_stride = q.stride(1);
+  p.queries = static_cast<int>(q.size(0));
+  p.heads = p.rows = static_cast<int>(q.size(1));
+  p.scale = static_cast<float>(scale);
+  p.scale_log2 = static_cast<float>(scale * 1.4426950408889634);
+  p.keys.table = data<int32_t>(indices);
+  p.keys.table_stride = indices.stride(0);
+  p.keys.lengths = data<int32_t>(topk_length);
+  p.keys.lengths_divisor = 1;
+  p.keys.width = static_cast<int>(indices.size(1));
+  p.keys.slots = cache.size(0) * cache.size(1);
+  p.keys.latent = data<uint8_t>(cache);
+  p.keys.row_bytes = cache.stride(1);
+  p.keys.page_bytes = cache.stride(0);
+  p.keys.page_size = static_cast<int>(cache.size(1));
+  p.keys.linear = cache.stride(0) == cache.size(1) * cache.stride(1);
+  p.sink = data<float>(sink);
+  p.out = data<void>(out);
+  p.lse = data<float>(lse);
+  p.lse_factor = static_cast<float>(lse_factor);
+  const Scratch scratch = {data<float>(scores), data<float>(maxima), static_cast<int>(scores.size(2))};
+  const cudaStream_t stream = stream_of(q);
+  const dim3 grid(scratch.width / kScoreKeys, (p.rows + kRows - 1) / kRows, p.queries);
+  launch_kernel(few_queries_scores_kernel, {grid, kScoreThreads, sizeof(ScoreMemory), stream, 1, true}, p, scratch);
+  switch (tile_rows * 1'000'000 + tile_columns * 10'000 + chunk) {
+    case 16'320'512: return launch_values<ValueTile<16, 32, 512>>(p, scratch, stream);
+    case 16'640'512: return launch_values<ValueTile<16, 64, 512>>(p, scratch, stream);
+    case 32'640'512: return launch_values<ValueTile<32, 64, 512>>(p, scratch, stream);
+  }
+  TVM_FFI_THROW(ValueError) << "tile is " << tile_rows << " x " << tile_columns << " of " << chunk << "; expected 16 x 32, 16 x 64 or 32 x 64 of 512";
+}
+
+}  // namespace mla
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(sparse_few_queries, mla::sparse_few_queries);

@@ -1,0 +1,141 @@
+"""What decode graphs record stays what a step has selected, whenever it is read and whatever the ring has held since."""
+
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.engine import decode_record, runner
+from deepseek_v32.inference.engine.decode_record import DecodeRecord
+from deepseek_v32.inference.params import TokenSelection
+from deepseek_v32.inference.report.recording import Recording
+from support.tiny import tiny_checkpoint
+
+LAYERS, TOPK = 2, 4
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Steps between two moves out of the ring."""
+    monkeypatch.setattr(decode_record, "_MOST_STEPS", request.param)
+    return request.param
+
+
+def launch(record: DecodeRecord, number: int) -> None:
+    """A step in which row b selects number, number + 1, … + 100 b in every layer and as the bits of every score."""
+    rows, _, _, topk = record.device.shape
+    values = number + torch.arange(topk) + 100 * torch.arange(rows)[:, None, None, None]
+    place = record.next_place()
+    record.device.copy_(values.expand(record.device.shape))
+    record.copy_to_ring(torch.tensor([place]))
+
+
+def is_step(values: np.ndarray, number: int, row: int) -> bool:
+    return (values == number + 100 * row + np.arange(TOPK)).all()
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 5], indirect=True)
+def test_a_step_is_the_same_whenever_it_is_read(chunk: int) -> None:
+    """As in the engine, where one more step is launched before the rows of a step are taken."""
+    record, taken, early = DecodeRecord(3, LAYERS, TOPK, CPU), [], []
+    steps = []
+    for number in range(5 * chunk + 3):
+        launch(record, number)
+        steps.append(record.latest())
+        if number:
+            taken.append([partial(steps[-2].row(row).read, steps[-2].step) for row in (0, 2)])
+            early.append([read() for read in taken[-1]])
+    for number, (reads, copies) in enumerate(zip(taken, early, strict=True)):
+        for row, read, copy in zip((0, 2), reads, copies, strict=True):
+            assert read().shape == (LAYERS, 2, TOPK)
+            assert is_step(read(), number, row) and is_step(copy, number, row)
+
+
+@pytest.mark.parametrize("chunk", [1, 3], indirect=True)
+def test_other_threads_read_while_the_ring_is_written(chunk: int) -> None:
+    record = DecodeRecord(2, LAYERS, TOPK, CPU)
+    taken: list[tuple[int, Any]] = []
+    wrong, over = [], threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            for number, read in taken[-3 * chunk :]:
+                if not is_step(read(), number, 1):
+                    wrong.append(number)
+
+    readers = [threading.Thread(target=look) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(1500):
+        launch(record, number)
+        step = record.latest()
+        taken.append((number, partial(step.row(1).read, step.step)))
+    over.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("chunk", [2], indirect=True)
+def test_without_memory_a_selection_is_lost_and_no_step_fails(chunk: int) -> None:
+    class Full(np.ndarray[Any, Any]):
+        def copy(self, *_: Any, **__: Any) -> Any:
+            raise MemoryError
+
+    record = DecodeRecord(1, LAYERS, TOPK, CPU)
+    record._values = record._values.view(Full)
+    launch(record, 0)
+    lost = record.latest().row(0)
+    for number in range(1, 5):
+        launch(record, number)
+    with pytest.raises(MemoryError, match="recorded selection"):
+        lost.read(0)
+
+
+def test_selections_are_read_when_somebody_looks() -> None:
+    reads: list[int] = []
+
+    class Row:
+        def read(self, step: int) -> np.ndarray:
+            reads.append(step)
+            return np.arange(LAYERS * 2 * TOPK, dtype=np.int32).reshape(LAYERS, 2, TOPK)
+
+    recording = Recording(list(range(20)), LAYERS, TOPK)
+    for position in (2, 19):  # with fewer positions than are selected, and with more
+        recording.add(7, TokenSelection.read_later(position, Row(), position, position == 19))
+    assert not reads and recording.fractions == [1.0, TOPK / 20]
+    assert recording.bytes == 4 * LAYERS * (3 + 2 * TOPK) and recording.header()["drafted"] == [1]
+    short, long = recording._selections
+    assert [each.tolist() for each in short.layers.values()] == [[0, 1, 2], [8, 9, 10]] and not short.scores
+    assert [each.tolist() for each in long.layers.values()] == [[0, 1, 2, 3], [8, 9, 10, 11]]
+    assert long.scores[1].view(np.int32).tolist() == [12, 13, 14, 15] and not long.mass and reads == [2, 19]
+
+
+@pytest.mark.heavy
+def test_recorded_graphs_are_read_at_once_late_and_by_a_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of several requests with drafts or without, over many turns of the ring; on a CPU the graphs are plain calls."""
+    monkeypatch.setattr(runner, "can_capture", lambda model: True)
+    monkeypatch.setattr(decode_record, "_MOST_STEPS", 2)
+    llm = LLM(
+        tiny_checkpoint(tmp_path), device="cpu", precision="exact", config_overrides={"index_topk": 64}, page_count=16
+    )
+    greedy = SamplingParams(temperature=0, max_tokens=7, ignore_eos=True)
+    prompts = [[3 + i * step % 200 for i in range(length)] for step, length in ((7, 150), (13, 60))]
+    for prompt, late in zip(prompts, llm.generate(prompts, greedy, inspect=True), strict=True):
+        assert late.selection is not None
+        at_once = [delta.selection for delta in llm.stream(prompt, greedy, inspect=True) if delta.selection]
+        for one, other in zip(at_once, late.selection, strict=True):
+            assert one.position == other.position
+            for layer in range(llm.config.num_hidden_layers):
+                assert one.positions(layer).tolist() == other.positions(layer).tolist()
+        [again] = llm.generate(prompt, greedy, inspect=True, policy=late.replay())
+        assert again.token_ids == late.token_ids
+        for one, other in zip(again.selection or (), late.selection, strict=True):
+            for layer in range(llm.config.num_hidden_layers):
+                assert one.positions(layer).tolist() == other.positions(layer).tolist()

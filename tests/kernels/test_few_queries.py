@@ -1,0 +1,67 @@
+"""Attention of few queries in the deterministic mode: the bits of the kernel that adds one block of keys after the other."""
+
+import pytest
+import torch
+
+from deepseek_v32.kernels.cache_write import gather_latents, write_latent_cache
+from deepseek_v32.kernels.invariant.gpu.sparse_mla import _by_pieces, few_queries
+from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
+
+PAGE, TOKENS, SCALE = 64, 4096, 0.05
+
+
+def cache(generator: torch.Generator) -> torch.Tensor:
+    """A filled FP8 cache of TOKENS slots, with scales that are powers of two."""
+    device = generator.device
+    records = torch.zeros(TOKENS // PAGE, PAGE, 1, 656, dtype=torch.uint8, device=device)
+    kv = torch.randn(TOKENS, 576, generator=generator, device=device)
+    kv *= torch.randn(TOKENS, 1, generator=generator, device=device).exp()
+    cos, sin = torch.ones(TOKENS, 32, device=device), torch.zeros(TOKENS, 32, device=device)
+    gain = torch.rand(512, generator=generator, device=device) + 0.5
+    write_latent_cache(kv.bfloat16(), gain, 1e-6, cos, sin, records, torch.arange(TOKENS, device=device))
+    return records
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("odd_scales", [False, True], ids=["powers of two", "any scale"])
+@pytest.mark.parametrize("heads", [33, 64, 128])
+@pytest.mark.parametrize(
+    ("count", "topk"),
+    [(1, 2048), (1, 64), (1, 1), (2, 2048), (3, 1100), (12, 2048), (2, 8192)],
+    ids=lambda value: str(value),
+)
+def test_bits_equal_those_of_prefill(count: int, topk: int, heads: int, odd_scales: bool) -> None:
+    generator = torch.Generator("cuda").manual_seed(count * 10_000 + topk + heads)
+    records = cache(generator)
+    if odd_scales:
+        scales = records.view(-1, 656)[:, 512:528].contiguous().view(torch.float32)
+        scales *= 1 + torch.rand(scales.shape, generator=generator, device="cuda")
+        records.view(-1, 656)[:, 512:528] = scales.view(torch.uint8)
+    q = torch.randn(count, heads, 576, generator=generator, device="cuda")
+    q *= torch.randn(count, heads, 1, generator=generator, device="cuda").exp()  # references move in some rows only
+    q = q.bfloat16()
+    indices = torch.randint(-200, TOKENS, (count, topk), generator=generator, device="cuda").clamp_min(-1).int()
+    lengths = torch.randint(0, topk + 1, (count,), generator=generator, device="cuda").int()
+    lengths[0] = topk
+    sink = torch.randn(heads, generator=generator, device="cuda")
+    rows = gather_latents(records, torch.arange(TOKENS, device="cuda"), 512, torch.bfloat16)
+    for length, sinks in ((None, None), (lengths, sink)):
+        out, lse = few_queries(q, records, indices, SCALE, 512, length, sink if sinks is not None else None)
+        for kv in (records, rows[:, None]):
+            expected, _, expected_lse = sparse_mla_prefill(
+                q, kv, indices[:, None], SCALE, 512, length, sinks, backend="cuda"
+            )
+            assert torch.equal(out, expected) and torch.equal(lse, expected_lse)
+    assert out.isfinite().all() and out.abs().sum() > 0
+
+
+@pytest.mark.gpu
+def test_dividing_the_keys_changes_bits() -> None:
+    """So the comparison above can fail."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    records = cache(generator)
+    q = torch.randn(1, 128, 576, generator=generator, device="cuda").bfloat16()
+    indices = torch.randint(TOKENS, (1, 2048), generator=generator, device="cuda").int()
+    whole = few_queries(q, records, indices, SCALE, 512, None, None)[0]
+    assert not torch.equal(whole, _by_pieces(q, records, indices, SCALE, 512, None, None, None)[0])
+    assert not torch.equal(whole, few_queries(q, records, indices.flip(1), SCALE, 512, None, None)[0])
