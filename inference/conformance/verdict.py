@@ -126,12 +126,16 @@ def _similarity(
     for group in dict.fromkeys(groups.tolist()):
         own = both & (groups == group)
         if own.any():
-            common += float(np.mean(u[own] * v[own]))
-            energy += float(np.mean(u[own] ** 2 + v[own] ** 2))
+            # Of all that the server gave: the few tokens before a bug leaves the right answer are not the whole group.
+            count = int((np.isfinite(u) & (groups == group)).sum())
+            common += float(np.sum(u[own] * v[own])) / count
+            energy += float(np.sum(u[own] ** 2 + v[own] ** 2)) / count
     compared = sum(len(values) for values in said.values())
     for item in items:
         for name in said[item.name] if item.group in bug.groups else ():
             ours_wrong, is_wrong = name in wrong[item.name], name in theirs.get(item.name, {})
+            if name == "prompt_tokens" and is_wrong and not ours_wrong:
+                return 0.0  # this bug changes how many tokens a prompt has, and no rounding does
             weight = FIELD_WEIGHT**2 / compared
             energy += weight * (ours_wrong + is_wrong)
             common += weight * (ours_wrong and is_wrong and wrong[item.name][name] == theirs[item.name][name])

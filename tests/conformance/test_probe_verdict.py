@@ -73,6 +73,15 @@ def test_a_bug_of_texts_alone_is_named():
     assert verdict.fields[0] == "chat: text is 'why right'; expected 'right'"
 
 
+def test_a_bug_that_changes_prompts_is_not_named_if_their_lengths_are_right():
+    longer = KnownBug("longer", change(5, ("chat",)), {"chat": {"prompt_tokens": 8}}, EVERYWHERE)
+    golden = replace(GOLDEN, bugs=(*BUGS, longer))
+    verdict = judge(golden, observed(RIGHT + longer.change, prompt_tokens=8))
+    assert (verdict.kind, verdict.matches[0].name, verdict.named) == ("bug", "longer", 1)
+    verdict = judge(golden, observed(RIGHT + longer.change))
+    assert verdict.kind == "other" and verdict.named == 0
+
+
 def test_twins_are_named_together():
     twin = replace(BUGS[1], name="twin", change=BUGS[1].change * 1.05)
     verdict = judge(replace(GOLDEN, bugs=(*BUGS, twin)), observed(RIGHT + BUGS[1].change))
