@@ -41,8 +41,9 @@ class DraftGraphs:
     def __init__(self, drafter: Drafter, graphs: DecodeGraphs) -> None:
         self._drafter, self._graphs = drafter, graphs
         self._requests = batch_buckets(len(graphs.staged.sampled))
-        # By the rows and contexts of the step's bucket, the bucket of requests, the number of drafts, and whether they are random.
-        self._captured: dict[tuple[int, int, int, int, bool], tuple[DraftInputs, Callable[[], None]]] = {}
+        # By the inputs of the step's bucket, which the graph reads (steps that record have their own), the bucket of requests, the
+        # number of drafts, and whether they are random.
+        self._captured: dict[tuple[DecodeInputs, int, int, bool], tuple[DraftInputs, Callable[[], None]]] = {}
 
     def free(self) -> None:
         """Free all graphs. Passes that come after would capture new ones."""
@@ -52,7 +53,7 @@ class DraftGraphs:
         """As `Runner.draft`, after a step that `graphs` has run."""
         step, count = self._graphs.inputs, batch.draft_tokens or 0
         requests = self._requests[bisect_left(self._requests, len(accepted))]
-        key = (step.batch, step.context, requests, count, noise.random)
+        key = (step, requests, count, noise.random)
         known = self._captured.get(key)
         inputs = DraftInputs(step.batch, requests, noise.random, step.staged.device) if known is None else known[0]
         inputs.fill(sampled, accepted, noise)

@@ -2,7 +2,7 @@
 
 cuBLAS chooses the order of an fp32 sum by the product's shape, so the same row has other last bits in another batch, and a few
 layers later log-probabilities differ by more than 1e-5. In fp64 the order hardly ever decides a bit of the rounded result.
-Models in exact precision are what computes in fp32 on a GPU; data-centre GPUs multiply fp64 as fast.
+Models in exact precision are what computes in fp32 on a GPU. Hopper GPUs multiply fp64 as fast; others may take much longer.
 """
 
 import torch

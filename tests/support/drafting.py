@@ -11,6 +11,7 @@ from deepseek_v32.inference.engine.drafting import Drafter
 from deepseek_v32.inference.engine.noise import DraftNoise
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.model.metadata import SelectionSink
 from deepseek_v32.model.transformer import Transformer
 
 PAGES = 12
@@ -53,11 +54,12 @@ class Driver:
 
     def __init__(self, runner: Runner, requests: list[Request]) -> None:
         self.runner, self.requests = runner, requests
+        self.sink: SelectionSink | None = None  # of the next steps
 
     def step(self, batch: Batch, sampled: list[int], accepted: list[int], drafts: int) -> torch.Tensor:
         """The drafts that the step makes, int64 [M, drafts]."""
         batch = replace(batch, draft_tokens=drafts)
-        self.logits = self.runner.run(batch)
+        self.logits = self.runner.run(batch, self.sink)
         count, device = len(batch.sampling), self.runner.device
         tokens, right = (torch.tensor(each, dtype=torch.int64, device=device) for each in (sampled, accepted))
         self.runner.draft(batch, tokens, right, greedy(count, device))

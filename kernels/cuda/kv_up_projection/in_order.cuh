@@ -17,7 +17,8 @@ __device__ __forceinline__ void multiply_add(float (&d)[4], uint32_t a0, uint32_
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b.x), "r"(b.y));
 }
 
-// A CTA computes one head, whose 512 latent dims are 64 for each warp. Rows 8 g + 2 j and 8 g + 2 j + 1 of a warp's 64 are rows g and g + 8 of its MMA number j.
+// A CTA computes one head, whose 512 latent dims are 64 for each warp. Rows 8 g + 2 j and 8 g + 2 j + 1 of a warp's 64 are rows g and g + 8
+// of its MMA number j.
 __global__ void __launch_bounds__(kThreads, 1) absorb_queries_in_order_kernel(Queries p) {
   common::pdl_launch_dependents();
   const int head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;

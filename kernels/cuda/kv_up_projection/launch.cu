@@ -9,9 +9,8 @@ using common::stream_of;
 using tvm::ffi::TensorView;
 
 // q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, or only the R rotated
-// dims unless `all`. L is a multiple of 128, R of 8
-// unless `all`; q's heads and wk's rows start on 16-byte boundaries. in_order: each sum is one chain of MMAs, for up to 8 tokens and an L
-// of 512.
+// dims unless `all`. L is a multiple of 128, and R one of 8 unless `all`; q's heads and wk's rows start on 16-byte boundaries.
+// in_order: each sum is one chain of MMAs, for up to 8 tokens and an L of 512; with `all` alone.
 void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights,
                     bool in_order) {
   DeviceGuard guard(q);

@@ -25,8 +25,8 @@ void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<Tens
 }
 
 // q [N, H, 576], cache uint8 [P, page, 1, 656], indices [N, K]; out [N, H, 512], lse [N, H]. A length serves `lengths_divisor`
-// consecutive queries. With a plan, the partial buffers have (N + parts) slots; in_order: its
-// splits, at most kFewSplits a query, are merged in one order.
+// consecutive queries. With a plan, the partial buffers have (N + parts) slots; in_order: its splits, at most kFewSplits a query, are
+// merged in one order.
 void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<TensorView> topk_length, Optional<TensorView> sink,
                    TensorView out, Optional<TensorView> max_logits, TensorView lse, double scale, double lse_factor,
                    int64_t lengths_divisor, Optional<TensorView> parts, Optional<TensorView> split_offset,

@@ -14,8 +14,8 @@ void launch_values(const Problem& p, const Scratch& scratch, cudaStream_t stream
 }
 
 // q [N, H, 576], cache uint8 [P, page, 1, 656], indices [N, K], topk_length [N], sink [H]; out [N, H, 512], lse [N, H]; scratch fp32:
-// scores [N, H, K'] and maxima [N, H, K' / 16], with K' = K rounded up to a multiple of 64. A CTA computes outputs of `tile_rows` x `tile_columns`, by chunks of
-// `chunk` keys.
+// scores [N, H, K'] and maxima [N, H, K' / 16], with K' = K rounded up to a multiple of 64. A CTA computes outputs of `tile_rows` x
+// `tile_columns`, by chunks of `chunk` keys.
 void sparse_few_queries(TensorView q, TensorView cache, TensorView indices, Optional<TensorView> topk_length, Optional<TensorView> sink,
                         TensorView out, TensorView lse, double scale, double lse_factor, TensorView scores, TensorView maxima,
                         int64_t tile_rows, int64_t tile_columns, int64_t chunk) {
