@@ -12,18 +12,30 @@ from .wide import widened
 
 # Query rows per product: small enough to compute little beyond the causal triangle, large enough for products at full speed.
 QUERY_BLOCK = 256
+WIDE_HEADS = 16  # whose operands are widened to fp64 at a time
 
 
 def mha_prefill(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float, mask: torch.Tensor | None
 ) -> torch.Tensor:
-    tokens, keys, width, dtype = q.shape[0], k.shape[0], v.shape[-1], q.dtype
+    width, dtype = v.shape[-1], q.dtype
     # Zeros widen the narrower of keys and values, and change nothing: torch's fused CPU attention, which is twice as fast, needs
     # equal head dims.
     equal = max(q.shape[-1], width)
     q, k, v = (F.pad(x, (0, equal - x.shape[-1])).float().transpose(0, 1)[None] for x in (q, k, v))
-    if dtype == torch.float32:
-        q, k, v = widened(q, k, v)
+    step = WIDE_HEADS if dtype == torch.float32 and q.is_cuda else q.shape[1]
+    out = [
+        _causal(*widened(*some), softmax_scale, mask)
+        for some in zip(*(x.split(step, 1) for x in (q, k, v)), strict=True)
+    ]
+    return torch.cat(out, 1)[0, ..., :width].transpose(0, 1).to(dtype)
+
+
+def _causal(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float, mask: torch.Tensor | None
+) -> torch.Tensor:
+    """Attention of q [1, H, t, D], the last t of the tokens of k, v [1, H, S, D]; mask [t, S] instead of the causal one."""
+    tokens, keys = q.shape[2], k.shape[2]
     positions = torch.arange(keys, device=q.device)
     blocks = []
     for start in range(0, tokens, QUERY_BLOCK):
@@ -37,7 +49,7 @@ def mha_prefill(
                 q[:, :, rows], k[:, :, :seen], v[:, :, :seen], attn_mask=allowed, scale=softmax_scale
             )
         )
-    return torch.cat(blocks, 2)[0, ..., :width].transpose(0, 1).to(dtype)
+    return torch.cat(blocks, 2)
 
 
 def dense_mla_decode(

@@ -67,7 +67,7 @@ template <bool kUe8m0>
 __global__ void __launch_bounds__(kThreads, 1) expand_quantize_in_order_kernel(Values p) {
   constexpr int kSlices = kLatent / 16, kPieces = kLatent / 8;
   extern __shared__ __align__(128) uint8_t memory[];  // wv of the head
-  __shared__ float results[kTokens][kNope];
+  __shared__ __align__(16) float results[kTokens][kNope];  // read as float4
   common::pdl_launch_dependents();
   const int head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   if (!p.static_weights) common::pdl_wait();

@@ -172,7 +172,7 @@ template <int kTokens, bool kUe8m0>
 __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
   constexpr int kRows = 8;
   extern __shared__ __align__(128) uint8_t memory[];  // wv of the head
-  __shared__ float results[kTokens][kNope];
+  __shared__ __align__(16) float results[kTokens][kNope];  // read as float4
   __shared__ uint64_t barrier;
   common::pdl_launch_dependents();
   const int head = blockIdx.x, first = blockIdx.y * kTokens, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
