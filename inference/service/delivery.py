@@ -31,7 +31,7 @@ class Delivery:
         """A step has ended. Deliver all that waits if the pause is over, or would be after another such step; else what is for the
         `urgent` inboxes. What an event loop does not take is delivered again later."""
         step, self._ended = now - self._ended, now
-        if now + step - self._latest > min(self._pause * open_requests, LONGEST_PAUSE):
+        if now + step - self._latest >= min(self._pause * open_requests, LONGEST_PAUSE):
             self._waiting, self._latest = deliver(self._waiting), now
         elif urgent:
             due = [parcel for parcel in self._waiting if parcel[0] in urgent]
