@@ -23,11 +23,11 @@ def mha_prefill(
     # equal head dims.
     equal = max(q.shape[-1], width)
     q, k, v = (F.pad(x, (0, equal - x.shape[-1])).float().transpose(0, 1)[None] for x in (q, k, v))
-    step = WIDE_HEADS if dtype == torch.float32 and q.is_cuda else q.shape[1]
+    exact = dtype == torch.float32
     out = []
-    for some in zip(*(x.split(step, 1) for x in (q, k, v)), strict=True):
-        wide_q, wide_k, wide_v = widened(*some)
-        out.append(_causal(wide_q, wide_k, wide_v, softmax_scale, mask))
+    for some in zip(*(x.split(WIDE_HEADS if exact and x.is_cuda else x.shape[1], 1) for x in (q, k, v)), strict=True):
+        some_q, some_k, some_v = widened(*some) if exact else some
+        out.append(_causal(some_q, some_k, some_v, softmax_scale, mask))
     return torch.cat(out, 1)[0, ..., :width].transpose(0, 1).to(dtype)
 
 
