@@ -33,7 +33,7 @@ from support.oracle import Case, make_oracle, random_tokens
 
 ROOT = Path(__file__).resolve().parents[2]
 # Largest relative error of a token's row in fp32, at any stage; 9e-6 was measured with the demo. The first token has one index
-# score, a sum of heads that nearly cancel, so a row counts as at least a tenth of the median one.
+# score, a sum of heads that may nearly cancel, so a row of these scores alone counts as at least a tenth of the median one.
 CLOSE = 2e-5
 OURS_ALONE = {"latent_record", "index_record"}
 
@@ -51,7 +51,8 @@ def assert_equal_stages(ours: Trace, theirs: Trace, layers: int) -> None:
         assert torch.equal(got.isfinite(), expected.isfinite()), name
         error = (got - expected).nan_to_num(0, 0, 0).flatten(1).norm(dim=1)
         norm = expected.nan_to_num(0, 0, 0).flatten(1).norm(dim=1)
-        assert (error <= CLOSE * norm.clamp_min(norm.median() / 10)).all(), name
+        least = norm.median() / 10 if name.endswith(".index_scores") else 0
+        assert (error <= CLOSE * norm.clamp_min(least)).all(), name
     assert compare(theirs, ours).equal
 
 
