@@ -157,6 +157,17 @@ def projections(x: Operand, *linears: Linear) -> list[torch.Tensor]:
     return fp8_gemms(x, weights, compute.dtype, backend=compute.backend)
 
 
+def joined(parts: list[Operand]) -> Operand:
+    """The rows of several operands, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    quantized = [part for part in parts if isinstance(part, Quantized)]
+    if not quantized:
+        return torch.cat([part for part in parts if isinstance(part, torch.Tensor)])
+    codes = torch.cat([part.values.view(torch.uint8) for part in quantized])
+    return Quantized(codes.view(torch.float8_e4m3fn), torch.cat([part.scales for part in quantized]))
+
+
 class RMSNorm(nn.Module):
     """x / rms(x) * weight, computed in fp32 with an fp32 weight, then cast."""
 

@@ -27,8 +27,10 @@ PROGRAMMATIC = (
 EARLY = {
     "absorb_queries_kernel": "LDG",
     "absorb_queries_in_order_kernel": "LDG",
+    "absorb_queries_many_kernel": "LDG",
     "expand_quantize_kernel": "UBLKCP",
     "expand_quantize_in_order_kernel": "LDGSTS",
+    "expand_quantize_many_kernel": "LDGSTS",
     "swap_ab_kernel": "UTMALDG",
     "few_queries_values_kernel": "LDG",
     "fp32_linear_kernel": "LDG",
@@ -118,7 +120,7 @@ HEADERS = {  # header: the libraries that include it
     "attention/core.cuh": {"dense_decode", "sparse_decode", "sparse_prefill"},
     "routing/kernels.cuh": {"routing"},
     "common/lane_sums.cuh": {"fp32_ops", "kv_up_projection", "norm_and_cache"},
-    "common/groups.cuh": {"norm_and_cache", "routing"},
+    "common/groups.cuh": {"kv_up_projection", "norm_and_cache", "routing"},
     "common/cluster.cuh": {"fp32_ops", "norm_and_cache", "routing"},
     "common/launch.cuh": set(build.kernels()),
 }

@@ -30,11 +30,11 @@ void run_products(const Linear& p, int multiprocessors, cudaStream_t stream) {
     return;
   }
   const auto grid = [&](int tokens) { return dim3((p.tokens + tokens - 1) / tokens, (p.rows + kRowsOfCta - 1) / kRowsOfCta); };
-  const dim3 wide = grid(Many<8>::kTokens);
+  const dim3 wide = grid(Many<64>::kTokens);
   if (static_cast<int>(wide.x * wide.y) >= multiprocessors * 3 / 4)
-    launch_pdl(fp32_many_products_kernel<8>, wide, kThreads, Many<8>::kBytes, stream, p);
+    launch_pdl(fp32_many_products_kernel<64>, wide, kThreads, Many<64>::kBytes, stream, p);
   else
-    launch_pdl(fp32_many_products_kernel<2>, grid(Many<2>::kTokens), kThreads, Many<2>::kBytes, stream, p);
+    launch_pdl(fp32_many_products_kernel<16>, grid(Many<16>::kTokens), kThreads, Many<16>::kBytes, stream, p);
 }
 
 template <class Element>

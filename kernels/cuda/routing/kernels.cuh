@@ -214,6 +214,41 @@ __global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
   group_pairs<kCluster>(p, counts, counts + p.warps * (p.count + 1), sums, [&](int pair) { return p.experts[pair]; });
 }
 
+struct Gathering {
+  const uint4* codes;         // e4m3 [tokens, pieces of 16]
+  const float* scales;        // [tokens, groups]
+  const int32_t* tokens;      // [rows]: the token of each sorted row
+  const int32_t* end;         // rows from *end on are not written
+  uint4* sorted_codes;        // [rows, pieces]
+  float* sorted_scales;       // [rows, groups]
+  int64_t stride, scale_stride;  // in pieces; in scales
+  int rows, pieces, groups;
+};
+
+constexpr int kGatherWarps = 8, kGatherHeld = 7;
+
+// The rows of tokens in the order of their experts. One warp for each row.
+__global__ void __launch_bounds__(kGatherWarps * 32) gather_rows_kernel(Gathering p) {
+  common::pdl_launch_dependents();
+  common::pdl_wait();
+  const int row = blockIdx.x * kGatherWarps + threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (row >= p.rows || row >= *p.end) return;
+  const int64_t token = p.tokens[row];
+  const uint4* from = p.codes + token * p.stride;
+  uint4* to = p.sorted_codes + int64_t(row) * p.pieces;
+  for (int group = lane; group < p.groups; group += 32)
+    p.sorted_scales[int64_t(row) * p.groups + group] = p.scales[token * p.scale_stride + group];
+  for (int first = lane; first < p.pieces; first += 32 * kGatherHeld) {
+    uint4 held[kGatherHeld];
+#pragma unroll
+    for (int i = 0; i < kGatherHeld; ++i)
+      if (first + 32 * i < p.pieces) held[i] = from[first + 32 * i];
+#pragma unroll
+    for (int i = 0; i < kGatherHeld; ++i)
+      if (first + 32 * i < p.pieces) to[first + 32 * i] = held[i];
+  }
+}
+
 struct Combination {
   const void* rows;    // [tokens * topk, width], sorted by expert
   const void* shared;  // [tokens, width], or null
