@@ -143,15 +143,18 @@ class MultiHeadLatentAttention(nn.Module):
     ) -> torch.Tensor:
         """Absorbed attention of the decodes: q [B, H, nope + rope] -> attended latents [B, H, L]."""
         count = metadata.decodes
+        rows = slice(0, count)
         all_selected = metadata.max_context <= self.topk
-        q = self._absorb(q[:count], cos[:count], sin[:count], slice(0, count))
         if all_selected or queries is None or metadata.on_selection is not None or metadata.experiments:
+            q = self._absorb(q[rows], cos[rows], sin[rows], rows)
             selection = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
-            metadata.report(self.layer, slice(0, count), selection)
+            metadata.report(self.layer, rows, selection)
             positions = self.experiments.replace(selection.positions, q, queries, metadata, cache)
             slots = positions_to_slots(positions, metadata.block_table[:count], PAGE_SIZE)
         else:
             slots = self.indexer.select_decode_slots(queries, metadata, cache)
+            # After the selection: the kernel requests its weights while that of the selection, which reads little, still runs.
+            q = self._absorb(q[rows], cos[rows], sin[rows], rows)
         with profiler_range(f"layer {self.layer}/attention"):
             latents, _ = sparse_mla_decode(
                 q[:, None],

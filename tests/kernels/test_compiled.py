@@ -12,6 +12,7 @@ from deepseek_v32.kernels import build
 
 ATTENTION = ("sparse_prefill", "sparse_decode", "dense_decode")
 PROGRAMMATIC = (
+    "all_reduce",
     "cache_stamps",
     "dense_decode",
     "fp32_ops",

@@ -108,7 +108,8 @@ void run_swap_ab(std::initializer_list<Operands> products, int splits, bool stat
     grouped |= p.offsets != nullptr;
   }
   const int64_t slots = int64_t(common::multiprocessors(products.begin()->a)) * 2;
-  const bool ascending = splits > 0;  // a fixed number of parts asks for one order of summation, whatever the rows
+  // A fixed number of parts asks for one order of summation, whatever the rows. Dense products are 3 to 10 % faster in that order, too.
+  const bool ascending = splits > 0 || !grouped;
   if (splits == 0) splits = choose_splits(expected_tiles, slices, slots);
   // A CTA that has a multiprocessor to itself may use all of its shared memory. For experts the number of CTAs is not known here.
   const bool alone = !grouped && expected_tiles * splits <= slots / 2;

@@ -59,14 +59,21 @@ __device__ __forceinline__ void rotate_pair(const Queries& p, int token, int hea
 }
 
 // Four pairs at once; the rotated dims are a multiple of 8.
-__device__ __forceinline__ void rotate_quad(const Queries& p, int token, int head, int quad) {
-  const uint4 words = reinterpret_cast<const uint4*>(p.q + token * p.q_token + head * p.q_head + kNope)[quad];
-  const float4 cosine = reinterpret_cast<const float4*>(p.cos + int64_t(token) * (p.rope / 2))[quad];
-  const float4 sine = reinterpret_cast<const float4*>(p.sin + int64_t(token) * (p.rope / 2))[quad];
-  const uint4 turned = {rotated(words.x, cosine.x, sine.x), rotated(words.y, cosine.y, sine.y), rotated(words.z, cosine.z, sine.z),
-                        rotated(words.w, cosine.w, sine.w)};
-  reinterpret_cast<uint4*>(p.out + (int64_t(token) * p.heads + head) * (p.latent + p.rope) + p.latent)[quad] = turned;
-}
+struct Quad {
+  uint4 words;
+  float4 cosine, sine;
+
+  __device__ __forceinline__ void load(const Queries& p, int token, int head, int quad) {
+    words = reinterpret_cast<const uint4*>(p.q + token * p.q_token + head * p.q_head + kNope)[quad];
+    cosine = reinterpret_cast<const float4*>(p.cos + int64_t(token) * (p.rope / 2))[quad];
+    sine = reinterpret_cast<const float4*>(p.sin + int64_t(token) * (p.rope / 2))[quad];
+  }
+  __device__ __forceinline__ void store(const Queries& p, int token, int head, int quad) const {
+    const uint4 turned = {rotated(words.x, cosine.x, sine.x), rotated(words.y, cosine.y, sine.y), rotated(words.z, cosine.z, sine.z),
+                          rotated(words.w, cosine.w, sine.w)};
+    reinterpret_cast<uint4*>(p.out + (int64_t(token) * p.heads + head) * (p.latent + p.rope) + p.latent)[quad] = turned;
+  }
+};
 __global__ void __launch_bounds__(kThreads) rotate_queries_kernel(Queries p) {
   common::pdl_launch_dependents();
   common::pdl_wait();
@@ -74,7 +81,10 @@ __global__ void __launch_bounds__(kThreads) rotate_queries_kernel(Queries p) {
   const int64_t at = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= int64_t(p.tokens) * p.heads * quads) return;
   const int64_t row = at / quads;
-  rotate_quad(p, static_cast<int>(row / p.heads), static_cast<int>(row % p.heads), static_cast<int>(at - row * quads));
+  const int token = static_cast<int>(row / p.heads), head = static_cast<int>(row % p.heads), quad = static_cast<int>(at - row * quads);
+  Quad held;
+  held.load(p, token, head, quad);
+  held.store(p, token, head, quad);
 }
 
 // A CTA computes one head, 128 columns and kTokens tokens. Sixteen threads load a row of 128 columns, so that a thread has every 16th row.

@@ -122,12 +122,24 @@ __device__ __forceinline__ void store_query_weights(const Queries& p, ManyMemory
   }
 }
 
-// The rotated dims of 64 tokens, by one warpgroup.
+// The rotated dims of 64 tokens, by one warpgroup. All of a thread's loads come before its first store, which might change what they read, as
+// far as the compiler knows.
 __device__ __forceinline__ void rotate_tokens(const Queries& p, int first, int head) {
+  constexpr int kAtOnce = 4;
   const int quads = p.rope / 8;
-#pragma unroll 4
-  for (int i = threadIdx.x; i < kTileTokens * quads; i += kGroupThreads)
-    if (first + i / quads < p.tokens) rotate_quad(p, first + i / quads, head, i % quads);
+  for (int begin = threadIdx.x; begin < kTileTokens * quads; begin += kAtOnce * kGroupThreads) {
+    Quad held[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int at = begin + i * kGroupThreads;
+      held[i].load(p, min(first + at / quads, p.tokens - 1), head, at % quads);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int at = begin + i * kGroupThreads;
+      if (at < kTileTokens * quads && first + at / quads < p.tokens) held[i].store(p, first + at / quads, head, at % quads);
+    }
+  }
 }
 
 __global__ void __launch_bounds__(kManyThreads, 1) absorb_queries_many_kernel(Queries p) {

@@ -123,9 +123,10 @@ struct Grouping {
 // A counting sort of the pairs by expert. Each warp counts the pairs of its part; prefix sums turn the counts into the position where the
 // pairs of each expert and warp begin; then each warp writes the positions of its pairs. `expert_of` returns the expert of a pair. `counts`
 // has [warps][buckets] elements that are zero, and all threads have passed a barrier since. With kCluster, the CTAs of a cluster, which have
-// parts in the order of their ranks, call it together, and `totals` has [buckets] elements.
+// parts in the order of their ranks, call it together, and `totals` has [buckets] elements. Without `writes` results are dropped.
 template <bool kCluster, class ExpertOf>
-__device__ __forceinline__ void group_pairs(const Grouping& p, int32_t* counts, int32_t* totals, int32_t (&sums)[32], ExpertOf expert_of) {
+__device__ __forceinline__ void group_pairs(const Grouping& p, int32_t* counts, int32_t* totals, int32_t (&sums)[32], ExpertOf expert_of,
+                                            bool writes = true) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, buckets = p.count + 1;
   const int rank = kCluster ? static_cast<int>(common::cluster_rank()) : 0, cluster = kCluster ? static_cast<int>(gridDim.x) : 1;
   const int parts = p.warps * cluster, part = (p.pairs + 32 * parts - 1) / (32 * parts) * 32;
@@ -181,7 +182,7 @@ __device__ __forceinline__ void group_pairs(const Grouping& p, int32_t* counts, 
   before -= total;
   if (mine < buckets) {
     for (int w = 0; w < warp; ++w) before += sums[w];
-    if (rank == 0) p.offsets[mine] = before;
+    if (rank == 0 && writes) p.offsets[mine] = before;
     for (int w = 0; w < p.warps; ++w) counts[w * buckets + mine] += before + earlier;
   }
   __syncthreads();
@@ -190,7 +191,7 @@ __device__ __forceinline__ void group_pairs(const Grouping& p, int32_t* counts, 
     for (int pair = begin + lane; pair - lane < end; pair += 32) {
       const int bucket = bucket_of(pair);
       const unsigned same = __match_any_sync(kAll, bucket);
-      if (bucket >= 0) {
+      if (bucket >= 0 && writes) {
         const int sorted_row = own[bucket] + __popc(same & ((1u << lane) - 1));
         p.inverse_permutation[pair] = sorted_row;
         p.sorted_token_ids[sorted_row] = pair / p.topk;
