@@ -8,39 +8,39 @@ from ..quantize import quantize_blocks
 from ..reference import kv_up_projection as reference
 from .pdl import weights_are_static
 
-# Up to this many tokens, one tile of the kernels, sums are made in fp32 in the time that reading the weights takes. More go to the
-# tensor cores.
-MAX_TOKENS = 4
+# One token is multiplied in fp32 in the time that reading the weights takes. Up to FEW_TOKENS, the N of an MMA, take a kernel that
+# has the weights in registers, more one that streams tokens past them (docs/layer-log.md).
+FEW_TOKENS = 8
 # The dims that the kernels are written for: rows of wk and of wv per head, latent dims, columns of wk per CTA.
 ROWS, LATENT, COLUMNS = 128, 512, 128
 
 FALLS_BACK = {
-    "absorb_queries": f"torch for other than {ROWS} dims; torch.bmm beyond {MAX_TOKENS} tokens of other than {LATENT} latent dims",
+    "absorb_queries": f"torch for other than {ROWS} dims; torch.bmm for several tokens of other than {LATENT} latent dims",
     "expand_quantize": f"torch for other than {ROWS} of {LATENT} dims",
 }
 
 
 def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
     (tokens, heads, _), (_, nope, latent) = q.shape, wk.shape
-    if tokens > MAX_TOKENS and fits_many_queries(q, cos, wk):
+    in_order = tokens > 1 and fits_queries(q, cos, wk)
+    if in_order and tokens > FEW_TOKENS:
         return absorb_many_queries(q, cos, sin, wk)
-    few = tokens <= MAX_TOKENS  # otherwise the kernel writes the RoPE dims only, eight at a time
-    whole = few or cos.shape[1] % 4 == 0
-    if nope != ROWS or latent % COLUMNS or not whole or not is_aligned(q, wk) or wk.stride(1) != latent:
+    whole = tokens == 1 or in_order  # otherwise the kernel writes the RoPE dims only, eight at a time
+    fits = nope == ROWS and latent % COLUMNS == 0 and (whole or cos.shape[1] % 4 == 0)
+    if not fits or not is_aligned(q, wk) or wk.stride(1) != latent:
         return reference.absorb_queries(q, cos, sin, wk)
     out = torch.empty(tokens, heads, latent + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
     if not out.numel():
         return out
-    load("kv_up_projection").absorb_queries(
-        q, cos.contiguous(), sin.contiguous(), wk, out, few, weights_are_static(wk), False
-    )
-    if not few:
+    operands = q, cos.contiguous(), sin.contiguous(), wk, out
+    load("kv_up_projection").absorb_queries(*operands, whole, weights_are_static(wk), in_order)
+    if not whole:
         torch.bmm(q[..., :nope].transpose(0, 1), wk, out=out[..., :latent].transpose(0, 1))
     return out
 
 
-def fits_many_queries(q: torch.Tensor, cos: torch.Tensor, wk: torch.Tensor) -> bool:
-    """Whether the kernel for many tokens takes these queries."""
+def fits_queries(q: torch.Tensor, cos: torch.Tensor, wk: torch.Tensor) -> bool:
+    """Whether the kernels for several tokens take these queries."""
     _, nope, latent = wk.shape
     fits = (nope, latent) == (ROWS, LATENT) and cos.shape[1] % 4 == 0
     return fits and is_aligned(q, wk) and wk.stride(1) == latent
@@ -61,11 +61,11 @@ def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tup
         values = torch.empty(tokens, heads, rows, dtype=latents.dtype, device=latents.device)
         torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2), out=values.transpose(0, 1))
         return quantize_blocks(values.flatten(1), ue8m0)
-    if tokens > MAX_TOKENS:
+    if tokens > FEW_TOKENS:
         return expand_many_values(latents, wv, ue8m0)
     codes, scales = _quantized_values(latents)
     operands = latents, wv, codes.view(torch.uint8), scales
-    load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv), False)
+    load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv), tokens > 1)
     return codes, scales
 
 

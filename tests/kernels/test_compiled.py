@@ -26,7 +26,7 @@ PROGRAMMATIC = (
 # Kernel name -> the loads that it may issue before the previous kernel has ended: of static weights, of the router's bias, of a
 # plan or of keys that are older than the previous kernel.
 EARLY = {
-    "absorb_queries_kernel": "LDG",
+    "absorb_query_kernel": "LDG",
     "absorb_queries_in_order_kernel": "LDG",
     "absorb_queries_many_kernel": "LDG",
     "expand_quantize_kernel": "UBLKCP",

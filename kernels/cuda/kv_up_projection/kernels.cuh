@@ -1,6 +1,6 @@
-// The two halves of kv_b_proj for few tokens. The time of both is that of reading the weights once: each thread loads its own part of the
-// weights into registers, or a CTA its head's into shared memory, and multiplies it with every token in fp32. For many tokens the caller
-// uses a library's matrix product.
+// The two halves of kv_b_proj for one token. The time of both is that of reading the weights once: each thread loads its own part of the
+// weights into registers, or a CTA its head's into shared memory, and multiplies it with the token in fp32. More tokens go to the tensor
+// cores (in_order.cuh, many_tokens.cuh).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -87,13 +87,12 @@ __global__ void __launch_bounds__(kThreads) rotate_queries_kernel(Queries p) {
   held.store(p, token, head, quad);
 }
 
-// A CTA computes one head, 128 columns and kTokens tokens. Sixteen threads load a row of 128 columns, so that a thread has every 16th row.
-template <int kTokens>
-__global__ void __launch_bounds__(kThreads) absorb_queries_kernel(Queries p) {
-  __shared__ float queries[kTokens][kNope];
-  __shared__ float sums[kThreads / 32][kTokens][kColumns];
+// A CTA computes one head and 128 columns of one token. Sixteen threads load a row of 128 columns, so that a thread has every 16th row.
+__global__ void __launch_bounds__(kThreads) absorb_query_kernel(Queries p) {
+  __shared__ float query[kNope];
+  __shared__ float sums[kThreads / 32][kColumns];
   common::pdl_launch_dependents();
-  const int head = blockIdx.y, first = blockIdx.z * kTokens, column = blockIdx.x * kColumns;
+  const int head = blockIdx.y, column = blockIdx.x * kColumns;
   const int piece = threadIdx.x % 16, row = threadIdx.x / 16, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const __nv_bfloat16* weights = p.wk + head * p.wk_head + int64_t(row) * p.latent + column + piece * 8;
   if (!p.static_weights) common::pdl_wait();
@@ -102,47 +101,31 @@ __global__ void __launch_bounds__(kThreads) absorb_queries_kernel(Queries p) {
   for (int i = 0; i < kNope / 16; ++i) held[i] = load_weights(weights + int64_t(16 * i) * p.latent);
   common::pdl_wait();
 
-  for (int i = threadIdx.x; i < kTokens * kNope; i += kThreads) {
-    const int token = first + i / kNope;
-    queries[i / kNope][i % kNope] =
-        token < p.tokens ? __bfloat162float(p.q[token * p.q_token + head * p.q_head + i % kNope]) : 0.0f;
-  }
-  if (blockIdx.x == 0) {
-    const int pairs = p.rope / 2;
-    for (int i = threadIdx.x; i < kTokens * pairs; i += kThreads)
-      if (first + i / pairs < p.tokens) rotate_pair(p, first + i / pairs, head, i % pairs);
-  }
+  if (threadIdx.x < kNope) query[threadIdx.x] = __bfloat162float(p.q[head * p.q_head + threadIdx.x]);
+  if (blockIdx.x == 0)
+    for (int i = threadIdx.x; i < p.rope / 2; i += kThreads) rotate_pair(p, 0, head, i);
   __syncthreads();
-  float total[kTokens][8] = {};
+  float total[8] = {};
 #pragma unroll
   for (int i = 0; i < kNope / 16; ++i) {
     float w[8];
     unpack(w, held[i]);
+    const float x = query[row + 16 * i];
 #pragma unroll
-    for (int t = 0; t < kTokens; ++t) {
-      const float x = queries[t][row + 16 * i];
-#pragma unroll
-      for (int j = 0; j < 8; ++j) total[t][j] = fmaf(x, w[j], total[t][j]);
-    }
+    for (int j = 0; j < 8; ++j) total[j] = fmaf(x, w[j], total[j]);
   }
 #pragma unroll
-  for (int t = 0; t < kTokens; ++t)
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      total[t][j] += __shfl_xor_sync(kAll, total[t][j], 16);
-      if (lane < 16) sums[warp][t][piece * 8 + j] = total[t][j];
-    }
+  for (int j = 0; j < 8; ++j) {
+    total[j] += __shfl_xor_sync(kAll, total[j], 16);
+    if (lane < 16) sums[warp][piece * 8 + j] = total[j];
+  }
   __syncthreads();
-  for (int i = threadIdx.x; i < kTokens * kColumns / 2; i += kThreads) {
-    const int t = i / (kColumns / 2), c = i % (kColumns / 2) * 2;
-    float low = 0.0f, high = 0.0f;
+  if (threadIdx.x >= kColumns / 2) return;
+  const int c = threadIdx.x * 2;
+  float low = 0.0f, high = 0.0f;
 #pragma unroll
-    for (int w = 0; w < kThreads / 32; ++w) low += sums[w][t][c], high += sums[w][t][c + 1];
-    if (first + t < p.tokens) {
-      __nv_bfloat16* out = p.out + (int64_t(first + t) * p.heads + head) * (p.latent + p.rope) + column + c;
-      *reinterpret_cast<uint32_t*>(out) = pack(low, high);
-    }
-  }
+  for (int w = 0; w < kThreads / 32; ++w) low += sums[w][c], high += sums[w][c + 1];
+  *reinterpret_cast<uint32_t*>(p.out + int64_t(head) * (p.latent + p.rope) + column + c) = pack(low, high);
 }
 
 struct Values {
@@ -177,17 +160,17 @@ __device__ __forceinline__ void quantize_head(const Values& p, const float* from
   if (lane == 0) p.scales[row * p.heads + head] = scale;
 }
 
-// A CTA computes the 128 values of one head, which are one group of the quantiser, for kTokens tokens; there are 512 latent dims. A warp
-// takes 16 rows of wv, eight at a time.
+// A CTA computes the 128 values of one head of one token, which are one group of the quantiser; there are 512 latent dims. A warp takes 16 rows
+// of wv, eight at a time.
 constexpr int kLatent = 512, kWeightBytes = kNope * kLatent * 2;
-template <int kTokens, bool kUe8m0>
+template <bool kUe8m0>
 __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
-  constexpr int kRows = 8;
+  constexpr int kRows = 8, kLanes = 32 / kRows;  // lanes that end up with the same sum
   extern __shared__ __align__(128) uint8_t memory[];  // wv of the head
-  __shared__ __align__(16) float results[kTokens][kNope];  // read as float4
+  __shared__ __align__(16) float results[kNope];      // read as float4
   __shared__ uint64_t barrier;
   common::pdl_launch_dependents();
-  const int head = blockIdx.x, first = blockIdx.y * kTokens, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint4* weights = reinterpret_cast<const uint4*>(memory) + warp * 16 * (kLatent / 8) + lane;
   const uint32_t copied = common::shared_address(&barrier);
   if (!p.static_weights) common::pdl_wait();
@@ -198,44 +181,31 @@ __global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
     common::copy_bulk(common::shared_address(memory), p.wv + head * p.wv_head, kWeightBytes, copied);
   }
   common::pdl_wait();
-  uint4 latents[kTokens][2];
+  uint4 latents[2];
 #pragma unroll
-  for (int t = 0; t < kTokens; ++t)
-#pragma unroll
-    for (int c = 0; c < 2; ++c)
-      latents[t][c] = first + t < p.tokens
-                          ? *reinterpret_cast<const uint4*>(p.latents + (first + t) * p.token + head * p.head + lane * 8 + 256 * c)
-                          : uint4{};
+  for (int c = 0; c < 2; ++c) latents[c] = *reinterpret_cast<const uint4*>(p.latents + head * p.head + lane * 8 + 256 * c);
   __syncthreads();  // the barrier is there
   common::barrier_wait(copied, 0);
 #pragma unroll
   for (int batch = 0; batch < 2; ++batch) {
-    float sums[kRows * kTokens] = {};
+    float sums[kRows] = {};
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
-      float x[kTokens][8];
-#pragma unroll
-      for (int t = 0; t < kTokens; ++t) unpack(x[t], latents[t][c]);
+      float x[8];
+      unpack(x, latents[c]);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         float w[8];
         unpack(w, weights[(batch * kRows + r) * (kLatent / 8) + 32 * c]);
 #pragma unroll
-        for (int t = 0; t < kTokens; ++t)
-#pragma unroll
-          for (int j = 0; j < 8; ++j) sums[r * kTokens + t] = fmaf(w[j], x[t][j], sums[r * kTokens + t]);
+        for (int j = 0; j < 8; ++j) sums[r] = fmaf(w[j], x[j], sums[r]);
       }
     }
-    constexpr int kLanes = 32 / (kRows * kTokens);  // lanes that end up with the same sum
     const float sum = common::sums_over_lanes(sums, lane);
-    const int which = lane / kLanes;
-    if (lane % kLanes == 0)
-      results[which % kTokens][warp * 16 + batch * kRows + which / kTokens] = __bfloat162float(__float2bfloat16_rn(sum));
+    if (lane % kLanes == 0) results[warp * 16 + batch * kRows + lane / kLanes] = __bfloat162float(__float2bfloat16_rn(sum));
   }
   __syncthreads();
-  if (warp >= kTokens || first + warp >= p.tokens) return;
-
-  quantize_head<kUe8m0>(p, results[warp], first + warp, head);
+  if (warp == 0) quantize_head<kUe8m0>(p, results, 0, head);
 }
 
 }  // namespace kv_up_projection

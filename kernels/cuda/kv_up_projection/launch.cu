@@ -50,8 +50,8 @@ dim3 grid_of_many(const TensorView& tensor, int tokens, int heads) {
   return dim3(heads, std::max(1, std::min(tiles, common::multiprocessors(tensor) / heads)));
 }
 
-// q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, or only the R rotated
-// dims unless `all`. L is a multiple of 128, and R one of 8 unless `all`; q's heads and wk's rows start on 16-byte boundaries.
+// q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, for one token, or only the
+// R rotated dims unless `all`. L is a multiple of 128, and R one of 8 unless `all`; q's heads and wk's rows start on 16-byte boundaries.
 // in_order: each sum is one chain of MMAs, for up to 8 tokens and an L of 512; with `all` alone.
 void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights,
                     bool in_order) {
@@ -61,15 +61,11 @@ void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk,
   if (!all) {
     const int64_t quads = int64_t(p.tokens) * p.heads * (p.rope / 8);
     launch_pdl(rotate_queries_kernel, dim3(static_cast<unsigned>((quads + kThreads - 1) / kThreads)), kThreads, 0, stream, p);
-    return;
-  }
-  if (in_order) {
+  } else if (in_order) {
     launch_pdl(absorb_queries_in_order_kernel, dim3(p.heads), kThreads, 0, stream, p);
-    return;
+  } else {
+    launch_pdl(absorb_query_kernel, dim3(p.latent / kColumns, p.heads), kThreads, 0, stream, p);
   }
-  const int tokens = p.tokens == 1 ? 1 : 4;
-  const dim3 grid(p.latent / kColumns, p.heads, (p.tokens + tokens - 1) / tokens);
-  launch_pdl(tokens == 1 ? absorb_queries_kernel<1> : absorb_queries_kernel<4>, grid, kThreads, 0, stream, p);
 }
 
 // The same for many tokens, each sum one chain of MMAs. L is 512, R a multiple of 8; q's heads, wk's heads and the rows of cos and sin start on
@@ -81,21 +77,17 @@ void absorb_queries_many(TensorView q, TensorView cos, TensorView sin, TensorVie
 }
 
 // latents bf16 [T, H, 512] and wv bf16 [H, 128, 512], rows on 16-byte boundaries -> values e4m3 (as bytes) [T, H * 128], scales fp32
-// [T, H]. in_order: as above, for up to 8 tokens.
+// [T, H], for one token. in_order: as above, for up to 8 tokens.
 void expand_quantize(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights,
                      bool in_order) {
   DeviceGuard guard(latents);
   const Values p = values_of(latents, wv, values, scales, static_weights);
-  if (in_order) {
+  if (in_order)
     launch_pdl(ue8m0 ? expand_quantize_in_order_kernel<true> : expand_quantize_in_order_kernel<false>, dim3(p.heads), kThreads,
                kNope * kWeightPitch, stream_of(latents), p);
-    return;
-  }
-  const int tokens = p.tokens == 1 ? 1 : 4;
-  const dim3 grid(p.heads, (p.tokens + tokens - 1) / tokens);
-  const auto kernel = tokens == 1 ? (ue8m0 ? expand_quantize_kernel<1, true> : expand_quantize_kernel<1, false>)
-                                  : (ue8m0 ? expand_quantize_kernel<4, true> : expand_quantize_kernel<4, false>);
-  launch_pdl(kernel, grid, kThreads, kWeightBytes, stream_of(latents), p);
+  else
+    launch_pdl(ue8m0 ? expand_quantize_kernel<true> : expand_quantize_kernel<false>, dim3(p.heads), kThreads, kWeightBytes,
+               stream_of(latents), p);
 }
 
 // The same for many tokens, each sum one chain of MMAs.

@@ -18,15 +18,17 @@ struct RoutingAndGrouping {
 };
 
 // Chooses experts for the tokens of this CTA. In a cluster CTA r has the tokens 4r to 4r + 3, then those 4 * cluster later, and so on.
-__device__ __forceinline__ void choose_experts(const Routing& p, int rank, int cluster, int64_t* chosen, float bias, bool writes) {
+__device__ __forceinline__ void choose_experts(const Routing& p, int rank, int cluster, int64_t* chosen) {
   __shared__ uint32_t keys[kTokensAtOnce][kTokenThreads];
   __shared__ uint32_t group_scores[kTokensAtOnce][kMaxGroups];
   __shared__ float scores[kTokensAtOnce][32];
   const int slot = threadIdx.x / kTokenThreads, expert = threadIdx.x % kTokenThreads, group = expert / 32, lane = threadIdx.x % 32;
   const bool exists = expert < p.count;
+  const float bias = exists ? p.bias[expert] : 0.0f;
+  common::pdl_wait();
   for (int first = rank * kTokensAtOnce; first < p.tokens; first += cluster * kTokensAtOnce) {
     const int token = first + slot;
-    const float score = exists && token < p.tokens ? sigmoid(__ldcg(p.logits + token * p.stride + expert)) : 0.0f;
+    const float score = exists && token < p.tokens ? sigmoid(p.logits[token * p.stride + expert]) : 0.0f;
     const uint32_t key = exists ? key_of(score + bias) : 0;
     const uint32_t best = __reduce_max_sync(kAll, key);
     const int holder = __ffs(__ballot_sync(kAll, key == best)) - 1;
@@ -68,10 +70,10 @@ __device__ __forceinline__ void choose_experts(const Routing& p, int rank, int c
     if (place < p.topk && token < p.tokens) {
       scores[slot][place] = score;
       if (cluster == 1) chosen[slot * p.topk + place] = expert;
-      if (writes) p.experts[int64_t(token) * p.topk + place] = expert;
+      p.experts[int64_t(token) * p.topk + place] = expert;
     }
     __syncthreads();
-    if (expert < p.topk && token < p.tokens && writes) {
+    if (expert < p.topk && token < p.tokens) {
       float sum = 0.0f;
       for (int choice = 0; choice < p.topk; ++choice) sum += scores[slot][choice];
       const float own_score = scores[slot][expert];
@@ -81,33 +83,49 @@ __device__ __forceinline__ void choose_experts(const Routing& p, int rank, int c
   }
 }
 
+// The same sorting of up to 32 pairs, by comparing each with all others. All threads of the CTA call it after a barrier.
+constexpr int kFewPairs = 32;
+__device__ __forceinline__ void group_few_pairs(const Grouping& p, const int64_t* chosen) {
+  __shared__ int buckets[kFewPairs];
+  const int own = threadIdx.x;
+  if (own < kFewPairs) buckets[own] = own < p.pairs ? p.bucket_of(chosen[own]) : p.count + 1;
+  __syncthreads();
+  if (own > p.count && own >= p.pairs) return;
+  const int bucket = own < p.pairs ? buckets[own] : 0;
+  int offset = 0, sorted_row = 0;
+#pragma unroll
+  for (int pair = 0; pair < kFewPairs; ++pair) {
+    const int other = buckets[pair];
+    offset += other < own;
+    sorted_row += other < bucket || (other == bucket && pair < own);
+  }
+  if (own <= p.count) p.offsets[own] = offset;
+  if (own < p.pairs) {
+    p.inverse_permutation[own] = sorted_row;
+    p.sorted_token_ids[sorted_row] = own / p.topk;
+  }
+}
+
 // One cluster. Its first CTA reads what the others have chosen from global memory, which the cluster's barrier makes visible.
-//
-// In a decode step the instructions come from DRAM: since they last ran, a layer's weights have passed through the L2 cache. So while the
-// previous kernel still runs, a single CTA chooses and groups once without writing results. The logits that it reads then may change; they are
-// read past the L1 cache, so that the second turn reads what has been written.
 __global__ void __launch_bounds__(1024) route_and_group_kernel(RoutingAndGrouping p) {
   extern __shared__ int32_t counts[];  // [warps][buckets]
   __shared__ int32_t sums[32];
   __shared__ int64_t chosen[kTokensAtOnce * 32];  // without a cluster of several CTAs
   common::pdl_launch_dependents();
-  const int rank = blockIdx.x, cluster = gridDim.x, expert = threadIdx.x % kTokenThreads;
-  const float bias = expert < p.routing.count ? p.routing.bias[expert] : 0.0f;
-#pragma unroll 1
-  for (int turn = cluster == 1 ? 0 : 1; turn < 2; ++turn) {
+  const int rank = blockIdx.x, cluster = gridDim.x;
+  const bool few = cluster == 1 && p.grouping.pairs <= kFewPairs;
+  if (!few)
     for (int i = threadIdx.x; i < p.grouping.warps * (p.grouping.count + 1); i += blockDim.x) counts[i] = 0;
-    if (turn == 1) common::pdl_wait();
-    choose_experts(p.routing, rank, cluster, chosen, bias, turn == 1);
-    if (cluster == 1) {
-      __syncthreads();
-      group_pairs<false>(p.grouping, counts, nullptr, sums, [&](int pair) { return chosen[pair]; }, turn == 1);
-      __syncthreads();
-    } else {
-      __threadfence();
-      common::cluster_sync();
-      if (rank == 0) group_pairs<false>(p.grouping, counts, nullptr, sums, [&](int pair) { return __ldcg(p.grouping.experts + pair); });
-    }
+  choose_experts(p.routing, rank, cluster, chosen);
+  if (few) return group_few_pairs(p.grouping, chosen);
+  if (cluster == 1) {
+    __syncthreads();
+    group_pairs<false>(p.grouping, counts, nullptr, sums, [&](int pair) { return chosen[pair]; });
+    return;
   }
+  __threadfence();
+  common::cluster_sync();
+  if (rank == 0) group_pairs<false>(p.grouping, counts, nullptr, sums, [&](int pair) { return __ldcg(p.grouping.experts + pair); });
 }
 
 }  // namespace routing

@@ -118,26 +118,28 @@ struct Grouping {
   uint32_t step;                 // of every `step` experts, one is on this rank
   int pairs, topk, count;        // count: experts of this rank
   int warps;                     // warps that count pairs and write positions; the others only add counts up
+
+  // The number of an expert on this rank; `count` if another rank has it.
+  __device__ __forceinline__ int bucket_of(int64_t expert) const {
+    const int64_t past = expert - first;
+    if (past < 0 || past >= int64_t(count) * step) return count;
+    const uint32_t local = static_cast<uint32_t>(past) / step;
+    return local * step == past ? static_cast<int>(local) : count;
+  }
 };
 
 // A counting sort of the pairs by expert. Each warp counts the pairs of its part; prefix sums turn the counts into the position where the
 // pairs of each expert and warp begin; then each warp writes the positions of its pairs. `expert_of` returns the expert of a pair. `counts`
 // has [warps][buckets] elements that are zero, and all threads have passed a barrier since. With kCluster, the CTAs of a cluster, which have
-// parts in the order of their ranks, call it together, and `totals` has [buckets] elements. Without `writes` results are dropped.
+// parts in the order of their ranks, call it together, and `totals` has [buckets] elements.
 template <bool kCluster, class ExpertOf>
-__device__ __forceinline__ void group_pairs(const Grouping& p, int32_t* counts, int32_t* totals, int32_t (&sums)[32], ExpertOf expert_of,
-                                            bool writes = true) {
+__device__ __forceinline__ void group_pairs(const Grouping& p, int32_t* counts, int32_t* totals, int32_t (&sums)[32], ExpertOf expert_of) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, buckets = p.count + 1;
   const int rank = kCluster ? static_cast<int>(common::cluster_rank()) : 0, cluster = kCluster ? static_cast<int>(gridDim.x) : 1;
   const int parts = p.warps * cluster, part = (p.pairs + 32 * parts - 1) / (32 * parts) * 32;
   const int begin = (rank * p.warps + warp) * part, end = min(begin + part, p.pairs);
-  const auto bucket_of = [&](int pair) {  // pairs past the end get a bucket of their own
-    if (pair >= end) return -1 - lane;
-    const int64_t past = expert_of(pair) - p.first;
-    if (past < 0 || past >= int64_t(p.count) * p.step) return p.count;
-    const uint32_t local = static_cast<uint32_t>(past) / p.step;
-    return local * p.step == past ? static_cast<int>(local) : p.count;
-  };
+  // Pairs past the end get a bucket of their own.
+  const auto bucket_of = [&](int pair) { return pair < end ? p.bucket_of(expert_of(pair)) : -1 - lane; };
   int32_t* own = counts + warp * buckets;
   if (warp < p.warps) {
     for (int pair = begin + lane; pair - lane < end; pair += 32) {
@@ -182,7 +184,7 @@ __device__ __forceinline__ void group_pairs(const Grouping& p, int32_t* counts, 
   before -= total;
   if (mine < buckets) {
     for (int w = 0; w < warp; ++w) before += sums[w];
-    if (rank == 0 && writes) p.offsets[mine] = before;
+    if (rank == 0) p.offsets[mine] = before;
     for (int w = 0; w < p.warps; ++w) counts[w * buckets + mine] += before + earlier;
   }
   __syncthreads();
@@ -191,7 +193,7 @@ __device__ __forceinline__ void group_pairs(const Grouping& p, int32_t* counts, 
     for (int pair = begin + lane; pair - lane < end; pair += 32) {
       const int bucket = bucket_of(pair);
       const unsigned same = __match_any_sync(kAll, bucket);
-      if (bucket >= 0 && writes) {
+      if (bucket >= 0) {
         const int sorted_row = own[bucket] + __popc(same & ((1u << lane) - 1));
         p.inverse_permutation[pair] = sorted_row;
         p.sorted_token_ids[sorted_row] = pair / p.topk;

@@ -5,18 +5,17 @@ import torch
 from ...alignment import aligned_rows, is_aligned
 from ...build import load
 from ...cuda.kv_up_projection import (
+    FEW_TOKENS,
     ROWS,
     absorb_many_queries,
     expand_many_values,
-    fits_many_queries,
+    fits_queries,
     fits_values,
 )
 from ...cuda.pdl import weights_are_static
 from ...quantize import quantize_blocks
 from ...tile.bf16_gemm import K_STEP, by_heads
 from ...tile.bf16_gemm import linear as tile_linear
-
-FEW_TOKENS = 8  # kTokens of cuda/kv_up_projection/in_order.cuh: the N of an MMA
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
@@ -35,7 +34,7 @@ def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: to
         raise ValueError(
             f"cos has {cos.shape[1]} columns; expected a multiple of 4, and aligned queries, in deterministic mode on a GPU"
         )
-    fits = fits_many_queries(q, cos, wk)
+    fits = fits_queries(q, cos, wk)
     if fits and tokens > FEW_TOKENS:
         return absorb_many_queries(q, cos, sin, wk)
     out = torch.empty(tokens, heads, latent + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
