@@ -20,7 +20,7 @@ from .engine.stats import EngineStats
 from .params import Completion, Delta, SamplingParams
 from .parts import DEMO as DEMO
 from .parts import Parts, load_parts, parts_around
-from .prompts import Conversation, Prompt, is_conversation
+from .prompts import Conversation, Prompt, is_conversation, is_list
 from .requests import RequestMaker
 from .text.messages import ChatFormat
 from .text.tokenizer import Tokenizer
@@ -280,6 +280,8 @@ class LLM:
         self, prompt: Prompt, answer: Sequence[int], policy: SelectionPolicy | None = None, top: int = 0
     ) -> AnswerScores:
         """The log-probabilities of an answer's tokens, the `top` likeliest beside them, and what was read. Errors as `generate`."""
+        if not is_list(answer):
+            raise ValueError(f"answer is {answer!r:.100}; expected a list of token ids")
         if not len(answer):
             raise ValueError("answer is empty; expected at least 1 token")
         with self._driver.engine() as engine:

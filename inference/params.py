@@ -54,6 +54,11 @@ class SamplingParams:
     n: int = 1  # answers to a prompt, each a request of its own; with a seed they have seed, seed + 1, …
 
     def __post_init__(self) -> None:
+        for name in ("stop", "stop_token_ids"):
+            if not isinstance(getattr(self, name), Iterable | None):
+                raise ValueError(f"{name} is {getattr(self, name)!r:.100}; expected a list")
+        if not isinstance(self.ignore_eos, bool):
+            raise ValueError(f"ignore_eos is {self.ignore_eos!r:.100}; expected True or False")
         stop: Iterable[str] = (self.stop,) if isinstance(self.stop, str) else (self.stop or ())
         object.__setattr__(self, "stop", tuple(stop))
         object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
