@@ -32,9 +32,9 @@ def each_prompt(prompts: Any) -> list[str | Sequence[int]]:
     """The text or the token ids of every prompt. Token ids are not looked at, but for the first. ValueError for another type."""
     if isinstance(prompts, str | Mapping):
         return [_content("prompts", prompts)]
-    if not is_list(prompts):
+    if not _is_list(prompts):
         raise ValueError(f"prompts is {prompts!r:.100}; expected {_A_PROMPT}, or a list of prompts")
-    if len(prompts) and not is_list(prompts[0]) and not isinstance(prompts[0], str | Mapping):
+    if len(prompts) and not _is_list(prompts[0]) and not isinstance(prompts[0], str | Mapping):
         if prompts[0] is None:
             raise ValueError(f"prompts[0] is None; expected {_A_PROMPT}")
         return [prompts]  # token ids
@@ -59,9 +59,9 @@ def each_params(params: Any, default: SamplingParams, count: int) -> list[Sampli
 
 def is_conversation(messages: Any) -> TypeGuard[Conversation]:
     """True for one conversation, False for several. ValueError for another type."""
-    if is_list(messages) and all(isinstance(each, Mapping) for each in messages):
+    if _is_list(messages) and all(isinstance(each, Mapping) for each in messages):
         return True
-    if is_list(messages) and all(is_list(each) for each in messages):
+    if _is_list(messages) and all(_is_list(each) for each in messages):
         return False
     raise ValueError(f"messages is {messages!r:.100}; expected {_A_CONVERSATION}, or a list of such lists")
 
@@ -83,12 +83,20 @@ def _content(name: str, prompt: Any) -> str | Sequence[int]:
         name = f"{name}[{key!r}]"
         if isinstance(content, str) != (key == "prompt"):
             raise ValueError(f"{name} is {content!r:.100}; expected {'a text' if key == 'prompt' else 'token ids'}")
-    if isinstance(content, str) or is_list(content):
+    if isinstance(content, str) or _is_list(content):
         return content
     raise ValueError(f"{name} is {content!r:.100}; expected {_A_PROMPT}")
 
 
-def is_list(value: Any) -> TypeGuard[Sequence[Any]]:
+def check_answer(answer: Any) -> None:
+    """ValueError if this is not a list with a token id or more."""
+    if not _is_list(answer):
+        raise ValueError(f"answer is {answer!r:.100}; expected a list of token ids")
+    if not len(answer):
+        raise ValueError("answer is empty; expected at least 1 token")
+
+
+def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
     """Whether this is a list of any kind; texts, and bytes, are none."""
     if isinstance(value, np.ndarray | torch.Tensor):
         return value.ndim > 0

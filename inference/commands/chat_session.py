@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from .files import write_whole
 
 if TYPE_CHECKING:
+    from ..completion import Completion
     from ..llm import LLM
-    from ..params import Completion, SamplingParams
+    from ..params import SamplingParams
     from ..text.answer import AssistantMessage
 
 Message = dict[str, Any]
