@@ -3,8 +3,8 @@
     python scripts/benchmark_grammar.py                 # 32 sequences
     python scripts/benchmark_grammar.py --model DIR --device cuda --sequences 32
 
-The runs with and without a schema alternate, without drafts, which a request with a schema does not get; the numbers are the medians
-of their steps' times. Ends in one JSON line.
+The runs with and without a schema alternate, and have no drafts, which a request with a schema does not get. The numbers are the
+medians of the times of their steps. Ends in one JSON line.
 """
 
 import json
