@@ -6,11 +6,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from ..completion import Delta
 from ..engine.engine import Engine
 from ..engine.fault import Fault, first_line, log_fault
 from ..engine.scoring import ScoreJob
 from ..engine.stats import EngineStats
-from ..params import Delta
 from .delivery import Delivery
 from .entry import Entry, error_delta, with_failure
 from .observers import Observers

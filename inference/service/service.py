@@ -21,12 +21,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...model.selection_policy import SelectionPolicy
+from ..completion import TokenLogprob
 from ..engine.answer_scores import AnswerScoreJob, AnswerScores, Progress
 from ..engine.pace import DEVICE_TIMES, Pace, StepTimes, fixed_cost
 from ..engine.scoring import ScoreJob
 from ..engine.stats import EngineStats
 from ..llm import LLM
-from ..params import Request, SamplingParams, TokenLogprob
+from ..params import Request, SamplingParams
 from .admission import Admission
 from .engine_thread import EngineThread
 from .entry import Entry
