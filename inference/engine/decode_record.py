@@ -1,11 +1,10 @@
 """Where decode graphs write what their rows select, and how it is read later without waiting for the device."""
 
-from typing import Any
-
 import numpy as np
 import torch
 
 from ...model.metadata import RecordedDecodes
+from .host_ring import pinned, seen_by
 
 _CHUNK_BYTES = 1 << 20  # of a bucket's steps between two copies out of the ring; small models then copy every 32nd step
 _MOST_STEPS = 32
@@ -22,8 +21,8 @@ class DecodeRecord:
         shape = (batch, layers, 2, topk)
         self.device = torch.full(shape, -1, dtype=torch.int32, device=device)  # AttentionMetadata.record
         self._steps = max(1, min(_MOST_STEPS, _CHUNK_BYTES // max(self.device.nbytes, 1)))  # of a chunk
-        self._host = _pinned((2 * self._steps, *shape), device)
-        self._ring, self._values = _seen_by(device, self._host), self._host.numpy()
+        self._host = pinned((2 * self._steps, *shape), torch.int32, device)
+        self._ring, self._values = seen_by(device, self._host), self._host.numpy()
         self._rows: tuple[dict[int, _Row], dict[int, _Row]] = ({}, {})  # by chunk: those that somebody may read
         self._place = -1  # of the latest step
 
@@ -93,31 +92,3 @@ class _Row:
                 moved or self._values is values
             ):  # else the engine's thread has moved it, and the ring may be written again
                 return found
-
-
-def _pinned(shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
-    if device.type != "cuda":
-        return torch.empty(shape, dtype=torch.int32)
-    with torch.cuda.device(device):  # which the memory then belongs to
-        return torch.empty(shape, dtype=torch.int32, pin_memory=True)
-
-
-def _seen_by(device: torch.device, host: torch.Tensor) -> torch.Tensor:
-    """The same memory as a tensor of the device, whose kernels can write to pinned memory of the host."""
-    if device.type != "cuda":
-        return host
-    seen = torch.as_tensor(_HostArray(host), device=device)
-    assert seen.data_ptr() == host.data_ptr(), "pinned memory that belongs to another device"
-    return seen
-
-
-class _HostArray:
-    """Pinned memory under the CUDA array interface (version 3), whose pointers may be to any memory that the device can reach."""
-
-    def __init__(self, host: torch.Tensor) -> None:
-        self._host = host  # kept while the tensor made of this exists
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        shape = tuple(self._host.shape)
-        return {"shape": shape, "typestr": "<i4", "data": (self._host.data_ptr(), False), "version": 3}
