@@ -23,7 +23,10 @@ class Answers:
         if not any(request.inspect for request in requests):
             return deltas
         by_id = {request.id: request for request in requests}
-        return (recorded(*self._sizes, by_id[delta.request_id], delta) for delta in deltas)
+        return (
+            delta if delta.completion is None else recorded(*self._sizes, by_id[delta.request_id], delta)
+            for delta in deltas
+        )
 
     def completions(self, requests: list[Request]) -> Iterator[tuple[int, Completion]]:
         """(index of the request, completion) as each finishes."""

@@ -40,7 +40,10 @@ class DraftPolicy(Protocol):
         layer first."""
 
     def observe(self, batch: Batch, drafted: Sequence[int], accepted: Sequence[int]) -> None:
-        """A step's tokens have arrived: for each request that it sampled for, how many drafts it had, and how many were right."""
+        """A step's tokens have arrived: for each request that it sampled for, how many drafts it had, and how many were right.
+
+        Both are empty for a step without drafts.
+        """
 
 
 def make_policy(count: int, layers: int, on_cpu: bool) -> DraftPolicy | None:

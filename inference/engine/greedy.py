@@ -7,6 +7,7 @@ the host, no staging for the next step. Which of its drafts were right follows f
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -19,6 +20,13 @@ from .speculation import MAX_DRAFT_TOKENS
 
 _PLACES = 4  # steps that the ring holds; two at most have not been read
 SCRATCH_PLACE = _PLACES  # where steps write whose tokens nobody reads, as those do that run before a capture
+
+
+class FoundTokens(Protocol):
+    """What a step needs of GreedyTokens."""
+
+    def sample(self, requests: Sequence[Request], counts: Sequence[int]) -> "GreedySample":
+        """The latest step's tokens, on their way to the host. counts: rows of each request."""
 
 
 class GreedyTokens:
@@ -67,7 +75,6 @@ class GreedyTokens:
         return right[first_rows[:, None] + following].cumprod(-1).sum(-1)
 
     def sample(self, requests: Sequence[Request], counts: Sequence[int]) -> "GreedySample":
-        """The latest step's tokens, on their way to the host. counts: rows of each request."""
         arrived = self._arrived[self._place]
         if arrived is not None:
             arrived.record()

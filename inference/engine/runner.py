@@ -18,7 +18,7 @@ from .decode_graph import DecodeGraphs, can_capture
 from .decode_record import DecodeRecord
 from .draft_graph import DraftGraphs
 from .drafting import Drafter, DraftingModel, StepRows, following_tokens, sampling_rows
-from .greedy import GreedyTokens
+from .greedy import FoundTokens, GreedyTokens
 from .inputs import Inputs, StagedTokens, prepare
 from .limits import Limits
 from .noise import DraftNoise
@@ -57,7 +57,7 @@ class ModelRunner(Protocol):
         """
 
     @property
-    def greedy(self) -> GreedyTokens | None:
+    def greedy(self) -> FoundTokens | None:
         """The likeliest tokens of the latest step, if its graph has found them. It has also kept them for the next step then."""
 
     @property

@@ -73,6 +73,8 @@ class Speculation:
         drafted: the draft layer has done its work.
         """
         self._made = {}
+        if not drafted and not batch.draft_counts:
+            return
         rows = {request: row for row, request in enumerate(batch.sampling)}
         drafts = batch.draft_counts or (0,) * len(batch.requests)
         gone_over = len(batch.requests) if batch.draft_entries is None else batch.draft_entries
@@ -88,11 +90,13 @@ class Speculation:
                     self._made[request] = rows[request], batch.draft_tokens
 
     def observe(self, batch: Batch, accepted: Sequence[int]) -> None:
-        """A step's tokens have arrived: how many drafts of each sampling request were right."""
+        """A step's tokens have arrived. accepted: how many drafts of each sampling request were right, if it had any."""
         if self.policy is None:
             return
-        counts = zip(batch.draft_counts or (0,) * len(batch.requests), batch.logit_counts, strict=True)
-        drafted = [count for count, logits in counts if logits]
+        if not batch.draft_counts:
+            self.policy.observe(batch, (), ())
+            return
+        drafted = [count for count, logits in zip(batch.draft_counts, batch.logit_counts, strict=True) if logits]
         for each, totals in ((drafted, self.drafted_tokens), (accepted, self.accepted_tokens)):
             for place in range(MAX_DRAFT_TOKENS):
                 totals[place] += sum(count > place for count in each)

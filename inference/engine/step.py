@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 
 from .fault import Fault, log_fault
-from .greedy import GreedySample, GreedyTokens
+from .greedy import FoundTokens, GreedySample
 from .runner import ModelRunner
 from .sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample, sample_tokens
 from .scheduler import Batch
@@ -30,7 +30,7 @@ class InFlightStep:
         self.drafted = False  # the draft layer has done its work
         self.error: Exception | None = None
         self._logits: torch.Tensor | None = None  # valid until another step is launched
-        self._greedy: GreedyTokens | None = None  # those of the graph, if they are what the requests take
+        self._greedy: FoundTokens | None = None  # those of the graph, if they are what the requests take
         self._sampled: SampledTokens | GreedySample | list[list[Sample]] | None = None
 
     def launch(self, runner: ModelRunner) -> None:
