@@ -14,7 +14,7 @@ class DecodeRecord:
     """The selections of a bucket's latest steps, in a ring of host memory that the device writes by itself.
 
     A step's graph ends with a copy of `device` to the step's place in the ring, so that recording launches nothing. The ring has
-    two chunks of steps. Before a chunk is written again, what it holds is moved to memory of its own, one row at a time.
+    two chunks of steps. While one is written, what the other holds is moved to memory of its own, a few rows with each step.
     """
 
     def __init__(self, batch: int, layers: int, topk: int, device: torch.device) -> None:
@@ -24,6 +24,7 @@ class DecodeRecord:
         self._host = pinned((2 * self._steps, *shape), torch.int32, device)
         self._ring, self._values = seen_by(device, self._host), self._host.numpy()
         self._rows: tuple[dict[int, _Row], dict[int, _Row]] = ({}, {})  # by chunk: those that somebody may read
+        self._moving: list[_Row] = []  # those of the other chunk that are still in the ring
         self._place = -1  # of the latest step
 
     def copy_to_ring(self, place: torch.Tensor) -> None:
@@ -40,11 +41,20 @@ class DecodeRecord:
         """The place of the next step, to be called before its launch. The step before the latest must have been computed."""
         self._place = (self._place + 1) % (2 * self._steps)
         chunk, step = divmod(self._place, self._steps)
+        other = self._rows[1 - chunk]
         if step == 0:
-            for row in self._rows[chunk].values():
-                row.move()
+            self._moving += self._rows[chunk].values()  # only if a chunk is one step
             self._rows[chunk].clear()
+            self._move(len(self._moving))
+        elif step == 1:  # the other chunk's last step has been computed, and its rows have been taken
+            self._moving += other.values()
+            other.clear()
+        self._move(-(-len(self._moving) // (self._steps - step)))
         return self._place
+
+    def _move(self, count: int) -> None:
+        for _ in range(count):
+            self._moving.pop().move()
 
     def latest(self) -> RecordedDecodes:
         """What the latest step has selected."""

@@ -65,7 +65,8 @@ class Speculation:
         if self.policy is None:
             return batch
         unknown = dict(zip(before.requests, before.counts, strict=True)) if before.draft_tokens is not None else {}
-        return replace(batch, draft_tokens=self._choose(batch, unknown))
+        count = self._choose(batch, unknown)
+        return batch if count is None else replace(batch, draft_tokens=count)
 
     def commit(self, batch: Batch, drafted: bool) -> None:
         """A step's tokens are in their requests: its right drafts count as computed, and the draft layer's entries as written.
@@ -144,8 +145,8 @@ class Speculation:
         assert self.policy is not None
         ready = [
             (request, logits)
-            for i, (request, logits) in enumerate(zip(batch.requests, batch.logit_counts, strict=True))
-            if self._is_ready(batch, i, unknown.get(request, 0))
+            for request, start, logits in zip(batch.requests, batch.starts, batch.logit_counts, strict=True)
+            if request.drafted + unknown.get(request, 0) == start and self._may_draft(request)
         ]
         count = self.policy.choose(len(batch.requests), len(ready)) if ready else None
         if not count or any(logits and self._has_use(request) for request, logits in ready):

@@ -52,13 +52,13 @@ class InFlightStep:
         """
         if self._sampled is not None or self.error is not None:
             return
-        if any(request.pending > 1 and needs_host_sync(request.params) for request in self.batch.sampling):
-            return
         if self._greedy is not None:
             self._sampled = self._greedy.sample(self.batch.sampling, [each for each in self.batch.logit_counts if each])
             self.staged = not self.batch.draft_counts
             if self.batch.draft_tokens is not None:
                 self._try_draft(lambda: runner.draft_greedily(self.batch))
+            return
+        if any(request.pending > 1 and needs_host_sync(request.params) for request in self.batch.sampling):
             return
         assert self._logits is not None
         drafts = self._drafts(runner)
