@@ -20,7 +20,7 @@ from .batch import Batch
 from .cache_check import CacheCheck
 from .check_plan import CheckPlan
 from .decode_inputs import DecodeInputs
-from .decode_record import DecodeRecord
+from .decode_record import DecodeRecord, DecodeRecords
 from .greedy import GreedyTokens
 from .inputs import StagedTokens
 
@@ -88,7 +88,7 @@ class DecodeGraphs:
         layers: int | None = None,
     ) -> None:
         """max_rows: of a step; None: one for each sequence. layers: whose selections can be recorded; None: all."""
-        self.topk, self.layers = topk, len(caches) if layers is None else layers
+        self.topk = topk
         self.forward = forward
         self.caches = caches
         self.scratch_page = scratch_page
@@ -97,6 +97,7 @@ class DecodeGraphs:
         self.batches = batch_buckets(max_rows or max_sequences)
         self.contexts = context_buckets(topk, max_model_len)
         self.staged = StagedTokens(max_sequences, device)
+        self._records = DecodeRecords(self.batches[-1], len(caches) if layers is None else layers, topk, device)
         # Of the step that ran last, in tensors that stay in place until another one is captured.
         self.inputs: DecodeInputs
         self.greedy: GreedyTokens
@@ -130,7 +131,9 @@ class DecodeGraphs:
         if bucket not in self._captured:
             inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.staged, self.cache_check is not None)
             needed = sink is not None and bucket[1] > self.topk  # else everything is selected
-            record = DecodeRecord(bucket[0], self.layers, self.topk, self.device) if needed else None
+            record = self._records.of(bucket[0]) if needed else None
+            if record is not None:
+                inputs.fill(Batch((), (), (), 0, ()), record_place=record.scratch_place)
             greedy = GreedyTokens(bucket[0], self.staged)
             replay = self.capture(partial(self._step, inputs, record, greedy))
             self._captured[bucket] = _Captured(inputs, replay, record, greedy)

@@ -14,6 +14,8 @@ from ...model.parallel.shard import parameter_bytes
 from ...model.transformer import Transformer
 from ..params import Request, SamplingParams
 from .cache import SCRATCH_PAGES, allocate, bytes_per_page
+from .decode_graph import batch_buckets, context_buckets
+from .decode_record import most_bytes
 from .drafting import Drafter
 from .limits import CacheBudget, Limits
 from .noise import DraftNoise
@@ -88,10 +90,19 @@ def resolve_limits(
 def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
     """How many pages this rank has memory for, beside the weights and the largest step."""
     config, precision, device = model.config, model.compute.precision, model.compute.device
-    step_bytes = measure_largest_step(model, budget, ranks)
     mtp = model.mtp is not None
+    step_bytes = measure_largest_step(model, budget, ranks)
+    if device.type == "cuda":
+        step_bytes += record_bytes(config, budget, mtp)
     memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.check_cache, mtp
     return pages_in_memory(config, precision, device, *memory)
+
+
+def record_bytes(config: ModelConfig, budget: CacheBudget, mtp: bool) -> int:
+    """What recording the selections of decodes can take on a GPU."""
+    rows = min(budget.max_sequences * (1 + MAX_DRAFT_TOKENS if mtp else 1), budget.max_batch_tokens)
+    buckets = len(batch_buckets(rows)) * len(context_buckets(config.index_topk, budget.max_model_len))
+    return most_bytes(rows, buckets, config.num_hidden_layers, config.index_topk)
 
 
 def check_fits(
