@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from ..model.config import ModelConfig, Precision
+from .completion import Completion, Delta
 from .engine.driver import Driver
 from .inspection import recorded
-from .params import Completion, Delta, Request
+from .params import Request
 from .prompts import check_flags
 from .text.tokenizer import Tokenizer
 

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from ..params import Completion, Delta
+from ..completion import Completion, Delta
 from ..params import Request as EngineRequest
 from ..service.streams import AsyncStream
 from ..text.answer import AnswerDelta, AnswerParser, CallDelta, parse_assistant

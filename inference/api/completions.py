@@ -10,7 +10,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from ..params import Completion, Delta, SamplingParams, Timings, TokenLogprob, Usage
+from ..completion import Completion, Delta, Timings, TokenLogprob, Usage
+from ..params import SamplingParams
 from ..service.streams import AsyncStream
 from .body import BoundedRoute
 from .context import ApiContext, check_finished, new_id, usage

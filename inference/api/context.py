@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..params import MAX_SEED, Completion, PromptTooLong, Request, SamplingParams, TokenLogprob
+from ..completion import Completion, TokenLogprob
+from ..params import MAX_SEED, PromptTooLong, Request, SamplingParams
 from ..service.admission import Busy
 from ..service.engine_thread import STOPPED, TIMED_OUT
 from ..service.service import Service

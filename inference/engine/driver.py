@@ -4,7 +4,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..params import Delta, Request
+from ..completion import Delta
+from ..params import Request
 from .engine import Engine
 
 

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
 from ...model.selection_policy import SelectionPolicy
-from ..params import Delta, FinishReason, Request, SamplingParams
+from ..completion import Delta, FinishReason
+from ..params import Request, SamplingParams
 from ..text.grammar import GrammarCompiler
 from ..text.tokenizer import Tokenizer
 from .cache_report import CacheReports

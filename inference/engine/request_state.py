@@ -6,9 +6,11 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from ..params import Completion, Delta, FinishReason, Request, Timings, TokenLogprob, TokenSelection, Usage
+from ..completion import Completion, Delta, FinishReason, Timings, TokenLogprob, Usage
+from ..params import Request
 from ..text.detokenizer import IncrementalDecoder, StopStrings
 from ..text.tokenizer import Tokenizer
+from ..token_selection import TokenSelection
 from .fault import Fault, log_fault
 from .sampler import Sample
 from .selection import SelectionRecorder

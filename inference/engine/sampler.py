@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ..params import Request, SamplingParams, TokenLogprob
+from ..completion import TokenLogprob
+from ..params import Request, SamplingParams
 from .constraints import constrain
 from .filters import Row, filter_scores, on_device, penalise
 from .noise import DraftNoise, gumbel, signed

@@ -12,8 +12,8 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine import decode_record, runner
 from deepseek_v32.inference.engine.decode_record import DecodeRecord
-from deepseek_v32.inference.params import TokenSelection
 from deepseek_v32.inference.report.recording import Recording
+from deepseek_v32.inference.token_selection import TokenSelection
 from support.tiny import tiny_checkpoint
 
 LAYERS, TOPK = 2, 4
