@@ -26,8 +26,8 @@ from rich.table import Table
 from serving.client import prompts  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.completion import Delta
 from deepseek_v32.inference.engine.pace import DEVICE_TIMES, StepTimes
-from deepseek_v32.inference.params import Delta
 from deepseek_v32.inference.service.service import Service
 from deepseek_v32.inference.service.streams import AsyncStream
 
