@@ -67,7 +67,8 @@ class Speculation:
         if self.policy is None:
             return batch
         unknown = dict(zip(before.requests, before.counts, strict=True)) if before.draft_tokens is not None else {}
-        return replace(batch, draft_tokens=self._choose(batch, unknown))
+        count = self._choose(batch, unknown)
+        return batch if count is None else replace(batch, draft_tokens=count)
 
     def commit(self, batch: Batch, drafted: bool) -> None:
         """A step's tokens are in their requests: its right drafts count as computed, and the draft layer's entries as written.
@@ -75,6 +76,8 @@ class Speculation:
         drafted: the draft layer has done its work.
         """
         self._made = {}
+        if not drafted and not batch.draft_counts:
+            return
         rows = {request: row for row, request in enumerate(batch.sampling)}
         drafts = batch.draft_counts or (0,) * len(batch.requests)
         gone_over = len(batch.requests) if batch.draft_entries is None else batch.draft_entries
@@ -90,11 +93,13 @@ class Speculation:
                     self._made[request] = rows[request], batch.draft_tokens
 
     def observe(self, batch: Batch, accepted: Sequence[int]) -> None:
-        """A step's tokens have arrived: how many drafts of each sampling request were right."""
+        """A step's tokens have arrived. accepted: how many drafts of each sampling request were right, if it had any."""
         if self.policy is None:
             return
-        counts = zip(batch.draft_counts or (0,) * len(batch.requests), batch.logit_counts, strict=True)
-        drafted = [count for count, logits in counts if logits]
+        if not batch.draft_counts:
+            self.policy.observe(batch, (), ())
+            return
+        drafted = [count for count, logits in zip(batch.draft_counts, batch.logit_counts, strict=True) if logits]
         for each, totals in ((drafted, self.drafted_tokens), (accepted, self.accepted_tokens)):
             for place in range(MAX_DRAFT_TOKENS):
                 totals[place] += sum(count > place for count in each)
@@ -142,8 +147,8 @@ class Speculation:
         assert self.policy is not None
         ready = [
             (request, logits)
-            for i, (request, logits) in enumerate(zip(batch.requests, batch.logit_counts, strict=True))
-            if self._is_ready(batch, i, unknown.get(request, 0))
+            for request, start, logits in zip(batch.requests, batch.starts, batch.logit_counts, strict=True)
+            if request.drafted + unknown.get(request, 0) == start and self._may_draft(request)
         ]
         count = self.policy.choose(len(batch.requests), len(ready)) if ready else None
         if not count or any(logits and self._has_use(request) for request, logits in ready):

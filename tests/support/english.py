@@ -29,19 +29,22 @@ _MONTHS = "jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|se
 # Words for one matter. They tell what a question is about, but not whether a sentence answers it.
 _RELATED = (
     "home flat apartment house address live",
-    "restaurant table dinner reservation booked eat",
+    "restaurant table dinner reservation booked eat eating",
     "child children kid kids daughter son",
     "parcel package order",
     "insurance policy insured",
     "bank account",
     "vacation trip holiday destination away leave",
     "phone cell mobile number",
-    "username handle nickname",
+    "username handle nickname user",
     "height tall cm",
     "flight flying fly plane",
     "shopping buy get pick groceries missing list",
     "company employer work",
     "wifi network wi",
+    "cat kitten",
+    "dog puppy",
+    "bring care",
     "food dish eat cook favourite",
 )
 
