@@ -6,8 +6,11 @@ import torch
 
 from ..alignment import is_aligned
 from ..build import load
+from ..quantize import Normed, Quantized
+from .pdl import weights_are_static
 
 PIECE_BYTES, CTA_BYTES = 16, 4096  # of x, for a thread and for a CTA
+COLUMNS = 16  # of a token, for a thread of the kernel with a norm
 
 
 class Inboxes(NamedTuple):
@@ -27,6 +30,12 @@ class Inboxes(NamedTuple):
     def slot_bytes(self) -> int:
         return self.own.nbytes // (2 * len(self.addresses))
 
+    def fits_norm(self, x: torch.Tensor, residual: torch.Tensor) -> bool:
+        """Whether `all_reduce_norm` takes x [T, D] and residual."""
+        step = 32 * COLUMNS
+        known = x.dim() == 2 and x.dtype == torch.bfloat16 and x.shape[1] % step == 0 and x.shape[1] <= 1024 * COLUMNS
+        return known and self.fits(x) and len(x) <= len(self.calls) and is_aligned(residual) and residual.stride(1) == 1
+
     def fits(self, x: torch.Tensor) -> bool:
         """Whether `all_reduce` takes x."""
         known = x.dtype in (torch.bfloat16, torch.float32) and x.is_contiguous() and is_aligned(x.view(-1))
@@ -41,3 +50,21 @@ def all_reduce(x: torch.Tensor, inboxes: Inboxes) -> torch.Tensor:
     out = torch.empty_like(x)
     load("all_reduce").all_reduce(x, out, inboxes.addresses, inboxes.calls, inboxes.slot_bytes, inboxes.rank)
     return out
+
+
+def all_reduce_norm(
+    x: torch.Tensor, inboxes: Inboxes, residual: torch.Tensor, norm_weight: torch.Tensor, eps: float, ue8m0: bool
+) -> Normed:
+    """The sum of every rank's x [T, D] as `all_reduce` makes it, and `rms_norm_quantize` of `residual` [T, D] plus that.
+
+    `inboxes.fits_norm(x, residual)` must hold. The inboxes serve this operation alone, and D is the same each time: a CTA counts
+    the sums of its token.
+    """
+    total, rows = torch.empty_like(x), torch.empty_like(x)
+    codes = torch.empty(x.shape, dtype=torch.float8_e4m3fn, device=x.device)
+    scales = torch.empty(len(x), x.shape[1] // 128, dtype=torch.float32, device=x.device)
+    place = inboxes.addresses, inboxes.calls, inboxes.slot_bytes, inboxes.rank
+    results = total, rows, codes.view(torch.uint8), scales
+    static_weights = weights_are_static(norm_weight)
+    load("all_reduce").all_reduce_norm(x, *place, residual, norm_weight, *results, eps, ue8m0, static_weights)
+    return Normed(total, rows, Quantized(codes, scales))

@@ -1,12 +1,14 @@
 """This process's place in a job of several ranks, and the collectives that the model calls, over torch.distributed."""
 
 import logging
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from ...kernels.build import load
-from ...kernels.cuda.all_reduce import CTA_BYTES, Inboxes, all_reduce
+from ...kernels.cuda.all_reduce import CTA_BYTES, Inboxes, all_reduce, all_reduce_norm
+from ...kernels.quantize import Normed
 
 # all_gather_single is its name since torch 2.13, where the old name warns.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -22,9 +24,13 @@ class Ranks:
     shared: memory from `shared_memory`, into which the kernels of all other ranks can write.
     """
 
-    def __init__(self, rank: int, size: int, shared: Inboxes | None = None) -> None:
+    def __init__(self, rank: int, size: int, shared: "SharedMemory | None" = None) -> None:
         self.rank, self.size = rank, size
         self._shared = shared
+
+    def fuses_norm(self, x: torch.Tensor) -> bool:
+        """Whether the sum of x [T, D] may be left to the next norm, as `PendingSum`."""
+        return self._shared is not None and self._shared.norms.fits_norm(x, x)
 
     def all_reduce(self, x: torch.Tensor, in_order: bool = False) -> torch.Tensor:
         """The sum of every rank's x. x may be overwritten.
@@ -32,8 +38,8 @@ class Ranks:
         in_order: each element is summed in the order of ranks, as small sums of GPUs always are. gloo begins with another rank in
         each part of a large x.
         """
-        if self._shared is not None and self._shared.fits(x):
-            return all_reduce(x, self._shared)
+        if self._shared is not None and self._shared.sums.fits(x):
+            return all_reduce(x, self._shared.sums)
         if in_order and self.size > 2:
             first, *others = self.all_gather(x)
             total = first.float()  # rounded once, as by the kernel
@@ -42,6 +48,13 @@ class Ranks:
             return total.to(x.dtype)
         dist.all_reduce(x)
         return x
+
+    def all_reduce_norm(
+        self, x: torch.Tensor, residual: torch.Tensor, norm_weight: torch.Tensor, eps: float, ue8m0: bool
+    ) -> Normed:
+        """The norm of `residual` [T, D] plus the sum of every rank's x [T, D], for which `fuses_norm` holds."""
+        assert self._shared is not None
+        return all_reduce_norm(x, self._shared.norms, residual, norm_weight, eps, ue8m0)
 
     def all_to_all(self, x: torch.Tensor) -> torch.Tensor:
         """x [size, ...], of which part r goes to rank r -> the parts for this rank, in the order of ranks."""
@@ -62,7 +75,14 @@ def _group() -> dist.ProcessGroup:
     return group
 
 
-def shared_memory(device: torch.device, rank: int, size: int) -> Inboxes | None:
+class SharedMemory(NamedTuple):
+    """Inboxes for sums alone, and for sums with a norm, whose CTAs count tokens."""
+
+    sums: Inboxes
+    norms: Inboxes
+
+
+def shared_memory(device: torch.device, rank: int, size: int) -> SharedMemory | None:
     """Memory for `Ranks` if all the job's GPUs can access each other's memory, else None. All ranks must call it.
 
     A decode step sums two small tensors per layer. NCCL takes several steps for each sum; a kernel over shared memory takes one.
@@ -83,10 +103,14 @@ def shared_memory(device: torch.device, rank: int, size: int) -> Inboxes | None:
     try:
         from torch.distributed import _symmetric_memory as symmetric
 
-        own = symmetric.empty(Inboxes.size_of(size, SHARED_BYTES), dtype=torch.uint8, device=device).zero_()
+        bytes_of_inbox = Inboxes.size_of(size, SHARED_BYTES)
+        own = symmetric.empty(2 * bytes_of_inbox, dtype=torch.uint8, device=device).zero_()
         addresses = torch.tensor(symmetric.rendezvous(own, _group()).buffer_ptrs, device=device)
-        calls = torch.zeros(SHARED_BYTES // CTA_BYTES, dtype=torch.int32, device=device)
-        shared = Inboxes(own, addresses, calls, rank)
+        calls = torch.zeros(2, SHARED_BYTES // CTA_BYTES, dtype=torch.int32, device=device)
+        places = (slice(0, bytes_of_inbox), slice(bytes_of_inbox, None))
+        shared = SharedMemory(
+            *(Inboxes(own[each], addresses + each.start, calls[i], rank) for i, each in enumerate(places))
+        )
     except (ImportError, AttributeError, RuntimeError) as error:  # torch's interface is not public yet
         log.warning("no memory shared between GPUs: %s", " ".join(str(error).split())[:200])
     return shared if _agree(device, shared is not None) else None  # this sum also waits until all inboxes are zero
