@@ -31,7 +31,7 @@ _PLAYS = (
     *[("sketches", sketches.play)] * 3,
     ("sketches", joined.play),
     *[("remarks", remarks.play)] * 5,
-    *[("remarks", remark_chains.play)] * 2,
+    *[("remarks", remark_chains.play)] * 3,
 )
 
 
