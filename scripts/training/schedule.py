@@ -58,8 +58,8 @@ def schedule(scale: float, seed: int, tokens: int = TOKENS, course: Course = ANE
     rng = random.Random(seed)
     plan: list[Step] = []
 
-    def upto(length: int) -> int:
-        return max(256, min(rng.choices([length, length // 2, length // 4], [0.7, 0.2, 0.1])[0], tokens))
+    def upto(length: int) -> int:  # people's conversations are short: questions follow what was told at once
+        return max(256, min(rng.choices([length, length // 2, length // 4], [0.6, 0.2, 0.2])[0], tokens))
 
     dense = int(steps["dense"] * scale)
     for share, length in course.dense:
