@@ -26,6 +26,7 @@ PROGRAMMATIC = (
 # Kernel name -> the loads that it may issue before the previous kernel has ended: of static weights, of the router's bias, of a
 # plan or of keys that are older than the previous kernel.
 EARLY = {
+    "all_reduce_norm_kernel": "LDG",
     "absorb_query_kernel": "LDG",
     "absorb_queries_in_order_kernel": "LDG",
     "absorb_queries_many_kernel": "LDG",
@@ -121,7 +122,7 @@ HEADERS = {  # header: the libraries that include it
     "attention/core.cuh": {"dense_decode", "sparse_decode", "sparse_prefill"},
     "routing/kernels.cuh": {"routing"},
     "common/lane_sums.cuh": {"fp32_ops", "kv_up_projection", "norm_and_cache"},
-    "common/groups.cuh": {"kv_up_projection", "norm_and_cache", "routing"},
+    "common/groups.cuh": {"all_reduce", "kv_up_projection", "norm_and_cache", "routing"},
     "common/cluster.cuh": {"fp32_ops", "norm_and_cache", "routing"},
     "common/launch.cuh": set(build.kernels()),
 }
