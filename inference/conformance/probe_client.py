@@ -59,6 +59,7 @@ class Client:
         self.base_url = base_url.rstrip("/")
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._timeout = timeout
+        self._says_thinking = True  # until a server refuses to be told
         self.model = model or self._first_model()
 
     def score(self, token_ids: Sequence[int]) -> Reply:
@@ -87,11 +88,9 @@ class Client:
         body: dict[str, Any] = {"messages": list(messages), "max_tokens": max_tokens, "temperature": 0}
         if with_logprobs:
             body |= {"logprobs": True, "top_logprobs": TOP}
-        if thinking:  # engines disagree about the name
-            body["chat_template_kwargs"] = {"thinking": True, "enable_thinking": True}
         if tools:
             body["tools"] = list(tools)
-        reply = self._post("/chat/completions", body)
+        reply = self._chat(body, thinking)
         choice = _first_choice(reply)
         message = choice.get("message") or {}
         tokens, logprobs, top = _chat_logprobs(choice.get("logprobs"))
@@ -105,6 +104,21 @@ class Client:
             _calls(message.get("tool_calls")),
             _prompt_tokens(reply),
         )
+
+    def _chat(self, body: Mapping[str, Any], thinking: bool) -> dict[str, Any]:
+        """The reply of a server that is told whether to think, if it lets itself be told: engines think or do not by themselves."""
+        plain = dict(body)
+        if not self._says_thinking:
+            return self._post("/chat/completions", plain)
+        told = {
+            "chat_template_kwargs": {"thinking": thinking, "enable_thinking": thinking}
+        }  # engines disagree about the name
+        try:
+            return self._post("/chat/completions", plain | told)
+        except Refused:
+            reply = self._post("/chat/completions", plain)
+            self._says_thinking = False
+            return reply
 
     def _completion(self, body: dict[str, Any]) -> Reply:
         reply = self._post("/completions", body)
