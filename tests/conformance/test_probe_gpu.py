@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from golden.servers import SIZES, serving
+from golden.servers import SIZES
 from make_conformance_checkpoint import write_wide
 
-from conformance.verdicts import in_short, probed
+from conformance.verdicts import in_short, probed_in_batches
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.golden import load
 from deepseek_v32.inference.llm import DEMO
@@ -38,8 +38,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_this_engine_is_right_on_a_gpu(checkpoint, precision, backend, sequences, wide, evidence):
     model = DEMO if checkpoint == "demo" else wide
     options = {"precision": precision, "backend": backend, "max_sequences": sequences}
-    with serving(LLM(model, device="cuda", **SIZES, **options)) as address:
-        verdict = probed(address, load(checkpoint))
+    verdict = probed_in_batches(LLM(model, device="cuda", **SIZES, **options), load(checkpoint), sequences)
     evidence(
         "right, HTTP",
         f"this engine on a GPU, {checkpoint}, {precision}, backend {backend}, {sequences} at a time",

@@ -11,7 +11,7 @@ from golden.tables import counted
 from make_conformance_checkpoint import write_twin, write_wide
 from trace_transformers import load as load_transformers
 
-from conformance.verdicts import in_short, probed
+from conformance.verdicts import in_short, probed, probed_in_batches
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.golden import Golden, load
 from deepseek_v32.inference.conformance.verdict import Verdict
@@ -53,6 +53,16 @@ def test_this_engine_is_right(names, options, evidence):
     case = ", ".join(f"{name} {value}" for name, value in options.items())
     evidence("right, HTTP", f"this engine on a CPU, demo, {case}, {described(names)}", **in_short(verdict))
     assert verdict.kind == "right" and verdict.sparse is not False, verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
+def test_this_engine_is_right_in_batches_of_32(precision, evidence):
+    verdict = probed_in_batches(
+        LLM(device="cpu", precision=precision, max_sequences=32, **SIZES), load("demo"), sequences=32
+    )
+    evidence("right, HTTP", f"this engine on a CPU, demo, precision {precision}, 32 at a time", **in_short(verdict))
+    assert verdict.kind == "right" and verdict.sparse, verdict
 
 
 @pytest.mark.slow

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from golden.servers import serving
+
+from conformance.neighbours import neighbours
+from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.golden import Golden
 from deepseek_v32.inference.conformance.probe import Probe
 from deepseek_v32.inference.conformance.probe_client import Client
@@ -10,6 +14,15 @@ from deepseek_v32.inference.conformance.verdict import Verdict, judge
 
 def probed(address: str, golden: Golden) -> Verdict:
     return judge(golden, Probe(Client(address, timeout=600)).run(golden.items))
+
+
+def probed_in_batches(llm: LLM, golden: Golden, sequences: int) -> Verdict:
+    """The verdict on a server of llm that has `sequences` requests to compute at a time, a few of them the probe's."""
+    others = max(sequences - len([item for item in golden.items if item.group == "batch"]) - 1, 0)
+    with serving(llm) as address, neighbours(llm, address, others) as running:
+        verdict = probed(address, golden)
+    assert max(running, default=0) >= min(sequences, 1 + others), "the batches were small"
+    return verdict
 
 
 def in_short(verdict: Verdict) -> dict[str, Any]:
