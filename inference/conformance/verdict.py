@@ -7,7 +7,7 @@ prompt tokens are equal or not. Both make one vector u; a known bug has a vector
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ DEVIATES = 3.5  # mean of |u| over this share: at most 2.7 of right implementati
 RESEMBLES = 0.5  # similarity from which a bug is named
 TWINS = 0.1  # bugs whose similarities differ by less are named together
 FIELD_WEIGHT = 3.0  # |u| of a text or a number that is another one
+CHAT = "chat-"  # how the names of bugs of the chat format begin
 DENSE = "dense-attention"  # the bug that says whether sparse attention is on at all
 
 
@@ -75,6 +76,10 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
     deviations = {group: _tail(u[groups == group]) for group, count in compared.items() if count}
     matches = []
     for bug in golden.bugs:
+        if bug.name.startswith(CHAT) and not seen.takes_token_ids:
+            bug = replace(
+                bug, groups=("chat",)
+            )  # every prompt went through the chat format, those of the other groups as well
         v = compressed(bug.change, noise)
         matches.append(
             Match(bug.name, REFERENCES.get(bug.name, ""), _similarity(items, groups, u, v, said, wrong, bug))
@@ -125,7 +130,7 @@ def _similarity(
     both = np.isfinite(u) & np.isfinite(v)
     for group in dict.fromkeys(groups.tolist()):
         own = both & (groups == group)
-        if own.any():
+        if own.any() and group in bug.groups:
             # Of all that the server gave: the few tokens before a bug leaves the right answer are not the whole group.
             count = int((np.isfinite(u) & (groups == group)).sum())
             common += float(np.sum(u[own] * v[own])) / count

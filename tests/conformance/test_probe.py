@@ -132,6 +132,17 @@ def test_tokens_in_the_spelling_of_the_tokenizer():
     assert (reply.tokens, reply.logprobs, reply.top) == ((" ",), (-0.1,), ({" naï": -3.0, " ": -0.1, "ï": -4.0},))
 
 
+def test_completions_with_the_log_probabilities_of_a_chat():
+    """As llama.cpp gives them, which scores no prompts: echo is passed over."""
+    top = [{"token": token, "logprob": logprob} for token, logprob in ((" a", -0.1), ("b", -3.0))]
+    block = {"content": [{"token": " a", "logprob": -0.1, "top_logprobs": top}]}
+    with serving_answers(Strange({"choices": [{"text": " a", "logprobs": block}]})) as address:
+        client = Client(address, "m")
+        reply, scored = client.complete([1, 2], 1), client.score([1, 2, 3])
+    assert (reply.tokens, reply.logprobs, reply.top) == ((" a",), (-0.1,), ({" a": -0.1, "b": -3.0},))
+    assert not scored.tokens and not scored.logprobs
+
+
 def test_a_server_that_answers_nothing_is_an_error():
     with pytest.raises(ProbeError, match="no question; expected answers, but got"):
         run(Scripted(chats=False, token_ids=False))
