@@ -35,5 +35,6 @@ def in_short(verdict: Verdict) -> dict[str, Any]:
         "largest_deviation": round(max(verdict.deviations.values(), default=0.0), 2),
         "compared": sum(verdict.compared.values()),
         "other_fields": len(verdict.fields),
+        "dense_share": None if verdict.dense_share is None else round(verdict.dense_share, 3),
         "missing": list(verdict.missing),
     }
