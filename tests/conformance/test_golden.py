@@ -115,6 +115,16 @@ def test_engines_that_were_held_out_are_right(golden, evidence):
         assert verdict.kind == "right", verdict.deviations
 
 
+@pytest.mark.parametrize("dense", [False, True])
+def test_sparse_attention_is_told_to_be_on_or_off(golden, dense):
+    """Below the noise of each token as well: dense attention counts on the wide checkpoint alone."""
+    bug = next(bug for bug in golden.bugs if bug.name == "dense-attention")
+    for logprobs in (*golden.rounded, *golden.held_out):
+        change = logprobs - golden.logprobs + (bug.change if dense else 0)
+        verdict = judge(golden, replayed(golden, change, {}))
+        assert verdict.sparse is not dense and verdict.kind == ("bug" if dense else "right"), verdict.dense_share
+
+
 def test_a_bug_counts_from_ten_times_the_noise_of_all_right_engines(golden):
     """The noise of one log-probability, written out: the largest distance there, or an engine's usual one in its question."""
     engines = np.nan_to_num(np.concatenate([golden.rounded, golden.held_out]) - golden.logprobs)

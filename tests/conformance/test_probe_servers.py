@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from golden.bugs import BUGS
-from golden.servers import SIZES, serving
+from golden.servers import PLAIN, SIZES, serving
 from golden.tables import counted
 from make_conformance_checkpoint import write_twin, write_wide
 from trace_transformers import load as load_transformers
@@ -107,7 +107,7 @@ ON_NEITHER = sorted({name for name, bug in BUGS.items() if "http" in bug.shows} 
 def verdict_of(name: str, golden: Golden, model: Path, evidence: Callable[..., None], row: str) -> Verdict:
     """In bf16, while the known answers are those of exact precision, if the bug shows in both."""
     precision = next(each for each in ("bf16", "exact", "fp8") if each in BUGS[name].precisions)
-    with BUGS[name].seed(), serving(LLM(model, device="cpu", precision=precision, **SIZES)) as address:
+    with BUGS[name].seed(), serving(LLM(model, device="cpu", precision=precision, **PLAIN)) as address:
         verdict = probed(address, golden)
     evidence(row, f"{name}, {precision}", bug=name, **in_short(verdict))
     return verdict
@@ -138,6 +138,16 @@ def test_a_bug_is_named_on_the_wide_checkpoint(name, tmp_path, evidence):
     """Those that do not count on the demo. The twin computes the same function in a quarter of the time."""
     write_twin(tmp_path)
     is_named(name, verdict_of(name, load("wide"), tmp_path, evidence, "HTTP, wide"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
+def test_a_bug_that_is_dense_attention_is_told_so_on_the_demo(precision, evidence):
+    """Where it is within the noise of each token."""
+    with BUGS["dense-attention"].seed(), serving(LLM(device="cpu", precision=precision, **PLAIN)) as address:
+        verdict = probed(address, load("demo"))
+    evidence("HTTP, dense", f"dense-attention, {precision}", bug="dense-attention", **in_short(verdict))
+    assert verdict.sparse is False and verdict.kind == "bug", verdict
 
 
 @pytest.mark.slow
