@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ..text.answer import AnswerDelta, AnswerParser, AssistantMessage
 
 if TYPE_CHECKING:
+    from ..completion import Completion, Delta
     from ..llm import LLM
-    from ..params import Completion, Delta, Request, SamplingParams
+    from ..params import Request, SamplingParams
 
 # A model may write escape sequences, which a terminal would carry out, and characters that change the direction of writing, which
 # make a line look like another one.

@@ -13,6 +13,7 @@ from .batch import Batch
 from .decode_graph import DecodeGraphs, batch_buckets
 from .decode_inputs import DecodeInputs
 from .drafting import Drafter, SamplingRows, StepRows
+from .greedy import GreedyTokens
 from .noise import DraftNoise
 from .speculation import MAX_DRAFT_TOKENS
 
@@ -44,10 +45,12 @@ class DraftGraphs:
         # By the inputs of the step's bucket, which the graph reads (steps that record have their own), the bucket of requests, the
         # number of drafts, and whether they are random.
         self._captured: dict[tuple[DecodeInputs, int, int, bool], tuple[DraftInputs, Callable[[], None]]] = {}
+        self._captured_greedy: dict[tuple[DecodeInputs, int, int], Callable[[], None]] = {}
 
     def free(self) -> None:
         """Free all graphs. Passes that come after would capture new ones."""
         self._captured.clear()
+        self._captured_greedy.clear()
 
     def run(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
         """As `Runner.draft`, after a step that `graphs` has run."""
@@ -62,11 +65,34 @@ class DraftGraphs:
             known = self._captured[key] = (inputs, self._graphs.capture(passes))
         known[1]()
 
+    def run_greedily(self, batch: Batch) -> None:
+        """As `Runner.draft_greedily`, after a step that `graphs` has run."""
+        step, count = self._graphs.inputs, batch.draft_tokens or 0
+        requests = self._requests[bisect_left(self._requests, len(batch.sampling))]
+        replay = self._captured_greedy.get((step, requests, count))
+        if replay is None:
+            passes = partial(self._greedy_passes, step, self._graphs.greedy, requests, count)
+            replay = self._captured_greedy[step, requests, count] = self._graphs.capture(passes)
+        replay()
+
+    def _greedy_passes(self, step: DecodeInputs, greedy: GreedyTokens, requests: int, count: int) -> None:
+        first_rows = step.first_rows[:requests]
+        accepted = (
+            greedy.count_accepted(first_rows.clamp(min=0), step.places) if count else torch.zeros_like(first_rows)
+        )
+        noise = DraftNoise(False, accepted.double(), accepted, accepted)
+        self._run_passes(step, greedy.tokens, accepted, noise, count)
+
     def _passes(self, step: DecodeInputs, inputs: DraftInputs, count: int) -> None:
+        self._run_passes(step, inputs.following, inputs.accepted, inputs.noise, count)
+
+    def _run_passes(
+        self, step: DecodeInputs, following: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise, count: int
+    ) -> None:
         hidden = self._graphs.hidden
         assert hidden is not None
         _, positions, metadata = step.read()
-        first_rows = step.first_rows[: len(inputs.accepted)]
+        first_rows = step.first_rows[: len(accepted)]
         present = first_rows >= 0
         first_rows = first_rows.clamp(min=0)
         # Behind the last column is the scratch page, for positions past the bucket's contexts. All of a padding row is there.
@@ -74,6 +100,5 @@ class DraftGraphs:
         table = table.masked_fill(~present[:, None], step.scratch_page)
         sampling = SamplingRows(first_rows, table, step.context + MAX_DRAFT_TOKENS)
         rows = StepRows(hidden, positions, metadata)
-        accepted = inputs.accepted * present
         drafts = step.staged.drafts[: len(accepted), :count]
-        self._drafter.draft(rows, inputs.following, sampling, accepted, inputs.noise, drafts)
+        self._drafter.draft(rows, following, sampling, accepted * present, noise, drafts)

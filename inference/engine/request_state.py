@@ -6,9 +6,11 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from ..params import Completion, Delta, FinishReason, Request, Timings, TokenLogprob, TokenSelection, Usage
+from ..completion import Completion, Delta, FinishReason, Timings, TokenLogprob, Usage
+from ..params import Request
 from ..text.detokenizer import IncrementalDecoder, StopStrings
 from ..text.tokenizer import Tokenizer
+from ..token_selection import TokenSelection
 from .fault import Fault, log_fault
 from .sampler import Sample
 from .selection import SelectionRecorder
@@ -92,7 +94,7 @@ class RequestState:
         if sample.error is not None:
             return self.finish("error", sample.error)
         request, params = self.request, self.request.params
-        selection = recorder.of(request, offset, sample.drafted)
+        selection = recorder.of(request, offset, sample.drafted) if request.inspect else None
         self._drafted += sample.drafted
         self._count_selected(len(request.tokens))
         request.tokens.append(sample.token)
@@ -124,8 +126,13 @@ class RequestState:
         self.finish_reason = self.stop_reason = self.error = None
 
     def _push_text(self, token: int) -> str:
-        decoder = self._decoder
-        return self._through_stops(_named("the detokenizer", lambda: decoder.push([token]))) if decoder else ""
+        if self._decoder is None:
+            return ""
+        try:
+            text = self._decoder.push((token,))
+        except Exception as error:
+            raise Fault("the detokenizer", error) from error
+        return self._through_stops(text) if self.request.params.stop else text
 
     def _flush(self) -> str:
         """The text that was held back, once the request ends. It is no part of the answer if a stop string has ended it."""

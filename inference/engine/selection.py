@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from ...model.metadata import RecordedDecodes, Selection, SelectionSink
-from ..params import Request, TokenSelection
+from ..params import Request
+from ..token_selection import TokenSelection
 from .fault import Fault
 from .scheduler import Batch
 

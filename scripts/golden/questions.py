@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.completion import Completion
 from deepseek_v32.inference.conformance.golden import Item
-from deepseek_v32.inference.params import Completion
 from deepseek_v32.model.demo.dialogues import Conversation, write
 
 from .bugs import BUGS

@@ -12,8 +12,8 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine import decode_record, runner
 from deepseek_v32.inference.engine.decode_record import DecodeRecord
-from deepseek_v32.inference.params import TokenSelection
 from deepseek_v32.inference.report.recording import Recording
+from deepseek_v32.inference.token_selection import TokenSelection
 from support.tiny import tiny_checkpoint
 
 LAYERS, TOPK = 2, 4
@@ -89,7 +89,7 @@ def test_without_memory_a_selection_is_lost_and_no_step_fails(chunk: int) -> Non
             raise MemoryError
 
     record = DecodeRecord(1, LAYERS, TOPK, CPU)
-    record._values = record._values.view(Full)
+    record._ring.values = record._ring.values.view(Full)
     launch(record, 0)
     lost = record.latest().row(0)
     for number in range(1, 5):

@@ -115,7 +115,7 @@ class Telling:
         for _ in range(8):
             topic = (
                 topics.TOPICS["me"]
-                if writer.plain and rng.random() < 0.16
+                if writer.plain and not writer.mine and rng.random() < 0.16
                 else pick(rng, topics.BY_SPLIT[self.wording])
             )
             about = topics.subject(rng, self.split, topic)
