@@ -10,7 +10,6 @@ last line of each case. Exit code 1 if a case failed.
 
 import argparse
 import json
-import platform
 import sys
 import time
 from collections.abc import Iterable
@@ -42,14 +41,13 @@ class Lines:
 
 
 def machine() -> dict[str, Any]:
-    """What the cases ran on."""
+    """What the cases run on."""
     import transformers
 
     return {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
-        "processor": platform.machine(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
 
@@ -68,15 +66,18 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def read(paths: Iterable[Path]) -> list[Line]:
-    """The last line of each case."""
+def read(paths: Iterable[Path]) -> tuple[list[Line], list[Line]]:
+    """The last line of each case, and the machines."""
     cases: dict[tuple[str, str], Line] = {}
+    machines = []
     for path in paths:
         for text in path.read_text(encoding="utf-8").splitlines():
             line = json.loads(text)
             if "row" in line:
                 cases[line["row"], line["case"]] = line
-    return list(cases.values())
+            elif "machine" in line:
+                machines.append(line["machine"])
+    return list(cases.values()), machines
 
 
 def main() -> int:
@@ -94,8 +95,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.command == "run":
         return run(arguments)
-    cases = read(arguments.lines)
-    parts = cases_table(cases)
+    cases, machines = read(arguments.lines)
+    parts = cases_table(cases, machines)
     print(parts["cases"])
     if arguments.write:
         put(DOCUMENT, parts)

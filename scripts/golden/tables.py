@@ -103,8 +103,8 @@ ROWS = {
 }
 
 
-def cases_table(cases: Sequence[Line]) -> Parts:
-    """One line a row: cases, how many passed, and what stands out."""
+def cases_table(cases: Sequence[Line], machines: Sequence[Line]) -> Parts:
+    """One line a row: cases, how many passed, and what stands out; and what they ran on."""
     rows = []
     for row, title in ROWS.items():
         own = [case for case in cases if case["row"] == row]
@@ -112,7 +112,12 @@ def cases_table(cases: Sequence[Line]) -> Parts:
             continue
         passed = sum(case["outcome"] == "passed" for case in own)
         rows.append((title, str(len(own)), str(passed), _detail(own)))
-    return {"cases": _table(["cases", "number", "as demanded", "in detail"], rows)}
+    table = _table(["cases", "number", "as demanded", "in detail"], rows)
+    return {"cases": f"{table}\n\n{_paragraph(f'Run on {_list(sorted({_machine(each) for each in machines}))}.')}"}
+
+
+def _machine(about: Line) -> str:
+    return f"{about['gpu'] or 'a CPU'} with torch {about['torch']} and transformers {about['transformers']} ({about['date']})"
 
 
 def _detail(own: Sequence[Line]) -> str:
