@@ -6,6 +6,7 @@ the host, no staging for the next step. Which of its drafts were right follows f
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import isfinite
 from typing import Protocol
 
@@ -81,6 +82,12 @@ class GreedyTokens:
         return GreedySample(requests, counts, self._host[self._place], arrived)
 
 
+@cache
+def _sample(token: int, drafted: bool) -> Sample:
+    """Making one takes longer than finding it again."""
+    return Sample(token, drafted=drafted)
+
+
 @dataclass(frozen=True)
 class GreedySample:
     """The tokens of a step. They must be read before the next step but two is launched."""
@@ -97,12 +104,14 @@ class GreedySample:
         rows = sum(self.counts)
         tokens, _, given = self._values[:, :rows].tolist()
         finite = [isfinite(value) for value in self._values[1].view(np.float32)[:rows].tolist()]
+        if rows == len(self.counts) and all(finite):
+            return [[_sample(token, False)] for token in tokens]
         samples, first = [], 0
         for request, count in zip(self.requests, self.counts, strict=True):
             own: list[Sample] = []
             for row in range(first, first + count):
                 right = row + 1 < first + count and given[row + 1] == tokens[row]
-                own.append(Sample(tokens[row], drafted=right) if finite[row] else ill_logits(request, row - first))
+                own.append(_sample(tokens[row], right) if finite[row] else ill_logits(request, row - first))
                 if not (right and finite[row]):
                     break
             samples.append(own)
