@@ -44,6 +44,9 @@ class GreedyTokens:
         on_gpu = device.type == "cuda"
         self._arrived = [torch.cuda.Event() if on_gpu else None for _ in range(_PLACES)]
         self._place = 0  # of the latest step
+        # By row, whether the next one's token is a draft that is right; no draft follows the last row.
+        self._right = torch.zeros(rows + MAX_DRAFT_TOKENS, dtype=torch.bool, device=device)
+        self._following = torch.arange(MAX_DRAFT_TOKENS, device=device)
 
     @property
     def tokens(self) -> torch.Tensor:
@@ -70,10 +73,9 @@ class GreedyTokens:
     def count_accepted(self, first_rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """int64 [M]: how many drafts of each request are right, given its first row. places: as in DecodeInputs, of all rows."""
         tokens, _, given = self._found
-        right = (places[1:] >= len(self._staged.sampled)) & (given[1:] == tokens[:-1])
-        right = torch.nn.functional.pad(right.long(), (0, MAX_DRAFT_TOKENS))
-        following = torch.arange(MAX_DRAFT_TOKENS, device=first_rows.device)
-        return right[first_rows[:, None] + following].cumprod(-1).sum(-1)
+        is_draft, agrees = places[1:] >= self._staged.first_draft, given[1:] == tokens[:-1]
+        torch.logical_and(is_draft, agrees, out=self._right[: len(tokens) - 1])
+        return self._right[first_rows[:, None] + self._following].cumprod(-1).sum(-1)
 
     def sample(self, requests: Sequence[Request], counts: Sequence[int]) -> "GreedySample":
         arrived = self._arrived[self._place]
