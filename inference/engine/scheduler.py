@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from ..params import Request
 from .batch import Batch
-from .draft_policy import DraftPolicy
+from .draft_policy import MAX_DRAFT_TOKENS, DraftPolicy
 from .pace import Pace
 from .pages import PagePool
 from .prompt_order import PATIENCE, count_skipped, in_turn
@@ -94,7 +94,9 @@ class Scheduler:
                     allowed = self.pace.begin_answer()
         count_skipped(started, waiting, {request for request, _ in entries})
         assert entries or not self.has_work, "the scheduler is stuck"
-        return self.speculation.plan(Batch.of(entries), budget + reserved, self.pool, take=not self.waiting)
+        batch = Batch.of(entries)
+        most = MAX_DRAFT_TOKENS if batch.decodes == len(entries) else self.pace.most_drafts
+        return self.speculation.plan(batch, budget + reserved, self.pool, not self.waiting, most)
 
     def schedule_ahead(self, batch: Batch) -> Batch | None:
         """The step after `batch`, which is in flight and whose tokens are not known yet: one decode of every running request.

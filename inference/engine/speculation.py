@@ -33,8 +33,8 @@ class Speculation:
         """How many of a step's tokens to keep for the drafts of these decodes: at most half of them, the others are for prompts."""
         return min(sum(self._useful(request) for request in requests), budget // 2)
 
-    def plan(self, batch: Batch, budget: int, pool: PagePool, take: bool) -> Batch:
-        """The batch with the drafts to verify, at most `budget` of them, and to make.
+    def plan(self, batch: Batch, budget: int, pool: PagePool, take: bool, most: int = MAX_DRAFT_TOKENS) -> Batch:
+        """The batch with the drafts to verify, at most `budget` of them, and to make, at most `most` for each request.
 
         take: whether drafts may take pages that are available; else they have to do with those that their requests hold.
         """
@@ -47,6 +47,8 @@ class Speculation:
                 counts[i] = self._give_pages(request, min(self._useful(request), budget), pool, take)
                 budget -= counts[i]
         draft_tokens = self._choose(batch, {})
+        if draft_tokens is not None:
+            draft_tokens = min(draft_tokens, most)
         batch = replace(batch, draft_tokens=draft_tokens)
         if draft_tokens is None:
             batch = replace(batch, draft_entries=None)

@@ -6,6 +6,7 @@ A value is copied token by token, so what is rare in training is copied badly: m
 from .. import names, texts
 from ..splits import pick
 from . import topics
+from .sketch_blocks import article
 
 WORDS = tuple(texts.read("plain_words").split())
 _CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxz", "aeiouy"
@@ -240,6 +241,6 @@ MAKERS = {
 
 
 def value(rng, split: str, kind: str) -> str:
-    """A value of one of these kinds, or of `topics.value`; names and invented words are of the split."""
+    """A value of one of these kinds, or of `topics.value`. Names are of the split; words that are put together may be anyone's."""
     made = MAKERS.get(kind)
-    return made(rng, split) if made else topics.value(rng, split, kind)
+    return article(made(rng, split) if made else topics.value(rng, split, kind))

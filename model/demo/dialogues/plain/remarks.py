@@ -31,6 +31,8 @@ def alike(one: str, other: str) -> bool:
 class Remarks(RemarkTelling):
     """Changes what was told, and asks."""
 
+    alone = True  # whether nothing else was told since, so that a value before says what is meant
+
     # Changes
 
     def change(self, of: Remarked, slot: str) -> bool:
@@ -38,7 +40,8 @@ class Remarks(RemarkTelling):
         known, old = self.writer.known.get(of.signature(slot)), of.values[slot]
         if known is None or known.fact is None or known.question.value.lower() != old.lower():
             return False
-        filled = self.fill(of, [slot])
+        back = known.previous is not None and rng.random() < 0.15
+        filled = {slot: known.previous.question.value} if back and known.previous else self.fill(of, [slot])
         if filled is None:
             return False
         new = filled[slot]
@@ -48,8 +51,10 @@ class Remarks(RemarkTelling):
         )
         own = [self.said(form, fields) for form in made.changes[self.wording]]
         again = [form for form in of.case.tellable(self.wording) if of.case.told_by(form) == [slot]]
-        style, sentence = rng.random(), ""
-        if self.last == (of, slot) and not rivals and style < 0.2:
+        style, sentence = rng.random() if self.alone else 0.35 + 0.65 * rng.random(), ""
+        if back and again and style > 0.2:
+            sentence = self.frame("again").format(s=self.said(pick(rng, again), fields), o=old, v=new)
+        elif self.last == (of, slot) and not rivals and style < 0.2:
             sentence = self.frame("short").format(v=new)
         elif style < 0.35 and not any(old in v for e in self.told for s, v in e.values.items() if (e, s) != (of, slot)):
             sentence = self.frame("named").format(v=new, o=old)
@@ -144,8 +149,14 @@ class Remarks(RemarkTelling):
 
 
 def play(writer) -> int:
-    """Append remarks to the conversation; returns the number of their questions."""
-    rng, remarks = writer.rng, Remarks(writer)
+    """Append remarks to the conversation, or come back to earlier ones; returns the number of their questions."""
+    rng, earlier = writer.rng, writer.remarks
+    if earlier and rng.random() < 0.2:
+        remarks = pick(rng, earlier)
+        remarks.alone, remarks.last, remarks.asked = False, None, 0
+        _go_on(remarks)
+        return remarks.asked
+    remarks = Remarks(writer)
     one = remarks.begin()
     if one is None:
         return 0
@@ -164,7 +175,15 @@ def play(writer) -> int:
     if not remarks.told:
         remarks.send()
         return 0
-    for _ in range(1 + int(rng.random() * 3)):
+    earlier.append(remarks)
+    _go_on(remarks)
+    return remarks.asked
+
+
+def _go_on(remarks: Remarks) -> None:
+    """Change and ask, a few times."""
+    rng, writer = remarks.rng, remarks.writer
+    for _ in range(1 + int(rng.random() ** 1.4 * 4.5)):
         of = pick(rng, remarks.told)
         slot, act = pick(rng, list(of.values)), rng.random()
         if act < 0.4 and remarks.change(of, slot):
@@ -179,4 +198,3 @@ def play(writer) -> int:
             else:
                 remarks.answered(of, slot)
     remarks.send()
-    return remarks.asked
