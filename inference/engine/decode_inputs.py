@@ -26,13 +26,14 @@ class DecodeInputs:
         self.batch, self.context, self.scratch_page, self.staged = batch, context, scratch_page, staged
         device, pages = staged.device, -(-context // PAGE_SIZE)
         # The host's copies are pinned so that copying does not wait. int64 [5, B]: tokens, positions, slots, places in `staged`
-        # (-1: the token is the given one), and the first row of each request (-1 after the last one); then the step's places in
+        # (0: the token is the given one), and the first row of each request (-1 after the last one); then the step's places in
         # the record of selections and in the ring of greedy tokens, whether these are staged, and the words of a check.
         # int32: lengths [B], block table [B, P].
         on_gpu = device.type == "cuda"
         self._wide_words = 5 * batch + 3 + (DECODE_WORDS if checked else 0)
         self._host = torch.zeros(8 * self._wide_words + 4 * batch * (1 + pages), dtype=torch.uint8, pin_memory=on_gpu)
         self._device = torch.empty_like(self._host, device=device)
+        self._numbers = torch.arange(batch, device=device)
         self._copied = torch.cuda.Event() if on_gpu else None
         host_wide, host_narrow = (each.numpy() for each in self._parts(self._host))
         self._wide = host_wide[: 5 * batch].reshape(5, batch)
@@ -51,6 +52,10 @@ class DecodeInputs:
     def _parts(self, whole: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The int64 and the int32 words."""
         return whole[: 8 * self._wide_words].view(torch.int64), whole[8 * self._wide_words :].view(torch.int32)
+
+    def _wide_row(self, row: int) -> torch.Tensor:
+        """int64 [B] on the device."""
+        return self._parts(self._device)[0][row * self.batch : (row + 1) * self.batch]
 
     def fill(
         self, batch: Batch, plan: CheckPlan | None = None, record_place: int = 0, greedy_place: int | None = None
@@ -75,11 +80,11 @@ class DecodeInputs:
                 position = start + offset
                 self._hold(row, request)
                 slot = request.pages[position // PAGE_SIZE] * PAGE_SIZE + position % PAGE_SIZE
-                token, place = 0, -1
+                token, place = 0, 0
                 if offset:
                     place = self.staged.place_of_draft(batch.draft_rows[entry], offset - 1)
                 elif batch.sampled_rows:
-                    place = batch.sampled_rows[entry]
+                    place = self.staged.place_of_sampled(batch.sampled_rows[entry])
                 else:
                     token = request.tokens[start]
                 self._wide[:4, row] = token, position, slot, place
@@ -87,7 +92,7 @@ class DecodeInputs:
                 row += 1
         self._wide[4, len(batch.requests) :] = -1
         for row in range(batch.tokens, used):
-            self._wide[:4, row] = 0, 0, self.scratch_page * PAGE_SIZE + row % PAGE_SIZE, -1
+            self._wide[:4, row] = 0, 0, self.scratch_page * PAGE_SIZE + row % PAGE_SIZE, 0
             self._lengths[row] = 1
             self._table[row, 0] = self.scratch_page
             self._held[row] = None
@@ -116,9 +121,12 @@ class DecodeInputs:
 
     def read(self) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
         """(tokens, positions, metadata) for the model. The context lengths on the host are the bucket's upper bound."""
-        wide, narrow = self._parts(self._device)
-        given, positions, slots, places, _ = wide[: 5 * self.batch].view(5, self.batch).unbind()
-        tokens = torch.where(places < 0, given, self.staged.all[places.clamp(min=0)])
+        given, places = (self._wide_row(row) for row in (0, 3))
+        return given + self.staged.all[places], *self.rows()
+
+    def rows(self) -> tuple[torch.Tensor, AttentionMetadata]:
+        """(positions, metadata) alone."""
+        _, narrow = self._parts(self._device)
         lengths = narrow[: self.batch]
         metadata = AttentionMetadata(
             query_lengths=(1,) * self.batch,
@@ -126,11 +134,11 @@ class DecodeInputs:
             decodes=self.batch,
             block_table=narrow[self.batch :].view(self.batch, -1),
             lengths=lengths,
-            slots=slots,
-            logit_rows=torch.arange(self.batch, device=lengths.device),
+            slots=self._wide_row(2),
+            logit_rows=self._numbers,
             max_context=self.context,
         )
-        return tokens, positions, metadata
+        return self._wide_row(1), metadata
 
     @property
     def check_words(self) -> torch.Tensor:
@@ -155,9 +163,9 @@ class DecodeInputs:
     @property
     def first_rows(self) -> torch.Tensor:
         """int64 [B] on the device: the first row of each request of the step, -1 after the last one."""
-        return self._parts(self._device)[0][4 * self.batch : 5 * self.batch]
+        return self._wide_row(4)
 
     @property
     def places(self) -> torch.Tensor:
-        """int64 [B] on the device: where in `staged.all` each row finds its token; -1: it is given."""
-        return self._parts(self._device)[0][3 * self.batch : 4 * self.batch]
+        """int64 [B] on the device: where in `staged.all` each row finds its token; 0: it is given."""
+        return self._wide_row(3)

@@ -55,7 +55,7 @@ class DecodeRecord:
             self._ring = _Ring(whole)
         else:
             whole, self._ring = within.device, within._ring
-        self.device = whole[:rows]  # AttentionMetadata.record
+        self.device: torch.Tensor = whole[:rows]  # AttentionMetadata.record
 
     @property
     def scratch_place(self) -> int:

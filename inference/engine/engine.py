@@ -243,7 +243,8 @@ class Engine:
                 continue
             for offset, sample in enumerate(own):
                 self._deltas.append(state.push(sample, step.recorder, offset))
-                self._stats.generated_tokens += sample.error is None
+                if sample.error is None:
+                    self._stats.generated_tokens += 1
                 if state.finish_reason is not None:  # what was sampled behind its end is dropped
                     finished.append(state)
                     break

@@ -6,6 +6,7 @@ the host, no staging for the next step. Which of its drafts were right follows f
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import isfinite
 from typing import Protocol
 
@@ -43,6 +44,9 @@ class GreedyTokens:
         on_gpu = device.type == "cuda"
         self._arrived = [torch.cuda.Event() if on_gpu else None for _ in range(_PLACES)]
         self._place = 0  # of the latest step
+        # By row, whether the next one's token is a draft that is right; no draft follows the last row.
+        self._right = torch.zeros(rows + MAX_DRAFT_TOKENS, dtype=torch.bool, device=device)
+        self._following = torch.arange(MAX_DRAFT_TOKENS, device=device)
 
     @property
     def tokens(self) -> torch.Tensor:
@@ -69,16 +73,21 @@ class GreedyTokens:
     def count_accepted(self, first_rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """int64 [M]: how many drafts of each request are right, given its first row. places: as in DecodeInputs, of all rows."""
         tokens, _, given = self._found
-        right = (places[1:] >= len(self._staged.sampled)) & (given[1:] == tokens[:-1])
-        right = torch.nn.functional.pad(right.long(), (0, MAX_DRAFT_TOKENS))
-        following = torch.arange(MAX_DRAFT_TOKENS, device=first_rows.device)
-        return right[first_rows[:, None] + following].cumprod(-1).sum(-1)
+        is_draft, agrees = places[1:] >= self._staged.first_draft, given[1:] == tokens[:-1]
+        torch.logical_and(is_draft, agrees, out=self._right[: len(tokens) - 1])
+        return self._right[first_rows[:, None] + self._following].cumprod(-1).sum(-1)
 
     def sample(self, requests: Sequence[Request], counts: Sequence[int]) -> "GreedySample":
         arrived = self._arrived[self._place]
         if arrived is not None:
             arrived.record()
         return GreedySample(requests, counts, self._host[self._place], arrived)
+
+
+@cache
+def _sample(token: int, drafted: bool) -> Sample:
+    """Making one takes longer than finding it again."""
+    return Sample(token, drafted=drafted)
 
 
 @dataclass(frozen=True)
@@ -97,12 +106,14 @@ class GreedySample:
         rows = sum(self.counts)
         tokens, _, given = self._values[:, :rows].tolist()
         finite = [isfinite(value) for value in self._values[1].view(np.float32)[:rows].tolist()]
+        if rows == len(self.counts) and all(finite):
+            return [[_sample(token, False)] for token in tokens]
         samples, first = [], 0
         for request, count in zip(self.requests, self.counts, strict=True):
             own: list[Sample] = []
             for row in range(first, first + count):
                 right = row + 1 < first + count and given[row + 1] == tokens[row]
-                own.append(Sample(tokens[row], drafted=right) if finite[row] else ill_logits(request, row - first))
+                own.append(_sample(tokens[row], right) if finite[row] else ill_logits(request, row - first))
                 if not (right and finite[row]):
                     break
             samples.append(own)

@@ -234,7 +234,7 @@ class SimulatedRunner:
         for number in range(count):
             scores = [logits(digest) for digest in digests]
             if noise.random:
-                guesses = noise.choose(torch.tensor(scores), accepted + number + 1).tolist()
+                guesses = noise.choose(torch.tensor(scores), accepted, number + 1).tolist()
             else:
                 guesses = [row.index(max(row)) for row in scores]
             for row, (step, at, _, own, _) in enumerate(last):
