@@ -8,39 +8,38 @@ from ..quantize import quantize_blocks
 from ..reference import kv_up_projection as reference
 from .pdl import weights_are_static
 
-# One token is multiplied in fp32 in the time that reading the weights takes. Up to FEW_TOKENS, the N of an MMA, take a kernel that
-# has the weights in registers, more one that streams tokens past them (docs/layer-log.md).
+# Up to so many tokens, the N of an MMA, take a kernel that has the weights in registers or shared memory before they come; more
+# take one that streams tokens past the weights (docs/layer-log.md).
 FEW_TOKENS = 8
-# The dims that the kernels are written for: rows of wk and of wv per head, latent dims, columns of wk per CTA.
-ROWS, LATENT, COLUMNS = 128, 512, 128
+# The dims that the kernels are written for: rows of wk and of wv per head, and latent dims.
+ROWS, LATENT = 128, 512
 
 FALLS_BACK = {
-    "absorb_queries": f"torch for other than {ROWS} dims; torch.bmm for several tokens of other than {LATENT} latent dims",
+    "absorb_queries": f"torch for other than {ROWS} dims; torch.bmm for other than {LATENT} latent dims",
     "expand_quantize": f"torch for other than {ROWS} of {LATENT} dims",
 }
 
 
 def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
     (tokens, heads, _), (_, nope, latent) = q.shape, wk.shape
-    in_order = tokens > 1 and fits_queries(q, cos, wk)
-    if in_order and tokens > FEW_TOKENS:
+    fits = fits_queries(q, cos, wk)
+    if fits and tokens > FEW_TOKENS:
         return absorb_many_queries(q, cos, sin, wk)
-    whole = tokens == 1 or in_order  # otherwise the kernel writes the RoPE dims only, eight at a time
-    fits = nope == ROWS and latent % COLUMNS == 0 and (whole or cos.shape[1] % 4 == 0)
-    if not fits or not is_aligned(q, wk) or wk.stride(1) != latent:
+    # For other dims the kernel writes the RoPE dims only, eight at a time.
+    if not fits and (nope != ROWS or cos.shape[1] % 4 or not is_aligned(q, wk)):
         return reference.absorb_queries(q, cos, sin, wk)
     out = torch.empty(tokens, heads, latent + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
     if not out.numel():
         return out
     operands = q, cos.contiguous(), sin.contiguous(), wk, out
-    load("kv_up_projection").absorb_queries(*operands, whole, weights_are_static(wk), in_order)
-    if not whole:
+    load("kv_up_projection").absorb_queries(*operands, fits, weights_are_static(wk))
+    if not fits:
         torch.bmm(q[..., :nope].transpose(0, 1), wk, out=out[..., :latent].transpose(0, 1))
     return out
 
 
 def fits_queries(q: torch.Tensor, cos: torch.Tensor, wk: torch.Tensor) -> bool:
-    """Whether the kernels for several tokens take these queries."""
+    """Whether the kernels take these queries whole."""
     _, nope, latent = wk.shape
     fits = (nope, latent) == (ROWS, LATENT) and cos.shape[1] % 4 == 0
     return fits and is_aligned(q, wk) and wk.stride(1) == latent
@@ -65,7 +64,7 @@ def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tup
         return expand_many_values(latents, wv, ue8m0)
     codes, scales = _quantized_values(latents)
     operands = latents, wv, codes.view(torch.uint8), scales
-    load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv), tokens > 1)
+    load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv))
     return codes, scales
 
 

@@ -27,10 +27,8 @@ PROGRAMMATIC = (
 # plan or of keys that are older than the previous kernel.
 EARLY = {
     "all_reduce_norm_kernel": "LDG",
-    "absorb_query_kernel": "LDG",
     "absorb_queries_in_order_kernel": "LDG",
     "absorb_queries_many_kernel": "LDG",
-    "expand_quantize_kernel": "UBLKCP",
     "expand_quantize_in_order_kernel": "LDGSTS",
     "expand_quantize_many_kernel": "LDGSTS",
     "swap_ab_kernel": "UTMALDG",
@@ -121,7 +119,7 @@ def hashes() -> dict[str, str]:
 HEADERS = {  # header: the libraries that include it
     "attention/core.cuh": {"dense_decode", "sparse_decode", "sparse_prefill"},
     "routing/kernels.cuh": {"routing"},
-    "common/lane_sums.cuh": {"fp32_ops", "kv_up_projection", "norm_and_cache"},
+    "common/lane_sums.cuh": {"fp32_ops", "norm_and_cache"},
     "common/groups.cuh": {"all_reduce", "kv_up_projection", "norm_and_cache", "routing"},
     "common/cluster.cuh": {"fp32_ops", "norm_and_cache", "routing"},
     "common/launch.cuh": set(build.kernels()),

@@ -102,32 +102,21 @@ struct Few {
     char* tokens = reinterpret_cast<char*>(&s + 1);
     const uint32_t copied = common::shared_address(&s.tokens_copied), pushed = common::shared_address(&s.sums_pushed);
     const int count = min(kBatch, p.tokens - first), columns = min(kColumnsOfCta, p.width - rank * kColumnsOfCta);
-    const bool direct = tiles == 1;  // each lane then needs eight bytes of a slice, for which shared memory is a detour
-    const auto exists = [&](int i) { return column + 16 * i + lane % 4 * 4 < p.width; };
-    uint2 own[kSlices] = {};
-    if (direct) {
-      const __nv_bfloat16* token = static_cast<const __nv_bfloat16*>(p.x) + (first + lane / 4) * p.stride + column + lane % 4 * 4;
-#pragma unroll
-      for (int i = 0; i < kSlices; ++i)
-        if (lane / 4 < count && exists(i)) own[i] = *reinterpret_cast<const uint2*>(token + 16 * i);
-    } else {
-      if (threadIdx.x == 0) common::barrier_arrive_expect(copied, count * columns * 2);
-      if (static_cast<int>(threadIdx.x) < count)
-        common::copy_bulk(common::shared_address(tokens + threadIdx.x * kPitch),
-                          static_cast<const __nv_bfloat16*>(p.x) + (first + threadIdx.x) * p.stride + rank * kColumnsOfCta, columns * 2,
-                          copied);
-    }
+    if (threadIdx.x == 0) common::barrier_arrive_expect(copied, count * columns * 2);
+    if (static_cast<int>(threadIdx.x) < count)
+      common::copy_bulk(common::shared_address(tokens + threadIdx.x * kPitch),
+                        static_cast<const __nv_bfloat16*>(p.x) + (first + threadIdx.x) * p.stride + rank * kColumnsOfCta, columns * 2, copied);
     uint32_t weights[kSlices][3][4];  // split while the tokens are on their way
 #pragma unroll
     for (int i = 0; i < kSlices; ++i) split_rows(raw[i][0], raw[i][1], weights[i]);
-    if (!direct) common::barrier_wait(copied, 0);
+    common::barrier_wait(copied, 0);
     for (int tile = 0; tile < tiles; ++tile) {
       const char* source = tokens + (tile * kTileTokens + lane / 4) * kPitch + warp * kChain * 2 + lane % 4 * 8;
       float sums[3][4] = {};
 #pragma unroll
       for (int i = 0; i < kSlices; ++i) {
-        uint2 x = own[i];
-        if (!direct && exists(i)) x = *reinterpret_cast<const uint2*>(source + 32 * i);
+        const bool exists = column + 16 * i + lane % 4 * 4 < p.width;
+        const uint2 x = exists ? *reinterpret_cast<const uint2*>(source + 32 * i) : uint2{};
 #pragma unroll
         for (int part = 2; part >= 0; --part) mma_bf16(sums[part], weights[i][part], x);
       }

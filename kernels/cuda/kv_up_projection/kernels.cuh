@@ -1,20 +1,17 @@
-// The two halves of kv_b_proj for one token. The time of both is that of reading the weights once: each thread loads its own part of the
-// weights into registers, or a CTA its head's into shared memory, and multiplies it with the token in fp32. More tokens go to the tensor
-// cores (in_order.cuh, many_tokens.cuh).
+// What the kernels of the two halves of kv_b_proj share. For few tokens (in_order.cuh) the time is that of reading the weights once, for many
+// (many_tokens.cuh) that of reading and writing the tokens' rows.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
 
-#include "../common/lane_sums.cuh"
 #include "../common/pdl.cuh"
 #include "../common/ptx.cuh"
 
 namespace kv_up_projection {
 
 constexpr int kThreads = 256;
-constexpr int kNope = 128;     // rows of wk, and of wv, per head
-constexpr int kColumns = 128;  // columns of wk per CTA
+constexpr int kNope = 128;  // rows of wk, and of wv, per head
 constexpr unsigned kAll = ~0u;
 
 __device__ __forceinline__ float low_of(uint32_t pair) { return __uint_as_float(pair << 16); }
@@ -87,47 +84,6 @@ __global__ void __launch_bounds__(kThreads) rotate_queries_kernel(Queries p) {
   held.store(p, token, head, quad);
 }
 
-// A CTA computes one head and 128 columns of one token. Sixteen threads load a row of 128 columns, so that a thread has every 16th row.
-__global__ void __launch_bounds__(kThreads) absorb_query_kernel(Queries p) {
-  __shared__ float query[kNope];
-  __shared__ float sums[kThreads / 32][kColumns];
-  common::pdl_launch_dependents();
-  const int head = blockIdx.y, column = blockIdx.x * kColumns;
-  const int piece = threadIdx.x % 16, row = threadIdx.x / 16, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const __nv_bfloat16* weights = p.wk + head * p.wk_head + int64_t(row) * p.latent + column + piece * 8;
-  if (!p.static_weights) common::pdl_wait();
-  uint4 held[kNope / 16];
-#pragma unroll
-  for (int i = 0; i < kNope / 16; ++i) held[i] = load_weights(weights + int64_t(16 * i) * p.latent);
-  common::pdl_wait();
-
-  if (threadIdx.x < kNope) query[threadIdx.x] = __bfloat162float(p.q[head * p.q_head + threadIdx.x]);
-  if (blockIdx.x == 0)
-    for (int i = threadIdx.x; i < p.rope / 2; i += kThreads) rotate_pair(p, 0, head, i);
-  __syncthreads();
-  float total[8] = {};
-#pragma unroll
-  for (int i = 0; i < kNope / 16; ++i) {
-    float w[8];
-    unpack(w, held[i]);
-    const float x = query[row + 16 * i];
-#pragma unroll
-    for (int j = 0; j < 8; ++j) total[j] = fmaf(x, w[j], total[j]);
-  }
-#pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    total[j] += __shfl_xor_sync(kAll, total[j], 16);
-    if (lane < 16) sums[warp][piece * 8 + j] = total[j];
-  }
-  __syncthreads();
-  if (threadIdx.x >= kColumns / 2) return;
-  const int c = threadIdx.x * 2;
-  float low = 0.0f, high = 0.0f;
-#pragma unroll
-  for (int w = 0; w < kThreads / 32; ++w) low += sums[w][c], high += sums[w][c + 1];
-  *reinterpret_cast<uint32_t*>(p.out + int64_t(head) * (p.latent + p.rope) + column + c) = pack(low, high);
-}
-
 struct Values {
   const __nv_bfloat16* latents;  // [tokens, heads, latent]
   const __nv_bfloat16* wv;       // [heads, 128, latent]
@@ -160,52 +116,6 @@ __device__ __forceinline__ void quantize_head(const Values& p, const float* from
   if (lane == 0) p.scales[row * p.heads + head] = scale;
 }
 
-// A CTA computes the 128 values of one head of one token, which are one group of the quantiser; there are 512 latent dims. A warp takes 16 rows
-// of wv, eight at a time.
 constexpr int kLatent = 512, kWeightBytes = kNope * kLatent * 2;
-template <bool kUe8m0>
-__global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
-  constexpr int kRows = 8, kLanes = 32 / kRows;  // lanes that end up with the same sum
-  extern __shared__ __align__(128) uint8_t memory[];  // wv of the head
-  __shared__ __align__(16) float results[kNope];      // read as float4
-  __shared__ uint64_t barrier;
-  common::pdl_launch_dependents();
-  const int head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint4* weights = reinterpret_cast<const uint4*>(memory) + warp * 16 * (kLatent / 8) + lane;
-  const uint32_t copied = common::shared_address(&barrier);
-  if (!p.static_weights) common::pdl_wait();
-  if (threadIdx.x == 0) {  // the head's weights are one piece of memory; they arrive while attention still runs
-    common::barrier_init(copied, 1);
-    common::barrier_init_fence();
-    common::barrier_arrive_expect(copied, kWeightBytes);
-    common::copy_bulk(common::shared_address(memory), p.wv + head * p.wv_head, kWeightBytes, copied);
-  }
-  common::pdl_wait();
-  uint4 latents[2];
-#pragma unroll
-  for (int c = 0; c < 2; ++c) latents[c] = *reinterpret_cast<const uint4*>(p.latents + head * p.head + lane * 8 + 256 * c);
-  __syncthreads();  // the barrier is there
-  common::barrier_wait(copied, 0);
-#pragma unroll
-  for (int batch = 0; batch < 2; ++batch) {
-    float sums[kRows] = {};
-#pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      float x[8];
-      unpack(x, latents[c]);
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        float w[8];
-        unpack(w, weights[(batch * kRows + r) * (kLatent / 8) + 32 * c]);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) sums[r] = fmaf(w[j], x[j], sums[r]);
-      }
-    }
-    const float sum = common::sums_over_lanes(sums, lane);
-    if (lane % kLanes == 0) results[warp * 16 + batch * kRows + lane / kLanes] = __bfloat162float(__float2bfloat16_rn(sum));
-  }
-  __syncthreads();
-  if (warp == 0) quantize_head<kUe8m0>(p, results, 0, head);
-}
 
 }  // namespace kv_up_projection

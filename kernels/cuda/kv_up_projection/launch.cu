@@ -50,26 +50,22 @@ dim3 grid_of_many(const TensorView& tensor, int tokens, int heads) {
   return dim3(heads, std::max(1, std::min(tiles, common::multiprocessors(tensor) / heads)));
 }
 
-// q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, for one token, or only the
-// R rotated dims unless `all`. L is a multiple of 128, and R one of 8 unless `all`; q's heads and wk's rows start on 16-byte boundaries.
-// in_order: each sum is one chain of MMAs, for up to 8 tokens and an L of 512; with `all` alone.
-void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights,
-                    bool in_order) {
+// q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, each sum as one chain of
+// MMAs, for up to 8 tokens and an L of 512; or only the R rotated dims unless `all`, R being a multiple of 8. q's heads and wk's rows start
+// on 16-byte boundaries.
+void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights) {
   DeviceGuard guard(q);
   const Queries p = queries_of(q, cos, sin, wk, out, static_weights);
   const cudaStream_t stream = stream_of(q);
-  if (!all) {
-    const int64_t quads = int64_t(p.tokens) * p.heads * (p.rope / 8);
-    launch_pdl(rotate_queries_kernel, dim3(static_cast<unsigned>((quads + kThreads - 1) / kThreads)), kThreads, 0, stream, p);
-  } else if (in_order) {
+  if (all) {
     launch_pdl(absorb_queries_in_order_kernel, dim3(p.heads), kThreads, 0, stream, p);
-  } else {
-    launch_pdl(absorb_query_kernel, dim3(p.latent / kColumns, p.heads), kThreads, 0, stream, p);
+    return;
   }
+  const int64_t quads = int64_t(p.tokens) * p.heads * (p.rope / 8);
+  launch_pdl(rotate_queries_kernel, dim3(static_cast<unsigned>((quads + kThreads - 1) / kThreads)), kThreads, 0, stream, p);
 }
 
-// The same for many tokens, each sum one chain of MMAs. L is 512, R a multiple of 8; q's heads, wk's heads and the rows of cos and sin start on
-// 16-byte boundaries.
+// The same for many tokens. L is 512, R a multiple of 8; q's heads, wk's heads and the rows of cos and sin start on 16-byte boundaries.
 void absorb_queries_many(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool static_weights) {
   DeviceGuard guard(q);
   const Queries p = queries_of(q, cos, sin, wk, out, static_weights);
@@ -77,20 +73,15 @@ void absorb_queries_many(TensorView q, TensorView cos, TensorView sin, TensorVie
 }
 
 // latents bf16 [T, H, 512] and wv bf16 [H, 128, 512], rows on 16-byte boundaries -> values e4m3 (as bytes) [T, H * 128], scales fp32
-// [T, H], for one token. in_order: as above, for up to 8 tokens.
-void expand_quantize(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights,
-                     bool in_order) {
+// [T, H], each sum as one chain of MMAs, for up to 8 tokens.
+void expand_quantize(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights) {
   DeviceGuard guard(latents);
   const Values p = values_of(latents, wv, values, scales, static_weights);
-  if (in_order)
-    launch_pdl(ue8m0 ? expand_quantize_in_order_kernel<true> : expand_quantize_in_order_kernel<false>, dim3(p.heads), kThreads,
-               kNope * kWeightPitch, stream_of(latents), p);
-  else
-    launch_pdl(ue8m0 ? expand_quantize_kernel<true> : expand_quantize_kernel<false>, dim3(p.heads), kThreads, kWeightBytes,
-               stream_of(latents), p);
+  launch_pdl(ue8m0 ? expand_quantize_in_order_kernel<true> : expand_quantize_in_order_kernel<false>, dim3(p.heads), kThreads,
+             kNope * kWeightPitch, stream_of(latents), p);
 }
 
-// The same for many tokens, each sum one chain of MMAs.
+// The same for many tokens.
 void expand_quantize_many(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights) {
   DeviceGuard guard(latents);
   const Values p = values_of(latents, wv, values, scales, static_weights);

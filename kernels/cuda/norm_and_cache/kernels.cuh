@@ -44,8 +44,8 @@ __device__ __forceinline__ void norm_row(float (&values)[kGroups][kHeldOfGroup],
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
     const int column = column_of(4 * g + lane / kGroupLanes, lane);
-    unpack8(values[g], __ldcg(reinterpret_cast<const uint4*>(row + column)));
-    unpack8(values[g] + kPiece, __ldcg(reinterpret_cast<const uint4*>(row + column + kApart)));
+    unpack8(values[g], *reinterpret_cast<const uint4*>(row + column));
+    unpack8(values[g] + kPiece, *reinterpret_cast<const uint4*>(row + column + kApart));
   }
 #pragma unroll
   for (int g = 0; g < kGroups; ++g)
@@ -59,7 +59,7 @@ __device__ __forceinline__ void norm_row(float (&values)[kGroups][kHeldOfGroup],
     round8(values[g]), round8(values[g] + kPiece);
   }
 }
-__device__ __forceinline__ void query_row(const Rows& p, const float* gain, int token, int lane, bool writes) {
+__device__ __forceinline__ void query_row(const Rows& p, const float* gain, int token, int lane) {
   float values[kQueryGroups][kHeldOfGroup];
   norm_row(values, p.query + token * p.query_stride, gain, p.eps, lane);
 #pragma unroll
@@ -67,7 +67,6 @@ __device__ __forceinline__ void query_row(const Rows& p, const float* gain, int 
     uint2 codes[kPieces];
     const float scale = quantize_group(values[g], p.ue8m0, codes);
     const int group = 4 * g + lane / kGroupLanes, column = column_of(group, lane);
-    if (!writes) continue;
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) *reinterpret_cast<uint2*>(p.codes + int64_t(token) * kQuery + column + i * kApart) = codes[i];
     if (lane % kGroupLanes == 0) p.scales[int64_t(token) * (kQuery / kGroup) + group] = scale;
@@ -75,26 +74,25 @@ __device__ __forceinline__ void query_row(const Rows& p, const float* gain, int 
 }
 
 // RoPE rotates interleaved pairs; each product and the sum are rounded, as in the reference.
-__device__ __forceinline__ void latent_row(const Rows& p, const float* gain, int token, int lane, bool writes) {
+__device__ __forceinline__ void latent_row(const Rows& p, const float* gain, int token, int lane) {
   float values[1][kHeldOfGroup];
   const __nv_bfloat16* row = p.kv + token * p.kv_stride;
   const int64_t slot = p.slots[token];
   uint8_t* record = p.latents + slot * kRecord;
-  const uint32_t pair = __ldcg(reinterpret_cast<const uint32_t*>(row + kLatent) + lane);
+  if (p.latent_column != nullptr && lane == 0) p.latent_column[slot] = p.latent_stamps[token];
+  const uint32_t pair = reinterpret_cast<const uint32_t*>(row + kLatent)[lane];
   const float cosine = p.cos[int64_t(token) * (kRope / 2) + lane], sine = p.sin[int64_t(token) * (kRope / 2) + lane];
   norm_row(values, row, gain, p.eps, lane);
   uint2 codes[kPieces];
   const float scale = quantize_group(values[0], true, codes);
-  const float even = __uint_as_float(pair << 16), odd = __uint_as_float(pair & 0xFFFF0000u);
-  const float first = __fsub_rn(__fmul_rn(even, cosine), __fmul_rn(odd, sine));
-  const float second = __fadd_rn(__fmul_rn(even, sine), __fmul_rn(odd, cosine));
-  if (!writes) return;
   const int group = lane / kGroupLanes, column = column_of(group, lane);
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) *reinterpret_cast<uint2*>(record + column + i * kApart) = codes[i];
   if (lane % kGroupLanes == 0) reinterpret_cast<float*>(record + kLatent)[group] = scale;
+  const float even = __uint_as_float(pair << 16), odd = __uint_as_float(pair & 0xFFFF0000u);
+  const float first = __fsub_rn(__fmul_rn(even, cosine), __fmul_rn(odd, sine));
+  const float second = __fadd_rn(__fmul_rn(even, sine), __fmul_rn(odd, cosine));
   reinterpret_cast<uint32_t*>(record + kLatent + kLatent / kGroup * 4)[lane] = pack<__nv_bfloat16>(first, second);
-  if (p.latent_column != nullptr && lane == 0) p.latent_column[slot] = p.latent_stamps[token];
 }
 
 // (a, b) -> (a + b, a - b) for elements kStride apart.
@@ -109,13 +107,13 @@ __device__ __forceinline__ void butterflies(float (&values)[kHeldOfGroup]) {
 }
 
 // LayerNorm, RoPE of the first 64 dims, Hadamard transform and quantisation; eight lanes a key. All lanes must call it.
-__device__ __forceinline__ void key_rows(const Rows& p, const float* gain, const float* bias, int first_token, int lane, bool writes) {
+__device__ __forceinline__ void key_rows(const Rows& p, const float* gain, const float* bias, int first_token, int lane) {
   const int own = lane % kGroupLanes, token = min(first_token + lane / kGroupLanes, p.tokens - 1), column = own * kPiece;
   float values[kHeldOfGroup];
   const __nv_bfloat16* row = p.keys + token * p.keys_stride;
   const int64_t slot = p.slots[token];
-  unpack8(values, __ldcg(reinterpret_cast<const uint4*>(row + column)));
-  unpack8(values + kPiece, __ldcg(reinterpret_cast<const uint4*>(row + column + kApart)));
+  unpack8(values, *reinterpret_cast<const uint4*>(row + column));
+  unpack8(values + kPiece, *reinterpret_cast<const uint4*>(row + column + kApart));
   float cosines[kPiece], sines[kPiece];
   const int64_t angles = int64_t(token) * (kRope / 2) + (p.interleaved ? own * (kPiece / 2) : column % (kRope / 2));
 #pragma unroll
@@ -163,7 +161,7 @@ __device__ __forceinline__ void key_rows(const Rows& p, const float* gain, const
   round8(values), round8(values + kPiece);
   uint2 codes[kPieces];
   const float scale = quantize_group(values, true, codes);
-  if (!writes || first_token + lane / kGroupLanes >= p.tokens) return;
+  if (first_token + lane / kGroupLanes >= p.tokens) return;
   uint8_t* page = p.index + slot / kPage * (kPage * kIndexRecord);
   const int offset = static_cast<int>(slot % kPage);
 #pragma unroll
@@ -185,29 +183,13 @@ __device__ __forceinline__ void load_parameters(const Rows& p, Parameters& param
   }
 }
 
-__device__ __forceinline__ void rows_of_warp(const Rows& p, const Parameters& parameters, int warp, int lane, bool writes = true) {
+__device__ __forceinline__ void rows_of_warp(const Rows& p, const Parameters& parameters, int warp, int lane) {
   if (warp < p.tokens)
-    query_row(p, parameters, warp, lane, writes);
+    query_row(p, parameters, warp, lane);
   else if (warp < 2 * p.tokens)
-    latent_row(p, parameters, warp - p.tokens, lane, writes);
+    latent_row(p, parameters, warp - p.tokens, lane);
   else if (warp < 2 * p.tokens + (p.tokens + kKeysOfWarp - 1) / kKeysOfWarp)
-    key_rows(p, parameters, parameters + kHeldOfGroup, (warp - 2 * p.tokens) * kKeysOfWarp, lane, writes);
-}
-
-// Waits for the previous kernel, then computes a warp's rows, or calls `project`. In a decode step the instructions come from DRAM: since they
-// last ran, a layer's weights have passed through the L2 cache. So while the previous kernel still runs, rows are computed once without
-// writing anything. What is read then may change; it is read past the L1 cache, so that the second turn reads what has been written.
-template <class Project>
-__device__ __forceinline__ void rows_after_rehearsal(const Rows& p, const Parameters& parameters, int warp, int lane, bool projects,
-                                                     Project project) {
-#pragma unroll 1
-  for (int turn = static_cast<int>(opaque(0)); turn < 2; ++turn) {
-    if (turn == 1) pdl_wait();
-    if (!projects)
-      rows_of_warp(p, parameters, warp, lane, turn == 1);
-    else if (turn == 1)
-      project();
-  }
+    key_rows(p, parameters, parameters + kHeldOfGroup, (warp - 2 * p.tokens) * kKeysOfWarp, lane);
 }
 
 __global__ void __launch_bounds__(kThreads) norm_and_cache_kernel(Rows p) {
@@ -222,7 +204,7 @@ __global__ void __launch_bounds__(kThreads) norm_and_cache_kernel(Rows p) {
 
 // With the projection of up to kTokens tokens, a row of the weight for each of the first CTAs.
 template <int kTokens>
-__global__ void __launch_bounds__(kThreads, 2) norm_and_cache_linear_kernel(Rows p, fp32_ops::Linear projection) {
+__global__ void __launch_bounds__(kThreads) norm_and_cache_linear_kernel(Rows p, fp32_ops::Linear projection) {
   pdl_launch_dependents();
   const bool projects = static_cast<int>(blockIdx.x) < projection.rows;
   const int warp = (static_cast<int>(blockIdx.x) - projection.rows) * kWarps + static_cast<int>(threadIdx.x) / 32, lane = threadIdx.x % 32;
@@ -233,8 +215,11 @@ __global__ void __launch_bounds__(kThreads, 2) norm_and_cache_linear_kernel(Rows
     fp32_ops::load_rows<1>(projection, blockIdx.x, held);
   else
     load_parameters(p, parameters, warp, lane);
-  rows_after_rehearsal(p, parameters, warp, lane, projects,
-                       [&] { fp32_ops::multiply_rows<__nv_bfloat16, kTokens, 1>(projection, blockIdx.x, held); });
+  pdl_wait();
+  if (projects)
+    fp32_ops::multiply_rows<__nv_bfloat16, kTokens, 1>(projection, blockIdx.x, held);
+  else
+    rows_of_warp(p, parameters, warp, lane);
 }
 
 // With the projection of more tokens on the tensor cores, by `products` CTAs that come first. The clusters of all CTAs have its size.

@@ -41,7 +41,7 @@ def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: to
     if out.numel():
         # The kernel for few tokens writes all of `out`; without `fits`, only the rotated dims.
         operands = q, cos.contiguous(), sin.contiguous(), wk, out
-        load("kv_up_projection").absorb_queries(*operands, fits, fits and weights_are_static(wk), fits)
+        load("kv_up_projection").absorb_queries(*operands, fits, fits and weights_are_static(wk))
         if not fits:
             by_heads(q[..., :nope], wk, out[..., :latent])
     return out
@@ -61,7 +61,7 @@ def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tup
         codes = torch.empty(tokens, heads * ROWS, dtype=torch.float8_e4m3fn, device=latents.device)
         scales = torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)
         operands = latents, wv, codes.view(torch.uint8), scales
-        load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv), True)
+        load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv))
         return codes, scales
     values = torch.empty(*latents.shape[:2], wv.shape[1], dtype=latents.dtype, device=latents.device)
     expand_values(latents, wv, values)
