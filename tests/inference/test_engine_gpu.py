@@ -77,7 +77,7 @@ def test_decode_runs_as_graphs_and_remembers(llm: LLM) -> None:
 
 
 def test_graphs_change_no_bit() -> None:
-    """The same steps with and without graphs, one request at a time, with sums that do not depend on a graph's bound on contexts."""
+    """The same steps with and without graphs, one request at a time, with sums that no bound on contexts divides."""
     options: dict[str, Any] = {"precision": "fp8", "deterministic": True, "page_count": PAGES, "max_sequences": 64}
     captured, eager = (LLM(DEMO, device="cuda", decode_graphs=graphs, **options) for graphs in (True, False))
     assert captured.engine.runner.graphs is not None and eager.engine.runner.graphs is None
