@@ -30,6 +30,8 @@ class AsyncLLM:
     """
 
     def __init__(self, llm: LLM) -> None:
+        if not isinstance(llm, LLM):
+            raise ValueError(f"llm is {llm!r:.100}; expected an LLM")
         self.llm = llm
         self._in_use = ExitStack()
         self._in_use.enter_context(llm._driver.engine())  # for this object alone

@@ -147,6 +147,7 @@ class Request:
     policy: SelectionPolicy | None = None  # an experiment with what DSA selects
     end_ids: tuple[int, ...] = ()  # the tokens that may not come among the first params.min_tokens ones
     grammar: Grammar | None = None  # params.structured_outputs, compiled
+    takes_likeliest: bool = field(init=False)  # each token is the likeliest by the model's logits, and no more is asked
     # Starts as the prompt. RequestState.push appends each sampled token once it has arrived on the host.
     tokens: list[int] = field(default_factory=list)
     # The fields below are set by the scheduler; they are empty or zero while the request waits for admission, unless a comment
@@ -172,6 +173,9 @@ class Request:
 
     def __post_init__(self) -> None:
         self.tokens = list(self.prompt)
+        params = self.params
+        plain = params.logprobs is None and not (params.logit_bias or params.min_tokens or params.structured_outputs)
+        self.takes_likeliest = params.greedy and not params.penalised and plain
 
     @property
     def remaining(self) -> int:

@@ -33,6 +33,8 @@ class SelectionRecorder:
         self._selections: dict[_Place, TokenSelection] = {}  # what has been read of them
         self._decodes: RecordedDecodes | None = None
         self._error: Fault | None = None
+        if not any([request.inspect for request in batch.requests]):
+            return
         end = 0
         for request, start, count, logit_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True

@@ -12,8 +12,11 @@ from ...model.mtp import MTPTables
 from ...model.parallel.shard import parameter_bytes
 from ...model.transformer import Transformer
 from .cache import bytes_per_page
+from .decode_graph import batch_buckets, context_buckets
+from .decode_record import most_bytes
 from .largest_step import measure_largest_step
 from .limits import CacheBudget, Limits
+from .speculation import MAX_DRAFT_TOKENS
 
 _CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
 _GIB = 2**30
@@ -82,10 +85,19 @@ def resolve_limits(
 def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
     """How many pages this rank has memory for, beside the weights and the largest step."""
     config, precision, device = model.config, model.compute.precision, model.compute.device
-    step_bytes = measure_largest_step(model, budget, ranks)
     mtp = model.mtp is not None
+    step_bytes = measure_largest_step(model, budget, ranks)
+    if device.type == "cuda":
+        step_bytes += record_bytes(config, budget, mtp)
     memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.check_cache, mtp
     return pages_in_memory(config, precision, device, *memory)
+
+
+def record_bytes(config: ModelConfig, budget: CacheBudget, mtp: bool) -> int:
+    """What recording the selections of decodes can take on a GPU."""
+    rows = min(budget.max_sequences * (1 + MAX_DRAFT_TOKENS if mtp else 1), budget.max_batch_tokens)
+    buckets = len(batch_buckets(rows)) * len(context_buckets(config.index_topk, budget.max_model_len))
+    return most_bytes(rows, buckets, config.num_hidden_layers, config.index_topk)
 
 
 def check_fits(

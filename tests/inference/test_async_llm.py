@@ -88,6 +88,8 @@ def test_a_cancelled_task_and_a_left_stream_cancel_their_requests() -> None:
 def test_errors_are_those_of_llm_and_the_llm_itself_is_in_use() -> None:
     async def work() -> None:
         plain = fake_llm()
+        with pytest.raises(ValueError, match="llm is 'demo'; expected an LLM"):
+            AsyncLLM("demo")  # type: ignore[arg-type]
         async with AsyncLLM(plain) as llm:
             with pytest.raises(ValueError, match="prompts is None; expected"):
                 await llm.generate(None)  # type: ignore[arg-type]

@@ -89,7 +89,7 @@ def test_without_memory_a_selection_is_lost_and_no_step_fails(chunk: int) -> Non
             raise MemoryError
 
     record = DecodeRecord(1, LAYERS, TOPK, CPU)
-    record._values = record._values.view(Full)
+    record._ring.values = record._ring.values.view(Full)
     launch(record, 0)
     lost = record.latest().row(0)
     for number in range(1, 5):

@@ -60,7 +60,7 @@ class Settings:
     queue: int = 2  # requests that may be open beside those that run
     pause: float = 0.0  # seconds between deliveries
     text: bool = False  # the model has a tokenizer
-    step: float = 0.0  # seconds that a step with prompt tokens should last; 0: no bound
+    step: float = 0.0  # seconds that a step with prompt tokens should last, with one draft at most; 0: no bound
     token: float = 0.01  # seconds that a token takes, until `speed` changes it
     drafts: int = 0  # speculative tokens; VARIED: each step has its own number of them
 
@@ -121,7 +121,7 @@ class World:
         self.engine.recover = recovery  # type: ignore[method-assign]
         llm: Any = SimpleNamespace(engine=self.engine, limits=limits)
         thread: Any = Turns
-        times = StepTimes(s.step, 2 * s.step, first_tokens=4) if s.step else UNBOUNDED
+        times = StepTimes(s.step, 2 * s.step, first_tokens=4, most_drafts=1) if s.step else UNBOUNDED
         self.service = Service(
             llm,
             max_queue=s.queue,
@@ -319,6 +319,8 @@ class World:
         batch = self._schedule()
         if not self.settings.step:
             return batch
+        alone = batch.decodes == len(batch.requests)
+        assert alone or (batch.draft_tokens or 0) <= 1, "a step with prompt tokens makes more drafts than it may"
         # A chunk of one token counts among the decodes, wherever it was chosen.
         entries = list(zip(batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True))
         chunks = [entry for entry in entries if entry[0] not in answers and entry[2] > 1]

@@ -25,23 +25,31 @@ MALE = _words(
 
 
 _SAME = {"bday": "birthday", "profession": "job", "flat": "home", "favorite": "favourite", "color": "colour"}
+_NUMBERS = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|twenty|thirty|forty|sixty|ninety"
 _MONTHS = "jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|oct(ober)?|nov(ember)?|dec(ember)?"
 # Words for one matter. They tell what a question is about, but not whether a sentence answers it.
 _RELATED = (
     "home flat apartment house address live",
-    "restaurant table dinner reservation booked eat",
+    "restaurant table dinner reservation booked eat eating",
     "child children kid kids daughter son",
     "parcel package order",
     "insurance policy insured",
     "bank account",
     "vacation trip holiday destination away leave",
     "phone cell mobile number",
-    "username handle nickname",
-    "height tall cm",
+    "username handle nickname user",
+    "height tall cm foot",
     "flight flying fly plane",
     "shopping buy get pick groceries missing list",
     "company employer work",
     "wifi network wi",
+    "cat kitten",
+    "lesson lessons class course",
+    "wedding marry marrying married engaged fiance",
+    "hotel stay staying",
+    "boss supervisor manager report",
+    "dog puppy",
+    "bring care",
     "food dish eat cook favourite",
 )
 
@@ -93,6 +101,8 @@ def could_answer(question: str, sentence: str) -> bool:
     for word, kinds in (("time", ["time"]), ("day", ["day"]), ("when", ["time", "day"])):
         if re.search(rf"\b{word}\b", asked):
             return shape(sentence) in kinds
+    if re.search(r"\bhow many\b", asked):
+        return re.search(rf"\d|\b({_NUMBERS})\b", sentence.lower()) is not None
     if re.search(r"\bhow (long|much|expensive)\b", asked):  # neither a time of the day nor a number of people
         rest = re.sub(r"\d+:\d+\S*|\d+ ?[ap]m|\b\S+ (people|guests)\b", "", sentence.lower())
         unit = r"\b(minute|hour|day|week|month|year|night)s?\b|until|since" if "how long" in asked else r"\d|\bk\b"

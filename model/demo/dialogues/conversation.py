@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import manners, tools
-from .plain import hops, joined, lookups, remark_chains, remarks, sketches, stories
+from .plain import hops, joined, lookups, records, remark_chains, remarks, sketches, stories
 from .splits import pick
 from .turns import WORDS, Conversation, Turn
 from .writer import Writer
@@ -30,8 +30,9 @@ _PLAYS = (
     ("lookups", lookups.play),
     *[("sketches", sketches.play)] * 3,
     ("sketches", joined.play),
-    *[("remarks", remarks.play)] * 5,
-    *[("remarks", remark_chains.play)] * 2,
+    *[("remarks", remarks.play)] * 6,
+    *[("remarks", remark_chains.play)] * 3,
+    ("remarks", records.play),
 )
 
 

@@ -7,9 +7,18 @@ from collections import Counter
 import pytest
 
 from deepseek_v32.model.demo.dialogues import write
-from deepseek_v32.model.demo.dialogues.plain import remark_cases, remark_telling, remark_values
+from deepseek_v32.model.demo.dialogues.plain import (
+    records,
+    remark_cases,
+    remark_chains,
+    remark_links,
+    remark_telling,
+    remark_values,
+    remarks,
+)
 from deepseek_v32.model.demo.dialogues.plain.remark_cases import CASES
 from deepseek_v32.model.demo.dialogues.splits import SPLITS
+from deepseek_v32.model.demo.dialogues.writer import Writer
 from support.demo_reader import Reader
 
 _OWN = {"x", "xs", "xp", "xo", "xr"}
@@ -105,6 +114,16 @@ def test_a_vague_question_is_asked_where_one_value_alone_can_be_meant():
     assert asks and not any(ask.startswith("when") for ask in asks)
 
 
+def test_a_pronoun_stands_in_the_right_case():
+    told = remark_telling.Remarked(CASES["pill"], remark_cases.subject("Anna", "she"))
+    writer = Writer(random.Random(1), "train", "train", 0.0)
+    asks = [form for case in CASES.values() if case.somebody for slot in case.slots.values() for form in slot.asks]
+    forms = {form for _ in range(60) for form in remarks.Remarks(writer).with_pronoun(told, asks, "y")}
+    assert len(forms) > 100
+    wrong = r"(?<!what )(has|does|is|did|was) her$|(for|to|visit|expect|reach|of) she\b|take her"
+    assert not [form for form in forms if re.search(wrong, form)]
+
+
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
@@ -129,3 +148,76 @@ def test_values_are_of_many_pieces():
     for kind in ("handle", "mail", "longcode", "secret", "band", "title", "eatery"):
         drawn = {remark_values.value(rng, "train", kind) for _ in range(300)}
         assert len(drawn) > 270, kind
+
+
+@pytest.mark.parametrize("link", remark_links.LINKS, ids=lambda link: f"{link.subjects[0]} {link.named} {link.value}")
+def test_a_link_names_what_its_second_remark_is_about(link):
+    every = {mark: {form for forms in of.values() for form in forms} for mark, of in link.forms.items()}
+    assert every.keys() == {"1>", "1?", "2>", "2?", "q?"}
+    for mark, forms in every.items():
+        for form in forms:
+            slots = set(re.findall(r"\{(\w+)\}", form)) - {"r", "xr"}
+            wanted = {"1>": "xb", "1?": "x", "2>": "bv", "2?": "b", "q?": "x"}[mark]
+            assert {slot[0] for slot in slots} == set(wanted), f"{mark} {form}"
+    for one, other in (("train", "test"), ("train", "validation")):
+        assert not any(set(of[one]) & set(of[other]) for of in link.forms.values())
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_question_of_two_remarks_names_neither_the_link_nor_the_value(split):
+    drawn = Counter()
+    for seed in range(300):
+        writer = Writer(random.Random(seed), split, split, 0.5)
+        writer.plain = True
+        chain = remark_chains.draw_chain(writer)
+        if chain is None:
+            continue
+        linked, found = (fact.questions[0].value for fact in (chain.first, chain.second))
+        assert linked in chain.first.sentence or linked[1:] in chain.first.sentence
+        assert found in chain.second.sentence or found[1:] in chain.second.sentence
+        assert linked not in chain.question and found not in chain.question, chain
+        drawn[chain.first.questions[0].signature.split()[0]] += 1
+    assert drawn["hop"] > 60 and drawn["remark"] > 4, drawn
+
+
+@pytest.mark.parametrize("sheet", records.SHEETS, ids=lambda sheet: sheet.titles[0])
+def test_a_table_is_asked_by_any_of_its_columns(sheet):
+    assert len({key for _, key in sheet.asks}) > 1, "more than one column is a key"
+    for (column, key), forms in sheet.asks.items():
+        assert {column, key} <= sheet.columns.keys() and column != key
+        assert all(set(re.findall(r"\{(\w+)\}", form)) == {"k"} for form in forms)
+
+
+TABLE = "shift plan\nday,shift,name\nMon,early,Pia\nTue,late,Ugo\nWed,split,Ren"
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "complaint"),
+    [
+        ("Which shift is Ren on?", "split. Your text says: Wed,split,Ren", ""),
+        ("Who works on Tue?", "Ugo. Your text says: Tue,late,Ugo", ""),
+        ("Which shift is Ren on?", "late. Your text says: Tue,late,Ugo", "is asked for"),
+        ("Which port?", '5433. Your text says: {"host": "db-3", "port": 5433}', ""),
+        ("Which port?", 'db-3. Your text says: {"host": "db-3", "port": 5433}', "is asked for"),
+    ],
+)
+def test_the_reader_looks_up_by_any_column_and_by_the_name_of_a_setting(question, answer, complaint):
+    text = '{"host": "db-3", "port": 5433}' if "port" in question else TABLE
+    messages = [{"role": "user", "content": text}, {"role": "assistant", "content": "Noted."}]
+    messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    complaints = Reader(messages, stories=True).complaints
+    assert complaint in complaints[0] if complaint else not complaints, complaints
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_settings_are_pasted_asked_for_and_changed(split):
+    changed = asked = 0
+    for seed in range(80):
+        writer = Writer(random.Random(seed), split, split, 0.0)
+        writer.plain = writer.strict = True
+        asked += records.play(writer)
+        changed += sum(turn.kind == "updated" for turn in writer.turns)
+        for turn in writer.turns:
+            if turn.kind == "stated":
+                assert turn.assistant.startswith(turn.value + ". Your text says: "), turn
+    assert asked > 80 and changed > 5, (asked, changed)

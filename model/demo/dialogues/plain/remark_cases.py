@@ -121,7 +121,7 @@ BY_SPLIT = {split: [case for case in CASES.values() if case.tellable(split)] for
 _APART = (
     "likes drinkof brings gift lent debt order allergy", "hometown trip pickup person2 speaks", "plays league hobby", "studies child", "employer livelihood shift",
     "pill doctorof", "age birthday birth", "tall size", "myhealth mymeds mybody", "myroutine mytastes", "mytrip myflight myhome", "mywork myroutine", "mycar myparking",
-    "myphone mynames", "myshopping myorder mymoney", "mykids", "myhome mywork", "mycodes mywifi", "mydentist myhealth", "mydiary mygym myroutine",
+    "myphone mynames", "myshopping myorder mymoney", "mykids", "myhome mywork", "mycodes mywifi", "mydentist myhealth", "mydiary mygym myroutine", "mylearning mywork mykids", "mysubs myphone mymeds mymoney", "health2 pill allergy doctorof pickup desk", "said gift brings lent likes drinkof debt", "points studies", "mylost myhome mycar", "mywedding myfamily mynames",
 )  # fmt: skip
 _OTHERS = {name: {n for line in _APART if name in line.split() for n in line.split()} | {name} for name in CASES}
 

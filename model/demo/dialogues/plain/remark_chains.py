@@ -9,7 +9,7 @@ import re
 from ..phrases import Fact, Phrase, Question, capital
 from ..splits import pick
 from ..turns import Chain
-from . import hops
+from . import hops, remark_links
 from .remark_cases import BY_SPLIT, CASES, Case, Subject, draw, subject
 from .remark_telling import Remarked
 from .remark_values import value
@@ -133,7 +133,8 @@ def _pronoun(sentence: str, about: Subject) -> str | None:
 
 def draw_chain(writer) -> Chain | None:
     """Two facts that can still be told, and a question that needs both; or None."""
-    chain = _same(writer) if writer.rng.random() < 0.45 else _named(writer)
+    draw_one = pick(writer.rng, (_same, _named, remark_links.draw))
+    chain = draw_one(writer)
     if chain is None or not writer.free(chain.first) or not writer.free(chain.second):
         return None
     return chain

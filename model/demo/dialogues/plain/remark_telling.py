@@ -95,7 +95,7 @@ class RemarkTelling(Telling):
 
     def value(self, kind: str) -> str:
         text = value(self.rng, self.split, kind)
-        return text.lower() if self.sloppy and kind not in _EXACT and self.rng.random() < 0.6 else text
+        return article(text.lower()) if self.sloppy and kind not in _EXACT and self.rng.random() < 0.6 else text
 
     def fill(self, of: Remarked, slots: list[str]) -> dict[str, str] | None:
         """New values for the slots, none of which contains another or the subject."""

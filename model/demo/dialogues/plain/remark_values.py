@@ -6,6 +6,7 @@ A value is copied token by token, so what is rare in training is copied badly: m
 from .. import names, texts
 from ..splits import pick
 from . import topics
+from .sketch_blocks import article
 
 WORDS = tuple(texts.read("plain_words").split())
 _CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxz", "aeiouy"
@@ -233,12 +234,13 @@ MAKERS = {
     "make": lambda rng, split: pick(rng, ["Kia", "Volvo", "Honda", "Toyota", "Skoda", "Mazda", "Fiat", "Subaru", "Peugeot", "Ford Fiesta", "Tesla", name(rng, split), f"{name(rng, split)} {below(rng, 900)}"]),
     "tall": lambda rng, split: pick(rng, [f"1.{50 + below(rng, 50)} m", f"{150 + below(rng, 50)} cm", f"{5 + below(rng, 2)} foot {1 + below(rng, 11)}", f"{5 + below(rng, 2)}'{1 + below(rng, 11)}"]),
     "blood": lambda rng, split: pick(rng, ["A", "B", "AB", "O"]) + pick(rng, [" positive", " negative", "+", "-"]),
+    "breed": lambda rng, split: pick(rng, ["beagle", "poodle", "labrador", "pug", "husky", "mutt", "dachshund", "collie", "terrier", "boxer", "whippet", "corgi", f"{word(rng, split)} terrier", f"{word(rng, split)} hound", f"{word(rng, split)}doodle"]),
     "petname": lambda rng, split: names.given(rng, split) if rng.random() < 0.35 else pick(rng, [name(rng, split), name(rng, split), f"{pick(rng, ['Sir', 'Lady', 'Captain', 'Mr.', 'Princess', 'Old'])} {name(rng, split)}"]),
     "state": lambda rng, split: topics.value(rng, split, "state"),
 }  # fmt: skip
 
 
 def value(rng, split: str, kind: str) -> str:
-    """A value of one of these kinds, or of `topics.value`; names and invented words are of the split."""
+    """A value of one of these kinds, or of `topics.value`. Names are of the split; words that are put together may be anyone's."""
     made = MAKERS.get(kind)
-    return made(rng, split) if made else topics.value(rng, split, kind)
+    return article(made(rng, split) if made else topics.value(rng, split, kind))

@@ -19,9 +19,8 @@ _ALIKE = (
     "longcode secret handle password phone ip version flight spotcode seatnumber mail file number", "person firstname titled name petname word title band eatery company team org school town street place room floor address gate spot country",
     "dish thing goods drink medicine", "shade colour",
 )  # fmt: skip
-_AFTER = re.compile(
-    r"\b(to|for|with|about|of|from|on|at|under|reach|call|get|give|cook for|meet|meeting|see|lend|lent|collect|feed|fix|fixed|repairs|find|take|took|put|leave|keep|has|do|repair) (he|she|it)\b"
-)
+_VERBS = "reach|call|get|give|giving|cook for|meet|meeting|see|visit|lend|lent|collect|pick up|expect|promise|email|feed|fix|fixed|repairs|find|put|leave|keep"
+_AFTER = {they: re.compile(rf"\b(to|for|with|about|of|from|on|at|under|{_VERBS}) {they}\b") for they in ("he", "she")}
 
 
 def alike(one: str, other: str) -> bool:
@@ -31,6 +30,8 @@ def alike(one: str, other: str) -> bool:
 class Remarks(RemarkTelling):
     """Changes what was told, and asks."""
 
+    alone = True  # whether nothing else was told since, so that a value before says what is meant
+
     # Changes
 
     def change(self, of: Remarked, slot: str) -> bool:
@@ -38,7 +39,8 @@ class Remarks(RemarkTelling):
         known, old = self.writer.known.get(of.signature(slot)), of.values[slot]
         if known is None or known.fact is None or known.question.value.lower() != old.lower():
             return False
-        filled = self.fill(of, [slot])
+        back = known.previous is not None and rng.random() < 0.15
+        filled = {slot: known.previous.question.value} if back and known.previous else self.fill(of, [slot])
         if filled is None:
             return False
         new = filled[slot]
@@ -48,8 +50,10 @@ class Remarks(RemarkTelling):
         )
         own = [self.said(form, fields) for form in made.changes[self.wording]]
         again = [form for form in of.case.tellable(self.wording) if of.case.told_by(form) == [slot]]
-        style, sentence = rng.random(), ""
-        if self.last == (of, slot) and not rivals and style < 0.2:
+        style, sentence = rng.random() if self.alone else 0.35 + 0.65 * rng.random(), ""
+        if back and again and style > 0.2:
+            sentence = self.frame("again").format(s=self.said(pick(rng, again), fields), o=old, v=new)
+        elif self.last == (of, slot) and not rivals and style < 0.2:
             sentence = self.frame("short").format(v=new)
         elif style < 0.35 and not any(old in v for e in self.told for s, v in e.values.items() if (e, s) != (of, slot)):
             sentence = self.frame("named").format(v=new, o=old)
@@ -94,7 +98,8 @@ class Remarks(RemarkTelling):
         them = of.about.fields["xo"]
         fields = {**of.about.fields, "x": of.about.they, "xs": of.about.fields["xr"]}
         forms = [form.format_map(fields) for form in asks if not of.case.unclear(form, slot, of.values)]
-        return [_AFTER.sub(rf"\1 {them}", form) for form in forms]
+        after = _AFTER.get(of.about.they)
+        return [after.sub(rf"\1 {them}", form) for form in forms] if after else forms
 
     def untold(self, of: Remarked) -> str | None:
         """A question without an answer, near to what was told."""
@@ -144,8 +149,14 @@ class Remarks(RemarkTelling):
 
 
 def play(writer) -> int:
-    """Append remarks to the conversation; returns the number of their questions."""
-    rng, remarks = writer.rng, Remarks(writer)
+    """Append remarks to the conversation, or come back to earlier ones; returns the number of their questions."""
+    rng, earlier = writer.rng, writer.remarks
+    if earlier and rng.random() < 0.2:
+        remarks = pick(rng, earlier)
+        remarks.alone, remarks.last, remarks.asked = False, None, 0
+        _go_on(remarks)
+        return remarks.asked
+    remarks = Remarks(writer)
     one = remarks.begin()
     if one is None:
         return 0
@@ -164,7 +175,15 @@ def play(writer) -> int:
     if not remarks.told:
         remarks.send()
         return 0
-    for _ in range(1 + int(rng.random() * 3)):
+    earlier.append(remarks)
+    _go_on(remarks)
+    return remarks.asked
+
+
+def _go_on(remarks: Remarks) -> None:
+    """Change and ask, a few times."""
+    rng, writer = remarks.rng, remarks.writer
+    for _ in range(1 + int(rng.random() ** 1.4 * 4.5)):
         of = pick(rng, remarks.told)
         slot, act = pick(rng, list(of.values)), rng.random()
         if act < 0.4 and remarks.change(of, slot):
@@ -179,4 +198,3 @@ def play(writer) -> int:
             else:
                 remarks.answered(of, slot)
     remarks.send()
-    return remarks.asked
