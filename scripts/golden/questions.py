@@ -84,8 +84,9 @@ def text(llm: LLM, length: int, number: int) -> list[int]:
     return tokens
 
 
-def discrimination(model: Path, length: int, number: int) -> list[float]:
-    """The largest change of a log-probability of a text by each of the WEAK bugs, in nats."""
+def discrimination(model: Path, of: tuple[int, int]) -> list[float]:
+    """The largest change of a log-probability of a text (its length and number) by each of the WEAK bugs, in nats."""
+    length, number = of
     llm = LLM(model, device="cpu", precision="exact", max_model_len=4096, page_count=80)
     tokens = text(llm, length, number)
 

@@ -14,6 +14,7 @@ from deepseek_v32.model.demo.dialogues.plain import (
     remark_links,
     remark_telling,
     remark_values,
+    remarks,
 )
 from deepseek_v32.model.demo.dialogues.plain.remark_cases import CASES
 from deepseek_v32.model.demo.dialogues.splits import SPLITS
@@ -111,6 +112,16 @@ def test_a_vague_question_is_asked_where_one_value_alone_can_be_meant():
     told.values["d"] = "Friday"
     asks = [ask for split in SPLITS for slot in "td" for ask in told.asks(slot, split)]
     assert asks and not any(ask.startswith("when") for ask in asks)
+
+
+def test_a_pronoun_stands_in_the_right_case():
+    told = remark_telling.Remarked(CASES["pill"], remark_cases.subject("Anna", "she"))
+    writer = Writer(random.Random(1), "train", "train", 0.0)
+    asks = [form for case in CASES.values() if case.somebody for slot in case.slots.values() for form in slot.asks]
+    forms = {form for _ in range(60) for form in remarks.Remarks(writer).with_pronoun(told, asks, "y")}
+    assert len(forms) > 100
+    wrong = r"(?<!what )(has|does|is|did|was) her$|(for|to|visit|expect|reach|of) she\b|take her"
+    assert not [form for form in forms if re.search(wrong, form)]
 
 
 @pytest.mark.parametrize(

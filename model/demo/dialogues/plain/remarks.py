@@ -19,9 +19,8 @@ _ALIKE = (
     "longcode secret handle password phone ip version flight spotcode seatnumber mail file number", "person firstname titled name petname word title band eatery company team org school town street place room floor address gate spot country",
     "dish thing goods drink medicine", "shade colour",
 )  # fmt: skip
-_AFTER = re.compile(
-    r"\b(to|for|with|about|of|from|on|at|under|reach|call|get|give|cook for|meet|meeting|see|lend|lent|collect|feed|fix|fixed|repairs|find|take|took|put|leave|keep|has|do|repair) (he|she|it)\b"
-)
+_VERBS = "reach|call|get|give|giving|cook for|meet|meeting|see|visit|lend|lent|collect|pick up|expect|promise|email|feed|fix|fixed|repairs|find|put|leave|keep"
+_AFTER = {they: re.compile(rf"\b(to|for|with|about|of|from|on|at|under|{_VERBS}) {they}\b") for they in ("he", "she")}
 
 
 def alike(one: str, other: str) -> bool:
@@ -99,7 +98,8 @@ class Remarks(RemarkTelling):
         them = of.about.fields["xo"]
         fields = {**of.about.fields, "x": of.about.they, "xs": of.about.fields["xr"]}
         forms = [form.format_map(fields) for form in asks if not of.case.unclear(form, slot, of.values)]
-        return [_AFTER.sub(rf"\1 {them}", form) for form in forms]
+        after = _AFTER.get(of.about.they)
+        return [after.sub(rf"\1 {them}", form) for form in forms] if after else forms
 
     def untold(self, of: Remarked) -> str | None:
         """A question without an answer, near to what was told."""
