@@ -146,11 +146,11 @@ class DecodeGraphs:
 
     def _step(self, inputs: DecodeInputs, record: DecodeRecord | None, greedy: GreedyTokens) -> _Outputs:
         """One forward pass. Each layer writes what it selects to the record, which every replay overwrites."""
-        tokens, positions, metadata = inputs.read()
+        tokens, positions, metadata = inputs.read(greedy.given)
         if record is not None:
             metadata = replace(metadata, record=record.device)
         outputs = self._forward(tokens, positions, metadata, inputs)
-        greedy.find(outputs[0], tokens, inputs.greedy_place, inputs.stage)
+        greedy.find(outputs[0], inputs.greedy_place, inputs.stage)
         if record is not None:
             record.copy_to_ring(inputs.record_place)
         return outputs

@@ -153,7 +153,9 @@ class RemarkTelling(Telling):
         for clause in clauses[1:]:
             sentence += self.frame("joins") + clause
         if style < 0.22:
-            sentence = self.frame("leads") + sentence
+            lead = self.frame("leads")
+            asks = lead.startswith(("can you", "could you", "would you", "did I", "did you")) and "?" not in lead
+            sentence = lead + sentence + ("?" if asks and rng.random() < 0.8 else "")
         elif style < 0.28:
             sentence = self.frame("reasons") + sentence
         elif style < 0.36:
