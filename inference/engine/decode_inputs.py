@@ -119,10 +119,13 @@ class DecodeInputs:
         if not known:
             self._table[row, count:] = self.scratch_page
 
-    def read(self) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
-        """(tokens, positions, metadata) for the model. The context lengths on the host are the bucket's upper bound."""
+    def read(self, into: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
+        """(tokens, positions, metadata) for the model. The context lengths on the host are the bucket's upper bound.
+
+        into: int64 [B] for the tokens.
+        """
         given, places = (self._wide_row(row) for row in (0, 3))
-        return given + self.staged.all[places], *self.rows()
+        return torch.add(given, self.staged.all[places], out=into), *self.rows()
 
     def rows(self) -> tuple[torch.Tensor, AttentionMetadata]:
         """(positions, metadata) alone."""

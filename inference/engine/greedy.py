@@ -53,19 +53,23 @@ class GreedyTokens:
         """int64 [rows] on the device, valid until the next step is launched."""
         return self._found[0]
 
+    @property
+    def given(self) -> torch.Tensor:
+        """int64 [rows] on the device: the tokens that the step's rows are computed for."""
+        return self._found[2]
+
     def next_place(self) -> int:
         """The place of the next step, to be called before its launch."""
         self._place = (self._place + 1) % _PLACES
         return self._place
 
-    def find(self, logits: torch.Tensor, given: torch.Tensor, place: torch.Tensor, stage: torch.Tensor) -> None:
-        """Within a step's graph. logits: fp32 [rows, vocab]. given: int64 [rows], the step's own tokens.
+    def find(self, logits: torch.Tensor, place: torch.Tensor, stage: torch.Tensor) -> None:
+        """Within a step's graph, which has put its own tokens into `given`. logits: fp32 [rows, vocab].
 
         place: int64 [1] on the device. stage: bool [1], whether a following step may take the tokens.
         """
         tokens = self._found[0]
         torch.max(logits, -1, out=(self._found[1].view(torch.float32)[: len(tokens)], tokens))
-        self._found[2] = given
         self._ring.index_copy_(0, place, self._found[None])
         kept = self._staged.sampled[: len(tokens)]
         torch.where(stage, tokens[: len(kept)], kept, out=kept)

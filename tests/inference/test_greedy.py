@@ -98,7 +98,8 @@ def found_by(logits: torch.Tensor, given: list[int], counts: list[int], place: i
     staged.sampled[:] = -5
     tokens = GreedyTokens(len(logits), staged)
     number = tokens.next_place() if place is None else place
-    tokens.find(logits, torch.tensor(given), torch.tensor([number]), torch.tensor([place is None]))
+    tokens.given.copy_(torch.tensor(given))
+    tokens.find(logits, torch.tensor([number]), torch.tensor([place is None]))
     return tokens.sample([request()] * len(counts), counts).read(), staged.sampled.tolist()
 
 
@@ -120,7 +121,8 @@ def test_right_drafts_are_counted_as_sampling_counts_them() -> None:
         # The same count on the device.
         staged = StagedTokens(4, CPU)
         tokens = GreedyTokens(len(logits), staged)
-        tokens.find(logits, torch.tensor(given), torch.tensor([1]), torch.tensor([False]))
+        tokens.given.copy_(torch.tensor(given))
+        tokens.find(logits, torch.tensor([1]), torch.tensor([False]))
         starts = [sum(counts[:i]) for i in range(3)]
         places = torch.tensor([row % 5 if row in starts else 5 + row % 16 for row in range(len(given))])
         assert tokens.count_accepted(torch.tensor(starts), places).tolist() == [len(each) - 1 for each in expected]
