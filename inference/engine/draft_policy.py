@@ -1,8 +1,12 @@
 """How many drafts a step makes: a fixed number, or as many as pay by what has been measured."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from math import log
+from statistics import median
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +29,12 @@ _DOUBT = 0.35  # how much faster no drafts must be, by one comparison, for it to
 _UNSURE = 0.1  # after one so uncertain, the next decision comes soon
 # Prompt tokens in the time of a decode step, about: 3 ms beside 50 ms for the demo on two cores; 1.5 µs beside 0.23 ms on an H100.
 _CPU_PROMPT, _GPU_PROMPT = 16, 128
+_SKIPPED = (
+    3  # steps without the draft layer before their time counts: the first verify drafts, or are not started ahead
+)
+_REMEMBERED = 5  # comparisons of steps without the draft layer with others
+_PLAIN_TRIALS = 3  # answers that go without drafts so that such a comparison may come about
+_GAIN = 0.4  # relative, from which on drafts are believed to pay without it
 _WORTH = 0.983  # what keeping the draft layer's entries may leave of the speed, when no drafts are made
 
 
@@ -53,7 +63,7 @@ def make_policy(count: int, layers: int, on_cpu: bool) -> DraftPolicy | None:
     """
     if count == AUTO:
         clock, parallel = (time.thread_time, _CPU_PROMPT) if on_cpu else (time.perf_counter, _GPU_PROMPT)
-        return MeasuredDrafts(layers, clock, parallel)
+        return MeasuredDrafts(layers, clock, parallel, ahead=not on_cpu)
     return FixedDrafts(count) if count else None
 
 
@@ -83,17 +93,23 @@ class MeasuredDrafts:
     Both measurements are uncertain. Of numbers whose speeds differ by less than the difference's standard error, the smallest is
     chosen, and the others are tried again in turns until they are told apart. Those that are clearly worse are tried now and then.
 
-    Steps without the draft layer cannot be tried, because the requests in them lose their drafts for good. Their cost is that of
-    steps with 0 drafts, less one layer's.
+    Steps without the draft layer cost their requests the drafts for good. So their cost is taken to be that of steps with 0 drafts,
+    less one layer's, until some have been seen. Where steps may be started ahead of others' tokens, which only those without the
+    layer are, they can be much cheaper than that: then they are tried, in one answer, before a small gain is believed.
 
     A prompt passes through the draft layer before it is known how long its answer is. One that is so long that even halving the
     time of the longest answer would not make up for that does not.
     """
 
     def __init__(
-        self, layers: int, clock: Callable[[], float] = time.perf_counter, prompt_tokens: int = _GPU_PROMPT
+        self,
+        layers: int,
+        clock: Callable[[], float] = time.perf_counter,
+        prompt_tokens: int = _GPU_PROMPT,
+        ahead: bool = False,
     ) -> None:
-        """prompt_tokens: that are computed in the time of a decode step."""
+        """prompt_tokens: that are computed in the time of a decode step. ahead: whether steps may be started ahead."""
+        self._ahead = ahead
         self._one_layer = 1 / (layers + 1)
         self._longest_prompt = layers * prompt_tokens / 2  # for each token of the answer
         self._clock = clock
@@ -101,6 +117,9 @@ class MeasuredDrafts:
         self._tried = [0.0] * MAX_DRAFT_TOKENS
         self._right = [0.0] * MAX_DRAFT_TOKENS
         self._sizes: dict[int, _Size] = {}
+        self._plain: _PlainSteps | None = (
+            None  # steps without the draft layer that are being compared with those before them
+        )
         # Size, drafts and end of the step before, if it had decodes alone.
         self._latest: tuple[int, int | None, float] | None = None
 
@@ -109,6 +128,7 @@ class MeasuredDrafts:
         if size.left <= 0:
             self._decide(size, ready / sequences)
         size.left -= 1
+        size.compare_plain = size.count is None
         return size.count
 
     def pays(self, prompt: int, answer: int) -> bool:
@@ -120,9 +140,9 @@ class MeasuredDrafts:
                 self._tried[place] = _DECAY * self._tried[place] + 1
                 self._right[place] = _DECAY * self._right[place] + (right > place)
         if batch.draft_tokens is None:
-            self._latest = None
+            self._observe_plain(batch)
             return
-        now, before = self._clock(), self._latest
+        now, before, self._plain = self._clock(), self._latest, None
         number, sequences = len(batch.requests).bit_length(), len(batch.requests)
         self._latest = None
         if batch.decodes < sequences or not all(batch.logit_counts):
@@ -133,6 +153,30 @@ class MeasuredDrafts:
         # Another thread may have taken the step before; its time may be any.
         if before is not None and before[:2] == self._latest[:2] and now > before[2]:
             self._sizes.setdefault(number, _Size()).costs.add(batch.draft_tokens, now - before[2])
+
+    def _observe_plain(self, batch: Batch) -> None:
+        """Compare the first steps without the draft layer with the latest that had it."""
+        self._latest = None
+        number, plain = len(batch.requests).bit_length(), self._plain
+        if plain is None:
+            size = self._sizes.get(number)
+            if size is None or not size.compare_plain or not self._ahead:
+                return
+            size.compare_plain = False
+            drafts, times = size.costs.latest()
+            if drafts is None:
+                return
+            plain = self._plain = _PlainSteps(number, drafts, median(times))
+        if plain.number != number:
+            self._plain = None
+        elif batch.decodes == len(batch.requests) and all(batch.logit_counts):
+            plain.ends.append(self._clock())
+            if len(plain.ends) > _SKIPPED + _TRIAL:
+                taken = [end - start for start, end in pairwise(plain.ends[_SKIPPED:])]
+                self._sizes[number].plain.append((plain.drafts, log(median(taken) / plain.seconds)))
+                self._plain = None
+        else:
+            plain.ends.clear()
 
     def _decide(self, size: "_Size", ready: float) -> None:
         """Choose the number for the next `size.left` steps."""
@@ -151,8 +195,14 @@ class MeasuredDrafts:
         best = max((count for count in known if count), key=lambda count: speeds[count])
         # Without the draft layer: as fast as this.
         without = -float(costs.logs[0]) - log(1 - self._one_layer)
+        if size.plain:
+            without = -median([float(costs.logs[drafts]) + ratio for drafts, ratio in size.plain])
         size.steps += _STAY
         tried, pays = known[-1], speeds[best] >= without
+        if self._ahead and not size.plain and size.plain_trials < _PLAIN_TRIALS and 0 < speeds[best] - without < _GAIN:
+            size.plain_trials += 1
+            size.count, size.left = None, 1
+            return
         if tried < MAX_DRAFT_TOKENS:
             likely = tried < _ALWAYS and 2 * self._right[0] > self._tried[0]
             if likely or (pays and best == tried):
@@ -212,11 +262,25 @@ class MeasuredDrafts:
         return np.log(tokens) - costs.logs, errors
 
 
+@dataclass
+class _PlainSteps:
+    """Steps without the draft layer behind others that had it."""
+
+    number: int  # of their size
+    drafts: int  # of the steps before
+    seconds: float  # that one of those took
+    ends: list[float] = field(default_factory=list)
+
+
 class _Size:
     """What is known about steps of about as many requests."""
 
     def __init__(self) -> None:
         self.costs = StepCosts(MAX_DRAFT_TOKENS)
+        # Of steps without the draft layer: (drafts of the steps before, logarithm of the costs' ratio).
+        self.plain: deque[tuple[int, float]] = deque(maxlen=_REMEMBERED)
+        self.plain_trials = 0
+        self.compare_plain = False  # with the next steps
         self.count: int | None = 1  # the present choice
         self.left = 0  # for how many steps it stands
         self.trial = False  # the present choice is another than the best, to learn more
