@@ -36,7 +36,7 @@ class Match:
 
     name: str
     reference: str
-    similarity: float  # 1: the same changes in the same places; 0: nothing in common
+    similarity: float  # 1: the same changes in the same places; 0: nothing in common; of dense attention also its share
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,9 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
         sparse = False
     elif share is not None and chat_alone and all(value <= DEVIATES for value in forward):
         sparse = True if share < SPARSE else False if share > 1 - SPARSE else None
-    if sparse is False and kind == "right":  # too little of everything else to show, but the same at each token
+    if share is not None and sparse is False and kind == "right":  # within the noise of each token, but at all of them
         kind, named = "bug", 1
+        matches = [replace(match, similarity=share) if match.name == DENSE else match for match in matches]
         matches.sort(key=lambda match: match.name != DENSE)
     return Verdict(kind, tuple(matches), named, deviations, lines, sparse, compared, _missing(seen), share)
 

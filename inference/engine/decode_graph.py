@@ -102,6 +102,7 @@ class DecodeGraphs:
         self.inputs: DecodeInputs
         self.greedy: GreedyTokens
         self.hidden: torch.Tensor | None = None  # [B, D], if `forward` returns hidden states
+        self.is_new = False  # whether its graph was captured for it
         # By bucket of batch size, bucket of context, and whether selections are recorded.
         self._captured: dict[tuple[int, int, bool], _Captured] = {}
         self._logits: torch.Tensor | None = None  # fp32 [rows, vocab], of the step that ran last
@@ -128,7 +129,8 @@ class DecodeGraphs:
             self.contexts[bisect_left(self.contexts, longest)],
             sink is not None,
         )
-        if bucket not in self._captured:
+        self.is_new = bucket not in self._captured
+        if self.is_new:
             inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.staged, self.cache_check is not None)
             needed = sink is not None and bucket[1] > self.topk  # else everything is selected
             record = self._records.of(bucket[0]) if needed else None

@@ -101,11 +101,16 @@ ROWS = {
     "right, replayed": "answers of right engines, replayed",
     "right, HTTP": "right servers",
 }
+# Rows by where a bug shows.
+NAMING = {
+    "scenario": ("trace", "scenario"),
+    "http": ("HTTP, demo", "HTTP, wide", "HTTP, counts on neither"),
+}
 
 
 def cases_table(cases: Sequence[Line], machines: Sequence[Line]) -> Parts:
     """One line a row: cases, how many passed, and what stands out; and what they ran on."""
-    rows = []
+    rows = _in_all(cases)
     for row, title in ROWS.items():
         own = [case for case in cases if case["row"] == row]
         if not own:
@@ -114,6 +119,26 @@ def cases_table(cases: Sequence[Line], machines: Sequence[Line]) -> Parts:
         rows.append((title, str(len(own)), str(passed), _detail(own)))
     table = _table(["cases", "number", "as demanded", "in detail"], rows)
     return {"cases": f"{table}\n\n{_paragraph(f'Run on {_list(sorted({_machine(each) for each in machines}))}.')}"}
+
+
+def _in_all(cases: Sequence[Line]) -> list[tuple[str, str, str, str]]:
+    """What the kit is for: bugs named, of those declared, and false alarms. A bug counts as named if all of its cases name it."""
+    rows = []
+    for title, shows, lowest in (
+        ("**bugs that declare a trace, named at the right stage**", IN_A_TRACE, "at least all but one"),
+        ("**bugs that declare HTTP, named by the probe of a running server**", {"http"}, "at least 90 %"),
+    ):
+        own = [case for case in cases if case["row"] in NAMING[min(shows)]]
+        missed = {case["bug"] for case in own if case["bug"] not in case["named"] or case["outcome"] != "passed"}
+        declared = {name for name, bug in BUGS.items() if bug.shows & shows}
+        named = declared & {case["bug"] for case in own} - missed
+        rest = f"; not {_list(sorted(declared - named))}" if declared - named else ""
+        rows.append((title, str(len(declared)), str(len(named)), f"{lowest} were demanded{rest}"))
+    right = [case for case in cases if case["row"].startswith("right")]
+    passed = sum(case["outcome"] == "passed" for case in right)
+    alarms = len(right) - passed
+    rows.append(("**right implementations, called right**", str(len(right)), str(passed), f"{alarms} false alarms"))
+    return rows
 
 
 def _machine(about: Line) -> str:

@@ -56,12 +56,29 @@ def test_cases_are_written_as_they_end_and_the_last_of_each_counts(tmp_path: Pat
     text = cases_table(cases, machines)["cases"]
     assert "| bugs in a trace of one pass, by bug and precision | 1 | 1 | 1 bugs, 1 named, 1 of them alone |" in text
     assert "| right servers | 2 | 2 | largest deviation 1.25 |" in text
+    assert "| **right implementations, called right** | 2 | 2 | 0 false alarms |" in text
     assert "Run on a CPU with torch 1 and transformers 2 (today)." in text
 
 
 def test_a_case_that_failed_is_in_the_table(tmp_path: Path) -> None:
     case = {"row": "HTTP, demo", "case": "a bug, bf16", "bug": "a bug", "named": ["another"], "outcome": "failed"}
     assert "| 1 | 0 | 1 bugs, 0 named, 0 of them alone; not a bug, bf16 |" in cases_table([case], [])["cases"]
+
+
+def test_a_bug_is_named_if_all_of_its_cases_name_it() -> None:
+    def case(row: str, bug: str, named: str, outcome: str = "passed") -> dict[str, Any]:
+        return {"row": row, "case": f"{row} {bug} {named}", "bug": bug, "named": [named], "outcome": outcome}
+
+    cases = [
+        case("HTTP, demo", "yarn-missing", "yarn-missing"),
+        case("HTTP, demo", "relu-missing", "relu-missing"),
+        case("HTTP, wide", "relu-missing", "key-norm-rms", "failed"),
+        case("trace", "relu-missing", "relu-missing"),
+    ]
+    text = cases_table(cases, [])["cases"]
+    http, trace = (next(line for line in text.splitlines() if f"declare {where}" in line) for where in ("HTTP", "a tr"))
+    assert "| 1 | at least 90 %" in http and "relu-missing" in http and "yarn-missing" not in http
+    assert "| 1 | at least all but one" in trace and "relu-missing" not in trace and "yarn-missing" in trace
 
 
 def test_every_declared_bug_has_its_effect_in_the_table() -> None:

@@ -39,6 +39,7 @@ EARLY = {
     "combine_norm_kernel": "LDG",
     "route_and_group_kernel": "LDG",
     "mla_combine_kernel": "LDG",
+    "mla_combine_row_kernel": "LDG",
     "mla_combine_tasks_kernel": "LDG",
     "route_kernel": "LDG",
 }
