@@ -28,6 +28,7 @@ struct PagedShape {
   static constexpr bool kMovesRegisters = kGroups < 4;  // from producers to math; otherwise all need less than their equal share
   static constexpr int kMathRegisters = kGroups == 2 ? 232 : 152, kCopyRegisters = 40;
   static constexpr int kThreads = kGroups * kWarpgroup + (kMovesRegisters ? kWarpgroup : (kCopiers + 1) * 32);
+  static constexpr int kBuffers = kColumns > 128 ? 2 : 4;  // of queries: with short sequences a CTA soon needs those of its next runs
   // 12 pages are 100 KB in flight. With 18 pages, B=16 took 9 % longer; with 6 pages, B=64 took 2 to 4 % longer.
   static constexpr int kStages = kColumns > 128 ? 16 : 12;
   // Each stage belongs to one producer warp and one math warpgroup. A barrier's parity only distinguishes neighbouring phases, and copies
@@ -35,13 +36,13 @@ struct PagedShape {
   static_assert(kStages % kCopiers == 0 && kStages % kGroups == 0);
 
   struct Memory {
-    alignas(1024) uint8_t queries[2][kColumns * kWidth];
+    alignas(1024) uint8_t queries[kBuffers][kColumns * kWidth];
     struct alignas(1024) {
       uint8_t bytes[kPageLines * kWidth];
     } pages[kStages];
-    alignas(16) float weights[2][kColumns];
-    uint64_t full[kStages], empty[kStages], queries_full[2], queries_empty[2];
-    Run run[2];
+    alignas(16) float weights[kBuffers][kColumns];
+    uint64_t full[kStages], empty[kStages], queries_full[kBuffers], queries_empty[kBuffers];
+    Run run[kBuffers];
   };
   static_assert(sizeof(Memory) <= 227 * 1024);
 };
@@ -60,31 +61,28 @@ struct PagedRuns {
   }
 
   __device__ __forceinline__ explicit PagedRuns(const Paged& problem) : p(problem), parts((p.s_q + kTokens - 1) / kTokens) {
-    const int lane = threadIdx.x & 31, items = p.sequences * parts;
-    const int own = lane < items ? pages(lane) : 0;
-    int sum = own;
-    for (int at = lane + 32; at < items; at += 32) sum += pages(at);
-    const int64_t total = __reduce_add_sync(~0u, sum);
+    // Each lane counts the pages of consecutive items.
+    const int lane = threadIdx.x & 31, items = p.sequences * parts, each = (items + 31) / 32, from = lane * each;
+    int own = 0;
+    for (int i = 0; i < each; ++i) own += from + i < items ? pages(from + i) : 0;
+    int through = own;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const int other = __shfl_up_sync(~0u, through, step);
+      through += lane >= step ? other : 0;
+    }
+    const int64_t total = __shfl_sync(~0u, through, 31);
     const int first = static_cast<int>(total * blockIdx.x / gridDim.x);
     const int last = static_cast<int>(total * (blockIdx.x + 1) / gridDim.x);
     if (first == last) return;
     left = last - first;
-    for (int at = 0, before = 0;; at += 32) {  // ends at the item that holds page `first`
-      const int mine = at == 0 ? own : at + lane < items ? pages(at + lane) : 0;
-      int through = mine;
-#pragma unroll
-      for (int step = 1; step < 32; step *= 2) {
-        const int other = __shfl_up_sync(~0u, through, step);
-        through += lane >= step ? other : 0;
-      }
-      const uint32_t found = __ballot_sync(~0u, before + through > first);
-      if (found != 0) {
-        const int owner = __ffs(found) - 1;
-        skip = first - before - __shfl_sync(~0u, through - mine, owner);
-        run.item = at + owner - 1;
-        return;
-      }
-      before += __shfl_sync(~0u, through, 31);
+    const int owner = __ffs(__ballot_sync(~0u, through > first)) - 1;  // its items hold page `first`
+    skip = first - __shfl_sync(~0u, through - own, owner);
+    run.item = owner * each - 1;
+    if (each == 1) return;
+    for (int count = pages(run.item + 1); skip >= count; count = pages(run.item + 1)) {
+      skip -= count;
+      ++run.item;
     }
   }
   __device__ __forceinline__ bool next() {
@@ -140,27 +138,43 @@ __device__ void copy_pages(const Paged& p, PagedRuns<kTokens>& runs, const CUten
   }
 }
 
+// Starts to copy the weights of kTokens queries to shared memory, and writes zeros for heads and queries that do not exist.
+template <int kHeads, int kTokens>
+__device__ __forceinline__ void start_weights(float* to, const float* from, int64_t stride, int queries, int heads) {
+#pragma unroll
+  for (int i = threadIdx.x & 31; i < kHeads * kTokens; i += 32) {
+    const int query = i / kHeads, head = i % kHeads;
+    if (query < queries && head < heads)
+      common::copy4(shared_address(to + i), from + query * stride + head);
+    else
+      to[i] = 0.0f;
+  }
+}
+
+// Copies the queries and weights of each run. All copies are asynchronous: the warp is soon free for the next run's.
 template <int kHeads, int kTokens>
 __device__ void copy_queries(const Paged& p, PagedRuns<kTokens>& runs, const CUtensorMap& query_map,
                              typename PagedShape<kHeads, kTokens>::Memory& s) {
   const int lane = threadIdx.x & 31;
-  Ring<2> ring;
+  Ring<PagedShape<kHeads, kTokens>::kBuffers> ring;
   for (bool more = true; more; ring.advance()) {
     more = runs.next();
     wait(&s.queries_empty[ring.stage], ring.parity ^ 1);
     uint64_t* full = &s.queries_full[ring.stage];
+    if (lane == 0) s.run[ring.stage] = {runs.run.item, more ? runs.run.begin : -1, runs.run.end};
     if (more) {
       const int sequence = runs.run.item / runs.parts, token = runs.run.item % runs.parts * kTokens;
+      start_weights<kHeads, kTokens>(s.weights[ring.stage], p.weights + sequence * p.weight_stride + token * p.weight_row_stride,
+                                     p.weight_row_stride, p.s_q - token, p.heads);
+      common::barrier_arrive_after_copies(shared_address(full));
       if (lane == 0) {
-        s.run[ring.stage] = runs.run;
         arrive_expect(full, sizeof(s.queries[0]));
         copy_box(s.queries[ring.stage], query_map, 0, 0, sequence * p.s_q + token, full);
+      } else {
+        arrive(full);
       }
-      copy_weights<kHeads, kTokens>(s.weights[ring.stage], p.weights + sequence * p.weight_stride + token * p.weight_row_stride,
-                                   p.weight_row_stride, p.s_q - token, p.heads);
-      if (lane != 0) arrive(full);
     } else {
-      if (lane == 0) s.run[ring.stage].begin = -1;
+      arrive(full);
       arrive(full);
     }
   }
@@ -181,7 +195,7 @@ __device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens>:
   Ring<Shape::kStages> ring;
   ring.advance(group);
   int first = group;  // this warpgroup's first page in the run
-  for (Ring<2> queries;; queries.advance()) {
+  for (Ring<Shape::kBuffers> queries;; queries.advance()) {
     wait(&s.queries_full[queries.stage], queries.parity);
     const Run& shared_run = s.run[queries.stage];
     const Run run = {uniform(shared_run.item), uniform(shared_run.begin), uniform(shared_run.end)};
@@ -231,8 +245,8 @@ __global__ void __launch_bounds__(PagedShape<kHeads, kTokens>::kThreads, 1)
       barrier_init(shared_address(&s.full[thread]), 1);
       barrier_init(shared_address(&s.empty[thread]), 4);  // the warps of the warpgroup that uses the stage
     }
-    if (thread < 2) {
-      barrier_init(shared_address(&s.queries_full[thread]), 32);
+    if (thread < Shape::kBuffers) {
+      barrier_init(shared_address(&s.queries_full[thread]), 64);  // the copying warp's lanes, each before and after its asynchronous copies
       barrier_init(shared_address(&s.queries_empty[thread]), 4 * Shape::kGroups);
     }
     if (thread < 32) barrier_init_fence();
