@@ -97,7 +97,8 @@ def first_attempt(
     bound_weights, scales = torch.empty(size, HEADS, device=device), torch.empty(size, 2, device=device)
     sample = torch.empty(samples, WIDTH, dtype=k.dtype, device=device)
     sample_scale = torch.empty(samples, device=device)
-    key_bytes = k.view(torch.uint8)
+    key_bytes, longest_key = k.view(torch.uint8), torch.zeros(1, device=device)
+    library.indexer_longest_key(key_bytes, longest_key)
     library.indexer_sample(
         key_bytes, k_scale, starts, ends, sample.view(torch.uint8), sample_scale, first, last, reserved
     )
@@ -110,7 +111,7 @@ def first_attempt(
         here = slice(0, len(scores))
         del scores
         bounded = (bound_q[here], bound_weights[here], scales[here])
-        library.indexer_prepare(q[part].view(torch.uint8), weights[part], *bounded)
+        library.indexer_prepare(q[part].view(torch.uint8), weights[part], longest_key, *bounded)
         ranges, found = (starts[part], ends[part], k_scale), (thresholds[part], entries[here], reserved[part])
         library.indexer_candidates(bound_q[here], key_bytes, bound_weights[here], *ranges, scales[here], *found)
         library.indexer_finish(

@@ -18,9 +18,9 @@ constexpr int kPrepareThreads = 256;  // four for each head
 // three sums in the group. The rest covers their products, the group's weight in two fp16 numbers, and what fp32 sums lose here and in
 // prefill.cuh.
 constexpr float kShare = 5.125f * 0x1p-11f;
-constexpr float kLargestKey = 5070.0f;  // no key of 128 dims of at most 448 is longer
-// Products of e4m3 numbers are at most 448^2; the MMA keeps at least 12 bits below the largest of those that it adds at once.
-constexpr float kGrain = 448.0f * 448.0f * 0x1p-12f;
+// The MMA keeps 13 bits below the first of the largest of the numbers that it adds at once, and truncates the others (DeepSeek-V3 report,
+// section 3.3.2).
+constexpr float kGrain = 0x1p-13f;
 
 struct Prepare {
   const uint8_t* queries;  // [rows, heads, 128], with strides in bytes
@@ -30,8 +30,38 @@ struct Prepare {
   uint8_t* bound_queries;       // [rows, 64, 128]
   BoundWeights* bound_weights;  // [rows]
   float2* scales;               // [rows], see Candidates
+  const float* longest_key;
   int heads;
 };
+
+// The squares of 16 e4m3 numbers, added up.
+__device__ __forceinline__ float squares_of(uint4 bytes) {
+  const uint32_t words[] = {bytes.x, bytes.y, bytes.z, bytes.w};
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const __half2 pair(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(words[i / 2] >> 16 * (i % 2)), __NV_E4M3));
+    const float2 value = __half22float2(pair);
+    sum += value.x * value.x + value.y * value.y;
+  }
+  return sum;
+}
+
+// Raises *longest, which is zero before, to the length of the longest key, and a little more. NaN if a key has one.
+__global__ void __launch_bounds__(256) longest_key_kernel(const uint4* keys, int64_t key_stride, int count, float* longest) {
+  float most = 0.0f;
+  bool finite = true;
+  for (int at = blockIdx.x * 256 + threadIdx.x; at < count * 8; at += gridDim.x * 256) {  // eight threads for each key
+    float sum = squares_of(__ldg(keys + at / 8 * key_stride + at % 8));
+#pragma unroll
+    for (int mask = 1; mask < 8; mask *= 2) sum += __shfl_xor_sync(0xFFu << (threadIdx.x & 24), sum, mask);
+    most = fmaxf(most, sum);
+    finite = finite && sum < INFINITY;
+  }
+  const float length = finite ? sqrtf(most) * (1.0f + 0x1p-10f) : NAN;
+  const uint32_t bits = __reduce_max_sync(~0u, __float_as_uint(length) & 0x7fffffffu);
+  if (threadIdx.x % 32 == 0) atomicMax(reinterpret_cast<unsigned int*>(longest), bits);
+}
 
 // One CTA for each query.
 __global__ void __launch_bounds__(kPrepareThreads) prepare_kernel(const __grid_constant__ Prepare p) {
@@ -87,9 +117,10 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_kernel(const __grid_c
   const bool usual = size == 0.0f || (size >= 0x1p-60f && size <= 0x1p60f);
   if (quarter == 0) {
     sorted[rank] = weight;
-    lengths[rank] = sqrtf(squares) * kLargestKey;
-    // A sum of the MMA may also lose a grain where a changed product has changed it; there are four sums of two roundings.
-    errors[rank] = usual ? size * (lost * 448.0f + (changed > 0.0f ? (changed + 8.0f) * kGrain : 0.0f)) : NAN;
+    const float length = sqrtf(squares) * __ldg(p.longest_key);  // no sum of this head is larger
+    lengths[rank] = length;
+    // A changed product is truncated to another multiple of the grain, and so may be each of the four sums that follow.
+    errors[rank] = usual ? size * (lost * 448.0f + (changed > 0.0f ? (changed + 4.0f) * kGrain * length : 0.0f)) : NAN;
   }
   __syncthreads();
   // The largest weight of a group comes first. Groups are neighbours in order, so that one of their ends has it.

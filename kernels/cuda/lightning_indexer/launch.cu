@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "../common/launch.cuh"
 #include "bounds.cuh"
 #include "finish.cuh"
@@ -124,12 +126,20 @@ void indexer_logits(TensorView q, TensorView k, TensorView weights, TensorView s
   });
 }
 
-// q [T, 33 to 64, 128] is e4m3 as bytes, weights fp32 [T, H] -> bound_queries as bytes [T, 64, 128]; bound_weights fp32 [T, 64], which hold fp16
+// k [S, 128] is e4m3 as bytes -> longest fp32 [1], which is zero before.
+void indexer_longest_key(TensorView k, TensorView longest) {
+  DeviceGuard guard(k);
+  const int count = static_cast<int>(k.size(0)), blocks = std::min((count + 31) / 32, 8 * common::multiprocessors(k));
+  const uint4* const keys = data<uint4>(k);
+  common::launch_kernel(longest_key_kernel, {dim3(blocks), 256, 0, stream_of(k)}, keys, k.stride(0) / 16, count, data<float>(longest));
+}
+
+// q [T, 33 to 64, 128] is e4m3 as bytes, weights fp32 [T, H], longest_key fp32 [1] -> bound_queries as bytes [T, 64, 128]; bound_weights fp32 [T, 64], which hold fp16
 // pairs; scales fp32 [T, 2].
-void indexer_prepare(TensorView q, TensorView weights, TensorView bound_queries, TensorView bound_weights, TensorView scales) {
+void indexer_prepare(TensorView q, TensorView weights, TensorView longest_key, TensorView bound_queries, TensorView bound_weights, TensorView scales) {
   DeviceGuard guard(q);
   const Prepare p = {data<uint8_t>(q), q.stride(0), q.stride(1), data<float>(weights), weights.stride(0), data<uint8_t>(bound_queries),
-                     data<BoundWeights>(bound_weights), data<float2>(scales), static_cast<int>(q.size(1))};
+                     data<BoundWeights>(bound_weights), data<float2>(scales), data<float>(longest_key), static_cast<int>(q.size(1))};
   common::launch_kernel(prepare_kernel, {dim3(static_cast<unsigned>(q.size(0))), kPrepareThreads, 0, stream_of(q)}, p);
 }
 
@@ -230,6 +240,7 @@ void paged_indexer_logits(TensorView q, TensorView cache, TensorView weights, Te
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_logits, indexer::indexer_logits);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_candidates, indexer::indexer_candidates);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_longest_key, indexer::indexer_longest_key);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_prepare, indexer::indexer_prepare);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_sample, indexer::indexer_sample);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_thresholds, indexer::indexer_thresholds);
