@@ -69,7 +69,8 @@ def in_one_pass(
     out, failed = first_attempt(q, k, weights, starts, ends, k_scale, topk)
     again = failed.nonzero()[:, 0]
     step = max(1, SCRATCH // (4 * k.shape[0]))
-    for rows in again.split(step):
+    for begin in range(0, len(again), step):
+        rows = again[begin : begin + step]
         queries = q.view(torch.uint8)[rows].view(q.dtype)
         scores = indexer_logits(queries, k, weights[rows], starts[rows], ends[rows], k_scale)
         out[rows] = select_topk(scores, starts[rows], ends[rows], topk)
