@@ -16,13 +16,13 @@ from .indexer_logits import HEADS, indexer_logits
 from .select_topk import MAX_COLUMNS, select_topk
 
 SCRATCH = 63 << 20  # bytes that the lists, queries and samples' scores of a part of the queries take, at most
-CAPACITY = 5888  # entries of a query's list of candidates, of 8 bytes
+CAPACITY = 6656  # entries of a query's list of candidates, of 8 bytes
 FITS = CAPACITY // 2  # of so many keys all are candidates
 WIDTH = 128  # dims of a head
 STRIDE = 64  # one key of so many is in the sample
 MAX_TOPK = 2048
 BLOCK = 6  # queries that a multiprocessor computes at once
-LEAST_KEYS = 65536
+LEAST_KEYS = 131072
 
 
 @cache

@@ -19,11 +19,12 @@ from deepseek_v32.kernels.cuda.indexer_topk import (
     bytes_of_row,
     first_attempt,
     in_one_pass,
+    multiprocessors,
     prefers_one_pass,
     rows_at_a_time,
 )
 from deepseek_v32.kernels.indexer_logits import indexer_logits
-from deepseek_v32.kernels.indexer_topk import indexer_topk
+from deepseek_v32.kernels.indexer_topk import indexer_topk, takes_one_pass
 from deepseek_v32.kernels.select_topk import select_topk
 from support.backends import Backend
 from support.score_rows import SHAPES, expected_positions
@@ -163,6 +164,16 @@ ON_A_GPU: dict[str, Callable[[], Problem]] = {
     "small queries": lambda: small_queries(300, 20_000),
     "products that do not fit into fp16": lambda: aligned(300, 20_000),
 }
+
+
+@pytest.mark.gpu
+def test_the_operation_takes_one_pass_for_long_contexts() -> None:
+    problem = [tensor.cuda() for tensor in random(BLOCK * multiprocessors(torch.device("cuda", 0)), LEAST_KEYS)]
+    q, k = problem[:2]
+    assert takes_one_pass(q, k, 2048, "auto") and takes_one_pass(q, k, 2048, ("cuda", "auto"))
+    assert not takes_one_pass(q, k, 2048, "reference") and not takes_one_pass(q[:5], k, 2048, "auto")
+    logits = indexer_logits(*problem, backend="cuda")
+    assert torch.equal(indexer_topk(*problem, 2048), select_topk(logits, problem[3], problem[4], 2048, backend="cuda"))
 
 
 @pytest.mark.gpu

@@ -68,19 +68,21 @@ void run_prefill(Kernel kernel, const Prefill& p, const TensorView& q, const Ten
   common::launch_kernel(kernel, persistent(q, kPrefillThreads, sizeof(Memory)), p, arguments..., queries, keys, scales);
 }
 
-template <int kHeads, int kTokens>
+template <int kHeads, int kTokens, bool kMany = false>
 void run_paged(const Paged& p, const TensorView& q, const TensorView& cache) {
-  using Shape = PagedShape<kHeads, kTokens>;
+  using Shape = PagedShape<kHeads, kTokens, kMany>;
   const int64_t rows = q.size(0);
   const CUtensorMap queries = map_of(data<void>(q), p.heads, q.stride(1), rows, q.stride(0), kHeads, kTokens);
   const CUtensorMap pages = map_of(data<void>(cache), kPageLines, kWidth, cache.size(0), cache.stride(0), kPageLines, 1);
   const common::Launch how = persistent(q, Shape::kThreads, sizeof(typename Shape::Memory));
-  common::launch_kernel(paged_indexer_logits_kernel<kHeads, kTokens>, how, p, queries, pages);
+  common::launch_kernel(paged_indexer_logits_kernel<kHeads, kTokens, kMany>, how, p, queries, pages);
 }
 
 template <int kHeads>
 void run_paged(const Paged& p, const TensorView& q, const TensorView& cache) {
-  if (p.s_q == 1)
+  if (p.s_q == 1 && p.sequences > 32)
+    run_paged<kHeads, 1, true>(p, q, cache);
+  else if (p.s_q == 1)
     run_paged<kHeads, 1>(p, q, cache);
   else if (p.s_q == 2)
     run_paged<kHeads, 2>(p, q, cache);

@@ -19,8 +19,9 @@ struct Paged {
   int sequences, s_q, heads, max_context, columns;  // s_q: new tokens of each sequence; columns: of the block table
 };
 
-// kHeads: the number of heads, padded to 16, 32 or 64. kTokens: new tokens of a sequence that are computed at once.
-template <int kHeads, int kTokens>
+// kHeads: the number of heads, padded to 16, 32 or 64. kTokens: new tokens of a sequence that are computed at once. kMany: for more than 32
+// sequences, of which a CTA may have several.
+template <int kHeads, int kTokens, bool kMany>
 struct PagedShape {
   static constexpr int kColumns = kHeads * kTokens;
   static constexpr int kGroups = kColumns > 128 ? 2 : kColumns > 64 ? 3 : 4;  // math warpgroups, as registers allow
@@ -28,7 +29,7 @@ struct PagedShape {
   static constexpr bool kMovesRegisters = kGroups < 4;  // from producers to math; otherwise all need less than their equal share
   static constexpr int kMathRegisters = kGroups == 2 ? 232 : 152, kCopyRegisters = 40;
   static constexpr int kThreads = kGroups * kWarpgroup + (kMovesRegisters ? kWarpgroup : (kCopiers + 1) * 32);
-  static constexpr int kBuffers = kColumns > 128 ? 2 : 4;  // of queries: with short sequences a CTA soon needs those of its next runs
+  static constexpr int kBuffers = kMany ? 4 : 2;  // of queries: with short sequences a CTA soon needs those of its next runs
   // 12 pages are 100 KB in flight. With 18 pages, B=16 took 9 % longer; with 6 pages, B=64 took 2 to 4 % longer.
   static constexpr int kStages = kColumns > 128 ? 16 : 12;
   // Each stage belongs to one producer warp and one math warpgroup. A barrier's parity only distinguishes neighbouring phases, and copies
@@ -49,7 +50,7 @@ struct PagedShape {
 
 // Iterates over the runs of this CTA's share: consecutive pages of one item, that is, of kTokens new tokens of one sequence. Whole warps
 // call it.
-template <int kTokens>
+template <int kTokens, bool kMany>
 struct PagedRuns {
   const Paged& p;
   int parts, skip = 0, left = 0;
@@ -61,6 +62,41 @@ struct PagedRuns {
   }
 
   __device__ __forceinline__ explicit PagedRuns(const Paged& problem) : p(problem), parts((p.s_q + kTokens - 1) / kTokens) {
+    if constexpr (kMany)
+      find_among_many();
+    else
+      find();
+  }
+
+  __device__ __forceinline__ void find() {
+    const int lane = threadIdx.x & 31, items = p.sequences * parts;
+    const int own = lane < items ? pages(lane) : 0;
+    int sum = own;
+    for (int at = lane + 32; at < items; at += 32) sum += pages(at);
+    const int64_t total = __reduce_add_sync(~0u, sum);
+    const int first = static_cast<int>(total * blockIdx.x / gridDim.x);
+    const int last = static_cast<int>(total * (blockIdx.x + 1) / gridDim.x);
+    if (first == last) return;
+    left = last - first;
+    for (int at = 0, before = 0;; at += 32) {  // ends at the item that holds page `first`
+      const int mine = at == 0 ? own : at + lane < items ? pages(at + lane) : 0;
+      int through = mine;
+#pragma unroll
+      for (int step = 1; step < 32; step *= 2) {
+        const int other = __shfl_up_sync(~0u, through, step);
+        through += lane >= step ? other : 0;
+      }
+      const uint32_t found = __ballot_sync(~0u, before + through > first);
+      if (found != 0) {
+        const int owner = __ffs(found) - 1;
+        skip = first - before - __shfl_sync(~0u, through - mine, owner);
+        run.item = at + owner - 1;
+        return;
+      }
+      before += __shfl_sync(~0u, through, 31);
+    }
+  }
+  __device__ __forceinline__ void find_among_many() {
     // Each lane counts the pages of consecutive items.
     const int lane = threadIdx.x & 31, items = p.sequences * parts, each = (items + 31) / 32, from = lane * each;
     int own = 0;
@@ -79,7 +115,6 @@ struct PagedRuns {
     const int owner = __ffs(__ballot_sync(~0u, through > first)) - 1;  // its items hold page `first`
     skip = first - __shfl_sync(~0u, through - own, owner);
     run.item = owner * each - 1;
-    if (each == 1) return;
     for (int count = pages(run.item + 1); skip >= count; count = pages(run.item + 1)) {
       skip -= count;
       ++run.item;
@@ -109,12 +144,12 @@ __device__ __forceinline__ void request_table(const Paged& p, int copier) {
 }
 
 // Copies every kCopiers-th page of the CTA's share, from page `first` on. One thread alone cannot start copies as fast as L2 serves them.
-template <int kHeads, int kTokens>
-__device__ void copy_pages(const Paged& p, PagedRuns<kTokens>& runs, const CUtensorMap& page_map,
-                           typename PagedShape<kHeads, kTokens>::Memory& s, int first) {
-  constexpr int kCopiers = PagedShape<kHeads, kTokens>::kCopiers;
+template <int kHeads, int kTokens, bool kMany>
+__device__ void copy_pages(const Paged& p, PagedRuns<kTokens, kMany>& runs, const CUtensorMap& page_map,
+                           typename PagedShape<kHeads, kTokens, kMany>::Memory& s, int first) {
+  constexpr int kCopiers = PagedShape<kHeads, kTokens, kMany>::kCopiers;
   const int lane = threadIdx.x & 31;
-  Ring<PagedShape<kHeads, kTokens>::kStages> ring;
+  Ring<PagedShape<kHeads, kTokens, kMany>::kStages> ring;
   ring.advance(first);
   while (runs.next()) {
     const int begin = runs.run.begin, end = runs.run.end;
@@ -151,31 +186,36 @@ __device__ __forceinline__ void start_weights(float* to, const float* from, int6
   }
 }
 
-// Copies the queries and weights of each run. All copies are asynchronous: the warp is soon free for the next run's.
-template <int kHeads, int kTokens>
-__device__ void copy_queries(const Paged& p, PagedRuns<kTokens>& runs, const CUtensorMap& query_map,
-                             typename PagedShape<kHeads, kTokens>::Memory& s) {
+// Copies the queries and weights of each run. kMany: all copies are asynchronous, so that the warp is soon free for the next run. With one run
+// alone it is faster to wait for the weights.
+template <int kHeads, int kTokens, bool kMany>
+__device__ void copy_queries(const Paged& p, PagedRuns<kTokens, kMany>& runs, const CUtensorMap& query_map,
+                             typename PagedShape<kHeads, kTokens, kMany>::Memory& s) {
   const int lane = threadIdx.x & 31;
-  Ring<PagedShape<kHeads, kTokens>::kBuffers> ring;
+  Ring<PagedShape<kHeads, kTokens, kMany>::kBuffers> ring;
   for (bool more = true; more; ring.advance()) {
     more = runs.next();
     wait(&s.queries_empty[ring.stage], ring.parity ^ 1);
     uint64_t* full = &s.queries_full[ring.stage];
-    if (lane == 0) s.run[ring.stage] = {runs.run.item, more ? runs.run.begin : -1, runs.run.end};
     if (more) {
       const int sequence = runs.run.item / runs.parts, token = runs.run.item % runs.parts * kTokens;
-      start_weights<kHeads, kTokens>(s.weights[ring.stage], p.weights + sequence * p.weight_stride + token * p.weight_row_stride,
-                                     p.weight_row_stride, p.s_q - token, p.heads);
-      common::barrier_arrive_after_copies(shared_address(full));
+      const float* weights = p.weights + sequence * p.weight_stride + token * p.weight_row_stride;
+      if constexpr (kMany) {
+        start_weights<kHeads, kTokens>(s.weights[ring.stage], weights, p.weight_row_stride, p.s_q - token, p.heads);
+        common::barrier_arrive_after_copies(shared_address(full));
+      }
       if (lane == 0) {
+        s.run[ring.stage] = runs.run;
         arrive_expect(full, sizeof(s.queries[0]));
         copy_box(s.queries[ring.stage], query_map, 0, 0, sequence * p.s_q + token, full);
-      } else {
-        arrive(full);
       }
+      if constexpr (!kMany)
+        copy_weights<kHeads, kTokens>(s.weights[ring.stage], weights, p.weight_row_stride, p.s_q - token, p.heads);
+      if (lane != 0) arrive(full);
     } else {
+      if (lane == 0) s.run[ring.stage].begin = -1;
       arrive(full);
-      arrive(full);
+      if constexpr (kMany) arrive(full);
     }
   }
 }
@@ -185,9 +225,9 @@ __device__ __forceinline__ float scale_of(const uint8_t* page, int key) {
   return reinterpret_cast<const float*>(page + kKeys * kWidth)[key < 32 ? key : key ^ 4];
 }
 
-template <int kHeads, int kTokens>
-__device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens>::Memory& s) {
-  using Shape = PagedShape<kHeads, kTokens>;
+template <int kHeads, int kTokens, bool kMany>
+__device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens, kMany>::Memory& s) {
+  using Shape = PagedShape<kHeads, kTokens, kMany>;
   constexpr int kColumns = Shape::kColumns;
   using All = Sums<kHeads, kColumns>;
   const int group = uniform(threadIdx.x / kWarpgroup), lane = threadIdx.x & 31, parts = (p.s_q + kTokens - 1) / kTokens;
@@ -232,11 +272,11 @@ __device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens>:
   }
 }
 
-template <int kHeads, int kTokens>
-__global__ void __launch_bounds__(PagedShape<kHeads, kTokens>::kThreads, 1)
+template <int kHeads, int kTokens, bool kMany>
+__global__ void __launch_bounds__(PagedShape<kHeads, kTokens, kMany>::kThreads, 1)
     paged_indexer_logits_kernel(const __grid_constant__ Paged p, const __grid_constant__ CUtensorMap query_map,
                                 const __grid_constant__ CUtensorMap page_map) {
-  using Shape = PagedShape<kHeads, kTokens>;
+  using Shape = PagedShape<kHeads, kTokens, kMany>;
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& s = *reinterpret_cast<typename Shape::Memory*>(memory);
   const int thread = threadIdx.x, producer = uniform(thread / 32) - Shape::kGroups * 4;
@@ -246,24 +286,24 @@ __global__ void __launch_bounds__(PagedShape<kHeads, kTokens>::kThreads, 1)
       barrier_init(shared_address(&s.empty[thread]), 4);  // the warps of the warpgroup that uses the stage
     }
     if (thread < Shape::kBuffers) {
-      barrier_init(shared_address(&s.queries_full[thread]), 64);  // the copying warp's lanes, each before and after its asynchronous copies
+      barrier_init(shared_address(&s.queries_full[thread]), kMany ? 64 : 32);  // kMany: lanes, and their copies
       barrier_init(shared_address(&s.queries_empty[thread]), 4 * Shape::kGroups);
     }
     if (thread < 32) barrier_init_fence();
     __syncthreads();
     if constexpr (Shape::kMovesRegisters) grow_registers<Shape::kMathRegisters>();
-    paged_math<kHeads, kTokens>(p, s);
+    paged_math<kHeads, kTokens, kMany>(p, s);
   } else {
     if (producer == 0 && thread % 32 == 0) prefetch_map(page_map);
     if (producer == Shape::kCopiers && thread % 32 == 0) prefetch_map(query_map);
     if (producer < Shape::kCopiers) request_table<Shape::kCopiers>(p, producer);
-    PagedRuns<kTokens> runs(p);  // lengths are read while the barriers are made
+    PagedRuns<kTokens, kMany> runs(p);  // lengths are read while the barriers are made
     __syncthreads();
     if constexpr (Shape::kMovesRegisters) shrink_registers<Shape::kCopyRegisters>();
     if (producer < Shape::kCopiers)
-      copy_pages<kHeads, kTokens>(p, runs, page_map, s, producer);
+      copy_pages<kHeads, kTokens, kMany>(p, runs, page_map, s, producer);
     else if (producer == Shape::kCopiers)
-      copy_queries<kHeads, kTokens>(p, runs, query_map, s);
+      copy_queries<kHeads, kTokens, kMany>(p, runs, query_map, s);
   }
 }
 

@@ -68,9 +68,9 @@ __global__ void __launch_bounds__(kFinishThreads) threshold_kernel(const __grid_
   const float* scores = p.scores + row * p.stride + first;
   float threshold = -INFINITY;
   if (length > p.fits) {
-    // So many of the k best are in the sample, with the square root of that as standard deviation; four of those are added.
+    // So many of the k best are in the sample, with the square root of that as standard deviation; 4.5 of those are added.
     const float expected = float(p.k) * float(count) / float(length);
-    const uint32_t target = uint32_t(expected + 4.0f * sqrtf(expected)) + 2;
+    const uint32_t target = uint32_t(expected + 4.5f * sqrtf(expected)) + 2;
     uint32_t prefix = 0, above = 0;
     bool enough = true;
 #pragma unroll
