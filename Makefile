@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile
 COMPILE := @$(BIN)/python -m compileall -qq -j 0 .venv/lib/python*/site-packages || true
 
-.PHONY: help demo chat quick test pytest browser lint format clean
+.PHONY: help demo chat quick test pytest browser node lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -41,7 +41,7 @@ quick: .venv/installed-test
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n $(JOBS) --dist worksteal --quick -rfE --durations=5 $(PYTEST_ARGS)
 
 # Lint and the tests run side by side, and each to its end; the last lines are pytest's summary.
-test: .venv/installed-test browser
+test: .venv/installed-test browser node
 	@$(MAKE) --no-print-directory --keep-going -j 2 lint pytest
 
 # The many processes of the tests share compiled modules, whatever the caller's environment says.
@@ -55,6 +55,13 @@ browser:
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
 	echo "no chromium here: the chat's browser tests will be skipped" >&2
 
+# The same for the server's clients in Node.
+node:
+	@[ -d scripts/serving/node_modules ] || \
+	{ command -v npm >/dev/null && \
+	  npm install --prefix scripts/serving --no-package-lock --no-audit --no-fund --loglevel=error >/dev/null; } || \
+	echo "no npm here, or no packages: Node's clients will not be tested" >&2
+
 lint: .venv/installed-test
 	$(BIN)/ruff check --output-format=concise
 	$(BIN)/ruff format --check --output-format=concise
@@ -65,6 +72,7 @@ format: .venv/installed-test
 	$(BIN)/ruff format
 
 clean:
+	rm -rf scripts/serving/node_modules
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find model kernels inference scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

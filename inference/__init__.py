@@ -1,13 +1,15 @@
 """Requests in, text out: the engine that serves the model."""
 
 import logging
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .async_llm import AsyncLLM
     from .chat import ChatCompletion, ChatDelta
+    from .completion import Completion, Delta
     from .llm import LLM
-    from .params import Completion, Delta, SamplingParams
+    from .params import SamplingParams
     from .text.structured_outputs import StructuredOutputsParams
 
 __all__ = [
@@ -26,27 +28,19 @@ logging.getLogger("deepseek_v32").addHandler(logging.NullHandler())
 
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and should report others
+    _MODULES = {
+        "LLM": "llm",
+        "AsyncLLM": "async_llm",
+        "ChatCompletion": "chat",
+        "ChatDelta": "chat",
+        "Completion": "completion",
+        "Delta": "completion",
+        "SamplingParams": "params",
+        "StructuredOutputsParams": "text.structured_outputs",
+    }
 
     def __getattr__(name: str) -> Any:
         """Import on first use, so that `deepseek-v32 --help` does not wait for torch."""
-        if name == "LLM":
-            from .llm import LLM
-
-            return LLM
-        if name == "AsyncLLM":
-            from .async_llm import AsyncLLM
-
-            return AsyncLLM
-        if name in ("ChatCompletion", "ChatDelta"):
-            from . import chat
-
-            return getattr(chat, name)
-        if name == "StructuredOutputsParams":
-            from .text.structured_outputs import StructuredOutputsParams
-
-            return StructuredOutputsParams
-        if name in __all__:
-            from . import params
-
-            return getattr(params, name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f".{_MODULES[name]}", __name__), name)

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from ..model.config import ModelConfig, Precision
+from .completion import Completion, Delta
 from .engine.driver import Driver
 from .inspection import recorded
-from .params import Completion, Delta, Request
+from .params import Request
 from .prompts import check_flags
 from .text.tokenizer import Tokenizer
 
@@ -19,11 +20,8 @@ class Answers:
 
     def deltas(self, requests: list[Request]) -> Iterator[Delta]:
         """The deltas as they come; a completion whose selection is recorded has its recording."""
-        deltas = self._driver.deltas(requests)
-        if not any(request.inspect for request in requests):
-            return deltas
         by_id = {request.id: request for request in requests}
-        return (recorded(*self._sizes, by_id[delta.request_id], delta) for delta in deltas)
+        return self._driver.deltas(requests, lambda delta: recorded(*self._sizes, by_id[delta.request_id], delta))
 
     def completions(self, requests: list[Request]) -> Iterator[tuple[int, Completion]]:
         """(index of the request, completion) as each finishes."""

@@ -7,10 +7,11 @@ from typing import Any, Self, overload
 
 from ..model.selection_policy import SelectionPolicy
 from .chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
+from .completion import Completion, Delta
 from .engine.stats import EngineStats
 from .inspection import recorded
 from .llm import LLM
-from .params import Completion, Delta, Request, SamplingParams
+from .params import Request, SamplingParams
 from .prompts import Conversation, Prompt, is_conversation
 from .service.service import Service
 
@@ -29,6 +30,8 @@ class AsyncLLM:
     """
 
     def __init__(self, llm: LLM) -> None:
+        if not isinstance(llm, LLM):
+            raise ValueError(f"llm is {llm!r:.100}; expected an LLM")
         self.llm = llm
         self._in_use = ExitStack()
         self._in_use.enter_context(llm._driver.engine())  # for this object alone

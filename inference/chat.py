@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from .params import Completion, Delta
+from .completion import Completion, Delta
 from .text.answer import AnswerDelta, AnswerParser, AssistantMessage, parse_assistant
 
 Tools = Sequence[Mapping[str, Any]]  # functions in OpenAI's shape

@@ -6,11 +6,13 @@ from dataclasses import replace
 from functools import partial
 
 from ..model.config import ModelConfig, Precision
+from .completion import Completion, Delta
 from .engine.cache import row_layout
-from .params import Completion, Delta, Request, TokenSelection
+from .params import Request
 from .report.recording import Recording
 from .text.token_texts import token_texts
 from .text.tokenizer import USER, Tokenizer
+from .token_selection import TokenSelection
 
 
 def new_recording(

@@ -10,6 +10,7 @@ from ..model.config import ModelConfig, Precision
 from ..model.selection_policy import SelectionPolicy
 from .answers import Answers
 from .chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
+from .completion import Completion, Delta
 from .conformance.trace_file import Trace
 from .conformance.tracer import trace_tokens
 from .engine.answer_scores import AnswerScores, score_answer
@@ -17,10 +18,10 @@ from .engine.driver import Driver
 from .engine.runner import Model
 from .engine.scoring import all_logits
 from .engine.stats import EngineStats
-from .params import Completion, Delta, SamplingParams
+from .params import SamplingParams
 from .parts import DEMO as DEMO
 from .parts import Parts, load_parts, parts_around
-from .prompts import Conversation, Prompt, is_conversation
+from .prompts import Conversation, Prompt, check_answer, is_conversation
 from .requests import RequestMaker
 from .text.messages import ChatFormat
 from .text.tokenizer import Tokenizer
@@ -280,8 +281,7 @@ class LLM:
         self, prompt: Prompt, answer: Sequence[int], policy: SelectionPolicy | None = None, top: int = 0
     ) -> AnswerScores:
         """The log-probabilities of an answer's tokens, the `top` likeliest beside them, and what was read. Errors as `generate`."""
-        if not len(answer):
-            raise ValueError("answer is empty; expected at least 1 token")
+        check_answer(answer)
         with self._driver.engine() as engine:
             tokens = [*self.requests.token_ids(prompt), *answer[:-1]]
             return score_answer(engine, engine.make_request(tokens, policy=policy), answer, top)

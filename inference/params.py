@@ -1,20 +1,12 @@
-"""What goes into the engine and what comes out of it: SamplingParams, Request, Delta, Completion. No tensors."""
+"""What goes into the engine: SamplingParams and Request. No tensors."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
-from typing import Literal
 
 from ..model.selection_policy import SelectionPolicy
-from .report.page import notebook_frame, write_report
-from .report.recording import Recording
 from .text.grammar import Grammar
 from .text.structured_outputs import StructuredOutputsParams
-from .token_selection import TokenSelection as TokenSelection
-
-FinishReason = Literal["stop", "length", "abort", "error"]
 
 MAX_LOGPROBS = 64  # alternatives per token; bounds the size of an answer, the arithmetic would allow more
 MAX_STOP_STRINGS = 64
@@ -54,6 +46,11 @@ class SamplingParams:
     n: int = 1  # answers to a prompt, each a request of its own; with a seed they have seed, seed + 1, …
 
     def __post_init__(self) -> None:
+        for name in ("stop", "stop_token_ids"):
+            if not isinstance(getattr(self, name), Iterable | None):
+                raise ValueError(f"{name} is {getattr(self, name)!r:.100}; expected a list")
+        if not isinstance(self.ignore_eos, bool):
+            raise ValueError(f"ignore_eos is {self.ignore_eos!r:.100}; expected True or False")
         stop: Iterable[str] = (self.stop,) if isinstance(self.stop, str) else (self.stop or ())
         object.__setattr__(self, "stop", tuple(stop))
         object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
@@ -150,6 +147,7 @@ class Request:
     policy: SelectionPolicy | None = None  # an experiment with what DSA selects
     end_ids: tuple[int, ...] = ()  # the tokens that may not come among the first params.min_tokens ones
     grammar: Grammar | None = None  # params.structured_outputs, compiled
+    takes_likeliest: bool = field(init=False)  # each token is the likeliest by the model's logits, and no more is asked
     # Starts as the prompt. RequestState.push appends each sampled token once it has arrived on the host.
     tokens: list[int] = field(default_factory=list)
     # The fields below are set by the scheduler; they are empty or zero while the request waits for admission, unless a comment
@@ -175,6 +173,9 @@ class Request:
 
     def __post_init__(self) -> None:
         self.tokens = list(self.prompt)
+        params = self.params
+        plain = params.logprobs is None and not (params.logit_bias or params.min_tokens or params.structured_outputs)
+        self.takes_likeliest = params.greedy and not params.penalised and plain
 
     @property
     def remaining(self) -> int:
@@ -193,92 +194,6 @@ class Request:
     @property
     def output(self) -> list[int]:
         return self.tokens[len(self.prompt) :]
-
-
-@dataclass(frozen=True)
-class TokenLogprob:
-    """Natural-log probability of one generated token under the raw logits: before penalties, temperature and filters."""
-
-    token_id: int
-    logprob: float
-    top: tuple[tuple[int, float], ...] = ()  # (id, logprob) of the likeliest tokens, best first
-
-
-@dataclass(frozen=True)
-class Usage:
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int  # prompt tokens whose cache entries were reused rather than computed
-
-
-@dataclass(frozen=True)
-class Timings:
-    """Times are in seconds since the request's arrival."""
-
-    time_to_first_token: float | None  # None if no token was generated
-    total: float
-    tokens_per_second: float | None  # decode rate: tokens after the first, over their time; None for fewer than two
-    selected_fraction: (
-        float  # tokens that DSA selected / context tokens, summed over the queries of the generated tokens
-    )
-    drafted_tokens: int = 0  # generated tokens that the draft layer had guessed; the others took a step each
-
-
-@dataclass(frozen=True, repr=False)
-class Completion:
-    """The answer to one request."""
-
-    text: str  # "" without a tokenizer
-    token_ids: list[int]  # generated tokens, with the end-of-sentence token if one ended the answer
-    finish_reason: FinishReason
-    usage: Usage
-    timings: Timings
-    logprobs: list[TokenLogprob] | None = None  # one for each token id, if SamplingParams asks for them
-    stop_reason: str | int | None = None  # the stop string or stop token id that ended the answer
-    error: str | None = None  # one line; set with finish_reason "error"
-    selection: list[TokenSelection] | None = None  # one for each token id, with inspect=True
-    # With inspect=True, set by LLM.
-    make_recording: Callable[[], Recording] | None = field(default=None, repr=False, compare=False)
-
-    @cached_property
-    def recording(self) -> Recording | None:
-        """With inspect=True: what the inspector shows. Made when it is first asked for."""
-        return None if self.make_recording is None else self.make_recording()
-
-    def __repr__(self) -> str:
-        ending = repr(self.finish_reason) if self.error is None else f"'error', error={self.error!r}"
-        counts = f"{self.usage.prompt_tokens} prompt tokens, {len(self.token_ids)} tokens"
-        return f"{type(self).__name__}({self.text!r}, finish_reason={ending}, {counts})"
-
-    def _repr_html_(self) -> str | None:
-        """In a notebook: the inspector, if the selection was recorded. Nothing is loaded from elsewhere."""
-        return None if self.recording is None else notebook_frame(self.recording)
-
-    def save_html(self, path: str | Path) -> None:
-        """Write the inspector as one HTML file that loads nothing. ValueError as `replay`, or for another name."""
-        if self.recording is None:
-            raise ValueError(f"selection is {self.selection}; expected a recorded answer: generate(…, inspect=True)")
-        write_report(Path(path), [self.recording])
-
-    def replay(self) -> SelectionPolicy:
-        """The policy under which the same prompt reads what it read for this answer. ValueError if that was not recorded."""
-        if not self.selection:
-            raise ValueError(f"selection is {self.selection}; expected a recorded answer: generate(…, inspect=True)")
-        recorded = {each.position: each.layers for each in self.selection}
-        return SelectionPolicy(min(recorded), recorded=recorded)
-
-
-@dataclass(frozen=True)
-class Delta:
-    """What one step added to one request. A request's last Delta carries the whole Completion."""
-
-    request_id: int
-    text: str = ""  # complete characters that cannot be part of a stop string any more
-    token_ids: tuple[int, ...] = ()
-    logprobs: tuple[TokenLogprob, ...] = ()
-    selection: TokenSelection | None = None  # with inspect=True
-    finish_reason: FinishReason | None = None
-    completion: Completion | None = None
 
 
 class PromptTooLong(ValueError):

@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -61,6 +61,7 @@ def load_parts(
 ) -> Parts:
     """Read a checkpoint and start its engine, as `LLM.__init__` describes; `limits` are the other ones of `resolve_limits`."""
     _check_arguments(synthetic=synthetic, verify_hashes=verify_hashes, deterministic=deterministic, **limits)
+    _check_source(path, device, precision, config_overrides, progress)
     with loading_llm(tensor_parallel_size) as job:  # under torchrun, ranks other than 0 stay in this call
         ranks = 1 if job is None else job.size
         model_path: Any = (config_json(ModelConfig()) if synthetic else DEMO) if path is None else path
@@ -132,3 +133,23 @@ def _check_arguments(**values: Any) -> None:
             raise ValueError(f"{name} is {value!r:.100}; expected an integer or None")
         if name == "memory_fraction" and not (value is None or type(value) in (int, float)):
             raise ValueError(f"{name} is {value!r:.100}; expected a number or None")
+
+
+def _check_source(path: Any, device: Any, precision: Any, config_overrides: Any, progress: Any) -> None:
+    """ValueError for a value of a type, or a precision, that is none of these arguments'."""
+    precisions = (None, *get_args(Precision))
+    for name, value, good, expected in (
+        ("path", path, isinstance(path, str | Path | Mapping | None), "a directory, as a text or a Path, or None"),
+        ("device", device, isinstance(device, str | None), "a text such as 'cuda', or None"),
+        ("precision", precision, precision in precisions, f"{', '.join(get_args(Precision))} or None"),
+        ("progress", progress, progress is None or callable(progress), "a function or None"),
+        (
+            "config_overrides",
+            config_overrides,
+            isinstance(config_overrides, Mapping | None)
+            and all(isinstance(each, str) for each in config_overrides or ()),
+            "a dict with names of the configuration, or None",
+        ),
+    ):
+        if not good:
+            raise ValueError(f"{name} is {value!r:.100}; expected {expected}")

@@ -88,6 +88,14 @@ def _content(name: str, prompt: Any) -> str | Sequence[int]:
     raise ValueError(f"{name} is {content!r:.100}; expected {_A_PROMPT}")
 
 
+def check_answer(answer: Any) -> None:
+    """ValueError if this is not a list with a token id or more."""
+    if not _is_list(answer):
+        raise ValueError(f"answer is {answer!r:.100}; expected a list of token ids")
+    if not len(answer):
+        raise ValueError("answer is empty; expected at least 1 token")
+
+
 def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
     """Whether this is a list of any kind; texts, and bytes, are none."""
     if isinstance(value, np.ndarray | torch.Tensor):

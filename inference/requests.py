@@ -104,7 +104,9 @@ class RequestMaker:
     def _one(self, params: SamplingParams | None) -> SamplingParams:
         [params] = each_params(params, self.default_params, 1)
         if params.n != 1:
-            raise ValueError(f"n is {params.n}; expected 1: this is one answer")
+            raise ValueError(
+                f"n is {params.n}; expected 1 for one answer; a list of prompts or conversations may have more"
+            )
         return params
 
     def _need_tokenizer(self, what: str) -> Tokenizer:

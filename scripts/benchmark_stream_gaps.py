@@ -3,14 +3,15 @@
     python scripts/benchmark_stream_gaps.py [--device cuda] [--precision fp8] [--long 32000] [--streams 1 8 32] [--rounds 3]
 
 Each round starts a service of its own over the loaded model and some streams, and hands it the long prompt once they write. The
-first round is cold: nothing has measured what a prompt token costs, and no step with such a prompt has run. A gap is the time
-from one delta of a stream to its next one, as the engine's thread sees it, and as a reader in an event loop sees it. Prompts are
-random, so that none is found in reused pages. Prints each round and a table, and ends in one JSON line.
+first round with a number of streams is cold: the graphs of so many rows and such contexts are captured while they write. A gap
+is the time from one delta of a stream to its next one, as the engine's thread sees it, and as a reader in an event loop sees it.
+Prompts are random, so that none is found in reused pages. Prints each round and a table, and ends in one JSON line.
 """
 
 import argparse
 import asyncio
 import contextlib
+import gc
 import itertools
 import json
 import statistics
@@ -26,8 +27,8 @@ from rich.table import Table
 from serving.client import prompts  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.completion import Delta
 from deepseek_v32.inference.engine.pace import DEVICE_TIMES, StepTimes
-from deepseek_v32.inference.params import Delta
 from deepseek_v32.inference.service.service import Service
 from deepseek_v32.inference.service.streams import AsyncStream
 
@@ -120,39 +121,43 @@ def main() -> None:
     parser.add_argument("--precision", default="fp8")
     parser.add_argument("--long", type=int, default=32000, help="tokens of the prompt that the streams meet")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--rounds", type=int, default=3, help="after the cold one")
+    parser.add_argument("--rounds", type=int, default=3, help="after the cold ones")
     parser.add_argument("--beside-ms", type=float, help="what steps beside answers should last; default: as a service")
     parser.add_argument(
         "--least-tokens", type=int, help="prompt tokens that a step takes even so; default: as a service"
     )
+    parser.add_argument("--most-drafts", type=int, help="of a step with prompt tokens; default: as a service")
     arguments = parser.parse_args()
     where = {"device": arguments.device, "precision": arguments.precision}
     llm = LLM(arguments.model, max_model_len=arguments.long + 500, **where)
+    gc.collect()
+    gc.freeze()  # as in a server: a full collection would stop every thread for 0.1 s
     times = DEVICE_TIMES[llm.device.type]
     if arguments.beside_ms is not None:
         times = replace(times, beside_answers=arguments.beside_ms / 1000)
     if arguments.least_tokens is not None:
         times = replace(times, least_tokens=arguments.least_tokens)
+    if arguments.most_drafts is not None:
+        times = replace(times, most_drafts=arguments.most_drafts)
     name = torch.cuda.get_device_name() if llm.device.type == "cuda" else "CPU"
     results: dict[str, Any] = {"machine": f"{name}, torch {torch.__version__}", **where, "long": arguments.long}
     results["step_times"] = asdict(times)
     table = Table("streams", "round", title=f"{name}, {arguments.precision}, a prompt of {arguments.long} tokens")
-    cold = True
     for streams in arguments.streams:
-        rounds = []
-        for number in range(arguments.rounds + cold):
+        rounds: list[dict[str, float]] = []
+        for number in range(arguments.rounds + 1):
             values = asyncio.run(measure(llm, streams, arguments.long, times))
             if not table.columns[2:]:
                 for each in values:
                     table.add_column(each)
-            label = "cold" if cold else str(number)
+            label = str(number or "cold")
             table.add_row(str(streams), label, *(f"{value:.1f}" for value in values.values()))
             print(streams, label, values, file=sys.stderr, flush=True)
-            results |= {"cold": values} if cold else {}
-            rounds += [] if cold else [values]
-            cold = False
-        worst = {name: max(values[name] for values in rounds) for name in rounds[0]}
-        results[f"streams_{streams}"] = {name: round(value, 2) for name, value in worst.items()}
+            rounds.append(values)
+        cold, *rounds = rounds
+        worst = {name: max(values[name] for values in rounds) for name in cold}
+        for name, found in ((f"cold_{streams}", cold), (f"streams_{streams}", worst)):
+            results[name] = {each: round(value, 2) for each, value in found.items()}
         results[f"held_{streams}"] = all(values["gap_max_ms"] <= values["bound_ms"] for values in rounds)
     Console(width=160).print(table)
     print(json.dumps(results))

@@ -18,8 +18,8 @@ from typing import Any
 from training.data import characters  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.completion import Completion
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.inference.params import Completion
 from deepseek_v32.model.demo.dialogues import write
 
 SHORTEST, LONGEST = 100, 16384

@@ -3,6 +3,9 @@
     python scripts/make_golden_answers.py                                   # the demo and the wide checkpoint, into the package
     python scripts/make_golden_answers.py --only demo --bugs yarn-missing   # one bug of one of them; all else stays as it is
 
+With new weights in model/demo the first command is all there is to do: it also writes the numbers of docs/conformance.md that come
+from golden files. What the tests see of them is another script's (conformance_table.py).
+
 The right answers are those of exact precision (fp32); tests hold them to transformers. The noise is what the same engine answers
 in bf16 and in fp8, and right implementations that round in other ways (scripts/golden/right_engines.py). The bugs are those of
 scripts/golden/bugs that declare "http". One that changes nothing by SHOWS times the noise is left out; one counts if it changes an
@@ -11,21 +14,17 @@ What the wide checkpoint (scripts/make_conformance_checkpoint.py) answers is com
 """
 
 import argparse
-import multiprocessing
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from golden import questions as asked  # type: ignore[import-not-found]
 from golden.answers import (  # type: ignore[import-not-found]
     RIGHT,
@@ -37,7 +36,9 @@ from golden.answers import (  # type: ignore[import-not-found]
     precision_of,
 )
 from golden.bugs import BUGS  # type: ignore[import-not-found]
+from golden.processes import Processes  # type: ignore[import-not-found]
 from golden.servers import SIZES, observe  # type: ignore[import-not-found]
+from golden.tables import DOCUMENT, bug_tables, cost, put  # type: ignore[import-not-found]
 from make_conformance_checkpoint import write_twin  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM
@@ -69,30 +70,26 @@ def main() -> int:
     if unknown := sorted(set(arguments.bugs or ()) - set(shown)):
         parser.error(f"--bugs is {' '.join(unknown)}; expected some of {' '.join(shown)}")
     bugs = shown if arguments.bugs is None else sorted(set(arguments.bugs))
-    with tempfile.TemporaryDirectory() as folder, processes(arguments.processes) as pool:
-        if arguments.choose:
-            return choose(arguments.demo, arguments.choose, pool)
+    pool, began = Processes(arguments.processes), time.monotonic()
+    if arguments.choose:
+        return choose(arguments.demo, arguments.choose, pool)
+    with tempfile.TemporaryDirectory() as folder:
         if arguments.only != "wide":
             make("demo", arguments.demo, asked.DEMO, "the demo checkpoint", arguments, bugs, pool)
         if arguments.only != "demo":
             twin = Path(folder)
             write_twin(twin, arguments.demo)
             make("wide", twin, asked.WIDE, "the wide conformance checkpoint", arguments, bugs, pool)
+    seconds = time.monotonic() - began
+    print(f"all done in {seconds:.0f} s; the largest process took {pool.peak / 1e9:.1f} GB")
+    if arguments.out == golden_files.FOLDER:
+        put(DOCUMENT, bug_tables())
+        if arguments.only is None and arguments.bugs is None:
+            put(DOCUMENT, cost(seconds, arguments.processes, pool.peak))
     return 0
 
 
-@contextmanager
-def processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that share the cores. Each starts anew, because threads of torch do not survive a fork."""
-    threads = max((os.cpu_count() or 1) // count, 1)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(count, context, torch.set_num_threads, (threads,)) as pool:
-        yield pool
-
-
-def make(
-    name: str, model: Path, sizes: Any, title: str, arguments: Any, bugs: Sequence[str], pool: ProcessPoolExecutor
-) -> None:
+def make(name: str, model: Path, sizes: Any, title: str, arguments: Any, bugs: Sequence[str], pool: Processes) -> None:
     began = time.monotonic()
     golden: Golden | None = None
     items: tuple[Item, ...]
@@ -103,18 +100,19 @@ def make(
         items = golden.items
     # The longest first: what a single process still does at the end, the others wait for.
     who = [*(RIGHT if golden is None else ()), *sorted(bugs, key=lambda bug: precision_of(BUGS[bug]) == "exact")]
-    said: dict[str, Any]
     if golden is None:
         right = observe(model, items, "exact")
         items = tuple(answered(item, right) for item in items)
         print(f"{name}: {len(items)} questions, {time.monotonic() - began:.0f} s", flush=True)
-    said = dict(zip(who, pool.map(partial(ask, model, items, sizes.of_forward_passes), who), strict=True))
+    said = pool.ask(name, partial(ask, model, items, sizes.of_forward_passes), who)
     if golden is None:
         golden = golden_of(title, items, right, {each: said[each] for each in RIGHT})
     known = [known_bug(golden, BUGS[bug], sizes.of_forward_passes, said[bug]) for bug in bugs]
     kept = [bug for bug in known if bug.fields or shows(golden, bug.change) > SHOWS]
     others = [bug for bug in golden.bugs if bug.name not in bugs]
-    golden = replace(golden, bugs=tuple(sorted((*others, *kept), key=lambda bug: bug.name)))
+    left_out = {bug: times for bug, times in golden.left_out.items() if bug not in bugs}
+    left_out |= {bug.name: golden.times_the_noise(bug) for bug in known if bug not in kept}
+    golden = replace(golden, bugs=tuple(sorted((*others, *kept), key=lambda bug: bug.name)), left_out=left_out)
     golden_files.save(golden, arguments.out, name)
     describe(golden, known, {each: said[each] for each in RIGHT if each in said})
     print(f"{name}: {len(golden.logprobs)} log-probabilities, {time.monotonic() - began:.0f} s", flush=True)
@@ -125,15 +123,11 @@ def shows(golden: Golden, change: np.ndarray) -> float:
     return float(np.nanmax(np.abs(change) / golden.noise_of(golden.logprobs + change)))
 
 
-def choose(model: Path, count: int, pool: ProcessPoolExecutor) -> int:
+def choose(model: Path, count: int, pool: Processes) -> int:
     """Print how well texts tell the bugs apart that change least."""
     texts = [(length, number) for length, _ in asked.DEMO.score for number in range(count)]
-    lengths, numbers = zip(*texts, strict=True)
-    for text, found in zip(texts, pool.map(asked.discrimination, [model] * len(texts), lengths, numbers), strict=True):
-        print(
-            f"text {text}: {' '.join(f'{value:.2f}' for value in found)}; {np.prod(found) ** (1 / len(found)):.3f}",
-            flush=True,
-        )
+    for text, found in pool.ask("texts", partial(asked.discrimination, model), texts).items():
+        print(f"text {text}: {' '.join(f'{value:.2f}' for value in found)}; {np.prod(found) ** (1 / len(found)):.3f}")
     return 0
 
 

@@ -27,6 +27,7 @@ from evaluation.samples import families_of  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine.draft_policy import MAX_DRAFT_TOKENS, FixedDrafts
+from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.limits import AUTO
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.config import Precision
@@ -121,12 +122,18 @@ def decode(
     engine = llm.engine
     requests = [engine.add_request(prompt, params) for prompt in group]
     while not all(request.output_count for request in requests):
-        engine.step()
+        _advance(engine)
     ready, began = sum(request.output_count for request in requests), clock()
     while engine.has_work:
-        engine.step()
+        _advance(engine)
     answers = [list(request.tokens[len(request.prompt) :]) for request in requests]
     return answers, sum(map(len, answers)) - ready, clock() - began
+
+
+def _advance(engine: Engine) -> None:
+    for delta in engine.step():
+        if delta.completion is not None and delta.completion.error is not None:
+            raise RuntimeError(delta.completion.error)
 
 
 def speed(arguments: argparse.Namespace, precision: Precision, batch: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
     python scripts/train_demo.py --out build/demo                     # anew, the whole run
     python scripts/train_demo.py --out build/demo --from model/demo   # train the shipped checkpoint further
     python scripts/train_demo.py --out build/demo --resume            # go on from the last saved step, with the same plan
+    torchrun --standalone --nproc-per-node 2 scripts/train_demo.py …  # on two GPUs, twice the tokens a step
 
 With `--seconds` a command stops after that time and saves its state for `--resume`; the last one exports and measures. With
 `--minutes` all stages end within that time on a machine of any speed: dense steps are left out first, and steps of the later
@@ -13,65 +14,29 @@ distribution; then the whole model with top-k selection, where the indexer keeps
 draft layer for speculative decoding (multi-token prediction), with the rest frozen.
 """
 
-import argparse
 import json
 import math
-import os
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
 
 import torch
 from evaluation.samples import Cell, conversations, plain_families
 from tokenizers import Tokenizer
 from tqdm import tqdm
 from training import data
+from training.arguments import parse
 from training.check import check
 from training.export import export
 from training.measure import measure
 from training.pace import Pace
 from training.plot import plot
-from training.schedule import TOKENS, Step
+from training.schedule import Step
 from training.shape import Mode
 from training.trainer import Trainer
 
 from deepseek_v32.model.demo.dialogues import FAMILIES
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint, curves and measurements")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--scale", type=float, default=1.0, help="length of every stage")
-    parser.add_argument("--tokens", type=int, default=TOKENS, help="tokens per step")
-    parser.add_argument(
-        "--resume", action="store_true", help="go on from OUT/state.pt; its seed, scale and tokens hold"
-    )
-    parser.add_argument(
-        "--from",
-        type=Path,
-        dest="checkpoint",
-        metavar="DIRECTORY",
-        help="checkpoint to train further; its tokenizer is kept",
-    )
-    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
-    parser.add_argument(
-        "--measure", type=float, default=1.0, help="size of the measurements, in units of 500 conversations"
-    )
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument(
-        "--check", action="store_true", help="compare the kernels with plain torch, time them, and stop"
-    )
-    parser.add_argument("--seconds", type=float, help="stop after this time and save the state")
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        help="time for the whole plan, or what is left of it: steps that do not fit are left out",
-    )
-    return parser.parse_args()
-
 
 PLAIN = plain_families(FAMILIES)
 
@@ -81,7 +46,8 @@ class Run(Trainer):
 
     def train(self) -> None:
         rows = [(s.length, self.args.tokens // s.length) for s in self.plan]
-        batches = data.Batches(self.tokenizer_path, self.args.seed, rows, self.args.workers, self.step)
+        ranks, workers = self.ranks, self.args.workers
+        batches = data.Batches(self.tokenizer_path, self.args.seed, rows, workers, self.step, ranks.number)
         cells = [
             Cell(1024, 64),
             Cell(4096, 32),
@@ -90,17 +56,19 @@ class Run(Trainer):
             Cell(1024, 64, families=PLAIN),
         ]
         quick = (
-            conversations(self.tokenizer_path, cells, min(8, self.args.workers), self.args.tokens)
-            if self.args.measure
+            conversations(self.tokenizer_path, cells, min(8, workers), self.args.tokens)
+            if self.args.measure and ranks.first
             else {}
         )
         # The test conversations are generated meanwhile, but not measured before training ends.
-        if self.args.measure:
+        if self.args.measure and ranks.first:
             self.test = ThreadPoolExecutor(1).submit(
-                conversations, self.tokenizer_path, self.test_cells(), max(1, self.args.workers // 5), self.args.tokens
+                conversations, self.tokenizer_path, self.test_cells(), max(1, workers // 5), self.args.tokens
             )
-        bar = tqdm(total=len(self.plan), initial=self.step, mininterval=10, miniters=1, ascii=True, ncols=110)
-        began = saved = marked = time.time()
+        shown = {"mininterval": 10, "miniters": 1, "ascii": True, "ncols": 110, "disable": not ranks.first}
+        bar = tqdm(total=len(self.plan), initial=self.step, **shown)
+        began = marked = time.time()
+        elapsed = saved = 0.0  # seconds of this command, by the clock of rank 0
         before = self.history[-1]["seconds"] if self.history else 0.0
         pace = Pace(self.plan, batches.left_out, self.step, self.args.minutes and self.args.minutes * 60)
         window: list[tuple[Step, tuple]] = []
@@ -109,13 +77,13 @@ class Run(Trainer):
             step = self.plan[number]
             if window and step.stage != window[-1][0].stage:
                 window, marked = [], time.time()
-            fits = True
+            failure = None
             try:
                 window.append((step, self.train_step(step, ids, classes)))
-            except torch.OutOfMemoryError:  # whose traceback holds the tensors until here
-                fits = False
-            if not fits:
-                self.recover()
+            except torch.OutOfMemoryError as error:
+                failure = error.with_traceback(None)  # which holds the tensors
+            if failure:
+                self.recover(step, failure)
                 pace.drop(step.stage, step.length)
                 tqdm.write(f"step {number} of {step.length} tokens does not fit the memory; such steps are left out")
                 continue
@@ -129,14 +97,15 @@ class Run(Trainer):
                         f"loss is {loss + divergence} near step {self.step}; --resume goes on before it"
                     )
                 now = time.time()
+                elapsed, taken = ranks.of_first(now - began, now - marked)
                 # The first steps of a stage compile its kernels.
                 if seen[step.stage]:
-                    pace.record([s for s, _ in window], now - marked)
-                pace.update(self.step, now - began)
+                    pace.record([s for s, _ in window], taken)
+                pace.update(self.step, elapsed)
                 seen[step.stage] += 1
                 marked = now
                 self.history.append({"step": self.step, "stage": step.stage, "length": step.length, "loss": loss,
-                                     "divergence": divergence, "busiest": load, "seconds": before + now - began,
+                                     "divergence": divergence, "busiest": load, "seconds": before + elapsed,
                                      "share": pace.share})  # fmt: skip
                 bar.set_postfix_str(
                     f"{step.stage} {step.length} loss {loss:.3f} kl {divergence:.2f} load {load:.2f} share {pace.share:.2f}",
@@ -145,11 +114,14 @@ class Run(Trainer):
                 window = []
             if quick and self.step % 2500 == 0:
                 self.progress(quick, step)
-            if not window and time.time() - saved > 120:
+            if not window and elapsed - saved > 120:
+                ranks.copy_first(self.weights_of_all())  # rounding must not part the ranks
                 self.save()
                 self.export("latest")
-                saved = time.time()
-            if self.args.seconds and time.time() - began > self.args.seconds:
+                saved = elapsed
+            if ranks.size == 1:
+                elapsed = time.time() - began
+            if self.args.seconds and elapsed > self.args.seconds:
                 break
         else:
             self.step = len(self.plan)  # the last ones may have been left out
@@ -175,6 +147,8 @@ class Run(Trainer):
 
     def export(self, name: str) -> None:
         """Write the weights as they are, in FP8, and the curves so far. A run that is lost leaves its latest ones."""
+        if not self.ranks.first:
+            return
         export(self.model, Tokenizer.from_file(str(self.tokenizer_path)), self.args.out / name)
         report = {"step": self.step, "plan": len(self.plan), "history": self.history}
         (self.args.out / name / "training.json").write_text(json.dumps(report))
@@ -224,7 +198,7 @@ class Run(Trainer):
 
 
 def main() -> None:
-    args = parse()
+    args = parse(__doc__ or "")
     try:
         trainer = Run(args)
     except ValueError as error:
@@ -233,6 +207,9 @@ def main() -> None:
         check(trainer)
         return
     trainer.train()
+    trainer.ranks.close()
+    if not trainer.ranks.first:
+        return
     if trainer.step < len(trainer.plan):
         print(f"stopped after step {trainer.step} of {len(trainer.plan)}; --resume goes on")
         return

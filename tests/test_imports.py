@@ -25,7 +25,7 @@ LEVELS = {
     """,
     "inference": """
         text report token_selection
-        params
+        completion params
         chat prompts
         engine
         distributed inspection conformance

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from ..params import Completion, Delta
+from ..completion import Completion, Delta
 from ..params import Request as EngineRequest
 from ..service.streams import AsyncStream
 from ..text.answer import AnswerDelta, AnswerParser, CallDelta, parse_assistant
@@ -21,7 +21,7 @@ from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unle
 from .logprobs import chat_logprobs
 from .prompt_logprobs import prompt_logprobs, refuse_in_stream
 from .protocol import ChatRequest
-from .requests import answer_params, response_schema, sampling_params
+from .requests import answer_params, form_field, response_schema, sampling_params
 from .responses import EVENTS, ChatCompletion
 from .selections import selections_of, with_selections
 
@@ -67,7 +67,8 @@ async def make_chat_requests(context: ApiContext, body: ChatRequest) -> list[Eng
     params = sampling_params(body, body.max_completion_tokens or body.max_tokens, logprobs, llm.default_params)
     params = answer_params(body, params, context.tokenizer, llm.chat_format)
     encode = partial(context.conversation_ids, body, response_schema(body))
-    return await context.make_requests(body.characters, encode, params, body.n or 1, bool(body.return_selections))
+    inspect = bool(body.return_selections)
+    return await context.make_requests(body.characters, encode, params, body.n or 1, inspect, form_field(body))
 
 
 def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from ..params import Completion, Delta, SamplingParams, Timings, TokenLogprob, Usage
+from ..completion import Completion, Delta, Timings, TokenLogprob, Usage
+from ..params import SamplingParams
 from ..service.streams import AsyncStream
 from .body import BoundedRoute
 from .context import ApiContext, check_finished, new_id, usage
@@ -19,7 +20,7 @@ from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unle
 from .logprobs import TextLogprobsBuilder
 from .prompt_logprobs import prompt_logprobs, refuse_in_stream
 from .protocol import CompletionRequest
-from .requests import sampling_params
+from .requests import form_field, sampling_params
 from .responses import EVENTS, TextCompletion
 from .selections import selections_of, with_selections
 
@@ -90,7 +91,9 @@ async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Pr
     prompts, requests = [], []
     for source in body.prompts():
         encode = partial(_token_ids, context, body, source)
-        made = await context.make_requests(len(source), encode, params, n, bool(body.return_selections))
+        made = await context.make_requests(
+            len(source), encode, params, n, bool(body.return_selections), form_field(body)
+        )
         prompts.append(await _prompt(context, body, list(made[0].prompt)))
         requests += made
     streams = await context.submit(requests) if max_tokens else []

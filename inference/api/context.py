@@ -1,12 +1,14 @@
 """Shared by the endpoints: the service, the model's name, the encoding and checking of prompts, and failures of answers."""
 
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..params import MAX_SEED, Completion, PromptTooLong, Request, SamplingParams, TokenLogprob
+from ..completion import Completion, TokenLogprob
+from ..params import MAX_SEED, PromptTooLong, Request, SamplingParams
 from ..service.admission import Busy
 from ..service.engine_thread import STOPPED, TIMED_OUT
 from ..service.service import Service
@@ -41,7 +43,8 @@ class ApiContext:
 
     def check_model(self, name: str | None) -> None:
         if name is not None and name not in (self.model_name, *self.aliases):
-            raise ApiError(404, f"model is {name[:100]!r}; expected {self.model_name!r}", "model", "model_not_found")
+            names = " or ".join(map(repr, (self.model_name, *self.aliases)))
+            raise ApiError(404, f"model is {name[:100]!r}; expected {names[:400]}", "model", "model_not_found")
 
     def check_capacity(self, count: int) -> None:
         """Raise Busy or ApiError, before the prompts are encoded, if `count` requests would be refused afterwards."""
@@ -60,11 +63,12 @@ class ApiContext:
         params: SamplingParams,
         n: int = 1,
         inspect: bool = False,
+        form_field: str = "structured_outputs",
     ) -> list[Request]:
         """n requests for the prompt that `encode` returns; a given seed differs from one to the next. Raises ApiError and Busy.
 
         The prompt is encoded and checked in one call of `encoding.run`; `size` is that of its text, in characters. inspect: their
-        selections are recorded.
+        selections are recorded. form_field: the name that errors give to `params.structured_outputs`.
         """
         seeds = [None if params.seed is None else (params.seed + i) & MAX_SEED for i in range(n)]
 
@@ -75,13 +79,23 @@ class ApiContext:
             except PromptTooLong as error:
                 raise ApiError(400, str(error), code="context_length_exceeded") from None
             except ValueError as error:
-                raise ApiError(400, str(error)) from None
+                message = str(error)
+                if not message.startswith("structured_outputs"):
+                    raise ApiError(400, message) from None
+                if form_field != "structured_outputs":  # the client has not said what kind of grammar it becomes
+                    message = re.sub(r"structured_outputs(\.\w+)?", form_field, message, count=1)
+                raise ApiError(400, message, form_field) from None
 
         return await self.encoding.run(size, make, n)
 
     def conversation_ids(self, conversation: ConversationFields, schema: Mapping[str, Any] | None = None) -> list[int]:
         """Token ids of a conversation's prompt; schema: of the JSON that is wanted. Raises ApiError."""
         tools = conversation.plain_tools()
+        adds, field = conversation.add_generation_prompt, "add_generation_prompt"
+        if adds is False and not conversation.continues:
+            raise ApiError(400, f"{field} is false; expected true: an answer without it is none of the model's", field)
+        if adds and conversation.continue_final_message:
+            raise ApiError(400, f"{field} is true; expected false with continue_final_message", field)
         return self.message_ids(
             conversation.messages, tools, conversation.thinking, continues=conversation.continues, schema=schema
         )

@@ -110,7 +110,8 @@ def install_handlers(app: FastAPI) -> None:
         message = str(error.detail)
         path = request.url.path[:200]
         if error.status_code == 404:
-            message = f"path is {path}; expected one of the API, which is under /v1"
+            known = "one that /openapi.json lists" if path.startswith("/v1") else "one of the API, which is under /v1"
+            message = f"path is {path}; expected {known}"
         elif error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "another")
             message = f"method is {request.method}; expected {allowed} at {path}"

@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..params import Completion, Delta
+from ..completion import Completion, Delta
 from ..service.streams import AsyncStream
 from .context import check_finished
 from .errors import ApiError

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..params import TokenLogprob
+from ..completion import TokenLogprob
 from ..text.detokenizer import REPLACEMENT, IncrementalDecoder
 from ..text.tokenizer import Tokenizer
 

@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from ...model.transformer import is_deterministic
-from ..params import Delta
+from ..completion import Delta
 from ..service.service import Service
 
 PREFIX = "deepseek_v32_"

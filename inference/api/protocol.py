@@ -101,7 +101,9 @@ class ConversationFields(Whole):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = Field(
         None, description="none: no thinking; all others: thinking"
     )
-    add_generation_prompt: Literal[True] | None = Field(None, description="true")
+    add_generation_prompt: bool | None = Field(
+        None, description="whether the answer begins a turn: false with continue_final_message, else true"
+    )
     continue_final_message: bool | None = Field(
         None, description="the answer continues the last message, an assistant's"
     )

@@ -54,6 +54,15 @@ def response_schema(body: SamplingFields) -> Mapping[str, Any] | None:
     return wanted.json_schema.schema_ if wanted is not None and wanted.json_schema is not None else None
 
 
+def form_field(body: SamplingFields) -> str:
+    """The field that says what the answer must look like; errors name it."""
+    if body.response_format is not None and body.response_format.type != "text":
+        return "response_format"
+    guided = [name for kind in _KINDS if getattr(body, name := f"guided_{kind}") is not None]
+    is_chat = isinstance(body, ChatRequest) and body.structured_outputs is None and body.tools
+    return guided[0] if guided else "tools" if is_chat else "structured_outputs"
+
+
 def _structured_outputs(request: SamplingFields) -> StructuredOutputsParams | None:
     given: list[tuple[str, Any]] = []
     if (fields := request.structured_outputs) is not None:

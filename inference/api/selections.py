@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..params import Completion, Delta, TokenSelection
+from ..completion import Completion, Delta
+from ..token_selection import TokenSelection
 
 
 def selections(found: Sequence[TokenSelection]) -> list[dict[str, Any]]:

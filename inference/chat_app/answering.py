@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from ..completion import Completion, Delta
 from ..inspection import label, new_recording
-from ..params import Completion, Delta, SamplingParams
+from ..params import SamplingParams
 from ..report.recording import BUDGET, Recording
 from ..service.engine_thread import STOPPED, TIMED_OUT
 from ..service.service import Service

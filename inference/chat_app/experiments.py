@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...model.selection_policy import SelectionPolicy, Span
-from ..params import Completion, SamplingParams
+from ..completion import Completion
+from ..params import SamplingParams
 from ..report.recording import Recording
 from ..service.admission import Busy
 from ..service.service import Service

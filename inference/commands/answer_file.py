@@ -17,8 +17,8 @@ from .prompt_file import Prompt
 from .terminal import record
 
 if TYPE_CHECKING:
+    from ..completion import Completion
     from ..llm import LLM
-    from ..params import Completion
 
 # These prompts come first and alone, so that their answers can be read before all other prompts have been: until the first of them
 # is complete, but no longer than this, because few requests at a time leave a GPU idle.

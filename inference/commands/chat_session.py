@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from .files import write_whole
 
 if TYPE_CHECKING:
+    from ..completion import Completion
     from ..llm import LLM
-    from ..params import Completion, SamplingParams
+    from ..params import SamplingParams
     from ..text.answer import AssistantMessage
 
 Message = dict[str, Any]
@@ -138,6 +139,8 @@ class ChatSession:
 
         if path.suffix not in (".json", ".html"):
             raise ValueError(f"file is {path}; expected a name that ends in .json or .html")
+        if self._latest is None and self.messages[-1:] and self.messages[-1]["role"] == "assistant":
+            raise ValueError("the latest answer comes from a file; expected one of this chat, which /retry makes")
         if self._latest is None or not self._latest[1].token_ids:
             raise ValueError("there is no answer yet")
         llm, (prompt, completion) = self.llm, self._latest

@@ -92,6 +92,10 @@ def generate(
         raise ValueError(f"{'--json' if as_json else '--raw'} is given; expected only with a prompt or --input-file")
     if inspect is not None and (is_chat or input_file is not None):
         raise ValueError(f"--inspect is {inspect}; expected only with a single prompt")
+    if raw and input_file is None:
+        for name, given in (("--system", system), ("--tools", tools), ("--thinking", thinking or None)):
+            if given is not None:
+                raise ValueError(f"{name} is given; expected without --raw, which leaves the chat format out")
     functions = None if tools is None else read_tools(tools)
     prompts = read_prompts(input_file) if input_file else []
     if not prompts and not is_chat:

@@ -132,7 +132,8 @@ class ModelOptions:
         bool,
         typer.Option(
             "--deterministic",
-            help="A request's logits are the same bits whatever runs beside it, however it is cut. On a GPU in fp8 and bf16.",
+            help="A request's logits are the same bits whatever runs beside it, however it is cut. doctor lists the precisions.",
+            rich_help_panel=HARDWARE,
         ),
     ] = False
     verify_hashes: VerifyHashesOption = True

@@ -93,7 +93,9 @@ def describe(verdict: "Verdict", repeats: bool | None) -> list[str]:
     lines = [kinds[verdict.kind]]
     if verdict.kind in ("bug", "other"):
         shown = verdict.matches[: verdict.named or 2]
-        lines += [f"  {match.name} ({match.reference}), similarity {max(match.similarity, 0):.0%}" for match in shown]
+        for match in shown:
+            where = f" (seen in {match.reference})" if match.reference else ""
+            lines.append(f"  {match.name}{where}, similarity {max(match.similarity, 0):.0%}")
         if verdict.named > 1:
             lines.append("  These cannot be told apart from outside.")
         if verdict.named and verdict.named < len(verdict.matches):

@@ -106,6 +106,7 @@ def serve(
     # What has been loaded stays. Without this, each full collection of garbage would look at it, and stop all streams for 0.1 s.
     gc.collect()
     gc.freeze()
+    port = port or check_port(host, port)
     print(_announcement(host, port, chat, api_key is not None), file=sys.stderr)
     # Several times the limit, because the system accepts a crowd before any of it can be refused.
     allow_files(4 * ConnectionLimits.total)
@@ -148,11 +149,12 @@ def leave_a_core(llm: "LLM") -> None:
         runner.threads = Threads(torch.get_num_threads())
 
 
-def check_port(host: str, port: int) -> None:
-    """ValueError if the port cannot be listened on, so that it is known before the weights are loaded."""
+def check_port(host: str, port: int) -> int:
+    """The port, or a free one for 0. ValueError if it cannot be listened on, so that it is known before the weights are loaded."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket.create_server((host, port), family=family).close()
+        with socket.create_server((host, port), family=family) as listening:
+            return int(listening.getsockname()[1])
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ValueError(

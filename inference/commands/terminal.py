@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ..text.answer import AnswerDelta, AnswerParser, AssistantMessage
 
 if TYPE_CHECKING:
+    from ..completion import Completion, Delta
     from ..llm import LLM
-    from ..params import Completion, Delta, Request, SamplingParams
+    from ..params import Request, SamplingParams
 
 # A model may write escape sequences, which a terminal would carry out, and characters that change the direction of writing, which
 # make a line look like another one.
@@ -156,7 +157,7 @@ def dim(text: str, out: TextIO) -> str:
 def statistics(completion: "Completion") -> str:
     """In one line: token counts, speed, and how the answer ended."""
     usage, timings = completion.usage, completion.timings
-    parts = [f"{usage.completion_tokens} tokens"]
+    parts = [f"{usage.completion_tokens} token{'s' * (usage.completion_tokens != 1)}"]
     if timings.tokens_per_second is not None:
         guessed = f" ({timings.drafted_tokens} guessed)" if timings.drafted_tokens else ""
         parts.append(f"{timings.tokens_per_second:.1f} tokens/s{guessed}")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .probe_client import Reply
+from .probe_reply import Reply
 
 FOLDER = Path(__file__).resolve().parent / "golden"
 FLOOR = 0.01  # nats: the least noise of any log-probability
@@ -66,6 +66,8 @@ class Golden:
     rounded: np.ndarray  # fp32 [3, F], those of this engine in bf16, in bf16 with an indexer in FP8, and in fp8
     held_out: np.ndarray  # fp32 [M, F], those of M more, from which no bound of the verdict was chosen
     bugs: tuple[KnownBug, ...]
+    # Of seeded bugs that change too little to be known: times_the_noise of each.
+    left_out: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def noises(self) -> list[np.ndarray]:
@@ -159,7 +161,7 @@ def load(name: str, folder: Path = FOLDER) -> Golden:
         KnownBug(entry["name"], change, entry["fields"], tuple(entry["groups"]))
         for entry, change in zip(content["bugs"], changes, strict=True)
     )
-    return Golden(content["checkpoint"], items, logprobs, rounded, held_out, bugs)
+    return Golden(content["checkpoint"], items, logprobs, rounded, held_out, bugs, content["left_out"])
 
 
 def save(golden: Golden, folder: Path, name: str) -> None:
@@ -168,6 +170,7 @@ def save(golden: Golden, folder: Path, name: str) -> None:
         "checkpoint": golden.checkpoint,
         "items": [_entry(item) for item in golden.items],
         "bugs": [{name: value for name, value in vars(bug).items() if name != "change"} for bug in golden.bugs],
+        "left_out": {name: round(times, 3) for name, times in sorted(golden.left_out.items())},
     }
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from .golden import Item
-from .probe_client import Client, ProbeError, Refused, Reply
+from .probe_client import Client, ProbeError, Refused
+from .probe_reply import Reply
 
 Progress = Callable[[str], None]
 

@@ -1,22 +1,16 @@
 """What the probe asks of a server: OpenAI's API in the dialects of vLLM, SGLang, llama.cpp, mlx-lm, transformers and ours."""
 
-import contextlib
 import http.client
 import json
-import math
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from .probe_reply import Reply, calls_of, logprobs_of, prompt_tokens_of
 
 TOP = 5  # alternatives asked for beside each token; the most that OpenAI's completions allow
 LARGEST_REPLY = 64 << 20  # bytes
-# Byte-level BPE (GPT-2): the bytes of printable Latin-1 are their own characters, the others those from U+0100 on, in order.
-PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
-OTHERS = (byte for byte in range(256) if byte not in PRINTABLE)
-BYTES = {chr(byte): byte for byte in PRINTABLE} | {chr(256 + place): byte for place, byte in enumerate(OTHERS)}
-SPACE = "Ġ"  # the character of a space
 
 
 class ProbeError(ValueError):
@@ -29,19 +23,6 @@ class Refused(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"status {status}: {message}")
         self.status = status
-
-
-@dataclass(frozen=True)
-class Reply:
-    """One answer. Its lists are empty, and the rest None, where the server says nothing."""
-
-    tokens: tuple[str, ...] = ()
-    logprobs: tuple[float, ...] = ()  # one for each token; NaN for one that has none
-    top: tuple[Mapping[str, float], ...] = ()  # by token: log-probabilities of the likeliest ones
-    text: str | None = None  # this and the next without spaces at either end, which some servers cut
-    reasoning: str | None = None
-    calls: str | None = None  # the calls of functions as JSON text, each a name and an object of arguments
-    prompt_tokens: int | None = None
 
 
 class Client:
@@ -59,6 +40,7 @@ class Client:
         self.base_url = base_url.rstrip("/")
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._timeout = timeout
+        self._says_thinking = True  # until a server refuses to be told
         self.model = model or self._first_model()
 
     def score(self, token_ids: Sequence[int]) -> Reply:
@@ -87,14 +69,12 @@ class Client:
         body: dict[str, Any] = {"messages": list(messages), "max_tokens": max_tokens, "temperature": 0}
         if with_logprobs:
             body |= {"logprobs": True, "top_logprobs": TOP}
-        if thinking:  # engines disagree about the name
-            body["chat_template_kwargs"] = {"thinking": True, "enable_thinking": True}
         if tools:
             body["tools"] = list(tools)
-        reply = self._post("/chat/completions", body)
+        reply = self._chat(body, thinking)
         choice = _first_choice(reply)
         message = choice.get("message") or {}
-        tokens, logprobs, top = _chat_logprobs(choice.get("logprobs"))
+        tokens, logprobs, top = logprobs_of(choice.get("logprobs"))
         reasoning = message.get("reasoning_content") or message.get("reasoning")
         return Reply(
             tokens,
@@ -102,15 +82,30 @@ class Client:
             top,
             (message.get("content") or "").strip(),
             (reasoning or "").strip(),
-            _calls(message.get("tool_calls")),
-            _prompt_tokens(reply),
+            calls_of(message.get("tool_calls")),
+            prompt_tokens_of(reply),
         )
+
+    def _chat(self, body: Mapping[str, Any], thinking: bool) -> dict[str, Any]:
+        """The reply of a server that is told whether to think, if it lets itself be told: engines think or do not by themselves."""
+        plain = dict(body)
+        if not self._says_thinking:
+            return self._post("/chat/completions", plain)
+        told = {
+            "chat_template_kwargs": {"thinking": thinking, "enable_thinking": thinking}
+        }  # engines disagree about the name
+        try:
+            return self._post("/chat/completions", plain | told)
+        except Refused:
+            reply = self._post("/chat/completions", plain)
+            self._says_thinking = False
+            return reply
 
     def _completion(self, body: dict[str, Any]) -> Reply:
         reply = self._post("/completions", body)
         choice = _first_choice(reply)
-        tokens, logprobs, top = _text_logprobs(choice.get("logprobs"))
-        return Reply(tokens, logprobs, top, (choice.get("text") or "").strip(), prompt_tokens=_prompt_tokens(reply))
+        tokens, logprobs, top = logprobs_of(choice.get("logprobs"))
+        return Reply(tokens, logprobs, top, (choice.get("text") or "").strip(), prompt_tokens=prompt_tokens_of(reply))
 
     def _first_model(self) -> str:
         try:
@@ -171,66 +166,3 @@ def _first_choice(reply: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise ProbeError(f"the server answers {json.dumps(reply)[:100]}; expected a field choices that holds an answer")
     return choices[0]
-
-
-def _prompt_tokens(reply: dict[str, Any]) -> int | None:
-    usage = reply.get("usage")
-    count = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    return count if isinstance(count, int) else None
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
-
-
-_Lists = tuple[tuple[str, ...], tuple[float, ...], tuple[Mapping[str, float], ...]]
-
-
-def _text_logprobs(block: Any) -> _Lists:
-    """From the lists of a plain completion."""
-    if not isinstance(block, dict) or not isinstance(block.get("tokens"), list):
-        return (), (), ()
-    tokens = tuple(str(token) for token in block["tokens"])
-    logprobs = tuple(_number(value) for value in block.get("token_logprobs") or ())
-    tops = block.get("top_logprobs") or [None] * len(tokens)
-    top = tuple({str(t): _number(p) for t, p in each.items()} if isinstance(each, dict) else {} for each in tops)
-    return (tokens, logprobs, top) if len(tokens) == len(logprobs) == len(top) else ((), (), ())
-
-
-def _chat_logprobs(block: Any) -> _Lists:
-    """From the list of a chat completion."""
-    entries = block.get("content") if isinstance(block, dict) else None
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        return (), (), ()
-    tokens = [str(entry.get("token")) for entry in entries]
-    logprobs = tuple(_number(entry.get("logprob")) for entry in entries)
-    tops = [[each for each in entry.get("top_logprobs") or () if isinstance(each, dict)] for entry in entries]
-    top = [{str(t.get("token")): _number(t.get("logprob")) for t in each} for each in tops]
-    if any(token.startswith(SPACE) for token in (*tokens, *(name for each in top for name in each))):
-        # mlx-lm gives the tokenizer's own spelling of tokens, and calls any of the likeliest the answer's.
-        top = [{_from_bytes(name): value for name, value in each.items()} for each in top]
-        tokens = [
-            max(each, key=each.__getitem__, default=_from_bytes(token)) for token, each in zip(tokens, top, strict=True)
-        ]
-        logprobs = tuple(max(each.values(), default=logprob) for logprob, each in zip(logprobs, top, strict=True))
-    return tuple(tokens), logprobs, tuple(top)
-
-
-def _from_bytes(token: str) -> str:
-    """The text of a token in the spelling of byte-level tokenizers, which have a printable character for each byte."""
-    with contextlib.suppress(KeyError, UnicodeDecodeError):
-        return bytes(BYTES[character] for character in token).decode()
-    return token
-
-
-def _calls(calls: Any) -> str:
-    """Calls as text that is equal for equal calls, whatever their ids and the spacing of their arguments."""
-    found = []
-    for call in calls if isinstance(calls, list) else []:
-        function = call.get("function") if isinstance(call, dict) else None
-        function = function if isinstance(function, dict) else {}
-        arguments = function.get("arguments")
-        with contextlib.suppress(ValueError):
-            arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-        found.append([function.get("name"), arguments])
-    return json.dumps(found, sort_keys=True) if found else ""

@@ -44,6 +44,7 @@ class TracedRunner:
         self._recording = True
 
     supports_async_scheduling = False
+    greedy = None  # traced steps run without graphs
 
     @property
     def max_draft_tokens(self) -> int:
@@ -90,6 +91,9 @@ class TracedRunner:
         with traced(self._stage):
             self.runner.draft(batch, sampled, accepted, noise)
         self._read_caches(batch, [self.config.num_hidden_layers])
+
+    def draft_greedily(self, batch: Batch) -> None:
+        self.runner.draft_greedily(batch)
 
     def _wants(self, layer: int | None) -> bool:
         return layer is None or self.layers is None or layer in self.layers

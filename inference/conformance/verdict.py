@@ -7,7 +7,7 @@ prompt tokens are equal or not. Both make one vector u; a known bug has a vector
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,13 @@ TAIL = 0.02  # the share of a group's tokens that decides: many bugs change few 
 DEVIATES = 3.5  # mean of |u| over this share: at most 2.7 of right implementations, transformers in bf16 among them
 RESEMBLES = 0.5  # similarity from which a bug is named
 TWINS = 0.1  # bugs whose similarities differ by less are named together
+SPARSE = 0.4  # largest share of dense attention's changes with DSA on: right engines have up to 0.21, dense ones 0.58 and more
+SHOWS_DENSE, CLIP = (
+    10.0,
+    20.0,
+)  # units of bf16's noise: all of dense attention's changes at least, and one of them at most
 FIELD_WEIGHT = 3.0  # |u| of a text or a number that is another one
+CHAT = "chat-"  # how the names of bugs of the chat format begin
 DENSE = "dense-attention"  # the bug that says whether sparse attention is on at all
 
 
@@ -30,7 +36,7 @@ class Match:
 
     name: str
     reference: str
-    similarity: float  # 1: the same changes in the same places; 0: nothing in common
+    similarity: float  # 1: the same changes in the same places; 0: nothing in common; of dense attention also its share
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class Verdict:
     )  # whether the server selects: DSA is on; None: another fault hides it, or the answers do not tell
     compared: Mapping[str, int]  # by group: how many log-probabilities were compared
     missing: tuple[str, ...]  # what could not be asked, one line each
+    dense_share: float | None = None  # of the changes of dense attention; None: the answers do not tell
 
     @property
     def confidence(self) -> float:
@@ -75,6 +82,10 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
     deviations = {group: _tail(u[groups == group]) for group, count in compared.items() if count}
     matches = []
     for bug in golden.bugs:
+        if bug.name.startswith(CHAT) and not seen.takes_token_ids:
+            bug = replace(
+                bug, groups=("chat",)
+            )  # every prompt went through the chat format, those of the other groups as well
         v = compressed(bug.change, noise)
         matches.append(
             Match(bug.name, REFERENCES.get(bug.name, ""), _similarity(items, groups, u, v, said, wrong, bug))
@@ -90,12 +101,34 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
             kind = "bug"
         elif lines or any(value > DEVIATES for value in deviations.values()):
             kind = "other"
+    share = _dense_share(golden, found - golden.logprobs)
+    chat_alone = all(match.name.startswith(CHAT) for match in matches[:named])
+    forward = [value for group, value in deviations.items() if group != "chat"]
     sparse = None
     if DENSE in [match.name for match in matches[:named]]:
         sparse = False
-    elif kind == "right" and any(compared.values()) and DENSE in [match.name for match in matches]:
-        sparse = True
-    return Verdict(kind, tuple(matches), named, deviations, lines, sparse, compared, _missing(seen))
+    elif share is not None and chat_alone and all(value <= DEVIATES for value in forward):
+        sparse = True if share < SPARSE else False if share > 1 - SPARSE else None
+    if share is not None and sparse is False and kind == "right":  # within the noise of each token, but at all of them
+        kind, named = "bug", 1
+        matches = [replace(match, similarity=share) if match.name == DENSE else match for match in matches]
+        matches.sort(key=lambda match: match.name != DENSE)
+    return Verdict(kind, tuple(matches), named, deviations, lines, sparse, compared, _missing(seen), share)
+
+
+def _dense_share(golden: Golden, change: np.ndarray) -> float | None:
+    """How much of what dense attention changes is in a change fp32 [F]: about 0 of a right server, and 1 of one without DSA.
+
+    The least-squares factor, in units of bf16's noise: over all tokens, it finds changes that are within the noise of each of them.
+    None if too few tokens are known, or if dense attention changes too little.
+    """
+    v = next((bug.change for bug in golden.bugs if bug.name == DENSE), None)
+    if v is None:
+        return None
+    known = np.isfinite(change) & np.isfinite(v)
+    ours, dense = (np.clip(each[known] / golden.noises[0][known], -CLIP, CLIP) for each in (change, v))
+    energy = float(dense @ dense)
+    return float(ours @ dense) / energy if energy > SHOWS_DENSE**2 else None
 
 
 def compressed(change: np.ndarray, noise: np.ndarray) -> np.ndarray:
@@ -125,7 +158,7 @@ def _similarity(
     both = np.isfinite(u) & np.isfinite(v)
     for group in dict.fromkeys(groups.tolist()):
         own = both & (groups == group)
-        if own.any():
+        if own.any() and group in bug.groups:
             # Of all that the server gave: the few tokens before a bug leaves the right answer are not the whole group.
             count = int((np.isfinite(u) & (groups == group)).sum())
             common += float(np.sum(u[own] * v[own])) / count

@@ -14,6 +14,7 @@ from ...model.checkpoint.load import Progress
 from ...model.metadata import LayerCache, RecordedDecodes, Selection, SelectionSink
 from ...model.transformer import Transformer
 from ..engine.check_plan import CheckPlan
+from ..engine.greedy import GreedyTokens
 from ..engine.limits import CacheBudget, Limits
 from ..engine.noise import DraftNoise
 from ..engine.runner import Model, ModelRunner, Runner, make_runner
@@ -155,6 +156,10 @@ class LeadingRunner:
                 return self._runner.run(batch, on_selection, *checks)
 
     @property
+    def greedy(self) -> GreedyTokens | None:
+        return self._runner.greedy
+
+    @property
     def max_draft_tokens(self) -> int:
         return self._runner.max_draft_tokens
 
@@ -167,6 +172,10 @@ class LeadingRunner:
         with interrupts_deferred(), self._job.together():
             self._job.broadcast(MessageKind.DRAFT, {"random": noise.random})
             draft_together(self._runner, batch, DraftInputs(sampled, accepted, noise))
+
+    def draft_greedily(self, batch: Batch) -> None:
+        """As `draft`, with the tokens of rank 0: the other ranks' may differ."""
+        self.draft(batch, *self._runner.greedy_choices(batch))
 
     def _close(self) -> None:
         """Free the decode graphs, which contain collectives of the group."""

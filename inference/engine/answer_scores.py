@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 import torch
 
 from ...model.metadata import RecordedDecodes, Selection
-from ..params import Request, TokenLogprob, TokenSelection
+from ..completion import TokenLogprob
+from ..params import Request
+from ..token_selection import TokenSelection
 from .engine import Engine
 from .scoring import ScoreJob, check_finite, prompt_logits, raise_mismatch, token_logprobs
 

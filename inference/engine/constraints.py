@@ -1,6 +1,7 @@
 """What requests demand of their next token: logit_bias, min_tokens and structured outputs, on the logits of a step."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -19,7 +20,9 @@ def constrain(logits: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
     early = [(i, token) for i, row in enumerate(rows) if _is_early(row) for token in row.request.end_ids]
     if not (masks or biased or early):
         return logits
-    logits, device = logits.clone(), logits.device
+    device, all_masked = logits.device, len(masks) == len(rows)
+    if biased or early or not all_masked:
+        logits = logits.clone()
     if biased:
         where = [on_device(device, each) for each in zip(*((i, token) for i, token, _ in biased), strict=True)]
         values = on_device(device, [bias for _, _, bias in biased], torch.float32)
@@ -29,11 +32,18 @@ def constrain(logits: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
     if masks:
         packed = torch.from_numpy(np.stack([mask for _, mask in masks]).view(np.uint8))  # [M, bytes]
         packed = packed.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else packed
-        bits = packed[:, :, None] >> torch.arange(8, dtype=torch.uint8, device=device) & 1
-        refused = bits.flatten(1)[:, : logits.shape[-1]] == 0
+        refused = (packed[:, :, None] & _bits(device)).flatten(1)[:, : logits.shape[-1]] == 0
+        if all_masked:
+            return logits.masked_fill(refused, -torch.inf)
         at = on_device(device, [i for i, _ in masks])
         logits[at] = logits[at].masked_fill(refused, -torch.inf)
     return logits
+
+
+@cache
+def _bits(device: torch.device) -> torch.Tensor:
+    """uint8 [8]: the bits of a byte, the lowest first."""
+    return torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8, device=device)
 
 
 def _mask(row: Row) -> np.ndarray:

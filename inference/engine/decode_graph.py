@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 
@@ -20,7 +20,8 @@ from .batch import Batch
 from .cache_check import CacheCheck
 from .check_plan import CheckPlan
 from .decode_inputs import DecodeInputs
-from .decode_record import DecodeRecord
+from .decode_record import DecodeRecord, DecodeRecords
+from .greedy import GreedyTokens
 from .inputs import StagedTokens
 
 T = TypeVar("T")
@@ -57,6 +58,15 @@ def context_buckets(topk: int, longest: int) -> list[int]:
     return sorted({size for size in sizes if size < longest} | {longest})
 
 
+class _Captured(NamedTuple):
+    """The graph of a bucket, with what it reads and writes."""
+
+    inputs: DecodeInputs
+    replay: Callable[[], _Outputs]
+    record: DecodeRecord | None
+    greedy: GreedyTokens
+
+
 class DecodeGraphs:
     """Runs steps of decodes as CUDA graphs of the model's `forward`. On a CPU it calls `forward` with the same inputs instead.
 
@@ -78,7 +88,7 @@ class DecodeGraphs:
         layers: int | None = None,
     ) -> None:
         """max_rows: of a step; None: one for each sequence. layers: whose selections can be recorded; None: all."""
-        self.topk, self.layers = topk, len(caches) if layers is None else layers
+        self.topk = topk
         self.forward = forward
         self.caches = caches
         self.scratch_page = scratch_page
@@ -87,13 +97,14 @@ class DecodeGraphs:
         self.batches = batch_buckets(max_rows or max_sequences)
         self.contexts = context_buckets(topk, max_model_len)
         self.staged = StagedTokens(max_sequences, device)
+        self._records = DecodeRecords(self.batches[-1], len(caches) if layers is None else layers, topk, device)
         # Of the step that ran last, in tensors that stay in place until another one is captured.
         self.inputs: DecodeInputs
+        self.greedy: GreedyTokens
         self.hidden: torch.Tensor | None = None  # [B, D], if `forward` returns hidden states
+        self.is_new = False  # whether its graph was captured for it
         # By bucket of batch size, bucket of context, and whether selections are recorded.
-        self._captured: dict[
-            tuple[int, int, bool], tuple[DecodeInputs, Callable[[], _Outputs], DecodeRecord | None]
-        ] = {}
+        self._captured: dict[tuple[int, int, bool], _Captured] = {}
         self._logits: torch.Tensor | None = None  # fp32 [rows, vocab], of the step that ran last
         # All graphs share one memory pool, because only one runs at a time.
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
@@ -118,25 +129,32 @@ class DecodeGraphs:
             self.contexts[bisect_left(self.contexts, longest)],
             sink is not None,
         )
-        if bucket not in self._captured:
+        self.is_new = bucket not in self._captured
+        if self.is_new:
             inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.staged, self.cache_check is not None)
             needed = sink is not None and bucket[1] > self.topk  # else everything is selected
-            record = DecodeRecord(bucket[0], self.layers, self.topk, self.device) if needed else None
-            self._captured[bucket] = (inputs, self.capture(partial(self._step, inputs, record)), record)
-        self.inputs, replay, record = self._captured[bucket]
-        self.inputs.fill(batch, plan, 0 if record is None else record.next_place())
+            record = self._records.of(bucket[0]) if needed else None
+            if record is not None:
+                inputs.fill(Batch((), (), (), 0, ()), record_place=record.scratch_place)
+            greedy = GreedyTokens(bucket[0], self.staged)
+            replay = self.capture(partial(self._step, inputs, record, greedy))
+            self._captured[bucket] = _Captured(inputs, replay, record, greedy)
+        self.inputs, replay, record, self.greedy = self._captured[bucket]
+        self.inputs.fill(batch, plan, 0 if record is None else record.next_place(), self.greedy.next_place())
         logits, self.hidden = replay()
         if record is not None and sink is not None:
             sink.decodes(record.latest())
         return logits[:size]
 
-    def _step(self, inputs: DecodeInputs, record: DecodeRecord | None) -> _Outputs:
+    def _step(self, inputs: DecodeInputs, record: DecodeRecord | None, greedy: GreedyTokens) -> _Outputs:
         """One forward pass. Each layer writes what it selects to the record, which every replay overwrites."""
-        tokens, positions, metadata = inputs.read()
-        if record is None:
-            return self._forward(tokens, positions, metadata, inputs)
-        outputs = self._forward(tokens, positions, replace(metadata, record=record.device), inputs)
-        record.copy_to_ring(inputs.record_place)
+        tokens, positions, metadata = inputs.read(greedy.given)
+        if record is not None:
+            metadata = replace(metadata, record=record.device)
+        outputs = self._forward(tokens, positions, metadata, inputs)
+        greedy.find(outputs[0], inputs.greedy_place, inputs.stage)
+        if record is not None:
+            record.copy_to_ring(inputs.record_place)
         return outputs
 
     def _forward(

@@ -10,6 +10,7 @@ from ...model.metadata import PAGE_SIZE, AttentionMetadata
 from ..params import Request
 from .batch import Batch
 from .check_plan import DECODE_WORDS, CheckPlan
+from .greedy import SCRATCH_PLACE
 from .inputs import StagedTokens
 
 
@@ -25,34 +26,51 @@ class DecodeInputs:
         self.batch, self.context, self.scratch_page, self.staged = batch, context, scratch_page, staged
         device, pages = staged.device, -(-context // PAGE_SIZE)
         # The host's copies are pinned so that copying does not wait. int64 [5, B]: tokens, positions, slots, places in `staged`
-        # (-1: the token is the given one), and the first row of each request (-1 after the last one); then the step's place in the
-        # record of selections, and the words of a check.
+        # (0: the token is the given one), and the first row of each request (-1 after the last one); then the step's places in
+        # the record of selections and in the ring of greedy tokens, whether these are staged, and the words of a check.
         # int32: lengths [B], block table [B, P].
         on_gpu = device.type == "cuda"
-        words = 1 + (DECODE_WORDS if checked else 0)
-        host_wide = torch.zeros(5 * batch + words, dtype=torch.int64, pin_memory=on_gpu)
-        host_narrow = torch.empty(batch * (1 + pages), dtype=torch.int32, pin_memory=on_gpu)
-        self._host = (host_wide, host_narrow)
-        self._device = (torch.empty_like(host_wide, device=device), torch.empty_like(host_narrow, device=device))
+        self._wide_words = 5 * batch + 3 + (DECODE_WORDS if checked else 0)
+        self._host = torch.zeros(8 * self._wide_words + 4 * batch * (1 + pages), dtype=torch.uint8, pin_memory=on_gpu)
+        self._device = torch.empty_like(self._host, device=device)
+        self._numbers = torch.arange(batch, device=device)
         self._copied = torch.cuda.Event() if on_gpu else None
-        self._wide = host_wide[: 5 * batch].view(5, batch).numpy()
-        self._record_place = host_wide[5 * batch : 5 * batch + 1].numpy()
-        self._words = host_wide[5 * batch + 1 :].numpy()
+        host_wide, host_narrow = (each.numpy() for each in self._parts(self._host))
+        self._wide = host_wide[: 5 * batch].reshape(5, batch)
+        self._places = host_wide[5 * batch : 5 * batch + 3]
+        self._words = host_wide[5 * batch + 3 :]
         self._words[1:] = -1
         self._truths = 0  # in the words
-        self._lengths = host_narrow[:batch].numpy()
-        self._table = host_narrow[batch:].view(batch, pages).numpy()
+        self._lengths = host_narrow[:batch]
+        self._table = host_narrow[batch:].reshape(batch, pages)
         self._table[:] = scratch_page
         # Per row of the block table: (id, admission) of the request whose pages it holds, and how many of them.
         self._held: list[tuple[tuple[int, int], int] | None] = [None] * batch
         self._used = batch
         self.fill(Batch((), (), (), 0, ()))
 
-    def fill(self, batch: Batch, plan: CheckPlan | None = None, record_place: int = 0) -> None:
-        """Copy a step's inputs to the device. The rows that it does not need become padding. record_place: see DecodeRecord."""
+    def _parts(self, whole: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The int64 and the int32 words."""
+        return whole[: 8 * self._wide_words].view(torch.int64), whole[8 * self._wide_words :].view(torch.int32)
+
+    def _wide_row(self, row: int) -> torch.Tensor:
+        """int64 [B] on the device."""
+        return self._parts(self._device)[0][row * self.batch : (row + 1) * self.batch]
+
+    def fill(
+        self, batch: Batch, plan: CheckPlan | None = None, record_place: int = 0, greedy_place: int | None = None
+    ) -> None:
+        """Copy a step's inputs to the device. The rows that it does not need become padding.
+
+        record_place: see DecodeRecord. greedy_place: see GreedyTokens; None: nobody reads the step's tokens.
+        """
         if self._copied is not None:
             self._copied.synchronize()  # until the previous step's copies have left the pinned memory
-        self._record_place[0] = record_place
+        self._places[:] = (
+            record_place,
+            SCRATCH_PLACE if greedy_place is None else greedy_place,
+            greedy_place is not None,
+        )
         used = self._used
         self._used = max(used, batch.tokens)  # the rows that the next step has to pad if this one fails here
         row = 0
@@ -62,11 +80,11 @@ class DecodeInputs:
                 position = start + offset
                 self._hold(row, request)
                 slot = request.pages[position // PAGE_SIZE] * PAGE_SIZE + position % PAGE_SIZE
-                token, place = 0, -1
+                token, place = 0, 0
                 if offset:
                     place = self.staged.place_of_draft(batch.draft_rows[entry], offset - 1)
                 elif batch.sampled_rows:
-                    place = batch.sampled_rows[entry]
+                    place = self.staged.place_of_sampled(batch.sampled_rows[entry])
                 else:
                     token = request.tokens[start]
                 self._wide[:4, row] = token, position, slot, place
@@ -74,7 +92,7 @@ class DecodeInputs:
                 row += 1
         self._wide[4, len(batch.requests) :] = -1
         for row in range(batch.tokens, used):
-            self._wide[:4, row] = 0, 0, self.scratch_page * PAGE_SIZE + row % PAGE_SIZE, -1
+            self._wide[:4, row] = 0, 0, self.scratch_page * PAGE_SIZE + row % PAGE_SIZE, 0
             self._lengths[row] = 1
             self._table[row, 0] = self.scratch_page
             self._held[row] = None
@@ -85,8 +103,7 @@ class DecodeInputs:
             if used or self._truths:
                 self._words[1 : 1 + max(used, 3 * self._truths)] = -1
                 self._words[1 : 1 + 3 * self._truths] = plan.truths.ravel()
-        for host, device in zip(self._host, self._device, strict=True):
-            device.copy_(host, non_blocking=True)
+        self._device.copy_(self._host, non_blocking=True)
         if self._copied is not None:
             self._copied.record()
 
@@ -102,11 +119,17 @@ class DecodeInputs:
         if not known:
             self._table[row, count:] = self.scratch_page
 
-    def read(self) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
-        """(tokens, positions, metadata) for the model. The context lengths on the host are the bucket's upper bound."""
-        given, positions, slots, places, _ = self._device[0][: 5 * self.batch].view(5, self.batch).unbind()
-        narrow = self._device[1]
-        tokens = torch.where(places < 0, given, self.staged.all[places.clamp(min=0)])
+    def read(self, into: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor, AttentionMetadata]:
+        """(tokens, positions, metadata) for the model. The context lengths on the host are the bucket's upper bound.
+
+        into: int64 [B] for the tokens.
+        """
+        given, places = (self._wide_row(row) for row in (0, 3))
+        return torch.add(given, self.staged.all[places], out=into), *self.rows()
+
+    def rows(self) -> tuple[torch.Tensor, AttentionMetadata]:
+        """(positions, metadata) alone."""
+        _, narrow = self._parts(self._device)
         lengths = narrow[: self.batch]
         metadata = AttentionMetadata(
             query_lengths=(1,) * self.batch,
@@ -114,23 +137,38 @@ class DecodeInputs:
             decodes=self.batch,
             block_table=narrow[self.batch :].view(self.batch, -1),
             lengths=lengths,
-            slots=slots,
-            logit_rows=torch.arange(self.batch, device=lengths.device),
+            slots=self._wide_row(2),
+            logit_rows=self._numbers,
             max_context=self.context,
         )
-        return tokens, positions, metadata
+        return self._wide_row(1), metadata
 
     @property
     def check_words(self) -> torch.Tensor:
         """int64 [DECODE_WORDS] on the device, of the step's CheckPlan."""
-        return self._device[0][5 * self.batch + 1 :]
+        return self._parts(self._device)[0][5 * self.batch + 3 :]
 
     @property
     def record_place(self) -> torch.Tensor:
         """int64 [1] on the device, as `fill` was given it."""
-        return self._device[0][5 * self.batch : 5 * self.batch + 1]
+        return self._parts(self._device)[0][5 * self.batch : 5 * self.batch + 1]
+
+    @property
+    def greedy_place(self) -> torch.Tensor:
+        """int64 [1] on the device: the place of the step's tokens in the ring of greedy tokens."""
+        return self._parts(self._device)[0][5 * self.batch + 1 : 5 * self.batch + 2]
+
+    @property
+    def stage(self) -> torch.Tensor:
+        """bool [1] on the device: whether a following step may take the step's greedy tokens."""
+        return self._parts(self._device)[0][5 * self.batch + 2 : 5 * self.batch + 3].view(torch.bool)[:1]
 
     @property
     def first_rows(self) -> torch.Tensor:
         """int64 [B] on the device: the first row of each request of the step, -1 after the last one."""
-        return self._device[0][4 * self.batch : 5 * self.batch]
+        return self._wide_row(4)
+
+    @property
+    def places(self) -> torch.Tensor:
+        """int64 [B] on the device: where in `staged.all` each row finds its token; 0: it is given."""
+        return self._wide_row(3)

@@ -1,57 +1,119 @@
 """Where decode graphs write what their rows select, and how it is read later without waiting for the device."""
 
-from typing import Any
-
 import numpy as np
 import torch
 
 from ...model.metadata import RecordedDecodes
+from .host_ring import pinned, seen_by
 
 _CHUNK_BYTES = 1 << 20  # of a bucket's steps between two copies out of the ring; small models then copy every 32nd step
 _MOST_STEPS = 32
 
 
-class DecodeRecord:
-    """The selections of a bucket's latest steps, in a ring of host memory that the device writes by itself.
+class DecodeRecords:
+    """The records of a runner's buckets. Those of large steps share their memory: each row of 61 layers takes 1 MB."""
 
-    A step's graph ends with a copy of `device` to the step's place in the ring, so that recording launches nothing. The ring has
-    two chunks of steps. Before a chunk is written again, what it holds is moved to memory of its own, one row at a time.
+    def __init__(self, rows: int, layers: int, topk: int, device: torch.device) -> None:
+        """rows: of the largest step."""
+        self._sizes = (layers, topk, device)
+        self._rows = rows
+        self._shared: DecodeRecord | None = None
+
+    def of(self, rows: int) -> "DecodeRecord":
+        """For steps of so many rows."""
+        layers, topk, _ = self._sizes
+        if row_bytes(layers, topk) * rows < _CHUNK_BYTES:
+            return DecodeRecord(rows, *self._sizes)
+        if self._shared is None:
+            self._shared = DecodeRecord(self._rows, *self._sizes)
+        return DecodeRecord(rows, *self._sizes, within=self._shared)
+
+
+def row_bytes(layers: int, topk: int) -> int:
+    """Of what a step's row selects: int32 positions and fp32 scores of all layers."""
+    return 8 * layers * topk
+
+
+def most_bytes(rows: int, buckets: int, layers: int, topk: int) -> int:
+    """What records can take of a device's memory, with so many buckets of steps, the largest of so many rows."""
+    whole = row_bytes(layers, topk) << (rows - 1).bit_length()  # a power of two where steps have no graphs
+    return whole + buckets * min(whole, _CHUNK_BYTES)
+
+
+class DecodeRecord:
+    """The selections of the latest steps of a bucket, in a ring of host memory that the device writes by itself.
+
+    A step's graph ends with a copy of `device` to the step's place in the ring, so that recording launches nothing.
     """
 
-    def __init__(self, batch: int, layers: int, topk: int, device: torch.device) -> None:
-        shape = (batch, layers, 2, topk)
-        self.device = torch.full(shape, -1, dtype=torch.int32, device=device)  # AttentionMetadata.record
-        self._steps = max(1, min(_MOST_STEPS, _CHUNK_BYTES // max(self.device.nbytes, 1)))  # of a chunk
-        self._host = _pinned((2 * self._steps, *shape), device)
-        self._ring, self._values = _seen_by(device, self._host), self._host.numpy()
-        self._rows: tuple[dict[int, _Row], dict[int, _Row]] = ({}, {})  # by chunk: those that somebody may read
-        self._place = -1  # of the latest step
+    def __init__(
+        self, rows: int, layers: int, topk: int, device: torch.device, within: "DecodeRecord | None" = None
+    ) -> None:
+        """rows: of a step. within: the record whose memory this one uses."""
+        if within is None:
+            whole = torch.full((rows, layers, 2, topk), -1, dtype=torch.int32, device=device)
+            self._ring = _Ring(whole)
+        else:
+            whole, self._ring = within.device, within._ring
+        self.device: torch.Tensor = whole[:rows]  # AttentionMetadata.record
+
+    @property
+    def scratch_place(self) -> int:
+        """A place that nobody reads."""
+        return 2 * self._ring.steps
 
     def copy_to_ring(self, place: torch.Tensor) -> None:
         """Within a step's graph. place: int64 [1] on the device, as `next_place` has returned it."""
-        self._ring.index_copy_(0, place, self.device[None])
+        self._ring.seen[:, : len(self.device)].index_copy_(0, place, self.device[None])
 
     def fetch(self, rows: int) -> RecordedDecodes:
         """For a step without a graph, once it is launched: copy its first rows to the ring from here."""
         place = self.next_place()
-        self._host[place, :rows].copy_(self.device[:rows], non_blocking=True)
+        self._ring.host[place, :rows].copy_(self.device[:rows], non_blocking=True)
         return self.latest()
 
     def next_place(self) -> int:
         """The place of the next step, to be called before its launch. The step before the latest must have been computed."""
-        self._place = (self._place + 1) % (2 * self._steps)
-        chunk, step = divmod(self._place, self._steps)
-        if step == 0:
-            for row in self._rows[chunk].values():
-                row.move()
-            self._rows[chunk].clear()
-        return self._place
+        return self._ring.next_place()
 
     def latest(self) -> RecordedDecodes:
         """What the latest step has selected."""
-        chunk, step = divmod(self._place, self._steps)
-        first = chunk * self._steps
-        return _Step(self._rows[chunk], self._values[first : first + self._steps], step)
+        return self._ring.latest()
+
+
+class _Ring:
+    """Two chunks of steps. While one is written, what the other holds is moved to memory of its own, a few rows with each step."""
+
+    def __init__(self, device: torch.Tensor) -> None:
+        """device: what a step writes."""
+        self.steps = max(1, min(_MOST_STEPS, _CHUNK_BYTES // max(device.nbytes, 1)))  # of a chunk
+        self.host = pinned((2 * self.steps + 1, *device.shape), torch.int32, device.device)
+        self.seen, self.values = seen_by(device.device, self.host), self.host.numpy()
+        self._rows: tuple[dict[int, _Row], dict[int, _Row]] = ({}, {})  # by chunk: those that somebody may read
+        self._moving: list[_Row] = []  # those of the other chunk that are still in the ring
+        self._place = -1  # of the latest step
+
+    def next_place(self) -> int:
+        self._place = (self._place + 1) % (2 * self.steps)
+        chunk, step = divmod(self._place, self.steps)
+        if step == 0:
+            self._moving += self._rows[chunk].values()  # there are some only if a chunk is one step
+            self._rows[chunk].clear()
+            self._move(len(self._moving))
+        elif step == 1:  # the other chunk's last step has been computed, and its rows have been taken
+            self._moving += self._rows[1 - chunk].values()
+            self._rows[1 - chunk].clear()
+        self._move(-(-len(self._moving) // (self.steps - step)))
+        return self._place
+
+    def _move(self, count: int) -> None:
+        for _ in range(count):
+            self._moving.pop().move()
+
+    def latest(self) -> RecordedDecodes:
+        chunk, step = divmod(self._place, self.steps)
+        first = chunk * self.steps
+        return _Step(self._rows[chunk], self.values[first : first + self.steps], step)
 
 
 class _Step:
@@ -93,31 +155,3 @@ class _Row:
                 moved or self._values is values
             ):  # else the engine's thread has moved it, and the ring may be written again
                 return found
-
-
-def _pinned(shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
-    if device.type != "cuda":
-        return torch.empty(shape, dtype=torch.int32)
-    with torch.cuda.device(device):  # which the memory then belongs to
-        return torch.empty(shape, dtype=torch.int32, pin_memory=True)
-
-
-def _seen_by(device: torch.device, host: torch.Tensor) -> torch.Tensor:
-    """The same memory as a tensor of the device, whose kernels can write to pinned memory of the host."""
-    if device.type != "cuda":
-        return host
-    seen = torch.as_tensor(_HostArray(host), device=device)
-    assert seen.data_ptr() == host.data_ptr(), "pinned memory that belongs to another device"
-    return seen
-
-
-class _HostArray:
-    """Pinned memory under the CUDA array interface (version 3), whose pointers may be to any memory that the device can reach."""
-
-    def __init__(self, host: torch.Tensor) -> None:
-        self._host = host  # kept while the tensor made of this exists
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        shape = tuple(self._host.shape)
-        return {"shape": shape, "typestr": "<i4", "data": (self._host.data_ptr(), False), "version": 3}

@@ -6,6 +6,7 @@ A graph reads what the step's own graph has left in place: positions, slots, blo
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import torch
 
@@ -36,44 +37,105 @@ class DraftInputs:
 
 
 class DraftGraphs:
-    """Runs the MTP layer after steps of `graphs`. On a CPU the same passes run without a graph."""
+    """Runs the MTP layer after steps of `graphs`. On a CPU the same passes run without a graph.
+
+    After a step whose own graph is new they do so on a GPU, too, and are captured after the next one: other answers would wait for
+    both captures together, which took 35 to 50 ms on an H200.
+    """
 
     def __init__(self, drafter: Drafter, graphs: DecodeGraphs) -> None:
         self._drafter, self._graphs = drafter, graphs
         self._requests = batch_buckets(len(graphs.staged.sampled))
-        # By the inputs of the step's bucket, which the graph reads (steps that record have their own), the bucket of requests, the
-        # number of drafts, and whether they are random.
-        self._captured: dict[tuple[DecodeInputs, int, int, bool], tuple[DraftInputs, Callable[[], None]]] = {}
+        # By the inputs of the step's bucket, which the graph reads (steps that record have their own), its sizes, and whether the
+        # drafts are random.
+        self._captured: dict[tuple[DecodeInputs, _Size, bool], tuple[DraftInputs, Callable[[], None]]] = {}
+        self._captured_greedy: dict[tuple[DecodeInputs, _Size], Callable[[], None]] = {}
+        self._tables: dict[tuple[int, int], torch.Tensor] = {}
 
     def free(self) -> None:
         """Free all graphs. Passes that come after would capture new ones."""
         self._captured.clear()
+        self._captured_greedy.clear()
 
     def run(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
         """As `Runner.draft`, after a step that `graphs` has run."""
-        step, count = self._graphs.inputs, batch.draft_tokens or 0
-        requests = self._requests[bisect_left(self._requests, len(accepted))]
-        key = (step, requests, count, noise.random)
+        size = self._size(batch)
+        key = (self._graphs.inputs, size, noise.random)
         known = self._captured.get(key)
-        inputs = DraftInputs(step.batch, requests, noise.random, step.staged.device) if known is None else known[0]
+        sizes = (key[0].batch, size.requests, noise.random, self._graphs.device)
+        inputs = DraftInputs(*sizes) if known is None else known[0]
         inputs.fill(sampled, accepted, noise)
         if known is None:
-            passes = partial(self._passes, step, inputs, count)
-            known = self._captured[key] = (inputs, self._graphs.capture(passes))
+            passes = self._passes(size)
+            draft = partial(passes.run, inputs.following, inputs.accepted, inputs.noise)
+            if self._graphs.is_new:
+                return draft()
+            known = self._captured[key] = (inputs, self._graphs.capture(draft))
         known[1]()
 
-    def _passes(self, step: DecodeInputs, inputs: DraftInputs, count: int) -> None:
-        hidden = self._graphs.hidden
-        assert hidden is not None
-        _, positions, metadata = step.read()
-        first_rows = step.first_rows[: len(inputs.accepted)]
-        present = first_rows >= 0
-        first_rows = first_rows.clamp(min=0)
-        # Behind the last column is the scratch page, for positions past the bucket's contexts. All of a padding row is there.
-        table = torch.nn.functional.pad(metadata.block_table[first_rows], (0, 1), value=step.scratch_page)
-        table = table.masked_fill(~present[:, None], step.scratch_page)
+    def run_greedily(self, batch: Batch) -> None:
+        """As `Runner.draft_greedily`, after a step that `graphs` has run."""
+        key = (self._graphs.inputs, self._size(batch))
+        replay = self._captured_greedy.get(key)
+        if replay is None:
+            draft = self._passes(key[1]).run_greedily
+            if self._graphs.is_new:
+                return draft()
+            replay = self._captured_greedy[key] = self._graphs.capture(draft)
+        replay()
+
+    def _passes(self, size: "_Size") -> "_Passes":
+        step = self._graphs.inputs
+        # Behind the last column is the scratch page, for positions past the bucket's contexts. Only one graph runs at a time.
+        shape = (size.requests, step.rows()[1].block_table.shape[1] + 1)
+        if shape not in self._tables:
+            self._tables[shape] = torch.full(shape, step.scratch_page, dtype=torch.int32, device=self._graphs.device)
+        return _Passes(self._drafter, self._graphs, size, self._tables[shape])
+
+    def _size(self, batch: Batch) -> "_Size":
+        count = len(batch.sampling)
+        requests = self._requests[bisect_left(self._requests, count)]
+        return _Size(requests, count == requests, batch.draft_tokens or 0)
+
+
+class _Size(NamedTuple):
+    """What a graph is captured for."""
+
+    requests: int  # at most
+    is_full: bool  # there are as many
+    drafts: int
+
+
+class _Passes:
+    """The passes after a step, as they are captured."""
+
+    def __init__(self, drafter: Drafter, graphs: DecodeGraphs, size: _Size, table: torch.Tensor) -> None:
+        """After the latest step of `graphs`, whose tensors the passes read. table: int32 [requests, pages + 1] for their use."""
+        self._drafter, self._size, self._table = drafter, size, table
+        self._graphs, self._step, self._greedy = graphs, graphs.inputs, graphs.greedy
+
+    def run_greedily(self) -> None:
+        first_rows = self._step.first_rows[: self._size.requests]
+        accepted = first_rows  # which nothing reads without drafts
+        if self._size.drafts:
+            rows = first_rows if self._size.is_full else first_rows.clamp(min=0)
+            accepted = self._greedy.count_accepted(rows, self._step.places)
+        self.run(self._greedy.tokens, accepted, DraftNoise(False, accepted, accepted, accepted))
+
+    def run(self, following: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
+        step, (requests, is_full, count) = self._step, self._size
+        positions, metadata = step.rows()
+        assert self._graphs.hidden is not None
+        rows, table = StepRows(self._graphs.hidden, positions, metadata), self._table
+        first_rows = step.first_rows[:requests]
+        if count:
+            if is_full:
+                pages = metadata.block_table[first_rows] if requests > 1 else metadata.block_table[:1]
+            else:
+                present = first_rows >= 0
+                first_rows, accepted = first_rows.clamp(min=0), accepted * present
+                pages = torch.where(present[:, None], metadata.block_table[first_rows], step.scratch_page)
+            table[:, :-1] = pages
         sampling = SamplingRows(first_rows, table, step.context + MAX_DRAFT_TOKENS)
-        rows = StepRows(hidden, positions, metadata)
-        accepted = inputs.accepted * present
-        drafts = step.staged.drafts[: len(accepted), :count]
-        self._drafter.draft(rows, inputs.following, sampling, accepted, inputs.noise, drafts)
+        drafts = step.staged.drafts[:requests, :count]
+        self._drafter.draft(rows, following, sampling, accepted, noise, drafts)

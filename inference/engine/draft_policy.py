@@ -40,7 +40,10 @@ class DraftPolicy(Protocol):
         layer first."""
 
     def observe(self, batch: Batch, drafted: Sequence[int], accepted: Sequence[int]) -> None:
-        """A step's tokens have arrived: for each request that it sampled for, how many drafts it had, and how many were right."""
+        """A step's tokens have arrived: for each request that it sampled for, how many drafts it had, and how many were right.
+
+        Both are empty for a step without drafts.
+        """
 
 
 def make_policy(count: int, layers: int, on_cpu: bool) -> DraftPolicy | None:
@@ -116,6 +119,9 @@ class MeasuredDrafts:
             for place in range(min(drafts, right + 1)):
                 self._tried[place] = _DECAY * self._tried[place] + 1
                 self._right[place] = _DECAY * self._right[place] + (right > place)
+        if batch.draft_tokens is None:
+            self._latest = None
+            return
         now, before = self._clock(), self._latest
         number, sequences = len(batch.requests).bit_length(), len(batch.requests)
         self._latest = None
@@ -125,7 +131,7 @@ class MeasuredDrafts:
             return
         self._latest = number, batch.draft_tokens, now
         # Another thread may have taken the step before; its time may be any.
-        if batch.draft_tokens is not None and before is not None and before[:2] == self._latest[:2] and now > before[2]:
+        if before is not None and before[:2] == self._latest[:2] and now > before[2]:
             self._sizes.setdefault(number, _Size()).costs.add(batch.draft_tokens, now - before[2])
 
     def _decide(self, size: "_Size", ready: float) -> None:

@@ -128,27 +128,38 @@ class Drafter:
         logits, hidden = self.model.draft(following, step.hidden, step.positions, metadata, self.cache)
         if not count:
             return
-        positions, hidden = step.positions[rows], hidden[rows]
+        hidden, further = hidden[rows], _further_passes(sampling, step.positions[rows], passes - 1)
         for number in range(passes):
-            tokens = noise.choose(logits, accepted + number + 1)
+            tokens = noise.choose(logits, accepted, number + 1)
             drafts[:, number] = tokens
             if number + 1 < passes:
-                positions = positions + 1
-                metadata = _further_pass(sampling, positions)
+                positions, metadata = further[number]
                 logits, hidden = self.model.draft(tokens, hidden, positions, metadata, self.cache)
 
 
-def _further_pass(sampling: SamplingRows, positions: torch.Tensor) -> AttentionMetadata:
-    """One row for each request, at positions int64 [M]."""
-    count, longest, table = len(positions), sampling.longest, sampling.table
-    pages = table.gather(1, (positions // PAGE_SIZE)[:, None])[:, 0].long()
-    return AttentionMetadata(
-        query_lengths=(1,) * count,
-        context_lengths=(longest,) * count,
-        decodes=count,
-        block_table=table,
-        lengths=(positions + 1).int(),
-        slots=pages * PAGE_SIZE + positions % PAGE_SIZE,
-        logit_rows=torch.arange(count, device=positions.device),
-        max_context=longest,
-    )
+def _further_passes(
+    sampling: SamplingRows, positions: torch.Tensor, count: int
+) -> list[tuple[torch.Tensor, AttentionMetadata]]:
+    """By pass: the positions int64 [M], each one behind that of the pass before, and a row for each request."""
+    if not count:
+        return []
+    requests, longest, table = len(positions), sampling.longest, sampling.table
+    numbers = torch.arange(max(count + 1, requests), device=positions.device)
+    later = positions + numbers[1 : count + 1, None]  # [passes, M]
+    pages = table[numbers[:requests], later // PAGE_SIZE]
+    slots = torch.add(later % PAGE_SIZE, pages, alpha=PAGE_SIZE)
+    lengths = (later + 1).int()
+    passes = []
+    for number in range(count):
+        metadata = AttentionMetadata(
+            query_lengths=(1,) * requests,
+            context_lengths=(longest,) * requests,
+            decodes=requests,
+            block_table=table,
+            lengths=lengths[number],
+            slots=slots[number],
+            logit_rows=numbers[:requests],
+            max_context=longest,
+        )
+        passes.append((later[number], metadata))
+    return passes

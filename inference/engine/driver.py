@@ -1,10 +1,11 @@
 """Steps on demand: whoever takes deltas from a stream makes the engine's next step, for all the streams that are open."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..params import Delta, Request
+from ..completion import Delta
+from ..params import Request
 from .engine import Engine
 
 
@@ -60,8 +61,13 @@ class Driver:
         finally:
             self._in_use.release()
 
-    def deltas(self, requests: list[Request]) -> Iterator[Delta]:
-        """Queue the requests and step until all of them have finished. Closing the iterator cancels the rest."""
+    def deltas(
+        self, requests: list[Request], complete: Callable[[Delta], Delta] = lambda delta: delta
+    ) -> Iterator[Delta]:
+        """Queue the requests and step until all of them have finished. Closing the iterator cancels the rest.
+
+        complete: what to make of each request's last delta.
+        """
         open_ids = {request.id for request in requests}
         try:
             self._queue(requests)
@@ -70,6 +76,7 @@ class Driver:
                     if delta.finish_reason is not None:
                         open_ids.discard(delta.request_id)
                         del self._inbox[delta.request_id]
+                        delta = complete(delta)
                     yield delta
         finally:
             self._cancel(open_ids)
@@ -83,10 +90,13 @@ class Driver:
     def _advance(self, open_ids: set[int]) -> list[Delta]:
         """The deltas of these requests that no stream has taken yet, after a step if there are none."""
         with self.engine() as engine:
-            if not any(self._inbox[id] for id in open_ids):
+            inbox = self._inbox
+            if not any([inbox[id] for id in open_ids]):
                 self._deliver(engine.step())
-            deltas = [delta for id in sorted(open_ids) for delta in self._inbox[id]]
-            self._inbox |= {id: [] for id in open_ids}
+            deltas: list[Delta] = []
+            for id in sorted(open_ids):
+                deltas += inbox[id]
+                inbox[id] = []
             return deltas
 
     def _deliver(self, deltas: list[Delta]) -> None:

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
 from ...model.selection_policy import SelectionPolicy
-from ..params import Delta, FinishReason, Request, SamplingParams
+from ..completion import Delta, FinishReason
+from ..params import Request, SamplingParams
 from ..text.grammar import GrammarCompiler
 from ..text.tokenizer import Tokenizer
 from .cache_report import CacheReports
@@ -234,14 +235,16 @@ class Engine:
             return
         self.report_mismatches()
         finished = []
-        self.scheduler.speculation.observe(step.batch, [sum(sample.drafted for sample in own) for own in samples])
+        drafted = [sum(sample.drafted for sample in own) for own in samples] if step.batch.draft_counts else ()
+        self.scheduler.speculation.observe(step.batch, drafted)
         for request, own in zip(step.batch.sampling, samples, strict=True):
             state = self._states.get(request.id)
             if state is None:  # the request ended while this step was in flight
                 continue
             for offset, sample in enumerate(own):
                 self._deltas.append(state.push(sample, step.recorder, offset))
-                self._stats.generated_tokens += sample.error is None
+                if sample.error is None:
+                    self._stats.generated_tokens += 1
                 if state.finish_reason is not None:  # what was sampled behind its end is dropped
                     finished.append(state)
                     break

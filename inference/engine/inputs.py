@@ -24,13 +24,19 @@ class StagedTokens:
 
     def __init__(self, max_sequences: int, device: torch.device) -> None:
         self.device = device
-        self.all = torch.zeros(max_sequences * (1 + MAX_DRAFT_TOKENS), dtype=torch.int64, device=device)
-        self.sampled = self.all[:max_sequences]  # the staged tokens come first, the rest is left from earlier steps
-        self.drafts = self.all[max_sequences:].view(max_sequences, MAX_DRAFT_TOKENS)
+        # A zero, the sampled tokens, the drafts: an input is the given token plus the one at its place, and one of them is zero.
+        self.all = torch.zeros(1 + max_sequences * (1 + MAX_DRAFT_TOKENS), dtype=torch.int64, device=device)
+        self.first_draft = 1 + max_sequences  # the place of the first draft; all later places are drafts', too
+        self.sampled = self.all[1 : self.first_draft]  # the latest come first, the rest is left from earlier steps
+        self.drafts = self.all[self.first_draft :].view(max_sequences, MAX_DRAFT_TOKENS)
+
+    def place_of_sampled(self, row: int) -> int:
+        """In `all`, of sampled[row]."""
+        return 1 + row
 
     def place_of_draft(self, row: int, number: int) -> int:
         """In `all`, of drafts[row, number]."""
-        return len(self.sampled) + row * MAX_DRAFT_TOKENS + number
+        return self.first_draft + row * MAX_DRAFT_TOKENS + number
 
 
 def prepare(

@@ -39,8 +39,8 @@ class DraftNoise(NamedTuple):
     seeds: torch.Tensor  # int64 [M]
     positions: torch.Tensor  # int64 [M]: the place in the output of the step's first token
 
-    def choose(self, logits: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
-        """int64 [M], one guess for each row of logits fp32 [M, vocab], at the places ``positions + offsets``.
+    def choose(self, logits: torch.Tensor, accepted: torch.Tensor, number: int) -> torch.Tensor:
+        """int64 [M], one guess for each row of logits fp32 [M, vocab], at the places ``positions + accepted + number``.
 
         Logits that are no numbers give some id of the vocabulary.
         """
@@ -49,7 +49,7 @@ class DraftNoise(NamedTuple):
         drawn = (self.temperatures > 0)[:, None]
         temperatures = torch.where(drawn, self.temperatures[:, None], 1.0)
         scores = (logits.double() - logits.amax(-1, keepdim=True)) / temperatures
-        noise = gumbel(self.seeds, self.positions + offsets, logits.shape[-1])
+        noise = gumbel(self.seeds, self.positions + accepted + number, logits.shape[-1])
         return torch.where(drawn, scores + noise, scores).argmax(-1)
 
 

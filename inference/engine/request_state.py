@@ -6,9 +6,11 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from ..params import Completion, Delta, FinishReason, Request, Timings, TokenLogprob, TokenSelection, Usage
+from ..completion import Completion, Delta, FinishReason, Timings, TokenLogprob, Usage
+from ..params import Request
 from ..text.detokenizer import IncrementalDecoder, StopStrings
 from ..text.tokenizer import Tokenizer
+from ..token_selection import TokenSelection
 from .fault import Fault, log_fault
 from .sampler import Sample
 from .selection import SelectionRecorder
@@ -35,8 +37,6 @@ class RequestState:
     _arrival: float = field(default_factory=time.perf_counter)
     _first: float | None = None  # time of the first token
     _last: float | None = None  # time of the last token
-    _context_tokens: int = 0  # summed over the queries of the generated tokens
-    _selected_tokens: int = 0  # how many of those were attended to
     _drafted: int = 0  # tokens that were drafts
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class RequestState:
         Raises no Exception: whatever fails here ends the request with an error. After Ctrl-C the token has not come yet.
         """
         tokens, pieces = len(self.request.tokens), len(self._text)
-        counts = self._context_tokens, self._selected_tokens, self._drafted
+        drafted = self._drafted
         try:
             return self._push(sample, recorder, offset)
         except Exception as error:
@@ -59,7 +59,7 @@ class RequestState:
             new_text = "".join(self._text[pieces:])
             return replace(last, text=new_text, token_ids=tuple(self.request.tokens[tokens:]))
         except BaseException:
-            self._context_tokens, self._selected_tokens, self._drafted = counts
+            self._drafted = drafted
             self._take_back(tokens, pieces)
             raise
 
@@ -92,26 +92,28 @@ class RequestState:
         if sample.error is not None:
             return self.finish("error", sample.error)
         request, params = self.request, self.request.params
-        selection = recorder.of(request, offset, sample.drafted)
+        selection = recorder.of(request, offset, sample.drafted) if request.inspect else None
+        token, text = sample.token, ""
         self._drafted += sample.drafted
-        self._count_selected(len(request.tokens))
-        request.tokens.append(sample.token)
+        request.tokens.append(token)
         self._last = time.perf_counter()
-        self._first = self._first or self._last
+        if self._first is None:
+            self._first = self._last
         if sample.logprob:
             self._logprobs.append(sample.logprob)
         if selection is not None:
             self._selection.append(selection)
-        text = ""
-        if sample.token in self.eos_ids and not params.ignore_eos:
+        if token in self.eos_ids and not params.ignore_eos:
             self.finish_reason = "stop"
-        elif sample.token in params.stop_token_ids:
-            self.finish_reason, self.stop_reason = "stop", sample.token
+        elif token in params.stop_token_ids:
+            self.finish_reason, self.stop_reason = "stop", token
         else:
-            text = self._push_text(sample.token)
+            text = self._push_text(token)
             if self.finish_reason is None and request.output_count >= request.max_tokens:
                 self.finish_reason = "length"
-        return self._delta(text + self._flush(), sample, selection)
+        if self.finish_reason is not None:
+            text += self._flush()
+        return self._delta(text, sample, selection)
 
     def _take_back(self, tokens: int, pieces: int) -> None:
         """Leave this many tokens of the request, and pieces of its text, and what a decoder knows after them."""
@@ -124,8 +126,13 @@ class RequestState:
         self.finish_reason = self.stop_reason = self.error = None
 
     def _push_text(self, token: int) -> str:
-        decoder = self._decoder
-        return self._through_stops(_named("the detokenizer", lambda: decoder.push([token]))) if decoder else ""
+        if self._decoder is None:
+            return ""
+        try:
+            text = self._decoder.push((token,))
+        except Exception as error:
+            raise Fault("the detokenizer", error) from error
+        return self._through_stops(text) if self.request.params.stop else text
 
     def _flush(self) -> str:
         """The text that was held back, once the request ends. It is no part of the answer if a stop string has ended it."""
@@ -154,12 +161,15 @@ class RequestState:
             completion=self.completion() if self.finish_reason is not None else None,
         )
 
-    def _count_selected(self, context: int) -> None:
-        self._context_tokens += context
-        policy = self.request.policy
-        self._selected_tokens += (
-            min(context, self.index_topk) if policy is None else policy.width(context, self.index_topk)
-        )
+    def _selected_fraction(self) -> float:
+        """How much of their contexts the queries of the generated tokens have attended to."""
+        prompt, topk, policy = len(self.request.prompt), self.index_topk, self.request.policy
+        contexts = range(prompt, prompt + self.request.output_count)
+        if policy is None:
+            selected = sum([min(context, topk) for context in contexts])
+        else:
+            selected = sum([policy.width(context, topk) for context in contexts])
+        return selected / sum(contexts) if contexts else 1.0
 
     def _timings(self) -> Timings:
         count, rate, first = self.request.output_count, None, None
@@ -172,7 +182,7 @@ class RequestState:
             total=time.perf_counter() - self._arrival,
             tokens_per_second=rate,
             drafted_tokens=self._drafted,
-            selected_fraction=self._selected_tokens / self._context_tokens if self._context_tokens else 1.0,
+            selected_fraction=self._selected_fraction(),
         )
 
 

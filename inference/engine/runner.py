@@ -18,6 +18,7 @@ from .decode_graph import DecodeGraphs, can_capture
 from .decode_record import DecodeRecord
 from .draft_graph import DraftGraphs
 from .drafting import Drafter, DraftingModel, StepRows, following_tokens, sampling_rows
+from .greedy import FoundTokens, GreedyTokens
 from .inputs import Inputs, StagedTokens, prepare
 from .limits import Limits
 from .noise import DraftNoise
@@ -56,6 +57,10 @@ class ModelRunner(Protocol):
         """
 
     @property
+    def greedy(self) -> FoundTokens | None:
+        """The likeliest tokens of the latest step, if its graph has found them. It has also kept them for the next step then."""
+
+    @property
     def max_draft_tokens(self) -> int:
         """The most drafts that `draft` makes for a request; 0 if there is no draft layer. Without one, the rest is not used."""
 
@@ -69,6 +74,9 @@ class ModelRunner(Protocol):
         sampled: int64 [N], a token for each of its rows of logits. accepted: int64 [M], the number of right drafts of each of its
         sampling requests: its next drafts follow the token sampled in the row after so many. Both are on the device.
         """
+
+    def draft_greedily(self, batch: Batch) -> None:
+        """As `draft`, after a step that has sampled the tokens of `greedy`."""
 
 
 class Runner:
@@ -104,6 +112,7 @@ class Runner:
         self._latest: StepRows | None = (
             None  # the step that ran last, if it ran without a graph and `draft` is to follow it
         )
+        self._greedy: GreedyTokens | None = None
 
     @property
     def supports_async_scheduling(self) -> bool:
@@ -117,6 +126,10 @@ class Runner:
 
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         self.sampled[: len(tokens)] = tokens
+
+    @property
+    def greedy(self) -> GreedyTokens | None:
+        return self._greedy
 
     @property
     def max_draft_tokens(self) -> int:
@@ -146,6 +159,20 @@ class Runner:
         drafts = self.drafts[: len(accepted), : batch.draft_tokens]
         self.drafter.draft(step, following, sampling, accepted, noise, drafts)
 
+    @torch.inference_mode()
+    def draft_greedily(self, batch: Batch) -> None:
+        assert self._draft_graphs is not None and self._greedy is not None
+        self._draft_graphs.run_greedily(batch)
+
+    @torch.inference_mode()
+    def greedy_choices(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, DraftNoise]:
+        """The arguments of `draft` for the tokens of `greedy`."""
+        assert self.graphs is not None and self._greedy is not None
+        inputs, requests = self.graphs.inputs, len(batch.sampling)
+        accepted = self._greedy.count_accepted(inputs.first_rows[:requests], inputs.places)
+        zeros = torch.zeros_like(accepted)
+        return self._greedy.tokens[: batch.tokens], accepted, DraftNoise(False, zeros.double(), zeros, zeros)
+
     def plan(self, batch: Batch) -> CheckPlan:
         """What the step checks, as rank 0 decides for all ranks."""
         assert self.cache_check is not None
@@ -165,12 +192,14 @@ class Runner:
     ) -> torch.Tensor:
         if self.threads is not None:
             self.threads.use(batch)
-        check, self._latest = self.cache_check, None
+        check, self._latest, self._greedy = self.cache_check, None, None
         if check is not None:
             plan = plan or self.plan(batch)
             check.check_reused(batch, plan)
         if self.graphs is not None and self._in_graph(batch):
-            return self.graphs.run(batch, on_selection, plan)
+            logits = self.graphs.run(batch, on_selection, plan)
+            self._greedy = self.graphs.greedy
+            return logits
         assert not batch.sampled_rows
         record = None if on_selection is None else self._decode_record(batch)
         inputs = self.prepare(batch, on_selection if record is None else None)

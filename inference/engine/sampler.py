@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
-from ..params import Request, SamplingParams, TokenLogprob
+from ..completion import TokenLogprob
+from ..params import Request, SamplingParams
 from .constraints import constrain
 from .filters import Row, filter_scores, on_device, penalise
 from .noise import DraftNoise, gumbel, signed
@@ -76,7 +77,7 @@ class SampledTokens:
                 own.append(
                     self._sample(request, offset, row, tokens[row], offset < right)
                     if finite[row]
-                    else _ill(request, offset)
+                    else ill_logits(request, offset)
                 )
                 if own[-1].error is not None:
                     break
@@ -93,7 +94,8 @@ class SampledTokens:
         return Sample(token, TokenLogprob(token, own.item(), top), drafted=drafted)
 
 
-def _ill(request: Request, offset: int) -> Sample:
+def ill_logits(request: Request, offset: int) -> Sample:
+    """In place of the request's token at `offset` among those of the step."""
     return Sample(error=f"the model's logits for position {len(request.tokens) + offset} are not finite numbers")
 
 

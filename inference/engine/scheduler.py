@@ -3,12 +3,11 @@
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
 from operator import attrgetter
 
 from ..params import Request
 from .batch import Batch
-from .draft_policy import DraftPolicy
+from .draft_policy import MAX_DRAFT_TOKENS, DraftPolicy
 from .pace import Pace
 from .pages import PagePool
 from .prompt_order import PATIENCE, count_skipped, in_turn
@@ -95,7 +94,9 @@ class Scheduler:
                     allowed = self.pace.begin_answer()
         count_skipped(started, waiting, {request for request, _ in entries})
         assert entries or not self.has_work, "the scheduler is stuck"
-        return self.speculation.plan(Batch.of(entries), budget + reserved, self.pool, take=not self.waiting)
+        batch = Batch.of(entries)
+        most = MAX_DRAFT_TOKENS if batch.decodes == len(entries) else self.pace.most_drafts
+        return self.speculation.plan(batch, budget + reserved, self.pool, not self.waiting, most)
 
     def schedule_ahead(self, batch: Batch) -> Batch | None:
         """The step after `batch`, which is in flight and whose tokens are not known yet: one decode of every running request.
@@ -105,23 +106,33 @@ class Scheduler:
         """
         if batch.draft_counts or batch.draft_tokens or (self.waiting and len(self.running) < self.max_sequences):
             return None
-        if any(
-            each.policy is not None for each in self.running
-        ):  # it runs without a graph, and needs tokens on the host
-            return None
-        continuing = [each for each in self.running if each.output_count + each.pending < each.max_tokens]
-        if not continuing or any(each.remaining != 1 or not each.pending for each in continuing):
-            return None
-        growing = [
-            each for each in continuing if self.pool.pages_for(len(each.tokens) + each.pending) > len(each.pages)
-        ]
-        if len(growing) > self.pool.available:
+        continuing: list[Request] = []
+        growing: list[Request] = []
+        for each in self.running:
+            if each.policy is not None:  # it runs without a graph, and needs tokens on the host
+                return None
+            tokens = len(each.tokens) + each.pending
+            if tokens - len(each.prompt) >= each.max_tokens:
+                continue
+            if tokens - each.computed != 1 or not each.pending:
+                return None
+            continuing.append(each)
+            if self.pool.pages_for(tokens) > len(each.pages):
+                growing.append(each)
+        if not continuing or len(growing) > self.pool.available:
             return None
         for request in growing:
             request.pages += self.pool.allocate(1)
         rows = {request: row for row, request in enumerate(batch.sampling)}
-        ahead = Batch.of([(each, 1) for each in continuing])
-        ahead = replace(ahead, sampled_rows=tuple(rows[each] for each in continuing))
+        ones = (1,) * len(continuing)
+        ahead = Batch(
+            requests=tuple(continuing),
+            starts=tuple([each.computed for each in continuing]),
+            counts=ones,
+            decodes=len(ones),
+            logit_counts=ones,
+            sampled_rows=tuple([rows[each] for each in continuing]),
+        )
         return self.speculation.plan_ahead(ahead, batch)
 
     def start(self, batch: Batch) -> None:

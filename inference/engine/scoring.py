@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from ...model.metadata import SelectionSink
-from ..params import Request, TokenLogprob
+from ..completion import TokenLogprob
+from ..params import Request
 from .engine import Engine
 from .fault import first_line, log_fault
 from .scheduler import Batch

@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from ...model.metadata import RecordedDecodes, Selection, SelectionSink
-from ..params import Request, TokenSelection
+from ..params import Request
+from ..token_selection import TokenSelection
 from .fault import Fault
 from .scheduler import Batch
 
@@ -32,6 +33,8 @@ class SelectionRecorder:
         self._selections: dict[_Place, TokenSelection] = {}  # what has been read of them
         self._decodes: RecordedDecodes | None = None
         self._error: Fault | None = None
+        if not any([request.inspect for request in batch.requests]):
+            return
         end = 0
         for request, start, count, logit_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True

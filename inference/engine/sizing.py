@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -12,13 +11,11 @@ from ...model.metadata import PAGE_SIZE
 from ...model.mtp import MTPTables
 from ...model.parallel.shard import parameter_bytes
 from ...model.transformer import Transformer
-from ..params import Request, SamplingParams
-from .cache import SCRATCH_PAGES, allocate, bytes_per_page
-from .drafting import Drafter
+from .cache import bytes_per_page
+from .decode_graph import batch_buckets, context_buckets
+from .decode_record import most_bytes
+from .largest_step import measure_largest_step
 from .limits import CacheBudget, Limits
-from .noise import DraftNoise
-from .runner import Runner, make_check
-from .scheduler import Batch
 from .speculation import MAX_DRAFT_TOKENS
 
 _CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
@@ -88,10 +85,19 @@ def resolve_limits(
 def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
     """How many pages this rank has memory for, beside the weights and the largest step."""
     config, precision, device = model.config, model.compute.precision, model.compute.device
-    step_bytes = measure_largest_step(model, budget, ranks)
     mtp = model.mtp is not None
+    step_bytes = measure_largest_step(model, budget, ranks)
+    if device.type == "cuda":
+        step_bytes += record_bytes(config, budget, mtp)
     memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.check_cache, mtp
     return pages_in_memory(config, precision, device, *memory)
+
+
+def record_bytes(config: ModelConfig, budget: CacheBudget, mtp: bool) -> int:
+    """What recording the selections of decodes can take on a GPU."""
+    rows = min(budget.max_sequences * (1 + MAX_DRAFT_TOKENS if mtp else 1), budget.max_batch_tokens)
+    buckets = len(batch_buckets(rows)) * len(context_buckets(config.index_topk, budget.max_model_len))
+    return most_bytes(rows, buckets, config.num_hidden_layers, config.index_topk)
 
 
 def check_fits(
@@ -159,85 +165,6 @@ def pages_in_memory(
             f"expected at least {page / 2**20:.1f} MiB, one page of {PAGE_SIZE} tokens"
         )
     return pages
-
-
-def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1) -> int:
-    """Bytes that the largest step allocates on a GPU beyond weights and caches, measured by running it.
-
-    0 on a CPU, where nothing is run. Every rank of a job calls this at the same time.
-    """
-    device = model.compute.device
-    if device.type != "cuda":
-        return 0
-    runner, batch = prepare_largest_step(model, budget, ranks)
-    # Both compile kernels and initialise libraries: contexts of up to index_topk tokens are attended to in another form.
-    _run(runner, replace(shortest_prompt(), draft_tokens=batch.draft_tokens))
-    _run(runner, batch)
-    torch.cuda.synchronize(device)
-    before = torch.cuda.memory_allocated(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    _run(runner, batch)
-    torch.cuda.synchronize(device)
-    peak = torch.cuda.max_memory_allocated(device)
-    del runner
-    torch.cuda.empty_cache()
-    return peak - before
-
-
-def prepare_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1) -> tuple[Runner, Batch]:
-    """The largest step, and a runner over caches that hold it: with drafts and checks of the caches where the engine has them,
-    so that it calls every kernel that a step without a graph calls."""
-    config, precision, device = model.config, model.compute.precision, model.compute.device
-    batch, pages = largest_step(config, budget.max_batch_tokens, budget.max_sequences, budget.max_model_len)
-    drafts = model.mtp is not None
-    caches = allocate(config, precision, pages + SCRATCH_PAGES, device, drafts)
-    for cache in caches:  # the step reads entries that no step has written: they must not be NaN
-        cache.latent.zero_()
-        cache.index.zero_()
-    drafter, check = Drafter(model, caches[-1]) if drafts else None, None
-    if budget.check_cache:
-        check, caches = make_check(model, caches, config, budget.max_sequences, budget.max_model_len, pages, ranks)
-    runner = Runner(model, caches, device, None, check, drafter, budget.max_sequences, pages)
-    return runner, replace(batch, draft_tokens=MAX_DRAFT_TOKENS if drafts else None)
-
-
-def _run(runner: Runner, batch: Batch) -> None:
-    """A step, and the drafts after it if it makes any."""
-    runner.run(batch)
-    if batch.draft_tokens is not None:
-        zeros = torch.zeros(len(batch.sampling), dtype=torch.int64, device=runner.device)
-        runner.draft(batch, zeros, zeros, DraftNoise(True, zeros.double(), zeros, zeros))
-
-
-def largest_step(
-    config: ModelConfig, max_batch_tokens: int, max_sequences: int, max_model_len: int
-) -> tuple[Batch, int]:
-    """A step with as many decodes and as many prompt tokens as the limits allow, and the number of pages that it needs.
-
-    Its contexts are longer than index_topk, where the limits allow that, so that sparse attention runs. All their earlier tokens
-    lie in page 0, so that few pages suffice.
-    """
-    decodes = min(max_sequences, max_batch_tokens) - 1
-    chunk = min(max_batch_tokens - decodes, max_model_len)
-    start = min(max_model_len - chunk, 2 * config.index_topk) // PAGE_SIZE * PAGE_SIZE
-    chunk_pages = -(-chunk // PAGE_SIZE)
-
-    def entry(id: int, count: int, new_pages: list[int]) -> tuple[Request, int]:
-        request = Request(id, (0,) * (start + count), SamplingParams(), max_tokens=1, seed=0)
-        request.computed = start
-        request.pages = [0] * (start // PAGE_SIZE) + new_pages
-        return request, count
-
-    entries = [entry(id, 1, [1 + chunk_pages]) for id in range(decodes)]
-    entries.append(entry(decodes, chunk, list(range(1, 1 + chunk_pages))))
-    return Batch.of(entries), chunk_pages + 2
-
-
-def shortest_prompt() -> Batch:
-    """A step with a prompt of two tokens, in page 0: one would be a decode."""
-    request = Request(0, (0, 0), SamplingParams(), max_tokens=1, seed=0)
-    request.pages = [0]
-    return Batch.of([(request, 2)])
 
 
 def available_memory() -> int:

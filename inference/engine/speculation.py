@@ -33,8 +33,8 @@ class Speculation:
         """How many of a step's tokens to keep for the drafts of these decodes: at most half of them, the others are for prompts."""
         return min(sum(self._useful(request) for request in requests), budget // 2)
 
-    def plan(self, batch: Batch, budget: int, pool: PagePool, take: bool) -> Batch:
-        """The batch with the drafts to verify, at most `budget` of them, and to make.
+    def plan(self, batch: Batch, budget: int, pool: PagePool, take: bool, most: int = MAX_DRAFT_TOKENS) -> Batch:
+        """The batch with the drafts to verify, at most `budget` of them, and to make, at most `most` for each request.
 
         take: whether drafts may take pages that are available; else they have to do with those that their requests hold.
         """
@@ -47,6 +47,8 @@ class Speculation:
                 counts[i] = self._give_pages(request, min(self._useful(request), budget), pool, take)
                 budget -= counts[i]
         draft_tokens = self._choose(batch, {})
+        if draft_tokens is not None:
+            draft_tokens = min(draft_tokens, most)
         batch = replace(batch, draft_tokens=draft_tokens)
         if draft_tokens is None:
             batch = replace(batch, draft_entries=None)
@@ -65,7 +67,8 @@ class Speculation:
         if self.policy is None:
             return batch
         unknown = dict(zip(before.requests, before.counts, strict=True)) if before.draft_tokens is not None else {}
-        return replace(batch, draft_tokens=self._choose(batch, unknown))
+        count = self._choose(batch, unknown)
+        return batch if count is None else replace(batch, draft_tokens=count)
 
     def commit(self, batch: Batch, drafted: bool) -> None:
         """A step's tokens are in their requests: its right drafts count as computed, and the draft layer's entries as written.
@@ -73,6 +76,8 @@ class Speculation:
         drafted: the draft layer has done its work.
         """
         self._made = {}
+        if not drafted and not batch.draft_counts:
+            return
         rows = {request: row for row, request in enumerate(batch.sampling)}
         drafts = batch.draft_counts or (0,) * len(batch.requests)
         gone_over = len(batch.requests) if batch.draft_entries is None else batch.draft_entries
@@ -88,11 +93,13 @@ class Speculation:
                     self._made[request] = rows[request], batch.draft_tokens
 
     def observe(self, batch: Batch, accepted: Sequence[int]) -> None:
-        """A step's tokens have arrived: how many drafts of each sampling request were right."""
+        """A step's tokens have arrived. accepted: how many drafts of each sampling request were right, if it had any."""
         if self.policy is None:
             return
-        counts = zip(batch.draft_counts or (0,) * len(batch.requests), batch.logit_counts, strict=True)
-        drafted = [count for count, logits in counts if logits]
+        if not batch.draft_counts:
+            self.policy.observe(batch, (), ())
+            return
+        drafted = [count for count, logits in zip(batch.draft_counts, batch.logit_counts, strict=True) if logits]
         for each, totals in ((drafted, self.drafted_tokens), (accepted, self.accepted_tokens)):
             for place in range(MAX_DRAFT_TOKENS):
                 totals[place] += sum(count > place for count in each)
@@ -140,8 +147,8 @@ class Speculation:
         assert self.policy is not None
         ready = [
             (request, logits)
-            for i, (request, logits) in enumerate(zip(batch.requests, batch.logit_counts, strict=True))
-            if self._is_ready(batch, i, unknown.get(request, 0))
+            for request, start, logits in zip(batch.requests, batch.starts, batch.logit_counts, strict=True)
+            if request.drafted + unknown.get(request, 0) == start and self._may_draft(request)
         ]
         count = self.policy.choose(len(batch.requests), len(ready)) if ready else None
         if not count or any(logits and self._has_use(request) for request, logits in ready):

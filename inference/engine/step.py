@@ -1,10 +1,12 @@
 """One step of the engine from its launch on the device to its tokens on the host, and to the drafts for the next step."""
 
 import logging
+from collections.abc import Callable
 
 import torch
 
 from .fault import Fault, log_fault
+from .greedy import FoundTokens, GreedySample
 from .runner import ModelRunner
 from .sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample, sample_tokens
 from .scheduler import Batch
@@ -28,7 +30,8 @@ class InFlightStep:
         self.drafted = False  # the draft layer has done its work
         self.error: Exception | None = None
         self._logits: torch.Tensor | None = None  # valid until another step is launched
-        self._sampled: SampledTokens | list[list[Sample]] | None = None
+        self._greedy: FoundTokens | None = None  # those of the graph, if they are what the requests take
+        self._sampled: SampledTokens | GreedySample | list[list[Sample]] | None = None
 
     def launch(self, runner: ModelRunner) -> None:
         """Start the forward pass."""
@@ -38,6 +41,8 @@ class InFlightStep:
             self.error = error
         else:
             self.recorder.try_fetch()
+            if all(request.takes_likeliest for request in self.batch.sampling):
+                self._greedy = runner.greedy
 
     def sample(self, runner: ModelRunner) -> None:
         """Sample this step's tokens on the device, and let the draft layer work, unless that has been done or cannot be done yet.
@@ -46,6 +51,12 @@ class InFlightStep:
         still to be read (``pending`` counts them and this step's own), a step with such a request stays as it is.
         """
         if self._sampled is not None or self.error is not None:
+            return
+        if self._greedy is not None:
+            self._sampled = self._greedy.sample(self.batch.sampling, [each for each in self.batch.logit_counts if each])
+            self.staged = not self.batch.draft_counts
+            if self.batch.draft_tokens is not None:
+                self._try_draft(lambda: runner.draft_greedily(self.batch))
             return
         if any(request.pending > 1 and needs_host_sync(request.params) for request in self.batch.sampling):
             return
@@ -66,11 +77,8 @@ class InFlightStep:
             except Exception:  # the next step gets its tokens from the host
                 log_fault(log, "keeping sampled tokens on the device failed")
         if self.batch.draft_tokens is not None:
-            try:
-                self._draft(runner, self._sampled)
-                self.drafted = True
-            except Exception:  # its requests go on without drafts
-                log_fault(log, "drafting failed")
+            sampled = self._sampled
+            self._try_draft(lambda: self._draft(runner, sampled))
 
     def read(self) -> list[list[Sample]]:
         """Wait for the sampled tokens of each sampling request. Raises what failed in the forward pass, or in waiting for it."""
@@ -89,6 +97,13 @@ class InFlightStep:
         if runner.drafts.is_cuda:
             rows = rows.pin_memory().to(runner.drafts.device, non_blocking=True)
         return Drafts([batch.draft_counts[i] for i in sampling], runner.drafts[rows])
+
+    def _try_draft(self, draft: Callable[[], None]) -> None:
+        try:
+            draft()
+            self.drafted = True
+        except Exception:  # its requests go on without drafts
+            log_fault(log, "drafting failed")
 
     def _draft(self, runner: ModelRunner, sampled: SampledTokens) -> None:
         device = sampled.tokens.device

@@ -48,7 +48,7 @@ class Admission:
         if self._thread.failure is not None:
             self.refused += count
             raise Busy(self._thread.failure, retry_after=30)
-        if self._thread.places + count > self.capacity:
+        if self._thread.work.places + count > self.capacity:
             self.refused += count
             # A place becomes free after typical_seconds / capacity, but other clients wait for it as well.
             retry_after = min(max(math.ceil(self._thread.typical_seconds), 1), 60)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from ..params import Delta
+from ..completion import Delta
 from .streams import Inbox, deliver
 
 # Seconds between two deliveries at most; seven updates a second still look like writing.

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from ..params import Completion, Delta, Request, Timings, Usage
+from ..completion import Completion, Delta, Timings, Usage
+from ..params import Request
 from .streams import Inbox
 
 

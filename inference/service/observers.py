@@ -3,8 +3,8 @@
 import logging
 from typing import Protocol
 
+from ..completion import Delta
 from ..engine.fault import log_fault
-from ..params import Delta
 
 log = logging.getLogger(__name__)
 

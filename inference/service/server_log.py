@@ -9,9 +9,9 @@ import logging
 import time
 from typing import TYPE_CHECKING, Literal
 
+from ..completion import Delta
 from ..engine.fault import log_fault
 from ..engine.stats import EngineStats
-from ..params import Delta
 
 if TYPE_CHECKING:
     from .service import Service

@@ -21,12 +21,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...model.selection_policy import SelectionPolicy
+from ..completion import TokenLogprob
 from ..engine.answer_scores import AnswerScoreJob, AnswerScores, Progress
 from ..engine.pace import DEVICE_TIMES, Pace, StepTimes, fixed_cost
 from ..engine.scoring import ScoreJob
 from ..engine.stats import EngineStats
 from ..llm import LLM
-from ..params import Request, SamplingParams, TokenLogprob
+from ..params import Request, SamplingParams
 from .admission import Admission
 from .engine_thread import EngineThread
 from .entry import Entry
@@ -155,7 +156,7 @@ class Service:
         try:
             return await asyncio.wrap_future(job.future)
         except asyncio.CancelledError:
-            self._thread.cancel_job(job)
+            self._thread.work.cancel_job(job)
             raise
 
     def score_answer(
@@ -179,7 +180,7 @@ class Service:
     def cancel(self, request_id: int) -> None:
         """End a request within two steps; its place is free at once. Its stream ends with finish_reason "abort". Unknown ids are
         ignored."""
-        self._thread.cancel(request_id)
+        self._thread.work.cancel(request_id)
 
     def check_capacity(self, count: int) -> None:
         """Raise Busy, or ValueError, if `count` requests would be refused now, before time is spent on encoding their prompts."""
@@ -189,8 +190,8 @@ class Service:
         thread = self._thread
         return ServiceStats(
             thread.stats,
-            thread.open,
-            thread.places,
+            thread.work.count,
+            thread.work.places,
             self._admission.refused,
             self.capacity,
             thread.seconds_since_step,

@@ -6,7 +6,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Self
 
-from ..params import Delta, Request
+from ..completion import Delta
+from ..params import Request
 
 Cancel = Callable[[int], None]
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.params import Delta, Request
+from deepseek_v32.inference.completion import Delta
+from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.service.service import Service
 
 SECONDS = 60.0  # in which a trial must end

@@ -9,6 +9,7 @@ from deepseek_v32.inference.engine import sampler, scoring, step
 from deepseek_v32.inference.engine.decode_graph import DecodeGraphs
 from deepseek_v32.inference.engine.decode_inputs import DecodeInputs
 from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.greedy import GreedySample, GreedyTokens
 from deepseek_v32.inference.engine.pages import PagePool
 from deepseek_v32.inference.engine.request_state import RequestState
 from deepseek_v32.inference.engine.runner import Runner
@@ -60,6 +61,8 @@ POINTS = (
     Point("graph capture", DecodeGraphs, "_step", "step", where="graphs"),
     Point("step", InFlightStep, "__init__", "nobody"),
     Point("read", SampledTokens, "read", "step"),
+    Point("greedy tokens", GreedyTokens, "sample", "nobody", where="graphs"),
+    Point("greedy read", GreedySample, "read", "step", where="graphs"),
     Point("stage tokens", Runner, "stage_tokens", "nobody", where="graphs"),
     Point("record", SelectionRecorder, "_record", "inspected"),
     Point("recorder fetch", SelectionRecorder, "_fetch", "inspected"),

@@ -25,11 +25,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from deepseek_v32.inference.completion import TokenLogprob
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.runner import make_runner
 from deepseek_v32.inference.engine.sizing import resolve_limits
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.inference.params import SamplingParams, TokenLogprob
+from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.transformer import Transformer
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.completion import Completion
 from deepseek_v32.inference.conformance.golden import Item
-from deepseek_v32.inference.params import Completion
 from deepseek_v32.model.demo.dialogues import Conversation, write
 
 from .bugs import BUGS
@@ -84,8 +84,9 @@ def text(llm: LLM, length: int, number: int) -> list[int]:
     return tokens
 
 
-def discrimination(model: Path, length: int, number: int) -> list[float]:
-    """The largest change of a log-probability of a text by each of the WEAK bugs, in nats."""
+def discrimination(model: Path, of: tuple[int, int]) -> list[float]:
+    """The largest change of a log-probability of a text (its length and number) by each of the WEAK bugs, in nats."""
+    length, number = of
     llm = LLM(model, device="cpu", precision="exact", max_model_len=4096, page_count=80)
     tokens = text(llm, length, number)
 

@@ -17,6 +17,8 @@ from deepseek_v32.inference.server import create_app
 from deepseek_v32.inference.service.service import Service
 
 SIZES: dict[str, Any] = {"max_model_len": 4096, "page_count": 256}
+# Without drafts: how many there are depends on measured times, and on them what a bug of the caches does.
+PLAIN = SIZES | {"speculative_tokens": 0}
 
 
 @contextmanager
@@ -38,8 +40,8 @@ def serving(llm: LLM) -> Iterator[str]:
 
 
 def observe(model: Path, items: Sequence[Item], precision: Any, **options: Any) -> Observation:
-    """What the probe sees of a new engine with the checkpoint."""
-    llm = LLM(model, device="cpu", precision=precision, **SIZES | options)
+    """What the probe sees of a new engine with the checkpoint, which decodes a token at a time."""
+    llm = LLM(model, device="cpu", precision=precision, **PLAIN | options)
     try:
         with serving(llm) as address:
             return Probe(Client(address, timeout=600)).run(items)

@@ -1,7 +1,7 @@
 // A running server, used through OpenAI's client for Node and through the AI SDK, as their users do.
 //
-//   npm install openai ai @ai-sdk/openai @ai-sdk/openai-compatible zod      (in any folder, with a copy of this file)
-//   node node_clients.mjs http://127.0.0.1:8000/v1 [MODEL]
+//   npm install --prefix scripts/serving
+//   node scripts/serving/node_clients.mjs http://127.0.0.1:8000/v1 [MODEL]
 //
 // Prints a line for each use, and exits with status 1 if one has failed. Whole answers, streams, schemas and calls are checked;
 // what a model says is not.

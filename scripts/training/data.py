@@ -177,7 +177,7 @@ def batch(tokenizer: Tokenizer, seed, length: int, rows: int, *, locate: bool = 
     return ids, classes, answers
 
 
-def _work(path: str, seed: int, plan: list[tuple[int, int, int]], queue, left_out, options: dict) -> None:
+def _work(path: str, seed: str, plan: list[tuple[int, int, int]], queue, left_out, options: dict) -> None:
     tokenizer = Tokenizer.from_file(path)
     for number, length, rows in plan:
         if left_out[number]:
@@ -186,23 +186,34 @@ def _work(path: str, seed: int, plan: list[tuple[int, int, int]], queue, left_ou
         # Long texts have few questions for their tokens: every second batch asks two or three times as many.
         asked = {"questions": characters(length) // 400} if length >= 4096 and number % 2 else {}
         fixed = {"split": "train", "families": FAMILIES, "unanswerable": 0.13}
-        try:
-            ids, classes, _ = batch(tokenizer, f"{seed} {number}", length, rows, **fixed, **asked, **options)
-        except Exception:  # one conversation must not end a training: its step is left out, and the log says why
-            traceback.print_exc()
-            ids = classes = None
+        ids = classes = None
+        for again in ("", " again", " and again"):
+            try:
+                ids, classes, _ = batch(tokenizer, f"{seed} {number}{again}", length, rows, **fixed, **asked, **options)
+                break
+            except Exception:  # one conversation must not end a training: others take its place, and the log says why
+                traceback.print_exc()
         queue.put((number, ids, classes))
 
 
 class Batches:
     """Iterates in order over the batches of a plan [(length, rows)], which worker processes generate in advance.
 
+    rank: of several processes that train together; each has conversations of its own.
     left_out: flags of the steps that get no batch; the caller may set more of them while the workers run.
     """
 
     def __init__(
-        self, tokenizer: Path, seed: int, plan: list[tuple[int, int]], workers: int, start: int = 0, **options
+        self,
+        tokenizer: Path,
+        seed: int,
+        plan: list[tuple[int, int]],
+        workers: int,
+        start: int = 0,
+        rank: int = 0,
+        **options,
     ):
+        own = f"{seed} rank {rank}" if rank else f"{seed}"
         context = multiprocessing.get_context("spawn")
         numbered = [(number, *item) for number, item in enumerate(plan)][start:]
         self.count, self.start = len(plan), start
@@ -211,7 +222,7 @@ class Batches:
         self.processes = [
             context.Process(
                 target=_work,
-                args=(str(tokenizer), seed, numbered[w::workers], self.queues[w], self.left_out, options),
+                args=(str(tokenizer), own, numbered[w::workers], self.queues[w], self.left_out, options),
                 daemon=True,
             )
             for w in range(workers)

@@ -8,6 +8,7 @@ from torch import nn
 
 from .attention import absorbed_attention, attention_rows, dense_attention, indexer_divergence, window
 from .quantization import round_groups, round_weight
+from .routing import route
 from .shape import HEADS, INDEX, LATENT, NOPE, ROPE, VALUE, Mode, Shape, rotate_halves, rotate_interleaved
 from .sparse_attention import select
 
@@ -94,27 +95,13 @@ class Layer(nn.Module):
         weights = F.linear(h.float(), self.index_weights) * (self.shape.index_heads**-0.5 * INDEX**-0.5)
         return q, k, weights
 
-    def route(self, h):
-        """Weights of all experts [N, E], zero where a token is not routed, and the load of each expert."""
-        s = self.shape
-        scores = torch.sigmoid(F.linear(h.float(), self.router))
-        biased = scores + self.router_bias
-        groups = biased.view(-1, s.groups, s.experts // s.groups)
-        kept = groups.topk(min(2, groups.shape[-1]), -1).values.sum(-1).topk(s.kept_groups, -1).indices
-        mask = torch.zeros_like(groups[..., 0]).scatter_(1, kept, 1.0)
-        allowed = groups.masked_fill(mask[..., None] == 0, float("-inf")).flatten(1)
-        chosen = torch.zeros_like(scores).scatter_(1, allowed.topk(s.experts_per_token, -1).indices, 1.0)
-        weights = scores * chosen
-        weights = weights / (weights.sum(-1, keepdim=True) + 1e-20) * s.routed_scaling
-        return weights, chosen.mean(0)
-
     def feed_forward(self, x, attended, fp8: bool):
         """x + attention output → residual stream after the MLP, and the experts' load (None in a dense layer)."""
         x = x + linear(attended, self.o, fp8)
         h = rms_norm(x, self.mlp_norm)
         if self.dense:
             return x + linear(F.silu(linear(h, self.gate, fp8)) * linear(h, self.up, fp8), self.down, fp8), None
-        weights, load = self.route(h)
+        weights, load = route(h, self.router, self.router_bias, self.shape)
         out = linear(F.silu(linear(h, self.shared_gate, fp8)) * linear(h, self.shared_up, fp8), self.shared_down, fp8)
         # Every expert runs for every token, as one wide MLP: with 8 experts of 128, gathering would cost more.
         e, w, d = self.expert_gate.shape

@@ -10,6 +10,7 @@ import torch
 from . import data, optimizer
 from .export import restore
 from .model import Model, rms_norm
+from .ranks import Ranks
 from .schedule import ANEW, CONTINUED, Step, schedule
 from .shape import Mode, Shape, rope_tables
 from .vocabulary import train_tokenizer
@@ -25,6 +26,10 @@ def sample_rows(classes: torch.Tensor, length: int, rows: int = 1024) -> torch.T
     return torch.cat((at_values, anywhere), 1)
 
 
+class NotFittingError(torch.OutOfMemoryError):
+    """Another rank had too little memory for a step."""
+
+
 class Trainer:
     """args: out, seed, scale, tokens, device; checkpoint, a folder to continue from, or None; resume, whether from `out`/state.pt.
 
@@ -32,7 +37,8 @@ class Trainer:
     """
 
     def __init__(self, args: Namespace):
-        self.args, self.device = args, torch.device(args.device)
+        self.args, self.ranks = args, Ranks(torch.device(args.device))
+        self.device = self.ranks.device
         args.out.mkdir(parents=True, exist_ok=True)
         state = self._saved() if args.resume else None
         self.tokenizer_path = args.out / "tokenizer.json"
@@ -43,10 +49,11 @@ class Trainer:
         if args.checkpoint and state is None:
             restore(self.model, args.checkpoint)
             shutil.copyfile(args.checkpoint / "tokenizer.json", self.tokenizer_path)
-        elif not self.tokenizer_path.exists():
+        elif not self.tokenizer_path.exists() and self.ranks.first:
             train_tokenizer(self.tokenizer_path, self.shape.vocab)
         self.model = self.model.to(self.device)
         self.optimizers = optimizer.build(self.model)
+        self._fitting: set[tuple] = set()  # shapes of steps that fit the memory of every rank
         self.tables = rope_tables(self.shape, self.device)
         course = CONTINUED if args.checkpoint else ANEW
         self.plan = schedule(args.scale, args.seed, args.tokens, course)
@@ -58,6 +65,8 @@ class Trainer:
             for own, saved in zip(self.optimizers, state["optimizers"], strict=True):
                 own.load_state_dict(saved)
             self.step, self.history, self.draft_started = state["step"], state["history"], state["draft_started"]
+        self.ranks.copy_first(self.weights_of_all())  # which also waits for the tokenizer that rank 0 writes
+        torch.manual_seed(args.seed + 1000 * self.ranks.number)  # each rank samples its own rows for the indexer's loss
         self.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high")
@@ -76,8 +85,14 @@ class Trainer:
         self.args.checkpoint = state["plan"]["checkpoint"] and Path(state["plan"]["checkpoint"])
         return state
 
+    def weights_of_all(self) -> list[torch.Tensor]:
+        """Parameters and buffers, those of the draft layer too."""
+        return [tensor.data for tensor in (*self.model.parameters(), *self.model.buffers())]
+
     def save(self) -> None:
         """Write the state of the run, at once or not at all."""
+        if not self.ranks.first:
+            return
         plan = {"seed": self.args.seed, "scale": self.args.scale, "tokens": self.args.tokens,
                 "checkpoint": self.args.checkpoint and str(self.args.checkpoint)}  # fmt: skip
         state = {"model": self.model.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers], "plan": plan,
@@ -101,12 +116,14 @@ class Trainer:
         x, loads, divergence = self.model(tokens[:, :-1].flatten(), step.length, mode, self.tables, sample, self.dtype)
         loss = torch.zeros((), device=self.device) if alone else self.model.loss(x, tokens[:, 1:].flatten(), weights)
         (loss + divergence).backward()
+        self._agree(step)
         if alone:
             for p in self.model.parameters():
                 p.requires_grad_(True)
         self.update(step.rate)
         if not alone:
             with torch.no_grad():  # balances without an auxiliary loss: the bias moves against the load error
+                self.ranks.average(loads)
                 for layer, load in zip([m for m in self.model.layers if not m.dense], loads, strict=True):
                     layer.router_bias -= 0.001 * min(1.0, 2 * step.rate) * torch.sign(load - load.mean())
         return (
@@ -143,13 +160,26 @@ class Trainer:
         second, _, _ = model.draft_forward(handed, following, length, mode, self.tables)
         again = model.loss(second, targets, weights, model.draft.norm)
         (loss + 0.5 * again + divergence).backward()
+        self._agree(step)
         self.update(step.rate)
         with torch.no_grad():
+            self.ranks.average([load])
             model.draft.layer.router_bias -= 0.001 * min(1.0, 2 * step.rate) * torch.sign(load - load.mean())
         return loss.detach(), again.detach() if not step.indexer else divergence.detach(), load.max()
 
-    def recover(self) -> None:
+    def _agree(self, step: Step, fits: bool = True) -> None:
+        """Raise OutOfMemoryError unless the first step of this shape fits the memory of every rank."""
+        shape = (step.stage, step.length, step.topk, step.indexer, step.sparse)
+        if self.ranks.size > 1 and shape not in self._fitting:
+            if self.ranks.everywhere(fits):
+                self._fitting.add(shape)
+            elif fits:
+                raise NotFittingError(f"step of {step.length} tokens does not fit the memory of another rank")
+
+    def recover(self, step: Step, error: torch.OutOfMemoryError) -> None:
         """Forget a step that did not fit the memory."""
+        if not isinstance(error, NotFittingError):
+            self._agree(step, fits=False)
         for p in self.model.parameters():
             p.requires_grad_(True)
             p.grad = None
@@ -158,7 +188,9 @@ class Trainer:
 
     def update(self, rate: float) -> None:
         """One step of the optimisers."""
-        torch.nn.utils.clip_grad_norm_([p for p in self.model.parameters() if p.grad is not None], 1.0, foreach=True)
+        trained = [p for p in self.model.parameters() if p.grad is not None]
+        self.ranks.average([p.grad for p in trained])
+        torch.nn.utils.clip_grad_norm_(trained, 1.0, foreach=True)
         for own in self.optimizers:
             for group in own.param_groups:
                 group["lr"] = group["base_lr"] * rate

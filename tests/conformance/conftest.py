@@ -1,13 +1,19 @@
-"""Small random models, written and loaded once."""
+"""Small random models, written and loaded once; and what cases saw, for scripts/conformance_table.py."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conformance.small_model import load, text, write_small
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.trace_file import Trace
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow cases first: what one process still does at the end, the others wait for."""
+    items.sort(key=lambda item: "slow" not in item.keywords)
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +41,13 @@ def right(checkpoint: Callable[[str], Path]) -> Callable[[str], tuple[LLM, Trace
         return made[precision]
 
     return find
+
+
+@pytest.fixture
+def evidence(record_property: Callable[[str, object], None]) -> Callable[..., None]:
+    """evidence(row, case, …): a case of a row of the table, and what was seen, as JSON values. Called before the asserts."""
+
+    def keep(row: str, case: str, **seen: Any) -> None:
+        record_property("conformance", {"row": row, "case": case} | seen)
+
+    return keep

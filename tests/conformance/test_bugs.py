@@ -14,6 +14,8 @@ from deepseek_v32.inference.conformance.trace_file import Trace
 
 # Least change of a log-probability. Right engines differ by 1e-5 in exact precision; in fp8 the same engine repeats itself.
 EFFECT = 1e-2
+# Mistakes that anybody may make, of which no public thread was found.
+WITHOUT_THREAD = {"softmax-in-place-of-relu", "window-attention"}
 SHOWN = [
     pytest.param(bug, precision, id=f"{bug.name}, {precision}")
     for bug in BUGS.values()
@@ -39,5 +41,7 @@ def test_a_bug_changes_the_log_probabilities(
 def test_names_and_references() -> None:
     for name, bug in BUGS.items():
         assert name == bug.name and bug.shows and bug.precisions
+        if name in WITHOUT_THREAD:
+            continue
         owner, _, number = REFERENCES[name].partition("#")
         assert owner.count("/") == 1 and number.isdecimal()

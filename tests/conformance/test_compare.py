@@ -27,7 +27,15 @@ TRACED = [
 ]
 
 
-def assert_named(report: Report, bug: Bug) -> None:
+def assert_named(report: Report, bug: Bug, evidence: Callable[..., None], row: str, case: str = "exact") -> None:
+    evidence(
+        row,
+        f"{bug.name}, {case}",
+        bug=bug.name,
+        stage=report.first and report.first.stage,
+        named=[diagnosis.name for diagnosis in report.diagnoses[:1]],
+        explained=[round(diagnosis.explained, 4) for diagnosis in report.diagnoses[:1]],
+    )
     assert report.first is not None, "not found"
     name, _ = parse_name(report.first.stage) or ("", None)
     assert name == bug.stage, (report.first, report.diagnoses)
@@ -35,18 +43,20 @@ def assert_named(report: Report, bug: Bug) -> None:
 
 
 @pytest.mark.parametrize("bug, precision", TRACED)
-def test_a_bug_is_named_at_its_stage(bug: Bug, precision: str, right: Right) -> None:
+def test_a_bug_is_named_at_its_stage(bug: Bug, precision: str, right: Right, evidence: Callable[..., None]) -> None:
     llm, trace = right(precision)
     with bug.seed():
         wrong = llm.trace(text())
-    assert_named(compare(trace, wrong), bug)
+    assert_named(compare(trace, wrong), bug, evidence, "trace", precision)
 
 
 @pytest.mark.parametrize("name", OF_BUG)
-def test_a_bug_of_a_schedule_is_named(name: str, checkpoint: Callable[[str], Path], right: Right) -> None:
+def test_a_bug_of_a_schedule_is_named(
+    name: str, checkpoint: Callable[[str], Path], right: Right, evidence: Callable[..., None]
+) -> None:
     with BUGS[name].seed():
         tokens, wrong = OF_BUG[name](load(checkpoint("exact"), "exact", speculative_tokens=0))
-    assert_named(compare(right("exact")[0].trace(tokens), wrong), BUGS[name])
+    assert_named(compare(right("exact")[0].trace(tokens), wrong), BUGS[name], evidence, "scenario")
 
 
 def test_at_least_22_bugs_are_declared_for_traces() -> None:
@@ -65,9 +75,11 @@ def test_every_schedule_gives_the_trace_of_one_pass(
     checkpoint: Callable[[str], Path],
     right: Right,
     caplog: pytest.LogCaptureFixture,
+    evidence: Callable[..., None],
 ) -> None:
     tokens, trace = SCHEDULES[schedule](load(checkpoint(precision), precision, speculative_tokens=drafts))
     report = compare(right(precision)[0].trace(tokens), trace)
+    evidence("right, trace", f"{schedule}, {precision}, {drafts} drafts", equal=report.equal)
     assert report.equal, (report.first, report.diagnoses)
     assert len(report.compared) >= 55
     assert not caplog.records, "the engine has met no fault while it was recorded"
@@ -75,10 +87,13 @@ def test_every_schedule_gives_the_trace_of_one_pass(
 
 
 @pytest.mark.parametrize("one, other", [("exact", "bf16"), ("exact", "fp8"), ("bf16", "fp8")])
-def test_precisions_agree_within_their_rounding(one: str, other: str, checkpoint: Callable[[str], Path]) -> None:
+def test_precisions_agree_within_their_rounding(
+    one: str, other: str, checkpoint: Callable[[str], Path], evidence: Callable[..., None]
+) -> None:
     traces = [load(checkpoint("fp8"), precision).trace(text(150)) for precision in (one, other)]
     for a, b in (traces, traces[::-1]):
         report = compare(a, b)
+        evidence("right, trace", f"{one} and {other}", equal=report.equal)
         assert report.equal, (report.first, report.diagnoses)
 
 

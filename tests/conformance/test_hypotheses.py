@@ -98,17 +98,9 @@ def unscaled_weights() -> AbstractContextManager[None]:
 
 
 MISTAKES: dict[str, tuple[str, Seed]] = {
-    "softmax-in-place-of-relu": (
-        "index_scores",
-        scores(lambda p, w: torch.einsum("ths,th->ts", softmax_so_far(p), w)),
-    ),
     "relu-after-the-sum": ("index_scores", scores(lambda p, w: torch.einsum("ths,th->ts", p, w).relu())),
     "index-weights-missing": ("index_scores", scores(lambda p, w: p.relu().sum(1))),
     "index-weights-constant": ("index_weights", unscaled_weights),
-    "window-attention": (
-        "selection",
-        selecting(lambda logits: torch.arange(logits.shape[1]).float().expand_as(logits)),
-    ),
     "lowest-scores-selected": ("selection", selecting(lambda logits: -logits)),
     "another-topk": ("selection", half_the_topk),
     "selection-ignored": ("attention_heads", selection_ignored),
@@ -125,13 +117,6 @@ MISTAKES: dict[str, tuple[str, Seed]] = {
     "shared-expert-multiplied": ("mlp_output", lambda: shared(lambda scaling: scaling)),
     "shared-expert-constant": ("mlp_output", lambda: shared(lambda scaling: 1.7)),
 }
-
-
-def softmax_so_far(products: torch.Tensor) -> torch.Tensor:
-    """[T, H, S] -> a softmax over the keys up to each of the T queries, the last of which sees all keys."""
-    count, _, keys = products.shape
-    later = torch.arange(keys) > torch.arange(count)[:, None] + keys - count
-    return products.masked_fill(later[:, None], -torch.inf).softmax(-1)
 
 
 @pytest.mark.parametrize("name", MISTAKES)

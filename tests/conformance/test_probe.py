@@ -31,6 +31,7 @@ class Scripted:
     echo: bool = True
     token_ids: bool = True
     chats: bool = True
+    can_be_told: bool = True  # whether to think
     noise: bool = False
     asked: list[dict[str, Any]] = field(default_factory=list)
 
@@ -53,6 +54,8 @@ class Scripted:
         self.asked.append(body)
         if not self.chats:
             raise ValueError("no chat template")
+        if not self.can_be_told and "chat_template_kwargs" in body:
+            raise ValueError("chat_template_kwargs is no field")
         if not self.logprobs and "logprobs" in body:
             raise ValueError("logprobs are not served")
         entry = {"token": "a", "logprob": -1.0, "top_logprobs": [{"token": "a", "logprob": -1.0}]}
@@ -78,6 +81,19 @@ def test_a_full_server():
     asked = server.asked[-4 - 1]
     assert asked["temperature"] == 0 and asked["tools"] and asked["chat_template_kwargs"]["thinking"] is True
     assert json.loads(observation_json(seen))["replies"]["score"]["logprobs"] == [-1.0] * 3
+
+
+@pytest.mark.parametrize("thinking", [True, False])
+def test_a_server_is_told_whether_to_think(thinking):
+    """Some engines think by themselves. One that cannot be told is asked without it, from then on at once."""
+    for server in (Scripted(), Scripted(can_be_told=False)):
+        with serving_answers(server) as address:
+            client = Client(address)
+            for _ in range(2):
+                assert client.chat(CHAT, 1, thinking).text == "a"
+        told = [body.get("chat_template_kwargs") for body in server.asked]
+        said = {"thinking": thinking, "enable_thinking": thinking}
+        assert told == ([said, said] if server.can_be_told else [said, None, None])
 
 
 def test_a_server_whose_answers_vary():
@@ -114,6 +130,17 @@ def test_tokens_in_the_spelling_of_the_tokenizer():
     with serving_answers(Strange(answer)) as address:
         reply = Client(address, "m").chat(CHAT, 1)
     assert (reply.tokens, reply.logprobs, reply.top) == ((" ",), (-0.1,), ({" naï": -3.0, " ": -0.1, "ï": -4.0},))
+
+
+def test_completions_with_the_log_probabilities_of_a_chat():
+    """As llama.cpp gives them, which scores no prompts: echo is passed over."""
+    top = [{"token": token, "logprob": logprob} for token, logprob in ((" a", -0.1), ("b", -3.0))]
+    block = {"content": [{"token": " a", "logprob": -0.1, "top_logprobs": top}]}
+    with serving_answers(Strange({"choices": [{"text": " a", "logprobs": block}]})) as address:
+        client = Client(address, "m")
+        reply, scored = client.complete([1, 2], 1), client.score([1, 2, 3])
+    assert (reply.tokens, reply.logprobs, reply.top) == ((" a",), (-0.1,), ({" a": -0.1, "b": -3.0},))
+    assert not scored.tokens and not scored.logprobs
 
 
 def test_a_server_that_answers_nothing_is_an_error():

@@ -1,30 +1,47 @@
 """On a GPU this engine is right in every precision, with every backend, one sequence at a time and 32 together."""
 
-import pytest
-from golden.servers import SIZES, serving
+from pathlib import Path
 
+import pytest
+from golden.servers import SIZES
+from make_conformance_checkpoint import write_wide
+
+from conformance.verdicts import in_short, probed_in_batches
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.golden import load
-from deepseek_v32.inference.conformance.probe import Probe
-from deepseek_v32.inference.conformance.probe_client import Client
-from deepseek_v32.inference.conformance.verdict import judge
+from deepseek_v32.inference.llm import DEMO
 
 SERVERS = [
-    (precision, backend, sequences)
-    for precision in ("exact", "bf16", "fp8")
-    for backend in ("auto", "reference")
+    (checkpoint, precision, backend, sequences)
+    for checkpoint in ("demo", "wide")
+    for precision, backends in (
+        ("exact", ("auto", "reference")),
+        ("bf16", ("auto", "reference")),
+        # Both backends of compiled kernels are complete in fp8, so that one of them alone can be preferred.
+        ("fp8", ("auto", "reference", "cuda", "tile")),
+    )
+    for backend in backends
     for sequences in (1, 32)
 ]
-# Both backends of compiled kernels are complete in fp8, so that one of them alone can be preferred.
-SERVERS += [("fp8", backend, sequences) for backend in ("cuda", "tile") for sequences in (1, 32)]
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("wide")
+    write_wide(directory)
+    return directory
 
 
 @pytest.mark.gpu
 @pytest.mark.heavy
-@pytest.mark.parametrize("precision, backend, sequences", SERVERS)
-def test_this_engine_is_right_on_a_gpu(precision, backend, sequences):
-    golden = load("demo")
+@pytest.mark.parametrize("checkpoint, precision, backend, sequences", SERVERS)
+def test_this_engine_is_right_on_a_gpu(checkpoint, precision, backend, sequences, wide, evidence):
+    model = DEMO if checkpoint == "demo" else wide
     options = {"precision": precision, "backend": backend, "max_sequences": sequences}
-    with serving(LLM(device="cuda", **SIZES, **options)) as address:
-        verdict = judge(golden, Probe(Client(address, timeout=600)).run(golden.items))
+    verdict = probed_in_batches(LLM(model, device="cuda", **SIZES, **options), load(checkpoint), sequences)
+    evidence(
+        "right, HTTP",
+        f"this engine on a GPU, {checkpoint}, {precision}, backend {backend}, {sequences} at a time",
+        **in_short(verdict),
+    )
     assert verdict.kind == "right" and verdict.sparse, verdict

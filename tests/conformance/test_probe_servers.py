@@ -1,18 +1,20 @@
 """The probe against running servers: right ones are right, whoever wrote them, and one with a bug is told its name."""
 
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
+import torch
 from golden.bugs import BUGS
-from golden.servers import SIZES, serving
-from make_conformance_checkpoint import write_twin
+from golden.servers import PLAIN, SIZES, serving
+from golden.tables import counted
+from make_conformance_checkpoint import write_twin, write_wide
 from trace_transformers import load as load_transformers
 
+from conformance.verdicts import in_short, probed, probed_in_batches
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.golden import Golden, load
-from deepseek_v32.inference.conformance.probe import Probe
-from deepseek_v32.inference.conformance.probe_client import Client
-from deepseek_v32.inference.conformance.verdict import Verdict, judge
+from deepseek_v32.inference.conformance.verdict import Verdict
 from deepseek_v32.inference.llm import DEMO
 from support.answer_server import serving_answers
 from support.golden_slices import only
@@ -22,11 +24,13 @@ SOME = ("score-120", "decode-250", "decode-450", "chat-system", "chat-thinking",
 WHOLE = pytest.mark.slow
 
 
-def probed(address: str, names=SOME) -> Verdict:
-    golden = load("demo")
-    if names:
-        golden = only(golden, names)
-    return judge(golden, Probe(Client(address, timeout=600)).run(golden.items))
+def asked(names: Collection[str], checkpoint: str = "demo") -> Golden:
+    """Golden answers: all, or those of some items."""
+    return only(load(checkpoint), names) if names else load(checkpoint)
+
+
+def described(names: Collection[str]) -> str:
+    return "all questions" if not names else f"{len(names)} questions"
 
 
 @pytest.mark.heavy
@@ -43,34 +47,77 @@ def probed(address: str, names=SOME) -> Verdict:
     ],
     ids=str,
 )
-def test_this_engine_is_right(names, options):
+def test_this_engine_is_right(names, options, evidence):
     with serving(LLM(device="cpu", **SIZES, **options)) as address:
-        verdict = probed(address, names)
+        verdict = probed(address, asked(names))
+    case = ", ".join(f"{name} {value}" for name, value in options.items())
+    evidence("right, HTTP", f"this engine on a CPU, demo, {case}, {described(names)}", **in_short(verdict))
     assert verdict.kind == "right" and verdict.sparse is not False, verdict
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
+def test_this_engine_is_right_in_batches_of_32(precision, evidence):
+    verdict = probed_in_batches(
+        LLM(device="cpu", precision=precision, max_sequences=32, **SIZES), load("demo"), sequences=32
+    )
+    evidence("right, HTTP", f"this engine on a CPU, demo, precision {precision}, 32 at a time", **in_short(verdict))
+    assert verdict.kind == "right" and verdict.sparse, verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
+def test_the_wide_checkpoint_is_right(precision, tmp_path, evidence):
+    """With all its heads: the golden answers are those of its narrow twin."""
+    write_wide(tmp_path)
+    with serving(LLM(tmp_path, device="cpu", precision=precision, **SIZES)) as address:
+        verdict = probed(address, load("wide"))
+    evidence("right, HTTP", f"this engine on a CPU, wide, precision {precision}", **in_short(verdict))
+    assert verdict.kind == "right" and verdict.sparse, verdict
+
+
 @pytest.mark.heavy
-@pytest.mark.parametrize("names", [SOME[:4], pytest.param((), marks=WHOLE)], ids=["some", "all"])
-def test_transformers_is_right(names):
-    with serving_answers(Answerer(load_transformers(DEMO))) as address:
-        verdict = probed(address, names)
+@pytest.mark.parametrize(
+    "checkpoint, names, dtype",
+    [
+        ("demo", SOME[:4], torch.float32),
+        pytest.param("demo", (), torch.float32, marks=WHOLE),
+        pytest.param("demo", (), torch.bfloat16, marks=WHOLE),
+        pytest.param("wide", (), torch.float32, marks=WHOLE),
+    ],
+    ids=["demo, some", "demo, all", "demo, all, bf16", "wide, all"],
+)
+def test_transformers_is_right(checkpoint, names, dtype, tmp_path, evidence):
+    """Of the wide checkpoint by its narrow twin."""
+    model = DEMO
+    if checkpoint == "wide":
+        write_twin(model := tmp_path)
+    with serving_answers(Answerer(load_transformers(model, dtype))) as address:
+        verdict = probed(address, asked(names, checkpoint))
+    kind = str(dtype).removeprefix("torch.")
+    evidence("right, HTTP", f"transformers in {kind}, {checkpoint}, {described(names)}", **in_short(verdict))
     assert verdict.kind == "right", verdict
 
 
-def counted(checkpoint: str) -> list[str]:
-    golden = load(checkpoint)
-    return [bug.name for bug in golden.bugs if golden.counts(bug)]
+ON_THE_DEMO = sorted(counted(load("demo")))
+ON_THE_WIDE = sorted(counted(load("wide")) - set(ON_THE_DEMO))
+# What it changes depends on which requests meet in a step, and so on how fast they come and are computed.
+DEPENDS_ON_TIME = {"length-of-the-longest"}
+ON_NEITHER = sorted({name for name, bug in BUGS.items() if "http" in bug.shows} - {*ON_THE_DEMO, *ON_THE_WIDE})
 
 
-ON_THE_DEMO = counted("demo")
-ON_THE_WIDE = [name for name in counted("wide") if name not in ON_THE_DEMO]
-
-
-def is_named(name: str, golden: Golden, model: Path) -> None:
+def verdict_of(name: str, golden: Golden, model: Path, evidence: Callable[..., None], row: str) -> Verdict:
     """In bf16, while the known answers are those of exact precision, if the bug shows in both."""
     precision = next(each for each in ("bf16", "exact", "fp8") if each in BUGS[name].precisions)
-    with BUGS[name].seed(), serving(LLM(model, device="cpu", precision=precision, **SIZES)) as address:
-        verdict = judge(golden, Probe(Client(address, timeout=600)).run(golden.items))
+    with BUGS[name].seed(), serving(LLM(model, device="cpu", precision=precision, **PLAIN)) as address:
+        verdict = probed(address, golden)
+    evidence(row, f"{name}, {precision}", bug=name, **in_short(verdict))
+    return verdict
+
+
+def is_named(name: str, verdict: Verdict) -> None:
+    if name in DEPENDS_ON_TIME and verdict.kind == "other":
+        return
     assert verdict.kind == "bug" and name in [match.name for match in verdict.matches[: verdict.named]], verdict
     assert verdict.named <= 2
 
@@ -84,14 +131,31 @@ def is_named(name: str, golden: Golden, model: Path) -> None:
         *(pytest.param(name, (), marks=WHOLE, id=f"{name}, all") for name in ON_THE_DEMO),
     ],
 )
-def test_a_bug_is_named(name, names):
-    golden = load("demo")
-    is_named(name, only(golden, names) if names else golden, DEMO)
+def test_a_bug_is_named(name, names, evidence):
+    row = "HTTP, some questions" if names else "HTTP, demo"
+    is_named(name, verdict_of(name, asked(names), DEMO, evidence, row))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ON_THE_WIDE)
-def test_a_bug_is_named_on_the_wide_checkpoint(name, tmp_path):
+def test_a_bug_is_named_on_the_wide_checkpoint(name, tmp_path, evidence):
     """Those that do not count on the demo. The twin computes the same function in a quarter of the time."""
     write_twin(tmp_path)
-    is_named(name, load("wide"), tmp_path)
+    is_named(name, verdict_of(name, load("wide"), tmp_path, evidence, "HTTP, wide"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
+def test_a_bug_that_is_dense_attention_is_told_so_on_the_demo(precision, evidence):
+    """Where it is within the noise of each token."""
+    with BUGS["dense-attention"].seed(), serving(LLM(device="cpu", precision=precision, **PLAIN)) as address:
+        verdict = probed(address, load("demo"))
+    evidence("HTTP, dense", f"dense-attention, {precision}", bug="dense-attention", **in_short(verdict))
+    assert verdict.sparse is False and verdict.kind == "bug", verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_NEITHER)
+def test_a_bug_that_does_not_count_is_given_no_other_name(name, evidence):
+    verdict = verdict_of(name, load("demo"), DEMO, evidence, "HTTP, counts on neither")
+    assert not verdict.named or name in [match.name for match in verdict.matches[: verdict.named]], verdict

@@ -88,10 +88,12 @@ def test_a_cancelled_task_and_a_left_stream_cancel_their_requests() -> None:
 def test_errors_are_those_of_llm_and_the_llm_itself_is_in_use() -> None:
     async def work() -> None:
         plain = fake_llm()
+        with pytest.raises(ValueError, match="llm is 'demo'; expected an LLM"):
+            AsyncLLM("demo")  # type: ignore[arg-type]
         async with AsyncLLM(plain) as llm:
             with pytest.raises(ValueError, match="prompts is None; expected"):
                 await llm.generate(None)  # type: ignore[arg-type]
-            with pytest.raises(ValueError, match="n is 2; expected 1: this is one answer"):
+            with pytest.raises(ValueError, match="n is 2; expected 1 for one answer"):
                 await anext(llm.stream("a", SamplingParams(n=2)))
             with pytest.raises(RuntimeError, match="two threads at a time"):
                 plain.generate([1], GREEDY)

@@ -11,9 +11,13 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine import decode_record, runner
-from deepseek_v32.inference.engine.decode_record import DecodeRecord
-from deepseek_v32.inference.params import TokenSelection
+from deepseek_v32.inference.engine.decode_record import DecodeRecord, DecodeRecords, most_bytes, row_bytes
+from deepseek_v32.inference.engine.limits import CacheBudget
+from deepseek_v32.inference.engine.sizing import record_bytes
+from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.report.recording import Recording
+from deepseek_v32.inference.token_selection import TokenSelection
+from deepseek_v32.model.checkpoint.config_json import read_config
 from support.tiny import tiny_checkpoint
 
 LAYERS, TOPK = 2, 4
@@ -82,6 +86,38 @@ def test_other_threads_read_while_the_ring_is_written(chunk: int) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("chunk", [1, 4], indirect=True)
+def test_large_steps_share_their_memory(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of two buckets in turns, each read late; what runs before a capture overwrites none of them."""
+    monkeypatch.setattr(decode_record, "_CHUNK_BYTES", row_bytes(LAYERS, TOPK) * 3 * chunk)
+    records = DecodeRecords(3, LAYERS, TOPK, CPU)
+    whole, part = records.of(3), records.of(3)
+    assert (whole.device.data_ptr() == part.device.data_ptr()) == (chunk == 1), "small steps have their own"
+    if chunk > 1:
+        whole = DecodeRecord(3, LAYERS, TOPK, CPU)
+    part, taken = DecodeRecord(2, LAYERS, TOPK, CPU, within=whole), []
+    for number in range(6 * chunk):
+        record = (whole, part)[number % 2]
+        launch(record, number)
+        step = record.latest()
+        taken.append([(row, partial(step.row(row).read, step.step)) for row in range(len(record.device))])
+        part.device.fill_(-9)
+        part.copy_to_ring(torch.tensor([part.scratch_place]))
+        assert all(is_step(read(), number, row) for row, read in taken[-1])
+    for number, reads in enumerate(taken):
+        assert all(is_step(read(), number, row) for row, read in reads)
+
+
+def test_memory_for_records_is_counted() -> None:
+    """The released model's, with drafts and without: 1 MB a row, and a ring's chunk for each bucket of small steps."""
+    assert row_bytes(61, 2048) == 61 * 2048 * 8
+    assert most_bytes(1024, 0, 61, 2048) == 1024 * row_bytes(61, 2048)
+    assert most_bytes(1280, 100, 61, 2048) == 2048 * row_bytes(61, 2048) + (100 << 20)
+    limits = CacheBudget(8192, 256, 163840, 0.9)
+    config = read_config(Path(DEMO))
+    assert record_bytes(config, limits, mtp=True) > record_bytes(config, limits, mtp=False) > 256 * row_bytes(3, 128)
+
+
 @pytest.mark.parametrize("chunk", [2], indirect=True)
 def test_without_memory_a_selection_is_lost_and_no_step_fails(chunk: int) -> None:
     class Full(np.ndarray[Any, Any]):
@@ -89,7 +125,7 @@ def test_without_memory_a_selection_is_lost_and_no_step_fails(chunk: int) -> Non
             raise MemoryError
 
     record = DecodeRecord(1, LAYERS, TOPK, CPU)
-    record._values = record._values.view(Full)
+    record._ring.values = record._ring.values.view(Full)
     launch(record, 0)
     lost = record.latest().row(0)
     for number in range(1, 5):

@@ -153,6 +153,25 @@ def test_a_mistake_between_close_numbers_does_not_last(right: list[float], share
     assert sum(ratios) / len(ratios) > share * best
 
 
+# The demo on an H200: plain steps are started ahead, so drafts cost much, and the layer alone as well.
+GPU_ONE = {None: 1.0, 0: 1.5, 1: 1.86, 2: 2.5, 3: 3.1, 4: 3.9}
+GPU_MANY = {None: 1.0, 0: 1.6, 1: 2.6, 2: 3.0, 3: 3.4, 4: 4.1}
+
+
+@pytest.mark.parametrize(("costs", "sequences"), [(GPU_ONE, 1), (GPU_MANY, 16)], ids=["one", "many"])
+@pytest.mark.parametrize("right", [[0.96, 0.9, 0.84, 0.8], [0.45, 0.5, 0.6, 0.65], BAD], ids=["good", "fair", "bad"])
+def test_it_costs_little_where_plain_steps_are_cheap(costs: Costs, sequences: int, right: list[float]) -> None:
+    """Over 12 answers of 150 tokens, with what is tried; and 50 later ones lose next to nothing."""
+    for first in range(0, 100, 20):
+        clock = Clock()
+        policy = MeasuredDrafts(3, clock)
+        numbers = range(first, first + 62)
+        taken = [run(policy, clock, sequences, 150, costs, right, seed)[0] for seed in numbers]
+        best = max(expected(count, right) / cost for count, cost in costs.items())
+        assert sum(taken[:12]) < 1.04 * 1800 and sum(taken[12:]) < 1.01 * 7500
+        assert sum(taken[12:]) < 1.08 * 7500 / best
+
+
 def test_a_first_answer_costs_little_where_drafts_do_not_pay() -> None:
     clock = Clock()
     seconds, chosen = run(MeasuredDrafts(3, clock), clock, 1, 1000, linear(0.6, 0.33), BAD, 0)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -90,6 +91,27 @@ def test_drafts_while_selections_are_recorded_now_and_then(model: Transformer) -
         driver.runner.drafts[:3, :2] = made
         made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [2, 2, 2], 2)
         assert made.tolist() == [drafts_alone(model, each, 2) for each in driver.requests]
+
+
+def test_no_step_captures_two_graphs(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The draft layer's passes after a step whose graph is new run without one, and draft as well."""
+    driver = Driver(make_runner(model, 3, graphs=True), make_requests(CONFIG.vocab_size))
+    made, captured = driver.prompts(40, 2), []
+    graphs = driver.runner.graphs
+    assert graphs is not None
+    capture = graphs.capture
+
+    def counted(step: Any) -> Any:
+        captured[-1] += 1
+        return capture(step)
+
+    monkeypatch.setattr(graphs, "capture", counted)
+    for _ in range(3):
+        captured.append(0)
+        driver.runner.drafts[:3, :2] = made
+        made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [2, 2, 2], 2)
+        assert made.tolist() == [drafts_alone(model, each, 2) for each in driver.requests]
+    assert captured == [1, 1, 0]
 
 
 @pytest.mark.parametrize("precision", ["exact", "fp8"])

@@ -76,18 +76,23 @@ def test_decode_runs_as_graphs_and_remembers(llm: LLM) -> None:
     assert count_right(llm, 64) >= least(64)
 
 
-def test_graphs_change_no_token(llm: LLM) -> None:
-    """The same steps with and without graphs, with one request per batch: both run the same kernels on the same shapes."""
+def test_graphs_change_no_bit() -> None:
+    """The same steps with and without graphs, one request at a time, with sums that no bound on contexts divides."""
+    options: dict[str, Any] = {"precision": "fp8", "deterministic": True, "page_count": PAGES, "max_sequences": 64}
+    captured, eager = (LLM(DEMO, device="cuda", decode_graphs=graphs, **options) for graphs in (True, False))
+    assert captured.engine.runner.graphs is not None and eager.engine.runner.graphs is None
+    params = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True, logprobs=1)
+    for prompt in questions(captured, 8)[0]:
+        one, other = (llm.generate(prompt, params)[0] for llm in (captured, eager))
+        assert one.token_ids == other.token_ids and one.logprobs and one.logprobs == other.logprobs
+
+
+def test_graphs_change_no_answer(llm: LLM) -> None:
+    """The fastest kernels divide keys by a graph's bound on contexts, so sums may round apart; that decides no answer."""
     prompts, _ = questions(llm, 8)
-    params = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
     without = LLM(DEMO, device="cuda", precision="fp8", page_count=PAGES, max_sequences=64, decode_graphs=False)
-    assert without.engine.runner.graphs is None
-    captured = [llm.generate(prompt, params)[0].token_ids for prompt in prompts]
-    eager = [without.generate(prompt, params)[0].token_ids for prompt in prompts]
-    same = sum(a == b for one, other in zip(captured, eager, strict=True) for a, b in zip(one, other, strict=True))
-    assert (
-        same >= 0.95 * 8 * 40
-    )  # a bound on the context (a bucket's) may change how keys are split, so sums may round apart
+    said = [[one.generate(prompt, GREEDY)[0].text.split(".")[0] for prompt in prompts] for one in (llm, without)]
+    assert sum(a == b for a, b in zip(*said, strict=True)) >= 7
 
 
 def test_an_open_inspector_sees_what_graphs_select(llm: LLM) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.completion import Completion, Delta
 from deepseek_v32.inference.engine import engine, pages, request_state, sampler, scheduler, step
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.filters import Row
@@ -21,7 +22,6 @@ from deepseek_v32.inference.engine.sampler import SampledTokens
 from deepseek_v32.inference.engine.scheduler import Scheduler
 from deepseek_v32.inference.engine.selection import SelectionRecorder
 from deepseek_v32.inference.engine.step import InFlightStep
-from deepseek_v32.inference.params import Completion, Delta
 from deepseek_v32.inference.text.detokenizer import IncrementalDecoder, StopStrings
 from support.fake_model import AsyncRunner, fake_llm, reference_tokens
 

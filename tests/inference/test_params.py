@@ -32,6 +32,9 @@ BAD: list[tuple[str, Any, str]] = [
     ("repetition_penalty", 1e-40, "between 0.01"),  # a logit divided by it is infinite, and no token can be sampled
     ("repetition_penalty", math.inf, "finite"),
     ("stop", "", "non-empty"),
+    ("stop", 3, "expected a list"),
+    ("stop_token_ids", 3, "expected a list"),
+    ("ignore_eos", 1, "expected True or False"),
     ("stop", ["a", 1], "strings"),
     ("stop_token_ids", [-1], "from 0"),
     ("stop_token_ids", ["a"], "integers"),

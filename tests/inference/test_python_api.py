@@ -71,12 +71,13 @@ CALLS: list[tuple[Callable[[LLM], Any], str]] = [
     (lambda llm: llm.generate("a", use_tqdm=1), "use_tqdm is 1; expected True or False"),  # type: ignore[arg-type]
     (lambda llm: llm.generate("a", policy="dense"), "policy is 'dense'; expected a SelectionPolicy"),  # type: ignore[arg-type]
     (lambda llm: llm.stream(None), f"prompt is None; {A_PROMPT}"),  # type: ignore[arg-type]
-    (lambda llm: llm.stream("a", SamplingParams(n=2)), "n is 2; expected 1: this is one answer"),
+    (lambda llm: llm.stream("a", SamplingParams(n=2)), "n is 2; expected 1 for one answer"),
     (lambda llm: llm.chat("hello"), "messages is 'hello'; expected a list of {\"role\""),  # type: ignore[call-overload]
     (lambda llm: llm.chat(None), 'messages is None; expected a list of {"role"'),  # type: ignore[call-overload]
     (lambda llm: llm.chat([ASK, 3]), "messages is [[{'role'"),  # type: ignore[call-overload]
     (lambda llm: llm.chat(ASK, thinking="yes"), "thinking is 'yes'; expected True or False"),  # type: ignore[call-overload]
-    (lambda llm: llm.chat(ASK, SamplingParams(n=2)), "n is 2; expected 1: this is one answer"),
+    (lambda llm: llm.chat(ASK, SamplingParams(n=2)), "n is 2; expected 1 for one answer"),
+    (lambda llm: llm.score_answer([1], "a"), "answer is 'a'; expected a list of token ids"),  # type: ignore[arg-type]
     (lambda llm: llm.stream_chat([ASK, ASK]), "messages is a list of 2 conversations; expected one"),  # type: ignore[list-item]
 ]
 
@@ -97,6 +98,11 @@ def test_other_arguments_are_refused_by_name_before_anything_runs(call: Callable
         *((name, "8", "an integer or None") for name in ("max_model_len", "max_sequences", "page_count")),
         ("max_batch_tokens", 2.5, "an integer or None"),
         ("memory_fraction", "half", "a number or None"),
+        ("path", 3, "a directory, as a text or a Path, or None"),
+        ("device", 0, "a text such as 'cuda', or None"),
+        ("precision", "fp4", "exact, bf16, fp8 or None"),
+        ("progress", True, "a function or None"),
+        ("config_overrides", {3: 1}, "a dict with names of the configuration, or None"),
     ],
 )
 def test_settings_of_a_wrong_type_are_refused_by_name(name: str, value: Any, expected: str) -> None:

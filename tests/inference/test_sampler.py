@@ -296,14 +296,14 @@ def test_a_guess_from_the_same_logits_is_the_token_that_is_sampled() -> None:
     noise = sampler.draft_noise(requests, torch.device("cpu"))
     assert isinstance(noise, DraftNoise) and noise.random
     for offset in (1, 2, 4):
-        guesses = noise.choose(logits, torch.full((len(requests),), offset))
+        guesses = noise.choose(logits, torch.zeros(len(requests), dtype=torch.int64), offset)
         for each in requests:
             each.tokens += [0] * offset
         assert guesses.tolist() == [each.token for each in sample(logits, requests)]
         for each in requests:
             del each.tokens[-offset:]
     bad = torch.full((len(requests), 500), math.nan)
-    assert noise.choose(bad, torch.ones(len(requests), dtype=torch.int64)).max() < 500
+    assert noise.choose(bad, torch.zeros(len(requests), dtype=torch.int64), 1).max() < 500
 
 
 def test_tiny_temperatures_do_not_overflow() -> None:

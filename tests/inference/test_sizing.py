@@ -7,15 +7,10 @@ import torch
 
 from deepseek_v32.inference.engine import sizing
 from deepseek_v32.inference.engine.cache import allocate, bytes_per_page
+from deepseek_v32.inference.engine.largest_step import largest_step, prepare_largest_step, shortest_prompt
 from deepseek_v32.inference.engine.limits import CacheBudget
 from deepseek_v32.inference.engine.runner import Runner
-from deepseek_v32.inference.engine.sizing import (
-    check_fits,
-    largest_step,
-    pages_in_memory,
-    prepare_largest_step,
-    shortest_prompt,
-)
+from deepseek_v32.inference.engine.sizing import check_fits, pages_in_memory
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model, parameter_bytes

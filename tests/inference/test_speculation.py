@@ -11,6 +11,7 @@ from deepseek_v32.inference.commands.options import ModelOptions
 from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.limits import AUTO
+from deepseek_v32.inference.engine.pace import UNBOUNDED, Pace
 from deepseek_v32.inference.engine.pages import PagePool
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 
@@ -101,6 +102,28 @@ def test_long_prompts_of_short_answers_are_left_out(
     assert list(answers[id] for id in ids) == [each.token_ids for each in plain.generate(prompts, params)]
     assert (2, (ids[0], ids[2], ids[1])) in seen  # what is left out comes last
     assert all(count is None or ids[1] == order[-1] for count, order in seen)
+
+
+def test_steps_with_prompt_tokens_make_as_few_drafts_as_the_pace_says(
+    checkpoint: Path, plain: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that answers beside a prompt do not wait for drafts: on a GPU such a step launches every operation one by one."""
+    llm = LLM(checkpoint, device="cpu", speculative_tokens=3, max_batch_tokens=32)
+    engine, seen = llm.engine, set()
+    engine.scheduler.pace = Pace(replace(UNBOUNDED, most_drafts=1))
+    draft = engine.runner.draft
+
+    def observed(batch: Batch, *arguments: Any) -> None:
+        seen.add((batch.decodes < len(batch.requests), batch.draft_tokens))
+        draft(batch, *arguments)
+
+    monkeypatch.setattr(engine.runner, "draft", observed)
+    params = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
+    prompts = [PROMPTS[0], PROMPTS[2]]
+    assert [each.token_ids for each in llm.generate(prompts, params)] == [
+        each.token_ids for each in plain.generate(prompts, params)
+    ]
+    assert {(True, 1), (False, 3)} <= seen and (True, 3) not in seen
 
 
 def test_which_models_guess(checkpoint: Path, tmp_path: Path) -> None:

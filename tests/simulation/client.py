@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from deepseek_v32.inference.params import Completion, Delta, SamplingParams
+from deepseek_v32.inference.completion import Completion, Delta
+from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.inference.service.streams import AsyncStream
 from deepseek_v32.inference.text.structured_outputs import StructuredOutputsParams
 from simulation.model import EOS, ORDINARY, answer

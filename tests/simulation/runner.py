@@ -1,10 +1,12 @@
 """What takes the place of the runner: caches of integers, which check every entry that they give away."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 
+from deepseek_v32.inference.engine.greedy import GreedySample
 from deepseek_v32.inference.engine.noise import DraftNoise
 from deepseek_v32.inference.engine.scheduler import Batch
 from deepseek_v32.inference.engine.speculation import MAX_DRAFT_TOKENS
@@ -57,6 +59,30 @@ class Computed(NamedTuple):
     made: Made | None  # the drafts that were verified
 
 
+class SimulatedGreedy(NamedTuple):
+    """In the place of GreedyTokens: what a step has found, row by row."""
+
+    tokens: list[int]
+    largest: list[float]
+    given: list[int]
+
+    def sample(self, requests: Sequence[Request], counts: Sequence[int]) -> GreedySample:
+        values = np.zeros((3, len(self.tokens)), dtype=np.int64)
+        values[0], values[2] = self.tokens, self.given
+        values[1].view(np.float32)[: len(self.tokens)] = self.largest
+        return GreedySample(requests, counts, values, None)
+
+    def count_accepted(self, counts: Sequence[int]) -> list[int]:
+        found, first = [], 0
+        for count in counts:
+            right = 0
+            while right + 1 < count and self.given[first + right + 1] == self.tokens[first + right]:
+                right += 1
+            found.append(right)
+            first += count
+        return found
+
+
 class SimulatedRunner:
     """A ModelRunner. The device works in order, so a step's reads and writes happen when it is launched.
 
@@ -90,6 +116,7 @@ class SimulatedRunner:
         self.broken: list[str] = []
         self.writable: Callable[[int], bool] = lambda page: True  # whether a step may write to a page
         self.ill: set[int] = set()  # requests whose entries are garbage, by an injected fault
+        self.greedy: SimulatedGreedy | None = None
         self._writes = 0
         self._hooks = hooks
         self._made: list[Made] = []  # by row of `drafts`
@@ -105,6 +132,7 @@ class SimulatedRunner:
             self._hooks.forward(batch)
         rows: list[list[float]] = []
         written: list[tuple[int, Entry]] = []
+        given: list[int] = []
         self._computed = []
         for i, (request, start, count, logit_count) in enumerate(
             zip(batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True)
@@ -140,10 +168,33 @@ class SimulatedRunner:
                 digests.append(digest)
                 if position >= start + count - logit_count:
                     rows.append(logits(digest))
+                    given.append(token)
             self._computed.append(Computed(request, start, tokens[0], slots, digests, logit_count, draft_count, made))
         self.steps.append(tuple(written))
         result = torch.tensor(rows).reshape(-1, VOCABULARY)
-        return result if self._hooks is None else self._hooks.spoil(batch, result, self)
+        if self._hooks is not None:
+            result = self._hooks.spoil(batch, result, self)
+        self.greedy = self._find_greedy(batch, result, given)
+        return result
+
+    def _find_greedy(self, batch: Batch, logits: torch.Tensor, given: list[int]) -> "SimulatedGreedy | None":
+        """As decode graphs do, which stage the tokens. So does every second step of decodes, as others may have no graph."""
+        in_graph = self.supports_async_scheduling and all(batch.logit_counts) and batch.decodes == len(batch.requests)
+        if not in_graph or not isinstance(logits, torch.Tensor) or sum(batch.starts) % 2:
+            return None
+        found = SimulatedGreedy(logits.argmax(-1).tolist(), logits.amax(-1).tolist(), given)
+        staged = found.tokens[: len(self.sampled)]
+        self.sampled[: len(staged)] = staged
+        return found
+
+    def greedy_choices(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, DraftNoise]:
+        assert self.greedy is not None
+        accepted = torch.tensor(self.greedy.count_accepted(batch.counts))
+        zeros = torch.zeros_like(accepted)
+        return torch.tensor(self.greedy.tokens), accepted, DraftNoise(False, zeros.double(), zeros, zeros)
+
+    def draft_greedily(self, batch: Batch) -> None:
+        self.draft(batch, *self.greedy_choices(batch))
 
     def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
         if self._hooks is not None:
@@ -183,7 +234,7 @@ class SimulatedRunner:
         for number in range(count):
             scores = [logits(digest) for digest in digests]
             if noise.random:
-                guesses = noise.choose(torch.tensor(scores), accepted + number + 1).tolist()
+                guesses = noise.choose(torch.tensor(scores), accepted, number + 1).tolist()
             else:
                 guesses = [row.index(max(row)) for row in scores]
             for row, (step, at, _, own, _) in enumerate(last):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from deepseek_v32.inference.params import Delta
+from deepseek_v32.inference.completion import Delta
 from simulation.model import EOS, VOCABULARY, forbidden
 
 

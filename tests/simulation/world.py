@@ -60,7 +60,7 @@ class Settings:
     queue: int = 2  # requests that may be open beside those that run
     pause: float = 0.0  # seconds between deliveries
     text: bool = False  # the model has a tokenizer
-    step: float = 0.0  # seconds that a step with prompt tokens should last; 0: no bound
+    step: float = 0.0  # seconds that a step with prompt tokens should last, with one draft at most; 0: no bound
     token: float = 0.01  # seconds that a token takes, until `speed` changes it
     drafts: int = 0  # speculative tokens; VARIED: each step has its own number of them
 
@@ -121,7 +121,7 @@ class World:
         self.engine.recover = recovery  # type: ignore[method-assign]
         llm: Any = SimpleNamespace(engine=self.engine, limits=limits)
         thread: Any = Turns
-        times = StepTimes(s.step, 2 * s.step, first_tokens=4) if s.step else UNBOUNDED
+        times = StepTimes(s.step, 2 * s.step, first_tokens=4, most_drafts=1) if s.step else UNBOUNDED
         self.service = Service(
             llm,
             max_queue=s.queue,
@@ -146,7 +146,7 @@ class World:
     ) -> None:
         """A client's request. kind: see `client.sampling`. start: of a SelectionPolicy."""
         policy = None if start is None else SelectionPolicy(start, "window")
-        ahead = [client for client in self.clients if client.stream.request_id in self.service._thread._entries]
+        ahead = [client for client in self.clients if self.service._thread.work.find(client.stream.request_id)]
         params = sampling(kind, max_tokens, self.settings.text)
         stream: Any
         try:
@@ -158,7 +158,9 @@ class World:
             else:
                 stream = self.service.stream(prompt, params, policy=policy)
         except Busy:
-            held = sum(c.stream.request_id in self.service._thread._entries and not c.left for c in self.clients)
+            held = sum(
+                self.service._thread.work.find(c.stream.request_id) is not None and not c.left for c in self.clients
+            )
             held += sum(not job.future.done() for _, job, _ in self.scores)
             assert self.stopped or held == self.service.capacity, "refused without a reason"
             return
@@ -253,15 +255,15 @@ class World:
     def turn(self) -> None:
         """One turn of the engine's thread, if there is anything to do."""
         thread, scheduler = self.service._thread, self.engine.scheduler
-        if not thread.open and not thread._delivery.is_due:
+        if not thread.work.count and not thread._delivery.is_due:
             return
         before = {each: progress(each) for each in (*scheduler.running, *scheduler.waiting)}
-        in_flight, jobs, steps = self.engine._in_flight, thread._open_jobs, len(self.runner.steps)
+        in_flight, jobs, steps = self.engine._in_flight, thread.work.jobs, len(self.runner.steps)
         self.fate.in_turn = True
         thread.turn()
         self.fate.in_turn = False
         check_engine(self.engine, self.runner)
-        scored = jobs - thread._open_jobs
+        scored = jobs - thread.work.jobs
         after = {each: progress(each) for each in (*scheduler.running, *scheduler.waiting)}
         unchanged = all(after.get(each) == was for each, was in before.items())
         stuck = (
@@ -272,7 +274,7 @@ class World:
         if len(self.runner.steps) > steps:
             self._count_idle(before, 0 if scored else 1)
         for client in self.clients:
-            if client.stream.request_id in thread._entries:
+            if thread.work.find(client.stream.request_id):
                 client.count_turn(scored)
 
     def finish(self) -> None:
@@ -317,6 +319,8 @@ class World:
         batch = self._schedule()
         if not self.settings.step:
             return batch
+        alone = batch.decodes == len(batch.requests)
+        assert alone or (batch.draft_tokens or 0) <= 1, "a step with prompt tokens makes more drafts than it may"
         # A chunk of one token counts among the decodes, wherever it was chosen.
         entries = list(zip(batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True))
         chunks = [entry for entry in entries if entry[0] not in answers and entry[2] > 1]

@@ -165,7 +165,7 @@ class Reader:
     def _corrected(self, question: str, value: str, quote: str, at: int, now: str) -> str | None:
         """Follow a correction back to what names the subject; look for a later one that was missed."""
         here = max((n for n, s in enumerate(self.sentences) if s.at <= at + 1), default=0)
-        words, wanted = english.stems(question), english.shape(value)
+        words, wanted = english.related(question), english.shape(value)
         told = [s for s in self.sentences if not s.asks and not _UNDONE.search(s.text)]
         if (
             _BACK.search(question) and told and told[-1].at >= self.sentences[here].at
@@ -186,7 +186,7 @@ class Reader:
 
     def _fits(self, question: str, words: set[str], sentence: str) -> bool:
         """Whether they share a word, perhaps mistyped, or both speak of the user: one of them says "I" or "we"."""
-        if english.shared(english.stems(sentence), words) or self._mine(question, sentence):
+        if english.shared(english.related(sentence), words) or self._mine(question, sentence):
             return True
         letters = re.sub(r"\W", "", question.lower())
         return any(word in letters for word in re.findall(r"[a-z]{3,}", sentence.lower()) if word not in english.SMALL)

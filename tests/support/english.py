@@ -25,12 +25,45 @@ MALE = _words(
 
 
 _SAME = {"bday": "birthday", "profession": "job", "flat": "home", "favorite": "favourite", "color": "colour"}
+_NUMBERS = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|twenty|thirty|forty|sixty|ninety"
+_MONTHS = "jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|oct(ober)?|nov(ember)?|dec(ember)?"
+# Words for one matter. They tell what a question is about, but not whether a sentence answers it.
+_RELATED = (
+    "home flat apartment house address live",
+    "restaurant table dinner reservation booked eat eating",
+    "child children kid kids daughter son",
+    "parcel package order",
+    "insurance policy insured",
+    "bank account",
+    "vacation trip holiday destination away leave",
+    "phone cell mobile number",
+    "username handle nickname user",
+    "height tall cm foot",
+    "flight flying fly plane",
+    "shopping buy get pick groceries missing list",
+    "company employer work",
+    "wifi network wi",
+    "cat kitten",
+    "lesson lessons class course",
+    "wedding marry marrying married engaged fiance",
+    "hotel stay staying",
+    "boss supervisor manager report",
+    "dog puppy",
+    "bring care",
+    "food dish eat cook favourite",
+)
 
 
 def stems(text: str) -> set[str]:
     """The words that carry a text's meaning, without their endings; a few synonyms are one word."""
     words = [_SAME.get(word, word) for word in re.findall(r"[a-zà-ÿ]+|\d+", text.lower().replace("'s", ""))]
     return {word[:5] for word in words if word not in SMALL and (len(word) > 1 or word.isdigit())}
+
+
+def related(text: str) -> set[str]:
+    """The stems of a text, and of each one's group of related words the first."""
+    words = set(re.findall(r"[a-z]+", text.lower()))
+    return stems(text) | {f"({group.split()[0]})" for group in _RELATED if words & set(group.split())}
 
 
 def shared(one: set[str], other: set[str]) -> set[str]:
@@ -44,9 +77,7 @@ def shape(value: str) -> str:
     """What a value looks like."""
     if re.search(r"\d:\d\d|\b(am|pm|a\.m|p\.m|o'?clock|noon|midnight|half past|quarter)\b|^\d{1,2}(-\d{1,2})?$", value):
         return "number" if re.fullmatch(r"\d+", value) else "time"
-    if re.search(
-        r"day\b|\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|tomorrow|week)", value.lower()
-    ) or re.fullmatch(r"the \d+\w\w", value):
+    if re.search(rf"day\b|\b({_MONTHS}|tomorrow|week\w*)\b", value.lower()) or re.fullmatch(r"the \d+\w\w", value):
         return "day"
     return "number" if re.search(r"\d", value) else "word"
 
@@ -70,6 +101,8 @@ def could_answer(question: str, sentence: str) -> bool:
     for word, kinds in (("time", ["time"]), ("day", ["day"]), ("when", ["time", "day"])):
         if re.search(rf"\b{word}\b", asked):
             return shape(sentence) in kinds
+    if re.search(r"\bhow many\b", asked):
+        return re.search(rf"\d|\b({_NUMBERS})\b", sentence.lower()) is not None
     if re.search(r"\bhow (long|much|expensive)\b", asked):  # neither a time of the day nor a number of people
         rest = re.sub(r"\d+:\d+\S*|\d+ ?[ap]m|\b\S+ (people|guests)\b", "", sentence.lower())
         unit = r"\b(minute|hour|day|week|month|year|night)s?\b|until|since" if "how long" in asked else r"\d|\bk\b"

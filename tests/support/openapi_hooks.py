@@ -6,7 +6,14 @@ import schemathesis
 
 # At most one of the first row may be given; the second row depends on other fields.
 _EXCLUSIVE = ("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "response_format")
-_DEPENDENT = ("tool_choice", "best_of", "continue_final_message", "text", "previous_response_id")
+_DEPENDENT = (
+    "tool_choice",
+    "best_of",
+    "text",
+    "previous_response_id",
+    "continue_final_message",
+    "add_generation_prompt",
+)
 _QUESTION = {"role": "user", "content": "Hi"}
 
 

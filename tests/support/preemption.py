@@ -1,7 +1,7 @@
 """Preemption on demand."""
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.params import Delta
+from deepseek_v32.inference.completion import Delta
 
 
 def preempt_every_other_step(llm: LLM) -> list[bool]:

@@ -60,12 +60,21 @@ def disagrees(table: Table, question: str, value: str, line: str) -> tuple[str |
         best = min(numbers) if least else max(numbers)
         return (None if numbers[at] == best and numbers.count(best) == 1 else "not the extreme"), True
     asked = original.lower()
-    fitting = [n for n, row in enumerate(rows) if all(has_key(key, asked) for key in row[:2])]
+    fitting = [n for n, row in enumerate(rows) if all(has_key(str(key), asked) for key in row[:2])]
     if len(fitting) > 1:  # "round 1" is in "round 10"
         longest = max(len("".join(rows[n][:2])) for n in fitting)
         fitting = [n for n in fitting if len("".join(rows[n][:2])) == longest]
     if fitting and at not in fitting:
         return (f"another row has both keys: {lines[fitting[0]]!r}"), False
+    rows = [[str(cell) for cell in row] for row in rows]
+    if len(rows) == 1:  # one thing's settings: the question names a header, or the value alone fits
+        meant = [n for n, header in enumerate(headers) if has_key(header.replace("_", " "), asked)]
+        wanted = [rows[0][n] for n in meant] or rows[0]
+        return (None if value in wanted else f"{wanted} is asked for"), False
+    if not fitting and headers:  # any column may be the key
+        named = [n for n, row in enumerate(rows) if any(has_key(cell, asked) for cell in row if cell != value)]
+        if len(named) == 1:
+            return (None if named == [at] and value in rows[at] else f"{lines[named[0]]!r} is asked for"), False
     return (None if value in rows[at][2:] else "the value is not in the row"), False
 
 

@@ -31,13 +31,13 @@ class Answerer:
                 torch.tensor([prompt]), max_new_tokens=count, do_sample=False, pad_token_id=2,
                 output_logits=True, return_dict_in_generate=True,
             )  # fmt: skip
-        return out.sequences[0, len(prompt) :].tolist(), torch.cat(out.logits).log_softmax(-1)
+        return out.sequences[0, len(prompt) :].tolist(), torch.cat(out.logits).float().log_softmax(-1)
 
     @torch.inference_mode()
     def score(self, prompt: list[int]) -> torch.Tensor:
         """fp32 [T - 1, vocab]: at the place of every token after the first."""
         with self.lock:
-            logits: torch.Tensor = self.model(torch.tensor([prompt])).logits[0, :-1]
+            logits: torch.Tensor = self.model(torch.tensor([prompt])).logits[0, :-1].float()
         return logits.log_softmax(-1)
 
     def completion(self, body: dict[str, Any]) -> dict[str, Any]:

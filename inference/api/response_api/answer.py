@@ -3,7 +3,8 @@
 import time
 from typing import Any
 
-from ...params import Completion, SamplingParams
+from ...completion import Completion
+from ...params import SamplingParams
 from ...text.tokenizer import END_THINK
 from ..context import ApiContext, new_id
 from .request import ResponseRequest

@@ -148,6 +148,7 @@ def _written(event: Event, number: int) -> bytes:
 
 _NAMES = {
     "messages": "input",
+    "response_format": "text.format",
     "structured_outputs": "text.format",
     "max_completion_tokens": "max_output_tokens",
     "max_tokens": "max_output_tokens",

@@ -65,9 +65,10 @@ Product product_of(const TensorView& a, const TensorView& a_scale, const TensorV
 }
 
 // The number of parts of K (split-K) for `tiles` tiles and room for `slots` CTAs. Few tiles are split until they occupy a third of the GPU.
-// Where K is long they are split further, as long as all parts run at once.
+// Where K is long they are split further, as long as all parts run at once. More tiles than slots are split only if the last of two waves
+// would leave most of the GPU idle.
 int choose_splits(int64_t tiles, int slices, int64_t slots) {
-  if (tiles > slots) return slices >= 32 ? 2 : 1;  // smaller parts for the last wave
+  if (tiles > slots) return slices >= 32 && 2 * tiles < 3 * slots ? 2 : 1;
   if (tiles >= 16 && tiles * 3 <= slots / 2 && slices >= 24) return 3;  // one CTA on a multiprocessor; with four, none would be free
   int splits = 1;
   while (splits < 8 && tiles * splits * 2 <= slots && slices >= (tiles * splits < slots / 5 ? 8 : 33) * splits) splits *= 2;
@@ -108,7 +109,8 @@ void run_swap_ab(std::initializer_list<Operands> products, int splits, bool stat
     grouped |= p.offsets != nullptr;
   }
   const int64_t slots = int64_t(common::multiprocessors(products.begin()->a)) * 2;
-  const bool ascending = splits > 0;  // a fixed number of parts asks for one order of summation, whatever the rows
+  // A fixed number of parts asks for one order of summation, whatever the rows. Tiles of different experts read different tokens anyway.
+  const bool ascending = splits > 0 || grouped;
   if (splits == 0) splits = choose_splits(expected_tiles, slices, slots);
   // A CTA that has a multiprocessor to itself may use all of its shared memory. For experts the number of CTAs is not known here.
   const bool alone = !grouped && expected_tiles * splits <= slots / 2;

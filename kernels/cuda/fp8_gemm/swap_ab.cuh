@@ -110,8 +110,8 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
   const Product& p = job.product;
   const int slot = cluster / job.tiles, tile = cluster - slot * job.tiles;
   const int begin = p.slices * rank / splits, count = p.slices * (rank + 1) / splits - begin;
-  // Each tile starts at a different slice, so that the tiles do not all read the same tokens from L2 at once; `ascending`: all at the first,
-  // which is the order of large_m.cuh.
+  // Each tile starts at a different slice, so that tiles of the same tokens do not all read them from L2 at once; `ascending`: all at the
+  // first, which is the order of large_m.cuh.
   const int shift = count > 0 && !ascending ? tile % count : 0;
   const auto column_of = [&](int i) { return (begin + (i + shift < count ? i + shift : i + shift - count)) * kSlice; };
   const bool plain = static_weights && p.offsets == nullptr && p.sorted_token_ids == nullptr;

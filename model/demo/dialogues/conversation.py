@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import manners, tools
-from .plain import hops, joined, lookups, sketches, stories
+from .plain import hops, joined, lookups, records, remark_chains, remarks, sketches, stories
 from .splits import pick
 from .turns import WORDS, Conversation, Turn
 from .writer import Writer
@@ -18,9 +18,9 @@ SYSTEMS = (
 
 # What a conversation can have: "base", which the shipped checkpoint was trained on; stories of people and things that change;
 # questions of two steps in plain words; tables to look up by two keys, to compare and to count; hasty typing; sketches that are
-# asked at once for what they told and for what they did not.
+# asked at once for what they told and for what they did not; remarks, which are told, changed and asked for in everyone's own words.
 BASE = ("base",)
-FAMILIES = (*BASE, "stories", "hops", "lookups", "typing", "sketches")
+FAMILIES = (*BASE, "stories", "hops", "lookups", "typing", "sketches", "remarks")
 
 
 _PLAYS = (
@@ -30,6 +30,9 @@ _PLAYS = (
     ("lookups", lookups.play),
     *[("sketches", sketches.play)] * 3,
     ("sketches", joined.play),
+    *[("remarks", remarks.play)] * 6,
+    *[("remarks", remark_chains.play)] * 3,
+    ("remarks", records.play),
 )
 
 

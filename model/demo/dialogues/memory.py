@@ -50,6 +50,8 @@ class Memory:
         self.length = 0
         self.casual = rng.random() < 0.18  # types without capitals and full stops
         self.subjects: set[str] = set()  # keys of whom and what stories are about: nothing else may be said of them
+        self.remarks: list = []  # that can be come back to
+        self.mine = False  # a remark tells something of the user
         self.plain = False  # stories alone state facts
         self.hasty = False  # abbreviates, and mistypes more
         self.strict = False  # refuses no question whose words one sentence has

@@ -18,5 +18,3 @@ class Bug:
     stage: str | None  # the first stage of a trace that differs, without its layer
     # While the context is open, our model or engine on a CPU has the bug, whenever it was loaded.
     seed: Callable[[], AbstractContextManager[None]]
-    # Of a bug that declares HTTP and counts on neither checkpoint: its largest change, in units of the noise of all right engines.
-    faint: str = ""

@@ -47,6 +47,19 @@ def no_relu() -> AbstractContextManager[None]:
     return replaced("kernels.reference.indexer_logits._scores", lambda _: scores)
 
 
+def softmax() -> AbstractContextManager[None]:
+    """Each head's scores are a softmax over the keys up to the query."""
+
+    def scores(q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, _: Any) -> torch.Tensor:
+        products = torch.einsum("thd,sd->ths", q.float(), k.float())
+        count, _, keys = products.shape
+        later = torch.arange(keys) > torch.arange(count)[:, None] + keys - count  # the last query sees all keys
+        shares = products.masked_fill(later[:, None], -torch.inf).softmax(-1)
+        return torch.einsum("ths,th->ts", shares, weights)
+
+    return replaced("kernels.reference.indexer_logits._scores", lambda _: scores)
+
+
 def key_rms_norm() -> AbstractContextManager[None]:
     def rms_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float, **_: Any) -> torch.Tensor:
         return torch.nn.functional.rms_norm(x.float(), (x.shape[-1],), weight, eps).to(x.dtype)
@@ -99,11 +112,13 @@ def unscaled(linear: Any) -> Iterator[None]:
 
 
 BOTH = frozenset({TRACE, HTTP})
+UNSCALED = frozenset({"exact", "bf16"})  # in which keys have no scales
 BUGS = (
     Bug("hadamard-on-one-side", BOTH, FP8, "index_key", hadamard_on_queries_only),
     Bug("index-weights-without-query-scale", BOTH, FP8, "index_scores",
         weights_without_query_scale),
     Bug("relu-missing", BOTH, ALL, "index_scores", no_relu),
+    Bug("softmax-in-place-of-relu", BOTH, UNSCALED, "index_scores", softmax),
     Bug("key-norm-rms", BOTH, ALL, "index_key", key_rms_norm),
     Bug("key-norm-bias-missing", BOTH, ALL, "index_key", key_norm_without_bias),
     Bug("key-norm-eps", BOTH, EXACT, "index_key", key_norm_eps),

@@ -92,10 +92,24 @@ def sinks_kept() -> AbstractContextManager[None]:
     return replaced(TOPK, make)
 
 
+def window() -> AbstractContextManager[None]:
+    """The newest tokens are selected."""
+
+    def make(select: Any) -> Any:
+        def newest(logits: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+            positions = torch.arange(logits.shape[1], device=logits.device).float()
+            return select(torch.where(logits.isneginf(), logits, positions), *arguments, **options)
+
+        return newest
+
+    return replaced(TOPK, make)
+
+
 BUGS = (
     Bug("topk-over-wrong-length", BOTH, ALL, "selection", one_key_short),
     Bug("selection-of-the-future", BOTH, ALL, "selection", whole_chunk),
     Bug("selection-off-by-a-page", BOTH, ALL, "selection", one_page_early),
     Bug("dense-attention", BOTH, ALL, "selection", dense),
+    Bug("window-attention", BOTH, ALL, "selection", window),
     Bug("sinks-always-selected", BOTH, ALL, "selection", sinks_kept),
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepseek_v32.inference.params import Delta
+from deepseek_v32.inference.completion import Delta
 from deepseek_v32.inference.service.delivery import LONGEST_PAUSE, Delivery
 from deepseek_v32.inference.service.streams import SyncInbox
 

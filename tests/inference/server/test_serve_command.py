@@ -82,6 +82,7 @@ def test_from_start_to_stop(tmp_path):
             if found := re.search(r"running on (http://[^ ]+)", line):
                 break
         url = found.group(1)
+        assert f"API: {url}/v1" in log  # the port that 0 has taken
         headers = {"authorization": "Bearer from the environment"}
         with httpx.Client(base_url=url, headers=headers, timeout=30) as http:
             assert http.get("/v1/models").json()["data"][0]["id"] == Path(model).name

@@ -135,12 +135,15 @@ def test_tools_and_a_form_give_one_of_both(http):
     assert kinds
 
 
+BAD = {"type": "objectt"}
+BAD_SCHEMA = {"type": "json_schema", "json_schema": {"schema": BAD}}
 MALFORMED = {
     "two": ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "expected one in all"),
     "none": ({"structured_outputs": {}}, "expected one of"),
     "regex": ({"guided_regex": "a(b"}, "cannot be compiled"),
     "schema": ({"guided_json": {"type": "objectt"}}, "cannot be compiled"),
     "grammar": ({"guided_grammar": "start: b"}, "cannot be compiled"),
+    "response_format": ({"response_format": BAD_SCHEMA}, "response_format cannot be compiled"),
     "min_tokens": ({"min_tokens": 9, "max_tokens": 3}, "min_tokens is 9"),
     "prompt_logprobs": ({"prompt_logprobs": 1, "stream": True}, "null with stream"),
 }
@@ -152,6 +155,23 @@ def test_what_is_malformed_is_a_400_in_one_line(http, fields, message):
         refused = http.post(path, json={**ask, **fields})
         text = refused.json()["error"]["message"]
         assert refused.status_code == 400 and message in text and "\n" not in text
+
+
+FIELDS = {
+    "response_format": {"response_format": BAD_SCHEMA},
+    "guided_json": {"guided_json": BAD},
+    "structured_outputs": {"structured_outputs": {"json": BAD}},
+    "tools": {
+        "tools": [{"type": "function", "function": {"name": "a", "parameters": {"properties": {"a": BAD}}}}],
+        "tool_choice": "required",
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "fields"), FIELDS.items(), ids=FIELDS)
+def test_a_schema_that_cannot_be_compiled_is_named_by_the_field_that_holds_it(http, name, fields):
+    error = http.post("/v1/chat/completions", json={"messages": ASK, **fields}).json()["error"]
+    assert error["param"] == name and error["message"].startswith(name) and "cannot be compiled" in error["message"]
 
 
 def test_fields_that_change_no_text_are_accepted(http):
@@ -226,6 +246,21 @@ def test_an_answer_is_continued(server, http, how):
     assert refused.status_code == 400 and "to be continued" in refused.json()["error"]["message"]
 
 
+def test_add_generation_prompt_agrees_with_whether_an_answer_is_continued(http):
+    """vLLM's clients must send false beside continue_final_message, because its default is true."""
+    begun = [*ASK, {"role": "assistant", "content": "The quick"}]
+
+    def status(messages, **fields):
+        answer = http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 1, **fields})
+        assert answer.status_code == 200 or answer.json()["error"]["param"] == "add_generation_prompt"
+        return answer.status_code
+
+    assert status(begun, continue_final_message=True, add_generation_prompt=False) == 200
+    assert status(begun, continue_final_message=True, add_generation_prompt=True) == 400
+    assert status(ASK, add_generation_prompt=True) == 200
+    assert status(ASK, add_generation_prompt=False) == 400
+
+
 def test_names_origins_probes_and_version():
     names = {"model_name": "first", "aliases": ["second"]}
     with serving(Service(stand_in_llm()), **names, origins=["https://a.example"], api_key="a long key") as server:
@@ -243,6 +278,7 @@ def test_names_origins_probes_and_version():
                 body = {"model": name, "messages": ASK, "max_tokens": 1}
                 response = http.post("/v1/chat/completions", json=body, headers={**key, **site})
                 assert response.status_code == status
+                assert status == 200 or "expected 'first' or 'second'" in response.json()["error"]["message"]
                 assert response.headers["access-control-allow-origin"] == "https://a.example"
             ask = {**site, "access-control-request-method": "POST", "access-control-request-headers": "authorization"}
             allowed = http.options("/v1/chat/completions", headers=ask)

@@ -214,7 +214,7 @@ def test_scenes_state_the_values_that_they_are_asked_for(split):
 
 def test_a_changed_value_is_remembered_with_the_one_before():
     before, alone = 0, 0
-    for seed in range(60):
+    for seed in range(100):
         conversation = write(
             seed, length=1500, split="train", prefer_updated=0.9, density=1.0, functions=0.0, families=FAMILIES
         )

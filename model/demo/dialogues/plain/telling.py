@@ -44,14 +44,17 @@ class Telling:
         text = sentence
         if rng.random() < (0.75 if self.writer.casual else 0.15) and sentence.split(" ", 1)[0].lower() in _COMMON:
             text = sentence[:1].lower() + sentence[1:]
-        text += (
+        end = (
             rng.choice(["", "", ".", "\n"])
             if self.writer.casual
             else pick(rng, [".", ".", ".", ".", ".", ".", "!", ""])
         )
+        text += "" if text[-1] in "?!" and end in (".", "!") else end
         if self.parts:
             last = self.parts[-1]
-            self.parts.append("" if last.endswith("\n") else " " if last[-1] in ".!" else pick(rng, [". ", "\n", ", "]))
+            self.parts.append(
+                "" if last.endswith("\n") else " " if last[-1] in ".!?" else pick(rng, [". ", "\n", ", "])
+            )
         start = sum(map(len, self.parts))
         self.parts.append(text)
         text = text.rstrip()
@@ -115,7 +118,7 @@ class Telling:
         for _ in range(8):
             topic = (
                 topics.TOPICS["me"]
-                if writer.plain and rng.random() < 0.16
+                if writer.plain and not writer.mine and rng.random() < 0.16
                 else pick(rng, topics.BY_SPLIT[self.wording])
             )
             about = topics.subject(rng, self.split, topic)

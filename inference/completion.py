@@ -1,0 +1,100 @@
+"""What comes out of the engine: Delta by Delta, and the whole Completion. No tensors."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from ..model.selection_policy import SelectionPolicy
+from .report.page import notebook_frame, write_report
+from .report.recording import Recording
+from .token_selection import TokenSelection
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """Natural-log probability of one generated token under the raw logits: before penalties, temperature and filters."""
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()  # (id, logprob) of the likeliest tokens, best first
+
+
+@dataclass(frozen=True)
+class Usage:
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int  # prompt tokens whose cache entries were reused rather than computed
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Times are in seconds since the request's arrival."""
+
+    time_to_first_token: float | None  # None if no token was generated
+    total: float
+    tokens_per_second: float | None  # decode rate: tokens after the first, over their time; None for fewer than two
+    selected_fraction: (
+        float  # tokens that DSA selected / context tokens, summed over the queries of the generated tokens
+    )
+    drafted_tokens: int = 0  # generated tokens that the draft layer had guessed; the others took a step each
+
+
+@dataclass(frozen=True, repr=False)
+class Completion:
+    """The answer to one request."""
+
+    text: str  # "" without a tokenizer
+    token_ids: list[int]  # generated tokens, with the end-of-sentence token if one ended the answer
+    finish_reason: FinishReason
+    usage: Usage
+    timings: Timings
+    logprobs: list[TokenLogprob] | None = None  # one for each token id, if SamplingParams asks for them
+    stop_reason: str | int | None = None  # the stop string or stop token id that ended the answer
+    error: str | None = None  # one line; set with finish_reason "error"
+    selection: list[TokenSelection] | None = None  # one for each token id, with inspect=True
+    # With inspect=True, set by LLM.
+    make_recording: Callable[[], Recording] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def recording(self) -> Recording | None:
+        """With inspect=True: what the inspector shows. Made when it is first asked for."""
+        return None if self.make_recording is None else self.make_recording()
+
+    def __repr__(self) -> str:
+        ending = repr(self.finish_reason) if self.error is None else f"'error', error={self.error!r}"
+        counts = f"{self.usage.prompt_tokens} prompt tokens, {len(self.token_ids)} tokens"
+        return f"{type(self).__name__}({self.text!r}, finish_reason={ending}, {counts})"
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook: the inspector, if the selection was recorded. Nothing is loaded from elsewhere."""
+        return None if self.recording is None else notebook_frame(self.recording)
+
+    def save_html(self, path: str | Path) -> None:
+        """Write the inspector as one HTML file that loads nothing. ValueError as `replay`, or for another name."""
+        if self.recording is None:
+            raise ValueError(f"selection is {self.selection}; expected a recorded answer: generate(…, inspect=True)")
+        write_report(Path(path), [self.recording])
+
+    def replay(self) -> SelectionPolicy:
+        """The policy under which the same prompt reads what it read for this answer. ValueError if that was not recorded."""
+        if not self.selection:
+            raise ValueError(f"selection is {self.selection}; expected a recorded answer: generate(…, inspect=True)")
+        recorded = {each.position: each.layers for each in self.selection}
+        return SelectionPolicy(min(recorded), recorded=recorded)
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What one step added to one request. A request's last Delta carries the whole Completion."""
+
+    request_id: int
+    text: str = ""  # complete characters that cannot be part of a stop string any more
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+    selection: TokenSelection | None = None  # with inspect=True
+    finish_reason: FinishReason | None = None
+    completion: Completion | None = None
