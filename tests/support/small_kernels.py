@@ -72,6 +72,14 @@ def small() -> list[torch.Tensor]:
         logits = torch.randn(tokens, 160, device="cuda")
         results.append(route_and_group(logits, torch.zeros(160, device="cuda"), 5, 5, 2, backend="cuda")[0])
         results += cache_entries(tokens)
+    x = torch.randn(
+        1500, 264, device="cuda"
+    ).bfloat16()  # the kernels for many tokens, with wide tiles and with narrow ones
+    results += [fp32_linear(x, torch.randn(rows, 264, device="cuda"), backend="cuda") for rows in (70, 600)]
+    q, latents = (torch.randn(150, 200, width, device="cuda").bfloat16() for width in (192, 512))
+    both, angles = torch.randn(200, 256, 512, device="cuda").bfloat16(), torch.randn(150, 32, device="cuda")
+    results.append(absorb_queries(q, angles.cos(), angles.sin(), both[:, :128], backend="cuda"))
+    results.append(expand_quantize(latents, both[:, 128:], backend="cuda").scales)
     for tokens in (1, 300):
         experts = torch.rand(tokens, 16, device="cuda").argsort(1)[:, :4].contiguous()
         groups = group_by_expert(experts, 16, backend="cuda")
