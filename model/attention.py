@@ -21,7 +21,7 @@ from ..kernels.sparse_mla_prefill import sparse_mla_prefill
 from .config import ModelConfig
 from .experiment import Experiments
 from .indexer import NORM_EPS, Indexer, IndexQueries, PrefillSharing
-from .layers import Compute, KVUpProjection, Linear, Operand, RMSNorm, projections
+from .layers import Compute, KVUpProjection, Linear, Operand, RMSNorm, joined, projections
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 from .prefill_form import PrefillForm
 from .profiling import layer_part, profiler_range
@@ -82,21 +82,15 @@ class MultiHeadLatentAttention(nn.Module):
         q = q.unflatten(1, (self.heads, -1))
         stages(self.layer, q_a_proj=compressed, kv_a_proj=kv, index_key_proj=keys, compressed_query=qr, query=q)
 
-        if metadata.decodes == q.shape[0] and self.compute.quantized:
-            latents = self._decode(q, cos, sin, queries, metadata, cache)
-            with profiler_range(f"layer {self.layer}/output projection"):
-                _, wv = self.kv_b_proj.halves()
-                stages(self.layer, attention_heads=lambda: torch.einsum("thl,hvl->thv", latents, wv))
-                return self.o_proj(expand_quantize(latents, wv, self.compute.ue8m0, backend=self.compute.backend))
-        out = q.new_empty(q.shape[0], self.heads, self.value)
+        parts = []
         if metadata.decodes:
-            self._values(self._decode(q, cos, sin, queries, metadata, cache), out[: metadata.decodes])
+            latents = self._decode(q, cos, sin, queries, metadata, cache)
+            parts.append(self._values(latents, slice(0, metadata.decodes)))
         for prefill in metadata.prefills:
             rows = prefill.rows
-            self._prefill(q[rows], cos[rows], sin[rows], queries, prefill, metadata, cache, out[rows])
-        stages(self.layer, attention_heads=out)
+            parts.append(self._prefill(q[rows], cos[rows], sin[rows], queries, prefill, metadata, cache))
         with profiler_range(f"layer {self.layer}/output projection"):
-            return self.o_proj(self.compute.operand(out.flatten(1)))
+            return self.o_proj(joined(parts))
 
     def _norm_and_cache(
         self,
@@ -149,15 +143,18 @@ class MultiHeadLatentAttention(nn.Module):
     ) -> torch.Tensor:
         """Absorbed attention of the decodes: q [B, H, nope + rope] -> attended latents [B, H, L]."""
         count = metadata.decodes
+        rows = slice(0, count)
         all_selected = metadata.max_context <= self.topk
-        q = self._absorb(q[:count], cos[:count], sin[:count], slice(0, count))
         if all_selected or queries is None or metadata.on_selection is not None or metadata.experiments:
+            q = self._absorb(q[rows], cos[rows], sin[rows], rows)
             selection = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
-            metadata.report(self.layer, slice(0, count), selection)
+            metadata.report(self.layer, rows, selection)
             positions = self.experiments.replace(selection.positions, q, queries, metadata, cache)
             slots = positions_to_slots(positions, metadata.block_table[:count], PAGE_SIZE)
         else:
             slots = self.indexer.select_decode_slots(queries, metadata, cache)
+            # After the selection: the kernel requests its weights while that of the selection, which reads little, still runs.
+            q = self._absorb(q[rows], cos[rows], sin[rows], rows)
         with profiler_range(f"layer {self.layer}/attention"):
             latents, _ = sparse_mla_decode(
                 q[:, None],
@@ -179,40 +176,39 @@ class MultiHeadLatentAttention(nn.Module):
         prefill: Prefill,
         metadata: AttentionMetadata,
         cache: LayerCache,
-        out: torch.Tensor,
-    ) -> None:
-        """Attention of one prompt chunk: q [t, H, nope + rope] -> out [t, H, v]. Keys are read from the cache, in its precision."""
+    ) -> Operand:
+        """Attention of one prompt chunk: q [t, H, nope + rope] -> the heads' values [t, H * v], as an input of o_proj.
+
+        Keys are read from the cache, in its precision.
+        """
+        multi_head = self.form.is_multi_head(prefill, q)
         if prefill.policy is not None:
             absorbed = self._absorb(q, cos, sin, prefill.rows)
             assert queries is not None
             selection = self.experiments.select(absorbed, queries, prefill, metadata, cache)
-            if self.form.is_multi_head(prefill, q):
-                out.copy_(self._mha(q, cos, sin, prefill, cache, selection.mask(prefill.length)))
-            else:
-                self._values(self.attend_selected(absorbed, selection.positions, prefill, cache), out)
-            return
+            if multi_head:
+                return self._mha(q, cos, sin, prefill, cache, selection.mask(prefill.length))
+            return self._values(self.attend_selected(absorbed, selection.positions, prefill, cache), prefill.rows)
         if queries is None or prefill.length <= self.topk:
             if metadata.on_selection is not None:
                 metadata.report(self.layer, prefill.rows, Selection(prefill.causal_positions()))
-            if self.form.is_multi_head(prefill, q):
-                out.copy_(self._mha(q, cos, sin, prefill, cache, None))
-            else:
-                absorbed = self._absorb(q, cos, sin, prefill.rows)
-                self._values(self.attend_selected(absorbed, prefill.causal_positions(), prefill, cache), out)
-            return
-        masked = self.form.is_multi_head(prefill, q)
-        if metadata.on_selection is None and not masked:
+            if multi_head:
+                return self._mha(q, cos, sin, prefill, cache, None)
+            absorbed = self._absorb(q, cos, sin, prefill.rows)
+            return self._values(
+                self.attend_selected(absorbed, prefill.causal_positions(), prefill, cache), prefill.rows
+            )
+        if metadata.on_selection is None and not multi_head:
             sharing = self.prefill_sharing
             attend = self.select_and_attend if sharing is None else sharing.attend
-            self._values(attend(self._absorb(q, cos, sin, prefill.rows), queries, prefill, cache), out)
-            return
+            latents = attend(self._absorb(q, cos, sin, prefill.rows), queries, prefill, cache)
+            return self._values(latents, prefill.rows)
         selection = self._select_prefill(queries, prefill, cache, metadata.on_selection is not None)
         metadata.report(self.layer, prefill.rows, selection)
-        if masked:
-            out.copy_(self._mha(q, cos, sin, prefill, cache, selection.mask(prefill.length)))
-        else:
-            absorbed = self._absorb(q, cos, sin, prefill.rows)
-            self._values(self.attend_selected(absorbed, selection.positions, prefill, cache), out)
+        if multi_head:
+            return self._mha(q, cos, sin, prefill, cache, selection.mask(prefill.length))
+        absorbed = self._absorb(q, cos, sin, prefill.rows)
+        return self._values(self.attend_selected(absorbed, selection.positions, prefill, cache), prefill.rows)
 
     def _select_prefill(
         self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool = False
@@ -265,8 +261,8 @@ class MultiHeadLatentAttention(nn.Module):
         prefill: Prefill,
         cache: LayerCache,
         mask: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """The multi-head form over the whole context, with a causal mask or with `mask` [t, S]."""
+    ) -> Operand:
+        """The heads' values in the multi-head form over the whole context, with a causal mask or with `mask` [t, S]."""
         context = gather_latents(
             cache.latent, prefill.context_slots, self.latent_dim, q.dtype, backend=self.compute.backend
         )
@@ -276,7 +272,9 @@ class MultiHeadLatentAttention(nn.Module):
         q = torch.cat((q_nope, rotate_interleaved(q_rope, cos, sin)), 2)
         stages(self.layer, prefill.rows, query_rope=q[..., self.nope :])
         k = torch.cat((k_nope, k_rope[:, None].expand(-1, self.heads, -1)), 2)
-        return mha_prefill(q, k, v, self.softmax_scale, mask, backend=self.compute.backend)
+        values = mha_prefill(q, k, v, self.softmax_scale, mask, backend=self.compute.backend)
+        stages(self.layer, prefill.rows, attention_heads=values)
+        return self.compute.operand(values.flatten(1))
 
     @layer_part("attention")
     def _absorb(self, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, rows: slice) -> torch.Tensor:
@@ -287,7 +285,13 @@ class MultiHeadLatentAttention(nn.Module):
         return absorbed
 
     @layer_part("attention")
-    def _values(self, latents: torch.Tensor, out: torch.Tensor) -> None:
-        """Attended latents [T, H, L] -> out [T, H, v]."""
+    def _values(self, latents: torch.Tensor, rows: slice) -> Operand:
+        """Attended latents [t, H, L] of some rows -> the heads' values [t, H * v], as an input of o_proj."""
         _, wv = self.kv_b_proj.halves()
-        expand_values(latents, wv, out, backend=self.compute.backend)
+        if self.compute.quantized:
+            stages(self.layer, rows, attention_heads=lambda: torch.einsum("thl,hvl->thv", latents, wv))
+            return expand_quantize(latents, wv, self.compute.ue8m0, backend=self.compute.backend)
+        values = latents.new_empty(*latents.shape[:2], self.value)
+        expand_values(latents, wv, values, backend=self.compute.backend)
+        stages(self.layer, rows, attention_heads=values)
+        return values.flatten(1)

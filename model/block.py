@@ -5,9 +5,9 @@ from torch import nn
 
 from .attention import MultiHeadLatentAttention
 from .config import ModelConfig
-from .layers import MLP, Compute, Operand, RMSNorm
+from .layers import MLP, Compute, Operand, RMSNorm, Update, summed
 from .metadata import AttentionMetadata, LayerCache
-from .moe import ExpertOutputs, MixtureOfExperts
+from .moe import MixtureOfExperts
 from .profiling import profiler_range
 from .stages import is_traced, stages
 
@@ -16,7 +16,7 @@ class Block(nn.Module):
     """h + attention(norm(h)), then h + mlp(norm(h)).
 
     A sublayer's output is pending until the next norm adds it to the residual stream, in one pass over both. The experts' outputs
-    of a few tokens are not even summed until then.
+    of a few tokens, and the parts of several ranks, are not even summed until then.
     """
 
     def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
@@ -35,35 +35,37 @@ class Block(nn.Module):
     def forward(
         self,
         h: torch.Tensor,
-        update: torch.Tensor | ExpertOutputs | None,
+        update: Update | None,
         cos: torch.Tensor,
         sin: torch.Tensor,
         metadata: AttentionMetadata,
         cache: LayerCache,
-    ) -> tuple[torch.Tensor, torch.Tensor | ExpertOutputs]:
+    ) -> tuple[torch.Tensor, Update]:
         """The residual stream h and the pending update, both [T, D] -> the same pair. Writes the new tokens' cache entries."""
         with profiler_range(f"layer {self.layer}/norm"):
-            h, x, operand = self._first_norm(h, update)
+            h, x, operand = _norm(self.input_layernorm, h, update)
         stages(self.layer, attention_norm=x)
-        attended = self.self_attn(x, operand, cos, sin, metadata, cache)
+        attended: Update = self.self_attn(x, operand, cos, sin, metadata, cache)
+        if is_traced():
+            attended = summed(attended, self.compute)
+            stages(self.layer, attention_output=attended)
         with profiler_range(f"layer {self.layer}/norm"):
-            h, x, operand = self.post_attention_layernorm.with_operand(h, attended)
-        stages(self.layer, attention_output=attended, attention_residual=h, mlp_norm=x)
+            h, x, operand = _norm(self.post_attention_layernorm, h, attended)
+        stages(self.layer, attention_residual=h, mlp_norm=x)
+        output: Update
         if not isinstance(self.mlp, MLP):
             output = self.mlp.pending(x, operand)
         else:
             with profiler_range(f"layer {self.layer}/mlp"):
                 output = self.mlp(operand)
         if is_traced():
-            update = output.sum(self.compute) if isinstance(output, ExpertOutputs) else output
-            stages(self.layer, mlp_output=update, residual=h + update)
+            output = summed(output, self.compute)
+            stages(self.layer, mlp_output=output, residual=h + output)
         return h, output
 
-    def _first_norm(
-        self, h: torch.Tensor, update: torch.Tensor | ExpertOutputs | None
-    ) -> tuple[torch.Tensor, torch.Tensor, Operand]:
-        """h plus the update; that, normed; and the same as an operand."""
-        if isinstance(update, ExpertOutputs):
-            return update.norm(h, self.input_layernorm)
-        total, normed, operand = self.input_layernorm.with_operand(h, update)
-        return total, normed, operand
+
+def _norm(norm: RMSNorm, h: torch.Tensor, update: Update | None) -> tuple[torch.Tensor, torch.Tensor, Operand]:
+    """h plus the update; that, normed; and the same as an operand."""
+    if update is None or isinstance(update, torch.Tensor):
+        return norm.with_operand(h, update)
+    return update.norm(h, norm)

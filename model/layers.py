@@ -1,6 +1,7 @@
 """The parts of every block: the precision of computation, linear projections, norms and the gated MLP."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -157,6 +158,17 @@ def projections(x: Operand, *linears: Linear) -> list[torch.Tensor]:
     return fp8_gemms(x, weights, compute.dtype, backend=compute.backend)
 
 
+def joined(parts: list[Operand]) -> Operand:
+    """The rows of several operands, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    quantized = [part for part in parts if isinstance(part, Quantized)]
+    if not quantized:
+        return torch.cat([part for part in parts if isinstance(part, torch.Tensor)])
+    codes = torch.cat([part.values.view(torch.uint8) for part in quantized])
+    return Quantized(codes.view(torch.float8_e4m3fn), torch.cat([part.scales for part in quantized]))
+
+
 class RMSNorm(nn.Module):
     """x / rms(x) * weight, computed in fp32 with an fp32 weight, then cast."""
 
@@ -181,6 +193,24 @@ class RMSNorm(nn.Module):
         total = x if residual is None else x + residual
         normed = self(total)
         return total, normed, normed
+
+
+class Pending(Protocol):
+    """A sublayer's output [T, D] of which a sum is still to be made, which the next norm can do on the way."""
+
+    def sum(self, compute: Compute) -> torch.Tensor:
+        """The output, [T, D]."""
+
+    def norm(self, residual: torch.Tensor, norm: RMSNorm) -> tuple[torch.Tensor, torch.Tensor, Operand]:
+        """What `norm.with_operand(residual, output)` returns."""
+
+
+Update = torch.Tensor | Pending  # a sublayer's output
+
+
+def summed(update: Update, compute: Compute) -> torch.Tensor:
+    """The output, [T, D]."""
+    return update if isinstance(update, torch.Tensor) else update.sum(compute)
 
 
 class MLP(nn.Module):

@@ -13,7 +13,7 @@ from ..kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from ..kernels.quantize import Quantized
 from ..kernels.routing import ExpertGroups, combine_experts, combine_norm_quantize, route, route_and_group
 from .config import FP8_BLOCK, ModelConfig, blocks
-from .layers import MLP, Compute, Operand, RMSNorm, gated, parameter
+from .layers import MLP, Compute, Operand, RMSNorm, Update, gated, parameter
 from .profiling import profiler_range
 from .stages import stages
 
@@ -209,11 +209,11 @@ class MixtureOfExperts(nn.Module):
         with profiler_range(f"layer {self.layer}/experts"):
             return outputs.sum(self.gate.compute)
 
-    def pending(self, x: torch.Tensor, operand: Operand) -> torch.Tensor | ExpertOutputs:
+    def pending(self, x: torch.Tensor, operand: Operand) -> Update:
         """The same, or what the next norm shall sum."""
         if self.defers_sum and x.shape[0] <= DEFERRED_TOKENS:
             return self._outputs(x, operand)
-        output: torch.Tensor = self(x, operand)
+        output: Update = self(x, operand)
         return output
 
     def _outputs(self, x: torch.Tensor, operand: Operand) -> ExpertOutputs:

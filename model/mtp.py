@@ -10,9 +10,8 @@ from torch import nn
 
 from .block import Block
 from .config import ModelConfig
-from .layers import Compute, Embedding, RMSNorm, UnquantizedLinear
+from .layers import Compute, Embedding, RMSNorm, UnquantizedLinear, summed
 from .metadata import AttentionMetadata, LayerCache
-from .moe import ExpertOutputs
 from .profiling import profiler_range
 from .stages import stages
 
@@ -64,8 +63,6 @@ class MTPLayer(nn.Module):
             h = self.eh_proj(torch.cat((embedded, hidden), 1))
             stages(mtp_embedding_norm=embedded, mtp_hidden_norm=hidden, mtp_input=h)
         h, update = self.block(h, None, cos, sin, metadata, cache)
-        if isinstance(update, ExpertOutputs):
-            update = update.sum(self.compute)
-        normed: torch.Tensor = self.norm(h + update)
+        normed: torch.Tensor = self.norm(h + summed(update, self.compute))
         stages(mtp_norm=normed)
         return normed

@@ -10,9 +10,9 @@ from ..kernels.sparse_mla_decode import plan_decode
 from .attention import MultiHeadLatentAttention
 from .block import Block
 from .config import ModelConfig, Precision
-from .layers import Compute, Embedding, RMSNorm
+from .layers import Compute, Embedding, RMSNorm, summed
 from .metadata import AttentionMetadata, LayerCache
-from .moe import ExpertOutputs, MixtureOfExperts
+from .moe import MixtureOfExperts
 from .mtp import MTPLayer, MTPTables
 from .profiling import profiler_range
 from .rope import RotaryEmbedding
@@ -141,10 +141,8 @@ class Transformer(nn.Module):
         update = None
         for layer, cache in zip(self.layers, caches[: len(self.layers)], strict=True):
             h, update = layer(h, update, cos, sin, metadata, cache)
-        if isinstance(update, ExpertOutputs):
-            with profiler_range("head"):
-                update = update.sum(self.compute)
-        return h, update
+        with profiler_range("head"):
+            return h, None if update is None else summed(update, self.compute)
 
     def decode_operations(self) -> dict[str, int | None]:
         """The kernel operations that decode steps in fp8 precision call.

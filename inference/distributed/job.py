@@ -62,7 +62,7 @@ class Member:
                 device_id=where if on_gpu else None,
             )
             sys.excepthook = hook  # torch's writes [rank0] before each line of the user's own errors
-            shared = shared_memory(where, self.size) if self._place.one_machine else None
+            shared = shared_memory(where, self.rank, self.size) if self._place.one_machine else None
             self._ranks = Ranks(self.rank, self.size, shared)
         return self._ranks
 

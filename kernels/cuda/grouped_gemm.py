@@ -8,6 +8,7 @@ from ..quantize import Quantized
 from .fp8_gemm import EXPERT_TILE, Tile, multiply, multiply_into, multiprocessors
 from .fp8_gemm import choose as choose_dense
 from .pdl import weights_are_static
+from .routing import gather_rows
 
 MAX_GATHER_TILE = 32  # the largest token tile whose rows the kernel gathers itself, with one copy for each row
 # Up to this many tokens, two token tiles, the shared expert's product is in the launch of the routed experts' products.
@@ -28,12 +29,12 @@ def choose(rows: int, experts: int) -> Tile | int:
 
 
 def _gathered(
-    a: Quantized, sorted_token_ids: torch.Tensor | None, tile: Tile | int | None
+    a: Quantized, sorted_token_ids: torch.Tensor | None, offsets: torch.Tensor, tile: Tile | int | None
 ) -> tuple[Quantized, torch.Tensor | None]:
     """(a, sorted_token_ids) for a kernel of this tile: the rows are gathered here if the kernel cannot do it."""
     if sorted_token_ids is None or (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
         return a, sorted_token_ids
-    return Quantized(a.values[sorted_token_ids], a.scales[sorted_token_ids]), None
+    return gather_rows(a, sorted_token_ids, offsets), None
 
 
 def grouped_gemm(
@@ -47,7 +48,7 @@ def grouped_gemm(
 ) -> torch.Tensor:
     assert isinstance(a, Quantized) and weight_scale is not None, "registry.py names FP8 as the only dtype"
     tile = choose(expected_m, weight.shape[0])
-    a, sorted_token_ids = _gathered(a, sorted_token_ids, tile)
+    a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
     # With few tokens nearly every row is in a tile of its own, so expected_m is also the expected number of tiles.
     return multiply(*a, weight, weight_scale, offsets, out_dtype, tile, 0, sorted_token_ids, expected_tiles=expected_m)
 
@@ -73,10 +74,10 @@ def grouped_gemm_with_shared(
         columns, width = weight.shape[1:]
         shared_tile = choose_dense(tokens, columns, width, multiprocessors(weight.device))
         multiply_into(out[:tokens], *dense, shared, shared_scale, None, shared_tile)
-        a, sorted_token_ids = _gathered(a, sorted_token_ids, tile)
+        a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
         multiply_into(out[tokens:], *a, weight, weight_scale, offsets, tile, 0, sorted_token_ids, expected_m)
         return out
-    a, sorted_token_ids = _gathered(a, sorted_token_ids, tile)
+    a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
     static_weights = weights_are_static(dense_weight.values)
     operands = (a.values, weight, dense.values, dense_weight.values)
     values, experts, dense_values, shared = (aligned_rows(x).view(torch.uint8) for x in operands)

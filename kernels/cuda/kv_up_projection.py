@@ -1,4 +1,4 @@
-"""The two halves of kv_b_proj on the GPU: own kernels for few tokens, torch's batched matrix product for more."""
+"""The two halves of kv_b_proj on the GPU: kernels for few tokens and for many. Shapes that they do not support run in torch."""
 
 import torch
 
@@ -8,44 +8,83 @@ from ..quantize import quantize_blocks
 from ..reference import kv_up_projection as reference
 from .pdl import weights_are_static
 
-# Up to this many tokens, one tile of the kernels, the time is that of reading the weights.
-MAX_TOKENS = 4
-# The dims that the kernels are written for: rows of wk and of wv per head, latent dims, columns of wk per CTA.
-ROWS, LATENT, COLUMNS = 128, 512, 128
+# Up to so many tokens, the N of an MMA, take a kernel that has the weights in registers or shared memory before they come; more
+# take one that streams tokens past the weights (docs/layer-log.md).
+FEW_TOKENS = 8
+# The dims that the kernels are written for: rows of wk and of wv per head, and latent dims.
+ROWS, LATENT = 128, 512
 
 FALLS_BACK = {
-    "absorb_queries": f"torch.bmm beyond {MAX_TOKENS} tokens; torch for other than {ROWS} dims",
-    "expand_quantize": f"torch.bmm beyond {MAX_TOKENS} tokens or for other than {ROWS} of {LATENT} dims",
+    "absorb_queries": f"torch for other than {ROWS} dims; torch.bmm for other than {LATENT} latent dims",
+    "expand_quantize": f"torch for other than {ROWS} of {LATENT} dims",
 }
 
 
 def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
     (tokens, heads, _), (_, nope, latent) = q.shape, wk.shape
-    few = tokens <= MAX_TOKENS  # otherwise the kernel writes the RoPE dims only, eight at a time
-    whole = few or cos.shape[1] % 4 == 0
-    if nope != ROWS or latent % COLUMNS or not whole or not is_aligned(q, wk) or wk.stride(1) != latent:
+    fits = fits_queries(q, cos, wk)
+    if fits and tokens > FEW_TOKENS:
+        return absorb_many_queries(q, cos, sin, wk)
+    # For other dims the kernel writes the RoPE dims only, eight at a time.
+    if not fits and (nope != ROWS or cos.shape[1] % 4 or not is_aligned(q, wk)):
         return reference.absorb_queries(q, cos, sin, wk)
     out = torch.empty(tokens, heads, latent + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
     if not out.numel():
         return out
-    load("kv_up_projection").absorb_queries(
-        q, cos.contiguous(), sin.contiguous(), wk, out, few, weights_are_static(wk), False
-    )
-    if not few:
+    operands = q, cos.contiguous(), sin.contiguous(), wk, out
+    load("kv_up_projection").absorb_queries(*operands, fits, weights_are_static(wk))
+    if not fits:
         torch.bmm(q[..., :nope].transpose(0, 1), wk, out=out[..., :latent].transpose(0, 1))
     return out
 
 
+def fits_queries(q: torch.Tensor, cos: torch.Tensor, wk: torch.Tensor) -> bool:
+    """Whether the kernels take these queries whole."""
+    _, nope, latent = wk.shape
+    fits = (nope, latent) == (ROWS, LATENT) and cos.shape[1] % 4 == 0
+    return fits and is_aligned(q, wk) and wk.stride(1) == latent
+
+
+def absorb_many_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
+    """`absorb_queries` by the kernel for many tokens: each sum is one chain of MMAs over wk's rows, ascending."""
+    out = torch.empty(*q.shape[:2], LATENT + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
+    if out.numel():
+        operands = q, cos.contiguous(), sin.contiguous(), wk, out
+        load("kv_up_projection").absorb_queries_many(*operands, weights_are_static(wk))
+    return out
+
+
 def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    (tokens, heads, latent), rows = latents.shape, wv.shape[1]
-    fits = latent == LATENT and rows == ROWS and is_aligned(latents, wv) and wv.stride(1) == latent
-    if not fits or not 0 < tokens <= MAX_TOKENS:
+    (tokens, heads, _), rows = latents.shape, wv.shape[1]
+    if not tokens or not fits_values(latents, wv):
         values = torch.empty(tokens, heads, rows, dtype=latents.dtype, device=latents.device)
         torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2), out=values.transpose(0, 1))
         return quantize_blocks(values.flatten(1), ue8m0)
-    codes = torch.empty(tokens, heads * rows, dtype=torch.float8_e4m3fn, device=latents.device)
-    scales = torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)
-    load("kv_up_projection").expand_quantize(
-        latents, wv, codes.view(torch.uint8), scales, ue8m0, weights_are_static(wv), False
-    )
+    if tokens > FEW_TOKENS:
+        return expand_many_values(latents, wv, ue8m0)
+    codes, scales = _quantized_values(latents)
+    operands = latents, wv, codes.view(torch.uint8), scales
+    load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv))
     return codes, scales
+
+
+def fits_values(latents: torch.Tensor, wv: torch.Tensor) -> bool:
+    """Whether the kernels of expanded and quantised values take these latents."""
+    _, rows, latent = wv.shape
+    fits = (rows, latent) == (ROWS, LATENT)
+    return fits and is_aligned(latents, wv) and wv.stride(1) == latent
+
+
+def expand_many_values(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """`expand_quantize` by the kernel for many tokens: each sum is one chain of MMAs over the latent dims, ascending."""
+    codes, scales = _quantized_values(latents)
+    operands = latents, wv, codes.view(torch.uint8), scales
+    load("kv_up_projection").expand_quantize_many(*operands, ue8m0, weights_are_static(wv))
+    return codes, scales
+
+
+def _quantized_values(latents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes and scales of the values of all heads, not yet written."""
+    tokens, heads, _ = latents.shape
+    codes = torch.empty(tokens, heads * ROWS, dtype=torch.float8_e4m3fn, device=latents.device)
+    return codes, torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)

@@ -6,8 +6,9 @@ Shapes that the kernels do not support run in the reference.
 import torch
 
 from .. import quantize
-from ..alignment import is_aligned
+from ..alignment import ROW_BYTES, is_aligned
 from ..build import load
+from ..quantize import Quantized
 from ..reference import routing as reference
 from ..routing import ExpertGroups
 from .pdl import weights_are_static
@@ -84,6 +85,21 @@ def _groups(experts: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tens
     sorted_token_ids = torch.empty(experts.numel(), dtype=torch.int32, device=experts.device)
     inverse_permutation = torch.empty(experts.shape, dtype=torch.int32, device=experts.device)
     return sorted_token_ids, inverse_permutation, torch.empty(count + 1, dtype=torch.int32, device=experts.device)
+
+
+def gather_rows(a: Quantized, sorted_token_ids: torch.Tensor, offsets: torch.Tensor) -> Quantized:
+    """The tokens' rows of a [T, D] in the order of their experts, sorted_token_ids int32 [R] -> [R, D].
+
+    Rows from offsets[-1] on, those of experts that other ranks have, are not written.
+    """
+    values, scales = a
+    rows, width = len(sorted_token_ids), values.shape[1]
+    if not rows or width % ROW_BYTES or not is_aligned(values) or scales.stride(1) != 1:
+        return Quantized(values[sorted_token_ids], scales[sorted_token_ids])
+    codes = torch.empty(rows, width, dtype=torch.uint8, device=values.device)
+    sorted_scales = torch.empty(rows, scales.shape[1], dtype=torch.float32, device=values.device)
+    load("routing").gather_rows(values.view(torch.uint8), scales, sorted_token_ids, offsets, codes, sorted_scales)
+    return Quantized(codes.view(values.dtype), sorted_scales)
 
 
 def combine_experts(

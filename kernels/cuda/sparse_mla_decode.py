@@ -8,23 +8,45 @@ from ..alignment import check_aligned
 from ..build import load
 from ..split_plan import SplitPlan
 from .sparse_mla_prefill import sparse_mla_prefill
-from .split_plan import check_widths, costs, empty_plan, partial_results
+from .split_plan import check_widths, costs, empty_plan, partial_results, parts_at_once
 
 FEW_HEADS = 32  # kFewHeads of sparse_decode/launch.cu: up to this many heads a CTA takes 16 heads, beyond it 64
+BLOCK = 64  # keys
+LONG_PART = 8  # blocks; queries in longer parts may be cut anywhere
+MOST_PARTIAL_ROWS = 4096  # that parts of one block may have
+
+
+def parts_of_queries(queries: int, rows: int, topk: int, most: int) -> int:
+    """How many parts `queries` lists of `topk` keys are divided into; `rows` share a list, and `most` parts run at once.
+
+    All parts have one size, the smallest that lets all run at once, and no part is without keys: CTAs that find nothing to do
+    delay the others. Two blocks take less time than one and twice the partial results, unless these are few. The times that were
+    measured for each number of queries are in docs/attention-log.md.
+    """
+    queries, blocks = max(queries, 1), max(-(-topk // BLOCK), 1)
+    if most // queries * LONG_PART < blocks:
+        return most
+    size = -(-blocks // (most // queries))
+    if size == 1 and queries * blocks * rows > MOST_PARTIAL_ROWS:
+        size = 2
+    return queries * -(-blocks // size)
 
 
 def plan_decode(
     batch: int, s_q: int, heads: int, topk: int, device: torch.device, topk_length: torch.Tensor | None = None
 ) -> SplitPlan:
     """The split-KV plan for `batch` sequences of `s_q` new tokens with `topk` keys each, or the first topk_length [batch]."""
+    queries = batch * s_q
     if heads <= FEW_HEADS:
         # Two such CTAs fit on a multiprocessor. For few queries one CTA is faster: it has all the shared memory, and there are
         # fewer partial results to merge.
-        processors: int = torch.cuda.get_device_properties(device).multi_processor_count
-        plan = empty_plan(batch * s_q, heads, device, -(-heads // 16), 1 if batch * s_q <= processors else 2)
+        processors = parts_at_once(device, 1)
+        parts, cost = parts_at_once(device, -(-heads // 16), 1 if queries <= processors else 2), costs(heads)
     else:  # for more than 64 heads, CTAs work in pairs
-        plan = empty_plan(batch * s_q, heads, device, 1 if heads <= 64 else 2 * -(-heads // 128))
-    load("sparse_decode").sparse_decode_plan(plan.parts, plan.split_offset, topk_length, topk, s_q, *costs(heads))
+        most = parts_at_once(device, 1 if heads <= 64 else 2 * -(-heads // 128))
+        parts, cost = parts_of_queries(queries, heads, topk, most), costs(heads, 42)
+    plan = empty_plan(queries, heads, device, parts)
+    load("sparse_decode").sparse_decode_plan(plan.parts, plan.split_offset, topk_length, topk, s_q, *cost)
     return plan
 
 

@@ -7,13 +7,14 @@ from ..split_plan import SplitPlan
 PART_FIELDS = 8  # int32 words of `struct Part` in attention/problem.cuh
 
 
-def empty_plan(queries: int, rows: int, device: torch.device, ctas: int, ctas_at_once: int = 1) -> SplitPlan:
-    """A plan for a planning kernel to fill, with one part for each group of `ctas` CTAs that the device runs at once.
-
-    A group of CTAs holds all rows of a query. A multiprocessor runs `ctas_at_once` CTAs.
-    """
+def parts_at_once(device: torch.device, ctas: int, ctas_at_once: int = 1) -> int:
+    """How many groups of `ctas` CTAs run on the device at once; a multiprocessor runs `ctas_at_once` CTAs."""
     processors: int = torch.cuda.get_device_properties(device).multi_processor_count
-    parts = max(processors * ctas_at_once // ctas, 1)
+    return max(processors * ctas_at_once // ctas, 1)
+
+
+def empty_plan(queries: int, rows: int, device: torch.device, parts: int) -> SplitPlan:
+    """A plan of `parts` parts for a planning kernel to fill. A group of CTAs, which holds all rows of a query, computes a part."""
     return SplitPlan(
         torch.empty(parts, PART_FIELDS, dtype=torch.int32, device=device),
         torch.empty(queries + 1, dtype=torch.int32, device=device),
@@ -31,13 +32,13 @@ def partial_results(plan: SplitPlan, value_dim: int) -> tuple[torch.Tensor, torc
     )
 
 
-def costs(rows: int) -> tuple[int, int, int]:
+def costs(rows: int, rows_merged: int = 32) -> tuple[int, int, int]:
     """`struct Costs` of attention/plan.cuh.
 
     In this order: the start of a query, in blocks of 64 keys; a partial result, and merging at all, both in 64ths of a block.
-    A block takes 2 to 4 microseconds. Writing and reading a partial result of 64 rows, 128 KB, takes about 0.1.
+    A block takes 2 to 4 microseconds. In a 64th of that `rows_merged` rows of a partial result, 2 KB each, are written and read.
     """
-    return 5, max(rows // 32, 1), 96
+    return 5, max(rows // rows_merged, 1), 96
 
 
 def check_widths(width: int, value_dim: int) -> None:

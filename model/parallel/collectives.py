@@ -1,15 +1,19 @@
 """This process's place in a job of several ranks, and the collectives that the model calls, over torch.distributed."""
 
 import logging
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
+
+from ...kernels.build import load
+from ...kernels.cuda.all_reduce import CTA_BYTES, Inboxes, all_reduce, all_reduce_norm
+from ...kernels.quantize import Normed
 
 # all_gather_single is its name since torch 2.13, where the old name warns.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 SHARED_BYTES = 2 << 20  # largest sum that goes through memory shared by the GPUs: that of 128 tokens
-_VECTOR = 16  # its kernel moves this many bytes at a time
 
 log = logging.getLogger(__name__)
 
@@ -17,31 +21,40 @@ log = logging.getLogger(__name__)
 class Ranks:
     """This process's rank in a job of `size`, and the collectives of torch.distributed's default group.
 
-    shared: uint8 memory of this rank, from `shared_memory`, that the kernels of all other ranks can read.
+    shared: memory from `shared_memory`, into which the kernels of all other ranks can write.
     """
 
-    def __init__(self, rank: int, size: int, shared: torch.Tensor | None = None) -> None:
+    def __init__(self, rank: int, size: int, shared: "SharedMemory | None" = None) -> None:
         self.rank, self.size = rank, size
         self._shared = shared
+
+    def fuses_norm(self, x: torch.Tensor) -> bool:
+        """Whether the sum of x [T, D] may be left to the next norm, as `PendingSum`."""
+        return self._shared is not None and self._shared.norms.fits_norm(x, x)
 
     def all_reduce(self, x: torch.Tensor, in_order: bool = False) -> torch.Tensor:
         """The sum of every rank's x. x may be overwritten.
 
-        in_order: each element is summed in the order of ranks. gloo begins with another rank in each part of a large x.
+        in_order: each element is summed in the order of ranks, as small sums of GPUs always are. gloo begins with another rank in
+        each part of a large x.
         """
+        if self._shared is not None and self._shared.sums.fits(x):
+            return all_reduce(x, self._shared.sums)
         if in_order and self.size > 2:
             first, *others = self.all_gather(x)
+            total = first.float()  # rounded once, as by the kernel
             for other in others:
-                first += other
-            return first
-        shared = self._shared
-        if shared is not None and x.nbytes <= shared.nbytes and x.nbytes % _VECTOR == 0 and x.is_contiguous():
-            # One kernel: each rank publishes its x in shared memory, then sums all of them itself, in the order of ranks.
-            place = shared[: x.nbytes].view(x.dtype).view(x.shape)
-            total: torch.Tensor = torch.ops.symm_mem.one_shot_all_reduce_copy(place, x, "sum", _group().group_name)
-            return total
+                total += other
+            return total.to(x.dtype)
         dist.all_reduce(x)
         return x
+
+    def all_reduce_norm(
+        self, x: torch.Tensor, residual: torch.Tensor, norm_weight: torch.Tensor, eps: float, ue8m0: bool
+    ) -> Normed:
+        """The norm of `residual` [T, D] plus the sum of every rank's x [T, D], for which `fuses_norm` holds."""
+        assert self._shared is not None
+        return all_reduce_norm(x, self._shared.norms, residual, norm_weight, eps, ue8m0)
 
     def all_to_all(self, x: torch.Tensor) -> torch.Tensor:
         """x [size, ...], of which part r goes to rank r -> the parts for this rank, in the order of ranks."""
@@ -62,23 +75,49 @@ def _group() -> dist.ProcessGroup:
     return group
 
 
-def shared_memory(device: torch.device, size: int) -> torch.Tensor | None:
+class SharedMemory(NamedTuple):
+    """Inboxes for sums alone, and for sums with a norm, whose CTAs count tokens."""
+
+    sums: Inboxes
+    norms: Inboxes
+
+
+def shared_memory(device: torch.device, rank: int, size: int) -> SharedMemory | None:
     """Memory for `Ranks` if all the job's GPUs can access each other's memory, else None. All ranks must call it.
 
     A decode step sums two small tensors per layer. NCCL takes several steps for each sum; a kernel over shared memory takes one.
     """
     if device.type != "cuda" or size == 1:
         return None
-    buffer = None
+    reason = ""
+    try:
+        if not all(torch.cuda.can_device_access_peer(device, other) for other in range(size) if other != device.index):
+            reason = "GPUs do not reach each other's memory"
+        load("all_reduce")
+    except RuntimeError as error:
+        reason = str(error)
+    if not _agree(device, not reason):
+        log.warning("no memory shared between GPUs: %s", " ".join(reason.split())[:200] or "other ranks have none")
+        return None
+    shared = None
     try:
         from torch.distributed import _symmetric_memory as symmetric
 
-        if all(torch.cuda.can_device_access_peer(device, other) for other in range(size) if other != device.index):
-            buffer = symmetric.empty(SHARED_BYTES, dtype=torch.uint8, device=device)
-            symmetric.rendezvous(buffer, _group())
+        bytes_of_inbox = Inboxes.size_of(size, SHARED_BYTES)
+        own = symmetric.empty(2 * bytes_of_inbox, dtype=torch.uint8, device=device).zero_()
+        addresses = torch.tensor(symmetric.rendezvous(own, _group()).buffer_ptrs, device=device)
+        calls = torch.zeros(2, SHARED_BYTES // CTA_BYTES, dtype=torch.int32, device=device)
+        places = (slice(0, bytes_of_inbox), slice(bytes_of_inbox, None))
+        shared = SharedMemory(
+            *(Inboxes(own[each], addresses + each.start, calls[i], rank) for i, each in enumerate(places))
+        )
     except (ImportError, AttributeError, RuntimeError) as error:  # torch's interface is not public yet
         log.warning("no memory shared between GPUs: %s", " ".join(str(error).split())[:200])
-        buffer = None
-    agreed = torch.tensor(int(buffer is not None), device=device)
+    return shared if _agree(device, shared is not None) else None  # this sum also waits until all inboxes are zero
+
+
+def _agree(device: torch.device, yes: bool) -> bool:
+    """Whether all ranks say yes."""
+    agreed = torch.tensor(int(yes), device=device)
     dist.all_reduce(agreed, dist.ReduceOp.MIN)
-    return buffer if agreed.item() else None
+    return bool(agreed.item())

@@ -13,15 +13,15 @@ shape depends on data, so that even NaN cannot make ranks wait for each other fo
 import re
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from ..block import Block
 from ..config import ModelConfig, Precision
-from ..layers import MLP, Compute, Embedding, parameter
-from ..moe import MixtureOfExperts
+from ..layers import MLP, Compute, Embedding, Operand, RMSNorm, Update, parameter
+from ..moe import DEFERRED_TOKENS, MixtureOfExperts
 from ..mtp import MTPTables
 from ..rope import RotaryEmbedding
 from ..transformer import Transformer
@@ -115,18 +115,35 @@ def _connect(block: Block, plan: Plan, ranks: Ranks) -> None:
     if split["heads"]:
         attention.heads //= plan.size
         attention.kv_b_proj.heads //= plan.size
-        attention.register_forward_hook(partial(_sum_outputs, ranks, attention.compute.deterministic))
+        attention.register_forward_hook(partial(_sum_outputs, ranks, attention.compute))
     if isinstance(block.mlp, MLP):
         if split["dense MLPs"]:
-            block.mlp.register_forward_hook(partial(_sum_outputs, ranks, attention.compute.deterministic))
+            block.mlp.register_forward_hook(partial(_sum_outputs, ranks, attention.compute))
         return
     block.mlp.experts.first, block.mlp.experts.step = plan.experts.start, plan.experts.step
     block.mlp.defers_sum = False
-    block.mlp.register_forward_hook(partial(_sum_outputs, ranks, attention.compute.deterministic))
+    block.mlp.register_forward_hook(partial(_sum_outputs, ranks, attention.compute))
 
 
-def _sum_outputs(ranks: Ranks, in_order: bool, module: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
-    return ranks.all_reduce(output, in_order)
+class PendingSum(NamedTuple):
+    """This rank's part [T, D] of a sublayer's output."""
+
+    part: torch.Tensor
+    ranks: Ranks
+
+    def sum(self, compute: Compute) -> torch.Tensor:
+        """The sum of all ranks' parts, [T, D]."""
+        return self.ranks.all_reduce(self.part, compute.deterministic)
+
+    def norm(self, residual: torch.Tensor, norm: RMSNorm) -> tuple[torch.Tensor, torch.Tensor, Operand]:
+        """What `RMSNorm.with_operand` returns for the residual stream [T, D] and the sum."""
+        return self.ranks.all_reduce_norm(self.part, residual, norm.weight, norm.eps, norm.compute.ue8m0)
+
+
+def _sum_outputs(ranks: Ranks, compute: Compute, module: nn.Module, inputs: Any, output: torch.Tensor) -> Update:
+    if compute.quantized and len(output) <= DEFERRED_TOKENS and ranks.fuses_norm(output):
+        return PendingSum(output, ranks)
+    return ranks.all_reduce(output, compute.deterministic)
 
 
 class SplitEmbedding(Embedding):

@@ -12,7 +12,7 @@ import torch
 from torch.autograd.profiler_util import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile
 
-COLLECTIVES = ("nccl", "one_shot_all_reduce", "two_shot_all_reduce")  # parts of their kernels' names
+COLLECTIVES = ("nccl", "all_reduce")  # parts of their kernels' names
 
 
 class KernelTime(NamedTuple):

@@ -6,7 +6,8 @@ mbarrier.arrive, or bytes that complete on an mbarrier); releases after 2025.3 f
 fails the test.
 
 reference  softmax: written before bar.arrive; add_others_values: read after bar.sync; the next write comes after the
-           reader's own arrival on the other named barrier
+           reader's own arrival on the other named barrier. follow_maxima of few queries: written before a __syncthreads, read
+           after it, and not written again
 mask       of a block of keys: written before an arrival on mask_full (few heads: full), read after waiting there; the next
            write comes after waiting for `empty`, where the reader arrives when it is done
 sums       finish: written, then a bar.sync of both groups, read, then the same bar.sync again before the next write. In the machine

@@ -12,6 +12,7 @@ from deepseek_v32.kernels import build
 
 ATTENTION = ("sparse_prefill", "sparse_decode", "dense_decode")
 PROGRAMMATIC = (
+    "all_reduce",
     "cache_stamps",
     "dense_decode",
     "fp32_ops",
@@ -25,10 +26,11 @@ PROGRAMMATIC = (
 # Kernel name -> the loads that it may issue before the previous kernel has ended: of static weights, of the router's bias, of a
 # plan or of keys that are older than the previous kernel.
 EARLY = {
-    "absorb_queries_kernel": "LDG",
+    "all_reduce_norm_kernel": "LDG",
     "absorb_queries_in_order_kernel": "LDG",
-    "expand_quantize_kernel": "UBLKCP",
+    "absorb_queries_many_kernel": "LDG",
     "expand_quantize_in_order_kernel": "LDGSTS",
+    "expand_quantize_many_kernel": "LDGSTS",
     "swap_ab_kernel": "UTMALDG",
     "few_queries_values_kernel": "LDG",
     "fp32_linear_kernel": "LDG",
@@ -39,6 +41,7 @@ EARLY = {
     "combine_norm_kernel": "LDG",
     "route_and_group_kernel": "LDG",
     "mla_combine_kernel": "LDG",
+    "mla_combine_row_kernel": "LDG",
     "mla_combine_tasks_kernel": "LDG",
     "route_kernel": "LDG",
 }
@@ -117,8 +120,8 @@ def hashes() -> dict[str, str]:
 HEADERS = {  # header: the libraries that include it
     "attention/core.cuh": {"dense_decode", "sparse_decode", "sparse_prefill"},
     "routing/kernels.cuh": {"routing"},
-    "common/lane_sums.cuh": {"fp32_ops", "kv_up_projection", "norm_and_cache"},
-    "common/groups.cuh": {"norm_and_cache", "routing"},
+    "common/lane_sums.cuh": {"fp32_ops", "norm_and_cache"},
+    "common/groups.cuh": {"all_reduce", "kv_up_projection", "norm_and_cache", "routing"},
     "common/cluster.cuh": {"fp32_ops", "norm_and_cache", "routing"},
     "common/launch.cuh": set(build.kernels()),
 }

@@ -66,9 +66,9 @@ CASES = {  # operation: words of the sentence, calls within the limits, calls be
     ),
     "absorb_queries": ("other than 128 dims", [lambda: absorb(128)], [lambda: absorb(64)]),
     "expand_quantize": (
-        "4 tokens or for other than 128 of 512",
-        [lambda: expand(4)],
-        [lambda: expand(5), lambda: expand(1, 128)],
+        "other than 128 of 512 dims",
+        [lambda: expand(4), lambda: expand(5)],
+        [lambda: expand(1, 128), lambda: expand(5, 128)],
     ),
 }
 

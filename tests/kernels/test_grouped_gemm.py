@@ -143,6 +143,7 @@ SHARES = {  # tokens, top-k, experts of this rank, all experts, N, K: from one t
     "seventeen": (17, 4, 8, 8, 128, 128),
     "tiles of 64": (64, 8, 16, 16, 128, 128),
     "tiles of 128": (300, 4, 16, 16, 128, 128),
+    "tiles of 128, a rank's share": (300, 4, 8, 16, 128, 7168),
 }
 
 

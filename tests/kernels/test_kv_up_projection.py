@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from deepseek_v32.kernels.cuda import kv_up_projection
 from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize
 from support import e4m3
 from support.backends import Backend
@@ -15,6 +16,8 @@ QUERIES = {  # tokens, heads, nope, rope, latent: released; a rank's heads; arou
     "sixteen": (16, 4, 128, 64, 512),
     "seventeen": (17, 4, 128, 64, 512),
     "64": (64, 16, 128, 64, 512),
+    "an odd number, several tiles for a CTA": (333, 70, 128, 64, 512),
+    "other latent dims": (7, 3, 128, 64, 256),
     "other sizes": (5, 3, 24, 10, 40),
     "no token": (0, 2, 128, 64, 512),
 }
@@ -53,6 +56,7 @@ VALUES = {  # tokens, heads, value dims, latent
     "sixteen": (16, 4, 128, 512),
     "seventeen": (17, 4, 128, 512),
     "64": (64, 16, 128, 512),
+    "an odd number, several tiles for a CTA": (333, 70, 128, 512),
     "other sizes": (5, 3, 48, 40),
     "no token": (0, 2, 128, 512),
 }
@@ -72,6 +76,31 @@ def test_expand(backend: Backend, tokens: int, heads: int, value: int, latent: i
     codes, expected = e4m3.quantize(product.flatten(1).bfloat16().float().numpy(), ue8m0)
     np.testing.assert_array_equal(scales.numpy(), expected)
     np.testing.assert_array_equal(e4m3.codes_of(values), codes)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("ue8m0", [True, False], ids=["ue8m0", "plain scale"])
+@pytest.mark.parametrize("heads", [128, 64, 3])
+def test_many_tokens_have_the_bits_of_few(heads: int, ue8m0: bool) -> None:
+    """Both kernels make a sum as one chain of MMAs, ascending. Tokens are a part of a wider tensor, as those of a step are."""
+    generator = torch.Generator("cuda").manual_seed(heads)
+    weight = torch.randn(heads, 256, 512, generator=generator, device="cuda").bfloat16()
+    wk, wv = weight.split(128, 1)
+    q, latents = (
+        (torch.randn(517, heads, width, generator=generator, device="cuda") * 3).bfloat16()[5:] for width in (192, 512)
+    )
+    angles = torch.randn(512, 32, generator=generator, device="cuda")
+    cos, sin = angles.cos(), angles.sin()
+    for rows in (slice(0, 9), slice(0, 64), slice(100, 301), slice(0, 512)):
+        absorbed = kv_up_projection.absorb_many_queries(q[rows], cos[rows], sin[rows], wk)
+        codes, scales = kv_up_projection.expand_many_values(latents[rows], wv, ue8m0)
+        for first in range(0, len(absorbed), 8):
+            few = slice(rows.start + first, min(rows.start + first + 8, rows.stop))
+            expected = absorb_queries(q[few], cos[few], sin[few], wk, backend=("invariant",))
+            assert torch.equal(absorbed[first : first + 8], expected)
+            values, expected_scales = expand_quantize(latents[few], wv, ue8m0, backend=("invariant",))
+            assert torch.equal(codes[first : first + 8].view(torch.uint8), values.view(torch.uint8))
+            assert torch.equal(scales[first : first + 8], expected_scales)
 
 
 def test_misuse_names_the_argument() -> None:

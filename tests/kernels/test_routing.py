@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deepseek_v32.kernels.cuda.routing import gather_rows
 from deepseek_v32.kernels.quantize import quantize_blocks
 from deepseek_v32.kernels.routing import (
     ExpertGroups,
@@ -300,3 +301,17 @@ def test_the_fused_norm_does_not_depend_on_the_batch() -> None:
     whole = run(slice(None))
     for tokens in (slice(0, 1), slice(7, 12), slice(100, 137)):
         assert torch.equal(run(tokens), whole[tokens])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [7168, 128, 144])
+def test_rows_are_gathered_up_to_the_last_of_this_rank(width: int) -> None:
+    generator = torch.Generator("cuda").manual_seed(4)
+    experts = torch.rand(333, 16, generator=generator, device="cuda").argsort(1)[:, :3].contiguous()
+    groups = group_by_expert(experts, 8, first=1, step=2)
+    x = quantize_blocks(torch.randn(333, width, generator=generator, device="cuda"))
+    codes, scales = gather_rows(x, groups.sorted_token_ids, groups.offsets)
+    here, taken = int(groups.offsets[-1]), groups.sorted_token_ids
+    assert 0 < here < len(taken) == len(codes) == len(scales)
+    assert torch.equal(codes[:here].view(torch.uint8), x.values.view(torch.uint8)[taken[:here]])
+    assert torch.equal(scales[:here], x.scales[taken[:here]])

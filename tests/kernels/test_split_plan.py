@@ -3,7 +3,28 @@
 import pytest
 import torch
 
+from deepseek_v32.kernels.cuda.sparse_mla_decode import parts_of_queries, plan_decode
 from deepseek_v32.kernels.device import is_hopper
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "pieces"),
+    [
+        (128, 66, {1: 32, 2: 16, 3: 16, 4: 16, 5: 11, 6: 11, 7: 8, 8: 8, 9: 7, 10: 6, 12: 5, 14: 4, 16: 4}),
+        (64, 132, {1: 32, 2: 32, 3: 16, 4: 16, 5: 16, 6: 16, 8: 16, 10: 11, 12: 11, 16: 8, 24: 5}),
+    ],
+    ids=["pairs of CTAs", "CTAs alone"],
+)
+def test_2048_keys_are_divided_as_was_measured_to_be_the_fastest(rows: int, most: int, pieces: dict[int, int]) -> None:
+    """On an H200, of 132 multiprocessors: parts of a query for each number of queries."""
+    assert {n: parts_of_queries(n, rows, 2048, most) / n for n in pieces} == pieces
+
+
+@pytest.mark.parametrize("most", [1, 33, 66, 132])
+@pytest.mark.parametrize("topk", [0, 1, 64, 1100, 2048, 8192])
+def test_no_more_parts_than_run_at_once(topk: int, most: int) -> None:
+    for queries in range(300):
+        assert 1 <= parts_of_queries(queries, 128, topk, most) <= most
 
 
 @pytest.mark.gpu
@@ -14,8 +35,6 @@ from deepseek_v32.kernels.device import is_hopper
 @pytest.mark.parametrize("lengths", ["equal", "ragged", "empty"])
 def test_plans_cover_every_block_once(batch: int, new: int, heads: int, columns: int, lengths: str) -> None:
     """The parts of a plan in the order of the kernels: every block of every query once, splits numbered without gaps."""
-    from deepseek_v32.kernels.cuda.sparse_mla_decode import plan_decode
-
     device = torch.device("cuda", 0)
     if not torch.cuda.is_available() or not is_hopper(device):
         pytest.skip("no Hopper GPU")

@@ -110,3 +110,45 @@ def test_ranks_compute_the_same_as_one(tmp_path, size, way):
         # Chunks of 64 and 36 tokens with at least 16 per rank whose context exceeds index_topk: two exchanges per layer.
         chunks = sum(-(-count // size) >= 16 and length > config.index_topk for count, length in ((64, 64), (36, 100)))
         assert exchanges == (2 * 2 * chunks if way == "gathered" and Plan(config, 0, size).split["heads"] else 0)
+
+
+FUSED = """
+import json, sys
+from pathlib import Path
+import torch
+import torch.distributed as dist
+from deepseek_v32.inference import LLM
+from deepseek_v32.kernels.quantize import rms_norm_quantize
+from deepseek_v32.model.checkpoint.load import load_model
+from deepseek_v32.model.parallel.collectives import Ranks
+
+class Fusing(Ranks):  # as on GPUs that share memory
+    norms = []
+    def fuses_norm(self, x):
+        return True
+    def all_reduce_norm(self, x, residual, norm_weight, eps, ue8m0):
+        Fusing.norms.append(len(x))
+        return rms_norm_quantize(residual, norm_weight, eps, ue8m0, self.all_reduce(x))
+
+dist.init_process_group("gloo")
+[path] = Path(sys.argv[1]).iterdir()
+logits = []
+for kind in (Ranks, Fusing):
+    model = load_model(path, "fp8", ranks=kind(dist.get_rank(), dist.get_world_size()))
+    llm = LLM.from_model(model, model.config, precision="fp8", page_count=8)
+    token_ids = [i * 7919 % model.config.vocab_size for i in range(100)]
+    logits.append([llm.logits(token_ids, chunk=64), llm.logits(token_ids[:65], chunk=65)])
+same = all(torch.equal(a, b) for a, b in zip(*logits))
+print(json.dumps([same, Fusing.norms]))
+dist.destroy_process_group()
+"""
+
+
+def test_sums_that_are_left_to_the_next_norm_change_nothing(tmp_path):
+    """Of up to 64 tokens: chunks of 64 and 36, but not one of 65. The last layer's sum is made without a norm."""
+    config = replace(TINY, num_hidden_layers=2, num_attention_heads=8, qk_rope_head_dim=64)
+    assert Plan(config, 0, 2).split["heads"]
+    write_checkpoint(tmp_path / "model", config, "fp8", 1)
+    for each in run_ranks(2, FUSED, tmp_path):
+        assert each.code == 0, each.err
+        assert json.loads(each.out or "[true, null]") in ([True, [64] * 3 + [36] * 3], [True, None])

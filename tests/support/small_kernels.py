@@ -3,6 +3,7 @@
 import torch
 
 from deepseek_v32.kernels.cuda import fp8_gemm as implementation
+from deepseek_v32.kernels.cuda.indexer_topk import in_one_pass
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from deepseek_v32.kernels.fp32_ops import fp32_linear, layer_norm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
@@ -72,6 +73,14 @@ def small() -> list[torch.Tensor]:
         logits = torch.randn(tokens, 160, device="cuda")
         results.append(route_and_group(logits, torch.zeros(160, device="cuda"), 5, 5, 2, backend="cuda")[0])
         results += cache_entries(tokens)
+    x = torch.randn(
+        1500, 264, device="cuda"
+    ).bfloat16()  # the kernels for many tokens, with wide tiles and with narrow ones
+    results += [fp32_linear(x, torch.randn(rows, 264, device="cuda"), backend="cuda") for rows in (70, 600)]
+    q, latents = (torch.randn(150, 200, width, device="cuda").bfloat16() for width in (192, 512))
+    both, angles = torch.randn(200, 256, 512, device="cuda").bfloat16(), torch.randn(150, 32, device="cuda")
+    results.append(absorb_queries(q, angles.cos(), angles.sin(), both[:, :128], backend="cuda"))
+    results.append(expand_quantize(latents, both[:, 128:], backend="cuda").scales)
     for tokens in (1, 300):
         experts = torch.rand(tokens, 16, device="cuda").argsort(1)[:, :4].contiguous()
         groups = group_by_expert(experts, 16, backend="cuda")
@@ -109,6 +118,10 @@ def scores() -> list[torch.Tensor]:
     paged = paged_indexer_logits(q[:2, None], cache, weights[:2, None], table, lengths, 192, backend="cuda")
     results = [select_topk(logits, None, ends, 64, backend="cuda")]
     results.append(select_topk_slots(paged, None, lengths, 64, table, 64, backend="cuda"))
+    many = torch.arange(5000, device="cuda") % 300
+    for end in (5000, 300):  # with a sample, and without
+        ends = torch.full_like(ends, end)
+        results.append(in_one_pass(q, k[many], weights, torch.zeros_like(ends), ends, scales[many], 300))
     long = torch.randn(2, 40_000, device="cuda")
     for row_lengths in ([40_000, 40_000], [3_001, 8_192]):  # the second are much shorter than their buffer
         ends = torch.tensor(row_lengths, dtype=torch.int32, device="cuda")

@@ -44,6 +44,11 @@ struct RolledDequantize : Records<C> {
     this->load(scales_, units_);
   }
 
+  static __device__ __forceinline__ void next_part(Raw& raw) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) raw.bytes[0][i] = raw.bytes[1][i];
+  }
+
   __device__ __forceinline__ void fill(const typename C::Work& item, int block, int buffer) {
     const uint32_t parity = (phase_ >> buffer & 1) ^ 1;
     phase_ ^= 1u << buffer;
@@ -55,16 +60,17 @@ struct RolledDequantize : Records<C> {
     __syncwarp();
     this->copy_indices(item, block + 2, block + 1);
     const uint32_t tiles = shared_address(s.k[0]) + buffer * (kTiles * kTile) + (rank_ * C::kLocalRows + warp_ * kWarpRows) * 128;
-    const uint32_t ready = this->arrived(raw_);
-    Raw raw = raw_;
     const Scales scales = scales_;
-    if constexpr (C::kPair) {
-      next += ready;
-      this->load(raw_, next, 0);
-      this->load(scales_, next);
-    } else {
-      this->load(raw_, units_ + ready, 1);
-    }
+    Raw raw;
+    // What has arrived: both halves of eight rows, or a half of sixteen. The next batch is of the next block if this is the last of its block.
+    const auto take = [&](bool last) {
+      const uint32_t ready = this->arrived(raw_);
+      raw = raw_;
+      if (last) next += ready;
+      this->load(raw_, last ? next : units_ + ready, last ? 0 : 1);
+      if (last) this->load(scales_, next);
+    };
+    if constexpr (C::kPair) take(true);
     bool simple = true;  // powers of two, below the 2^8 that would overflow when multiplied by 2^120
 #pragma unroll
     for (int part = 0; part < kParts; ++part)
@@ -73,24 +79,27 @@ struct RolledDequantize : Records<C> {
     // Alone, a register is short: both parts' factors share one, and other scales are loaded again.
     const uint32_t factors = pack<__nv_bfloat16>(scales.value[0] * 0x1p120f, scales.value[kParts - 1] * 0x1p120f);
     const uint32_t factor = C::kPair && !simple ? __float_as_uint(scales.value[0]) : factors;
-    const auto fill_half = [&](int half) {
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half) {
+      if constexpr (!C::kPair) take(half == 1);
+      if (C::kPair && half == 1) next_part(raw);
       barrier_wait(shared_address(&s.empty[buffer][half]), parity);
       if (half == 1) {
         this->copy_rope(shared_address(s.k[0]) + buffer * (kTiles * kTile) + 8 * kTile + warp_ * 16 * 128, rope_units);
         barrier_arrive_after_copies(shared_address(&s.full[buffer][1]));
       }
-#pragma unroll
+#pragma unroll 1
       for (int part = 0; part < kParts; ++part) {
-        const auto& bytes = raw.bytes[part];
+        if (part > 0) next_part(raw);
         if (simple) {
-          this->template convert<true>(bytes, factor, part, tiles + part * 1024, half);
+          this->template convert<true>(raw.bytes[0], factor, part, tiles + part * 1024, half);
         } else {
           uint32_t scale = factor;
           if (kParts > 1) {
             const uint32_t start = __shfl_sync(~0u, units_, part * 8 + lane_ / 4);
             scale = __float_as_uint(start == kInvalid ? 0.0f : this->scale_at(start));
           }
-          this->template convert<false>(bytes, scale, 0, tiles + part * 1024, half);
+          this->template convert<false>(raw.bytes[0], scale, 0, tiles + part * 1024, half);
         }
       }
       const uint32_t flags = __ballot_sync(~0u, rope_units != kInvalid);
@@ -99,22 +108,6 @@ struct RolledDequantize : Records<C> {
         barrier_arrive(shared_address(&s.mask_full[buffer]));
       }
       this->announce(buffer, half);
-    };
-    if constexpr (C::kPair) {
-#pragma unroll 1
-      for (int half = 0; half < 2; ++half) {
-        if (half == 1)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) raw.bytes[0][i] = raw.bytes[1][i];
-        fill_half(half);
-      }
-    } else {
-      fill_half(0);
-      next += this->arrived(raw_);
-      raw = raw_;
-      this->load(raw_, next, 0);
-      this->load(scales_, next);
-      fill_half(1);
     }
     units_ = next;
   }

@@ -86,6 +86,46 @@ __global__ void __launch_bounds__(32 * kQuarters * kTurns, kCtas) flash_fwd_mla_
   store_merged<Element>(p, query, r, column, top, total, sum);
 }
 
+// out and lse of the queries that several parts of few blocks computed, in little code, since its instructions come cold. CTA (r, query)
+// merges a row, in the order of its splits. A lane computes the weight of one of 32 splits at a time.
+template <class Element>
+__global__ void __launch_bounds__(128) flash_fwd_mla_combine_row_kernel(const __grid_constant__ Problem p) {
+  constexpr int kAtOnce = 8;
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  const int lane = threadIdx.x & 31, column = threadIdx.x * 4, r = blockIdx.x, query = blockIdx.y;
+  const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;  // of the plan, which is older than the parts
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  if (splits <= 1) return;
+  const int64_t step = int64_t(p.rows) * kValueWidth;
+  const float* lses = p.partial_lse + int64_t(first) * p.rows + r;
+  const float* next = p.partial_out + (int64_t(first) * p.rows + r) * kValueWidth + column;
+  float top = -INFINITY, total = 0.0f, weight = 0.0f;
+  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 1
+  for (int split = 0; split < splits; split += kAtOnce) {
+    float4 v[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i, next += step) {
+      v[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      if (split + i < splits) v[i] = __ldcg(reinterpret_cast<const float4*>(next));
+    }
+    if (split % 32 == 0) {
+      const float lse = split + lane < splits ? __ldcg(lses + int64_t(split + lane) * p.rows) : -INFINITY;
+      if (split == 0) {
+        top = lse;
+#pragma unroll 1
+        for (int i = lane + 32; i < splits; i += 32) top = fmaxf(top, __ldcg(lses + int64_t(i) * p.rows));
+#pragma unroll 1
+        for (int far = 16; far > 0; far /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, far));
+      }
+      weight = lse == -INFINITY ? 0.0f : exp2f(lse - top);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) add(sum, total, __shfl_sync(~0u, weight, (split + i) % 32), v[i]);
+  }
+  store_merged<Element>(p, query, r, column, top, total, sum);
+}
+
 // Sums what this warp's lanes hold of a row: four stored columns of every `step`-th split from `begin` on. `top` becomes the largest
 // logsumexp of all splits.
 template <int kAtOnce>

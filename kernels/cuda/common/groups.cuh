@@ -50,29 +50,35 @@ __device__ __forceinline__ float rms_factor(float squares, int width, float eps)
   return __frcp_rn(__fsqrt_rn(__fadd_rn(__fdiv_rn(squares, static_cast<float>(width)), eps)));
 }
 
-// The scale of the group of which a lane holds 16 values, and their codes: 8 bytes for each piece. The maximum is that of the absolute
-// values' bits, of which NaN is the largest. To round a scale up to a power of two, its mantissa is carried into the exponent. If a value is
-// infinite or NaN, the scale and all values are NaN.
-__device__ __forceinline__ float quantize_group(const float (&values)[kHeldOfGroup], bool ue8m0, uint2 (&codes)[kPieces]) {
+// The scale of a group, of which kLanes neighbouring lanes hold kHeld values each, and the codes of this lane's. The maximum is that of the
+// absolute values' bits, of which NaN is the largest. To round a scale up to a power of two, its mantissa is carried into the exponent. If a
+// value is infinite or NaN, the scale and all values are NaN.
+template <int kLanes, int kHeld>
+__device__ __forceinline__ float quantize_lanes(const float (&values)[kHeld], bool ue8m0, uint32_t (&codes)[kHeld / 4]) {
   uint32_t top = 0x38D1B717u;  // 1e-4
 #pragma unroll
-  for (int i = 0; i < kHeldOfGroup; ++i) top = max(top, __float_as_uint(values[i]) & 0x7FFFFFFFu);
+  for (int i = 0; i < kHeld; ++i) top = max(top, __float_as_uint(values[i]) & 0x7FFFFFFFu);
 #pragma unroll
-  for (int level = 1; level < kGroupLanes; level *= 2) top = max(top, __shfl_xor_sync(~0u, top, level));
+  for (int level = 1; level < kLanes; level *= 2) top = max(top, __shfl_xor_sync(~0u, top, level));
   const float quotient = __fdiv_rn(__uint_as_float(top), 448.0f);
   const float rounded = ue8m0 ? __uint_as_float((__float_as_uint(quotient) + 0x7FFFFFu) & 0xFF800000u) : quotient;
   const float scale = fmaf(quotient, 0.0f, rounded);
   const float inverse = __fdiv_rn(1.0f, scale);  // exact for a power of two, so that multiplying has the bits of dividing
-  uint32_t words[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < kHeld / 4; ++i) {
     float x[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) x[j] = ue8m0 ? values[4 * i + j] * inverse : __fdiv_rn(values[4 * i + j], scale);
     const uint32_t low = __nv_cvt_float2_to_fp8x2({x[0], x[1]}, __NV_SATFINITE, __NV_E4M3);
     const uint32_t high = __nv_cvt_float2_to_fp8x2({x[2], x[3]}, __NV_SATFINITE, __NV_E4M3);
-    words[i] = low | high << 16;
+    codes[i] = low | high << 16;
   }
+  return scale;
+}
+// The same for the layout above: 8 bytes of codes for each piece.
+__device__ __forceinline__ float quantize_group(const float (&values)[kHeldOfGroup], bool ue8m0, uint2 (&codes)[kPieces]) {
+  uint32_t words[4];
+  const float scale = quantize_lanes<kGroupLanes>(values, ue8m0, words);
   codes[0] = {words[0], words[1]}, codes[1] = {words[2], words[3]};
   return scale;
 }

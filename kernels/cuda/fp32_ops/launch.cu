@@ -29,12 +29,12 @@ void run_products(const Linear& p, int multiprocessors, cudaStream_t stream) {
     common::launch_kernel(fp32_products_kernel, {grid, kThreads, static_cast<size_t>(few_memory(p)), stream, cluster_of(p), true}, p);
     return;
   }
-  const auto grid = [&](int tokens) { return dim3((p.tokens + tokens - 1) / tokens, (p.rows + kRowsOfCta - 1) / kRowsOfCta); };
-  const dim3 wide = grid(Many<8>::kTokens);
+  const auto grid = [&](int rows) { return dim3((p.tokens + kManyTokens - 1) / kManyTokens, (p.rows + rows - 1) / rows); };
+  const dim3 wide = grid(64);
   if (static_cast<int>(wide.x * wide.y) >= multiprocessors * 3 / 4)
-    launch_pdl(fp32_many_products_kernel<8>, wide, kThreads, Many<8>::kBytes, stream, p);
+    launch_pdl(fp32_many_products_kernel<64>, wide, kThreads, Many<64>::kBytes, stream, p);
   else
-    launch_pdl(fp32_many_products_kernel<2>, grid(Many<2>::kTokens), kThreads, Many<2>::kBytes, stream, p);
+    launch_pdl(fp32_many_products_kernel<16>, grid(16), kThreads, Many<16>::kBytes, stream, p);
 }
 
 template <class Element>

@@ -1,89 +1,113 @@
-// The products of products.cuh for many tokens: a CTA computes 64 rows of the weight for 128 or 32 tokens, with all columns.
+// The products of products.cuh for many tokens, by WGMMAs: a CTA computes 64 or 16 rows of the weight for 128 tokens, with all columns. Its
+// two warpgroups have 64 tokens each, which are the M of an MMA. The three parts of the weights are stacked as its N, so that one MMA
+// multiplies a slice of 16 columns with all of them. A slice has the bits that mma.sync gives it.
 #pragma once
 
 #include "products.cuh"
 
 namespace fp32_ops {
 
-constexpr int kRowsOfCta = 64, kRowGroups = kRowsOfCta / kTileRows;
-constexpr int kWeightPitch = 4 * kChain + 64, kTokenPitch = 2 * kChain + 32;  // bytes, so that the lanes of a load use all banks
+constexpr int kLineBytes = 128;  // of an operand: 64 columns under the 128-byte swizzle
+constexpr int kManyTokens = 128, kTokenHalf = kManyTokens * kLineBytes;  // bytes of 64 columns
 
-// Two halves of the tokens, with kTileCount tiles each; four groups of rows.
-template <int kTileCount>
+template <int kRows>
 struct Many {
-  static constexpr int kTokens = 2 * kTileCount * kTileTokens, kStages = 3;
-  static constexpr int kStageBytes = kRowsOfCta * kWeightPitch + kTokens * kTokenPitch, kBytes = kStages * kStageBytes;
+  static constexpr int kColumns = kRows == 64 ? 192 : 64;  // the N of an MMA: three parts; of 16 rows there is room for a fourth
+  static constexpr int kHalf = kColumns * kLineBytes, kStages = 4, kBytes = 4 * kHalf + 2 * kStages * kTokenHalf;
+  static constexpr int kHeldRows = kRows * (kChain / 4) / kThreads;  // float4s of a chain's weights that a thread holds
+  static constexpr int kSums = kRows / 2;                            // results of a thread
+  static_assert(kBytes <= 227 * 1024 && kHalf % 1024 == 0);
+  using Product = std::conditional_t<
+      kRows == 64, cute::SM90::GMMA::MMA_64x192x16_F32BF16BF16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K>,
+      cute::SM90::GMMA::MMA_64x64x16_F32BF16BF16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K>>;
+
+  template <size_t... I>
+  static __device__ __forceinline__ void multiply(float (&d)[kColumns / 2], uint64_t a, uint64_t b, std::index_sequence<I...>) {
+    Product::fma(a, b, d[I]..., cute::SM90::GMMA::ScaleOut::One);
+  }
 };
 
-template <int kTileCount>
+template <int kRows>
 __global__ void __launch_bounds__(kThreads, 1) fp32_many_products_kernel(Linear p) {
-  using Shape = Many<kTileCount>;
-  extern __shared__ __align__(16) char memory[];
+  using Shape = Many<kRows>;
+  extern __shared__ __align__(1024) char operands[];  // the weights' parts of two chains, then the tokens of four
   common::pdl_launch_dependents();
-  const int row = blockIdx.y * kRowsOfCta, first = blockIdx.x * Shape::kTokens;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, chains = (p.width + kChain - 1) / kChain;
-  common::pdl_wait();
-  const auto load = [&](int chain) {
+  const int row = blockIdx.y * kRows, first = blockIdx.x * kManyTokens;
+  const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+  const int chains = (p.width + kChain - 1) / kChain;
+  const auto parts_of = [&](int chain) { return operands + chain % 2 * 2 * Shape::kHalf; };
+  const auto tokens_of = [&](int chain) { return operands + 4 * Shape::kHalf + chain % Shape::kStages * 2 * kTokenHalf; };
+  const auto copy_tokens = [&](int chain) {
     if (chain < chains) {
-      char* weights = memory + chain % Shape::kStages * Shape::kStageBytes;
-      char* tokens = weights + kRowsOfCta * kWeightPitch;
+      char* tokens = tokens_of(chain);
 #pragma unroll
-      for (int i = threadIdx.x; i < kRowsOfCta * kChain / 4; i += kThreads) {
-        const int r = i / (kChain / 4), at = i % (kChain / 4), c = chain * kChain + at * 4;
-        const bool exists = row + r < p.rows && c < p.width;
-        common::copy16<0>(common::shared_address(weights + r * kWeightPitch + at * 16),
-                          p.weight + (exists ? int64_t(row + r) * p.width + c : 0), exists ? 16 : 0);
-      }
-#pragma unroll
-      for (int i = threadIdx.x; i < Shape::kTokens * kChain / 8; i += kThreads) {
+      for (int i = threadIdx.x; i < kManyTokens * kChain / 8; i += kThreads) {
         const int t = i / (kChain / 8), at = i % (kChain / 8), c = chain * kChain + at * 8;
         const bool exists = first + t < p.tokens && c < p.width;
-        common::copy16<0>(common::shared_address(tokens + t * kTokenPitch + at * 16),
+        common::copy16<0>(common::shared_address(tokens + at / 8 * kTokenHalf + t * kLineBytes + ((at % 8 ^ t % 8) << 4)),
                           static_cast<const __nv_bfloat16*>(p.x) + (exists ? (first + t) * p.stride + c : 0), exists ? 16 : 0);
       }
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
   };
-  float whole[kTileCount][4] = {}, total[kTileCount][4] = {};  // of all columns; of up to 1024
-  load(0), load(1);
-  for (int chain = 0; chain < chains; ++chain) {
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
-    __syncthreads();  // this chain's columns are there, and all warps are done with the stage that is loaded next
-    load(chain + 2);
-    const char* weights = memory + chain % Shape::kStages * Shape::kStageBytes + (warp % kRowGroups * kTileRows + lane / 4) * kWeightPitch +
-                          lane % 4 * 16;
-    const char* tokens = memory + chain % Shape::kStages * Shape::kStageBytes + kRowsOfCta * kWeightPitch +
-                         (warp / kRowGroups * kTileCount * kTileTokens + lane / 4) * kTokenPitch + lane % 4 * 8;
-    float sums[kTileCount][3][4] = {};
+  float4 held[Shape::kHeldRows];
+  const auto load_weights = [&](int chain) {
 #pragma unroll
-    for (int i = 0; i < kSlices; ++i) {
-      uint32_t rows[3][4];
-      split_rows(*reinterpret_cast<const float4*>(weights + 64 * i), *reinterpret_cast<const float4*>(weights + 8 * kWeightPitch + 64 * i),
-                 rows);
-#pragma unroll
-      for (int tile = 0; tile < kTileCount; ++tile) {
-        const uint2 x = *reinterpret_cast<const uint2*>(tokens + tile * kTileTokens * kTokenPitch + 32 * i);
-#pragma unroll
-        for (int part = 2; part >= 0; --part) mma_bf16(sums[tile][part], rows[part], x);
-      }
+    for (int k = 0; k < Shape::kHeldRows; ++k) {
+      const int i = threadIdx.x + k * kThreads, r = row + i / (kChain / 4), c = chain * kChain + i % (kChain / 4) * 4;
+      held[k] = r < p.rows && c < p.width ? load4(p.weight + int64_t(r) * p.width + c) : float4{};
     }
+  };
+  const auto store_parts = [&](int chain) {
+    char* parts = parts_of(chain);
+#pragma unroll
+    for (int k = 0; k < Shape::kHeldRows; ++k) {
+      const int i = threadIdx.x + k * kThreads, r = i / (kChain / 4), at = i % (kChain / 4);  // 8 bytes of each part
+      uint2 words[3];
+      split(held[k].x, held[k].y, words[0].x, words[1].x, words[2].x);
+      split(held[k].z, held[k].w, words[0].y, words[1].y, words[2].y);
+      char* to = parts + at / 16 * Shape::kHalf + r * kLineBytes + ((at % 16 / 2 ^ r % 8) << 4) + at % 2 * 8;
+#pragma unroll
+      for (int part = 0; part < 3; ++part) *reinterpret_cast<uint2*>(to + part * kRows * kLineBytes) = words[part];
+    }
+  };
+  common::pdl_wait();
+  copy_tokens(0), copy_tokens(1), copy_tokens(2);
+  load_weights(0);
+  store_parts(0);
+  load_weights(1);
+  float whole[Shape::kSums] = {}, total[Shape::kSums] = {};  // of all columns; of up to 1024
+  for (int chain = 0; chain < chains; ++chain) {
+    asm volatile("cp.async.wait_group 2;" ::: "memory");
+    common::fence_async_proxy();
+    __syncthreads();  // tokens and parts of this chain are there, and all warps are done with those of the chain before
+    const common::Tile a = common::Tile::rows(common::shared_address(tokens_of(chain) + group * (kTokenHalf / 2)));
+    const common::Tile b = common::Tile::rows(common::shared_address(parts_of(chain)));
+    float sums[Shape::kColumns / 2] = {};
+    common::hold(sums);
+    common::mma_begin();
+#pragma unroll
+    for (int i = 0; i < kSlices; ++i)
+      Shape::multiply(sums, a.at(i / 4 * kTokenHalf + i % 4 * 32), b.at(i / 4 * Shape::kHalf + i % 4 * 32),
+                      std::make_index_sequence<Shape::kColumns / 2>());
+    common::mma_commit();
+    copy_tokens(chain + 3);
+    store_parts(chain + 1);  // zeros beyond the last chain
+    load_weights(chain + 2);
+    common::mma_wait<0>();
+    common::hold(sums);
     const bool last = chain % kChains == kChains - 1 || chain == chains - 1;
 #pragma unroll
-    for (int tile = 0; tile < kTileCount; ++tile)
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        total[tile][j] += sum_of_parts(sums[tile], j);
-        if (last) whole[tile][j] += total[tile][j], total[tile][j] = 0.0f;
-      }
+    for (int j = 0; j < Shape::kSums; ++j) {
+      total[j] += (sums[2 * Shape::kSums + j] + sums[Shape::kSums + j]) + sums[j];
+      if (last) whole[j] += total[j], total[j] = 0.0f;
+    }
   }
 #pragma unroll
-  for (int tile = 0; tile < kTileCount; ++tile)
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int r = row + warp % kRowGroups * kTileRows + lane / 4 + 8 * (j / 2);
-      const int token = first + (warp / kRowGroups * kTileCount + tile) * kTileTokens + lane % 4 * 2 + j % 2;
-      if (r < p.rows && token < p.tokens) p.out[int64_t(token) * p.rows + r] = whole[tile][j] * p.scale;
-    }
+  for (int j = 0; j < Shape::kSums; ++j) {
+    const int token = first + group * 64 + warp * 16 + lane / 4 + j / 2 % 2 * 8, r = row + j / 4 * 8 + lane % 4 * 2 + j % 2;
+    if (r < p.rows && token < p.tokens) p.out[int64_t(token) * p.rows + r] = whole[j] * p.scale;
+  }
 }
 
 }  // namespace fp32_ops

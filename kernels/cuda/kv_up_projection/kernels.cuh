@@ -1,20 +1,17 @@
-// The two halves of kv_b_proj for few tokens. The time of both is that of reading the weights once: each thread loads its own part of the
-// weights into registers, or a CTA its head's into shared memory, and multiplies it with every token in fp32. For many tokens the caller
-// uses a library's matrix product.
+// What the kernels of the two halves of kv_b_proj share. For few tokens (in_order.cuh) the time is that of reading the weights once, for many
+// (many_tokens.cuh) that of reading and writing the tokens' rows.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
 
-#include "../common/lane_sums.cuh"
 #include "../common/pdl.cuh"
 #include "../common/ptx.cuh"
 
 namespace kv_up_projection {
 
 constexpr int kThreads = 256;
-constexpr int kNope = 128;     // rows of wk, and of wv, per head
-constexpr int kColumns = 128;  // columns of wk per CTA
+constexpr int kNope = 128;  // rows of wk, and of wv, per head
 constexpr unsigned kAll = ~0u;
 
 __device__ __forceinline__ float low_of(uint32_t pair) { return __uint_as_float(pair << 16); }
@@ -58,7 +55,22 @@ __device__ __forceinline__ void rotate_pair(const Queries& p, int token, int hea
   out[pair] = rotated(word, p.cos[token * (p.rope / 2) + pair], p.sin[token * (p.rope / 2) + pair]);
 }
 
-// Four pairs a thread; the rotated dims are a multiple of 8.
+// Four pairs at once; the rotated dims are a multiple of 8.
+struct Quad {
+  uint4 words;
+  float4 cosine, sine;
+
+  __device__ __forceinline__ void load(const Queries& p, int token, int head, int quad) {
+    words = reinterpret_cast<const uint4*>(p.q + token * p.q_token + head * p.q_head + kNope)[quad];
+    cosine = reinterpret_cast<const float4*>(p.cos + int64_t(token) * (p.rope / 2))[quad];
+    sine = reinterpret_cast<const float4*>(p.sin + int64_t(token) * (p.rope / 2))[quad];
+  }
+  __device__ __forceinline__ void store(const Queries& p, int token, int head, int quad) const {
+    const uint4 turned = {rotated(words.x, cosine.x, sine.x), rotated(words.y, cosine.y, sine.y), rotated(words.z, cosine.z, sine.z),
+                          rotated(words.w, cosine.w, sine.w)};
+    reinterpret_cast<uint4*>(p.out + (int64_t(token) * p.heads + head) * (p.latent + p.rope) + p.latent)[quad] = turned;
+  }
+};
 __global__ void __launch_bounds__(kThreads) rotate_queries_kernel(Queries p) {
   common::pdl_launch_dependents();
   common::pdl_wait();
@@ -66,71 +78,10 @@ __global__ void __launch_bounds__(kThreads) rotate_queries_kernel(Queries p) {
   const int64_t at = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= int64_t(p.tokens) * p.heads * quads) return;
   const int64_t row = at / quads;
-  const int quad = static_cast<int>(at - row * quads), token = static_cast<int>(row / p.heads), head = static_cast<int>(row % p.heads);
-  const uint4 words = reinterpret_cast<const uint4*>(p.q + token * p.q_token + head * p.q_head + kNope)[quad];
-  const float4 cosine = reinterpret_cast<const float4*>(p.cos + int64_t(token) * (p.rope / 2))[quad];
-  const float4 sine = reinterpret_cast<const float4*>(p.sin + int64_t(token) * (p.rope / 2))[quad];
-  const uint4 turned = {rotated(words.x, cosine.x, sine.x), rotated(words.y, cosine.y, sine.y), rotated(words.z, cosine.z, sine.z),
-                        rotated(words.w, cosine.w, sine.w)};
-  reinterpret_cast<uint4*>(p.out + row * (p.latent + p.rope) + p.latent)[quad] = turned;
-}
-
-// A CTA computes one head, 128 columns and kTokens tokens. Sixteen threads load a row of 128 columns, so that a thread has every 16th row.
-template <int kTokens>
-__global__ void __launch_bounds__(kThreads) absorb_queries_kernel(Queries p) {
-  __shared__ float queries[kTokens][kNope];
-  __shared__ float sums[kThreads / 32][kTokens][kColumns];
-  common::pdl_launch_dependents();
-  const int head = blockIdx.y, first = blockIdx.z * kTokens, column = blockIdx.x * kColumns;
-  const int piece = threadIdx.x % 16, row = threadIdx.x / 16, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const __nv_bfloat16* weights = p.wk + head * p.wk_head + int64_t(row) * p.latent + column + piece * 8;
-  if (!p.static_weights) common::pdl_wait();
-  uint4 held[kNope / 16];
-#pragma unroll
-  for (int i = 0; i < kNope / 16; ++i) held[i] = load_weights(weights + int64_t(16 * i) * p.latent);
-  common::pdl_wait();
-
-  for (int i = threadIdx.x; i < kTokens * kNope; i += kThreads) {
-    const int token = first + i / kNope;
-    queries[i / kNope][i % kNope] =
-        token < p.tokens ? __bfloat162float(p.q[token * p.q_token + head * p.q_head + i % kNope]) : 0.0f;
-  }
-  if (blockIdx.x == 0) {
-    const int pairs = p.rope / 2;
-    for (int i = threadIdx.x; i < kTokens * pairs; i += kThreads)
-      if (first + i / pairs < p.tokens) rotate_pair(p, first + i / pairs, head, i % pairs);
-  }
-  __syncthreads();
-  float total[kTokens][8] = {};
-#pragma unroll
-  for (int i = 0; i < kNope / 16; ++i) {
-    float w[8];
-    unpack(w, held[i]);
-#pragma unroll
-    for (int t = 0; t < kTokens; ++t) {
-      const float x = queries[t][row + 16 * i];
-#pragma unroll
-      for (int j = 0; j < 8; ++j) total[t][j] = fmaf(x, w[j], total[t][j]);
-    }
-  }
-#pragma unroll
-  for (int t = 0; t < kTokens; ++t)
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      total[t][j] += __shfl_xor_sync(kAll, total[t][j], 16);
-      if (lane < 16) sums[warp][t][piece * 8 + j] = total[t][j];
-    }
-  __syncthreads();
-  for (int i = threadIdx.x; i < kTokens * kColumns / 2; i += kThreads) {
-    const int t = i / (kColumns / 2), c = i % (kColumns / 2) * 2;
-    float low = 0.0f, high = 0.0f;
-#pragma unroll
-    for (int w = 0; w < kThreads / 32; ++w) low += sums[w][t][c], high += sums[w][t][c + 1];
-    if (first + t < p.tokens) {
-      __nv_bfloat16* out = p.out + (int64_t(first + t) * p.heads + head) * (p.latent + p.rope) + column + c;
-      *reinterpret_cast<uint32_t*>(out) = pack(low, high);
-    }
-  }
+  const int token = static_cast<int>(row / p.heads), head = static_cast<int>(row % p.heads), quad = static_cast<int>(at - row * quads);
+  Quad held;
+  held.load(p, token, head, quad);
+  held.store(p, token, head, quad);
 }
 
 struct Values {
@@ -165,65 +116,6 @@ __device__ __forceinline__ void quantize_head(const Values& p, const float* from
   if (lane == 0) p.scales[row * p.heads + head] = scale;
 }
 
-// A CTA computes the 128 values of one head, which are one group of the quantiser, for kTokens tokens; there are 512 latent dims. A warp
-// takes 16 rows of wv, eight at a time.
 constexpr int kLatent = 512, kWeightBytes = kNope * kLatent * 2;
-template <int kTokens, bool kUe8m0>
-__global__ void __launch_bounds__(kThreads) expand_quantize_kernel(Values p) {
-  constexpr int kRows = 8;
-  extern __shared__ __align__(128) uint8_t memory[];  // wv of the head
-  __shared__ __align__(16) float results[kTokens][kNope];  // read as float4
-  __shared__ uint64_t barrier;
-  common::pdl_launch_dependents();
-  const int head = blockIdx.x, first = blockIdx.y * kTokens, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint4* weights = reinterpret_cast<const uint4*>(memory) + warp * 16 * (kLatent / 8) + lane;
-  const uint32_t copied = common::shared_address(&barrier);
-  if (!p.static_weights) common::pdl_wait();
-  if (threadIdx.x == 0) {  // the head's weights are one piece of memory; they arrive while attention still runs
-    common::barrier_init(copied, 1);
-    common::barrier_init_fence();
-    common::barrier_arrive_expect(copied, kWeightBytes);
-    common::copy_bulk(common::shared_address(memory), p.wv + head * p.wv_head, kWeightBytes, copied);
-  }
-  common::pdl_wait();
-  uint4 latents[kTokens][2];
-#pragma unroll
-  for (int t = 0; t < kTokens; ++t)
-#pragma unroll
-    for (int c = 0; c < 2; ++c)
-      latents[t][c] = first + t < p.tokens
-                          ? *reinterpret_cast<const uint4*>(p.latents + (first + t) * p.token + head * p.head + lane * 8 + 256 * c)
-                          : uint4{};
-  __syncthreads();  // the barrier is there
-  common::barrier_wait(copied, 0);
-#pragma unroll
-  for (int batch = 0; batch < 2; ++batch) {
-    float sums[kRows * kTokens] = {};
-#pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      float x[kTokens][8];
-#pragma unroll
-      for (int t = 0; t < kTokens; ++t) unpack(x[t], latents[t][c]);
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        float w[8];
-        unpack(w, weights[(batch * kRows + r) * (kLatent / 8) + 32 * c]);
-#pragma unroll
-        for (int t = 0; t < kTokens; ++t)
-#pragma unroll
-          for (int j = 0; j < 8; ++j) sums[r * kTokens + t] = fmaf(w[j], x[t][j], sums[r * kTokens + t]);
-      }
-    }
-    constexpr int kLanes = 32 / (kRows * kTokens);  // lanes that end up with the same sum
-    const float sum = common::sums_over_lanes(sums, lane);
-    const int which = lane / kLanes;
-    if (lane % kLanes == 0)
-      results[which % kTokens][warp * 16 + batch * kRows + which / kTokens] = __bfloat162float(__float2bfloat16_rn(sum));
-  }
-  __syncthreads();
-  if (warp >= kTokens || first + warp >= p.tokens) return;
-
-  quantize_head<kUe8m0>(p, results[warp], first + warp, head);
-}
 
 }  // namespace kv_up_projection

@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "in_order.cuh"
+#include "many_tokens.cuh"
 
 namespace kv_up_projection {
 
@@ -8,12 +11,7 @@ using common::launch_pdl;
 using common::stream_of;
 using tvm::ffi::TensorView;
 
-// q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, or only the R rotated
-// dims unless `all`. L is a multiple of 128, and R one of 8 unless `all`; q's heads and wk's rows start on 16-byte boundaries.
-// in_order: each sum is one chain of MMAs, for up to 8 tokens and an L of 512; with `all` alone.
-void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights,
-                    bool in_order) {
-  DeviceGuard guard(q);
+Queries queries_of(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool static_weights) {
   Queries p = {};
   p.q = data<__nv_bfloat16>(q);
   p.cos = data<float>(cos);
@@ -28,26 +26,10 @@ void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk,
   p.rope = static_cast<int>(2 * cos.size(1));
   p.latent = static_cast<int>(wk.size(2));
   p.static_weights = static_weights;
-  const cudaStream_t stream = stream_of(q);
-  if (!all) {
-    const int64_t quads = int64_t(p.tokens) * p.heads * (p.rope / 8);
-    launch_pdl(rotate_queries_kernel, dim3(static_cast<unsigned>((quads + kThreads - 1) / kThreads)), kThreads, 0, stream, p);
-    return;
-  }
-  if (in_order) {
-    launch_pdl(absorb_queries_in_order_kernel, dim3(p.heads), kThreads, 0, stream, p);
-    return;
-  }
-  const int tokens = p.tokens == 1 ? 1 : 4;
-  const dim3 grid(p.latent / kColumns, p.heads, (p.tokens + tokens - 1) / tokens);
-  launch_pdl(tokens == 1 ? absorb_queries_kernel<1> : absorb_queries_kernel<4>, grid, kThreads, 0, stream, p);
+  return p;
 }
 
-// latents bf16 [T, H, 512] and wv bf16 [H, 128, 512], rows on 16-byte boundaries -> values e4m3 (as bytes) [T, H * 128], scales fp32
-// [T, H]. in_order: as above, for up to 8 tokens.
-void expand_quantize(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights,
-                     bool in_order) {
-  DeviceGuard guard(latents);
+Values values_of(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool static_weights) {
   Values p = {};
   p.latents = data<__nv_bfloat16>(latents);
   p.wv = data<__nv_bfloat16>(wv);
@@ -59,19 +41,57 @@ void expand_quantize(TensorView latents, TensorView wv, TensorView values, Tenso
   p.tokens = static_cast<int>(latents.size(0));
   p.heads = static_cast<int>(latents.size(1));
   p.static_weights = static_weights;
-  if (in_order) {
-    launch_pdl(ue8m0 ? expand_quantize_in_order_kernel<true> : expand_quantize_in_order_kernel<false>, dim3(p.heads), kThreads,
-               kNope * kWeightPitch, stream_of(latents), p);
+  return p;
+}
+
+// A CTA for each head, and several if there are fewer heads than multiprocessors.
+dim3 grid_of_many(const TensorView& tensor, int tokens, int heads) {
+  const int tiles = (tokens + kTileTokens - 1) / kTileTokens;
+  return dim3(heads, std::max(1, std::min(tiles, common::multiprocessors(tensor) / heads)));
+}
+
+// q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, each sum as one chain of
+// MMAs, for up to 8 tokens and an L of 512; or only the R rotated dims unless `all`, R being a multiple of 8. q's heads and wk's rows start
+// on 16-byte boundaries.
+void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights) {
+  DeviceGuard guard(q);
+  const Queries p = queries_of(q, cos, sin, wk, out, static_weights);
+  const cudaStream_t stream = stream_of(q);
+  if (all) {
+    launch_pdl(absorb_queries_in_order_kernel, dim3(p.heads), kThreads, 0, stream, p);
     return;
   }
-  const int tokens = p.tokens == 1 ? 1 : 4;
-  const dim3 grid(p.heads, (p.tokens + tokens - 1) / tokens);
-  const auto kernel = tokens == 1 ? (ue8m0 ? expand_quantize_kernel<1, true> : expand_quantize_kernel<1, false>)
-                                  : (ue8m0 ? expand_quantize_kernel<4, true> : expand_quantize_kernel<4, false>);
-  launch_pdl(kernel, grid, kThreads, kWeightBytes, stream_of(latents), p);
+  const int64_t quads = int64_t(p.tokens) * p.heads * (p.rope / 8);
+  launch_pdl(rotate_queries_kernel, dim3(static_cast<unsigned>((quads + kThreads - 1) / kThreads)), kThreads, 0, stream, p);
+}
+
+// The same for many tokens. L is 512, R a multiple of 8; q's heads, wk's heads and the rows of cos and sin start on 16-byte boundaries.
+void absorb_queries_many(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool static_weights) {
+  DeviceGuard guard(q);
+  const Queries p = queries_of(q, cos, sin, wk, out, static_weights);
+  launch_pdl(absorb_queries_many_kernel, grid_of_many(q, p.tokens, p.heads), kManyThreads, sizeof(ManyMemory), stream_of(q), p);
+}
+
+// latents bf16 [T, H, 512] and wv bf16 [H, 128, 512], rows on 16-byte boundaries -> values e4m3 (as bytes) [T, H * 128], scales fp32
+// [T, H], each sum as one chain of MMAs, for up to 8 tokens.
+void expand_quantize(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights) {
+  DeviceGuard guard(latents);
+  const Values p = values_of(latents, wv, values, scales, static_weights);
+  launch_pdl(ue8m0 ? expand_quantize_in_order_kernel<true> : expand_quantize_in_order_kernel<false>, dim3(p.heads), kThreads,
+             kNope * kWeightPitch, stream_of(latents), p);
+}
+
+// The same for many tokens.
+void expand_quantize_many(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights) {
+  DeviceGuard guard(latents);
+  const Values p = values_of(latents, wv, values, scales, static_weights);
+  launch_pdl(ue8m0 ? expand_quantize_many_kernel<true> : expand_quantize_many_kernel<false>, grid_of_many(latents, p.tokens, p.heads),
+             kManyThreads, sizeof(ManyMemory), stream_of(latents), p);
 }
 
 }  // namespace kv_up_projection
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(absorb_queries, kv_up_projection::absorb_queries);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(absorb_queries_many, kv_up_projection::absorb_queries_many);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(expand_quantize, kv_up_projection::expand_quantize);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(expand_quantize_many, kv_up_projection::expand_quantize_many);

@@ -83,6 +83,29 @@ __device__ __forceinline__ void choose_experts(const Routing& p, int rank, int c
   }
 }
 
+// The same sorting of up to 32 pairs, by comparing each with all others. All threads of the CTA call it after a barrier.
+constexpr int kFewPairs = 32;
+__device__ __forceinline__ void group_few_pairs(const Grouping& p, const int64_t* chosen) {
+  __shared__ int buckets[kFewPairs];
+  const int own = threadIdx.x;
+  if (own < kFewPairs) buckets[own] = own < p.pairs ? p.bucket_of(chosen[own]) : p.count + 1;
+  __syncthreads();
+  if (own > p.count && own >= p.pairs) return;
+  const int bucket = own < p.pairs ? buckets[own] : 0;
+  int offset = 0, sorted_row = 0;
+#pragma unroll
+  for (int pair = 0; pair < kFewPairs; ++pair) {
+    const int other = buckets[pair];
+    offset += other < own;
+    sorted_row += other < bucket || (other == bucket && pair < own);
+  }
+  if (own <= p.count) p.offsets[own] = offset;
+  if (own < p.pairs) {
+    p.inverse_permutation[own] = sorted_row;
+    p.sorted_token_ids[sorted_row] = own / p.topk;
+  }
+}
+
 // One cluster. Its first CTA reads what the others have chosen from global memory, which the cluster's barrier makes visible.
 __global__ void __launch_bounds__(1024) route_and_group_kernel(RoutingAndGrouping p) {
   extern __shared__ int32_t counts[];  // [warps][buckets]
@@ -90,8 +113,11 @@ __global__ void __launch_bounds__(1024) route_and_group_kernel(RoutingAndGroupin
   __shared__ int64_t chosen[kTokensAtOnce * 32];  // without a cluster of several CTAs
   common::pdl_launch_dependents();
   const int rank = blockIdx.x, cluster = gridDim.x;
-  for (int i = threadIdx.x; i < p.grouping.warps * (p.grouping.count + 1); i += blockDim.x) counts[i] = 0;
+  const bool few = cluster == 1 && p.grouping.pairs <= kFewPairs;
+  if (!few)
+    for (int i = threadIdx.x; i < p.grouping.warps * (p.grouping.count + 1); i += blockDim.x) counts[i] = 0;
   choose_experts(p.routing, rank, cluster, chosen);
+  if (few) return group_few_pairs(p.grouping, chosen);
   if (cluster == 1) {
     __syncthreads();
     group_pairs<false>(p.grouping, counts, nullptr, sums, [&](int pair) { return chosen[pair]; });

@@ -118,6 +118,14 @@ struct Grouping {
   uint32_t step;                 // of every `step` experts, one is on this rank
   int pairs, topk, count;        // count: experts of this rank
   int warps;                     // warps that count pairs and write positions; the others only add counts up
+
+  // The number of an expert on this rank; `count` if another rank has it.
+  __device__ __forceinline__ int bucket_of(int64_t expert) const {
+    const int64_t past = expert - first;
+    if (past < 0 || past >= int64_t(count) * step) return count;
+    const uint32_t local = static_cast<uint32_t>(past) / step;
+    return local * step == past ? static_cast<int>(local) : count;
+  }
 };
 
 // A counting sort of the pairs by expert. Each warp counts the pairs of its part; prefix sums turn the counts into the position where the
@@ -130,13 +138,8 @@ __device__ __forceinline__ void group_pairs(const Grouping& p, int32_t* counts, 
   const int rank = kCluster ? static_cast<int>(common::cluster_rank()) : 0, cluster = kCluster ? static_cast<int>(gridDim.x) : 1;
   const int parts = p.warps * cluster, part = (p.pairs + 32 * parts - 1) / (32 * parts) * 32;
   const int begin = (rank * p.warps + warp) * part, end = min(begin + part, p.pairs);
-  const auto bucket_of = [&](int pair) {  // pairs past the end get a bucket of their own
-    if (pair >= end) return -1 - lane;
-    const int64_t past = expert_of(pair) - p.first;
-    if (past < 0 || past >= int64_t(p.count) * p.step) return p.count;
-    const uint32_t local = static_cast<uint32_t>(past) / p.step;
-    return local * p.step == past ? static_cast<int>(local) : p.count;
-  };
+  // Pairs past the end get a bucket of their own.
+  const auto bucket_of = [&](int pair) { return pair < end ? p.bucket_of(expert_of(pair)) : -1 - lane; };
   int32_t* own = counts + warp * buckets;
   if (warp < p.warps) {
     for (int pair = begin + lane; pair - lane < end; pair += 32) {
@@ -212,6 +215,41 @@ __global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
   __syncthreads();
   common::pdl_wait();
   group_pairs<kCluster>(p, counts, counts + p.warps * (p.count + 1), sums, [&](int pair) { return p.experts[pair]; });
+}
+
+struct Gathering {
+  const uint4* codes;         // e4m3 [tokens, pieces of 16]
+  const float* scales;        // [tokens, groups]
+  const int32_t* tokens;      // [rows]: the token of each sorted row
+  const int32_t* end;         // rows from *end on are not written
+  uint4* sorted_codes;        // [rows, pieces]
+  float* sorted_scales;       // [rows, groups]
+  int64_t stride, scale_stride;  // in pieces; in scales
+  int rows, pieces, groups;
+};
+
+constexpr int kGatherWarps = 8, kGatherHeld = 7;
+
+// The rows of tokens in the order of their experts. One warp for each row.
+__global__ void __launch_bounds__(kGatherWarps * 32) gather_rows_kernel(Gathering p) {
+  common::pdl_launch_dependents();
+  common::pdl_wait();
+  const int row = blockIdx.x * kGatherWarps + threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (row >= p.rows || row >= *p.end) return;
+  const int64_t token = p.tokens[row];
+  const uint4* from = p.codes + token * p.stride;
+  uint4* to = p.sorted_codes + int64_t(row) * p.pieces;
+  for (int group = lane; group < p.groups; group += 32)
+    p.sorted_scales[int64_t(row) * p.groups + group] = p.scales[token * p.scale_stride + group];
+  for (int first = lane; first < p.pieces; first += 32 * kGatherHeld) {
+    uint4 held[kGatherHeld];
+#pragma unroll
+    for (int i = 0; i < kGatherHeld; ++i)
+      if (first + 32 * i < p.pieces) held[i] = from[first + 32 * i];
+#pragma unroll
+    for (int i = 0; i < kGatherHeld; ++i)
+      if (first + 32 * i < p.pieces) to[first + 32 * i] = held[i];
+  }
 }
 
 struct Combination {

@@ -90,6 +90,26 @@ void route_and_group(TensorView logits, TensorView bias, TensorView experts, Ten
   common::launch_kernel(route_and_group_kernel, {dim3(cluster), threads, shared, stream_of(logits), cluster, true}, p);
 }
 
+// codes e4m3 (as bytes) [T, D], scales fp32 [T, G], sorted_token_ids int32 [R], offsets int32 [E + 1] -> sorted_codes [R, D], sorted_scales
+// [R, G], of which the rows from offsets[E] on are not written. D is a multiple of 16; rows of codes start on 16-byte boundaries.
+void gather_rows(TensorView codes, TensorView scales, TensorView sorted_token_ids, TensorView offsets, TensorView sorted_codes,
+                 TensorView sorted_scales) {
+  DeviceGuard guard(codes);
+  Gathering p = {};
+  p.codes = data<uint4>(codes);
+  p.scales = data<float>(scales);
+  p.tokens = data<int32_t>(sorted_token_ids);
+  p.end = data<int32_t>(offsets) + offsets.size(0) - 1;
+  p.sorted_codes = data<uint4>(sorted_codes);
+  p.sorted_scales = data<float>(sorted_scales);
+  p.stride = codes.stride(0) / 16;
+  p.scale_stride = scales.stride(0);
+  p.rows = static_cast<int>(sorted_token_ids.size(0));
+  p.pieces = static_cast<int>(codes.size(1) / 16);
+  p.groups = static_cast<int>(scales.size(1));
+  launch_pdl(gather_rows_kernel, dim3((p.rows + kGatherWarps - 1) / kGatherWarps), kGatherWarps * 32, 0, stream_of(codes), p);
+}
+
 Combination combination_of(TensorView rows, TensorView inverse_permutation, TensorView offsets, TensorView weights,
                            Optional<TensorView> shared) {
   Combination p = {};
@@ -156,5 +176,6 @@ void combine_norm_quantize(TensorView rows, TensorView inverse_permutation, Tens
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(route, routing::route);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(group_by_expert, routing::group_by_expert);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(route_and_group, routing::route_and_group);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(gather_rows, routing::gather_rows);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(combine_experts, routing::combine_experts);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(combine_norm_quantize, routing::combine_norm_quantize);

@@ -93,12 +93,26 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
     launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false, Length::kFewBlocks>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
   else
     launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false, Length::kManyBlocks>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
-  if (parts.has_value()) {
+  if (few_blocks && !few && !in_order)
+    combine_few_blocks<__nv_bfloat16>(p, multiprocessors(q), stream);
+  else if (parts.has_value())
     combine<__nv_bfloat16>(p, std::min(p.part_count / p.queries, (p.keys.width + kBlock - 1) / kBlock), multiprocessors(q), stream, in_order);
-  }
 }
 
 }  // namespace mla
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(sparse_decode_plan, mla::sparse_decode_plan);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(sparse_decode, mla::sparse_decode);
+
+#ifdef DSV_STAMP
+namespace mla {
+void read_stamps(TensorView to) {  // int64 on the CPU, [4, 512, 24]; zeroes them on the device
+  check(cudaDeviceSynchronize(), "sync");
+  check(cudaMemcpyFromSymbol(data<void>(to), stamps, sizeof(stamps)), "copy");
+  void* at = nullptr;
+  check(cudaGetSymbolAddress(&at, stamps), "address");
+  check(cudaMemset(at, 0, sizeof(stamps)), "zero");
+}
+}  // namespace mla
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(read_stamps, mla::read_stamps);
+#endif

@@ -1,5 +1,6 @@
 #include "../common/launch.cuh"
-#include "kernel.cuh"
+#include "scores.cuh"
+#include "values.cuh"
 
 namespace mla {
 
@@ -53,11 +54,12 @@ void sparse_few_queries(TensorView q, TensorView cache, TensorView indices, Opti
   const dim3 grid(scratch.width / kScoreKeys, (p.rows + kRows - 1) / kRows, p.queries);
   launch_kernel(few_queries_scores_kernel, {grid, kScoreThreads, sizeof(ScoreMemory), stream, 1, true}, p, scratch);
   switch (tile_rows * 1'000'000 + tile_columns * 10'000 + chunk) {
-    case 16'320'512: return launch_values<ValueTile<16, 32, 512>>(p, scratch, stream);
-    case 16'640'512: return launch_values<ValueTile<16, 64, 512>>(p, scratch, stream);
-    case 32'640'512: return launch_values<ValueTile<32, 64, 512>>(p, scratch, stream);
+    case 16'320'256: return launch_values<ValueTile<16, 32, 256>>(p, scratch, stream);
+    case 16'640'256: return launch_values<ValueTile<16, 64, 256>>(p, scratch, stream);
+    case 32'640'128: return launch_values<ValueTile<32, 64, 128>>(p, scratch, stream);
+    case 32'320'256: return launch_values<ValueTile<32, 32, 256>>(p, scratch, stream);
   }
-  TVM_FFI_THROW(ValueError) << "tile is " << tile_rows << " x " << tile_columns << " of " << chunk << "; expected 16 x 32, 16 x 64 or 32 x 64 of 512";
+  TVM_FFI_THROW(ValueError) << "tile is " << tile_rows << " x " << tile_columns << " of " << chunk << "; expected 16 x 32, 16 x 64 or 32 x 32 of 256, or 32 x 64 of 128";
 }
 
 }  // namespace mla

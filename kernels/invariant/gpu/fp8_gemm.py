@@ -16,6 +16,7 @@ from ...cuda.grouped_gemm import MAX_GATHER_TILE
 from ...cuda.grouped_gemm import MAX_SHARED_LAUNCH_ROWS as MAX_FUSED_ROWS
 from ...cuda.grouped_gemm import choose as choose_grouped
 from ...cuda.pdl import weights_are_static
+from ...cuda.routing import gather_rows
 from ...quantize import Quantized
 from ...tile.grouped_gemm import grouped_gemm as bf16_grouped_gemm
 from ...tile.sum_parts import sum_parts
@@ -124,7 +125,7 @@ def _grouped_into(
 ) -> None:
     tile = choose_grouped(expected_m, weight.shape[0])
     if sorted_token_ids is not None and not (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
-        a, sorted_token_ids = Quantized(a.values[sorted_token_ids], a.scales[sorted_token_ids]), None
+        a, sorted_token_ids = gather_rows(a, sorted_token_ids, offsets), None
     multiply_into(out, *a, weight, weight_scale, offsets, tile, 1, sorted_token_ids, expected_m)
 
 

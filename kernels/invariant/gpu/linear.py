@@ -4,13 +4,18 @@ import torch
 
 from ...alignment import aligned_rows, is_aligned
 from ...build import load
-from ...cuda.kv_up_projection import LATENT, ROWS
+from ...cuda.kv_up_projection import (
+    FEW_TOKENS,
+    ROWS,
+    absorb_many_queries,
+    expand_many_values,
+    fits_queries,
+    fits_values,
+)
 from ...cuda.pdl import weights_are_static
 from ...quantize import quantize_blocks
 from ...tile.bf16_gemm import K_STEP, by_heads
 from ...tile.bf16_gemm import linear as tile_linear
-
-FEW_TOKENS = 8  # kTokens of cuda/kv_up_projection/in_order.cuh: the N of an MMA
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
@@ -29,14 +34,15 @@ def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: to
         raise ValueError(
             f"cos has {cos.shape[1]} columns; expected a multiple of 4, and aligned queries, in deterministic mode on a GPU"
         )
+    fits = fits_queries(q, cos, wk)
+    if fits and tokens > FEW_TOKENS:
+        return absorb_many_queries(q, cos, sin, wk)
     out = torch.empty(tokens, heads, latent + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
     if out.numel():
-        # The kernel for few tokens writes all of `out`, the one for more only the rotated dims.
-        few = tokens <= FEW_TOKENS and (nope, latent) == (ROWS, LATENT) and wk.stride(1) == latent
-        static_weights = few and weights_are_static(wk)
+        # The kernel for few tokens writes all of `out`; without `fits`, only the rotated dims.
         operands = q, cos.contiguous(), sin.contiguous(), wk, out
-        load("kv_up_projection").absorb_queries(*operands, few, static_weights, few)
-        if not few:
+        load("kv_up_projection").absorb_queries(*operands, fits, fits and weights_are_static(wk))
+        if not fits:
             by_heads(q[..., :nope], wk, out[..., :latent])
     return out
 
@@ -48,17 +54,14 @@ def expand_values(latents: torch.Tensor, wv: torch.Tensor, out: torch.Tensor) ->
 
 
 def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    (tokens, heads, latent), rows = latents.shape, wv.shape[1]
-    if (
-        0 < tokens <= FEW_TOKENS
-        and (rows, latent) == (ROWS, LATENT)
-        and is_aligned(latents, wv)
-        and wv.stride(1) == latent
-    ):
-        codes = torch.empty(tokens, heads * rows, dtype=torch.float8_e4m3fn, device=latents.device)
+    tokens, heads, _ = latents.shape
+    if tokens > FEW_TOKENS and fits_values(latents, wv):
+        return expand_many_values(latents, wv, ue8m0)
+    if tokens > 0 and fits_values(latents, wv):
+        codes = torch.empty(tokens, heads * ROWS, dtype=torch.float8_e4m3fn, device=latents.device)
         scales = torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)
         operands = latents, wv, codes.view(torch.uint8), scales
-        load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv), True)
+        load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv))
         return codes, scales
     values = torch.empty(*latents.shape[:2], wv.shape[1], dtype=latents.dtype, device=latents.device)
     expand_values(latents, wv, values)

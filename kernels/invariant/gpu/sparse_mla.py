@@ -2,7 +2,7 @@
 
 More than FEW_HEADS heads: the keys of a query are added one block of 64 after the other, in the order of its list, as prefill does.
 Few queries would leave the GPU idle that way. For them the scores are divided over CTAs by keys, and the outputs by columns, which
-divides no sum (../../cuda/sparse_few_queries/kernel.cuh). So prompts and decodes take whichever kernel is the fastest.
+divides no sum (../../cuda/sparse_few_queries/values.cuh). So prompts and decodes take whichever kernel is the fastest.
 
 Fewer heads: keys are cut into pieces by their place in the list. A piece has PIECE_BLOCKS blocks, and a CTA attends to one piece of
 one query. The pieces' results are merged in ascending order. A piece without keys has weight 0, and a list of one piece is its own
@@ -22,7 +22,7 @@ from ...split_plan import SplitPlan
 
 # Up to so many rows (queries times heads) are divided over the GPU, and how: rows, columns and keys at a time of a CTA that adds
 # values. With more rows, a CTA or a pair for each query is faster.
-TILES = {128: (16, 32, 512), 256: (16, 64, 512), 640: (32, 64, 512)}
+TILES = {128: (16, 32, 256), 256: (16, 64, 256), 640: (32, 64, 128)}
 BLOCK, PIECE_BLOCKS = 64, 8
 MOST_PIECES = 16  # kFewSplits of cuda/attention/merge.cuh: up to so many are merged one after the other
 PARTIAL_BYTES = 256 << 20  # of the pieces' results that are held at a time

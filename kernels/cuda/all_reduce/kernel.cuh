@@ -1,0 +1,170 @@
+// The sum of every rank's part, alone or with the norm that follows, by GPUs that write into each other's memory: each rank leaves its part in the inboxes of the others, and adds
+// the parts that it finds in its own. A packet of eight bytes holds four of data and the number of the call, and is written at once, as in
+// NCCL's LL protocol, so that no other signal is needed.
+//
+// A rank is at most one call ahead of another, whose part it needs to end a call. So two places for a part are enough, which calls use in
+// turns. Each CTA counts its own calls, because its pieces have places of their own, whatever the size of a sum.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "../common/groups.cuh"
+#include "../common/pdl.cuh"
+
+namespace all_reduce {
+
+constexpr int kThreads = 256;  // a piece of 16 bytes each
+
+struct Sum {
+  const uint4* x;
+  uint4* out;
+  const int64_t* inboxes;  // [size]: the addresses of all ranks' inboxes on this GPU, [source, 2, slot_bytes] each
+  uint32_t* calls;         // [CTAs]: how many calls each has ended
+  int64_t slot_bytes;
+  int pieces, rank, size;
+};
+
+__device__ __forceinline__ void send(uint8_t* to, uint32_t first, uint32_t second, uint32_t call) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %3, %2, %3};" ::"l"(to), "r"(first), "r"(second), "r"(call) : "memory");
+}
+__device__ __forceinline__ uint2 receive(const uint8_t* from, uint32_t call) {
+  uint32_t first, second, sign, other_sign;
+  do {
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(first), "=r"(sign), "=r"(second), "=r"(other_sign)
+                 : "l"(from)
+                 : "memory");
+  } while (sign != call || other_sign != call);
+  return {first, second};
+}
+
+// Adds a word to sums in fp32: two bf16 numbers, or one float.
+template <class Element>
+__device__ __forceinline__ void add(float (&sums)[2], uint32_t word) {
+  if constexpr (std::is_same_v<Element, float>)
+    sums[0] += __uint_as_float(word);
+  else
+    sums[0] += __uint_as_float(word << 16), sums[1] += __uint_as_float(word & 0xFFFF0000u);
+}
+template <class Element>
+__device__ __forceinline__ uint32_t rounded(const float (&sums)[2]) {
+  if constexpr (std::is_same_v<Element, float>) return __float_as_uint(sums[0]);
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(sums[0], sums[1]);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+// Leaves this rank's 16 bytes of a piece in the inboxes of the others, and adds all ranks' parts up: in the order of ranks, in fp32, rounded
+// once, so that all ranks get the same bits.
+__device__ __forceinline__ uint8_t* place_of(const Sum& p, int owner, int source, uint32_t call, int64_t piece) {
+  return reinterpret_cast<uint8_t*>(p.inboxes[owner]) + (source * 2 + call % 2) * p.slot_bytes + piece * 32;
+}
+__device__ __forceinline__ void send_piece(const Sum& p, const uint4& own, uint32_t call, int64_t piece) {
+  for (int step = 1; step < p.size; ++step) {
+    uint8_t* to = place_of(p, (p.rank + step) % p.size, p.rank, call, piece);
+    send(to, own.x, own.y, call), send(to + 16, own.z, own.w, call);
+  }
+}
+template <class Element>
+__device__ __forceinline__ uint4 sum_piece(const Sum& p, const uint4& own, uint32_t call, int64_t piece) {
+  float sums[4][2];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sums[i][0] = sums[i][1] = -0.0f;  // -0 changes no sum, not even that of -0
+  for (int source = 0; source < p.size; ++source) {
+    uint2 low = {own.x, own.y}, high = {own.z, own.w};
+    if (source != p.rank) {
+      const uint8_t* from = place_of(p, p.rank, source, call, piece);
+      low = receive(from, call), high = receive(from + 16, call);
+    }
+    add<Element>(sums[0], low.x), add<Element>(sums[1], low.y), add<Element>(sums[2], high.x), add<Element>(sums[3], high.y);
+  }
+  return {rounded<Element>(sums[0]), rounded<Element>(sums[1]), rounded<Element>(sums[2]), rounded<Element>(sums[3])};
+}
+
+template <class Element>
+__global__ void __launch_bounds__(kThreads) all_reduce_kernel(Sum p) {
+  common::pdl_launch_dependents();
+  const int piece = blockIdx.x * kThreads + threadIdx.x;
+  common::pdl_wait();
+  const uint32_t call = __ldcg(p.calls + blockIdx.x) + 1;
+  if (piece < p.pieces) {
+    const uint4 own = p.x[piece];
+    send_piece(p, own, call, piece);
+    p.out[piece] = sum_piece<Element>(p, own, call, piece);
+  }
+  __syncthreads();  // all threads have read the number of calls
+  if (threadIdx.x == 0) p.calls[blockIdx.x] = call;
+}
+
+struct SummedNorm {
+  Sum sum;                        // of bf16 [tokens, width]; its `out` is not used, and its calls are one for each token
+  const __nv_bfloat16* residual;  // [tokens, width]
+  const float* gain;              // [width], the weight of the norm
+  __nv_bfloat16 *total, *normed;  // [tokens, width]
+  uint8_t* codes;                 // e4m3 [tokens, width]
+  float* scales;                  // [tokens, width / 128]
+  int64_t residual_stride;
+  int width;
+  float eps;
+  bool ue8m0, static_gain;  // static_gain: the previous kernel has not written it
+};
+
+// The sum, the residual stream, and the norm with its FP8 operand. A CTA takes a token, a thread 16 of its columns. The sum of squares has the
+// order of the norm for many tokens (tile/quantize.py): columns of a thread, lanes, warps.
+__global__ void __launch_bounds__(1024) all_reduce_norm_kernel(SummedNorm p) {
+  using namespace common;
+  __shared__ float sums[32];
+  pdl_launch_dependents();
+  const int64_t token = blockIdx.x;
+  const int lane = threadIdx.x % 32, column = column_of(threadIdx.x / kGroupLanes, lane);
+  if (!p.static_gain) pdl_wait();
+  float gain[kHeldOfGroup];
+  load8(gain, p.gain + column), load8(gain + kPiece, p.gain + column + kApart);
+  pdl_wait();
+  const uint32_t call = __ldcg(p.sum.calls + token) + 1;
+  const int64_t first = token * p.width + column;
+  uint4 own[kPieces], before[kPieces];
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    own[i] = p.sum.x[(first + i * kApart) / kPiece];
+    before[i] = *reinterpret_cast<const uint4*>(p.residual + token * p.residual_stride + column + i * kApart);
+  }
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) send_piece(p.sum, own[i], call, (first + i * kApart) / kPiece);
+  float values[kHeldOfGroup], squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    float stream[kPiece];
+    float* x = values + i * kPiece;
+    unpack8(x, sum_piece<__nv_bfloat16>(p.sum, own[i], call, (first + i * kApart) / kPiece));
+    unpack8(stream, before[i]);
+#pragma unroll
+    for (int j = 0; j < kPiece; ++j) x[j] += stream[j];
+    *reinterpret_cast<uint4*>(p.total + first + i * kApart) = round8(x);
+#pragma unroll
+    for (int j = 0; j < kPiece; ++j) squares = fmaf(x[j], x[j], squares);
+  }
+  squares = sum_of_lanes(squares);
+  if (lane == 0) sums[threadIdx.x / 32] = squares;
+  __syncthreads();
+  if (threadIdx.x == 0) p.sum.calls[token] = call;  // all threads have read it
+  squares = 0.0f;
+  for (int w = 0; w < static_cast<int>(blockDim.x) / 32; ++w) squares += sums[w];
+  const float factor = rms_factor(squares, p.width, p.eps);
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    float* x = values + i * kPiece;
+#pragma unroll
+    for (int j = 0; j < kPiece; ++j) x[j] = x[j] * factor * gain[i * kPiece + j];
+    *reinterpret_cast<uint4*>(p.normed + first + i * kApart) = round8(x);
+  }
+  uint2 codes[kPieces];
+  const float scale = quantize_group(values, p.ue8m0, codes);
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) *reinterpret_cast<uint2*>(p.codes + first + i * kApart) = codes[i];
+  if (lane % kGroupLanes == 0) p.scales[token * (p.width / kGroup) + column / kGroup] = scale;
+}
+
+}  // namespace all_reduce

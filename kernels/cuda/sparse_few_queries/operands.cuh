@@ -1,0 +1,60 @@
+// FP8 sparse attention of few queries: what its two kernels (scores.cuh, values.cuh) share.
+#pragma once
+
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include "../attention/softmax.cuh"
+
+namespace mla {
+
+constexpr int kMostBlocks = 128;  // of a query
+
+// Scratch of both kernels. Scores of a block are in the order in which the lanes of a quad hold them: lane t has 16 after one another,
+// of the columns 8 j + 2 t and 8 j + 2 t + 1 for j = 0 ... 7. A maximum is of 16 columns.
+struct Scratch {
+  float* scores;   // [queries, rows, width]
+  float* maxima;   // [queries, rows, width / 16]
+  int width;       // the table's, rounded up to whole blocks
+};
+
+__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(from)
+               : "memory");
+}
+__device__ __forceinline__ void load_transposed(uint32_t (&r)[4], uint32_t from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(from)
+               : "memory");
+}
+__device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Sixteen e4m3 values times a scale, rounded once, to bf16.
+__device__ __forceinline__ void convert(const uint4& bytes, float scale, uint32_t to) {
+  const uint32_t words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
+  uint32_t v[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const __half2_raw pair = __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(words[i / 2] >> (16 * (i & 1))), __NV_E4M3);
+    const float2 exact = __half22float2(__half2(pair));
+    v[i] = pack<__nv_bfloat16>(__fmul_rn(exact.x, scale), __fmul_rn(exact.y, scale));
+  }
+  store_shared16(to, v[0], v[1], v[2], v[3]);
+  store_shared16(to + 16, v[4], v[5], v[6], v[7]);
+}
+
+constexpr uint32_t kNoRecord = ~0u;
+
+// Where the record that an index names starts, in units of 16 bytes.
+__device__ __forceinline__ uint32_t place_of(const Problem& p, int index) {
+  return p.keys.valid(index) ? static_cast<uint32_t>(p.keys.offset(index) >> 4) : kNoRecord;
+}
+
+}  // namespace mla

@@ -1,0 +1,97 @@
+// FP8 sparse attention of few queries without a division of any sum: scores are divided over CTAs by keys, outputs by rows and columns.
+//
+// The attention core (../attention/core.cuh) adds the keys of a query in the order of its list. Here, too: a score is one chain of MMAs over
+// the dims, the references of the exponentials follow from the maxima of blocks in order, and an output is one chain of MMAs over the keys.
+// mma.sync m16n8k16 and the warpgroup MMAs of bf16 give equal bits, so the results of both equal each other bit for bit.
+#pragma once
+
+#include "operands.cuh"
+
+namespace mla {
+
+constexpr int kScoreThreads = 256;
+constexpr int kScoreKeys = 32;            // keys of a CTA
+constexpr int kPitch = (kWidth + 8) * 2;  // bytes between rows in shared memory: an odd number of 16 bytes, so no bank conflicts
+
+struct ScoreMemory {
+  uint8_t q[kRows * kPitch], k[kScoreKeys * kPitch];
+  bool counts[kScoreKeys];
+};
+
+// Scores of 64 rows and 32 keys of a query. A warp has 16 rows and 16 keys.
+__global__ void __launch_bounds__(kScoreThreads, 2) few_queries_scores_kernel(const __grid_constant__ Problem p,
+                                                                             const __grid_constant__ Scratch scratch) {
+  extern __shared__ __align__(1024) uint8_t memory[];
+  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+  const int thread = threadIdx.x, lane = thread & 31, warp = thread / 32;
+  const int first_key = blockIdx.x * kScoreKeys, first_row = blockIdx.y * kRows, query = blockIdx.z;
+  const int count = p.keys.count<Lookup::kIndices>(query);
+  if (first_key / kBlock * kBlock >= count) return;  // no key in the block
+  ScoreMemory& s = *reinterpret_cast<ScoreMemory*>(memory);
+  const uint32_t q = shared_address(s.q), k = shared_address(s.k);
+  {
+    const __nv_bfloat16* rows = static_cast<const __nv_bfloat16*>(p.q) + query * p.q_stride;
+    for (int i = thread; i < kRows * (kWidth / 8); i += kScoreThreads) {
+      const int row = i / (kWidth / 8), chunk = i % (kWidth / 8);
+      const bool exists = first_row + row < p.rows;
+      copy16<0>(q + row * kPitch + chunk * 16, rows + (exists ? (first_row + row) * p.q_head_stride + chunk * 8 : 0), exists ? 16 : 0);
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+    const int key = thread / 8, part = thread % 8;
+    const uint32_t start = place_of(p, p.keys.fetch(query, first_key + key, count));
+    uint4 bytes[4], rope = make_uint4(0, 0, 0, 0);
+    float4 scales = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) bytes[i] = make_uint4(0, 0, 0, 0);
+    if (part == 0) s.counts[key] = start != kNoRecord;
+    if (start != kNoRecord) {
+      const uint8_t* record = p.keys.latent + (uint64_t(start) << 4);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) bytes[i] = __ldg(reinterpret_cast<const uint4*>(record + i * 128 + part * 16));
+      scales = __ldg(reinterpret_cast<const float4*>(record + kValueWidth));
+      rope = __ldg(reinterpret_cast<const uint4*>(record + kValueWidth + 16 + part * 16));
+    }
+    const uint32_t to = k + key * kPitch;
+    convert(bytes[0], scales.x, to + part * 32);
+    convert(bytes[1], scales.y, to + 256 + part * 32);
+    convert(bytes[2], scales.z, to + 512 + part * 32);
+    convert(bytes[3], scales.w, to + 768 + part * 32);
+    store_shared16(to + 1024 + part * 16, rope.x, rope.y, rope.z, rope.w);
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+  }
+  __syncthreads();
+
+  const int rows = warp % 4 * 16, keys = warp / 4 * 16, matrix = lane / 8, line = lane & 7;
+  const uint32_t a_from = q + (rows + (matrix & 1) * 8 + line) * kPitch + (matrix >> 1) * 16;
+  const uint32_t b_from = k + (keys + (matrix >> 1) * 8 + line) * kPitch + (matrix & 1) * 16;
+  float scores[2][4] = {};
+#pragma unroll 12
+  for (int step = 0; step < kWidth / 16; ++step) {
+    uint32_t a[4], b[4];
+    load_matrices(a, a_from + step * 32);
+    load_matrices(b, b_from + step * 32);
+    multiply_add(scores[0], a, b[0], b[1]);
+    multiply_add(scores[1], a, b[2], b[3]);
+  }
+  const int t = lane & 3, column = first_key + keys;
+#pragma unroll
+  for (int j = 0; j < 2; ++j)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (!s.counts[keys + 8 * j + 2 * t + i]) scores[j][i] = scores[j][i + 2] = -INFINITY;
+    }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int r = first_row + rows + lane / 4 + 8 * half;
+    float top = fmaxf(fmaxf(scores[0][2 * half], scores[0][2 * half + 1]), fmaxf(scores[1][2 * half], scores[1][2 * half + 1]));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+    if (r >= p.rows) continue;
+    const int64_t row = int64_t(query) * p.rows + r;
+    float* to = scratch.scores + row * scratch.width + column / kBlock * kBlock + t * 16 + column % kBlock / 4;
+    *reinterpret_cast<float4*>(to) = make_float4(scores[0][2 * half], scores[0][2 * half + 1], scores[1][2 * half], scores[1][2 * half + 1]);
+    if (t == 0) scratch.maxima[row * (scratch.width / 16) + column / 16] = top;
+  }
+}
+
+}  // namespace mla
