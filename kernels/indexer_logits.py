@@ -12,6 +12,29 @@ from .registry import Preference, choose
 _QUERY_DTYPES = (*FLOATS, torch.float8_e4m3fn)
 
 
+def check_indexer(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    weights: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    k_scale: torch.Tensor | None,
+) -> None:
+    """ValueError if these are not the arguments of `indexer_logits`."""
+    check_tensor("q", q, (None, None, None), _QUERY_DTYPES)
+    rows, heads, width = q.shape
+    check_tensor("k", k, (None, width), q.dtype, q.device)
+    check_tensor("weights", weights, (rows, heads), torch.float32, q.device)
+    check_tensor("starts", starts, (rows,), torch.int32, q.device)
+    check_tensor("ends", ends, (rows,), torch.int32, q.device)
+    if (k_scale is not None) != (q.dtype == torch.float8_e4m3fn):
+        raise ValueError(
+            f"k_scale is {'missing' if k_scale is None else 'given'} for keys of {k.dtype}; expected for FP8 keys alone"
+        )
+    if k_scale is not None:
+        check_tensor("k_scale", k_scale, (k.shape[0],), torch.float32, q.device)
+
+
 def indexer_logits(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -26,20 +49,9 @@ def indexer_logits(
 
     q [T, H, D] and k [S, D] of one dtype (fp32, bf16, or e4m3 with k_scale fp32 [S]); weights fp32 [T, H]; starts, ends int32 [T].
     """
-    check_tensor("q", q, (None, None, None), _QUERY_DTYPES)
-    rows, heads, width = q.shape
-    check_tensor("k", k, (None, width), q.dtype, q.device)
-    check_tensor("weights", weights, (rows, heads), torch.float32, q.device)
-    check_tensor("starts", starts, (rows,), torch.int32, q.device)
-    check_tensor("ends", ends, (rows,), torch.int32, q.device)
-    if (k_scale is not None) != (q.dtype == torch.float8_e4m3fn):
-        raise ValueError(
-            f"k_scale is {'missing' if k_scale is None else 'given'} for keys of {k.dtype}; expected for FP8 keys alone"
-        )
-    if k_scale is not None:
-        check_tensor("k_scale", k_scale, (k.shape[0],), torch.float32, q.device)
-    if rows == 0 or k.shape[0] == 0:
-        return q.new_empty(rows, k.shape[0], dtype=torch.float32)
+    check_indexer(q, k, weights, starts, ends, k_scale)
+    if q.shape[0] == 0 or k.shape[0] == 0:
+        return q.new_empty(q.shape[0], k.shape[0], dtype=torch.float32)
     result: torch.Tensor = choose("indexer_logits", q, backend)(q, k, weights, starts, ends, k_scale)
     return result
 

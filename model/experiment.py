@@ -6,10 +6,11 @@ import torch.nn.functional as F
 from ..kernels.cache_write import gather_index_keys, gather_latents
 from ..kernels.hadamard import hadamard_transform
 from ..kernels.indexer_logits import indexer_logits
+from ..kernels.indexer_topk import LOGITS_BYTES
 from ..kernels.reference.rope import rotate_index
 from ..kernels.registry import preference_of
 from ..kernels.select_topk import select_topk
-from .indexer import LOGITS_BYTES, Indexer, IndexQueries
+from .indexer import Indexer, IndexQueries
 from .metadata import AttentionMetadata, LayerCache, Prefill, Selection
 from .selection_policy import SelectionPolicy, Span
 

@@ -27,9 +27,12 @@ HONEST = re.compile(
 )
 
 
+# A full stop before a space and a capital, unless it is a title's; or the end of a line.
+SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\b[DM]r\.)(?<!\b[MS]t\.)(?<!\bMs\.)(?<!\bMrs\.)\s+(?=[A-Z\"“])|\n")
+
+
 def first_sentence(text: str) -> str:
-    """Up to the first full stop that is followed by a space and a capital, or the first line."""
-    return re.split(r"(?<=[.!?])\s+(?=[A-Z\"“])|\n", text.strip(), maxsplit=1)[0]
+    return SENTENCE_END.split(text.strip(), maxsplit=1)[0]
 
 
 def holds(text: str, value: str) -> bool:

@@ -6,8 +6,8 @@ from functools import partial
 import torch
 
 from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
+from deepseek_v32.kernels.indexer_topk import LOGITS_BYTES
 from deepseek_v32.kernels.select_topk import select_topk
-from deepseek_v32.model.indexer import LOGITS_BYTES
 
 from .harness import Case
 

@@ -4,7 +4,6 @@ import math
 import struct
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from deepseek_v32.kernels.select_topk import positions_to_slots, select_topk, select_topk_slots
 from support.backends import Backend
+from support.score_rows import SHAPES, expected_positions, normal
 
 INF, NAN = math.inf, math.nan
 
@@ -133,72 +133,11 @@ def test_long_rows(backend: Backend, width: int, k: int, levels: int) -> None:
     assert torch.equal(result, backend.run(select_topk, logits, starts, ends, k))
 
 
-def expected_positions(row: torch.Tensor, k: int) -> list[int]:
-    """`best` for long rows, ascending: numpy's stable sort of the values that are neither NaN nor -inf."""
-    values = row.numpy()
-    candidates = np.flatnonzero(values > -np.inf)
-    return sorted(candidates[np.argsort(-values[candidates], kind="stable")][:k].tolist())
-
-
 def check_long(result: torch.Tensor, rows: list[torch.Tensor], k: int) -> None:
     for got, row in zip(result.tolist(), rows, strict=True):
         expected = expected_positions(row, k)
         assert sorted(got[: len(expected)]) == expected
         assert got[len(expected) :] == [-1] * (k - len(expected))
-
-
-def normal(size: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(size, generator=torch.Generator().manual_seed(seed))
-
-
-def relu_sums(size: int) -> torch.Tensor:
-    """Logits like the indexer's: weighted sums of ReLUs, with few different exponents."""
-    generator = torch.Generator().manual_seed(size)
-    weights = torch.rand(64, generator=generator)
-    return 16 + torch.randn(size, 64, generator=generator).relu_() @ weights
-
-
-def one_bucket(size: int) -> torch.Tensor:
-    """Most values differ in their last bits only: 100,000 of them, in rows that long, share the first digit."""
-    order = torch.randperm(size, generator=torch.Generator().manual_seed(1))
-    values = 1 + order.float() * 2.0**-23
-    values[order >= 100_000] = -values[order >= 100_000]
-    return values
-
-
-def with_specials(size: int) -> torch.Tensor:
-    row = normal(size)
-    for value, every in ((INF, 977), (NAN, 5), (-NAN, 7), (-INF, 3), (0.0, 11), (-0.0, 13)):
-        row[::every] = value
-    return row
-
-
-def with_outliers(size: int) -> torch.Tensor:
-    """The largest and the lowest fp32 number: their difference is none, and all others lie in the middle."""
-    row = normal(size)
-    row[size // 3], row[size // 2] = torch.finfo(torch.float32).max, torch.finfo(torch.float32).min
-    return row
-
-
-SHAPES: dict[str, Callable[[int], torch.Tensor]] = {
-    "normal": normal,
-    "sums of ReLUs": relu_sums,
-    "one bucket": one_bucket,
-    "ascending": lambda size: torch.arange(size).float(),
-    "descending": lambda size: -torch.arange(size).float(),
-    "all equal": lambda size: torch.full((size,), 3.0),
-    "all zero, signs mixed": lambda size: torch.zeros(size) * normal(size),
-    "all -inf": lambda size: torch.full((size,), -INF),
-    "all NaN": lambda size: torch.full((size,), NAN),
-    "few above many ties at zero": lambda size: (normal(size) - 2.5).relu_(),
-    "mostly -inf": lambda size: torch.where(normal(size) > 2.5, normal(size, 1), -INF),
-    "NaN and both infinities among numbers": with_specials,
-    "one far above and one far below": with_outliers,
-    "the best in one stretch": lambda size: torch.where(
-        (torch.arange(size) - size // 3).abs() < 1200, 5 + normal(size), -1.0
-    ),
-    "periodic": lambda size: (torch.arange(size) % 16).float() + 1e-3 * normal(size),
-}
 
 
 @pytest.mark.parametrize("width", [4096, 8192, 16384, 32768, 131072, 163840, 200_001])

@@ -19,8 +19,9 @@ struct Paged {
   int sequences, s_q, heads, max_context, columns;  // s_q: new tokens of each sequence; columns: of the block table
 };
 
-// kHeads: the number of heads, padded to 16, 32 or 64. kTokens: new tokens of a sequence that are computed at once.
-template <int kHeads, int kTokens>
+// kHeads: the number of heads, padded to 16, 32 or 64. kTokens: new tokens of a sequence that are computed at once. kMany: for more than 32
+// sequences, of which a CTA may have several.
+template <int kHeads, int kTokens, bool kMany>
 struct PagedShape {
   static constexpr int kColumns = kHeads * kTokens;
   static constexpr int kGroups = kColumns > 128 ? 2 : kColumns > 64 ? 3 : 4;  // math warpgroups, as registers allow
@@ -28,6 +29,7 @@ struct PagedShape {
   static constexpr bool kMovesRegisters = kGroups < 4;  // from producers to math; otherwise all need less than their equal share
   static constexpr int kMathRegisters = kGroups == 2 ? 232 : 152, kCopyRegisters = 40;
   static constexpr int kThreads = kGroups * kWarpgroup + (kMovesRegisters ? kWarpgroup : (kCopiers + 1) * 32);
+  static constexpr int kBuffers = kMany ? 4 : 2;  // of queries: with short sequences a CTA soon needs those of its next runs
   // 12 pages are 100 KB in flight. With 18 pages, B=16 took 9 % longer; with 6 pages, B=64 took 2 to 4 % longer.
   static constexpr int kStages = kColumns > 128 ? 16 : 12;
   // Each stage belongs to one producer warp and one math warpgroup. A barrier's parity only distinguishes neighbouring phases, and copies
@@ -35,20 +37,20 @@ struct PagedShape {
   static_assert(kStages % kCopiers == 0 && kStages % kGroups == 0);
 
   struct Memory {
-    alignas(1024) uint8_t queries[2][kColumns * kWidth];
+    alignas(1024) uint8_t queries[kBuffers][kColumns * kWidth];
     struct alignas(1024) {
       uint8_t bytes[kPageLines * kWidth];
     } pages[kStages];
-    alignas(16) float weights[2][kColumns];
-    uint64_t full[kStages], empty[kStages], queries_full[2], queries_empty[2];
-    Run run[2];
+    alignas(16) float weights[kBuffers][kColumns];
+    uint64_t full[kStages], empty[kStages], queries_full[kBuffers], queries_empty[kBuffers];
+    Run run[kBuffers];
   };
   static_assert(sizeof(Memory) <= 227 * 1024);
 };
 
 // Iterates over the runs of this CTA's share: consecutive pages of one item, that is, of kTokens new tokens of one sequence. Whole warps
 // call it.
-template <int kTokens>
+template <int kTokens, bool kMany>
 struct PagedRuns {
   const Paged& p;
   int parts, skip = 0, left = 0;
@@ -60,6 +62,13 @@ struct PagedRuns {
   }
 
   __device__ __forceinline__ explicit PagedRuns(const Paged& problem) : p(problem), parts((p.s_q + kTokens - 1) / kTokens) {
+    if constexpr (kMany)
+      find_among_many();
+    else
+      find();
+  }
+
+  __device__ __forceinline__ void find() {
     const int lane = threadIdx.x & 31, items = p.sequences * parts;
     const int own = lane < items ? pages(lane) : 0;
     int sum = own;
@@ -87,6 +96,30 @@ struct PagedRuns {
       before += __shfl_sync(~0u, through, 31);
     }
   }
+  __device__ __forceinline__ void find_among_many() {
+    // Each lane counts the pages of consecutive items.
+    const int lane = threadIdx.x & 31, items = p.sequences * parts, each = (items + 31) / 32, from = lane * each;
+    int own = 0;
+    for (int i = 0; i < each; ++i) own += from + i < items ? pages(from + i) : 0;
+    int through = own;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const int other = __shfl_up_sync(~0u, through, step);
+      through += lane >= step ? other : 0;
+    }
+    const int64_t total = __shfl_sync(~0u, through, 31);
+    const int first = static_cast<int>(total * blockIdx.x / gridDim.x);
+    const int last = static_cast<int>(total * (blockIdx.x + 1) / gridDim.x);
+    if (first == last) return;
+    left = last - first;
+    const int owner = __ffs(__ballot_sync(~0u, through > first)) - 1;  // its items hold page `first`
+    skip = first - __shfl_sync(~0u, through - own, owner);
+    run.item = owner * each - 1;
+    for (int count = pages(run.item + 1); skip >= count; count = pages(run.item + 1)) {
+      skip -= count;
+      ++run.item;
+    }
+  }
   __device__ __forceinline__ bool next() {
     if (left == 0) return false;
     int count;
@@ -111,12 +144,12 @@ __device__ __forceinline__ void request_table(const Paged& p, int copier) {
 }
 
 // Copies every kCopiers-th page of the CTA's share, from page `first` on. One thread alone cannot start copies as fast as L2 serves them.
-template <int kHeads, int kTokens>
-__device__ void copy_pages(const Paged& p, PagedRuns<kTokens>& runs, const CUtensorMap& page_map,
-                           typename PagedShape<kHeads, kTokens>::Memory& s, int first) {
-  constexpr int kCopiers = PagedShape<kHeads, kTokens>::kCopiers;
+template <int kHeads, int kTokens, bool kMany>
+__device__ void copy_pages(const Paged& p, PagedRuns<kTokens, kMany>& runs, const CUtensorMap& page_map,
+                           typename PagedShape<kHeads, kTokens, kMany>::Memory& s, int first) {
+  constexpr int kCopiers = PagedShape<kHeads, kTokens, kMany>::kCopiers;
   const int lane = threadIdx.x & 31;
-  Ring<PagedShape<kHeads, kTokens>::kStages> ring;
+  Ring<PagedShape<kHeads, kTokens, kMany>::kStages> ring;
   ring.advance(first);
   while (runs.next()) {
     const int begin = runs.run.begin, end = runs.run.end;
@@ -140,28 +173,49 @@ __device__ void copy_pages(const Paged& p, PagedRuns<kTokens>& runs, const CUten
   }
 }
 
+// Starts to copy the weights of kTokens queries to shared memory, and writes zeros for heads and queries that do not exist.
 template <int kHeads, int kTokens>
-__device__ void copy_queries(const Paged& p, PagedRuns<kTokens>& runs, const CUtensorMap& query_map,
-                             typename PagedShape<kHeads, kTokens>::Memory& s) {
+__device__ __forceinline__ void start_weights(float* to, const float* from, int64_t stride, int queries, int heads) {
+#pragma unroll
+  for (int i = threadIdx.x & 31; i < kHeads * kTokens; i += 32) {
+    const int query = i / kHeads, head = i % kHeads;
+    if (query < queries && head < heads)
+      common::copy4(shared_address(to + i), from + query * stride + head);
+    else
+      to[i] = 0.0f;
+  }
+}
+
+// Copies the queries and weights of each run. kMany: all copies are asynchronous, so that the warp is soon free for the next run. With one run
+// alone it is faster to wait for the weights.
+template <int kHeads, int kTokens, bool kMany>
+__device__ void copy_queries(const Paged& p, PagedRuns<kTokens, kMany>& runs, const CUtensorMap& query_map,
+                             typename PagedShape<kHeads, kTokens, kMany>::Memory& s) {
   const int lane = threadIdx.x & 31;
-  Ring<2> ring;
+  Ring<PagedShape<kHeads, kTokens, kMany>::kBuffers> ring;
   for (bool more = true; more; ring.advance()) {
     more = runs.next();
     wait(&s.queries_empty[ring.stage], ring.parity ^ 1);
     uint64_t* full = &s.queries_full[ring.stage];
     if (more) {
       const int sequence = runs.run.item / runs.parts, token = runs.run.item % runs.parts * kTokens;
+      const float* weights = p.weights + sequence * p.weight_stride + token * p.weight_row_stride;
+      if constexpr (kMany) {
+        start_weights<kHeads, kTokens>(s.weights[ring.stage], weights, p.weight_row_stride, p.s_q - token, p.heads);
+        common::barrier_arrive_after_copies(shared_address(full));
+      }
       if (lane == 0) {
         s.run[ring.stage] = runs.run;
         arrive_expect(full, sizeof(s.queries[0]));
         copy_box(s.queries[ring.stage], query_map, 0, 0, sequence * p.s_q + token, full);
       }
-      copy_weights<kHeads, kTokens>(s.weights[ring.stage], p.weights + sequence * p.weight_stride + token * p.weight_row_stride,
-                                   p.weight_row_stride, p.s_q - token, p.heads);
+      if constexpr (!kMany)
+        copy_weights<kHeads, kTokens>(s.weights[ring.stage], weights, p.weight_row_stride, p.s_q - token, p.heads);
       if (lane != 0) arrive(full);
     } else {
       if (lane == 0) s.run[ring.stage].begin = -1;
       arrive(full);
+      if constexpr (kMany) arrive(full);
     }
   }
 }
@@ -171,9 +225,9 @@ __device__ __forceinline__ float scale_of(const uint8_t* page, int key) {
   return reinterpret_cast<const float*>(page + kKeys * kWidth)[key < 32 ? key : key ^ 4];
 }
 
-template <int kHeads, int kTokens>
-__device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens>::Memory& s) {
-  using Shape = PagedShape<kHeads, kTokens>;
+template <int kHeads, int kTokens, bool kMany>
+__device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens, kMany>::Memory& s) {
+  using Shape = PagedShape<kHeads, kTokens, kMany>;
   constexpr int kColumns = Shape::kColumns;
   using All = Sums<kHeads, kColumns>;
   const int group = uniform(threadIdx.x / kWarpgroup), lane = threadIdx.x & 31, parts = (p.s_q + kTokens - 1) / kTokens;
@@ -181,7 +235,7 @@ __device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens>:
   Ring<Shape::kStages> ring;
   ring.advance(group);
   int first = group;  // this warpgroup's first page in the run
-  for (Ring<2> queries;; queries.advance()) {
+  for (Ring<Shape::kBuffers> queries;; queries.advance()) {
     wait(&s.queries_full[queries.stage], queries.parity);
     const Run& shared_run = s.run[queries.stage];
     const Run run = {uniform(shared_run.item), uniform(shared_run.begin), uniform(shared_run.end)};
@@ -218,11 +272,11 @@ __device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens>:
   }
 }
 
-template <int kHeads, int kTokens>
-__global__ void __launch_bounds__(PagedShape<kHeads, kTokens>::kThreads, 1)
+template <int kHeads, int kTokens, bool kMany>
+__global__ void __launch_bounds__(PagedShape<kHeads, kTokens, kMany>::kThreads, 1)
     paged_indexer_logits_kernel(const __grid_constant__ Paged p, const __grid_constant__ CUtensorMap query_map,
                                 const __grid_constant__ CUtensorMap page_map) {
-  using Shape = PagedShape<kHeads, kTokens>;
+  using Shape = PagedShape<kHeads, kTokens, kMany>;
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& s = *reinterpret_cast<typename Shape::Memory*>(memory);
   const int thread = threadIdx.x, producer = uniform(thread / 32) - Shape::kGroups * 4;
@@ -231,25 +285,25 @@ __global__ void __launch_bounds__(PagedShape<kHeads, kTokens>::kThreads, 1)
       barrier_init(shared_address(&s.full[thread]), 1);
       barrier_init(shared_address(&s.empty[thread]), 4);  // the warps of the warpgroup that uses the stage
     }
-    if (thread < 2) {
-      barrier_init(shared_address(&s.queries_full[thread]), 32);
+    if (thread < Shape::kBuffers) {
+      barrier_init(shared_address(&s.queries_full[thread]), kMany ? 64 : 32);  // kMany: lanes, and their copies
       barrier_init(shared_address(&s.queries_empty[thread]), 4 * Shape::kGroups);
     }
     if (thread < 32) barrier_init_fence();
     __syncthreads();
     if constexpr (Shape::kMovesRegisters) grow_registers<Shape::kMathRegisters>();
-    paged_math<kHeads, kTokens>(p, s);
+    paged_math<kHeads, kTokens, kMany>(p, s);
   } else {
     if (producer == 0 && thread % 32 == 0) prefetch_map(page_map);
     if (producer == Shape::kCopiers && thread % 32 == 0) prefetch_map(query_map);
     if (producer < Shape::kCopiers) request_table<Shape::kCopiers>(p, producer);
-    PagedRuns<kTokens> runs(p);  // lengths are read while the barriers are made
+    PagedRuns<kTokens, kMany> runs(p);  // lengths are read while the barriers are made
     __syncthreads();
     if constexpr (Shape::kMovesRegisters) shrink_registers<Shape::kCopyRegisters>();
     if (producer < Shape::kCopiers)
-      copy_pages<kHeads, kTokens>(p, runs, page_map, s, producer);
+      copy_pages<kHeads, kTokens, kMany>(p, runs, page_map, s, producer);
     else if (producer == Shape::kCopiers)
-      copy_queries<kHeads, kTokens>(p, runs, query_map, s);
+      copy_queries<kHeads, kTokens, kMany>(p, runs, query_map, s);
   }
 }
 
