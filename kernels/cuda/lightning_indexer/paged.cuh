@@ -211,6 +211,7 @@ __device__ void copy_queries(const Paged& p, PagedRuns<kTokens, kMany>& runs, co
       }
       if constexpr (!kMany)
         copy_weights<kHeads, kTokens>(s.weights[ring.stage], weights, p.weight_row_stride, p.s_q - token, p.heads);
+      __syncwarp();  // lane 0 has arrived already: its weights are there before the others arrive
       if (lane != 0) arrive(full);
     } else {
       if (lane == 0) s.run[ring.stage].begin = -1;

@@ -166,6 +166,7 @@ __device__ void copy_queries(const Prefill& p, const CUtensorMap& query_map, Pre
       }
       copy_weights<kHeads, kQueries<kHeads>>(s.weights[ring.stage][0], p.weights + first * p.weight_stride, p.weight_stride,
                                              p.rows - first, p.heads);
+      __syncwarp();  // lane 0 has arrived already: its weights are there before the others arrive
       if (lane != 0) arrive(full);
     } else {
       if (lane == 0) s.run[ring.stage].begin = -1;
