@@ -15,8 +15,9 @@ from .distributed.model_source import ModelSource
 from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks, loading_llm
 from .engine.cache_report import CacheReports
 from .engine.engine import Engine
-from .engine.limits import Limits
-from .engine.runner import Model, make_runner
+from .engine.limits import AUTO, Limits
+from .engine.model_runner import Model
+from .engine.runner import make_runner
 from .engine.sizing import resolve_limits
 from .params import SamplingParams
 from .prompts import check_flags
@@ -113,6 +114,8 @@ def parts_around(
 ) -> Parts:
     """The engine of a model that is in memory already."""
     _check_arguments(**limits)
+    if limits.get("speculative_tokens") == "auto":
+        limits["speculative_tokens"] = AUTO if getattr(model, "mtp", None) is not None else 0
     chat_format = resolve_chat_format(tokenizer, chat_format)
     resolved = resolve_limits(config, precision, device, **limits)
     runner = make_runner(model, config, precision, resolved, device)

@@ -54,6 +54,10 @@ class StepCosts:
             self._first.append(seconds)
         self._latest.append(seconds)
 
+    def latest(self) -> tuple[int | None, list[float]]:
+        """The number of drafts of the latest steps, and their times; None if they are not enough."""
+        return (self._count, list(self._latest)) if len(self._latest) >= _ENOUGH else (None, [])
+
     def compare(self) -> None:
         """Take into account the steps since the number has changed, if they are enough and have not been."""
         count = self._count

@@ -1,31 +1,16 @@
 """How many drafts a step makes: a fixed number, or as many as pay by what has been measured."""
 
 import time
-from collections.abc import Callable, Sequence
-from math import log
+from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-
 from .batch import Batch
-from .draft_costs import StepCosts
 from .limits import AUTO
+from .limits import MAX_DRAFT_TOKENS as MAX_DRAFT_TOKENS
+from .measured_drafts import GPU_PROMPT
+from .measured_drafts import MeasuredDrafts as MeasuredDrafts
 
-MAX_DRAFT_TOKENS = 4
-
-_CERTAIN = 13  # drafts whose fate says enough about all; half of them, as many as a trial verifies, if it is clear
-_DECAY = 0.998  # of what earlier drafts say, for each later one
-_TRIAL = 8  # steps with a number of drafts whose cost is to be measured
-_ALWAYS = 3  # so many drafts are tried if most first drafts are right
-_STAY = 24  # steps with the chosen number before the next decision
-_REPEAT = 400  # steps until another number is tried again that is not among the best
-_CLOSE = 0.03  # the most that fewer drafts may seem to be slower, relative, and still be preferred
-_SETTLED = 0.01  # a comparison so certain is not repeated
-_DOUBT = 0.35  # how much faster no drafts must be, by one comparison, for it to be enough
-_UNSURE = 0.1  # after one so uncertain, the next decision comes soon
-# Prompt tokens in the time of a decode step, about: 3 ms beside 50 ms for the demo on two cores; 1.5 µs beside 0.23 ms on an H100.
-_CPU_PROMPT, _GPU_PROMPT = 16, 128
-_WORTH = 0.983  # what keeping the draft layer's entries may leave of the speed, when no drafts are made
+_CPU_PROMPT = 16  # prompt tokens in the time of a decode step, about: 3 ms beside 50 ms for the demo on two cores
 
 
 class DraftPolicy(Protocol):
@@ -52,8 +37,8 @@ def make_policy(count: int, layers: int, on_cpu: bool) -> DraftPolicy | None:
     on_cpu: the thread that takes steps also computes them, so its own time is their cost, whatever else keeps the machine busy.
     """
     if count == AUTO:
-        clock, parallel = (time.thread_time, _CPU_PROMPT) if on_cpu else (time.perf_counter, _GPU_PROMPT)
-        return MeasuredDrafts(layers, clock, parallel)
+        clock, parallel = (time.thread_time, _CPU_PROMPT) if on_cpu else (time.perf_counter, GPU_PROMPT)
+        return MeasuredDrafts(layers, clock, parallel, ahead=not on_cpu)
     return FixedDrafts(count) if count else None
 
 
@@ -71,154 +56,3 @@ class FixedDrafts:
 
     def observe(self, batch: Batch, drafted: Sequence[int], accepted: Sequence[int]) -> None:
         pass
-
-
-class MeasuredDrafts:
-    """The number of drafts with the most tokens a second, from how often drafts were right and what steps have cost.
-
-    Steps of about as many requests (a power of two) are compared with each other. First come a few with one draft, then some
-    without. Then, if most first drafts were right, up to three drafts are tried although one may not have paid: the draft layer's
-    work is there already, and further ones are often cheaper. Beyond that, one more is tried as long as that has paid.
-
-    Both measurements are uncertain. Of numbers whose speeds differ by less than the difference's standard error, the smallest is
-    chosen, and the others are tried again in turns until they are told apart. Those that are clearly worse are tried now and then.
-
-    Steps without the draft layer cannot be tried, because the requests in them lose their drafts for good. Their cost is that of
-    steps with 0 drafts, less one layer's.
-
-    A prompt passes through the draft layer before it is known how long its answer is. One that is so long that even halving the
-    time of the longest answer would not make up for that does not.
-    """
-
-    def __init__(
-        self, layers: int, clock: Callable[[], float] = time.perf_counter, prompt_tokens: int = _GPU_PROMPT
-    ) -> None:
-        """prompt_tokens: that are computed in the time of a decode step."""
-        self._one_layer = 1 / (layers + 1)
-        self._longest_prompt = layers * prompt_tokens / 2  # for each token of the answer
-        self._clock = clock
-        # By place: drafts that were verified with all before them right, and how many of them were right, decaying.
-        self._tried = [0.0] * MAX_DRAFT_TOKENS
-        self._right = [0.0] * MAX_DRAFT_TOKENS
-        self._sizes: dict[int, _Size] = {}
-        # Size, drafts and end of the step before, if it had decodes alone.
-        self._latest: tuple[int, int | None, float] | None = None
-
-    def choose(self, sequences: int, ready: int) -> int | None:
-        size = self._sizes.setdefault(sequences.bit_length(), _Size())
-        if size.left <= 0:
-            self._decide(size, ready / sequences)
-        size.left -= 1
-        return size.count
-
-    def pays(self, prompt: int, answer: int) -> bool:
-        return prompt <= self._longest_prompt * answer
-
-    def observe(self, batch: Batch, drafted: Sequence[int], accepted: Sequence[int]) -> None:
-        for drafts, right in zip(drafted, accepted, strict=True):
-            for place in range(min(drafts, right + 1)):
-                self._tried[place] = _DECAY * self._tried[place] + 1
-                self._right[place] = _DECAY * self._right[place] + (right > place)
-        if batch.draft_tokens is None:
-            self._latest = None
-            return
-        now, before = self._clock(), self._latest
-        number, sequences = len(batch.requests).bit_length(), len(batch.requests)
-        self._latest = None
-        if batch.decodes < sequences or not all(batch.logit_counts):
-            return
-        if sum(batch.draft_counts) < (batch.draft_tokens or 0) * sequences / 2:  # it had not the drafts that it makes
-            return
-        self._latest = number, batch.draft_tokens, now
-        # Another thread may have taken the step before; its time may be any.
-        if before is not None and before[:2] == self._latest[:2] and now > before[2]:
-            self._sizes.setdefault(number, _Size()).costs.add(batch.draft_tokens, now - before[2])
-
-    def _decide(self, size: "_Size", ready: float) -> None:
-        """Choose the number for the next `size.left` steps."""
-        costs = size.costs
-        costs.compare()
-        known, size.left = costs.known, _TRIAL
-        clear = not 0.2 * self._tried[0] < self._right[0] < 0.8 * self._tried[0]
-        few = self._tried[0] < (_CERTAIN / 2 if clear else _CERTAIN)
-        if few or 1 not in known:
-            size.count = 1
-            return
-        if 0 not in known:
-            size.count = 0
-            return
-        speeds, errors = self._speeds(costs, ready)
-        best = max((count for count in known if count), key=lambda count: speeds[count])
-        # Without the draft layer: as fast as this.
-        without = -float(costs.logs[0]) - log(1 - self._one_layer)
-        size.steps += _STAY
-        tried, pays = known[-1], speeds[best] >= without
-        if tried < MAX_DRAFT_TOKENS:
-            likely = tried < _ALWAYS and 2 * self._right[0] > self._tried[0]
-            if likely or (pays and best == tried):
-                size.count = tried + 1
-                return
-        chosen: int | None
-        if not pays:
-            chosen = 0 if speeds[0] >= without + log(_WORTH) else None
-        else:
-            chosen = next(c for c in known if c and speeds[c] >= speeds[best] - min(errors[c, best], _CLOSE))
-        speeds[0] = max(speeds[0], without)
-        other = self._unsettled(costs, speeds, errors, chosen or 0)
-        again = None if size.trial else other
-        if again is None and size.steps > (_REPEAT if chosen else 4 * _REPEAT):
-            size.steps = 0
-            near = (0, best - 1, best + 1) if pays else (best, best + 1)
-            others = [count for count in near if count != chosen and 0 <= count <= MAX_DRAFT_TOKENS]
-            size.turn += 1
-            again = others[size.turn % len(others)]
-        size.trial = again is not None
-        if again is not None:
-            size.count = again
-        else:
-            unsure = other is not None and errors[other, chosen or 0] > _UNSURE
-            size.count, size.left = chosen, _TRIAL if unsure else _STAY
-
-    @staticmethod
-    def _unsettled(costs: StepCosts, speeds: np.ndarray, errors: np.ndarray, chosen: int) -> int | None:
-        """The number that may well be better than the chosen one, if trying it tells more. speeds: [0] without the draft layer."""
-        hopes = {}
-        if costs.compared[chosen] < (2 if chosen else 3):  # the machine may have changed in the middle of a comparison
-            second = max((count for count in costs.known if count != chosen), key=lambda count: speeds[count])
-            if chosen or speeds[second] + _DOUBT > speeds[chosen]:
-                return second
-        for count in costs.known:
-            # How often fewer drafts are right is known from more.
-            error = costs.errors[count, chosen] if count < chosen else errors[count, chosen]
-            if count != chosen and error > _SETTLED:
-                hopes[count] = speeds[count] + error - speeds[chosen]
-        likeliest = max(hopes, key=lambda count: hopes[count], default=None)
-        return likeliest if likeliest is not None and hopes[likeliest] > 0 else None
-
-    def _speeds(self, costs: StepCosts, ready: float) -> tuple[np.ndarray, np.ndarray]:
-        """(logarithms of tokens a second [k], standard errors of their differences [k, k]), with drafts for a part `ready`."""
-        # Two drafts that were right half of the time stand for what is not known yet.
-        tried = np.array(self._tried)
-        shares = (np.array(self._right) + 1) / (tried + 2)
-        variances = shares * (1 - shares) / (tried + 3)
-        chances = np.concatenate(([1.0], ready * np.cumprod(shares)))
-        tokens = np.cumsum(chances)
-        # d log(tokens of k drafts) / d share of place i: the drafts from place i on would all become likelier.
-        places = np.arange(MAX_DRAFT_TOKENS)
-        gains = np.array([[chances[i + 1 : k + 1].sum() for i in places] for k in range(MAX_DRAFT_TOKENS + 1)])
-        slopes = gains / shares / tokens[:, None]
-        uncertain = slopes[:, None] - slopes[None]
-        errors = np.sqrt(costs.errors**2 + (uncertain**2 * variances).sum(-1))
-        return np.log(tokens) - costs.logs, errors
-
-
-class _Size:
-    """What is known about steps of about as many requests."""
-
-    def __init__(self) -> None:
-        self.costs = StepCosts(MAX_DRAFT_TOKENS)
-        self.count: int | None = 1  # the present choice
-        self.left = 0  # for how many steps it stands
-        self.trial = False  # the present choice is another than the best, to learn more
-        self.steps = 0  # since a number that seems worse was tried
-        self.turn = 0

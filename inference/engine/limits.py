@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+MAX_DRAFT_TOKENS = 4
 AUTO = -1  # speculative_tokens: chosen from what is measured
 
 

@@ -66,7 +66,7 @@ def large_tile(rows: int, columns: int, width: int, processors: int) -> Tile:
         slice_time, rest = LARGE_TILES[tile]
         return waves(tile, rows, columns, processors) * (-(-width // 128) * slice_time + rest)
 
-    tile = min(LARGE_TILES, key=microseconds)
+    tile = min((tile for tile in LARGE_TILES if rows > 64 or tile.rows == 64), key=microseconds)
     pairs_gain = tile[:2] == PAIRED_TILE[:2] and width >= 4096 and waves(tile, rows, columns, processors) >= 3
     return PAIRED_TILE if pairs_gain else tile
 
@@ -74,16 +74,17 @@ def large_tile(rows: int, columns: int, width: int, processors: int) -> Tile:
 def choose(rows: int, columns: int, width: int, processors: int) -> Tile | int:
     """The tile of `large_m`, or the token tile of `swap_ab`, for a [rows, width] times a weight [columns, width].
 
-    Tiles that leave half of the multiprocessors idle give way to the swap-AB kernel, which also splits K. So do up to 64 rows:
-    the swap-AB kernel requests weights before the previous kernel has ended, and with fewer than 64 rows the TMA spends as much
-    time on the rows of a tile that the matrix does not have.
+    Tiles that leave half of the multiprocessors idle give way to the swap-AB kernel, which also splits K. So do 64 rows where a
+    third of them is idle, and fewer rows, since `large_m` spends more than their share on the rows of a tile that the matrix
+    does not have.
     """
     if 16 < rows <= 64 and 8 * -(-columns // WIDE_TILE.columns) > 7 * processors:
         return WIDE_TILE
-    if rows <= 64:
+    if rows < 64:
         return swap_ab_tile(rows)
     tile = large_tile(rows, columns, width, processors)
-    if 2 * -(-rows // tile.rows) * -(-columns // tile.columns) > processors:
+    tiles = -(-rows // tile.rows) * -(-columns // tile.columns)
+    if 3 * tiles > 2 * processors or (rows > 64 and 2 * tiles > processors):
         return tile
     return 64 if rows <= 128 else 128
 

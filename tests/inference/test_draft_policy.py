@@ -164,12 +164,27 @@ def test_it_costs_little_where_plain_steps_are_cheap(costs: Costs, sequences: in
     """Over 12 answers of 150 tokens, with what is tried; and 50 later ones lose next to nothing."""
     for first in range(0, 100, 20):
         clock = Clock()
-        policy = MeasuredDrafts(3, clock)
+        policy = MeasuredDrafts(3, clock, ahead=True)
         numbers = range(first, first + 62)
         taken = [run(policy, clock, sequences, 150, costs, right, seed)[0] for seed in numbers]
         best = max(expected(count, right) / cost for count, cost in costs.items())
         assert sum(taken[:12]) < 1.04 * 1800 and sum(taken[12:]) < 1.01 * 7500
         assert sum(taken[12:]) < 1.08 * 7500 / best
+
+
+def test_plain_steps_that_are_started_ahead_are_measured() -> None:
+    """They are much cheaper than those that have the draft layer's work, so what seems to pay does not; 40 answers of 60 tokens."""
+    costs: Costs = {None: 1.0, 0: 2.0, 1: 2.3, 2: 2.6, 3: 2.9, 4: 3.2}
+    right = [0.7, 0.6, 0.6, 0.5]
+    assert max(expected(count, right) / costs[count] for count in range(5)) < 0.85
+    for first in range(0, 200, 40):
+        excess = {}
+        for ahead in (False, True):
+            clock = Clock()
+            policy = MeasuredDrafts(3, clock, ahead=ahead)
+            taken = [run(policy, clock, 1, 60, costs, right, seed)[0] for seed in range(first, first + 40)]
+            excess[ahead] = sum(taken[10:]) / 1800
+        assert excess[True] < 1.03 and excess[False] > 1.1, excess
 
 
 def test_a_first_answer_costs_little_where_drafts_do_not_pay() -> None:

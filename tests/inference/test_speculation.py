@@ -158,3 +158,13 @@ def test_a_page_with_drafts_is_found_by_what_follows_it() -> None:
     assert pool.match([1, 2, 3, 4, 6], 4) == ([first], after, 1)
     assert pool.match([1, 2, 9, 4, 5], 4) == ([third], plain, 0)  # as good for the model, not for drafts
     assert pool.match([1, 2], 2) == ([third], plain, 0)  # nobody knows yet what follows
+
+
+def test_auto_is_understood_around_a_model_in_memory(checkpoint: Path, plain: LLM) -> None:
+    """With a draft layer and without."""
+    drafting = LLM(checkpoint, device="cpu", speculative_tokens=2)
+    for model, number in ((drafting.model, AUTO), (plain.model, 0)):
+        llm = LLM.from_model(model, plain.config, speculative_tokens="auto", page_count=20)
+        assert llm.limits.speculative_tokens == number
+        [answer], [expected] = (each.generate(PROMPTS[2], PARAMS[0]) for each in (llm, plain))
+        assert answer.token_ids == expected.token_ids

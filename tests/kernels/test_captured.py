@@ -63,7 +63,7 @@ def layer(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("count", [1, 3, 8, 64], ids=str)
+@pytest.mark.parametrize("count", [1, 3, 8, 64, 300], ids=str)
 def test_a_captured_chain_gives_the_same_bits(count: int) -> None:
     device = torch.device("cuda", torch.cuda.current_device())
     forward = layer(device)

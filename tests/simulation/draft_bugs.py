@@ -63,8 +63,8 @@ DRAFT_BUGS = (
         "",
         "drafts are drawn with other noise than the tokens",
         (DraftNoise, "choose"),
-        "self.positions + offsets",
-        "self.positions + offsets + 1",
+        "self.positions + accepted + number",
+        "self.positions + accepted + number + 1",
     ),
     Bug(
         "another's",

@@ -297,8 +297,8 @@ BUGS = (
         "[Bug]: [V1][SpecDec] RuntimeError: CUDA error: an illegal memory access was encountered",
         "no block is allocated for the tokens ahead",
         (Scheduler, "schedule_ahead"),
-        "self.pool.pages_for(len(each.tokens) + each.pending) >",
-        "self.pool.pages_for(len(each.tokens)) >",
+        "self.pool.pages_for(tokens) >",
+        "self.pool.pages_for(tokens - each.pending) >",
         instead="the token of a step ahead, in place of draft tokens",
     ),
     Bug(
@@ -314,7 +314,7 @@ BUGS = (
         "[Fix] Defer req_to_token pool-index free in overlap scheduling to prevent cross-stream data race",
         "when a request ends, the step in flight reads the row that another one has now",
         (Scheduler, "schedule_ahead"),
-        "tuple(rows[each] for each in continuing)",
+        "tuple([rows[each] for each in continuing])",
         "tuple(range(len(continuing)))",
     ),
     # Cancellation, and several ranks.

@@ -2,8 +2,7 @@
 // 64 tokens of a tile, and kWaves parts of kN columns one after the other. A pair of CTAs shares one operand by multicast.
 //
 // The sum of one slice is scaled and added to fp32 registers (promotion). While a warpgroup does so, the tensor cores have the MMAs of
-// another warpgroup; where registers suffice (kOverlaps) also its own of the next part. Whatever else a warpgroup has to do, it does while
-// its own MMAs run.
+// another warpgroup; where registers suffice (kOverlaps) also its own of the next part.
 //
 // K is never split, and its slices are added in ascending order by one fp32 multiplication of scales and one fused addition each: an element
 // of the result has the same bits in every tile and among any other rows.
@@ -135,55 +134,105 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
         }
       };
 
-      wait_full();
-      for (int base = 0; base < p.slices; base += kScaleSlices) {
-        if (base > 0) wait_chunk();
-        if (Config::kOverlaps && p.slices - base >= kScaleSlices) {
-          float parts[2][kN / 2];
-          Scales scales[2];
-#pragma unroll
-          for (int i = 0; i <= kScaleSlices * kWaves; ++i) {
-            if (i < kScaleSlices * kWaves) {
-              const int x = i / kWaves, w = i % kWaves;
-              if (x > 0 && w == 0) wait_full();
-              multiply(parts[i % 2], w);
-              if (w == 0) load_scales(scales[x % 2], x);
-              if (w == kWaves - 1) next_stage();
-            }
-            if (i == 0) continue;
-            if (i < kScaleSlices * kWaves)
-              mma_wait<1>();
-            else
-              mma_wait<0>();
-            const int x = (i - 1) / kWaves, w = (i - 1) % kWaves;
-            common::hold(parts[(i - 1) % 2]);
-            if (w == kWaves - 1) release();
-            promote(parts[(i - 1) % 2], scales[x % 2], w);
-          }
-          if (p.slices - base > kScaleSlices) wait_full();
-        } else {
+      if constexpr (Config::kAwaitsWhileAdding) {
+        Scales scales;
+        const auto begin_slice = [&](int x) {
+          load_scales(scales, x);
+          wait_full();
+        };
+        const auto add_slice = [&] {
           float part[kN / 2];
-          Scales scales;
 #pragma unroll
-          for (int x = 0; x < kScaleSlices; ++x) {
-            const int left = p.slices - base - x;
-            if (left <= 0) break;
+          for (int w = 0; w < kWaves; ++w) {
+            multiply(part, w);
+            if (w == kWaves - 1) next_stage();
+            mma_wait<0>();
+            common::hold(part);
+            if (w == kWaves - 1) release();
+            promote(part, scales, w);
+          }
+        };
+        const auto add_slices = [&](auto count) {
 #pragma unroll
-            for (int w = 0; w < kWaves; ++w) {
-              multiply(part, w);
-              if (w == 0) load_scales(scales, x);
-              if (w == kWaves - 1) {
-                next_stage();
-                if (left > 1) wait_full();
-              }
-              mma_wait<0>();
-              common::hold(part);
-              if (w == kWaves - 1) release();
-              promote(part, scales, w);
-            }
+          for (int x = 0; x < decltype(count)::value; ++x) {
+            if (x > 0) begin_slice(x);
+            add_slice();
+          }
+        };
+        begin_slice(0);
+        int left = p.slices;
+        while (left >= kScaleSlices) {
+          add_slices(std::integral_constant<int, kScaleSlices>());
+          release_chunk();
+          left -= kScaleSlices;
+          if (left > 0) {
+            wait_chunk();
+            begin_slice(0);
           }
         }
-        release_chunk();
+        if (left > 0) {
+          if (left == kScaleSlices / 2) {
+            add_slices(std::integral_constant<int, kScaleSlices / 2>());
+          } else {
+#pragma unroll 1
+            for (int x = 0; x < left; ++x) {
+              if (x > 0) begin_slice(x);
+              add_slice();
+            }
+          }
+          release_chunk();
+        }
+      } else {
+        wait_full();
+        for (int base = 0; base < p.slices; base += kScaleSlices) {
+          if (base > 0) wait_chunk();
+          if (Config::kOverlaps && p.slices - base >= kScaleSlices) {
+            float parts[2][kN / 2];
+            Scales scales[2];
+#pragma unroll
+            for (int i = 0; i <= kScaleSlices * kWaves; ++i) {
+              if (i < kScaleSlices * kWaves) {
+                const int x = i / kWaves, w = i % kWaves;
+                if (x > 0 && w == 0) wait_full();
+                multiply(parts[i % 2], w);
+                if (w == 0) load_scales(scales[x % 2], x);
+                if (w == kWaves - 1) next_stage();
+              }
+              if (i == 0) continue;
+              if (i < kScaleSlices * kWaves)
+                mma_wait<1>();
+              else
+                mma_wait<0>();
+              const int x = (i - 1) / kWaves, w = (i - 1) % kWaves;
+              common::hold(parts[(i - 1) % 2]);
+              if (w == kWaves - 1) release();
+              promote(parts[(i - 1) % 2], scales[x % 2], w);
+            }
+            if (p.slices - base > kScaleSlices) wait_full();
+          } else {
+            float part[kN / 2];
+            Scales scales;
+#pragma unroll
+            for (int x = 0; x < kScaleSlices; ++x) {
+              const int left = p.slices - base - x;
+              if (left <= 0) break;
+#pragma unroll
+              for (int w = 0; w < kWaves; ++w) {
+                multiply(part, w);
+                if (w == 0) load_scales(scales, x);
+                if (w == kWaves - 1) {
+                  next_stage();
+                  if (left > 1) wait_full();
+                }
+                mma_wait<0>();
+                common::hold(part);
+                if (w == kWaves - 1) release();
+                promote(part, scales, w);
+              }
+            }
+          }
+          release_chunk();
+        }
       }
 
       store_results<Config, Out>(total, out_map, p, bulk_stores, staged, first, end, column);

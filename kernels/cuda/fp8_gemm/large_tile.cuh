@@ -25,6 +25,9 @@ struct LargeM {
   static constexpr int kCluster = kShares == Shares::kNothing ? 1 : 2;
   static constexpr int kGroups = kRowGroups * kColumnGroups, kRows = kRowGroups * 64, kColumns = kColumnGroups * kWaves * kN;
   static constexpr int kThreads = 128 * (1 + kGroups);  // one producer warpgroup, then the math warpgroups
+  // With three math warpgroups the next slice is awaited, and its scales loaded, while one is added, so that nothing else delays the next
+  // MMAs; with fewer while the slice's own MMAs run.
+  static constexpr bool kAwaitsWhileAdding = kGroups > 2;
   static constexpr bool kMovesRegisters = kGroups > 1;  // from the producer; a single math warpgroup has enough
   static constexpr int kMathRegisters = kGroups <= 2 ? 232 : 152;
   static constexpr int kProducerRegisters = kGroups <= 2 ? 40 : 56;

@@ -72,7 +72,7 @@ class RemarkTelling(Telling):
 
     # Subjects and values
 
-    def begin(self, case: Case | None = None, about: Subject | None = None) -> Remarked | None:
+    def begin_case(self, case: Case | None = None, about: Subject | None = None) -> Remarked | None:
         rng, writer = self.rng, self.writer
         case = case or pick(rng, BY_SPLIT[self.wording])
         about = about or draw(rng, self.split, case)

@@ -157,15 +157,15 @@ def play(writer) -> int:
         _go_on(remarks)
         return remarks.asked
     remarks = Remarks(writer)
-    one = remarks.begin()
+    one = remarks.begin_case()
     if one is None:
         return 0
     style = rng.random()
-    if style < 0.3 and not one.case.mine and (other := remarks.begin(one.case)) is not None:
+    if style < 0.3 and not one.case.mine and (other := remarks.begin_case(one.case)) is not None:
         if rng.random() < 0.55 and not remarks.parallel(one, other):
             remarks.told.remove(other)
     elif style < 0.42:
-        remarks.begin()
+        remarks.begin_case()
     for each in remarks.told:
         for _ in range(1 + int(rng.random() * 1.6)):
             remarks.tell(each)
