@@ -15,7 +15,7 @@ from .conformance.trace_file import Trace
 from .conformance.tracer import trace_tokens
 from .engine.answer_scores import AnswerScores, score_answer
 from .engine.driver import Driver
-from .engine.runner import Model
+from .engine.model_runner import Model
 from .engine.scoring import all_logits
 from .engine.stats import EngineStats
 from .params import SamplingParams

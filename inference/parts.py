@@ -16,7 +16,8 @@ from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, load_on
 from .engine.cache_report import CacheReports
 from .engine.engine import Engine
 from .engine.limits import AUTO, Limits
-from .engine.runner import Model, make_runner
+from .engine.model_runner import Model
+from .engine.runner import make_runner
 from .engine.sizing import resolve_limits
 from .params import SamplingParams
 from .prompts import check_flags

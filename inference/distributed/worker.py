@@ -16,8 +16,9 @@ from ...model.transformer import Transformer
 from ..engine.check_plan import CheckPlan
 from ..engine.greedy import GreedyTokens
 from ..engine.limits import CacheBudget, Limits
+from ..engine.model_runner import Model, ModelRunner
 from ..engine.noise import DraftNoise
-from ..engine.runner import Model, ModelRunner, Runner, make_runner
+from ..engine.runner import Runner, make_runner
 from ..engine.scheduler import Batch
 from ..engine.sizing import check_fits, count_pages
 from ..engine.synthetic_cache import fill_synthetic_caches

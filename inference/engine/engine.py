@@ -18,10 +18,10 @@ from .cache_report import CacheReports
 from .draft_policy import make_policy
 from .fault import first_line, log_fault
 from .limits import Limits
+from .model_runner import ModelRunner
 from .pages import PagePool
 from .prompt_check import check_prompt
 from .request_state import RequestState
-from .runner import ModelRunner
 from .scheduler import Scheduler
 from .stats import EngineStats
 from .step import InFlightStep

@@ -7,7 +7,7 @@ import torch
 
 from .fault import Fault, log_fault
 from .greedy import FoundTokens, GreedySample
-from .runner import ModelRunner
+from .model_runner import ModelRunner
 from .sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample, sample_tokens
 from .scheduler import Batch
 from .selection import SelectionRecorder

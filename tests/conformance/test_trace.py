@@ -22,7 +22,7 @@ from deepseek_v32.inference.conformance.trace_file import Trace
 from deepseek_v32.inference.conformance.tracer import TracedRunner, tracing
 from deepseek_v32.inference.distributed.worker import LeadingRunner
 from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.runner import ModelRunner
+from deepseek_v32.inference.engine.model_runner import ModelRunner
 from deepseek_v32.inference.params import Request, SamplingParams
 from deepseek_v32.inference.parts import DEMO
 from deepseek_v32.model.stages import traced
