@@ -8,7 +8,7 @@ kernels read lengths on the device, so the graph stays valid while they grow.
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -56,6 +56,12 @@ def context_buckets(topk: int, longest: int) -> list[int]:
         sizes.append(size)
         size *= 4
     return sorted({size for size in sizes if size < longest} | {longest})
+
+
+@cache
+def _capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all captures on a device: cuBLAS keeps memory for each stream that it has seen."""
+    return torch.cuda.Stream(device)
 
 
 class _Captured(NamedTuple):
@@ -191,7 +197,11 @@ class DecodeGraphs:
         current.wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         # thread_local: other threads may call CUDA during the capture, as NCCL's watchdog thread does.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+        stream = _capture_stream(side.device)
+        with (
+            torch.cuda.device(side.device),  # this thread's may be another
+            torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"),
+        ):
             outputs = step()
 
         def replay() -> T:

@@ -37,7 +37,7 @@ class DecodeInputs:
         self._copied = torch.cuda.Event() if on_gpu else None
         host_wide, host_narrow = (each.numpy() for each in self._parts(self._host))
         self._wide = host_wide[: 5 * batch].reshape(5, batch)
-        self._places = host_wide[5 * batch : 5 * batch + 3]
+        self._step_words = host_wide[5 * batch : 5 * batch + 3]
         self._words = host_wide[5 * batch + 3 :]
         self._words[1:] = -1
         self._truths = 0  # in the words
@@ -66,7 +66,7 @@ class DecodeInputs:
         """
         if self._copied is not None:
             self._copied.synchronize()  # until the previous step's copies have left the pinned memory
-        self._places[:] = (
+        self._step_words[:] = (
             record_place,
             SCRATCH_PLACE if greedy_place is None else greedy_place,
             greedy_place is not None,
@@ -105,7 +105,7 @@ class DecodeInputs:
                 self._words[1 : 1 + 3 * self._truths] = plan.truths.ravel()
         self._device.copy_(self._host, non_blocking=True)
         if self._copied is not None:
-            self._copied.record()
+            self._copied.record(torch.cuda.current_stream(self._device.device))  # this thread's device may be another
 
     def _hold(self, row: int, request: Request) -> None:
         """Have the request's pages in a row of the block table, and the scratch page behind them."""

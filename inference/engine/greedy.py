@@ -84,7 +84,7 @@ class GreedyTokens:
     def sample(self, requests: Sequence[Request], counts: Sequence[int]) -> "GreedySample":
         arrived = self._arrived[self._place]
         if arrived is not None:
-            arrived.record()
+            arrived.record(torch.cuda.current_stream(self._staged.device))  # this thread's device may be another
         return GreedySample(requests, counts, self._host[self._place], arrived)
 
 

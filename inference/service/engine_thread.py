@@ -53,6 +53,7 @@ class EngineThread:
         self.work = OpenWork()  # filled by `queue` and `queue_job`
         # Why the thread has died; None otherwise.
         self.failure: str | None = None
+        self._giving_up = threading.Lock()
 
         self._thread = thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -194,8 +195,9 @@ class EngineThread:
     def _give_up(self, reason: str) -> None:
         """End all that is open, without the engine and the observers: the thread has died. Later requests end at once."""
         self.failure = reason  # first: what is added after the work is cleared finds it
-        entries, jobs = self.work.clear()
-        undelivered = self._delivery.take()
+        with self._giving_up:  # `queue` may be here as well; what waits goes out with the ends, before them
+            entries, jobs = self.work.clear()
+            undelivered = self._delivery.take()
         for job in jobs:
             job.fail(RuntimeError(reason))
         deliver([*undelivered, *((entry.inbox, error_delta(entry.request, reason)) for entry in entries)])
