@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from ...kernels.build import load
 from ...kernels.cuda.all_reduce import CTA_BYTES, Inboxes, all_reduce, all_reduce_norm
+from ...kernels.device import describe, is_hopper
 from ...kernels.quantize import Normed
 
 # all_gather_single is its name since torch 2.13, where the old name warns.
@@ -83,7 +84,7 @@ class SharedMemory(NamedTuple):
 
 
 def shared_memory(device: torch.device, rank: int, size: int) -> SharedMemory | None:
-    """Memory for `Ranks` if all the job's GPUs can access each other's memory, else None. All ranks must call it.
+    """Memory for `Ranks` if all the job's GPUs are of Hopper and can access each other's memory, else None. All ranks must call it.
 
     A decode step sums two small tensors per layer. NCCL takes several steps for each sum; a kernel over shared memory takes one.
     """
@@ -91,9 +92,14 @@ def shared_memory(device: torch.device, rank: int, size: int) -> SharedMemory | 
         return None
     reason = ""
     try:
-        if not all(torch.cuda.can_device_access_peer(device, other) for other in range(size) if other != device.index):
+        if not is_hopper(device):
+            reason = f"the kernel of sums needs a Hopper GPU (sm_90), this is {describe(device)}"
+        elif not all(
+            torch.cuda.can_device_access_peer(device, other) for other in range(size) if other != device.index
+        ):
             reason = "GPUs do not reach each other's memory"
-        load("all_reduce")
+        else:
+            load("all_reduce")
     except RuntimeError as error:
         reason = str(error)
     if not _agree(device, not reason):

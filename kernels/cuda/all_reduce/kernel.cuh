@@ -1,6 +1,6 @@
-// The sum of every rank's part, alone or with the norm that follows, by GPUs that write into each other's memory: each rank leaves its part in the inboxes of the others, and adds
-// the parts that it finds in its own. A packet of eight bytes holds four of data and the number of the call, and is written at once, as in
-// NCCL's LL protocol, so that no other signal is needed.
+// The sum of every rank's part, alone or with the norm that follows, by GPUs that write into each other's memory: each rank leaves its part
+// in the inboxes of the others, and adds the parts that it finds in its own. A packet of eight bytes holds four of data and the number of the
+// call, and is written at once, as in NCCL's LL protocol, so that no other signal is needed.
 //
 // A rank is at most one call ahead of another, whose part it needs to end a call. So two places for a part are enough, which calls use in
 // turns. Each CTA counts its own calls, because its pieces have places of their own, whatever the size of a sum.
@@ -56,17 +56,19 @@ __device__ __forceinline__ uint32_t rounded(const float (&sums)[2]) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-// Leaves this rank's 16 bytes of a piece in the inboxes of the others, and adds all ranks' parts up: in the order of ranks, in fp32, rounded
-// once, so that all ranks get the same bits.
+// Where the part of rank `source` lies in the inbox of rank `owner`: 32 bytes for the 16 of a piece.
 __device__ __forceinline__ uint8_t* place_of(const Sum& p, int owner, int source, uint32_t call, int64_t piece) {
   return reinterpret_cast<uint8_t*>(p.inboxes[owner]) + (source * 2 + call % 2) * p.slot_bytes + piece * 32;
 }
+// Leaves this rank's 16 bytes of a piece in the inboxes of the others.
 __device__ __forceinline__ void send_piece(const Sum& p, const uint4& own, uint32_t call, int64_t piece) {
   for (int step = 1; step < p.size; ++step) {
     uint8_t* to = place_of(p, (p.rank + step) % p.size, p.rank, call, piece);
     send(to, own.x, own.y, call), send(to + 16, own.z, own.w, call);
   }
 }
+// Waits for the others' parts of a piece, and adds all ranks' up: in the order of ranks, in fp32, rounded once, so that all ranks get the same
+// bits.
 template <class Element>
 __device__ __forceinline__ uint4 sum_piece(const Sum& p, const uint4& own, uint32_t call, int64_t piece) {
   float sums[4][2];

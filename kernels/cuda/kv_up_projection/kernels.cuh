@@ -20,11 +20,6 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
-__device__ __forceinline__ void unpack(float (&x)[8], const uint4& v) {
-  const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) x[2 * i] = low_of(words[i]), x[2 * i + 1] = high_of(words[i]);
-}
 __device__ __forceinline__ uint4 load_weights(const __nv_bfloat16* source) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"

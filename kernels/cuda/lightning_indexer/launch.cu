@@ -136,9 +136,10 @@ void indexer_longest_key(TensorView k, TensorView longest) {
   common::launch_kernel(longest_key_kernel, {dim3(blocks), 256, 0, stream_of(k)}, keys, k.stride(0) / 16, count, data<float>(longest));
 }
 
-// q [T, 33 to 64, 128] is e4m3 as bytes, weights fp32 [T, H], longest_key fp32 [1] -> bound_queries as bytes [T, 64, 128]; bound_weights fp32 [T, 64], which hold fp16
-// pairs; scales fp32 [T, 2].
-void indexer_prepare(TensorView q, TensorView weights, TensorView longest_key, TensorView bound_queries, TensorView bound_weights, TensorView scales) {
+// q [T, 33 to 64, 128] is e4m3 as bytes, weights fp32 [T, H], longest_key fp32 [1] -> bound_queries as bytes [T, 64, 128]; bound_weights fp32
+// [T, 64], each a pair of fp16; scales fp32 [T, 2].
+void indexer_prepare(TensorView q, TensorView weights, TensorView longest_key, TensorView bound_queries, TensorView bound_weights,
+                     TensorView scales) {
   DeviceGuard guard(q);
   const Prepare p = {data<uint8_t>(q), q.stride(0), q.stride(1), data<float>(weights), weights.stride(0), data<uint8_t>(bound_queries),
                      data<BoundWeights>(bound_weights), data<float2>(scales), data<float>(longest_key), static_cast<int>(q.size(1))};
@@ -156,7 +157,8 @@ void indexer_candidates(TensorView q, TensorView k, TensorView bound_weights, Te
   run_prefill<64, CandidatesMemory>(indexer_candidates_kernel, p, q, k, k_scale, c);
 }
 
-// -> sampled_keys as bytes [S / 64, 128] and sampled_scales fp32 [S / 64], each query's range of them int32 [T], and zeros in reserved int32 [T].
+// -> sampled_keys as bytes [S / 64, 128] and sampled_scales fp32 [S / 64], each query's range of them int32 [T], and zeros in reserved int32
+// [T].
 void indexer_sample(TensorView k, TensorView k_scale, TensorView starts, TensorView ends, TensorView sampled_keys, TensorView sampled_scales,
                     TensorView sample_starts, TensorView sample_ends, TensorView reserved) {
   DeviceGuard guard(k);

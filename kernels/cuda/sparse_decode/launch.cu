@@ -103,16 +103,3 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(sparse_decode_plan, mla::sparse_decode_plan);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(sparse_decode, mla::sparse_decode);
-
-#ifdef DSV_STAMP
-namespace mla {
-void read_stamps(TensorView to) {  // int64 on the CPU, [4, 512, 24]; zeroes them on the device
-  check(cudaDeviceSynchronize(), "sync");
-  check(cudaMemcpyFromSymbol(data<void>(to), stamps, sizeof(stamps)), "copy");
-  void* at = nullptr;
-  check(cudaGetSymbolAddress(&at, stamps), "address");
-  check(cudaMemset(at, 0, sizeof(stamps)), "zero");
-}
-}  // namespace mla
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(read_stamps, mla::read_stamps);
-#endif

@@ -57,9 +57,9 @@ void sparse_few_queries(TensorView q, TensorView cache, TensorView indices, Opti
     case 16'320'256: return launch_values<ValueTile<16, 32, 256>>(p, scratch, stream);
     case 16'640'256: return launch_values<ValueTile<16, 64, 256>>(p, scratch, stream);
     case 32'640'128: return launch_values<ValueTile<32, 64, 128>>(p, scratch, stream);
-    case 32'320'256: return launch_values<ValueTile<32, 32, 256>>(p, scratch, stream);
   }
-  TVM_FFI_THROW(ValueError) << "tile is " << tile_rows << " x " << tile_columns << " of " << chunk << "; expected 16 x 32, 16 x 64 or 32 x 32 of 256, or 32 x 64 of 128";
+  TVM_FFI_THROW(ValueError) << "tile is " << tile_rows << " x " << tile_columns << " of " << chunk
+                            << "; expected 16 x 32 or 16 x 64 of 256, or 32 x 64 of 128";
 }
 
 }  // namespace mla
