@@ -30,7 +30,7 @@ def constrain(logits: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
     if early:
         logits[tuple(on_device(device, each) for each in zip(*early, strict=True))] = -torch.inf
     if formed:
-        masks = make_masks([rows[i] for i in formed], logits.shape[-1], pinned=device.type == "cuda")
+        masks = make_masks([rows[i] for i in formed], logits.shape[-1], device.type == "cuda")
         packed = masks.to(device, non_blocking=True).view(torch.uint8)  # [M, bytes]
         refused = (packed[:, :, None] & _bits(device)).flatten(1)[:, : logits.shape[-1]] == 0
         if all_masked:

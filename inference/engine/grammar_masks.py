@@ -18,12 +18,13 @@ _SHARED_ROWS = 8  # a mask takes 2 to 10 µs, and waking the threads up as long 
 _MOST_THREADS = 8
 
 
-def make_masks(rows: Sequence[Row], vocab: int, pinned: bool) -> torch.Tensor:
+def make_masks(rows: Sequence[Row], vocab: int, on_gpu: bool) -> torch.Tensor:
     """int32 [M, ⌈vocab / 32⌉] on the host: a bit for each token that may come, the lowest first. All rows have a grammar.
 
-    pinned: in page-locked memory. Raises what a request's grammar raises.
+    on_gpu: the masks go there, from page-locked memory; without a GPU the model's own threads need the cores. Raises what a
+    request's grammar raises.
     """
-    masks = torch.empty(len(rows), -(-vocab // 32), dtype=torch.int32, pin_memory=pinned)
+    masks = torch.empty(len(rows), -(-vocab // 32), dtype=torch.int32, pin_memory=on_gpu)
     words = masks.numpy().view(np.uint32)
     followed: list[tuple[int, Grammar, Row]] = []
     matchers = []
@@ -38,7 +39,7 @@ def make_masks(rows: Sequence[Row], vocab: int, pinned: bool) -> torch.Tensor:
             followed.append((place, grammar, row))
             matchers.append((matcher, place))
     address, width = masks.data_ptr(), 4 * words.shape[1]
-    if len(matchers) < _SHARED_ROWS:
+    if len(matchers) < _SHARED_ROWS or not on_gpu:
         for matcher, place in matchers:
             matcher.unsafe_compute_mask_ptr(address + place * width, width)
     else:
