@@ -322,7 +322,7 @@ llm.generate([[1, 2, 3]])
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_a_failing_step_ends_the_job(checkpoints, culprit):
     """No rank knows how far the others got, so none goes on. The one line names the rank that failed."""
-    ended = Job(2, FAILING, checkpoints["demo"], culprit).wait(60)
+    ended = run_ranks(2, FAILING, checkpoints["demo"], culprit)
     assert [each.code for each in ended] == [1, 1]
     assert ended[0].err.splitlines() == [f"deepseek-v32: rank {culprit}: RuntimeError: the cable is broken"]
     assert ended[1].err == ""
@@ -338,10 +338,9 @@ def test_a_failing_step_ends_the_job(checkpoints, culprit):
     ids=["three ranks", "more than all", "not a number"],
 )
 def test_invalid_jobs_are_refused(size, settings, message):
-    count = size if size == 3 else 1
-    command = ["-c", "from deepseek_v32.inference.cli import main; main()", "generate", "hello", "--device", "cpu"]
-    with Job(count, command[1], *command[2:], settings={"WORLD_SIZE": str(size), **settings}) as job:
-        first = job.wait(60)[0]
+    program = "from deepseek_v32.inference.cli import main; main()"
+    count, settings = size if size == 3 else 1, {"WORLD_SIZE": str(size), **settings}
+    first, *_ = run_ranks(count, program, "generate", "hello", "--device", "cpu", settings=settings)
     assert first.code == 2
     assert first.err.startswith(f"deepseek-v32: {message}") and len(first.err.splitlines()) == 1
 

@@ -54,12 +54,14 @@ def _abort(processes: list[int]) -> None:
         os.kill(process, signal.SIGABRT)  # faulthandler prints where it hangs
 
 
-def run_ranks(size: int, program: str, *arguments: object, seconds: float = 120.0) -> list[Ended]:
+def run_ranks(
+    size: int, program: str, *arguments: object, settings: dict[str, str] | None = None, seconds: float = 120.0
+) -> list[Ended]:
     """Run a program as the ranks of one job; their ends in the order of ranks.
 
-    Ranks that still run after `seconds` are aborted.
+    settings: environment variables, in place of those that torchrun sets. Ranks that still run after `seconds` are aborted.
     """
-    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())} | (settings or {})
     environments = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)]
     return _run(environments, program, arguments, seconds)
 
