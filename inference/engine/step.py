@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import torch
 
+from .batch import Batch
 from .fault import Fault, log_fault
 from .greedy import FoundTokens, GreedySample
 from .model_runner import ModelRunner
 from .sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample, sample_tokens
-from .scheduler import Batch
 from .selection import SelectionRecorder
 
 log = logging.getLogger(__name__)
