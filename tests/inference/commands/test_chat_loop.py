@@ -148,7 +148,7 @@ def test_a_slash_alone_makes_no_command_of_a_pasted_text(chat):
 
 @pytest.mark.parametrize("message", ["Exit", " quit ", "bye"])
 def test_who_wants_to_leave_is_told_how(chat, message):
-    session, out, err = chat("Hi", message, "/bye", "never")
+    session, _, err = chat("Hi", message, "/bye", "never")
     assert [each["content"] for each in session.messages] == ["Hi", ANSWER, message, ANSWER]
     assert err.count("/exit or Ctrl-D leaves.") == 1
 
