@@ -49,7 +49,7 @@ class Engine:
         page_size: int = PAGE_SIZE,
         reports: CacheReports | None = None,
     ) -> None:
-        """page_size: as the runner's caches have it; only a simulated runner has others. reports: if the runner checks its caches."""
+        """page_size: as the runner's caches have it; only a simulated runner has others. reports: if the runner checks them."""
         self.runner = runner
         self.config = config
         self.limits = limits
