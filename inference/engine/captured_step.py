@@ -29,14 +29,14 @@ class GraphMemory:
         """A function that replays the step as a CUDA graph and returns what it has returned; on a CPU, the step itself.
 
         The step must have run before: that compiles kernels and sets up libraries, which a capture does not allow. torch.cuda.graph
-        would wait for the device and give all cached memory back, which the next prompt would have to allocate again.
+        would give all cached memory back, which the next prompt would have to allocate again.
         """
         if self._pool is None:
             return step
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self._device), torch.cuda.stream(_capture_stream(self._device)):
+            torch.cuda.synchronize()
             if torch.cuda.mem_get_info()[0] < _ROOM:
-                torch.cuda.synchronize()
                 torch.cuda.empty_cache()
             # thread_local: other threads may call CUDA during the capture, as NCCL's watchdog thread does.
             graph.capture_begin(self._pool, capture_error_mode="thread_local")

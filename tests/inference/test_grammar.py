@@ -7,7 +7,6 @@ import string
 import jsonschema_rs
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.convert_slow_tokenizer import bytes_to_unicode
@@ -194,10 +193,8 @@ def test_a_shorter_output_is_followed_back():
         assert np.array_equal(other.mask(tokens[:count]), masks[count])
 
 
-@pytest.mark.parametrize("count", [1, 7, 8, 20])
-def test_masks_of_a_step_are_those_of_its_rows(count, monkeypatch):
-    """For a GPU, several threads make 8 masks or more."""
-    monkeypatch.setattr(torch, "empty", lambda *shape, dtype, pin_memory: torch.zeros(shape, dtype=dtype))
+@pytest.mark.parametrize("count", [1, 20])
+def test_masks_of_a_step_are_those_of_its_rows(count):
     end_think, vocab = TOKENIZER.special_ids[END_THINK], TOKENIZER.vocab_size
     rows, expected = [], []
     for id in range(count):
@@ -209,7 +206,7 @@ def test_masks_of_a_step_are_those_of_its_rows(count, monkeypatch):
         request.tokens += TOKENIZER.encode("a" * (id % 4))
         rows.append(Row(request))
         expected.append(grammar(**kind).mask(request.output, len(request.output) >= params.min_tokens))
-    masks = make_masks(rows, vocab, on_gpu=True).numpy().view(np.uint32)
+    masks = make_masks(rows, vocab, pinned=False).numpy().view(np.uint32)
     assert [allowed(mask) for mask in masks] == [allowed(mask) for mask in expected]
     assert len({frozenset(allowed(mask)) for mask in masks}) >= min(count, 4)
 

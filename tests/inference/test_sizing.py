@@ -8,7 +8,12 @@ import torch
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.engine import sizing
 from deepseek_v32.inference.engine.cache import allocate, bytes_per_page
-from deepseek_v32.inference.engine.largest_step import largest_step, prepare_largest_step, shortest_prompt
+from deepseek_v32.inference.engine.largest_step import (
+    largest_step,
+    prepare_largest_step,
+    shortest_prompt,
+    warm_up_logits,
+)
 from deepseek_v32.inference.engine.limits import CacheBudget
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.sizing import check_fits, pages_in_memory
@@ -83,6 +88,18 @@ def test_a_given_number_of_pages_leaves_the_warm_up(tmp_path, monkeypatch):
     monkeypatch.setattr(sizing, "measure_largest_step", lambda model, budget, ranks: budgets.append(budget) or 0)
     llm = LLM(tiny_checkpoint(tmp_path), device="cpu", page_count=3)
     assert llm.limits.page_count == 3 and [budget.page_count for budget in budgets] == [3]
+
+
+def test_logits_of_every_small_number_of_rows_are_computed_once(monkeypatch):
+    model = build_model(replace(TINY, num_hidden_layers=2), "fp8", "reference", "cpu")
+    fill_synthetic(model, Plan(model.config), 0)
+    counts, logits = [], model.lm_head.logits
+    monkeypatch.setattr(model.lm_head, "logits", lambda hidden: counts.append(len(hidden)) or logits(hidden))
+    warm_up_logits(model, 100)
+    assert counts == [*range(1, 65), 80, 96, 100]
+    counts.clear()
+    warm_up_logits(model, 3)
+    assert counts == [1, 2, 3]
 
 
 def test_ranks_divide_a_cpus_memory():
