@@ -7,12 +7,20 @@ from .registry import Preference, choose
 
 
 def fp32_linear(
-    x: torch.Tensor, weight: torch.Tensor, scale: float = 1.0, *, backend: str | Preference = "auto"
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    scale: float = 1.0,
+    upcoming: torch.Tensor | None = None,
+    *,
+    backend: str | Preference = "auto",
 ) -> torch.Tensor:
-    """scale * x W^T in fp32: x [T, D] fp32 or bf16, weight fp32 [N, D] -> fp32 [T, N]."""
+    """scale * x W^T in fp32: x [T, D] fp32 or bf16, weight fp32 [N, D] -> fp32 [T, N].
+
+    upcoming [N, K]: a weight that a later operation reads, of which a GPU may bring a part into its cache meanwhile.
+    """
     check_tensor("x", x, (None, None), FLOATS)
     check_tensor("weight", weight, (None, x.shape[1]), torch.float32, x.device)
-    result: torch.Tensor = choose("fp32_linear", x, backend)(x, weight, scale)
+    result: torch.Tensor = choose("fp32_linear", x, backend)(x, weight, scale, upcoming)
     return result
 
 

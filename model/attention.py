@@ -124,6 +124,7 @@ class MultiHeadLatentAttention(nn.Module):
                 indexer.interleaved,
                 self.compute.ue8m0,
                 None if x is None else indexer.weights_projection(x),
+                self.q_b_proj.weight,
                 backend=self.compute.backend,
             )
         write_latent_cache(
@@ -146,7 +147,7 @@ class MultiHeadLatentAttention(nn.Module):
         rows = slice(0, count)
         all_selected = metadata.max_context <= self.topk
         if all_selected or queries is None or metadata.on_selection is not None or metadata.experiments:
-            q = self._absorb(q[rows], cos[rows], sin[rows], rows)
+            q = self._absorb(q[rows], cos[rows], sin[rows], rows, self.o_proj)
             selection = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
             metadata.report(self.layer, rows, selection)
             positions = self.experiments.replace(selection.positions, q, queries, metadata, cache)
@@ -154,7 +155,7 @@ class MultiHeadLatentAttention(nn.Module):
         else:
             slots = self.indexer.select_decode_slots(queries, metadata, cache)
             # After the selection: the kernel requests its weights while that of the selection, which reads little, still runs.
-            q = self._absorb(q[rows], cos[rows], sin[rows], rows)
+            q = self._absorb(q[rows], cos[rows], sin[rows], rows, self.o_proj)
         with profiler_range(f"layer {self.layer}/attention"):
             latents, _ = sparse_mla_decode(
                 q[:, None],
@@ -277,10 +278,16 @@ class MultiHeadLatentAttention(nn.Module):
         return self.compute.operand(values.flatten(1))
 
     @layer_part("attention")
-    def _absorb(self, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, rows: slice) -> torch.Tensor:
-        """Queries of some rows, which attend to latents: [q_nope @ Wk | rotated q_rope], [T, H, L + rope]."""
+    def _absorb(
+        self, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, rows: slice, upcoming: Linear | None = None
+    ) -> torch.Tensor:
+        """Queries of some rows, which attend to latents: [q_nope @ Wk | rotated q_rope], [T, H, L + rope].
+
+        upcoming: whose weight is read later, when memory will be busier than now.
+        """
         wk, _ = self.kv_b_proj.halves()
-        absorbed = absorb_queries(q, cos, sin, wk, backend=self.compute.backend)
+        weight = None if upcoming is None else upcoming.weight
+        absorbed = absorb_queries(q, cos, sin, wk, weight, backend=self.compute.backend)
         stages(self.layer, rows, query_rope=absorbed[..., self.latent_dim :])
         return absorbed
 

@@ -151,6 +151,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) absorb_queries_many_kernel(Qu
   const Tiles tiles(p.tokens);
   Stage stage;
   prepare_stages(s);
+  if (blockIdx.y == 0) common::prefetch_to_l2(p.upcoming, head, gridDim.x);
   if (group >= 0) {
     if (!p.static_weights) common::pdl_wait();
     store_query_weights(p, s, head);
