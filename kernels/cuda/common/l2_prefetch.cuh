@@ -29,9 +29,9 @@ inline L2Prefetch l2_prefetch_of(const Optional<TensorView>& weight, int64_t eve
   return p;
 }
 
-// The pieces of a kernel's CTA number `cta` of `ctas`.
-__device__ __forceinline__ void prefetch_to_l2(const L2Prefetch& p, int cta, int ctas) {
-  for (int piece = cta + static_cast<int>(threadIdx.x) * ctas; piece < p.pieces; piece += ctas * static_cast<int>(blockDim.x))
+// The pieces of a kernel's CTA number `cta` of `ctas`, by its first `threads` threads.
+__device__ __forceinline__ void prefetch_to_l2(const L2Prefetch& p, int cta, int ctas, int threads) {
+  for (int piece = cta + static_cast<int>(threadIdx.x) * ctas; piece < p.pieces; piece += ctas * threads)
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p.first + piece * p.stride), "r"(p.bytes) : "memory");
 }
 

@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kThreads) fp32_linear_kernel(Linear p) {
   float4 held[kRows][kHeld];
   if (!p.static_weights) common::pdl_wait();
   load_rows<kRows>(p, blockIdx.x * kRows, held);
-  common::prefetch_to_l2(p.upcoming, blockIdx.x, gridDim.x);
+  common::prefetch_to_l2(p.upcoming, blockIdx.x, gridDim.x, kThreads);
   common::pdl_wait();
   multiply_rows<Element, kTokens, kRows>(p, blockIdx.x * kRows, held);
 }

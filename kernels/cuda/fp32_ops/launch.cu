@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kThreads) fp32_products_kernel(Linear p) {
   if (!p.static_weights) common::pdl_wait();
   few.load_weights();
   few.prepare_barriers();
-  if (blockIdx.y == 0) common::prefetch_to_l2(p.upcoming, blockIdx.x, gridDim.x);
+  if (blockIdx.y == 0) common::prefetch_to_l2(p.upcoming, blockIdx.x, gridDim.x, kThreads);
   common::pdl_wait();
   few.finish();
 }

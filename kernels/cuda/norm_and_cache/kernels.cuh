@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kThreads) norm_and_cache_linear_kernel(Rows p,
     fp32_ops::load_rows<1>(projection, blockIdx.x, held);
   else
     load_parameters(p, parameters, warp, lane);
-  prefetch_to_l2(p.upcoming, blockIdx.x, gridDim.x);
+  prefetch_to_l2(p.upcoming, blockIdx.x, gridDim.x, kThreads);
   pdl_wait();
   if (projects)
     fp32_ops::multiply_rows<__nv_bfloat16, kTokens, 1>(projection, blockIdx.x, held);
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(kThreads) norm_and_cache_products_kernel(Rows 
   } else {
     load_parameters(p, parameters, warp, lane);
   }
-  prefetch_to_l2(p.upcoming, blockIdx.x, gridDim.x);
+  prefetch_to_l2(p.upcoming, blockIdx.x, gridDim.x, kThreads);
   pdl_wait();
   if (projects)
     few.finish();
