@@ -1,6 +1,7 @@
 """Which GPUs, and which backends, sum over ranks through shared memory."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -41,5 +42,6 @@ def test_the_reference_sums_by_the_library(backend: str, shared: bool) -> None:
     model = build_model(config, "fp8", backend, "meta", Ranks(0, 2, SharedMemory(inboxes, inboxes)))
     assert isinstance(model.embed_tokens, SplitEmbedding)
     assert (model.embed_tokens.ranks._shared is not None) == shared
-    [hook] = model.layers[0].self_attn._forward_hooks.values()
+    block: Any = model.layers[0]
+    [hook] = block.self_attn._forward_hooks.values()
     assert (hook.args[0]._shared is not None) == shared
