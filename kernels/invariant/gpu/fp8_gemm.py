@@ -10,6 +10,7 @@ import torch
 
 from ...alignment import aligned_rows
 from ...build import load
+from ...cuda import grouped_gemm as cuda_grouped
 from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, multiply_into, multiprocessors, swap_ab_tile
 from ...cuda.fp8_gemm import choose as choose_dense
 from ...cuda.grouped_gemm import MAX_GATHER_TILE
@@ -153,5 +154,6 @@ def grouped_gemm_with_shared(
     values, experts, dense_values, own = (aligned_rows(x).view(torch.uint8) for x in operands)
     product = dense_values, dense.scales, own[None], dense_weight.scales[None], out[:tokens]
     routed = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
-    load("fp8_gemm").swap_ab_with_shared(tile, 1, weights_are_static(dense_weight.values), *product, *routed)
+    static = weights_are_static(dense_weight.values), sorted_token_ids is None and cuda_grouped.OLD_OFFSETS
+    load("fp8_gemm").swap_ab_with_shared(tile, 1, *static, *product, *routed)
     return out
