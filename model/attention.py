@@ -143,14 +143,15 @@ class MultiHeadLatentAttention(PrefillAttention):
         rows = slice(0, count)
         all_selected = metadata.max_context <= self.topk
         if all_selected or queries is None or metadata.on_selection is not None or metadata.experiments:
-            q = self._absorb(q[rows], cos[rows], sin[rows], rows, self.o_proj)
+            q = self._absorb(q[rows], cos[rows], sin[rows], rows)
             selection = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
             metadata.report(self.layer, rows, selection)
             positions = self.experiments.replace(selection.positions, q, queries, metadata, cache)
             slots = positions_to_slots(positions, metadata.block_table[:count], PAGE_SIZE)
         else:
             slots = self.indexer.select_decode_slots(queries, metadata, cache)
-            # After the selection: the kernel requests its weights while that of the selection, which reads little, still runs.
+            # After the selection: the kernel requests its weights, and a part of the output projection's, while that of the
+            # selection, which reads little, still runs.
             q = self._absorb(q[rows], cos[rows], sin[rows], rows, self.o_proj)
         with profiler_range(f"layer {self.layer}/attention"):
             latents, _ = sparse_mla_decode(

@@ -9,7 +9,7 @@ MOST_BYTES = 32 << 20
 
 
 def rows_ahead(weight: torch.Tensor | None) -> tuple[torch.Tensor | None, int]:
-    """weight [N, K] and n, for one of each n pieces of it, up to MOST_BYTES in all; (None, 0) if none can be brought.
+    """The bytes of weight [N, K] and n, for one of each n pieces of it, up to MOST_BYTES in all; (None, 0) if none can be brought.
 
     A piece is a row or a few, so that a product finds an equal part of each of its tiles in L2.
     """
@@ -17,4 +17,4 @@ def rows_ahead(weight: torch.Tensor | None) -> tuple[torch.Tensor | None, int]:
         return None, 0
     if weight.shape[1] * weight.element_size() % ROW_BYTES:
         return None, 0
-    return weight, -(-weight.nbytes // MOST_BYTES)
+    return weight.view(torch.uint8), -(-weight.nbytes // MOST_BYTES)

@@ -12,7 +12,7 @@ from deepseek_v32.kernels.kv_up_projection import absorb_queries
 def test_a_part_within_the_bound(rows: int, columns: int) -> None:
     weight = torch.empty(rows, columns, dtype=torch.uint8)
     ahead, every = rows_ahead(weight)
-    assert ahead is weight
+    assert ahead is not None and ahead.data_ptr() == weight.data_ptr() and ahead.nbytes == weight.nbytes
     assert weight.nbytes <= every * MOST_BYTES and (every == 1 or weight.nbytes > (every - 1) * MOST_BYTES)
 
 
