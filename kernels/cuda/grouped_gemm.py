@@ -48,10 +48,10 @@ def grouped_gemm(
     expected_m: int,
 ) -> torch.Tensor:
     assert isinstance(a, Quantized) and weight_scale is not None, "registry.py names FP8 as the only dtype"
-    tile = choose(expected_m, weight.shape[0])
+    tile, old = choose(expected_m, weight.shape[0]), sorted_token_ids is None and OLD_OFFSETS
     a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
     # With few tokens nearly every row is in a tile of its own, so expected_m is also the expected number of tiles.
-    return multiply(*a, weight, weight_scale, offsets, out_dtype, tile, 0, sorted_token_ids, expected_tiles=expected_m)
+    return multiply(*a, weight, weight_scale, offsets, out_dtype, tile, 0, sorted_token_ids, expected_m, old)
 
 
 def grouped_gemm_with_shared(
@@ -77,7 +77,9 @@ def grouped_gemm_with_shared(
         shared_tile = choose_dense(tokens, columns, width, multiprocessors(weight.device))
         multiply_into(out[:tokens], *dense, shared, shared_scale, None, shared_tile)
         a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
-        multiply_into(out[tokens:], *a, weight, weight_scale, offsets, tile, 0, sorted_token_ids, expected_m)
+        multiply_into(
+            out[tokens:], *a, weight, weight_scale, offsets, tile, 0, sorted_token_ids, expected_m, static_offsets
+        )
         return out
     a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
     static_weights = weights_are_static(dense_weight.values)

@@ -203,10 +203,11 @@ void large_m(int64_t rows, int64_t columns, bool paired, TensorView a, TensorVie
 // The kernel for small M. tokens: the size of a token tile, 8 to 128. splits: parts of K, up to 8, each added in ascending order of slices;
 // 0: chosen by the number of tiles. sorted_token_ids: int32 [M], the row of a for each row of out, or none. expected_tiles: how many token
 // tiles will hold any token; 0: all.
-// static_weights: the previous kernel has not written b (pdl.cuh).
-void swap_ab(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
+// static_weights: the previous kernel has not written b (pdl.cuh). static_offsets: the kernel that wrote offsets had ended before the previous
+// one began.
+void swap_ab(int64_t tokens, int64_t splits, bool static_weights, bool static_offsets, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
              Optional<TensorView> offsets, Optional<TensorView> sorted_token_ids, TensorView out, int64_t expected_tiles) {
-  run_swap_ab(tokens, {{a, a_scale, b, b_scale, offsets, sorted_token_ids, out, expected_tiles}}, splits, static_weights);
+  run_swap_ab(tokens, {{a, a_scale, b, b_scale, offsets, sorted_token_ids, out, expected_tiles}}, splits, static_weights, static_offsets);
 }
 
 // The products of the same rows with two or three weights [1, N, K].
@@ -226,8 +227,7 @@ void swap_ab_3(int64_t tokens, int64_t splits, bool static_weights, TensorView a
               splits, static_weights);
 }
 
-// The shared expert's product (a, b, out) and the routed experts' products in one launch. static_offsets: the kernel that wrote offsets had
-// ended before the previous one began.
+// The shared expert's product (a, b, out) and the routed experts' products in one launch.
 void swap_ab_with_shared(int64_t tokens, int64_t splits, bool static_weights, bool static_offsets, TensorView a, TensorView a_scale, TensorView b,
                          TensorView b_scale, TensorView out, TensorView rows, TensorView rows_scale, TensorView experts,
                          TensorView experts_scale, TensorView offsets, Optional<TensorView> sorted_token_ids, TensorView rows_out,

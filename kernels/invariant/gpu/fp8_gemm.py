@@ -124,10 +124,10 @@ def _grouped_into(
     sorted_token_ids: torch.Tensor | None,
     expected_m: int,
 ) -> None:
-    tile = choose_grouped(expected_m, weight.shape[0])
+    tile, old = choose_grouped(expected_m, weight.shape[0]), sorted_token_ids is None and cuda_grouped.OLD_OFFSETS
     if sorted_token_ids is not None and not (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
         a, sorted_token_ids = gather_rows(a, sorted_token_ids, offsets), None
-    multiply_into(out, *a, weight, weight_scale, offsets, tile, 1, sorted_token_ids, expected_m)
+    multiply_into(out, *a, weight, weight_scale, offsets, tile, 1, sorted_token_ids, expected_m, old)
 
 
 def grouped_gemm_with_shared(
