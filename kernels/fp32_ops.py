@@ -7,20 +7,12 @@ from .registry import Preference, choose
 
 
 def fp32_linear(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    scale: float = 1.0,
-    upcoming: torch.Tensor | None = None,
-    *,
-    backend: str | Preference = "auto",
+    x: torch.Tensor, weight: torch.Tensor, scale: float = 1.0, *, backend: str | Preference = "auto"
 ) -> torch.Tensor:
-    """scale * x W^T in fp32: x [T, D] fp32 or bf16, weight fp32 [N, D] -> fp32 [T, N].
-
-    upcoming [N, K]: a weight that a later operation reads, of which a GPU may bring a part into its cache meanwhile.
-    """
+    """scale * x W^T in fp32: x [T, D] fp32 or bf16, weight fp32 [N, D] -> fp32 [T, N]."""
     check_tensor("x", x, (None, None), FLOATS)
     check_tensor("weight", weight, (None, x.shape[1]), torch.float32, x.device)
-    result: torch.Tensor = choose("fp32_linear", x, backend)(x, weight, scale, upcoming)
+    result: torch.Tensor = choose("fp32_linear", x, backend)(x, weight, scale)
     return result
 
 

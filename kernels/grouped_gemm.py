@@ -22,9 +22,8 @@ def grouped_gemm(
 
     Plain (a and weight [E, N, K] of one dtype) or FP8 (a Quantized; weight e4m3 with weight_scale fp32 [E, N/128, K/128],
     rounded up). offsets int32 [E + 1] on the device, from 0 to at most M; rows from offsets[E] on hold anything.
-    With `sorted_token_ids` int32 [M], row r is row sorted_token_ids[r] of a, which may have any number of rows; without it, a
-    captured graph has another product with these offsets before. `expected_m`: about how many of the M rows belong to these
-    experts, all of them together; it changes the speed, not the result. None: all M.
+    With `sorted_token_ids` int32 [M], row r is row sorted_token_ids[r] of a, which may have any number of rows. `expected_m`: about
+    how many of the M rows belong to these experts, all of them together; it changes the speed, not the result. None: all M.
     """
     values, scales = a if isinstance(a, Quantized) else (a, None)
     _check(values, scales, weight, offsets, weight_scale, sorted_token_ids)

@@ -11,25 +11,18 @@ from .registry import Preference, choose
 
 
 def absorb_queries(
-    q: torch.Tensor,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    wk: torch.Tensor,
-    upcoming: torch.Tensor | None = None,
-    *,
-    backend: str | Preference = "auto",
+    q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor, *, backend: str | Preference = "auto"
 ) -> torch.Tensor:
     """q [T, H, nope + R], the output of the query projection -> [q_nope @ wk | RoPE of q_rope], [T, H, L + R].
 
     cos, sin fp32 [T, R/2]: RoPE rotates interleaved pairs in fp32. wk [H, nope, L] of q's dtype; sums are fp32 and rounded once.
-    upcoming [N, K]: a weight that a later operation reads, of which a GPU may bring a part into its cache meanwhile.
     """
     check_tensor("q", q, (None, None, None), FLOATS)
     tokens, heads, width = q.shape
     check_tensor("cos", cos, (tokens, None), torch.float32, q.device)
     check_tensor("sin", sin, tuple(cos.shape), torch.float32, q.device)
     check_tensor("wk", wk, (heads, width - 2 * cos.shape[1], None), q.dtype, q.device)
-    result: torch.Tensor = choose("absorb_queries", q, backend)(q, cos, sin, wk, upcoming)
+    result: torch.Tensor = choose("absorb_queries", q, backend)(q, cos, sin, wk)
     return result
 
 

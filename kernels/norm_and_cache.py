@@ -55,7 +55,6 @@ def norm_and_cache(
     interleaved: bool = False,
     ue8m0: bool = True,
     projection: Fp32Projection | None = None,
-    upcoming: torch.Tensor | None = None,
     *,
     backend: str | Preference = "auto",
 ) -> tuple[Quantized, torch.Tensor | None]:
@@ -63,7 +62,6 @@ def norm_and_cache(
 
     query [T, Q], kv [T, L + R] and keys [T, D] are the outputs of q_a_proj, kv_a_proj and the indexer's wk; cos, sin fp32 [T, R/2];
     the index keys' RoPE is half-split unless `interleaved` -> the query as an operand, and the projection fp32 [T, N].
-    upcoming [N, K]: a weight that a later operation reads, of which a GPU may bring a part into its cache meanwhile.
     """
     check_tensor("query", query, (None, None), FLOATS)
     tokens, device = query.shape[0], query.device
@@ -96,7 +94,5 @@ def norm_and_cache(
         )
         return Quantized(values, scales), None if projection is None else cos.new_empty(0, len(projection.weight))
     implementation = choose("norm_and_cache", query, backend)
-    values, scales, projected = implementation(
-        query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection, upcoming
-    )
+    values, scales, projected = implementation(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection)
     return Quantized(values, scales), projected

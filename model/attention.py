@@ -120,7 +120,6 @@ class MultiHeadLatentAttention(PrefillAttention):
                 indexer.interleaved,
                 self.compute.ue8m0,
                 None if x is None else indexer.weights_projection(x),
-                self.q_b_proj.weight,
                 backend=self.compute.backend,
             )
         write_latent_cache(
@@ -150,9 +149,8 @@ class MultiHeadLatentAttention(PrefillAttention):
             slots = positions_to_slots(positions, metadata.block_table[:count], PAGE_SIZE)
         else:
             slots = self.indexer.select_decode_slots(queries, metadata, cache)
-            # After the selection: the kernel requests its weights, and a part of the output projection's, while that of the
-            # selection, which reads little, still runs.
-            q = self._absorb(q[rows], cos[rows], sin[rows], rows, self.o_proj)
+            # After the selection: the kernel requests its weights while that of the selection, which reads little, still runs.
+            q = self._absorb(q[rows], cos[rows], sin[rows], rows)
         with profiler_range(f"layer {self.layer}/attention"):
             latents, _ = sparse_mla_decode(
                 q[:, None],

@@ -32,23 +32,18 @@ class Router(nn.Module):
         self.weight = parameter(experts, config.hidden_size, dtype=torch.float32, device=compute.device)
         self.e_score_correction_bias = parameter(experts, dtype=torch.float32, device=compute.device)
 
-    def forward(
-        self, x: torch.Tensor, count: int, first: int, step: int, upcoming: torch.Tensor | None = None
-    ) -> tuple[torch.Tensor, ExpertGroups]:
-        """x [T, D] -> weights fp32 [T, k], and the pairs grouped by expert; `count`, `first`, `step`: this rank's experts.
-
-        upcoming: a weight that is read next, whoever the experts are.
-        """
-        logits, bias = self.logits(x, upcoming), self.e_score_correction_bias
+    def forward(self, x: torch.Tensor, count: int, first: int, step: int) -> tuple[torch.Tensor, ExpertGroups]:
+        """x [T, D] -> weights fp32 [T, k], and the pairs grouped by expert; `count`, `first`, `step`: this rank's experts."""
+        logits, bias = self.logits(x), self.e_score_correction_bias
         return route_and_group(logits, bias, **self._limits(), count=count, first=first, step=step)
 
     def choose(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """x [T, D] -> experts int64 [T, k], weights fp32 [T, k]."""
         return route(self.logits(x), self.e_score_correction_bias, **self._limits())
 
-    def logits(self, x: torch.Tensor, upcoming: torch.Tensor | None = None) -> torch.Tensor:
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
         """x [T, D] -> fp32 [T, E]."""
-        return fp32_linear(x, self.weight, upcoming=upcoming, backend=self.compute.fp32_backend)
+        return fp32_linear(x, self.weight, backend=self.compute.fp32_backend)
 
     def _limits(self) -> dict[str, Any]:
         """The arguments of `route` that the configuration decides."""
@@ -222,10 +217,9 @@ class MixtureOfExperts(nn.Module):
         return output
 
     def _outputs(self, x: torch.Tensor, operand: Operand) -> ExpertOutputs:
-        experts, shared = self.experts, self.shared_experts
-        upcoming = None if shared is None else shared.gate_up_proj.weight
+        experts = self.experts
         with profiler_range(f"layer {self.layer}/router"):
-            weights, groups = self.gate(x, experts.count, experts.first, experts.step, upcoming)
+            weights, groups = self.gate(x, experts.count, experts.first, experts.step)
             stages(
                 self.layer,
                 router_logits=lambda: self.gate.logits(x),

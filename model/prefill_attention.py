@@ -11,7 +11,7 @@ from ..kernels.sparse_mla_decode import sparse_mla_decode
 from ..kernels.sparse_mla_prefill import sparse_mla_prefill
 from .experiment import Experiments
 from .indexer import Indexer, IndexQueries, PrefillSharing
-from .layers import Compute, KVUpProjection, Linear, Operand
+from .layers import Compute, KVUpProjection, Operand
 from .metadata import AttentionMetadata, LayerCache, Prefill, Selection
 from .prefill_form import PrefillForm
 from .profiling import layer_part
@@ -146,16 +146,10 @@ class PrefillAttention(nn.Module):
         return self.compute.operand(values.flatten(1))
 
     @layer_part("attention")
-    def _absorb(
-        self, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, rows: slice, upcoming: Linear | None = None
-    ) -> torch.Tensor:
-        """Queries of some rows, which attend to latents: [q_nope @ Wk | rotated q_rope], [T, H, L + rope].
-
-        upcoming: whose weight is read later, when memory will be busier than now.
-        """
+    def _absorb(self, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, rows: slice) -> torch.Tensor:
+        """Queries of some rows, which attend to latents: [q_nope @ Wk | rotated q_rope], [T, H, L + rope]."""
         wk, _ = self.kv_b_proj.halves()
-        weight = None if upcoming is None else upcoming.weight
-        absorbed = absorb_queries(q, cos, sin, wk, weight, backend=self.compute.backend)
+        absorbed = absorb_queries(q, cos, sin, wk, backend=self.compute.backend)
         stages(self.layer, rows, query_rope=absorbed[..., self.latent_dim :])
         return absorbed
 

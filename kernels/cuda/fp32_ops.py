@@ -5,12 +5,10 @@ import torch
 from ..alignment import is_aligned
 from ..build import load
 from ..reference import fp32_ops as reference
-from .l2_prefetch import rows_ahead
 from .pdl import weights_are_static
 
 # fp32 tokens: up to this many the time is that of reading the weight; beyond, cuBLAS is faster. For bf16 tokens there is no limit.
 MAX_TOKENS = 32
-FEW_TOKENS = 512  # up to this many, a weight can be brought into L2 meanwhile
 MAX_WIDTH, MAX_NORM_WIDTH = 8192, 256  # columns that the kernels hold in registers
 
 FALLS_BACK = {
@@ -19,22 +17,16 @@ FALLS_BACK = {
 }
 
 
-def fp32_linear(
-    x: torch.Tensor, weight: torch.Tensor, scale: float, upcoming: torch.Tensor | None = None
-) -> torch.Tensor:
-    return _linear(x, weight, scale, upcoming, one_order=False)
+def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
+    return _linear(x, weight, scale, one_order=False)
 
 
-def fp32_linear_in_order(
-    x: torch.Tensor, weight: torch.Tensor, scale: float, upcoming: torch.Tensor | None = None
-) -> torch.Tensor:
+def fp32_linear_in_order(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
     """The same for bf16 tokens, summed in one order whatever their number; raises where the kernels do not serve."""
-    return _linear(x, weight, scale, upcoming, one_order=True)
+    return _linear(x, weight, scale, one_order=True)
 
 
-def _linear(
-    x: torch.Tensor, weight: torch.Tensor, scale: float, upcoming: torch.Tensor | None, one_order: bool
-) -> torch.Tensor:
+def _linear(x: torch.Tensor, weight: torch.Tensor, scale: float, one_order: bool) -> torch.Tensor:
     tokens, width = x.shape
     vector = 16 // x.element_size()
     aligned = width % vector == 0 and is_aligned(x, weight)
@@ -47,8 +39,7 @@ def _linear(
         return reference.fp32_linear(x, weight, scale)
     out = torch.empty(tokens, weight.shape[0], dtype=torch.float32, device=x.device)
     if out.numel():
-        ahead = rows_ahead(upcoming if tokens <= FEW_TOKENS else None)
-        load("fp32_ops").fp32_linear(x, weight, out, scale, weights_are_static(weight), one_order, *ahead)
+        load("fp32_ops").fp32_linear(x, weight, out, scale, weights_are_static(weight), one_order)
     return out
 
 

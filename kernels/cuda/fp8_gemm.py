@@ -100,12 +100,11 @@ def multiply(
     splits: int = 0,
     sorted_token_ids: torch.Tensor | None = None,
     expected_tiles: int = 0,
-    static_offsets: bool = False,
 ) -> torch.Tensor:
     """a [M, K] times b [E, N, K] -> out [M, N], as `multiply_into` writes it."""
     rows = a.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     out = torch.empty(rows, b.shape[1], dtype=out_dtype, device=a.device)
-    multiply_into(out, a, a_scale, b, b_scale, offsets, tile, splits, sorted_token_ids, expected_tiles, static_offsets)
+    multiply_into(out, a, a_scale, b, b_scale, offsets, tile, splits, sorted_token_ids, expected_tiles)
     return out
 
 
@@ -120,14 +119,12 @@ def multiply_into(
     splits: int = 0,
     sorted_token_ids: torch.Tensor | None = None,
     expected_tiles: int = 0,
-    static_offsets: bool = False,
 ) -> None:
     """a [M, K] times b [E, N, K] into out [M, N], by `large_m` for a Tile, by `swap_ab` for a number of tokens.
 
     The other arguments are those of swap_ab. K is split into `splits` parts, each added in ascending order; 0: as many as fill
     the GPU. `sorted_token_ids` int32 [M], with tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r]
-    of a. `expected_tiles`: about how many of the possible token tiles are not empty; 0: all. `static_offsets`: in a captured graph,
-    the kernel that wrote `offsets` has ended before the previous kernel began, so that weights are requested early.
+    of a. `expected_tiles`: about how many of the possible token tiles are not empty; 0: all.
     """
     static_weights = weights_are_static(b)
     a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))
@@ -136,18 +133,7 @@ def multiply_into(
         library.large_m(*tile, a, a_scale, b, b_scale, offsets, out)
     else:
         library.swap_ab(
-            tile,
-            splits,
-            static_weights,
-            static_offsets,
-            a,
-            a_scale,
-            b,
-            b_scale,
-            offsets,
-            sorted_token_ids,
-            out,
-            expected_tiles,
+            tile, splits, static_weights, a, a_scale, b, b_scale, offsets, sorted_token_ids, out, expected_tiles
         )
 
 

@@ -14,7 +14,6 @@ MAX_GATHER_TILE = 32  # the largest token tile whose rows the kernel gathers its
 # Up to this many tokens, two token tiles, the shared expert's product is in the launch of the routed experts' products.
 MAX_SHARED_LAUNCH_ROWS = 16
 LARGE_TILE = Tile(128, 256, True)
-OLD_OFFSETS = True
 MAX_EXPERT_AVERAGE = 160  # rows of an expert on average; with more, many experts exceed EXPERT_TILE
 
 
@@ -48,10 +47,10 @@ def grouped_gemm(
     expected_m: int,
 ) -> torch.Tensor:
     assert isinstance(a, Quantized) and weight_scale is not None, "registry.py names FP8 as the only dtype"
-    tile, old = choose(expected_m, weight.shape[0]), sorted_token_ids is None and OLD_OFFSETS
+    tile = choose(expected_m, weight.shape[0])
     a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
     # With few tokens nearly every row is in a tile of its own, so expected_m is also the expected number of tiles.
-    return multiply(*a, weight, weight_scale, offsets, out_dtype, tile, 0, sorted_token_ids, expected_m, old)
+    return multiply(*a, weight, weight_scale, offsets, out_dtype, tile, 0, sorted_token_ids, expected_tiles=expected_m)
 
 
 def grouped_gemm_with_shared(
@@ -66,7 +65,6 @@ def grouped_gemm_with_shared(
     expected_m: int,
 ) -> torch.Tensor:
     """One launch for both products where few tokens leave a dense product too small to fill the GPU; otherwise one launch each."""
-    static_offsets = sorted_token_ids is None and OLD_OFFSETS
     tokens = dense.values.shape[0]
     rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     out = torch.empty(tokens + rows, weight.shape[1], dtype=out_dtype, device=weight.device)
@@ -77,9 +75,7 @@ def grouped_gemm_with_shared(
         shared_tile = choose_dense(tokens, columns, width, multiprocessors(weight.device))
         multiply_into(out[:tokens], *dense, shared, shared_scale, None, shared_tile)
         a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
-        multiply_into(
-            out[tokens:], *a, weight, weight_scale, offsets, tile, 0, sorted_token_ids, expected_m, static_offsets
-        )
+        multiply_into(out[tokens:], *a, weight, weight_scale, offsets, tile, 0, sorted_token_ids, expected_m)
         return out
     a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
     static_weights = weights_are_static(dense_weight.values)
@@ -87,5 +83,5 @@ def grouped_gemm_with_shared(
     values, experts, dense_values, shared = (aligned_rows(x).view(torch.uint8) for x in operands)
     product = dense_values, dense.scales, shared[None], dense_weight.scales[None], out[:tokens]
     routed = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
-    load("fp8_gemm").swap_ab_with_shared(tile, 0, static_weights, static_offsets, *product, *routed)
+    load("fp8_gemm").swap_ab_with_shared(tile, 0, static_weights, *product, *routed)
     return out

@@ -6,7 +6,6 @@ from ..alignment import is_aligned
 from ..build import load
 from ..quantize import quantize_blocks
 from ..reference import kv_up_projection as reference
-from .l2_prefetch import rows_ahead
 from .pdl import weights_are_static
 
 # Up to so many tokens, the N of an MMA, take a kernel that has the weights in registers or shared memory before they come; more
@@ -21,13 +20,11 @@ FALLS_BACK = {
 }
 
 
-def absorb_queries(
-    q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor, upcoming: torch.Tensor | None = None
-) -> torch.Tensor:
+def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
     (tokens, heads, _), (_, nope, latent) = q.shape, wk.shape
     fits = fits_queries(q, cos, wk)
     if fits and tokens > FEW_TOKENS:
-        return absorb_many_queries(q, cos, sin, wk, upcoming)
+        return absorb_many_queries(q, cos, sin, wk)
     # For other dims the kernel writes the RoPE dims only, eight at a time.
     if not fits and (nope != ROWS or cos.shape[1] % 4 or not is_aligned(q, wk)):
         return reference.absorb_queries(q, cos, sin, wk)
@@ -35,7 +32,7 @@ def absorb_queries(
     if not out.numel():
         return out
     operands = q, cos.contiguous(), sin.contiguous(), wk, out
-    load("kv_up_projection").absorb_queries(*operands, fits, weights_are_static(wk), *rows_ahead(upcoming))
+    load("kv_up_projection").absorb_queries(*operands, fits, weights_are_static(wk))
     if not fits:
         torch.bmm(q[..., :nope].transpose(0, 1), wk, out=out[..., :latent].transpose(0, 1))
     return out
@@ -48,14 +45,12 @@ def fits_queries(q: torch.Tensor, cos: torch.Tensor, wk: torch.Tensor) -> bool:
     return fits and is_aligned(q, wk) and wk.stride(1) == latent
 
 
-def absorb_many_queries(
-    q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor, upcoming: torch.Tensor | None = None
-) -> torch.Tensor:
+def absorb_many_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
     """`absorb_queries` by the kernel for many tokens: each sum is one chain of MMAs over wk's rows, ascending."""
     out = torch.empty(*q.shape[:2], LATENT + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
     if out.numel():
         operands = q, cos.contiguous(), sin.contiguous(), wk, out
-        load("kv_up_projection").absorb_queries_many(*operands, weights_are_static(wk), *rows_ahead(upcoming))
+        load("kv_up_projection").absorb_queries_many(*operands, weights_are_static(wk))
     return out
 
 

@@ -9,7 +9,6 @@ from ..fp32_ops import fp32_linear, layer_norm
 from ..norm_and_cache import Caches, Fp32Projection, Norms
 from ..quantize import rms_norm_quantize
 from .fp32_ops import MAX_WIDTH, fp32_linear_in_order
-from .l2_prefetch import rows_ahead
 from .pdl import weights_are_static
 
 QUERY, LATENT, ROPE, KEY, PAGE = 1536, 512, 64, 128, 64  # the dims that the kernel is written for
@@ -27,9 +26,8 @@ def norm_and_cache(
     interleaved: bool,
     ue8m0: bool,
     projection: Fp32Projection | None,
-    upcoming: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    return in_order(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection, upcoming, False)
+    return in_order(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection, False)
 
 
 def in_order(
@@ -43,7 +41,6 @@ def in_order(
     interleaved: bool,
     ue8m0: bool,
     projection: Fp32Projection | None,
-    upcoming: torch.Tensor | None = None,
     one_order: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """The same; with `one_order`, tokens are projected as `fp32_linear_in_order` does it."""
@@ -89,7 +86,6 @@ def in_order(
         projected,
         1.0 if fused is None else fused.scale,
         one_order,
-        *rows_ahead(upcoming),
     )
     if projection is not None and fused is None:
         projected = _project(projection, one_order)

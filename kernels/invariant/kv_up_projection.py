@@ -7,9 +7,7 @@ from ..reference.rope import rotate_interleaved
 from .products import head_products
 
 
-def absorb_queries(
-    q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor, upcoming: torch.Tensor | None = None
-) -> torch.Tensor:
+def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
     nope, rope = q.split((wk.shape[1], 2 * cos.shape[1]), 2)
     latent = head_products(nope.float(), wk.float()).to(q.dtype)
     return torch.cat((latent, rotate_interleaved(rope, cos, sin)), 2)

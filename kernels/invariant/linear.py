@@ -32,9 +32,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> tor
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
-def fp32_linear(
-    x: torch.Tensor, weight: torch.Tensor, scale: float, upcoming: torch.Tensor | None = None
-) -> torch.Tensor:
+def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
     product = _products(x.float(), weight)
     return product if scale == 1.0 else product * scale
 

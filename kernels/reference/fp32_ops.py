@@ -6,9 +6,7 @@ import torch.nn.functional as F
 from .linear import linear
 
 
-def fp32_linear(
-    x: torch.Tensor, weight: torch.Tensor, scale: float, upcoming: torch.Tensor | None = None
-) -> torch.Tensor:
+def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
     # `linear` multiplies in fp64 on a GPU, which only fp32 tokens are worth.
     multiply = F.linear if x.is_cuda and x.dtype != torch.float32 else linear
     product = multiply(x.float(), weight)

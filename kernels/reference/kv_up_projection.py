@@ -7,9 +7,7 @@ from .rope import rotate_interleaved
 from .wide import widened
 
 
-def absorb_queries(
-    q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor, upcoming: torch.Tensor | None = None
-) -> torch.Tensor:
+def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
     nope, rope = q.split((wk.shape[1], 2 * cos.shape[1]), 2)
     latent = torch.bmm(*widened(nope.transpose(0, 1), wk)).transpose(0, 1)
     return torch.cat((latent.to(q.dtype), rotate_interleaved(rope, cos, sin)), 2)

@@ -19,7 +19,6 @@ def norm_and_cache(
     interleaved: bool,
     ue8m0: bool,
     projection: Fp32Projection | None,
-    upcoming: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     write_latent_cache(kv, norms.latent, norms.eps, cos, sin, caches.latent, caches.slots, caches.latent_stamp)
     keys = layer_norm(keys, norms.key, norms.key_bias, norms.key_eps)

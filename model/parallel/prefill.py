@@ -83,11 +83,9 @@ class SequenceParallelRouter(Router):
         super().__init__(config, compute)
         self._ranks = ranks
 
-    def forward(
-        self, x: torch.Tensor, count: int, first: int, step: int, upcoming: torch.Tensor | None = None
-    ) -> tuple[torch.Tensor, ExpertGroups]:
+    def forward(self, x: torch.Tensor, count: int, first: int, step: int) -> tuple[torch.Tensor, ExpertGroups]:
         if not _shares(x.shape[0], self._ranks):
-            return super().forward(x, count, first, step, upcoming)
+            return super().forward(x, count, first, step)
         experts, weights = _by_rank(self.choose, x, self._ranks)
         return weights, group_by_expert(experts, count, first, step, backend=self.compute.backend)
 

@@ -4,7 +4,6 @@
 
 #include <cuda_bf16.h>
 
-#include "../common/l2_prefetch.cuh"
 #include "../common/lane_sums.cuh"
 #include "../common/pdl.cuh"
 
@@ -37,7 +36,6 @@ struct Linear {
   int tokens, rows, width;
   float scale;
   bool static_weights;  // the previous kernel has not written the weight
-  common::L2Prefetch upcoming;
 };
 
 // A CTA holds kRows rows of the weight in registers...
@@ -93,7 +91,6 @@ __global__ void __launch_bounds__(kThreads) fp32_linear_kernel(Linear p) {
   float4 held[kRows][kHeld];
   if (!p.static_weights) common::pdl_wait();
   load_rows<kRows>(p, blockIdx.x * kRows, held);
-  common::prefetch_to_l2(p.upcoming, blockIdx.x, gridDim.x, kThreads);
   common::pdl_wait();
   multiply_rows<Element, kTokens, kRows>(p, blockIdx.x * kRows, held);
 }

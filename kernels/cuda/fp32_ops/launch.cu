@@ -8,7 +8,6 @@ using common::data;
 using common::DeviceGuard;
 using common::launch_pdl;
 using common::stream_of;
-using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
 
 constexpr int kFewTokens = 512;  // of bf16; beyond, tiles of all columns keep all multiprocessors busy
@@ -20,7 +19,6 @@ __global__ void __launch_bounds__(kThreads) fp32_products_kernel(Linear p) {
   if (!p.static_weights) common::pdl_wait();
   few.load_weights();
   few.prepare_barriers();
-  if (blockIdx.y == 0) common::prefetch_to_l2(p.upcoming, blockIdx.x, gridDim.x, kThreads);
   common::pdl_wait();
   few.finish();
 }
@@ -50,10 +48,8 @@ void run_linear(const Linear& p, cudaStream_t stream) {
 }
 
 // x bf16 or fp32 [T, D], weight fp32 [N, D] -> out fp32 [T, N]. D is a multiple of 4 (bf16 x: 8) up to 8192; rows start on 16-byte
-// boundaries. one_order: bf16 tokens are summed in one order whatever their number (products.cuh). Up to 512 tokens also bring one of
-// each `every` pieces of `upcoming`, a weight, into L2 (l2_prefetch.cuh).
-void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale, bool static_weights, bool one_order,
-                 Optional<TensorView> upcoming, int64_t every) {
+// boundaries. one_order: bf16 tokens are summed in one order whatever their number (products.cuh).
+void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale, bool static_weights, bool one_order) {
   DeviceGuard guard(x);
   Linear p = {};
   p.x = data<void>(x);
@@ -65,7 +61,6 @@ void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale, 
   p.width = static_cast<int>(x.size(1));
   p.scale = static_cast<float>(scale);
   p.static_weights = static_weights;
-  p.upcoming = common::l2_prefetch_of(upcoming, every);
   if (x.dtype().code != kDLBfloat)
     run_linear<float>(p, stream_of(x));
   else if (p.tokens <= kLinearTokens && !one_order)

@@ -95,7 +95,7 @@ __device__ __forceinline__ void store_row(Out* out, const float4& x, int left) {
 
 template <int kTokens, class Out>
 __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kCtas)
-    swap_ab_kernel(const __grid_constant__ Jobs jobs, int splits, int stages, bool static_weights, bool static_offsets, bool ascending) {
+    swap_ab_kernel(const __grid_constant__ Jobs jobs, int splits, int stages, bool static_weights, bool ascending) {
   using Config = SwapAB<kTokens>;
   extern __shared__ __align__(1024) uint8_t shared[];
   const uint32_t tiles = shared_address(shared);
@@ -114,7 +114,8 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
   // first, which is the order of large_m.cuh.
   const int shift = count > 0 && !ascending ? tile % count : 0;
   const auto column_of = [&](int i) { return (begin + (i + shift < count ? i + shift : i + shift - count)) * kSlice; };
-  const bool early = static_weights && p.sorted_token_ids == nullptr && (p.offsets == nullptr || static_offsets);
+  const bool plain = static_weights && p.offsets == nullptr && p.sorted_token_ids == nullptr;
+  const int prefetched = plain ? min(stages, count) : 0;  // slices whose weights are requested before pdl_wait
 
   if (threadIdx.x == 0) {
     prefetch_map(&job.a_map);
@@ -126,21 +127,18 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
     barrier_init_fence();
   }
   __syncthreads();
-  if (!early) pdl_wait();
-  const TokenTile token_tile = find_token_tile<kTokens>(p, slot);
-  const bool exists = token_tile.first < token_tile.last;
-  const int prefetched = early && exists ? min(stages, count) : 0;  // slices whose weights are requested before pdl_wait
   if (warp == 8 && lane == 0) {
     for (int i = 0; i < prefetched; ++i) {
       const uint32_t barrier = shared_address(&full[i]);
       barrier_arrive_expect(barrier, Config::kStageBytes);
-      copy_3d(tiles + i * Config::kStageBytes, &job.b_map, barrier, column_of(i), tile * kWeights, token_tile.expert);
+      copy_3d(tiles + i * Config::kStageBytes, &job.b_map, barrier, column_of(i), tile * kWeights, 0);
     }
   }
   __syncwarp();
   pdl_wait();
 
-  if (!exists) return;  // the same for the whole cluster; never while copies are in flight
+  const TokenTile token_tile = find_token_tile<kTokens>(p, slot);
+  if (token_tile.first >= token_tile.last) return;  // the same for the whole cluster; never while copies are in flight
 
   if (warp == 8) {
     const int tokens = token_tile.last - token_tile.first;

@@ -30,7 +30,6 @@ __global__ void __launch_bounds__(kThreads, 1) absorb_queries_in_order_kernel(Qu
   for (int slice = 0; slice < kNope / 16; ++slice)
 #pragma unroll
     for (int i = 0; i < 4; ++i) w[slice][i] = load_weights(weights + int64_t(16 * slice + i) * p.latent);
-  common::prefetch_to_l2(p.upcoming, head, gridDim.x, kThreads);
   common::pdl_wait();
 
   for (int i = threadIdx.x; i < p.tokens * (p.rope / 2); i += kThreads) rotate_pair(p, i / (p.rope / 2), head, i % (p.rope / 2));

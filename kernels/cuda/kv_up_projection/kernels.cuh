@@ -5,7 +5,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
 
-#include "../common/l2_prefetch.cuh"
 #include "../common/pdl.cuh"
 #include "../common/ptx.cuh"
 
@@ -37,7 +36,6 @@ struct Queries {
   int64_t q_token, q_head, wk_head;  // strides
   int tokens, heads, rope, latent;
   bool static_weights;  // the previous kernel has not written wk
-  common::L2Prefetch upcoming;
 };
 
 // RoPE of an interleaved pair. The products and their sum are rounded separately, as in the reference.

@@ -9,11 +9,9 @@ using common::data;
 using common::DeviceGuard;
 using common::launch_pdl;
 using common::stream_of;
-using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
 
-Queries queries_of(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool static_weights,
-                   const Optional<TensorView>& upcoming, int64_t every) {
+Queries queries_of(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool static_weights) {
   Queries p = {};
   p.q = data<__nv_bfloat16>(q);
   p.cos = data<float>(cos);
@@ -28,7 +26,6 @@ Queries queries_of(TensorView q, TensorView cos, TensorView sin, TensorView wk, 
   p.rope = static_cast<int>(2 * cos.size(1));
   p.latent = static_cast<int>(wk.size(2));
   p.static_weights = static_weights;
-  p.upcoming = common::l2_prefetch_of(upcoming, every);
   return p;
 }
 
@@ -55,12 +52,10 @@ dim3 grid_of_many(const TensorView& tensor, int tokens, int heads) {
 
 // q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, each sum as one chain of
 // MMAs, for up to 8 tokens and an L of 512; or only the R rotated dims unless `all`, R being a multiple of 8. q's heads and wk's rows start
-// on 16-byte boundaries. Brings one of each `every` pieces of `upcoming`, a weight,
-// into L2 (l2_prefetch.cuh).
-void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights,
-                    Optional<TensorView> upcoming, int64_t every) {
+// on 16-byte boundaries.
+void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights) {
   DeviceGuard guard(q);
-  const Queries p = queries_of(q, cos, sin, wk, out, static_weights, upcoming, every);
+  const Queries p = queries_of(q, cos, sin, wk, out, static_weights);
   const cudaStream_t stream = stream_of(q);
   if (all) {
     launch_pdl(absorb_queries_in_order_kernel, dim3(p.heads), kThreads, 0, stream, p);
@@ -71,10 +66,9 @@ void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk,
 }
 
 // The same for many tokens. L is 512, R a multiple of 8; q's heads, wk's heads and the rows of cos and sin start on 16-byte boundaries.
-void absorb_queries_many(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool static_weights,
-                         Optional<TensorView> upcoming, int64_t every) {
+void absorb_queries_many(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool static_weights) {
   DeviceGuard guard(q);
-  const Queries p = queries_of(q, cos, sin, wk, out, static_weights, upcoming, every);
+  const Queries p = queries_of(q, cos, sin, wk, out, static_weights);
   launch_pdl(absorb_queries_many_kernel, grid_of_many(q, p.tokens, p.heads), kManyThreads, sizeof(ManyMemory), stream_of(q), p);
 }
 

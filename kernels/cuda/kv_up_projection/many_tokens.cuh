@@ -60,7 +60,6 @@ __global__ void __launch_bounds__(kManyThreads, 1) absorb_queries_many_kernel(Qu
   const int head = blockIdx.x, group = threadIdx.x / kGroupThreads - 1;
   const Tiles tiles(p.tokens);
   Stage stage;
-  if (group < 0 && blockIdx.y == 0) common::prefetch_to_l2(p.upcoming, head, gridDim.x, kGroupThreads);
   prepare(p, s, group, [&] { store_query_weights(p, s, head); });
   if (group < 0) {
     for (int tile = tiles.begin; tile < tiles.end; ++tile) {

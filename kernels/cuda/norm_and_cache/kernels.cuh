@@ -4,7 +4,6 @@
 #pragma once
 
 #include "../common/groups.cuh"
-#include "../common/l2_prefetch.cuh"
 #include "../common/pdl.cuh"
 #include "../fp32_ops/products.cuh"
 
@@ -32,7 +31,6 @@ struct Rows {
   int tokens;
   bool ue8m0, interleaved;
   bool static_weights;  // the previous kernel has not written the weights
-  L2Prefetch upcoming;  // with the projection alone
 };
 
 // The weights of a norm for the two pieces of a lane.
@@ -217,7 +215,6 @@ __global__ void __launch_bounds__(kThreads) norm_and_cache_linear_kernel(Rows p,
     fp32_ops::load_rows<1>(projection, blockIdx.x, held);
   else
     load_parameters(p, parameters, warp, lane);
-  prefetch_to_l2(p.upcoming, blockIdx.x, gridDim.x, kThreads);
   pdl_wait();
   if (projects)
     fp32_ops::multiply_rows<__nv_bfloat16, kTokens, 1>(projection, blockIdx.x, held);
@@ -240,7 +237,6 @@ __global__ void __launch_bounds__(kThreads) norm_and_cache_products_kernel(Rows 
   } else {
     load_parameters(p, parameters, warp, lane);
   }
-  prefetch_to_l2(p.upcoming, blockIdx.x, gridDim.x, kThreads);
   pdl_wait();
   if (projects)
     few.finish();

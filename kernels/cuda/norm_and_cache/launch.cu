@@ -18,8 +18,7 @@ void norm_and_cache(TensorView query, TensorView kv, TensorView keys, TensorView
                     Optional<TensorView> latent_column, Optional<TensorView> latent_stamps, Optional<TensorView> key_column,
                     Optional<TensorView> key_stamps,
                     TensorView codes, TensorView scales, double eps, double key_eps, bool ue8m0, bool interleaved, bool static_weights,
-                    Optional<TensorView> x, Optional<TensorView> weight, Optional<TensorView> out, double scale, bool one_order,
-                    Optional<TensorView> upcoming, int64_t every) {
+                    Optional<TensorView> x, Optional<TensorView> weight, Optional<TensorView> out, double scale, bool one_order) {
   DeviceGuard guard(query);
   Rows p = {};
   p.query = data<__nv_bfloat16>(query), p.query_stride = query.stride(0);
@@ -36,7 +35,6 @@ void norm_and_cache(TensorView query, TensorView kv, TensorView keys, TensorView
   p.eps = static_cast<float>(eps), p.key_eps = static_cast<float>(key_eps);
   p.tokens = static_cast<int>(query.size(0));
   p.ue8m0 = ue8m0, p.interleaved = interleaved, p.static_weights = static_weights;
-  p.upcoming = common::l2_prefetch_of(upcoming, every);
   const int warps = 2 * p.tokens + (p.tokens + kKeysOfWarp - 1) / kKeysOfWarp, ctas = (warps + kWarps - 1) / kWarps;
   if (!x.has_value()) {
     common::launch_pdl(norm_and_cache_kernel, dim3(ctas), kThreads, 0, stream_of(query), p);

@@ -10,7 +10,6 @@ import torch
 
 from ...alignment import aligned_rows
 from ...build import load
-from ...cuda import grouped_gemm as cuda_grouped
 from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, multiply_into, multiprocessors, swap_ab_tile
 from ...cuda.fp8_gemm import choose as choose_dense
 from ...cuda.grouped_gemm import MAX_GATHER_TILE
@@ -124,10 +123,10 @@ def _grouped_into(
     sorted_token_ids: torch.Tensor | None,
     expected_m: int,
 ) -> None:
-    tile, old = choose_grouped(expected_m, weight.shape[0]), sorted_token_ids is None and cuda_grouped.OLD_OFFSETS
+    tile = choose_grouped(expected_m, weight.shape[0])
     if sorted_token_ids is not None and not (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
         a, sorted_token_ids = gather_rows(a, sorted_token_ids, offsets), None
-    multiply_into(out, *a, weight, weight_scale, offsets, tile, 1, sorted_token_ids, expected_m, old)
+    multiply_into(out, *a, weight, weight_scale, offsets, tile, 1, sorted_token_ids, expected_m)
 
 
 def grouped_gemm_with_shared(
@@ -154,6 +153,5 @@ def grouped_gemm_with_shared(
     values, experts, dense_values, own = (aligned_rows(x).view(torch.uint8) for x in operands)
     product = dense_values, dense.scales, own[None], dense_weight.scales[None], out[:tokens]
     routed = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
-    static = weights_are_static(dense_weight.values), sorted_token_ids is None and cuda_grouped.OLD_OFFSETS
-    load("fp8_gemm").swap_ab_with_shared(tile, 1, *static, *product, *routed)
+    load("fp8_gemm").swap_ab_with_shared(tile, 1, weights_are_static(dense_weight.values), *product, *routed)
     return out

@@ -12,7 +12,6 @@ from ...cuda.kv_up_projection import (
     fits_queries,
     fits_values,
 )
-from ...cuda.l2_prefetch import rows_ahead
 from ...cuda.pdl import weights_are_static
 from ...quantize import quantize_blocks
 from ...tile.bf16_gemm import K_STEP, by_heads
@@ -28,9 +27,7 @@ def _check(name: str, dims: int) -> None:
         raise ValueError(f"{name} has {dims} dims; expected a multiple of {K_STEP} in deterministic mode on a GPU")
 
 
-def absorb_queries(
-    q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor, upcoming: torch.Tensor | None = None
-) -> torch.Tensor:
+def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
     (tokens, heads, _), (_, nope, latent) = q.shape, wk.shape
     _check("wk", nope)
     if cos.shape[1] % 4 or not is_aligned(q, wk):
@@ -39,12 +36,12 @@ def absorb_queries(
         )
     fits = fits_queries(q, cos, wk)
     if fits and tokens > FEW_TOKENS:
-        return absorb_many_queries(q, cos, sin, wk, upcoming)
+        return absorb_many_queries(q, cos, sin, wk)
     out = torch.empty(tokens, heads, latent + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
     if out.numel():
         # The kernel for few tokens writes all of `out`; without `fits`, only the rotated dims.
         operands = q, cos.contiguous(), sin.contiguous(), wk, out
-        load("kv_up_projection").absorb_queries(*operands, fits, fits and weights_are_static(wk), *rows_ahead(upcoming))
+        load("kv_up_projection").absorb_queries(*operands, fits, fits and weights_are_static(wk))
         if not fits:
             by_heads(q[..., :nope], wk, out[..., :latent])
     return out

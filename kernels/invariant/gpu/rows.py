@@ -21,10 +21,8 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
     return fp32_ops.layer_norm(x, weight, bias, eps)
 
 
-def fp32_linear(
-    x: torch.Tensor, weight: torch.Tensor, scale: float, upcoming: torch.Tensor | None = None
-) -> torch.Tensor:
-    return fp32_ops.fp32_linear_in_order(x, weight, scale, upcoming)
+def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
+    return fp32_ops.fp32_linear_in_order(x, weight, scale)
 
 
 def norm_and_cache(
@@ -38,10 +36,9 @@ def norm_and_cache(
     interleaved: bool,
     ue8m0: bool,
     projection: Fp32Projection | None,
-    upcoming: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     if keys.shape[1] > MAX_NORM_WIDTH:
         raise ValueError(
             f"keys has {keys.shape[1]} dims; expected at most {MAX_NORM_WIDTH} in deterministic mode on a GPU"
         )
-    return fused.in_order(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection, upcoming=upcoming)
+    return fused.in_order(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection)
