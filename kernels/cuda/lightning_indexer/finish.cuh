@@ -101,21 +101,23 @@ __device__ __forceinline__ bool score_candidates(const Finish& f, FinishMemory& 
   float weights[16], d[32];
   load_weights<64>(weights, s.weights);
   const auto request = [&](uint32_t first, int stage) {  // 64 keys of 128 bytes, 16 bytes of four keys a thread
-    if (first >= count) return;
+    if (first < count) {
+      uint8_t* to = s.keys[group][stage];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int key = i * (kWarpgroup / 8) + thread / 8, piece = thread % 8;
-      const uint32_t position = s.entries[min(first + key, count - 1)].x;
-      common::copy16<0>(shared_address(s.keys[group][stage] + key * kWidth + ((piece ^ key) & 7) * 16),
-                        f.keys + position * f.key_stride + piece * 16, 16);
+      for (int i = 0; i < 4; ++i) {
+        const int key = i * (kWarpgroup / 8) + thread / 8, piece = thread % 8;
+        const uint32_t position = s.entries[min(first + key, count - 1)].x;
+        common::copy16<0>(shared_address(to + key * kWidth + ((piece ^ key) & 7) * 16), f.keys + position * f.key_stride + piece * 16, 16);
+      }
     }
+    asm volatile("cp.async.commit_group;" ::: "memory");
   };
   bool strange = false;
   uint32_t highest = 0;
   request(group * kKeys, 0);
   int stage = 0;
   for (uint32_t first = group * kKeys; first < count; first += kStep, stage ^= 1) {
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
     common::fence_async_proxy();
     common::named_sync(1 + group, kWarpgroup);  // the whole tile is there, and no MMA reads the one before any more
     multiply<64>(d, descriptor(s.keys[group][stage]), query);
