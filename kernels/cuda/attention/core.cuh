@@ -18,7 +18,7 @@
 // the other. Rope is fetched by both, because P of even blocks overwrites that tile in each at its own time.
 #pragma once
 
-#include "products.cuh"
+#include "multiply.cuh"
 
 namespace mla {
 

@@ -1,5 +1,5 @@
-// The producer of FP8 keys for parts of few blocks (one_scorer.cuh), in a third of dequantize.cuh's code: what has arrived moves to
-// registers of its own, so that one copy of the code serves both buffers. In the seesaw, with many blocks, this takes 7 % more time.
+// The producer of FP8 keys for one_scorer.cuh, in a third of dequantize.cuh's code: what has arrived moves to registers of its own, so that
+// one copy of the code serves both buffers.
 #pragma once
 
 #include "attend.cuh"
