@@ -18,164 +18,14 @@
 // the other. Rope is fetched by both, because P of even blocks overwrites that tile in each at its own time.
 #pragma once
 
-#include "results.cuh"
+#include "multiply.cuh"
 
 namespace mla {
-
-// Tiles [kFirst, kEnd) of Q K of the block in `buffer`; the caller has waited for the keys, and commits.
-template <class C, int kFirst, int kEnd>
-__device__ __forceinline__ void score_tiles(float (&scores)[32], SharedMemory& s, int buffer) {
-  const Tile q = Tile::rows(shared_address(s.q)), k = Tile::rows(shared_address(s.k[buffer]));
-  mma_begin();
-#pragma unroll
-  for (int tile = kFirst; tile < kEnd; ++tile)
-#pragma unroll
-    for (int step = 0; step < 4; ++step)
-      Mma<typename C::Element>::scores(scores, q.at(tile * kTile + step * 32), k.at(tile * kTile + step * 32), tile + step > 0,
-                                       std::make_index_sequence<32>());
-}
-
-template <class C>
-__device__ __forceinline__ void wait_for_keys(SharedMemory& s, int buffer, int half, uint32_t parity) {
-  barrier_wait(shared_address(&s.full[buffer][half]), parity);
-  if constexpr (C::Order::kFence) fence_async_proxy();
-}
-
-// All of Q K.
-template <class C>
-__device__ __forceinline__ void compute_scores(float (&scores)[32], SharedMemory& s, int buffer, uint32_t parity) {
-  wait_for_keys<C>(s, buffer, 0, parity);
-  score_tiles<C, 0, kLeftTiles>(scores, s, buffer);
-  wait_for_keys<C>(s, buffer, 1, parity);
-  score_tiles<C, kLeftTiles, kTiles>(scores, s, buffer);
-  mma_commit();
-}
-
-// One arrival per warp, in both CTAs of a pair: both write there, so a half may be overwritten when all readers in both are done.
-template <class C, int kHalf>
-__device__ __forceinline__ void release(SharedMemory& s, int buffer) {
-  __syncwarp();
-  if ((threadIdx.x & 31) == 0) {
-    const uint32_t local = shared_address(&s.empty[buffer][kHalf]);
-    if constexpr (C::kPair) {
-      barrier_arrive_remote(peer_address(local, 0));
-      barrier_arrive_remote(peer_address(local, 1));
-    } else {
-      barrier_arrive(local);
-    }
-  }
-}
-
-__device__ __forceinline__ void release_local(uint64_t& barrier) {
-  __syncwarp();
-  if ((threadIdx.x & 31) == 0) barrier_arrive(shared_address(&barrier));
-}
-
-// The part of Q K that is issued before this group waits for the other group's probabilities.
-template <class C, Ahead kAhead>
-__device__ __forceinline__ void scores_before(float (&scores)[32], SharedMemory& s, int buffer, uint32_t parity) {
-  if constexpr (kAhead == Ahead::kLeftHalf) {
-    wait_for_keys<C>(s, buffer, 0, parity);
-    score_tiles<C, 0, kLeftTiles>(scores, s, buffer);
-    mma_commit();
-  } else if constexpr (kAhead == Ahead::kAll) {
-    compute_scores<C>(scores, s, buffer, parity);
-  }
-}
-
-// The part of Q K that is issued after the MMAs of the other group's probabilities with their values. Waits for those MMAs, which are in
-// flight, and releases half kHalf of the buffer that holds the values.
-template <class C, Ahead kAhead, int kHalf>
-__device__ __forceinline__ void scores_after(float (&scores)[32], float (&o)[128], SharedMemory& s, int buffer, uint32_t parity) {
-  static_assert(kAhead != Ahead::kAll);
-  constexpr int kFirst = kAhead == Ahead::kNothing ? 0 : kLeftTiles;
-  if constexpr (C::Order::kRelease == Release::kAtOnce) {
-    mma_wait<0>();
-    hold(o);
-    release<C, kHalf>(s, buffer ^ 1);
-    if constexpr (kFirst == 0) {
-      wait_for_keys<C>(s, buffer, 0, parity);
-      score_tiles<C, 0, kLeftTiles>(scores, s, buffer);
-    }
-    wait_for_keys<C>(s, buffer, 1, parity);
-    score_tiles<C, kLeftTiles, kTiles>(scores, s, buffer);
-    mma_commit();
-  } else if constexpr (C::Order::kRelease == Release::kBehindTile) {
-    wait_for_keys<C>(s, buffer, kFirst == 0 ? 0 : 1, parity);
-    score_tiles<C, kFirst, kFirst + 1>(scores, s, buffer);
-    mma_commit();
-    mma_wait<1>();
-    hold(o);
-    release<C, kHalf>(s, buffer ^ 1);
-    if constexpr (kFirst == 0) {
-      score_tiles<C, 1, kLeftTiles>(scores, s, buffer);
-      wait_for_keys<C>(s, buffer, 1, parity);
-    }
-    score_tiles<C, kFirst == 0 ? kLeftTiles : kFirst + 1, kTiles>(scores, s, buffer);
-    mma_commit();
-  } else {
-    if constexpr (kFirst == 0) {
-      wait_for_keys<C>(s, buffer, 0, parity);
-      score_tiles<C, 0, kLeftTiles>(scores, s, buffer);
-    }
-    wait_for_keys<C>(s, buffer, 1, parity);
-    score_tiles<C, kLeftTiles, kTiles>(scores, s, buffer);
-    mma_commit();
-    mma_wait<1>();
-    hold(o);
-    release<C, kHalf>(s, buffer ^ 1);
-  }
-}
-
-// Steps [kFirst, kEnd) of o += P V for 256 columns starting at tile `v`; P from this group's registers or from the other group's tile. A
-// step is 16 keys.
-template <class Element, int kFirst = 0, int kEnd = 4>
-__device__ __forceinline__ void add_values(float (&o)[128], const uint32_t (&packed)[16], uint32_t v) {
-  const Tile values = Tile::columns(v);
-  mma_begin();
-#pragma unroll
-  for (int step = kFirst; step < kEnd; ++step)
-    Mma<Element>::output(o, packed + 4 * step, values.at(step * 2048), std::make_index_sequence<128>());
-  mma_commit();
-}
-template <class Element, int kFirst = 0, int kEnd = 4, bool kCommit = true>
-__device__ __forceinline__ void add_values(float (&o)[128], uint32_t tile, uint32_t v) {
-  const Tile values = Tile::columns(v), probabilities = Tile::rows(tile);
-  mma_begin();
-#pragma unroll
-  for (int step = kFirst; step < kEnd; ++step)
-    Mma<Element>::output(o, probabilities.at(step * 32), values.at(step * 2048), std::make_index_sequence<128>());
-  if constexpr (kCommit) mma_commit();
-}
-
-// Waits for the other group's probabilities, and adds their values. kParity is 0 for probabilities of even blocks, 1 for those of odd ones.
-template <class C, int kParity>
-__device__ __forceinline__ void add_others_values(float (&o)[128], RowState& row, SharedMemory& s, int line, uint32_t tile, uint32_t v) {
-  using Element = typename C::Element;
-  named_sync(kHandover + kParity, 256);
-  rescale(o, row, s.reference[kParity][line], s.reference[kParity][line + 8]);
-  if constexpr (C::Order::kHandover != Handover::kWhole) {
-    add_values<Element, 0, 2, false>(o, tile, v);
-    named_sync(kHandoverRest + kParity, 256);
-    add_values<Element, 2, 4>(o, tile, v);
-  } else {
-    add_values<Element>(o, tile, v);
-  }
-}
-
-// Where group 1 issues all its scores first, the values of P0 are still being added during its softmax: this waits for them in the middle
-// of it, and releases their half of buffer 0.
-template <class C>
-__device__ __forceinline__ void finish_others_values(float (&o)[128], SharedMemory& s) {
-  mma_wait<0>();
-  hold(o);
-  release<C, 1>(s, 0);
-}
 
 // From scores to probabilities. Hands them over, and adds this group's values, whose MMAs are still in flight at the end.
 //
 // The fence after a store waits for the MMAs in flight. So the first half is stored before its values are added, for which the other group
-// would wait: prefill is 4 % slower the other way round. For the second half the values may come first.
+// would wait. For the second half the values may come first.
 template <class C, int kParity>
 __device__ __forceinline__ void softmax(float (&scores)[32], uint32_t (&packed)[16], float (&o)[128], RowState& row, const Problem& p,
                                         SharedMemory& s, uint64_t mask, int column, const int (&limit)[2], uint32_t tile, uint32_t v) {
@@ -288,9 +138,6 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
         named_sync(kHandover + 1, 256);
       }
     } else {
-      // Queries are released as soon as the scores have been computed, except where that makes a register spill: B=4 with 128 heads would
-      // then take 1.5 times FlashMLA's time instead of 1.23.
-      constexpr bool kLate = C::kStorage == Storage::kFp8 && Order::kOdd == Ahead::kAll;
       for (; block + 1 < item.end; block += 2) {
         scores_before<C, Order::kOdd>(scores, s, 1, phase1);
         barrier_wait(shared_address(&s.full[0][1]), phase0);
@@ -300,10 +147,9 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
         const uint64_t mask = read_mask<C>(s, 1, phase1);
         mma_wait<Order::kOdd == Ahead::kAll ? 1 : 0>();
         hold(scores);
-        if (!kLate && block + 2 >= item.end) release_local(s.q_empty);
+        if (block + 2 >= item.end) release_local(s.q_empty);
         phase1 ^= 1;
         softmax<C, 1>(scores, packed, o, row, p, s, mask, (block + 1) * kBlock, limit, p1_tile, v1);
-        if (kLate && block + 2 >= item.end) release_local(s.q_empty);
         mma_wait<0>();
         hold(o);
         release<C, 1>(s, 1);
