@@ -89,6 +89,11 @@ def choose(rows: int, columns: int, width: int, processors: int) -> Tile | int:
     return 64 if rows <= 128 else 128
 
 
+def claims(device: torch.device) -> torch.Tensor:
+    """What one launch counts with which tiles its multiprocessors have taken."""
+    return torch.zeros(1, dtype=torch.int32, device=device)
+
+
 def multiply(
     a: torch.Tensor,
     a_scale: torch.Tensor,
@@ -130,7 +135,8 @@ def multiply_into(
     a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))
     library = load("fp8_gemm")
     if isinstance(tile, Tile):
-        library.large_m(*tile, a, a_scale, b, b_scale, offsets, out)
+        claimed = claims(out.device) if tile == EXPERT_TILE and offsets is not None else None
+        library.large_m(*tile, a, a_scale, b, b_scale, offsets, out, claimed)
     else:
         library.swap_ab(
             tile, splits, static_weights, a, a_scale, b, b_scale, offsets, sorted_token_ids, out, expected_tiles

@@ -9,13 +9,14 @@
 #pragma once
 
 #include "large_copies.cuh"
+#include "large_gated.cuh"
 #include "large_results.cuh"
 
 namespace gemm {
 
 template <class Config, class Out>
 __global__ void __launch_bounds__(Config::kThreads, 1)
-    large_m_kernel(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+    large_m_kernel(const __grid_constant__ TokenMaps<Config> a_maps, const __grid_constant__ CUtensorMap b_map,
                    const __grid_constant__ CUtensorMap out_map, const __grid_constant__ Product p, const bool vector_scales,
                    const bool bulk_stores) {
   constexpr int kGroups = Config::kGroups, kWaves = Config::kWaves, kN = Config::kN;
@@ -25,28 +26,37 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
 
   const int rank = Config::kCluster > 1 ? cluster_rank() : 0, warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   if (threadIdx.x == 0) {
-    prefetch_map(&a_map);
+    prefetch_map(&a_maps.maps[0]);
     prefetch_map(&b_map);
     for (int i = 0; i < Config::kStages; ++i) {
       barrier_init(shared_address(&s.full[i]), 1);
       barrier_init(shared_address(&s.empty[i]), Config::kCluster * 4 * kGroups);  // the math warps of all CTAs
     }
+    barrier_init_fence();
+  } else if (threadIdx.x == 32) {
     for (int i = 0; i < Config::kChunks; ++i) {
       barrier_init(shared_address(&s.chunks_full[i]), kScaleThreads + 1);
       barrier_init(shared_address(&s.chunks_empty[i]), 4 * kGroups);
     }
+    for (uint64_t& each : s.claims_full) barrier_init(shared_address(&each), 1);
+    if constexpr (Config::kGated)
+      for (int i = 0; i < 2 * 4 * kGroups; ++i) barrier_init(shared_address(&s.tops_full[0][i]), 1);
     barrier_init_fence();
   }
-  if constexpr (Config::kCluster > 1)
+  __syncwarp();
+  if constexpr (Config::kCluster > 1) {
     cluster_sync();
-  else
-    __syncthreads();
+  } else if (warp == 0) {
+    named_arrive(1, Config::kThreads);  // the thread that copies tiles has initialised all barriers that it uses: it waits for nobody
+  } else {
+    named_sync(1, Config::kThreads);
+  }
   pdl_wait();
 
   if (warp < 4) {
     if constexpr (Config::kMovesRegisters) common::shrink_registers<Config::kProducerRegisters>();
     if (warp == 0 && lane == 0) {
-      copy_tiles<Config>(a_map, b_map, p, rank, stages, s.full, s.empty);
+      copy_tiles<Config>(a_maps, b_map, p, rank, stages, s);
     } else if (warp > 0) {
       copy_scales<Config>(p, vector_scales, rank, s);
     }
@@ -60,9 +70,10 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     // Low words of the operands' descriptors in stage 0.
     const uint32_t token_word = common::Tile::rows(stages + group * (64 * kSlice)).low;
     const uint32_t weight_word = common::Tile::rows(stages + (Config::kRows + begin) * kSlice).low;
-    const uint8_t* staged = s.out[warp - 4];
+    [[maybe_unused]] const uint8_t* staged = s.out[warp - 4];
     int stage = 0, phase = 0, chunk = 0, chunk_phase = 0;
     int held = 0;  // the stage that the MMAs in flight read
+    [[maybe_unused]] int stored = 0;  // tiles
     const auto wait_full = [&] { barrier_wait(shared_address(&s.full[stage]), phase); };
     const auto next_stage = [&] {
       if (++stage == Config::kStages) stage = 0, phase ^= 1;
@@ -108,7 +119,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
         multiply_words<kN>(d, token_word + offset, weight_word + offset + w * (kN * kSlice / 16));
       };
       // The scales of a slice of the chunk: of this thread's two rows, and of the block where each wave begins and of the next one.
-      constexpr int kTouched = Config::kBlocks == 1 || Config::kMostOffset == 0 && kN == kWeights ? 1 : 2;
+      constexpr int kTouched = !Config::kGated && (Config::kBlocks == 1 || Config::kMostOffset == 0 && kN == kWeights) ? 1 : 2;
       struct Scales {
         float a[2], b[kWaves][kTouched];
       };
@@ -124,7 +135,8 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
         }
       };
       const auto promote = [&](const float(&d)[kN / 2], const Scales& scales, int w) {
-        const int first_block = kWeights - (column + w * kN) % kWeights;  // columns of the wave in its first block
+        // Columns of the wave in its first block.
+        const int first_block = Config::kGated ? kN / 2 : kWeights - (column + w * kN) % kWeights;
 #pragma unroll
         for (int j = 0; j < kN / 8; ++j) {
           const float b = kTouched == 1 || j * 8 / Config::kStep * Config::kStep < first_block ? scales.b[w][0] : scales.b[w][kTouched - 1];
@@ -235,7 +247,10 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
         }
       }
 
-      store_results<Config, Out>(total, out_map, p, bulk_stores, staged, first, end, column);
+      if constexpr (Config::kGated)
+        store_gated<Config>(total[0], p, s, rank, stored++, first, end, column);
+      else
+        store_results<Config, Out>(total, out_map, p, bulk_stores, staged, first, end, column);
     }
     if (lane == 0) wait_bulk_stores();
   }

@@ -4,24 +4,28 @@
 #include <algorithm>
 #include <numeric>
 
+#include "../common/cluster.cuh"
 #include "product.cuh"
 
 namespace gemm {
 
 constexpr int kScaleSlices = 8;  // slices whose scales are copied together: 32 bytes of each row
 constexpr int kMostStages = 16;
+constexpr int kClaims = 16;  // claimed units that a CTA has room for; its warps are fewer tiles apart
 constexpr int kMostShared = 227 * 1024;
 
 // What the two CTAs of a pair share by multicast. Without a partner a CTA waits for nobody, which is faster where all tiles run at once.
 enum class Shares { kNothing, kTokens, kWeights };
 
 // kOverlaps: the MMAs of the next part run while one is added, which takes registers for two parts. kStaged_, kBox_: boxes of results that
-// a warp stages, and their columns; 0: all of its columns in the widest boxes.
-template <int kRowGroups_, int kColumnGroups_, int kWaves_, int kN_, Shares kShares_, bool kOverlaps_ = false, int kStaged_ = 0, int kBox_ = 0>
+// a warp stages, and their columns; 0: all of its columns in the widest boxes. kGated_: half of a tile's columns are gates, the other half
+// the ups of the same columns of the result (large_gated.cuh).
+template <int kRowGroups_, int kColumnGroups_, int kWaves_, int kN_, Shares kShares_, bool kOverlaps_ = false, int kStaged_ = 0, int kBox_ = 0,
+          bool kGated_ = false>
 struct LargeM {
   static constexpr int kRowGroups = kRowGroups_, kColumnGroups = kColumnGroups_, kWaves = kWaves_, kN = kN_;
   static constexpr Shares kShares = kShares_;
-  static constexpr bool kOverlaps = kOverlaps_;
+  static constexpr bool kOverlaps = kOverlaps_, kGated = kGated_;
   static constexpr int kCluster = kShares == Shares::kNothing ? 1 : 2;
   static constexpr int kGroups = kRowGroups * kColumnGroups, kRows = kRowGroups * 64, kColumns = kColumnGroups * kWaves * kN;
   static constexpr int kThreads = 128 * (1 + kGroups);  // one producer warpgroup, then the math warpgroups
@@ -31,13 +35,14 @@ struct LargeM {
   static constexpr bool kMovesRegisters = kGroups > 1;  // from the producer; a single math warpgroup has enough
   static constexpr int kMathRegisters = kGroups <= 2 ? 232 : 152;
   static constexpr int kProducerRegisters = kGroups <= 2 ? 40 : 56;
-  // Shared tokens: each CTA copies every second box of 32 tokens to both. Shared weights: each copies half of the columns to both.
-  static constexpr int kTokenBox = kShares == Shares::kTokens ? 32 : kRows;
-  static constexpr int kWeightBox = kShares != Shares::kWeights && kColumns <= 256 ? kColumns : kColumns / 2;
+  // Shared tokens: each CTA copies half of the tokens to both, in one box of as many rows as there are, rounded up to kBoxStep. Shared
+  // weights: each copies half of the columns to both.
+  static constexpr int kBoxStep = kShares == Shares::kTokens ? 8 : kRows, kTokenMaps = kShares == Shares::kTokens ? kRows / 2 / kBoxStep : 1;
+  static constexpr int kWeightBox = !kGated && kShares != Shares::kWeights && kColumns <= 256 ? kColumns : kColumns / 2;
   static constexpr int kStageBytes = (kRows + kColumns) * kSlice;
   // Tiles start at multiples of kColumns, so that blocks of 128 columns, which share a scale, end at multiples of kStep in a wave.
-  static constexpr int kStep = std::gcd(kN, kWeights), kMostOffset = kWeights - std::gcd(kColumns, kWeights);
-  static constexpr int kBlocks = (kMostOffset + kColumns + kWeights - 1) / kWeights;  // that a tile touches
+  static constexpr int kStep = kGated ? kN / 2 : std::gcd(kN, kWeights), kMostOffset = kWeights - std::gcd(kColumns, kWeights);
+  static constexpr int kBlocks = kGated ? 2 : (kMostOffset + kColumns + kWeights - 1) / kWeights;  // that a tile touches
   // A warp's results leave by the TMA in boxes of 16 rows, from shared memory under the swizzle of the box's width.
   static constexpr int kWarpColumns = kWaves * kN, kBox = kBox_ ? kBox_ : std::gcd(kWarpColumns, 64), kBoxes = kWarpColumns / kBox;
   static constexpr int kStaged = kStaged_ ? kStaged_ : kBoxes;
@@ -54,11 +59,23 @@ struct LargeM {
   struct Rest {
     uint8_t out[kGroups * 4][kStaged * 16 * kBox * 2];
     Chunk chunks[kChunks];
+    int claimed[kClaims];
+    uint64_t claims_full[kClaims];
+    // Of gated products, in turns: the largest results of the other CTA's columns, as bits of their absolute values.
+    int tops[kGated ? 2 : 1][kGated ? kRows : 1];
+    uint64_t tops_full[kGated ? 2 : 1][kGroups * 4];
     uint64_t full[kMostStages], empty[kMostStages], chunks_full[kChunks], chunks_empty[kChunks];
   };
   static constexpr int kStages = std::min((kMostShared - int(sizeof(Rest))) / kStageBytes, kMostStages);
   static constexpr int kSharedBytes = kStages * kStageBytes + int(sizeof(Rest));
+  static_assert(!kGated || (kShares == Shares::kTokens && kColumnGroups == 1 && kWaves == 1 && kN == kWeights && kStaged * kBox >= kN / 4));
   static_assert(kStages >= 3 && kN % 16 == 0 && kWarpColumns % kBox == 0 && kBoxes % kStaged == 0);
+};
+
+// The maps of the tokens: number i has boxes of (i + 1) * kBoxStep rows.
+template <class Config>
+struct TokenMaps {
+  CUtensorMap maps[Config::kTokenMaps];
 };
 
 // The persistent tile scheduler. A unit of work is a pair of tiles: two token tiles with the same columns where weights are shared, else
@@ -101,6 +118,40 @@ struct TileScheduler {
     }
     first = start + token_tile * Config::kRows, column = column_tile * Config::kColumns;
     return true;
+  }
+};
+
+// Which unit of work a pair of CTAs computes as its number `turn`. The first two turns are its own. The others it claims as they come, so
+// that all pairs end at about the same time, although tiles with more rows, and multiprocessors farther from the memory, take longer.
+// A thread of the first CTA claims, two turns ahead, and pushes the unit to both.
+template <class Config>
+struct UnitQueue {
+  const Product& p;
+  typename Config::Rest& s;
+
+  __device__ __forceinline__ bool claims() const { return Config::kCluster > 1 && p.claimed != nullptr; }
+  __device__ __forceinline__ int own(int turn) const { return blockIdx.x / Config::kCluster + turn * (gridDim.x / Config::kCluster); }
+  __device__ __forceinline__ uint32_t barrier(int turn) const { return shared_address(&s.claims_full[turn % kClaims]); }
+  __device__ __forceinline__ int find(int turn) const {
+    if (turn < 2 || !claims()) return own(turn);
+    barrier_wait(barrier(turn), (turn - 2) / kClaims % 2);
+    return s.claimed[turn % kClaims];
+  }
+  // By one thread of each CTA, when turn `turn` - 2 begins: the number claimed, for publish. The barrier then waits for the unit.
+  __device__ __forceinline__ int claim(int turn, int rank) const {
+    if (!claims()) return 0;
+    barrier_arrive_expect(barrier(turn), sizeof(int));
+    return rank == 0 ? atomicAdd(p.claimed, 1) : 0;
+  }
+  __device__ __forceinline__ void publish(int turn, int rank, int claimed) const {
+    if (!claims() || rank != 0) return;
+    const float unit = __int_as_float(2 * int(gridDim.x / Config::kCluster) + claimed);
+    for (int to = 0; to < Config::kCluster; ++to)
+      common::push(reinterpret_cast<const float*>(&s.claimed[turn % kClaims]), unit, barrier(turn), to);
+  }
+  // Before the CTA ends: the last unit, which nobody uses, has arrived.
+  __device__ __forceinline__ void drain(int turn) const {
+    if (turn >= 2 && claims()) barrier_wait(barrier(turn), (turn - 2) / kClaims % 2);
   }
 };
 

@@ -159,13 +159,15 @@ CUtensorMap out_map_of(const Product& p, int box) {
 
 template <class Config, class Out>
 void run_large_m(const TensorView& a, const TensorView& b, const Product& p, cudaStream_t stream) {
+  TokenMaps<Config> a_maps;
+  for (int i = 0; i < Config::kTokenMaps; ++i) a_maps.maps[i] = map_of(a, (i + 1) * Config::kBoxStep);
   const auto aligned = [](const void* pointer) { return reinterpret_cast<uint64_t>(pointer) % 16 == 0; };
   const bool vector_scales = p.slices % 4 == 0 && p.a_scale_stride % 4 == 0 && aligned(p.a_scale);
   const bool bulk_stores = std::is_same_v<Out, __nv_bfloat16> && p.n % 8 == 0 && aligned(p.out);
-  const CUtensorMap a_map = map_of(a, Config::kTokenBox), out_map = bulk_stores ? out_map_of(p, Config::kBox) : a_map;
+  const CUtensorMap out_map = bulk_stores ? out_map_of(p, Config::kBox) : a_maps.maps[0];
   constexpr int kCluster = Config::kCluster;
   const dim3 grid(common::multiprocessors(a) / kCluster * kCluster);
-  launch_kernel(large_m_kernel<Config, Out>, {grid, Config::kThreads, Config::kSharedBytes, stream, kCluster, true}, a_map,
+  launch_kernel(large_m_kernel<Config, Out>, {grid, Config::kThreads, Config::kSharedBytes, stream, kCluster, true}, a_maps,
                 map_of(b, Config::kWeightBox), out_map, p, vector_scales, bulk_stores);
 }
 
@@ -175,10 +177,12 @@ void run_large_m(const TensorView& a, const TensorView& b, const Product& p, cud
 // [E, ceil(N / 128), slices] fp32; offsets int32 [E + 1], or none where E is 1; out [M, N] bf16 or fp32, contiguous.
 
 // The kernel for many rows, with tiles of `rows` x `columns`; `paired`: two CTAs share an operand. fp32 results always have tiles of 128 x 128.
+// claimed: int32 [1], 0, with which pairs claim tiles as they come; none: each pair has its own.
 void large_m(int64_t rows, int64_t columns, bool paired, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
-             Optional<TensorView> offsets, TensorView out) {
+             Optional<TensorView> offsets, TensorView out, Optional<TensorView> claimed) {
   DeviceGuard guard(a);
-  const Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), out);
+  Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), out);
+  p.claimed = data<int32_t>(claimed);
   const auto run = [&](auto config, auto element) { run_large_m<decltype(config), decltype(element)>(a, b, p, stream_of(a)); };
   constexpr Shares kNothing = Shares::kNothing, kTokens = Shares::kTokens, kWeights = Shares::kWeights;
   const __nv_bfloat16 bf16 = {};
@@ -196,6 +200,18 @@ void large_m(int64_t rows, int64_t columns, bool paired, TensorView a, TensorVie
     case 128'256 * 2 + 1: return run(LargeM<2, 1, 2, 128, kWeights>(), bf16);
   }
   TVM_FFI_THROW(ValueError) << "tile is " << rows << " x " << columns << (paired ? " in pairs" : "") << "; expected one of cuda/fp8_gemm.py";
+}
+
+// silu(gate) * up of the product with b [E, 2 I, K], whose first I rows are gates, quantised: codes e4m3 [M, I] and scales fp32
+// [M, I / 128], powers of two if `ue8m0`. I is a multiple of 128. claimed: int32 [1], 0.
+void large_gated(bool ue8m0, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView offsets, TensorView codes,
+                 TensorView scales, TensorView claimed) {
+  DeviceGuard guard(a);
+  Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), codes);
+  p.out_scale = data<float>(scales);
+  p.ue8m0 = ue8m0;
+  p.claimed = data<int32_t>(claimed);
+  run_large_m<LargeM<3, 1, 1, 128, Shares::kTokens, false, 2, 16, true>, uint8_t>(a, b, p, stream_of(a));
 }
 
 // The kernel for small M. tokens: the size of a token tile, 8 to 128. splits: parts of K, up to 8, each added in ascending order of slices;
@@ -239,6 +255,7 @@ void swap_ab_with_shared(int64_t tokens, int64_t splits, bool static_weights, Te
 }  // namespace gemm
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(large_m, gemm::large_m);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(large_gated, gemm::large_gated);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(swap_ab, gemm::swap_ab);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(swap_ab_2, gemm::swap_ab_2);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(swap_ab_3, gemm::swap_ab_3);

@@ -23,6 +23,7 @@ using common::pdl_launch_dependents;
 using common::mma_begin;
 using common::mma_commit;
 using common::mma_wait;
+using common::named_arrive;
 using common::named_sync;
 using common::peer_address;
 using common::shared_address;
@@ -38,9 +39,13 @@ struct Product {
   const int32_t* offsets;  // [experts + 1], the rows of each expert; null: one weight for all rows
   const int32_t* sorted_token_ids;  // [rows]: the row of a for each row of out; null: the row of the same number
   void* out;
+  int32_t* claimed;  // how many units of work CTAs have claimed (UnitQueue), 0 before the launch; null: each CTA has its own share
   int64_t a_scale_stride;  // between rows
   int64_t b_scale_stride, b_scale_expert_stride;
   int rows, n, slices, experts;
+  // Of gated products (large_gated.cuh):
+  float* out_scale;  // [rows, n / 256]
+  bool ue8m0;        // scales are powers of two
 };
 
 // ---- copies by the TMA (tensor memory accelerator) ----
