@@ -58,6 +58,10 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def percent(part: int, whole: int) -> float | None:
+    return round(100 * part / whole, 2) if whole else None
+
+
 def run_cell(llm: LLM, variant: Variant, batches: list, seconds: float) -> dict:
     """Teacher-forced answers of one set of conversations under one variant of the engine."""
     correct: Counter[str] = Counter()
@@ -83,14 +87,13 @@ def run_cell(llm: LLM, variant: Variant, batches: list, seconds: float) -> dict:
                 located["any layer"] += any(result.layers)
                 for layer, inside in enumerate(result.layers):
                     located[f"layer {layer}"] += inside
-    share = lambda part, whole: round(100 * part / whole, 2) if whole else None  # noqa: E731
     answerable = sum(count for kind, count in asked.items() if kind.split()[0] in ("stated", "updated"))
     shown = ("stated", "updated", "unanswerable")
-    result = {kind: share(correct[kind], asked[kind]) for kind in (*shown, *sorted(set(asked) - set(shown)))}
-    result |= {f"{kind} whole": share(whole[kind], asked[kind]) for kind in ("stated", "updated")}
-    result |= {"false_refusals": share(refusals, answerable), "questions": dict(asked), "conversations": done}
+    result = {kind: percent(correct[kind], asked[kind]) for kind in (*shown, *sorted(set(asked) - set(shown)))}
+    result |= {f"{kind} whole": percent(whole[kind], asked[kind]) for kind in ("stated", "updated")}
+    result |= {"false_refusals": percent(refusals, answerable), "questions": dict(asked), "conversations": done}
     if cases := located.pop("cases", 0):
-        result["selected"] = {key: share(count, cases) for key, count in sorted(located.items())}
+        result["selected"] = {key: percent(count, cases) for key, count in sorted(located.items())}
     return result | {"seconds": round(time.time() - began, 1)}
 
 

@@ -6,6 +6,7 @@
 With new weights in model/demo the first command is all there is to do: it also writes the numbers of docs/conformance.md that come
 from golden files. What the tests see of them is another script's (conformance_table.py).
 
+Questions are those that right engines answer alike and by far, however they round (scripts/golden/certainty.py).
 The right answers are those of exact precision (fp32); tests hold them to transformers. The noise is what the same engine answers
 in bf16 and in fp8, and right implementations that round in other ways (scripts/golden/right_engines.py). The bugs are those of
 scripts/golden/bugs that declare "http". One that changes nothing by SHOWS times the noise is left out; one counts if it changes an
@@ -36,12 +37,12 @@ from golden.answers import (  # type: ignore[import-not-found]
     precision_of,
 )
 from golden.bugs import BUGS  # type: ignore[import-not-found]
+from golden.certainty import jury  # type: ignore[import-not-found]
 from golden.processes import Processes  # type: ignore[import-not-found]
-from golden.servers import SIZES, observe  # type: ignore[import-not-found]
+from golden.servers import observe  # type: ignore[import-not-found]
 from golden.tables import DOCUMENT, bug_tables, cost, put  # type: ignore[import-not-found]
 from make_conformance_checkpoint import write_twin  # type: ignore[import-not-found]
 
-from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance import golden as golden_files
 from deepseek_v32.inference.conformance.golden import Golden, Item
 from deepseek_v32.inference.conformance.probe import Observation
@@ -94,7 +95,7 @@ def make(name: str, model: Path, sizes: Any, title: str, arguments: Any, bugs: S
     golden: Golden | None = None
     items: tuple[Item, ...]
     if arguments.bugs is None:
-        items = tuple(asked.questions(LLM(model, device="cpu", precision="exact", **SIZES), sizes))
+        items = tuple(asked.questions(jury(model), sizes))
     else:
         golden = golden_files.load(name, arguments.out)
         items = golden.items

@@ -26,9 +26,9 @@ from evaluation.chatting import CHAT_CELLS, ChatCell, questions  # type: ignore[
 from evaluation.samples import families_of  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine.draft_policy import MAX_DRAFT_TOKENS, FixedDrafts
+from deepseek_v32.inference.engine.draft_policy import FixedDrafts
 from deepseek_v32.inference.engine.engine import Engine
-from deepseek_v32.inference.engine.limits import AUTO
+from deepseek_v32.inference.engine.limits import AUTO, MAX_DRAFT_TOKENS
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.config import Precision
 

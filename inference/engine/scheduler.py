@@ -7,7 +7,8 @@ from operator import attrgetter
 
 from ..params import Request
 from .batch import Batch
-from .draft_policy import MAX_DRAFT_TOKENS, DraftPolicy
+from .draft_policy import DraftPolicy
+from .limits import MAX_DRAFT_TOKENS
 from .pace import Pace
 from .pages import PagePool
 from .prompt_order import PATIENCE, count_skipped, in_turn

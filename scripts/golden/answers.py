@@ -16,14 +16,14 @@ from deepseek_v32.inference.text.tokenizer import Tokenizer
 
 from .bugs import BUGS
 from .bugs.bug import Bug
-from .right_engines import VARIANTS, transformers_logprobs
+from .right_engines import FP8_INDEXER, VARIANTS, transformers_logprobs
 from .servers import observe
 
 OTHERS = 3  # beside each token of an answer
 CHAT = "chat-"  # how the names of those bugs begin that change nothing but the chat format and its parsers
 TRANSFORMERS = "bf16, transformers"
 # The most precise first. Engines that run a model in bf16 have an indexer in FP8 all the same.
-ROUNDED = ("bf16", "bf16, with an indexer in FP8", "fp8")
+ROUNDED = ("bf16", FP8_INDEXER, "fp8")
 RIGHT = (*ROUNDED, *(name for name in VARIANTS if name not in ROUNDED), TRANSFORMERS)
 
 

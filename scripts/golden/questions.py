@@ -1,4 +1,4 @@
-"""The probe's questions: conversations of the demo's generator whose answers a right model gives with a wide margin."""
+"""The probe's questions: conversations of the demo's generator that right models answer with a wide margin, however they round."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from typing import Any
 
 import torch
 
-from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.completion import Completion
+from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.golden import Item
 from deepseek_v32.model.demo.dialogues import Conversation, write
 
 from .bugs import BUGS
+from .certainty import MARGIN, Jury
 
-MARGIN = 1.0  # nats between the likeliest token and the next one; rounding to bf16 or fp8 moves them by tenths
-CALL_MARGIN = 0.3  # of whole calls, which have many tokens
-SHORTEST, LONGEST = 6, 12  # tokens of an answer that are asked for
+CALL_MARGIN, LONGEST_CALL = 0.3, 120  # nats and tokens of a whole answer, which has many of them
+SHORTEST = 6  # tokens of an answer that are asked for
 SEEDS = 40  # tried for each question
+TRIES = 8  # of those that have a wide margin in exact precision: rounding is slow
 CHARACTERS_PER_TOKEN = 2.6
 SHORT = 600  # characters of a conversation before its call
 # They change the demo's log-probabilities least of those that change them by more than rounding does: texts were chosen for them.
@@ -57,23 +57,23 @@ WIDE = Sizes(
 )
 
 
-def questions(llm: LLM, sizes: Sizes) -> Iterator[Item]:
+def questions(engines: Jury, sizes: Sizes) -> Iterator[Item]:
     """Items without their answers. Each group draws from conversations of its own, so that no prompt begins as another one."""
     for length, number in sizes.score:
-        yield Item(f"score-{length}", "score", tuple(text(llm, length, number)))
-    asked = [_answerable(llm, "decode", length) for length in sizes.decode]
+        yield Item(f"score-{length}", "score", tuple(text(engines.exact.llm, length, number)))
+    asked = [_answerable(engines, "decode", length) for length in sizes.decode]
     for length, (conversation, turn) in zip(sizes.decode, asked, strict=True):
-        yield _item(llm, f"decode-{length}", "decode", conversation.messages(until=turn))
+        yield _item(engines, f"decode-{length}", "decode", conversation.messages(until=turn))
     for number in sizes.reuse:
         conversation, turn = asked[number]
         name = f"reuse-{sizes.decode[number]}"
-        yield _item(llm, f"{name}-same", "reuse", conversation.messages(until=turn))
-        more = [*conversation.messages(until=turn), *_going_on(llm, conversation, turn)]
-        yield _item(llm, f"{name}-longer", "reuse", more)
+        yield _item(engines, f"{name}-same", "reuse", conversation.messages(until=turn))
+        more = [*conversation.messages(until=turn), *_going_on(engines, conversation, turn)]
+        yield _item(engines, f"{name}-longer", "reuse", more)
     for length in sizes.batch:
-        conversation, turn = _answerable(llm, "batch", length)
-        yield _item(llm, f"batch-{length}", "batch", conversation.messages(until=turn))
-    chats = _chat(llm)
+        conversation, turn = _answerable(engines, "batch", length)
+        yield _item(engines, f"batch-{length}", "batch", conversation.messages(until=turn))
+    chats = _chat(engines)
     yield from chats if sizes.has_whole_chats else islice(chats, 2)
 
 
@@ -105,57 +105,57 @@ def _conversation(seed: str, length: int, functions: float = 0.0) -> Conversatio
     return write(f"conformance {seed}", length=size, split="test", wording="train", thinking=0.0, functions=functions)
 
 
-def _answerable(llm: LLM, group: str, length: int) -> tuple[Conversation, int]:
-    """A conversation and the number of a turn, whose prompt is about `length` tokens long and answered with a wide margin."""
+def _answerable(engines: Jury, group: str, length: int) -> tuple[Conversation, int]:
+    """A conversation and the number of a turn, whose prompt is about `length` tokens long and answered with a wide margin.
+
+    However engines round; if TRIES of them are not, the one of these that is for the most tokens.
+    """
+    found: list[tuple[int, Conversation, int]] = []
     for seed in range(SEEDS):
         conversation = _conversation(f"{group} {length} {seed}", length)
         numbers = [n for n, turn in enumerate(conversation.turns) if turn.kind in ("stated", "updated")]
         if not numbers:
             continue
-        messages = conversation.messages(until=numbers[-1])
-        if count_certain(llm, llm.chat_token_ids(messages)) >= SHORTEST:
-            return conversation, numbers[-1]
-    raise SystemExit(
-        f"no conversation of {length} tokens is answered with a margin of {MARGIN}: is the checkpoint trained?"
-    )
+        tokens = engines.token_ids(conversation.messages(until=numbers[-1]))
+        if engines.count_margins(tokens) < SHORTEST:
+            continue
+        found.append((engines.count_certain(tokens), conversation, numbers[-1]))
+        if found[-1][0] >= SHORTEST or len(found) == TRIES:
+            break
+    if not found:
+        raise SystemExit(
+            f"no conversation of {length} tokens is answered with a margin of {MARGIN}: is the checkpoint trained?"
+        )
+    return max(found, key=lambda each: each[0])[1:]
 
 
-def _going_on(llm: LLM, conversation: Conversation, turn: int) -> list[dict[str, Any]]:
+def _going_on(engines: Jury, conversation: Conversation, turn: int) -> list[dict[str, Any]]:
     """The right answer to the turn, and another question for what was said before it."""
     asked = conversation.turns[turn]
     answer = {"role": "assistant", "content": asked.assistant}
+    before = conversation.messages(until=turn)
     others = [
         each for each in conversation.turns[:turn] if each.kind in ("stated", "updated") and each.user != asked.user
     ]
     for other in reversed(others):
         question = other.user.rsplit("\n", 1)[-1][-200:]
         following = [answer, {"role": "user", "content": question}]
-        if count_certain(llm, llm.chat_token_ids([*conversation.messages(until=turn), *following])) >= SHORTEST:
+        if engines.count_certain(engines.token_ids([*before, *following])) >= SHORTEST:
             return following
     return [answer, {"role": "user", "content": asked.user.rsplit("\n", 1)[-1][-200:]}]
 
 
-def count_certain(llm: LLM, tokens: list[int], most: int = LONGEST, margin: float = MARGIN) -> int:
-    """How many tokens the greedy answer has before the first that is not ahead of all others by `margin`."""
-    completion = answer(llm, tokens, most)
-    assert completion.logprobs is not None
-    gaps = [entry.top[0][1] - entry.top[1][1] for entry in completion.logprobs]
-    return next((place for place, gap in enumerate(gaps) if gap < margin), len(gaps))
-
-
-def answer(llm: LLM, tokens: list[int], most: int) -> Completion:
-    [completion] = llm.generate([tokens], SamplingParams(temperature=0, max_tokens=most, logprobs=2))
-    return completion
-
-
-def _item(llm: LLM, name: str, group: Any, messages: list[dict[str, Any]], **chat: Any) -> Item:
-    tokens = llm.chat_token_ids(messages, **chat)
+def _item(
+    engines: Jury, name: str, group: Any, messages: list[dict[str, Any]], length: int | None = None, **chat: Any
+) -> Item:
+    """An item without its answer, of which `length` tokens are asked, or those that are certain."""
+    tokens = engines.token_ids(messages, **chat)
     tools = chat.pop("tools", None) or ()
-    certain = max(count_certain(llm, tokens), 1)
-    return Item(name, group, tuple(tokens), tuple(messages), tuple(tools), max_tokens=certain, **chat)
+    length = length or max(engines.count_certain(tokens), 1)
+    return Item(name, group, tuple(tokens), tuple(messages), tuple(tools), max_tokens=length, **chat)
 
 
-def _chat(llm: LLM) -> Iterator[Item]:
+def _chat(engines: Jury) -> Iterator[Item]:
     """Questions about the chat format: what it writes before the model, and what it reads out of the answer."""
     system = {"role": "system", "content": "Answer from the conversation alone. Say so when you were not told."}
     told = "The gate code is 4815. The ferry to Ostrava leaves at 7:40. My sister Mirela works at the bakery."
@@ -169,15 +169,17 @@ def _chat(llm: LLM) -> Iterator[Item]:
     user = [
         {"role": "user", "content": text} for text in (told, "What is the gate code?", "When does the ferry leave?")
     ]
-    yield _item(llm, "chat-system", "chat", [system, user[0], said, user[2]])
-    yield _item(llm, "chat-turns", "chat", [user[0], said, user[1], {**thought, "reasoning_content": None}, user[2]])
+    yield _item(engines, "chat-system", "chat", [system, user[0], said, user[2]])
+    yield _item(
+        engines, "chat-turns", "chat", [user[0], said, user[1], {**thought, "reasoning_content": None}, user[2]]
+    )
     steps = [
         {"role": "user", "content": two_steps},
         said,
         {"role": "user", "content": "What is my landlord's phone number?"},
     ]
-    yield _whole(llm, "chat-thinking", steps, thinking=True)
-    yield _whole(llm, "chat-history", [user[0], said, user[1], thought, user[2]], thinking=True)
+    yield _whole(engines, "chat-thinking", steps, thinking=True)
+    yield _whole(engines, "chat-history", [user[0], said, user[1], thought, user[2]], thinking=True)
     for seed in range(SEEDS):
         conversation = _conversation(f"functions {seed}", 900, functions=1.0)
         calls = [n for n, turn in enumerate(conversation.turns) if turn.call is not None]
@@ -188,23 +190,22 @@ def _chat(llm: LLM) -> Iterator[Item]:
         tools = [function.schema for function in conversation.functions]
         messages = [system, *conversation.messages(until=calls[0])[bool(conversation.system) :]]
         results = [*messages, *turn.call.messages(None)]
-        if all(_is_whole(llm, each, tools) for each in (messages, results)):
-            yield _whole(llm, "chat-calls", messages, tools=tools)
-            yield _whole(llm, "chat-results", results, tools=tools)
+        if all(_is_whole(engines, each, tools) for each in (messages, results)):
+            yield _whole(engines, "chat-calls", messages, tools=tools)
+            yield _whole(engines, "chat-results", results, tools=tools)
             return
     raise SystemExit(f"no call is made with a margin of {CALL_MARGIN}: is the checkpoint trained?")
 
 
-def _whole(llm: LLM, name: str, messages: list[dict[str, Any]], **chat: Any) -> Item:
+def _whole(engines: Jury, name: str, messages: list[dict[str, Any]], **chat: Any) -> Item:
     """An item whose answer is asked to its end, because it is parsed."""
-    item = _item(llm, name, "chat", messages, **chat)
-    length = len(answer(llm, list(item.tokens), 120).token_ids)
-    return Item(**{**vars(item), "max_tokens": length + 1})
+    length = len(engines.answer(engines.token_ids(messages, **chat), LONGEST_CALL).token_ids)
+    return _item(engines, name, "chat", messages, length + 1, **chat)
 
 
-def _is_whole(llm: LLM, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> bool:
+def _is_whole(engines: Jury, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> bool:
     """Whether the answer, to its end, is one with a wide margin."""
-    tokens = llm.chat_token_ids(messages, tools=tools)
-    completion = answer(llm, tokens, 120)
-    certain = count_certain(llm, tokens, 120, CALL_MARGIN)
+    tokens = engines.token_ids(messages, tools=tools)
+    completion = engines.answer(tokens, LONGEST_CALL)
+    certain = engines.count_margins(tokens, LONGEST_CALL, CALL_MARGIN)
     return completion.finish_reason == "stop" and certain == len(completion.token_ids)

@@ -51,8 +51,9 @@ class RightEngine:
     change: Callable[[], AbstractContextManager[None]]
 
 
+FP8_INDEXER = "bf16, with an indexer in FP8"
 VARIANTS = {
-    "bf16, with an indexer in FP8": RightEngine("bf16", fp8_indexer),
+    FP8_INDEXER: RightEngine("bf16", fp8_indexer),
     "fp8, scales that are no powers of two": RightEngine("fp8", unrounded_scales),
     "fp8, without the Hadamard transform": RightEngine("fp8", no_hadamard),
 }

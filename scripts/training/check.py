@@ -1,6 +1,7 @@
 """Compares the Triton kernels with plain torch and times training steps: `train_demo.py --check`."""
 
 import time
+from functools import partial
 
 import torch
 
@@ -16,17 +17,14 @@ def _error(result, expected) -> float:
 def check_kernels(device, length: int = 300, topk: int = 64, dtype=torch.bfloat16) -> dict[str, float]:
     """Relative errors of scores, output and both gradients against fp32 torch on the same rounded inputs."""
     generator = torch.Generator(device=device).manual_seed(0)
-    make = lambda *size: torch.randn(*size, device=device, generator=generator).to(dtype)  # noqa: E731
-    iq, ik, weights = (
-        make(length, 16, 128),
-        make(length, 128),
-        torch.randn(length, 16, device=device, generator=generator),
-    )
+    normal = partial(torch.randn, device=device, generator=generator)
+    iq, ik = normal(length, 16, 128).to(dtype), normal(length, 128).to(dtype)
+    weights = normal(length, 16)
     scores = kernels.index_scores(iq, ik, weights)
     expected_scores = kernels.index_scores(iq.cpu(), ik.cpu(), weights.cpu()).to(device)
     causal = expected_scores > float("-inf")
     index = kernels.select_topk(expected_scores, topk)
-    q, kv, grad = make(length, 16, 576), make(length, 576), make(length, 16, 512)
+    q, kv, grad = (normal(*shape).to(dtype) for shape in ((length, 16, 576), (length, 576), (length, 16, 512)))
     results = {}
     for name, attend in (("kernel", kernels.sparse_attention), ("reference", kernels._reference)):
         inputs = [t.clone().requires_grad_() for t in ((q, kv) if name == "kernel" else (q.float(), kv.float()))]

@@ -21,6 +21,7 @@ _WEIGHTS = {
     "ignore": 0.0, WORDS: 0.2, VALUE: 1.0, QUOTE: 0.35, "quote start": 0.8, REFUSAL: 0.15, "refusal start": 0.7,
     CALL: 0.6, "end": 0.5,
 }  # fmt: skip
+ATTEMPTS = 8  # at a batch, each with other conversations
 
 
 def weights(user: float, value_start: float, refusal_start: float = 0.7) -> np.ndarray:
@@ -187,9 +188,10 @@ def _work(path: str, seed: str, plan: list[tuple[int, int, int]], queue, left_ou
         asked = {"questions": characters(length) // 400} if length >= 4096 and number % 2 else {}
         fixed = {"split": "train", "families": FAMILIES, "unanswerable": 0.13}
         ids = classes = None
-        for again in ("", " again", " and again"):
+        for attempt in range(ATTEMPTS):
             try:
-                ids, classes, _ = batch(tokenizer, f"{seed} {number}{again}", length, rows, **fixed, **asked, **options)
+                own = f"{seed} {number}" + " again" * attempt
+                ids, classes, _ = batch(tokenizer, own, length, rows, **fixed, **asked, **options)
                 break
             except Exception:  # one conversation must not end a training: others take its place, and the log says why
                 traceback.print_exc()
@@ -201,6 +203,7 @@ class Batches:
 
     rank: of several processes that train together; each has conversations of its own.
     left_out: flags of the steps that get no batch; the caller may set more of them while the workers run.
+    RuntimeError, from the iteration: every attempt at a batch raised.
     """
 
     def __init__(
@@ -234,8 +237,11 @@ class Batches:
         for number in range(self.start, self.count):
             came, ids, classes = self.queues[(number - self.start) % len(self.queues)].get()
             assert came == number, f"batch is {came}; expected {number}"
-            if ids is not None and not self.left_out[number]:
-                yield number, ids, classes
+            if self.left_out[number]:
+                continue
+            if ids is None:  # to pass over it would part this rank from the others
+                raise RuntimeError(f"batch {number} could not be generated in {ATTEMPTS} attempts; the log says why")
+            yield number, ids, classes
 
     def close(self) -> None:
         for process in self.processes:

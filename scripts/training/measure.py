@@ -63,19 +63,22 @@ def measure(model: Model, batches: list, mode: Mode, tables, dtype=torch.bfloat1
                     sets = [set(line) for line in index[starts].tolist()]
                     for (row, a), line in zip(stated, sets, strict=True):
                         selected[layer] += all(row * length + p in line for p in range(a.stated, a.stated_end))
-    share = lambda counts, kind: round(100 * counts[kind] / asked[kind], 2)  # noqa: E731
     answerable = sum(count for kind, count in asked.items() if kind.split()[0] in ("stated", "updated"))
-    result = {kind: share(right, kind) for kind in sorted(asked)}
-    result |= {f"{kind} whole": share(whole, kind) for kind in sorted(asked)}
+    result = {kind: _percent(right[kind], asked[kind]) for kind in sorted(asked)}
+    result |= {f"{kind} whole": _percent(whole[kind], asked[kind]) for kind in sorted(asked)}
     result |= {
-        "false_refusals": round(100 * refusals / answerable, 2) if answerable else None,
+        "false_refusals": _percent(refusals, answerable),
         "questions": dict(asked),
     }
     if located:
-        result["selected_by_layer"] = [round(100 * selected[layer] / located, 2) for layer in range(len(model.layers))]
+        result["selected_by_layer"] = [_percent(selected[layer], located) for layer in range(len(model.layers))]
     if drafted:
-        result["drafts_agree"] = [round(100 * accepted[n] / drafted, 2) for n in (1, 2)]
+        result["drafts_agree"] = [_percent(accepted[n], drafted) for n in (1, 2)]
     return result
+
+
+def _percent(part: int, whole: int) -> float | None:
+    return round(100 * part / whole, 2) if whole else None
 
 
 def _refusal(ids, answers) -> int:

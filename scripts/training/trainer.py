@@ -169,16 +169,29 @@ class Trainer:
 
     def _agree(self, step: Step, fits: bool = True) -> None:
         """Raise OutOfMemoryError unless the first step of this shape fits the memory of every rank."""
-        shape = (step.stage, step.length, step.topk, step.indexer, step.sparse)
-        if self.ranks.size > 1 and shape not in self._fitting:
+        if self.ranks.size > 1 and self._shape(step) not in self._fitting:
             if self.ranks.everywhere(fits):
-                self._fitting.add(shape)
+                self._fitting.add(self._shape(step))
             elif fits:
                 raise NotFittingError(f"step of {step.length} tokens does not fit the memory of another rank")
 
+    @staticmethod
+    def _shape(step: Step) -> tuple:
+        """What the memory of a step depends on."""
+        return step.stage, step.length, step.topk, step.indexer, step.sparse
+
     def recover(self, step: Step, error: torch.OutOfMemoryError) -> None:
-        """Forget a step that did not fit the memory."""
+        """Forget a step that did not fit the memory.
+
+        Raises RuntimeError if the ranks have agreed that such steps fit: the others wait for this one's gradients, and only the
+        end of the job frees them.
+        """
         if not isinstance(error, NotFittingError):
+            if self._shape(step) in self._fitting:
+                raise RuntimeError(
+                    f"step of {step.length} tokens does not fit the memory of rank {self.ranks.number}, as earlier ones did; "
+                    "--resume goes on from the last saved step"
+                ) from error
             self._agree(step, fits=False)
         for p in self.model.parameters():
             p.requires_grad_(True)

@@ -94,31 +94,39 @@ def test_no_rows() -> None:
     assert head_products(torch.empty(0, 2, 24), torch.ones(2, 24, 8)).shape == (0, 2, 8)
 
 
-def test_sizes_that_disagree_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A BLAS in which the largest blocks have other bits; one in which every size has."""
-    sizes = block_sizes(256, 128, True)
-    assert sizes[-1] in products.SMALLEST
-    if len(sizes) == 1:
-        pytest.skip(f"on this machine only blocks of {sizes[0]} rows have a row's own bits")
-    right = products._in_blocks
+@pytest.mark.parametrize(
+    ("wrong", "taken"),
+    [
+        (set(), (64, 16, 4)),
+        ({64}, (16, 4)),
+        ({16}, (64, 4)),
+        ({4}, (64, 16, 8)),
+        ({4, 64}, (16, 8)),
+        ({4, 8}, (64, 16)),
+        ({4, 8, 64}, (16,)),
+        ({4, 8, 16}, None),
+        ({4, 8, 16, 64}, None),
+    ],
+    ids=lambda sizes: "none" if not sizes else " ".join(map(str, sorted(sizes))),
+)
+def test_sizes_that_disagree_are_not_taken(
+    wrong: set[int], taken: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A BLAS that gives the first row of blocks of these sizes other bits, and all other rows those that they have alone."""
 
-    def wrong_for(sizes: set[int]) -> None:
-        def products_of(rows: torch.Tensor, weight: torch.Tensor, size: int) -> torch.Tensor:
-            out = right(rows, weight, size)
-            if size in sizes:  # the first row of each block has other bits
-                out.unflatten(0, (-1, size))[:, 0] *= 1.0001
-            return out
+    def products_of(rows: torch.Tensor, weight: torch.Tensor, size: int) -> torch.Tensor:
+        out = torch.stack([(row[:, None] * weight).sum(0) for row in rows])
+        if size in wrong:
+            out.unflatten(0, (-1, size))[:, 0] *= 1.0001
+        return out
 
-        monkeypatch.setattr(products, "_in_blocks", products_of)
-
+    monkeypatch.setattr(products, "_in_blocks", products_of)
     fresh = block_sizes.__wrapped__
-    wrong_for({sizes[0]})
-    assert fresh(256, 128, True) == sizes[1:]
-    wrong_for({4})
-    assert 4 not in fresh(256, 128, True)
-    wrong_for({4, 8, 16, 64})
-    with pytest.raises(RuntimeError, match=r"deterministic is True; expected a BLAS .* weight \[256, 128\]"):
-        fresh(256, 128, True)
+    if taken is None:
+        with pytest.raises(RuntimeError, match=r"deterministic is True; expected a BLAS .* weight \[48, 32\]"):
+            fresh(48, 32, True)
+    else:
+        assert fresh(48, 32, True) == taken
 
 
 def test_sums_in_halves() -> None:

@@ -1,5 +1,7 @@
 """Unrelated text between facts: prose from a small grammar, lists, tables, other scripts. It states no fact about a named entity."""
 
+from functools import partial
+
 from .splits import draw, pick
 from .words import ADJECTIVES, ADVERBS, NOUNS, PLACES, VERBS
 
@@ -64,7 +66,7 @@ def _made_up(rng) -> str:
 def _sentence(rng, split: str) -> str:
     """One sentence of prose, with names of the split."""
     template = pick(rng, _TEMPLATES)
-    noun = lambda: pick(rng, NOUNS)  # noqa: E731
+    noun = partial(pick, rng, NOUNS)
     first, second = noun(), noun()
     fields = {
         "a": pick(rng, ADJECTIVES), "b": pick(rng, ADJECTIVES), "n": first, "m": second, "o": noun(), "k": noun(),

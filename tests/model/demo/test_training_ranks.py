@@ -52,6 +52,8 @@ def train(folder: str) -> None:
     else:
         with pytest.raises(NotFittingError, match="step of 128 tokens does not fit"):
             own._agree(step)
+    with pytest.raises(RuntimeError, match=f"does not fit the memory of rank {rank}, as earlier ones did"):
+        own.recover(STEPS[0], torch.OutOfMemoryError())  # the other rank waits, so the job must end
     torch.save(own.model.state_dict(), out / f"{rank}.pt")
     own.ranks.close()
 
@@ -101,3 +103,13 @@ def test_ranks_have_conversations_of_their_own():
         for each in batches:
             each.close()
     assert (first != second).any()
+
+
+def test_a_batch_that_cannot_be_generated_ends_the_training():
+    """If a rank passed over it, its next step would meet another step's collectives."""
+    batches = data.Batches(DEMO / "tokenizer.json", 1, [(256, 1)], 1, nonsense=True)
+    try:
+        with pytest.raises(RuntimeError, match="batch 0 could not be generated in 8 attempts"):
+            next(iter(batches))
+    finally:
+        batches.close()

@@ -78,8 +78,8 @@ def long_code(rng, split: str) -> str:
     """Groups of letters and digits."""
     style, size = rng.random(), 2 + below(rng, 4)
     if style < 0.3:
-        group = lambda: "".join(pick(rng, _CAPITALS + "0123456789") for _ in range(size))  # noqa: E731
-        return pick(rng, ["-", "-", " ", ""]).join(group() for _ in range(1 + below(rng, 4)))
+        separator, count = pick(rng, ["-", "-", " ", ""]), 1 + below(rng, 4)
+        return separator.join("".join(pick(rng, _CAPITALS + "0123456789") for _ in range(size)) for _ in range(count))
     if style < 0.5:
         return f"{pick(rng, _CAPITALS)}{pick(rng, _CAPITALS)}{pick(rng, ['', '-', ' '])}{below(rng, 10 ** (2 + below(rng, 5)))}{pick(rng, ['', '', pick(rng, _CAPITALS)])}"
     if style < 0.65:

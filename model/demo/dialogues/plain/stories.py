@@ -155,7 +155,10 @@ def play(writer) -> int:
         pass
     if rng.random() < 0.5:
         story.send()
-    known = lambda told, name: writer.known.get(f"topic {told.topic.name} {name}|{told.about.key}")  # noqa: E731
+
+    def known(told: Told, name: str) -> Known | None:
+        return writer.known.get(f"topic {told.topic.name} {name}|{told.about.key}")
+
     for _ in range(1 + int(rng.random() ** 2 * 3)):
         told = pick(rng, story.told)
         name = pick(rng, list(told.values))
