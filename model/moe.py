@@ -157,9 +157,7 @@ class Experts(nn.Module):
             backend=compute.backend,
         )
 
-    def _inner(
-        self, x: Operand, offsets: torch.Tensor, sorted_token_ids: torch.Tensor, expected_m: int
-    ) -> Operand:
+    def _inner(self, x: Operand, offsets: torch.Tensor, sorted_token_ids: torch.Tensor, expected_m: int) -> Operand:
         """silu(gate) * up of the sorted rows [T * k, I]; row r belongs to token sorted_token_ids[r]."""
         compute = self.compute
         if isinstance(x, Quantized) and self.gate_up_proj.shape[1] // 2 % FP8_BLOCK == 0:

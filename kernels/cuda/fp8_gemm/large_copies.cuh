@@ -5,8 +5,6 @@
 
 namespace gemm {
 
-constexpr int kScaleThreads = 96;  // the producer's warps 1 to 3
-
 // Copies this CTA's share of slice `slice` of a tile's tokens or of its weights. `box`: how many tokens its share has.
 template <class Config>
 __device__ __forceinline__ void copy_tokens(const CUtensorMap& map, const TileScheduler<Config>& tile, uint32_t to, uint32_t barrier, int slice,
@@ -38,10 +36,10 @@ __device__ __forceinline__ void copy_weights(const CUtensorMap& map, const TileS
 template <class Config>
 __device__ __forceinline__ void copy_tiles(const TokenMaps<Config>& a_maps, const CUtensorMap& b_map, const Product& p, int rank, uint32_t stages,
                                            typename Config::Rest& s) {
-  const UnitQueue<Config> units = {p, s};
+  UnitQueue<Config> units = {p, s};
   TileScheduler<Config> tile;
   int stage = 0, phase = 0;
-  for (int turn = 0; tile.find(p, units.find(turn), rank); ++turn) {
+  for (; tile.find(p, units.index, rank); units.next()) {
     constexpr int kShared = Config::kShares == Shares::kTokens ? 2 : 1, kStep = Config::kBoxStep;
     const int steps = (min(Config::kRows, tile.end - tile.first) + kShared * kStep - 1) / (kShared * kStep), box = steps * kStep;
     const CUtensorMap& a_map = a_maps.maps[Config::kTokenMaps == 1 ? 0 : steps - 1];
@@ -61,12 +59,12 @@ __device__ __forceinline__ void copy_tiles(const TokenMaps<Config>& a_maps, cons
 template <class Config>
 __device__ __forceinline__ void copy_scales(const Product& p, bool vector_scales, int rank, typename Config::Rest& s) {
   const int thread = threadIdx.x - 32, blocks = (p.n + kWeights - 1) / kWeights;
-  const UnitQueue<Config> units = {p, s};
+  UnitQueue<Config> units = {p, s};
   TileScheduler<Config> tile;
   int chunk = 0, phase = 0;
-  for (int turn = 0;; ++turn) {
-    const bool found = tile.find(p, units.find(turn), rank);
-    const int claimed = found && thread == 0 ? units.claim(turn + 2, rank) : 0;
+  for (;; units.next()) {
+    const bool found = tile.find(p, units.index, rank);
+    const int claimed = found && thread == 0 ? units.claim(rank) : 0;
     const float* b_scale = p.b_scale + tile.expert * p.b_scale_expert_stride;
     for (int i = 0; i < (found ? p.slices : 1); i += kScaleSlices) {
       typename Config::Chunk& to = s.chunks[chunk];
@@ -99,8 +97,8 @@ __device__ __forceinline__ void copy_scales(const Product& p, bool vector_scales
       common::barrier_arrive_after_copies(shared_address(&s.chunks_full[chunk]));
       if (++chunk == Config::kChunks) chunk = 0, phase ^= 1;
     }
-    if (!found) return units.drain(turn + 1);
-    if (thread == 0) units.publish(turn + 2, rank, claimed);
+    if (!found) return units.drain();
+    if (thread == 0) units.publish(rank, claimed);
   }
 }
 

@@ -28,29 +28,8 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   if (threadIdx.x == 0) {
     prefetch_map(&a_maps.maps[0]);
     prefetch_map(&b_map);
-    for (int i = 0; i < Config::kStages; ++i) {
-      barrier_init(shared_address(&s.full[i]), 1);
-      barrier_init(shared_address(&s.empty[i]), Config::kCluster * 4 * kGroups);  // the math warps of all CTAs
-    }
-    barrier_init_fence();
-  } else if (threadIdx.x == 32) {
-    for (int i = 0; i < Config::kChunks; ++i) {
-      barrier_init(shared_address(&s.chunks_full[i]), kScaleThreads + 1);
-      barrier_init(shared_address(&s.chunks_empty[i]), 4 * kGroups);
-    }
-    for (uint64_t& each : s.claims_full) barrier_init(shared_address(&each), 1);
-    if constexpr (Config::kGated)
-      for (int i = 0; i < 2 * 4 * kGroups; ++i) barrier_init(shared_address(&s.tops_full[0][i]), 1);
-    barrier_init_fence();
   }
-  __syncwarp();
-  if constexpr (Config::kCluster > 1) {
-    cluster_sync();
-  } else if (warp == 0) {
-    named_arrive(1, Config::kThreads);  // the thread that copies tiles has initialised all barriers that it uses: it waits for nobody
-  } else {
-    named_sync(1, Config::kThreads);
-  }
+  initialise_barriers<Config>(s, warp);
   pdl_wait();
 
   if (warp < 4) {

@@ -10,6 +10,7 @@
 namespace gemm {
 
 constexpr int kScaleSlices = 8;  // slices whose scales are copied together: 32 bytes of each row
+constexpr int kScaleThreads = 96;  // the producer's warps 1 to 3
 constexpr int kMostStages = 16;
 constexpr int kClaims = 16;  // claimed units that a CTA has room for; its warps are fewer tiles apart
 constexpr int kMostShared = 227 * 1024;
@@ -72,6 +73,35 @@ struct LargeM {
   static_assert(kStages >= 3 && kN % 16 == 0 && kWarpColumns % kBox == 0 && kBoxes % kStaged == 0);
 };
 
+// By all threads of the cluster. The thread that copies tiles has initialised all barriers that it uses alone, and goes on where no other
+// CTA arrives on them.
+template <class Config>
+__device__ __forceinline__ void initialise_barriers(typename Config::Rest& s, int warp) {
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Config::kStages; ++i) {
+      barrier_init(shared_address(&s.full[i]), 1);
+      barrier_init(shared_address(&s.empty[i]), Config::kCluster * 4 * Config::kGroups);  // the math warps of all CTAs
+    }
+    barrier_init_fence();
+  } else if (threadIdx.x == 32) {
+    for (int i = 0; i < Config::kChunks; ++i) {
+      barrier_init(shared_address(&s.chunks_full[i]), kScaleThreads + 1);
+      barrier_init(shared_address(&s.chunks_empty[i]), 4 * Config::kGroups);
+    }
+    for (uint64_t& each : s.claims_full) barrier_init(shared_address(&each), 1);
+    if constexpr (Config::kGated)
+      for (int i = 0; i < 2 * 4 * Config::kGroups; ++i) barrier_init(shared_address(&s.tops_full[0][i]), 1);
+    barrier_init_fence();
+  }
+  __syncwarp();
+  if constexpr (Config::kCluster > 1)
+    cluster_sync();
+  else if (warp == 0)
+    named_arrive(1, Config::kThreads);
+  else
+    named_sync(1, Config::kThreads);
+}
+
 // The maps of the tokens: number i has boxes of (i + 1) * kBoxStep rows.
 template <class Config>
 struct TokenMaps {
@@ -121,37 +151,42 @@ struct TileScheduler {
   }
 };
 
-// Which unit of work a pair of CTAs computes as its number `turn`. The first two turns are its own. The others it claims as they come, so
-// that all pairs end at about the same time, although tiles with more rows, and multiprocessors farther from the memory, take longer.
-// A thread of the first CTA claims, two turns ahead, and pushes the unit to both.
+// Which units of work a pair of CTAs, or a CTA alone, computes one after the other: every so many of them, or, if p.claimed is given, two
+// of its own and then those that it claims as they come. So all pairs end at about the same time, although tiles with more rows, and
+// multiprocessors farther from the memory, take longer. A thread of the first CTA claims, two turns ahead, and pushes the unit to both.
+// Every warp keeps its own queue.
 template <class Config>
 struct UnitQueue {
   const Product& p;
   typename Config::Rest& s;
+  int clusters = gridDim.x / Config::kCluster, index = blockIdx.x / Config::kCluster;  // the unit
+  int turn = 0;
 
   __device__ __forceinline__ bool claims() const { return Config::kCluster > 1 && p.claimed != nullptr; }
-  __device__ __forceinline__ int own(int turn) const { return blockIdx.x / Config::kCluster + turn * (gridDim.x / Config::kCluster); }
-  __device__ __forceinline__ uint32_t barrier(int turn) const { return shared_address(&s.claims_full[turn % kClaims]); }
-  __device__ __forceinline__ int find(int turn) const {
-    if (turn < 2 || !claims()) return own(turn);
-    barrier_wait(barrier(turn), (turn - 2) / kClaims % 2);
-    return s.claimed[turn % kClaims];
+  __device__ __forceinline__ uint32_t barrier(int of) const { return shared_address(&s.claims_full[of % kClaims]); }
+  __device__ __forceinline__ void wait(int of) const { barrier_wait(barrier(of), (of - 2) / kClaims % 2); }
+  __device__ __forceinline__ void next() {
+    ++turn;
+    index += clusters;
+    if (turn < 2 || !claims()) return;
+    wait(turn);
+    index = s.claimed[turn % kClaims];
   }
-  // By one thread of each CTA, when turn `turn` - 2 begins: the number claimed, for publish. The barrier then waits for the unit.
-  __device__ __forceinline__ int claim(int turn, int rank) const {
+  // By one thread of each CTA when a turn begins: claims the unit of the turn after the next. Its barrier then waits for the unit.
+  __device__ __forceinline__ int claim(int rank) const {
     if (!claims()) return 0;
-    barrier_arrive_expect(barrier(turn), sizeof(int));
-    return rank == 0 ? atomicAdd(p.claimed, 1) : 0;
+    barrier_arrive_expect(barrier(turn + 2), sizeof(int));
+    return rank == 0 ? 2 * clusters + atomicAdd(p.claimed, 1) : 0;
   }
-  __device__ __forceinline__ void publish(int turn, int rank, int claimed) const {
+  // By the same thread when it ends, so that it need not wait for the answer before.
+  __device__ __forceinline__ void publish(int rank, int unit) const {
     if (!claims() || rank != 0) return;
-    const float unit = __int_as_float(2 * int(gridDim.x / Config::kCluster) + claimed);
     for (int to = 0; to < Config::kCluster; ++to)
-      common::push(reinterpret_cast<const float*>(&s.claimed[turn % kClaims]), unit, barrier(turn), to);
+      common::push(reinterpret_cast<const float*>(&s.claimed[(turn + 2) % kClaims]), __int_as_float(unit), barrier(turn + 2), to);
   }
-  // Before the CTA ends: the last unit, which nobody uses, has arrived.
-  __device__ __forceinline__ void drain(int turn) const {
-    if (turn >= 2 && claims()) barrier_wait(barrier(turn), (turn - 2) / kClaims % 2);
+  // After the first turn without a unit, before the CTA ends: the last claimed unit, which nobody uses, has arrived.
+  __device__ __forceinline__ void drain() const {
+    if (turn > 0 && claims()) wait(turn + 1);
   }
 };
 
