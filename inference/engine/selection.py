@@ -6,8 +6,8 @@ import torch
 from ...model.metadata import RecordedDecodes, Selection, SelectionSink
 from ..params import Request
 from ..token_selection import TokenSelection
+from .batch import Batch
 from .fault import Fault
-from .scheduler import Batch
 
 _RECORDING = "recording its selections"
 
