@@ -3,8 +3,8 @@
 import torch
 
 from .checks import FLOATS, check_dtype, check_tensor
-from .quantize import Quantized, swiglu_quantize
-from .registry import Preference, choose, choose_implementation
+from .quantize import Quantized
+from .registry import Preference, choose
 
 
 def grouped_gemm(
@@ -36,48 +36,6 @@ def grouped_gemm(
     expected_m = rows if expected_m is None else max(1, min(expected_m, rows))
     result: torch.Tensor = implementation(a, weight, offsets, weight_scale, dtype, sorted_token_ids, expected_m)
     return result
-
-
-def fuses_swiglu(a: Quantized, weight: torch.Tensor, expected_m: int, backend: str | Preference = "auto") -> bool:
-    """Whether grouped_gemm_swiglu is one kernel: on Hopper, for experts of 33 to 160 rows on average."""
-    device, dtype = a.values.device, a.values.dtype
-    if choose_implementation("grouped_gemm", device, dtype, backend).backend != "cuda" or weight.shape[1] % 256:
-        return False
-    from .cuda.fp8_gemm import EXPERT_TILE
-    from .cuda.grouped_gemm import choose as tile_of
-
-    return tile_of(expected_m, weight.shape[0]) == EXPERT_TILE
-
-
-def grouped_gemm_swiglu(
-    a: Quantized,
-    weight: torch.Tensor,
-    offsets: torch.Tensor,
-    weight_scale: torch.Tensor,
-    ue8m0: bool = True,
-    *,
-    sorted_token_ids: torch.Tensor | None = None,
-    expected_m: int | None = None,
-    backend: str | Preference = "auto",
-) -> Quantized:
-    """swiglu_quantize of grouped_gemm, with its bits: weight [E, 2 I, K], gates first -> values [M, I]."""
-    _check(a.values, a.scales, weight, offsets, weight_scale, sorted_token_ids)
-    rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
-    expected_m = rows if expected_m is None else max(1, min(expected_m, rows))
-    if rows and fuses_swiglu(a, weight, expected_m, backend):
-        from .cuda import grouped_gemm as cuda
-
-        return Quantized(*cuda.grouped_gemm_swiglu(a, weight, offsets, weight_scale, ue8m0, sorted_token_ids))
-    products = grouped_gemm(
-        a,
-        weight,
-        offsets,
-        weight_scale,
-        sorted_token_ids=sorted_token_ids,
-        expected_m=expected_m,
-        backend=backend,
-    )
-    return swiglu_quantize(products, ue8m0, backend=backend)
 
 
 def grouped_gemm_with_shared(

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ..kernels.fp32_ops import fp32_linear
-from ..kernels.grouped_gemm import fuses_swiglu, grouped_gemm, grouped_gemm_swiglu, grouped_gemm_with_shared
+from ..kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from ..kernels.quantize import Quantized
 from ..kernels.routing import ExpertGroups, combine_experts, combine_norm_quantize, route, route_and_group
 from .config import FP8_BLOCK, ModelConfig, blocks
@@ -106,14 +106,15 @@ class Experts(nn.Module):
         compute, tokens = self.compute, len(weights)
         expected_m = -(-weights.numel() * self.count // self.total)
         dense: torch.Tensor | None
-        in_one_kernel = isinstance(x, Quantized) and fuses_swiglu(x, self.gate_up_proj, expected_m, compute.backend)
-        if isinstance(x, Quantized) and self.fuses(shared) and tokens and not in_one_kernel:
+        if isinstance(x, Quantized) and self.fuses(shared) and tokens:
             assert shared is not None
             rows = self._with_shared(x, groups.offsets, groups.sorted_token_ids, expected_m, shared)
             own, dense = rows[tokens:], rows[:tokens]
         else:
             own = self._down(
-                self._inner(x, groups.offsets, groups.sorted_token_ids, expected_m), groups.offsets, expected_m
+                gated(self._gate_up(x, groups.offsets, groups.sorted_token_ids, expected_m), compute),
+                groups.offsets,
+                expected_m,
             )
             dense = None if shared is None else shared(x)
         return ExpertOutputs(own, groups, weights, dense)
@@ -157,20 +158,10 @@ class Experts(nn.Module):
             backend=compute.backend,
         )
 
-    def _inner(self, x: Operand, offsets: torch.Tensor, sorted_token_ids: torch.Tensor, expected_m: int) -> Operand:
-        """silu(gate) * up of the sorted rows [T * k, I]; row r belongs to token sorted_token_ids[r]."""
-        compute = self.compute
-        if isinstance(x, Quantized) and self.gate_up_proj.shape[1] // 2 % FP8_BLOCK == 0:
-            return grouped_gemm_swiglu(
-                x,
-                self.gate_up_proj,
-                offsets,
-                self.gate_up_proj_scale_inv,
-                compute.ue8m0,
-                sorted_token_ids=sorted_token_ids,
-                expected_m=expected_m,
-                backend=compute.backend,
-            )
+    def _gate_up(
+        self, x: Operand, offsets: torch.Tensor, sorted_token_ids: torch.Tensor, expected_m: int
+    ) -> torch.Tensor:
+        """Gates and ups of the sorted rows [T * k, 2I]; row r belongs to token sorted_token_ids[r]."""
 
         def product(weight: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
             return grouped_gemm(
@@ -178,16 +169,18 @@ class Experts(nn.Module):
                 weight,
                 offsets,
                 scale,
-                compute.dtype,
+                self.compute.dtype,
                 sorted_token_ids=sorted_token_ids,
                 expected_m=expected_m,
-                backend=compute.backend,
+                backend=self.compute.backend,
             )
 
-        if not compute.quantized:
-            return gated(product(self.gate_up_proj, None), compute)
+        if not self.compute.quantized:
+            return product(self.gate_up_proj, None)
+        if self.gate_up_proj.shape[1] // 2 % FP8_BLOCK == 0:
+            return product(self.gate_up_proj, self.gate_up_proj_scale_inv)
         pairs = zip(self.gate_up_proj.chunk(2, 1), self.gate_up_proj_scale_inv.chunk(2, 1), strict=True)
-        return gated(torch.cat([product(weight, scale) for weight, scale in pairs], 1), compute)
+        return torch.cat([product(weight, scale) for weight, scale in pairs], 1)
 
     def _down(self, inner: Operand, offsets: torch.Tensor, expected_m: int) -> torch.Tensor:
         scale = self.down_proj_scale_inv if self.compute.quantized else None

@@ -89,11 +89,6 @@ def choose(rows: int, columns: int, width: int, processors: int) -> Tile | int:
     return 64 if rows <= 128 else 128
 
 
-def claims(device: torch.device) -> torch.Tensor:
-    """What one launch counts with which tiles its multiprocessors have taken."""
-    return torch.zeros(1, dtype=torch.int32, device=device)
-
-
 def multiply(
     a: torch.Tensor,
     a_scale: torch.Tensor,
@@ -135,7 +130,8 @@ def multiply_into(
     a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))
     library = load("fp8_gemm")
     if isinstance(tile, Tile):
-        claimed = claims(out.device) if tile == EXPERT_TILE and offsets is not None else None
+        claims = tile == EXPERT_TILE and offsets is not None
+        claimed = torch.zeros(1, dtype=torch.int32, device=out.device) if claims else None
         library.large_m(*tile, a, a_scale, b, b_scale, offsets, out, claimed)
     else:
         library.swap_ab(

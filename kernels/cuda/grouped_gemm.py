@@ -5,7 +5,7 @@ import torch
 from ..alignment import aligned_rows
 from ..build import load
 from ..quantize import Quantized
-from .fp8_gemm import EXPERT_TILE, Tile, claims, multiply, multiply_into, multiprocessors
+from .fp8_gemm import EXPERT_TILE, Tile, multiply, multiply_into, multiprocessors
 from .fp8_gemm import choose as choose_dense
 from .pdl import weights_are_static
 from .routing import gather_rows
@@ -51,34 +51,6 @@ def grouped_gemm(
     a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
     # With few tokens nearly every row is in a tile of its own, so expected_m is also the expected number of tiles.
     return multiply(*a, weight, weight_scale, offsets, out_dtype, tile, 0, sorted_token_ids, expected_tiles=expected_m)
-
-
-def grouped_gemm_swiglu(
-    a: Quantized,
-    weight: torch.Tensor,
-    offsets: torch.Tensor,
-    weight_scale: torch.Tensor,
-    ue8m0: bool,
-    sorted_token_ids: torch.Tensor | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """In one kernel, with EXPERT_TILE for any number of rows. weight [E, 2 I, K], I a multiple of 128."""
-    a, _ = _gathered(a, sorted_token_ids, offsets, None)
-    rows, width = a.values.shape[0], weight.shape[1] // 2
-    values = torch.empty(rows, width, dtype=a.values.dtype, device=weight.device)
-    scales = torch.empty(rows, width // 128, dtype=torch.float32, device=weight.device)
-    operand, experts = (aligned_rows(x).view(torch.uint8) for x in (a.values, weight))
-    load("fp8_gemm").large_gated(
-        ue8m0,
-        operand,
-        a.scales,
-        experts,
-        weight_scale,
-        offsets,
-        values.view(torch.uint8),
-        scales,
-        claims(weight.device),
-    )
-    return values, scales
 
 
 def grouped_gemm_with_shared(

@@ -6,7 +6,7 @@ from deepseek_v32.kernels.cuda import fp8_gemm as implementation
 from deepseek_v32.kernels.cuda.indexer_topk import in_one_pass
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from deepseek_v32.kernels.fp32_ops import fp32_linear, layer_norm
-from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_swiglu, grouped_gemm_with_shared
+from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
 from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize
 from deepseek_v32.kernels.norm_and_cache import Caches, Fp32Projection, Norms, norm_and_cache
@@ -45,8 +45,6 @@ def products() -> list[torch.Tensor]:
         groups = group_by_expert(experts, 8, backend="cuda")
         arguments = x, codes, groups.offsets, scale
         results.append(grouped_gemm(*arguments, backend="cuda", sorted_token_ids=groups.sorted_token_ids))
-        fused = grouped_gemm_swiglu(*arguments, backend=("cuda", "auto"), sorted_token_ids=groups.sorted_token_ids)
-        results.append(fused.values)
         both = grouped_gemm_with_shared(*arguments, x, shared, backend="cuda", sorted_token_ids=groups.sorted_token_ids)
         weights = torch.rand(tokens, 2, device="cuda")
         results.append(combine_experts(both[tokens:], groups, weights, both[:tokens], backend="cuda"))

@@ -5,6 +5,8 @@
 
 namespace gemm {
 
+constexpr int kScaleThreads = 96;  // the producer's warps 1 to 3
+
 // Copies this CTA's share of slice `slice` of a tile's tokens or of its weights. `box`: how many tokens its share has.
 template <class Config>
 __device__ __forceinline__ void copy_tokens(const CUtensorMap& map, const TileScheduler<Config>& tile, uint32_t to, uint32_t barrier, int slice,
@@ -16,20 +18,15 @@ __device__ __forceinline__ void copy_tokens(const CUtensorMap& map, const TileSc
   }
 }
 template <class Config>
-__device__ __forceinline__ void copy_weights(const CUtensorMap& map, const TileScheduler<Config>& tile, int n, uint32_t to, uint32_t barrier,
+__device__ __forceinline__ void copy_weights(const CUtensorMap& map, const TileScheduler<Config>& tile, uint32_t to, uint32_t barrier,
                                              int slice, int rank) {
   if (Config::kShares == Shares::kWeights && tile.shares) {
     const int half = rank * Config::kWeightBox;
     copy_3d_to_pair(to + half * kSlice, &map, barrier, slice * kSlice, tile.column + half, tile.expert);
     return;
   }
-  if constexpr (Config::kGated) {
-    for (int half = 0; half < 2; ++half)
-      copy_3d(to + half * Config::kWeightBox * kSlice, &map, barrier, slice * kSlice, half * (n / 2) + tile.column / 2, tile.expert);
-  } else {
-    for (int box = 0; box < Config::kColumns; box += Config::kWeightBox)
-      copy_3d(to + box * kSlice, &map, barrier, slice * kSlice, tile.column + box, tile.expert);
-  }
+  for (int box = 0; box < Config::kColumns; box += Config::kWeightBox)
+    copy_3d(to + box * kSlice, &map, barrier, slice * kSlice, tile.column + box, tile.expert);
 }
 
 // The thread of the producer that copies the tiles of a and b.
@@ -49,7 +46,7 @@ __device__ __forceinline__ void copy_tiles(const TokenMaps<Config>& a_maps, cons
       barrier_wait(shared_address(&s.empty[stage]), phase ^ 1);
       barrier_arrive_expect(barrier, bytes);
       copy_tokens(a_map, tile, tokens, barrier, i, rank, box);
-      copy_weights(b_map, tile, p.n, tokens + Config::kRows * kSlice, barrier, i, rank);
+      copy_weights(b_map, tile, tokens + Config::kRows * kSlice, barrier, i, rank);
       if (++stage == Config::kStages) stage = 0, phase ^= 1;
     }
   }
@@ -90,8 +87,7 @@ __device__ __forceinline__ void copy_scales(const Product& p, bool vector_scales
       }
       for (int piece = thread; piece < kScaleSlices * Config::kBlocks; piece += kScaleThreads) {
         const int block = piece / kScaleSlices, slice = piece % kScaleSlices;
-        const int of = Config::kGated ? (block * (p.n / 2) + tile.column / 2) / kWeights : min(tile.column / kWeights + block, blocks - 1);
-        const float* source = b_scale + of * p.b_scale_stride + i + slice;
+        const float* source = b_scale + min(tile.column / kWeights + block, blocks - 1) * p.b_scale_stride + i + slice;
         if (slice < count) common::copy4(shared_address(&to.weights[block][slice]), source);
       }
       common::barrier_arrive_after_copies(shared_address(&s.chunks_full[chunk]));

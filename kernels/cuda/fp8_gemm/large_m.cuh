@@ -9,7 +9,6 @@
 #pragma once
 
 #include "large_copies.cuh"
-#include "large_gated.cuh"
 #include "large_results.cuh"
 
 namespace gemm {
@@ -28,8 +27,22 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   if (threadIdx.x == 0) {
     prefetch_map(&a_maps.maps[0]);
     prefetch_map(&b_map);
+    for (int i = 0; i < Config::kStages; ++i) {
+      barrier_init(shared_address(&s.full[i]), 1);
+      barrier_init(shared_address(&s.empty[i]), Config::kCluster * 4 * kGroups);  // the math warps of all CTAs
+    }
+    for (int i = 0; i < Config::kChunks; ++i) {
+      barrier_init(shared_address(&s.chunks_full[i]), kScaleThreads + 1);
+      barrier_init(shared_address(&s.chunks_empty[i]), 4 * kGroups);
+    }
+    if constexpr (Config::kShares == Shares::kTokens)
+      for (uint64_t& each : s.claims_full) barrier_init(shared_address(&each), 1);
+    barrier_init_fence();
   }
-  initialise_barriers<Config>(s, warp);
+  if constexpr (Config::kCluster > 1)
+    cluster_sync();
+  else
+    __syncthreads();
   pdl_wait();
 
   if (warp < 4) {
@@ -49,10 +62,9 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     // Low words of the operands' descriptors in stage 0.
     const uint32_t token_word = common::Tile::rows(stages + group * (64 * kSlice)).low;
     const uint32_t weight_word = common::Tile::rows(stages + (Config::kRows + begin) * kSlice).low;
-    [[maybe_unused]] const uint8_t* staged = s.out[warp - 4];
+    const uint8_t* staged = s.out[warp - 4];
     int stage = 0, phase = 0, chunk = 0, chunk_phase = 0;
     int held = 0;  // the stage that the MMAs in flight read
-    [[maybe_unused]] int stored = 0;  // tiles
     const auto wait_full = [&] { barrier_wait(shared_address(&s.full[stage]), phase); };
     const auto next_stage = [&] {
       if (++stage == Config::kStages) stage = 0, phase ^= 1;
@@ -98,7 +110,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
         multiply_words<kN>(d, token_word + offset, weight_word + offset + w * (kN * kSlice / 16));
       };
       // The scales of a slice of the chunk: of this thread's two rows, and of the block where each wave begins and of the next one.
-      constexpr int kTouched = !Config::kGated && (Config::kBlocks == 1 || Config::kMostOffset == 0 && kN == kWeights) ? 1 : 2;
+      constexpr int kTouched = Config::kBlocks == 1 || Config::kMostOffset == 0 && kN == kWeights ? 1 : 2;
       struct Scales {
         float a[2], b[kWaves][kTouched];
       };
@@ -114,8 +126,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
         }
       };
       const auto promote = [&](const float(&d)[kN / 2], const Scales& scales, int w) {
-        // Columns of the wave in its first block.
-        const int first_block = Config::kGated ? kN / 2 : kWeights - (column + w * kN) % kWeights;
+        const int first_block = kWeights - (column + w * kN) % kWeights;  // columns of the wave in its first block
 #pragma unroll
         for (int j = 0; j < kN / 8; ++j) {
           const float b = kTouched == 1 || j * 8 / Config::kStep * Config::kStep < first_block ? scales.b[w][0] : scales.b[w][kTouched - 1];
@@ -226,10 +237,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
         }
       }
 
-      if constexpr (Config::kGated)
-        store_gated<Config>(total[0], p, s, rank, stored++, first, end, column);
-      else
-        store_results<Config, Out>(total, out_map, p, bulk_stores, staged, first, end, column);
+      store_results<Config, Out>(total, out_map, p, bulk_stores, staged, first, end, column);
     }
     if (lane == 0) wait_bulk_stores();
   }

@@ -10,7 +10,6 @@
 namespace gemm {
 
 constexpr int kScaleSlices = 8;  // slices whose scales are copied together: 32 bytes of each row
-constexpr int kScaleThreads = 96;  // the producer's warps 1 to 3
 constexpr int kMostStages = 16;
 constexpr int kClaims = 16;  // claimed units that a CTA has room for; its warps are fewer tiles apart
 constexpr int kMostShared = 227 * 1024;
@@ -19,14 +18,12 @@ constexpr int kMostShared = 227 * 1024;
 enum class Shares { kNothing, kTokens, kWeights };
 
 // kOverlaps: the MMAs of the next part run while one is added, which takes registers for two parts. kStaged_, kBox_: boxes of results that
-// a warp stages, and their columns; 0: all of its columns in the widest boxes. kGated_: half of a tile's columns are gates, the other half
-// the ups of the same columns of the result (large_gated.cuh).
-template <int kRowGroups_, int kColumnGroups_, int kWaves_, int kN_, Shares kShares_, bool kOverlaps_ = false, int kStaged_ = 0, int kBox_ = 0,
-          bool kGated_ = false>
+// a warp stages, and their columns; 0: all of its columns in the widest boxes.
+template <int kRowGroups_, int kColumnGroups_, int kWaves_, int kN_, Shares kShares_, bool kOverlaps_ = false, int kStaged_ = 0, int kBox_ = 0>
 struct LargeM {
   static constexpr int kRowGroups = kRowGroups_, kColumnGroups = kColumnGroups_, kWaves = kWaves_, kN = kN_;
   static constexpr Shares kShares = kShares_;
-  static constexpr bool kOverlaps = kOverlaps_, kGated = kGated_;
+  static constexpr bool kOverlaps = kOverlaps_;
   static constexpr int kCluster = kShares == Shares::kNothing ? 1 : 2;
   static constexpr int kGroups = kRowGroups * kColumnGroups, kRows = kRowGroups * 64, kColumns = kColumnGroups * kWaves * kN;
   static constexpr int kThreads = 128 * (1 + kGroups);  // one producer warpgroup, then the math warpgroups
@@ -39,11 +36,11 @@ struct LargeM {
   // Shared tokens: each CTA copies half of the tokens to both, in one box of as many rows as there are, rounded up to kBoxStep. Shared
   // weights: each copies half of the columns to both.
   static constexpr int kBoxStep = kShares == Shares::kTokens ? 8 : kRows, kTokenMaps = kShares == Shares::kTokens ? kRows / 2 / kBoxStep : 1;
-  static constexpr int kWeightBox = !kGated && kShares != Shares::kWeights && kColumns <= 256 ? kColumns : kColumns / 2;
+  static constexpr int kWeightBox = kShares != Shares::kWeights && kColumns <= 256 ? kColumns : kColumns / 2;
   static constexpr int kStageBytes = (kRows + kColumns) * kSlice;
   // Tiles start at multiples of kColumns, so that blocks of 128 columns, which share a scale, end at multiples of kStep in a wave.
-  static constexpr int kStep = kGated ? kN / 2 : std::gcd(kN, kWeights), kMostOffset = kWeights - std::gcd(kColumns, kWeights);
-  static constexpr int kBlocks = kGated ? 2 : (kMostOffset + kColumns + kWeights - 1) / kWeights;  // that a tile touches
+  static constexpr int kStep = std::gcd(kN, kWeights), kMostOffset = kWeights - std::gcd(kColumns, kWeights);
+  static constexpr int kBlocks = (kMostOffset + kColumns + kWeights - 1) / kWeights;  // that a tile touches
   // A warp's results leave by the TMA in boxes of 16 rows, from shared memory under the swizzle of the box's width.
   static constexpr int kWarpColumns = kWaves * kN, kBox = kBox_ ? kBox_ : std::gcd(kWarpColumns, 64), kBoxes = kWarpColumns / kBox;
   static constexpr int kStaged = kStaged_ ? kStaged_ : kBoxes;
@@ -62,45 +59,12 @@ struct LargeM {
     Chunk chunks[kChunks];
     int claimed[kClaims];
     uint64_t claims_full[kClaims];
-    // Of gated products, in turns: the largest results of the other CTA's columns, as bits of their absolute values.
-    int tops[kGated ? 2 : 1][kGated ? kRows : 1];
-    uint64_t tops_full[kGated ? 2 : 1][kGroups * 4];
     uint64_t full[kMostStages], empty[kMostStages], chunks_full[kChunks], chunks_empty[kChunks];
   };
   static constexpr int kStages = std::min((kMostShared - int(sizeof(Rest))) / kStageBytes, kMostStages);
   static constexpr int kSharedBytes = kStages * kStageBytes + int(sizeof(Rest));
-  static_assert(!kGated || (kShares == Shares::kTokens && kColumnGroups == 1 && kWaves == 1 && kN == kWeights && kStaged * kBox >= kN / 4));
   static_assert(kStages >= 3 && kN % 16 == 0 && kWarpColumns % kBox == 0 && kBoxes % kStaged == 0);
 };
-
-// By all threads of the cluster. The thread that copies tiles has initialised all barriers that it uses alone, and goes on where no other
-// CTA arrives on them.
-template <class Config>
-__device__ __forceinline__ void initialise_barriers(typename Config::Rest& s, int warp) {
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < Config::kStages; ++i) {
-      barrier_init(shared_address(&s.full[i]), 1);
-      barrier_init(shared_address(&s.empty[i]), Config::kCluster * 4 * Config::kGroups);  // the math warps of all CTAs
-    }
-    barrier_init_fence();
-  } else if (threadIdx.x == 32) {
-    for (int i = 0; i < Config::kChunks; ++i) {
-      barrier_init(shared_address(&s.chunks_full[i]), kScaleThreads + 1);
-      barrier_init(shared_address(&s.chunks_empty[i]), 4 * Config::kGroups);
-    }
-    for (uint64_t& each : s.claims_full) barrier_init(shared_address(&each), 1);
-    if constexpr (Config::kGated)
-      for (int i = 0; i < 2 * 4 * Config::kGroups; ++i) barrier_init(shared_address(&s.tops_full[0][i]), 1);
-    barrier_init_fence();
-  }
-  __syncwarp();
-  if constexpr (Config::kCluster > 1)
-    cluster_sync();
-  else if (warp == 0)
-    named_arrive(1, Config::kThreads);
-  else
-    named_sync(1, Config::kThreads);
-}
 
 // The maps of the tokens: number i has boxes of (i + 1) * kBoxStep rows.
 template <class Config>
@@ -151,8 +115,8 @@ struct TileScheduler {
   }
 };
 
-// Which units of work a pair of CTAs, or a CTA alone, computes one after the other: every so many of them, or, if p.claimed is given, two
-// of its own and then those that it claims as they come. So all pairs end at about the same time, although tiles with more rows, and
+// Which units of work a pair of CTAs, or a CTA alone, computes one after the other: every so many of them, or, if p.claimed is given to pairs
+// that share tokens, two of its own and then those that it claims as they come. So all pairs end at about the same time, although tiles with more rows, and
 // multiprocessors farther from the memory, take longer. A thread of the first CTA claims, two turns ahead, and pushes the unit to both.
 // Every warp keeps its own queue.
 template <class Config>
@@ -162,7 +126,7 @@ struct UnitQueue {
   int clusters = gridDim.x / Config::kCluster, index = blockIdx.x / Config::kCluster;  // the unit
   int turn = 0;
 
-  __device__ __forceinline__ bool claims() const { return Config::kCluster > 1 && p.claimed != nullptr; }
+  __device__ __forceinline__ bool claims() const { return Config::kShares == Shares::kTokens && p.claimed != nullptr; }
   __device__ __forceinline__ uint32_t barrier(int of) const { return shared_address(&s.claims_full[of % kClaims]); }
   __device__ __forceinline__ void wait(int of) const { barrier_wait(barrier(of), (of - 2) / kClaims % 2); }
   __device__ __forceinline__ void next() {

@@ -1,7 +1,8 @@
+#include <cudaTypedefs.h>
+
 #include <initializer_list>
 
 #include "../common/launch.cuh"
-#include "maps.cuh"
 #include "swap_ab.cuh"
 #include "large_m.cuh"
 
@@ -16,6 +17,34 @@ using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
 
 namespace {
+
+// The driver's encoder of tensor maps, looked up at run time so that linking needs no libcuda.
+PFN_cuTensorMapEncodeTiled_v12000 encoder() {
+  static const auto found = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result), "driver");
+    if (result != cudaDriverEntryPointSuccess) TVM_FFI_THROW(RuntimeError) << "the driver has no cuTensorMapEncodeTiled";
+    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
+  }();
+  return found;
+}
+
+// Tensor map of bytes [experts, rows, k] under the 128-byte swizzle, in boxes of 128 columns. Elements outside read as zero.
+CUtensorMap map_of(const TensorView& tensor, int box_rows) {
+  const int rank = tensor.ndim();
+  CUtensorMap map;
+  cuuint64_t sizes[3], strides[2];
+  for (int i = 0; i < rank; ++i) sizes[i] = static_cast<cuuint64_t>(tensor.size(rank - 1 - i));
+  for (int i = 0; i + 1 < rank; ++i) strides[i] = static_cast<cuuint64_t>(tensor.stride(rank - 2 - i));
+  const cuuint32_t box[3] = {kSlice, static_cast<cuuint32_t>(box_rows), 1}, steps[3] = {1, 1, 1};
+  const CUresult code =
+      encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, rank, data<void>(tensor), sizes, strides, box, steps,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "tensor map: CUDA driver error " << int(code);
+  return map;
+}
 
 Product product_of(const TensorView& a, const TensorView& a_scale, const TensorView& b, const TensorView& b_scale,
                    const Optional<TensorView>& offsets, const Optional<TensorView>& sorted_token_ids, const TensorView& out) {
@@ -114,6 +143,20 @@ void run_swap_ab(int64_t tokens, std::initializer_list<Operands> products, int64
     run_swap_ab<float>(static_cast<int>(tokens), products, static_cast<int>(splits), static_weights, stream_of(out));
 }
 
+// Tensor map of results [rows, n] in boxes of 16 rows.
+CUtensorMap out_map_of(const Product& p, int box) {
+  CUtensorMap map;
+  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(p.n), static_cast<cuuint64_t>(p.rows)}, strides[1] = {sizes[0] * 2};
+  const cuuint32_t boxes[2] = {static_cast<cuuint32_t>(box), 16}, steps[2] = {1, 1};
+  const CUtensorMapSwizzle swizzle = box == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : box == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                 : CU_TENSOR_MAP_SWIZZLE_32B;
+  const CUresult code = encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, p.out, sizes, strides, boxes, steps,
+                                  CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "tensor map of results: CUDA driver error " << int(code);
+  return map;
+}
+
 template <class Config, class Out>
 void run_large_m(const TensorView& a, const TensorView& b, const Product& p, cudaStream_t stream) {
   TokenMaps<Config> a_maps;
@@ -134,7 +177,7 @@ void run_large_m(const TensorView& a, const TensorView& b, const Product& p, cud
 // [E, ceil(N / 128), slices] fp32; offsets int32 [E + 1], or none where E is 1; out [M, N] bf16 or fp32, contiguous.
 
 // The kernel for many rows, with tiles of `rows` x `columns`; `paired`: two CTAs share an operand. fp32 results always have tiles of 128 x 128.
-// claimed: int32 [1], 0, with which pairs claim tiles as they come; none: each pair has its own.
+// claimed: int32 [1], 0, with which pairs that share tokens claim tiles as they come; none: each pair has its own.
 void large_m(int64_t rows, int64_t columns, bool paired, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
              Optional<TensorView> offsets, TensorView out, Optional<TensorView> claimed) {
   DeviceGuard guard(a);
@@ -157,18 +200,6 @@ void large_m(int64_t rows, int64_t columns, bool paired, TensorView a, TensorVie
     case 128'256 * 2 + 1: return run(LargeM<2, 1, 2, 128, kWeights>(), bf16);
   }
   TVM_FFI_THROW(ValueError) << "tile is " << rows << " x " << columns << (paired ? " in pairs" : "") << "; expected one of cuda/fp8_gemm.py";
-}
-
-// silu(gate) * up of the product with b [E, 2 I, K], whose first I rows are gates, quantised: codes e4m3 [M, I] and scales fp32
-// [M, I / 128], powers of two if `ue8m0`. I is a multiple of 128. claimed: int32 [1], 0.
-void large_gated(bool ue8m0, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale, TensorView offsets, TensorView codes,
-                 TensorView scales, TensorView claimed) {
-  DeviceGuard guard(a);
-  Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), codes);
-  p.out_scale = data<float>(scales);
-  p.ue8m0 = ue8m0;
-  p.claimed = data<int32_t>(claimed);
-  run_large_m<LargeM<3, 1, 1, 128, Shares::kTokens, false, 2, 16, true>, uint8_t>(a, b, p, stream_of(a));
 }
 
 // The kernel for small M. tokens: the size of a token tile, 8 to 128. splits: parts of K, up to 8, each added in ascending order of slices;
@@ -212,7 +243,6 @@ void swap_ab_with_shared(int64_t tokens, int64_t splits, bool static_weights, Te
 }  // namespace gemm
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(large_m, gemm::large_m);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(large_gated, gemm::large_gated);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(swap_ab, gemm::swap_ab);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(swap_ab_2, gemm::swap_ab_2);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(swap_ab_3, gemm::swap_ab_3);

@@ -23,7 +23,6 @@ using common::pdl_launch_dependents;
 using common::mma_begin;
 using common::mma_commit;
 using common::mma_wait;
-using common::named_arrive;
 using common::named_sync;
 using common::peer_address;
 using common::shared_address;
@@ -43,9 +42,6 @@ struct Product {
   int64_t a_scale_stride;  // between rows
   int64_t b_scale_stride, b_scale_expert_stride;
   int rows, n, slices, experts;
-  // Of gated products (large_gated.cuh):
-  float* out_scale;  // [rows, n / 256]
-  bool ue8m0;        // scales are powers of two
 };
 
 // ---- copies by the TMA (tensor memory accelerator) ----
