@@ -115,10 +115,10 @@ struct TileScheduler {
   }
 };
 
-// Which units of work a pair of CTAs, or a CTA alone, computes one after the other: every so many of them, or, if p.claimed is given to pairs
-// that share tokens, two of its own and then those that it claims as they come. So all pairs end at about the same time, although tiles with more rows, and
-// multiprocessors farther from the memory, take longer. A thread of the first CTA claims, two turns ahead, and pushes the unit to both.
-// Every warp keeps its own queue.
+// Which units of work a pair of CTAs, or a CTA alone, computes one after the other: every so many of them, or, if p.claimed is given to
+// pairs that share tokens, two of its own and then those that it claims as they come. So all pairs end at about the same time, although
+// tiles with more rows, and multiprocessors farther from the memory, take longer. A thread of the first CTA claims, two turns ahead, and
+// pushes the unit to both. Every warp keeps its own queue.
 template <class Config>
 struct UnitQueue {
   const Product& p;
