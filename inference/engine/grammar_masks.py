@@ -18,19 +18,10 @@ def make_masks(rows: Sequence[Row], vocab: int, pinned: bool) -> torch.Tensor:
     """
     masks = torch.empty(len(rows), -(-vocab // 32), dtype=torch.int32, pin_memory=pinned)
     words = masks.numpy().view(np.uint32)
-    address, width = masks.data_ptr(), 4 * words.shape[1]
-    for place, row in enumerate(rows):
+    for row, mask in zip(rows, words, strict=True):
         request = row.request
-        grammar = request.grammar
-        assert grammar is not None and not row.offset, "requests with a grammar have no drafts"
-        matcher = grammar.follow(request.tokens, len(request.prompt))
-        if matcher is None:
-            words[place] = grammar.before
-            continue
-        matcher.unsafe_compute_mask_ptr(address + place * width, width)
-        grammar.check()
-        if request.params.min_tokens and not may_end(row):
-            grammar.postpone_end(words[place])
+        assert request.grammar is not None and not row.offset, "requests with a grammar have no drafts"
+        request.grammar.write_mask(request.tokens, len(request.prompt), mask, may_end(row))
     return masks
 
 

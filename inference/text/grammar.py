@@ -37,7 +37,7 @@ class Grammar:
         unended = np.full(-(-vocab_size // 32), 2**32 - 1, dtype=np.uint32)
         for token in end_ids:
             unended[token // 32] &= ~np.uint32(1 << token % 32)
-        self.before = unended  # the mask until the grammar begins: every token but those that end the answer
+        self._unended = unended  # every token but those that end the answer: the mask until the grammar begins
 
     def mask(self, output: Sequence[int], may_end: bool = True) -> np.ndarray:
         """uint32 [⌈vocab / 32⌉]: the tokens that may follow `output`, one bit for each, the lowest first.
@@ -45,21 +45,25 @@ class Grammar:
         `output` holds what this grammar was last asked about, followed by more; or it is shorter by some tokens.
         may_end: whether an end token may come where the grammar is complete and allows others, too. Raises GrammarError.
         """
-        matcher = self.follow(output)
-        if matcher is None:
-            return self.before
-        words = np.empty_like(self.before)
-        matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
-        self.check()
-        if not may_end:
-            self.postpone_end(words)
+        words = np.empty_like(self._unended)
+        self.write_mask(output, 0, words, may_end)
         return words
 
-    def follow(self, tokens: Sequence[int], first: int = 0) -> "LLMatcher | None":
-        """What computes the mask of the output ``tokens[first:]``; `check` must follow. None: the mask is `before`."""
+    def write_mask(self, tokens: Sequence[int], first: int, words: np.ndarray, may_end: bool) -> None:
+        """The mask of the output ``tokens[first:]``, as `mask` returns it, into `words`, which lie one after the other."""
         if self._begin < 0 and not self._find_begin(tokens, first):
-            return None
-        consumed, first = self._consumed, first + self._begin
+            words[:] = self._unended
+            return
+        self._follow(tokens, first + self._begin)
+        self._matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+        if self._matcher.is_error():
+            raise GrammarError(_first_line(self._matcher.get_error()))
+        if not may_end and (others := words & self._unended).any():
+            words[:] = others
+
+    def _follow(self, tokens: Sequence[int], first: int) -> None:
+        """Have the matcher know ``tokens[first:]``."""
+        consumed = self._consumed
         shared = min(len(consumed), len(tokens) - first)
         while shared and consumed[shared - 1] != tokens[first + shared - 1]:
             shared -= 1
@@ -69,17 +73,6 @@ class Grammar:
         for position in range(first + shared, len(tokens)):
             consumed.append(tokens[position])
             self._matcher.consume_token(tokens[position])
-        return self._matcher
-
-    def check(self) -> None:
-        """Raise GrammarError if no mask could be computed."""
-        if self._matcher.is_error():
-            raise GrammarError(_first_line(self._matcher.get_error()))
-
-    def postpone_end(self, words: np.ndarray) -> None:
-        """Take the end tokens out of a mask that allows others, too."""
-        if (others := words & self.before).any():
-            words[:] = others
 
     def _find_begin(self, tokens: Sequence[int], first: int) -> bool:
         """Whether the token after which the grammar begins has come."""
