@@ -27,9 +27,7 @@ def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
     device = model.compute.device
     if device.type != "cuda":
         return 0
-    if (
-        budget.page_count is not None
-    ):  # nothing is computed from it: a step that takes less memory beside other programs
+    if budget.page_count is not None:  # only a warm-up: smaller, because other programs may leave little memory
         budget = replace(budget, max_batch_tokens=min(budget.max_batch_tokens, _WARM_UP_TOKENS))
     runner, batch = prepare_largest_step(model, budget, ranks)
     warm_up_logits(model, budget.max_sequences)
@@ -49,10 +47,10 @@ def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
 
 @torch.inference_mode()
 def warm_up_logits(model: Transformer, max_sequences: int) -> None:
-    """Logits of every number of rows that a step may have, most of those above 64 left out.
+    """Logits of 1 to `max_sequences` rows, most numbers above 64 left out.
 
-    A library chooses its kernel by that number and loads it then: beside running answers, the first step with 5, 9, 17 and 33 rows
-    took 11 to 25 ms longer than others on the busy host of an H200.
+    Beside running answers, the first step with 5, 9, 17 and 33 rows took 11 to 25 ms longer than others on the busy host of an
+    H200: most likely a library chooses its kernel by that number and loads it when it is first called.
     """
     hidden = torch.zeros(
         max_sequences, model.config.hidden_size, dtype=model.compute.dtype, device=model.compute.device
