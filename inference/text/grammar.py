@@ -51,6 +51,9 @@ class Grammar:
 
     def write_mask(self, tokens: Sequence[int], first: int, words: np.ndarray, may_end: bool) -> None:
         """The mask of the output ``tokens[first:]``, as `mask` returns it, into `words`, which lie one after the other."""
+        if self._begin > len(tokens) - first:  # the token after which the grammar begins has been taken back
+            self._follow(tokens, len(tokens))
+            self._begin, self._searched = -1, 0
         if self._begin < 0 and not self._find_begin(tokens, first):
             words[:] = self._unended
             return

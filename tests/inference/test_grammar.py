@@ -193,6 +193,19 @@ def test_a_shorter_output_is_followed_back():
         assert np.array_equal(other.mask(tokens[:count]), masks[count])
 
 
+def test_an_output_that_is_shorter_than_its_thoughts_is_followed_back():
+    thoughts, end_think = TOKENIZER.encode("so be it"), TOKENIZER.special_ids[END_THINK]
+    tokens = [*thoughts, end_think, *TOKENIZER.encode("abc")]
+    one, other = (grammar(regex="[a-d]{6}", after_thinking=True) for _ in range(2))
+    masks = [one.mask(tokens[:count]) for count in range(len(tokens) + 1)]
+    assert len({frozenset(allowed(mask)) for mask in masks}) >= 2
+    for count in (len(tokens), len(thoughts), len(tokens) - 1, 1, 0, len(tokens)):
+        assert np.array_equal(other.mask(tokens[:count]), masks[count])
+    other.mask(thoughts[:2])
+    late = [*thoughts[:2], *thoughts, end_think]  # the thoughts end elsewhere than before
+    assert np.array_equal(other.mask(late), masks[len(thoughts) + 1])
+
+
 @pytest.mark.parametrize("count", [1, 20])
 def test_masks_of_a_step_are_those_of_its_rows(count):
     end_think, vocab = TOKENIZER.special_ids[END_THINK], TOKENIZER.vocab_size
