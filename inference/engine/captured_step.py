@@ -1,6 +1,7 @@
 """Work that is repeated: run as it is at first, captured as a CUDA graph the second time, and replayed from then on."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Generic, TypeVar
 
@@ -42,8 +43,11 @@ class GraphMemory:
             graph.capture_begin(self._pool, capture_error_mode="thread_local")
             try:
                 outputs = step()
-            finally:
-                graph.capture_end()
+            except BaseException:
+                with suppress(RuntimeError):  # which says that the capture has failed; the step's own error says why
+                    graph.capture_end()
+                raise
+            graph.capture_end()
 
         def replay() -> T:
             graph.replay()

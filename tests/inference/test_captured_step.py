@@ -1,10 +1,14 @@
 """When a step is captured: not before it has run as it is, and once."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
+import torch
 
-from deepseek_v32.inference.engine.captured_step import CapturedStep
+from deepseek_v32.inference.engine import captured_step
+from deepseek_v32.inference.engine.captured_step import CapturedStep, GraphMemory
 
 
 class Device:
@@ -68,3 +72,31 @@ def test_what_has_failed_is_done_again(device: Device, fault: str, after: list[s
     for _ in range(len(after) - 1):
         step.run()
     assert device.log == after
+
+
+def test_a_capture_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, where the end of a capture that an error has cut short is an error, too."""
+    ended = []
+
+    def end() -> None:
+        ended.append(True)
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+
+    graph = SimpleNamespace(capture_begin=lambda *_, **__: None, capture_end=end)
+    for name, stand_in in {
+        "CUDAGraph": lambda: graph,
+        "device": nullcontext,
+        "graph_pool_handle": lambda: (0, 1),
+        "mem_get_info": lambda: (80 << 30, 80 << 30),
+        "stream": nullcontext,
+        "synchronize": lambda: None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    monkeypatch.setattr(captured_step, "_capture_stream", lambda device: None)
+
+    def step() -> None:
+        raise ValueError("rows is 3; expected 4")
+
+    with pytest.raises(ValueError, match="rows is 3"):
+        GraphMemory(torch.device("cuda")).capture(step)
+    assert ended
