@@ -14,7 +14,7 @@ class DecodeRecords:
     """The records of a runner's buckets. Those of large steps share their memory: each row of 61 layers takes 1 MB.
 
     On the device that is what the largest step needs, from the first of them on. The pinned memory of the host grows with what is
-    recorded: it is at most six times the rows of the largest recorded step.
+    recorded: it is at most four times the rows of the largest recorded step.
     """
 
     def __init__(self, rows: int, layers: int, topk: int, device: torch.device) -> None:
@@ -65,11 +65,6 @@ class DecodeRecord:
         whole = _new_rows(rows, layers, topk, device)
         return cls(whole, _Ring(whole))
 
-    @property
-    def scratch_place(self) -> int:
-        """A place that nobody reads."""
-        return 2 * self._ring.steps
-
     def copy_to_ring(self, place: torch.Tensor) -> None:
         """Within a step's graph. place: int64 [1] on the device, as `next_place` has returned it."""
         self._ring.seen[:, : len(self.device)].index_copy_(0, place, self.device[None])
@@ -99,7 +94,7 @@ class _Ring:
     def __init__(self, device: torch.Tensor) -> None:
         """device: what a step writes."""
         self.steps = max(1, min(_MOST_STEPS, _CHUNK_BYTES // max(device.nbytes, 1)))  # of a chunk
-        self.host = pinned((2 * self.steps + 1, *device.shape), torch.int32, device.device)
+        self.host = pinned((2 * self.steps, *device.shape), torch.int32, device.device)
         self.seen, self.values = seen_by(device.device, self.host), self.host.numpy()
         # By chunk: those that somebody may read.
         self._rows = tuple(_Rows(self.values[first : first + self.steps]) for first in (0, self.steps))
@@ -132,6 +127,8 @@ class _Ring:
             stop = min(first + count - self._moved, self.steps)
             self._moving[row].move(stop)
             self._moved += stop - first
+        if self._moved == len(self._moving) * self.steps:  # else those of answers that have ended would be kept
+            self._moving, self._moved = [], 0
 
     def latest(self) -> RecordedDecodes:
         chunk, step = divmod(self._place, self.steps)

@@ -20,7 +20,7 @@ from .pinned_memory import pinned, seen_by
 from .sampler import Sample, ill_logits
 
 _PLACES = 4  # steps that the ring holds; two at most have not been read
-SCRATCH_PLACE = _PLACES  # where steps write whose tokens nobody reads, as those do that run before a capture
+SCRATCH_PLACE = _PLACES  # where steps write whose tokens nobody reads
 
 
 class FoundTokens(Protocol):
