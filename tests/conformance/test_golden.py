@@ -80,6 +80,7 @@ def test_the_questions_reach_past_the_selection_and_the_pages(golden):
     lengths = [len(item.tokens) for item in golden.items]
     topk = 128 if golden.checkpoint.startswith("the demo") else 2048
     assert min(lengths) < topk < max(lengths) and max(lengths) > 1.1 * topk
+    assert max(len(item.tokens) for item in golden.items if item.group == "decode") > topk, "decodes that select"
     assert not [length for length in lengths if length % 64 == 0], "at a border of pages, mistakes of one token hide"
     assert {item.group for item in golden.items} == {"score", "decode", "reuse", "batch", "chat"}
 
