@@ -82,7 +82,7 @@ def main() -> int:
         names = [arguments.only] if arguments.only else list(checkpoints)
         if "wide" in names:
             write_twin(Path(folder), arguments.demo)
-        found = pool.ask("questions", partial(answers, checkpoints), names) if arguments.bugs is None else {}
+        found = answers(checkpoints, names, pool) if arguments.bugs is None else {}
         for name in names:
             make(name, checkpoints[name], found.get(name), arguments.out, bugs, pool)
     seconds = time.monotonic() - began
@@ -101,12 +101,29 @@ class Checkpoint:
     sizes: asked.Sizes
 
 
-def answers(checkpoints: Mapping[str, Checkpoint], name: str) -> tuple[tuple[Item, ...], Observation]:
-    """The questions of a checkpoint, with their right answers, and all that the exact engine says to them."""
-    model = checkpoints[name].model
-    items = tuple(asked.questions(jury(model), checkpoints[name].sizes))
-    right = observe(model, items, "exact")
-    return tuple(answered(item, right) for item in items), right
+def answers(
+    checkpoints: Mapping[str, Checkpoint], names: Sequence[str], pool: Processes
+) -> dict[str, tuple[tuple[Item, ...], Observation]]:
+    """By checkpoint, its questions with their right answers, and all that the exact engine says to them."""
+    parts = {name: asked.parts(checkpoints[name].sizes) for name in names}
+    asking = [(name, part) for name in reversed(names) for part in parts[name]]  # the wide checkpoint's take longest
+    said = pool.ask("questions", partial(questions, checkpoints), asking)
+    items = {name: asked.in_order(item for part in parts[name] for item in said[name, part]) for name in names}
+    exact = pool.ask("right answers", partial(right_answers, checkpoints, items), names)
+    return {name: (tuple(answered(item, exact[name]) for item in items[name]), exact[name]) for name in names}
+
+
+def questions(checkpoints: Mapping[str, Checkpoint], asking: tuple[str, asked.Part]) -> list[Item]:
+    """A part of a checkpoint's questions."""
+    name, part = asking
+    return list(asked.questions(jury(checkpoints[name].model), checkpoints[name].sizes, part))
+
+
+def right_answers(
+    checkpoints: Mapping[str, Checkpoint], items: Mapping[str, tuple[Item, ...]], name: str
+) -> Observation:
+    """What the exact engine says to a checkpoint's questions."""
+    return observe(checkpoints[name].model, items[name], "exact")
 
 
 def make(
