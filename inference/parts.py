@@ -11,8 +11,9 @@ import torch
 from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
 from .distributed.leader import Leader
+from .distributed.leading_runner import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks
 from .distributed.model_source import ModelSource
-from .distributed.worker import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks, loading_llm
+from .distributed.worker import loading_llm
 from .engine.cache_report import CacheReports
 from .engine.engine import Engine
 from .engine.limits import AUTO, Limits

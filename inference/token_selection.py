@@ -39,7 +39,10 @@ class TokenSelection:
     def read_later(cls, position: int, record: RecordedRow, step: int, drafted: bool = False) -> "TokenSelection":
         """One that a record holds; it is read when somebody looks at it, because most of them are looked at late or never."""
         made = cls.__new__(cls)
-        made.position, made.drafted, made._record, made._step = position, drafted, record, step
+        made.position = position
+        made.drafted = drafted
+        made._record = record
+        made._step = step
         return made
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ than the one before it. A layer caches all new tokens before it attends, so each
 it would be in a step of its own. Any number of drafts, another one for each request, is possible beside prompt chunks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -50,15 +50,11 @@ class RecordedRow(Protocol):
         """int32 [L, 2, K] of one of the steps. At any time after its tokens or logits have been read, by any thread."""
 
 
-class RecordedDecodes(Protocol):
+class RecordedDecodes(NamedTuple):
     """What one step of decodes has selected."""
 
-    @property
-    def step(self) -> int:
-        """The step's number for RecordedRow.read."""
-
-    def row(self, row: int) -> RecordedRow:
-        """To be called before the next step but one is launched."""
+    rows: Mapping[int, RecordedRow]  # to be looked up before the next step but one is launched
+    step: int  # the step's number for RecordedRow.read
 
 
 class SelectionSink(Protocol):

@@ -27,7 +27,7 @@ import torch
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.distributed.launch import this_job, world_size
-from deepseek_v32.inference.distributed.worker import fill_caches_on_all_ranks
+from deepseek_v32.inference.distributed.leading_runner import fill_caches_on_all_ranks
 from deepseek_v32.model.checkpoint.config_json import config_json, read_config
 from deepseek_v32.model.config import ModelConfig
 

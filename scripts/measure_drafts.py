@@ -9,7 +9,8 @@ them: a place's share of the steps in which its draft and all before it were the
 must be those without drafts; the exit status is 1 if one is not. In `fp8`, logits depend on a step's shape, and close calls too.
 
 Speed counts what follows each answer's first token. With --fixed all answers go on for --tokens tokens, whatever they say after
-their end; without, they end by themselves. The numbers of drafts take turns, so that a machine whose speed changes wrongs none.
+their end; without, they end by themselves. The numbers of drafts take turns, so that a machine whose speed changes wrongs none;
+standard error says which of them has ended.
 """
 
 import argparse
@@ -26,9 +27,9 @@ from evaluation.chatting import CHAT_CELLS, ChatCell, questions  # type: ignore[
 from evaluation.samples import families_of  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine.draft_policy import MAX_DRAFT_TOKENS, FixedDrafts
+from deepseek_v32.inference.engine.draft_policy import FixedDrafts
 from deepseek_v32.inference.engine.engine import Engine
-from deepseek_v32.inference.engine.limits import AUTO
+from deepseek_v32.inference.engine.limits import AUTO, MAX_DRAFT_TOKENS
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.config import Precision
 
@@ -89,7 +90,7 @@ def acceptance(arguments: argparse.Namespace, precision: Precision) -> dict[str,
     """Of 1 to 4 drafts: the share of right ones by place, tokens a step, and how many answers differ from those without drafts."""
     greedy = SamplingParams(temperature=0, max_tokens=arguments.tokens)
     llm = open_engine(arguments, precision, 16)  # one engine for all, so that prompts stay in its caches
-    asked = prompts(llm, arguments.model, arguments.conversations, arguments.cells)
+    asked = prompts(llm, arguments.model, arguments.conversations or 6, arguments.cells)
     plain = [each.token_ids for each in other_engine(llm, 0, arguments, 16).generate(asked, greedy)]
     results: dict[str, Any] = {"answers": len(plain), "tokens": sum(map(len, plain))}
     print(f"{precision:6} {len(plain)} answers, {results['tokens']} tokens", flush=True)
@@ -141,34 +142,37 @@ def speed(arguments: argparse.Namespace, precision: Precision, batch: int) -> di
     clock: Callable[[], float] = time.process_time if arguments.clock == "cpu" else time.perf_counter
     llm = open_engine(arguments, precision, batch)
     engines = {name: other_engine(llm, count, arguments, batch) for name, count in DRAFTS.items()}
-    asked = prompts(llm, arguments.model, arguments.conversations, arguments.cells)
+    count = arguments.conversations or max(2, -(-batch // len(arguments.cells)))
+    asked = prompts(llm, arguments.model, count, arguments.cells)
     if len(asked) < batch:
-        raise SystemExit(f"--conversations is {arguments.conversations}; expected enough for {batch} answers at a time")
+        raise SystemExit(f"--conversations is {count}; expected enough for {batch} answers at a time")
     groups = [asked[i : i + batch] for i in range(0, len(asked) - batch + 1, batch)]
     params = SamplingParams(temperature=0, max_tokens=arguments.tokens, ignore_eos=arguments.fixed)
-    rates: dict[str, list[float]] = {count: [] for count in engines}
+    rates: dict[str, list[float]] = {name: [] for name in engines}
     plain: list[list[int]] = []
     differing = dict.fromkeys(engines, 0)
-    for round_number in range(arguments.rounds + 1):  # the first one fills the caches and captures graphs
-        for count, llm in engines.items():
+    for round_number in range(arguments.rounds + 1):  # round 0 fills the caches and captures graphs
+        for name, llm in engines.items():
             answers: list[list[int]] = []
             tokens, seconds = 0, 0.0
             for group in groups:
                 own, decoded, took = decode(llm, group, params, clock)
                 answers, tokens, seconds = answers + own, tokens + decoded, seconds + took
             plain = plain or answers
-            differing[count] += sum(one != other for one, other in zip(plain, answers, strict=True))
+            differing[name] += sum(one != other for one, other in zip(plain, answers, strict=True))
             if round_number:
-                rates[count].append(tokens / seconds)
+                rates[name].append(tokens / seconds)
+            place = f"{precision} B={batch} round {round_number} of {arguments.rounds}"
+            print(f"{place}, {name} drafts: {tokens} tokens in {seconds:.1f} s", file=sys.stderr, flush=True)
     found: dict[str, Any] = {}
-    for count, each in rates.items():
-        stats, rate = engines[count].stats(), statistics.median(each)
+    for name, each in rates.items():
+        stats, rate = engines[name].stats(), statistics.median(each)
         shares = [round(r / t, 3) for r, t in zip(stats.accepted_tokens, stats.drafted_tokens, strict=True) if t]
         ratios = [one / zero for one, zero in zip(each, rates["0"], strict=True)]
-        found[count] = {"tokens_per_second": round(rate, 1), "times_plain": round(statistics.median(ratios), 3)}
-        found[count] |= {"each": [round(ratio, 3) for ratio in ratios], "right": shares, "differ": differing[count]}
-        print(f"B={batch} {count:>4} drafts: {rate:8.1f} tokens/s, {found[count]['times_plain']:.2f} x plain, right {shares}, "
-              f"{differing[count]} of {len(plain) * (arguments.rounds + 1)} answers differ", flush=True)  # fmt: skip
+        found[name] = {"tokens_per_second": round(rate, 1), "times_plain": round(statistics.median(ratios), 3)}
+        found[name] |= {"each": [round(ratio, 3) for ratio in ratios], "right": shares, "differ": differing[name]}
+        print(f"B={batch} {name:>4} drafts: {rate:8.1f} tokens/s, {found[name]['times_plain']:.2f} x plain, right {shares}, "
+              f"{differing[name]} of {len(plain) * (arguments.rounds + 1)} answers differ", flush=True)  # fmt: skip
     return found
 
 
@@ -177,7 +181,7 @@ def main() -> int:
     parser.add_argument("--model", type=Path, default=DEMO, help="the demo's format (default: the shipped one)")
     parser.add_argument("--device", default=None)
     parser.add_argument("--precision", nargs="+", default=["exact"], choices=("exact", "bf16", "fp8"))
-    parser.add_argument("--conversations", type=int, default=6, help="of each cell")
+    parser.add_argument("--conversations", type=int, help="of each cell; 6, for speed 2")
     parser.add_argument("--cells", nargs="+", default=list(CHAT_CELLS), choices=CELLS, metavar="CELL")
     parser.add_argument("--tokens", type=int, default=400, help="of an answer at most")
     parser.add_argument("--fixed", action="store_true", help="for speed: so many tokens in every answer")

@@ -7,7 +7,7 @@ from pathlib import Path
 from .chat_session import SETTINGS, ChatSession
 
 FILE = "FILE"  # an argument that is completed as a path
-ENDS = ("/exit", "/quit")
+ENDS = ("/exit", "/quit", "/bye")
 RETRY = "/retry"
 HELP = "/help"
 

@@ -11,6 +11,7 @@ from .layout import wrapped
 from .terminal import dim, show_stream, statistics, visible
 
 LEAVE = "/exit or Ctrl-D leaves."
+FAREWELLS = ("exit", "quit", "q", "bye")  # messages of people who want to leave, as other programs let them
 
 
 class ChatLoop:
@@ -37,6 +38,8 @@ class ChatLoop:
             if command is None:
                 if message.strip():
                     self._answer([*self._session.messages, {"role": "user", "content": message}])
+                if message.strip().lower() in FAREWELLS:
+                    _note(LEAVE)
             elif command[0] in ENDS:
                 return
             else:

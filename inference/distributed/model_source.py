@@ -19,8 +19,7 @@ from ...model.parallel.plan import Plan
 from ...model.parallel.shard import build_model
 from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
-from ..engine.draft_policy import MAX_DRAFT_TOKENS
-from ..engine.limits import AUTO
+from ..engine.limits import AUTO, MAX_DRAFT_TOKENS
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class _Observer:
         """As SelectionSink.decodes: the last chunk may be a single token."""
         position = self._request.computed
         if position in self.selections:
-            self.selections[position] = TokenSelection.read_later(position, record.row(0), record.step)
+            self.selections[position] = TokenSelection.read_later(position, record.rows[0], record.step)
 
     def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
         """As SelectionSink."""

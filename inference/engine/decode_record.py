@@ -4,29 +4,37 @@ import numpy as np
 import torch
 
 from ...model.metadata import RecordedDecodes
-from .host_ring import pinned, seen_by
+from .pinned_memory import pinned, seen_by
 
 _CHUNK_BYTES = 1 << 20  # of a bucket's steps between two copies out of the ring; small models then copy every 32nd step
 _MOST_STEPS = 32
 
 
 class DecodeRecords:
-    """The records of a runner's buckets. Those of large steps share their memory: each row of 61 layers takes 1 MB."""
+    """The records of a runner's buckets. Those of large steps share their memory: each row of 61 layers takes 1 MB.
+
+    On the device that is what the largest step needs, from the first of them on. The pinned memory of the host grows with what is
+    recorded: it is at most six times the rows of the largest recorded step.
+    """
 
     def __init__(self, rows: int, layers: int, topk: int, device: torch.device) -> None:
         """rows: of the largest step."""
         self._sizes = (layers, topk, device)
         self._rows = rows
-        self._shared: DecodeRecord | None = None
+        self._shared: torch.Tensor | None = None
+        self._rings: dict[int, _Ring] = {}  # of large steps, by rows, which are powers of two
 
     def of(self, rows: int) -> "DecodeRecord":
         """For steps of so many rows."""
         layers, topk, _ = self._sizes
         if row_bytes(layers, topk) * rows < _CHUNK_BYTES:
-            return DecodeRecord(rows, *self._sizes)
+            return DecodeRecord.alone(rows, *self._sizes)
         if self._shared is None:
-            self._shared = DecodeRecord(self._rows, *self._sizes)
-        return DecodeRecord(rows, *self._sizes, within=self._shared)
+            self._shared = _new_rows(self._rows, *self._sizes)
+        most = min(1 << (rows - 1).bit_length(), self._rows)
+        if most not in self._rings:
+            self._rings[most] = _Ring(self._shared[:most])
+        return DecodeRecord(self._shared[:rows], self._rings[most])
 
 
 def row_bytes(layers: int, topk: int) -> int:
@@ -46,16 +54,16 @@ class DecodeRecord:
     A step's graph ends with a copy of `device` to the step's place in the ring, so that recording launches nothing.
     """
 
-    def __init__(
-        self, rows: int, layers: int, topk: int, device: torch.device, within: "DecodeRecord | None" = None
-    ) -> None:
-        """rows: of a step. within: the record whose memory this one uses."""
-        if within is None:
-            whole = torch.full((rows, layers, 2, topk), -1, dtype=torch.int32, device=device)
-            self._ring = _Ring(whole)
-        else:
-            whole, self._ring = within.device, within._ring
-        self.device: torch.Tensor = whole[:rows]  # AttentionMetadata.record
+    def __init__(self, device: torch.Tensor, ring: "_Ring") -> None:
+        """device: int32 [R, L, 2, K], what a step's rows write: AttentionMetadata.record."""
+        self.device = device
+        self._ring = ring
+
+    @classmethod
+    def alone(cls, rows: int, layers: int, topk: int, device: torch.device) -> "DecodeRecord":
+        """With memory of its own, for steps of so many rows."""
+        whole = _new_rows(rows, layers, topk, device)
+        return cls(whole, _Ring(whole))
 
     @property
     def scratch_place(self) -> int:
@@ -81,77 +89,100 @@ class DecodeRecord:
         return self._ring.latest()
 
 
+def _new_rows(rows: int, layers: int, topk: int, device: torch.device) -> torch.Tensor:
+    return torch.full((rows, layers, 2, topk), -1, dtype=torch.int32, device=device)
+
+
 class _Ring:
-    """Two chunks of steps. While one is written, what the other holds is moved to memory of its own, a few rows with each step."""
+    """Two chunks of steps. While one is written, what the other holds is moved to memory of its own, a part with each step."""
 
     def __init__(self, device: torch.Tensor) -> None:
         """device: what a step writes."""
         self.steps = max(1, min(_MOST_STEPS, _CHUNK_BYTES // max(device.nbytes, 1)))  # of a chunk
         self.host = pinned((2 * self.steps + 1, *device.shape), torch.int32, device.device)
         self.seen, self.values = seen_by(device.device, self.host), self.host.numpy()
-        self._rows: tuple[dict[int, _Row], dict[int, _Row]] = ({}, {})  # by chunk: those that somebody may read
-        self._moving: list[_Row] = []  # those of the other chunk that are still in the ring
+        # By chunk: those that somebody may read.
+        self._rows = tuple(_Rows(self.values[first : first + self.steps]) for first in (0, self.steps))
+        self._moving: list[_Row] = []  # those of the other chunk
+        self._moved = 0  # how many of their steps have left the ring
         self._place = -1  # of the latest step
 
     def next_place(self) -> int:
         self._place = (self._place + 1) % (2 * self.steps)
         chunk, step = divmod(self._place, self.steps)
         if step == 0:
-            self._moving += self._rows[chunk].values()  # there are some only if a chunk is one step
-            self._rows[chunk].clear()
-            self._move(len(self._moving))
-        elif step == 1:  # the other chunk's last step has been computed, and its rows have been taken
-            self._moving += self._rows[1 - chunk].values()
-            self._rows[1 - chunk].clear()
-        self._move(-(-len(self._moving) // (self.steps - step)))
+            self._take(chunk)  # there are some only if a chunk is one step
+            self._move(len(self._moving) * self.steps)
+        else:
+            if step == 1:  # the other chunk's last step has been computed, and its rows have been taken
+                self._take(1 - chunk)
+            # As much with each step: a long pause in one would leave the device without work.
+            self._move(-(-len(self._moving) * self.steps * step // (self.steps - 1)))
         return self._place
 
+    def _take(self, chunk: int) -> None:
+        """The rows of a chunk are the next to leave the ring."""
+        self._moving, self._moved = list(self._rows[chunk].values()), 0
+        self._rows[chunk].clear()
+
     def _move(self, count: int) -> None:
-        for _ in range(count):
-            self._moving.pop().move()
+        """Have so many of their steps left the ring, row by row."""
+        while self._moved < count:
+            row, first = divmod(self._moved, self.steps)
+            stop = min(first + count - self._moved, self.steps)
+            self._moving[row].move(stop)
+            self._moved += stop - first
 
     def latest(self) -> RecordedDecodes:
         chunk, step = divmod(self._place, self.steps)
-        first = chunk * self.steps
-        return _Step(self._rows[chunk], self.values[first : first + self.steps], step)
+        return RecordedDecodes(self._rows[chunk], step)
 
 
-class _Step:
-    """A RecordedDecodes."""
+class _Rows(dict[int, "_Row"]):
+    """The rows of a chunk by number, made when somebody asks for them."""
 
-    def __init__(self, rows: dict[int, "_Row"], values: np.ndarray, step: int) -> None:
-        self._rows, self._values, self.step = rows, values, step
+    def __init__(self, ring: np.ndarray) -> None:
+        """ring: int32 [steps, rows, L, 2, K]."""
+        super().__init__()
+        self._ring = ring
 
-    def row(self, row: int) -> "_Row":
-        found = self._rows.get(row)
-        if found is None:
-            found = self._rows[row] = _Row(self._values[:, row])
-        return found
+    def __missing__(self, row: int) -> "_Row":
+        made = self[row] = _Row(self._ring[:, row])
+        return made
 
 
 class _Row:
     """A RecordedRow of the steps of a chunk: int32 [steps, L, 2, K], in the ring at first."""
 
     def __init__(self, ring: np.ndarray) -> None:
-        self._values: np.ndarray | None = ring
-        self._moved = False
+        self._steps = len(ring)
+        self._ring: np.ndarray | None = ring  # None once all have been moved: the ring is not kept for them
+        self._own: np.ndarray | None = None
+        self._moved = 0  # steps that are in `own`
 
-    def move(self) -> None:
-        """Out of the ring. Raises nothing: it runs between the steps of everybody."""
-        assert self._values is not None
+    def move(self, stop: int) -> None:
+        """Steps before `stop` out of the ring. Raises nothing: it runs between the steps of everybody."""
+        ring, own = self._ring, self._own
+        if ring is None:  # there was no memory for them
+            return
         try:
-            self._values = self._values.copy()
+            if own is None:
+                own = self._own = np.empty(ring.shape, ring.dtype)
+            own[self._moved : stop] = ring[self._moved : stop]
         except MemoryError:
-            self._values = None
-        self._moved = True
+            own, self._own, stop = None, None, self._steps
+        self._moved = stop
+        if stop == self._steps:
+            self._ring = None
 
     def read(self, step: int) -> np.ndarray:
         while True:
-            moved, values = self._moved, self._values  # in this order: what has moved does not change any more
-            if values is None:
-                raise MemoryError("no memory for a recorded selection")
-            found = values[step] if moved else values[step].copy()
-            if (
-                moved or self._values is values
-            ):  # else the engine's thread has moved it, and the ring may be written again
+            ring = self._ring
+            if self._moved > step:
+                if (own := self._own) is None:
+                    raise MemoryError("no memory for a recorded selection")
+                return own[step]
+            assert ring is not None
+            found = ring[step].copy()
+            if self._moved <= step:  # else the engine's thread has moved it, and the ring may be written again
                 return found

@@ -14,8 +14,8 @@ from .batch import Batch
 from .decode_graph import DecodeGraphs, batch_buckets
 from .decode_inputs import DecodeInputs
 from .drafting import Drafter, SamplingRows, StepRows
+from .limits import MAX_DRAFT_TOKENS
 from .noise import DraftNoise
-from .speculation import MAX_DRAFT_TOKENS
 
 
 class DraftInputs:

@@ -6,9 +6,7 @@ from typing import Protocol
 
 from .batch import Batch
 from .limits import AUTO
-from .limits import MAX_DRAFT_TOKENS as MAX_DRAFT_TOKENS
-from .measured_drafts import GPU_PROMPT
-from .measured_drafts import MeasuredDrafts as MeasuredDrafts
+from .measured_drafts import GPU_PROMPT, MeasuredDrafts
 
 _CPU_PROMPT = 16  # prompt tokens in the time of a decode step, about: 3 ms beside 50 ms for the demo on two cores
 
@@ -31,14 +29,15 @@ class DraftPolicy(Protocol):
         """
 
 
-def make_policy(count: int, layers: int, on_cpu: bool) -> DraftPolicy | None:
+def make_policy(count: int, layers: int, on_cpu: bool, ahead: bool) -> DraftPolicy | None:
     """For Limits.speculative_tokens, with a model of so many layers. None: no drafts.
 
     on_cpu: the thread that takes steps also computes them, so its own time is their cost, whatever else keeps the machine busy.
+    ahead: steps without the draft layer are started before the tokens of others have been read.
     """
     if count == AUTO:
         clock, parallel = (time.thread_time, _CPU_PROMPT) if on_cpu else (time.perf_counter, GPU_PROMPT)
-        return MeasuredDrafts(layers, clock, parallel, ahead=not on_cpu)
+        return MeasuredDrafts(layers, clock, parallel, ahead=ahead)
     return FixedDrafts(count) if count else None
 
 

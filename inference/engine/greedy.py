@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from ..params import Request
-from .host_ring import pinned, seen_by
 from .inputs import StagedTokens
+from .limits import MAX_DRAFT_TOKENS
+from .pinned_memory import pinned, seen_by
 from .sampler import Sample, ill_logits
-from .speculation import MAX_DRAFT_TOKENS
 
 _PLACES = 4  # steps that the ring holds; two at most have not been read
 SCRATCH_PLACE = _PLACES  # where steps write whose tokens nobody reads, as those do that run before a capture

@@ -7,7 +7,7 @@ import torch
 
 from ...model.metadata import PAGE_SIZE, AttentionMetadata, SelectionCallback
 from .batch import Batch
-from .speculation import MAX_DRAFT_TOKENS
+from .limits import MAX_DRAFT_TOKENS
 
 
 class Inputs(NamedTuple):

@@ -8,13 +8,12 @@ from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
 from ...model.transformer import Transformer
 from ..params import Request, SamplingParams
+from .batch import Batch
 from .cache import SCRATCH_PAGES, allocate
 from .drafting import Drafter
-from .limits import CacheBudget
+from .limits import MAX_DRAFT_TOKENS, CacheBudget
 from .noise import DraftNoise
 from .runner import Runner, make_check
-from .scheduler import Batch
-from .speculation import MAX_DRAFT_TOKENS
 
 
 def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1) -> int:

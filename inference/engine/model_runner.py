@@ -19,7 +19,7 @@ class Model(Protocol):
 
 
 class ModelRunner(Protocol):
-    """What the engine needs of a runner: runner.Runner on one rank, distributed.worker's LeadingRunner on several."""
+    """What the engine needs of a runner: runner.Runner on one rank, distributed.leading_runner's LeadingRunner on several."""
 
     @property
     def supports_async_scheduling(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ...model.config import ModelConfig
-from .draft_policy import MAX_DRAFT_TOKENS
+from .limits import MAX_DRAFT_TOKENS
 
 
 @dataclass(frozen=True)

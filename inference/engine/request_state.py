@@ -46,7 +46,8 @@ class RequestState:
     def push(self, sample: Sample, recorder: SelectionRecorder, offset: int = 0) -> Delta:
         """Append a sampled token to the request, and decide whether it is the last one. offset: its place among the step's tokens.
 
-        Raises no Exception: whatever fails here ends the request with an error. After Ctrl-C the token has not come yet.
+        Raises no Exception: whatever fails here, and the tokenizer's library raises plain Exception, ends this request with an
+        error and leaves the others of its step alone. After Ctrl-C the token has not come yet.
         """
         tokens, pieces = len(self.request.tokens), len(self._text)
         drafted = self._drafted

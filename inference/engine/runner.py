@@ -20,10 +20,9 @@ from .draft_graph import DraftGraphs
 from .drafting import Drafter, DraftingModel, StepRows, following_tokens, sampling_rows
 from .greedy import GreedyTokens
 from .inputs import Inputs, StagedTokens, prepare
-from .limits import Limits
+from .limits import MAX_DRAFT_TOKENS, Limits
 from .model_runner import Model
 from .noise import DraftNoise
-from .speculation import MAX_DRAFT_TOKENS
 from .threads import Threads
 
 
@@ -171,7 +170,9 @@ class Runner:
             return None
         rows = 1 << (batch.tokens - 1).bit_length()
         if self._record is None or len(self._record.device) < rows:
-            self._record = DecodeRecord(rows, model.config.num_hidden_layers, model.config.index_topk, self.device)
+            self._record = DecodeRecord.alone(
+                rows, model.config.num_hidden_layers, model.config.index_topk, self.device
+            )
         return self._record
 
     def _forward(self, batch: Batch, inputs: Inputs) -> torch.Tensor:

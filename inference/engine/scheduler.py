@@ -7,15 +7,15 @@ from operator import attrgetter
 
 from ..params import Request
 from .batch import Batch
-from .draft_policy import MAX_DRAFT_TOKENS, DraftPolicy
+from .draft_policy import DraftPolicy
+from .limits import MAX_DRAFT_TOKENS
 from .pace import Pace
 from .pages import PagePool
 from .prompt_order import PATIENCE, count_skipped, in_turn
 from .speculation import Speculation
+from .step_ahead import next_decodes
 
 _ARRIVAL = attrgetter("id")
-
-__all__ = ["Batch", "Scheduler"]
 
 
 class Scheduler:
@@ -101,39 +101,13 @@ class Scheduler:
     def schedule_ahead(self, batch: Batch) -> Batch | None:
         """The step after `batch`, which is in flight and whose tokens are not known yet: one decode of every running request.
 
-        None if the next step is of another kind, or if pages lack: `schedule` makes it once `batch` is committed. A request that
-        then turns out to have ended takes part in one step too many, whose result is ignored.
+        None if the next step is of another kind, or pages lack: `schedule` makes it later. A request that then turns out to have
+        ended takes part in one step too many, whose result is ignored.
         """
         if batch.draft_counts or batch.draft_tokens or (self.waiting and len(self.running) < self.max_sequences):
             return None
-        continuing: list[Request] = []
-        growing: list[Request] = []
-        for each in self.running:
-            if each.policy is not None:  # it runs without a graph, and needs tokens on the host
-                return None
-            tokens = len(each.tokens) + each.pending
-            if tokens - len(each.prompt) >= each.max_tokens:
-                continue
-            if tokens - each.computed != 1 or not each.pending:
-                return None
-            continuing.append(each)
-            if self.pool.pages_for(tokens) > len(each.pages):
-                growing.append(each)
-        if not continuing or len(growing) > self.pool.available:
-            return None
-        for request in growing:
-            request.pages += self.pool.allocate(1)
-        rows = {request: row for row, request in enumerate(batch.sampling)}
-        ones = (1,) * len(continuing)
-        ahead = Batch(
-            requests=tuple(continuing),
-            starts=tuple([each.computed for each in continuing]),
-            counts=ones,
-            decodes=len(ones),
-            logit_counts=ones,
-            sampled_rows=tuple([rows[each] for each in continuing]),
-        )
-        return self.speculation.plan_ahead(ahead, batch)
+        ahead = next_decodes(batch, self.running, self.pool)
+        return None if ahead is None else self.speculation.plan_ahead(ahead, batch)
 
     def start(self, batch: Batch) -> None:
         """Call when the step is launched: later steps find its tokens in the cache. Of its drafts that is not known yet."""

@@ -12,9 +12,9 @@ import torch
 from ...model.metadata import SelectionSink
 from ..completion import TokenLogprob
 from ..params import Request
+from .batch import Batch
 from .engine import Engine
 from .fault import first_line, log_fault
-from .scheduler import Batch
 
 log = logging.getLogger(__name__)
 

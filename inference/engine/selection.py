@@ -6,8 +6,8 @@ import torch
 from ...model.metadata import RecordedDecodes, Selection, SelectionSink
 from ..params import Request
 from ..token_selection import TokenSelection
+from .batch import Batch
 from .fault import Fault
-from .scheduler import Batch
 
 _RECORDING = "recording its selections"
 
@@ -65,12 +65,13 @@ class SelectionRecorder:
 
         drafted: see TokenSelection. Raises Fault if a part of the recording has failed.
         """
-        if request not in self._rows:
+        place = self._rows.get(request)
+        if place is None:
             return None
-        row, position, _ = self._rows[request]
+        row, position, _ = place
         decodes = self._decodes
         if decodes is not None:
-            return TokenSelection.read_later(position + offset, decodes.row(row + offset), decodes.step, drafted)
+            return TokenSelection.read_later(position + offset, decodes.rows[row + offset], decodes.step, drafted)
         if self._fetched is not None:
             try:
                 self._read()

@@ -15,8 +15,7 @@ from .cache import bytes_per_page
 from .decode_graph import batch_buckets, context_buckets
 from .decode_record import most_bytes
 from .largest_step import measure_largest_step
-from .limits import CacheBudget, Limits
-from .speculation import MAX_DRAFT_TOKENS
+from .limits import MAX_DRAFT_TOKENS, CacheBudget, Limits
 
 _CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
 _GIB = 2**30

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from ..params import Request
 from .batch import Batch
-from .draft_policy import MAX_DRAFT_TOKENS as MAX_DRAFT_TOKENS
 from .draft_policy import DraftPolicy
+from .limits import MAX_DRAFT_TOKENS
 from .pages import PagePool
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from .draft_policy import MAX_DRAFT_TOKENS
+from .limits import MAX_DRAFT_TOKENS
 from .scheduler import Scheduler
 
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import torch
 
+from .batch import Batch
 from .fault import Fault, log_fault
 from .greedy import FoundTokens, GreedySample
 from .model_runner import ModelRunner
 from .sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample, sample_tokens
-from .scheduler import Batch
 from .selection import SelectionRecorder
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,9 @@ class InFlightStep:
     """A batch that is launched, then sampled, then read.
 
     On a GPU, `launch` does not wait for the device, `sample` waits only for requests with `needs_host_sync`, and `read` waits.
-    An exception of the forward pass is kept in `error` and raised by `read`. One of sampling ends the requests that caused it.
+    An exception of the forward pass is kept in `error` and raised by `read`. One of sampling ends the requests that caused it. It
+    may be of any type, since CUDA, compilers of kernels and the grammar engine have their own: so every Exception is caught here,
+    logged, and ends the requests that it concerns and no others.
     """
 
     def __init__(self, batch: Batch) -> None:

@@ -5,50 +5,20 @@ tokens x layers x index_topk. Once `budget` bytes are used, each further token k
 selected for it. Nothing is read or worked out before somebody asks for it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from .packing import pack, pack_bitmap, pack_fractions, relative_strengths, score_range
+from .packing import pack, pack_fractions
 from .passages import Passage, Story, find_passages, find_story
+from .selection import Selection, packed, strengths_of
 
 LONG_MESSAGE = 256  # tokens; of a longer one, the question is the last passage
 MOST_HEAD_GROUPS = 4
 Namer = Callable[[Sequence[int]], Sequence[str]]  # token ids -> one text for each
 BUDGET = 128 << 20  # bytes of one recording; the released model's 61 layers x 2048 positions take 0.5 MB a token
-
-
-class Selection(Protocol):
-    """What DSA selected for one query; `params.TokenSelection` has this shape."""
-
-    @property
-    def position(self) -> int:
-        """Position of the query: of the token before the generated one."""
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the arrays are at hand; if not, all layers have what the model selects by itself."""
-
-    @property
-    def layers(self) -> Mapping[int, np.ndarray]:
-        """Layer → int32 [K] selected positions, ascending; a layer that is absent selected the whole context."""
-
-    @property
-    def scores(self) -> Mapping[int, np.ndarray]:
-        """Layer → fp32 [K] indexer scores of these positions, where the context was longer than index_topk."""
-
-    @property
-    def drafted(self) -> bool:
-        """Whether the generated token was guessed by the draft layer before."""
-
-    @property
-    def mass(self) -> Mapping[int, np.ndarray]:
-        """Layer → fp32 [H], the share of dense attention's mass on these positions, if it was measured."""
-
-    def positions(self, layer: int) -> np.ndarray:
-        """int32 [K]: the selected positions, also of a layer that is absent from `layers`."""
 
 
 class Recording:
@@ -199,21 +169,10 @@ class Recording:
         }
 
     def selection(self, index: int) -> dict[str, Any]:
-        """The selection of one answer token, layer by layer: a bitmap of context positions (base64, lowest bit first), the
-        strengths of the selected positions (uint8, base64), and the lowest and highest score where the layer had a choice.
-
-        IndexError if it was not recorded.
-        """
+        """The selection of one answer token, as `packed`. IndexError if it was not recorded."""
         if not 0 <= index < self.count:
             raise IndexError(f"index is {index}; expected 0 to {self.count - 1}, the recorded tokens")
-        selection = self._selections[index]
-        length = selection.position + 1
-        return {
-            "position": selection.position,
-            "layers": [pack_bitmap(selection.positions(layer), length) for layer in range(self.num_layers)],
-            "strengths": [pack_fractions(_strengths(selection, layer)) for layer in range(self.num_layers)],
-            "scores": [score_range(selection.scores.get(layer)) for layer in range(self.num_layers)],
-        }
+        return packed(self._selections[index], self.num_layers)
 
     def totals(self) -> dict[str, Any]:
         """Sums over the recorded tokens, layer by layer: how many of them selected each position (uint16, little-endian,
@@ -225,7 +184,7 @@ class Recording:
             for layer in range(self.num_layers):
                 positions = selection.positions(layer)
                 counts[layer, positions] += 1
-                strengths[layer, positions] += _strengths(selection, layer)
+                strengths[layer, positions] += strengths_of(selection, layer)
         strengths /= max(self.count, 1)
         peaks = strengths.max(axis=1)
         return {
@@ -252,7 +211,3 @@ class Recording:
             for i, selection in enumerate(self._selections)
         ]
         return {**header, "tokens": tokens}
-
-
-def _strengths(selection: Selection, layer: int) -> np.ndarray:
-    return relative_strengths(selection.scores.get(layer), len(selection.positions(layer)))

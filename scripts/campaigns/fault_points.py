@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deepseek_v32.inference.engine import sampler, scoring, step
+from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.decode_graph import DecodeGraphs
 from deepseek_v32.inference.engine.decode_inputs import DecodeInputs
 from deepseek_v32.inference.engine.engine import Engine
@@ -14,7 +15,7 @@ from deepseek_v32.inference.engine.pages import PagePool
 from deepseek_v32.inference.engine.request_state import RequestState
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.sampler import SampledTokens
-from deepseek_v32.inference.engine.scheduler import Batch, Scheduler
+from deepseek_v32.inference.engine.scheduler import Scheduler
 from deepseek_v32.inference.engine.selection import SelectionRecorder
 from deepseek_v32.inference.engine.step import InFlightStep
 from deepseek_v32.inference.params import Request

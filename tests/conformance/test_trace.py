@@ -20,7 +20,7 @@ from deepseek_v32.inference.conformance.compare import compare
 from deepseek_v32.inference.conformance.stages import STAGES, parse_name
 from deepseek_v32.inference.conformance.trace_file import Trace
 from deepseek_v32.inference.conformance.tracer import TracedRunner, tracing
-from deepseek_v32.inference.distributed.worker import LeadingRunner
+from deepseek_v32.inference.distributed.leading_runner import LeadingRunner
 from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.model_runner import ModelRunner
 from deepseek_v32.inference.params import Request, SamplingParams

@@ -10,6 +10,7 @@ import pytest
 
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.synthetic.tokenizer import write_tokenizer
+from support.forked_ranks import run_program
 
 COMMAND = [str(Path(sys.executable).with_name("deepseek-v32"))]
 PARTS = ("projections", "indexer", "attention", "output projection")  # ranges of a layer in a profile
@@ -34,6 +35,13 @@ def execute(*command, stdin=""):
     return done.returncode, done.stdout, done.stderr
 
 
+def execute_forked(*arguments):
+    """`deepseek-v32` with these arguments, as `execute`, in a process that has imported what the command needs."""
+    done = run_program("from deepseek_v32.inference.cli import main; main()", *arguments)
+    assert "Traceback" not in done.err
+    return done.code, done.out, done.err
+
+
 def test_deepseeks_own_flags(checkpoint, tmp_path):
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("one\n\ntwo\n")
@@ -55,8 +63,8 @@ def test_deepseeks_own_flags(checkpoint, tmp_path):
 
 
 def test_the_same_seed_gives_the_same_answer(checkpoint):
-    ask = [*COMMAND, "generate", "one", "--model", checkpoint, "--max-new-tokens", 4, "--seed", 5, "--json"]
-    first, second = execute(*ask), execute(*ask)
+    ask = ["generate", "one", "--model", checkpoint, "--max-new-tokens", 4, "--seed", 5, "--json"]
+    first, second = execute(*COMMAND, *ask), execute_forked(*ask)
     assert first[0] == second[0] == 0, first[2]
     assert json.loads(first[1])["text"] == json.loads(second[1])["text"]
     assert "exact precision, reference kernels" in first[2]
@@ -92,7 +100,7 @@ def test_a_bad_checkpoint_is_one_line_and_exit_code_2(checkpoint, tmp_path, name
     (tmp_path / name).unlink()
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    code, out, err = execute(*COMMAND, "generate", "one", "--model", tmp_path)
+    code, out, err = execute_forked("generate", "one", "--model", tmp_path)
     assert (code, out) == (2, "")
     assert err.startswith("deepseek-v32: ") and err.count("\n") == 1 and mention in err
 
@@ -102,7 +110,7 @@ def test_a_checkpoint_without_tokenizer_takes_token_ids(checkpoint, tmp_path):
         (tmp_path / name).write_bytes((checkpoint / name).read_bytes())
     ids = tmp_path / "ids.jsonl"
     ids.write_text('{"token_ids": [3, 4, 5], "max_tokens": 3, "ignore_eos": true}\n')
-    code, out, err = execute(*COMMAND, "generate", "--model", tmp_path, "--input-file", ids)
+    code, out, err = execute_forked("generate", "--model", tmp_path, "--input-file", ids)
     assert code == 0, err
     assert len(json.loads(out)["token_ids"]) == 3
 
@@ -110,15 +118,15 @@ def test_a_checkpoint_without_tokenizer_takes_token_ids(checkpoint, tmp_path):
 def test_doctor_and_help_need_no_model():
     code, out, _ = execute(*COMMAND, "doctor")
     assert code == 0 and "sparse_mla_prefill" in out and "reference" in out
-    code, out, _ = execute(*COMMAND, "--help")
+    code, out, _ = execute_forked("--help")
     assert code == 0 and "generate" in out and "doctor" in out
 
 
 def test_a_profile_is_a_trace_that_viewers_open(checkpoint, tmp_path):
     trace = tmp_path / "trace.json"
     assert TINY.index_topk < 80  # so that the prompts reach the indexer
-    profile = [*COMMAND, "bench", "--model", checkpoint, "--prompt-tokens", 80, "--batch", 2, "--profile", trace]
-    code, out, err = execute(*profile)
+    profile = ["bench", "--model", checkpoint, "--prompt-tokens", 80, "--batch", 2, "--profile", trace]
+    code, out, err = execute(*COMMAND, *profile)
     assert code == 0, err
     assert json.loads(out)["profile"] == str(trace)
     names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
@@ -126,5 +134,5 @@ def test_a_profile_is_a_trace_that_viewers_open(checkpoint, tmp_path):
     assert {"embedding", "head"} | {f"layer {layer}/{part}" for layer in layers for part in PARTS} <= names
     assert any(name.startswith("aten::") for name in names if name)
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
-    code, _, err = execute(*profile[:-1], tmp_path / "trace.txt")
+    code, _, err = execute_forked(*profile[:-1], tmp_path / "trace.txt")
     assert code == 2 and "expected a name that ends in .json" in err

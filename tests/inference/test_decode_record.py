@@ -47,13 +47,13 @@ def is_step(values: np.ndarray, number: int, row: int) -> bool:
 @pytest.mark.parametrize("chunk", [1, 2, 5], indirect=True)
 def test_a_step_is_the_same_whenever_it_is_read(chunk: int) -> None:
     """As in the engine, where one more step is launched before the rows of a step are taken."""
-    record, taken, early = DecodeRecord(3, LAYERS, TOPK, CPU), [], []
+    record, taken, early = DecodeRecord.alone(3, LAYERS, TOPK, CPU), [], []
     steps = []
     for number in range(5 * chunk + 3):
         launch(record, number)
         steps.append(record.latest())
         if number:
-            taken.append([partial(steps[-2].row(row).read, steps[-2].step) for row in (0, 2)])
+            taken.append([partial(steps[-2].rows[row].read, steps[-2].step) for row in (0, 2)])
             early.append([read() for read in taken[-1]])
     for number, (reads, copies) in enumerate(zip(taken, early, strict=True)):
         for row, read, copy in zip((0, 2), reads, copies, strict=True):
@@ -63,7 +63,7 @@ def test_a_step_is_the_same_whenever_it_is_read(chunk: int) -> None:
 
 @pytest.mark.parametrize("chunk", [1, 3], indirect=True)
 def test_other_threads_read_while_the_ring_is_written(chunk: int) -> None:
-    record = DecodeRecord(2, LAYERS, TOPK, CPU)
+    record = DecodeRecord.alone(2, LAYERS, TOPK, CPU)
     taken: list[tuple[int, Any]] = []
     wrong, over = [], threading.Event()
 
@@ -79,7 +79,7 @@ def test_other_threads_read_while_the_ring_is_written(chunk: int) -> None:
     for number in range(1500):
         launch(record, number)
         step = record.latest()
-        taken.append((number, partial(step.row(1).read, step.step)))
+        taken.append((number, partial(step.rows[1].read, step.step)))
     over.set()
     for reader in readers:
         reader.join()
@@ -87,25 +87,53 @@ def test_other_threads_read_while_the_ring_is_written(chunk: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 4], indirect=True)
-def test_large_steps_share_their_memory(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps of two buckets in turns, each read late; what runs before a capture overwrites none of them."""
-    monkeypatch.setattr(decode_record, "_CHUNK_BYTES", row_bytes(LAYERS, TOPK) * 3 * chunk)
-    records = DecodeRecords(3, LAYERS, TOPK, CPU)
-    whole, part = records.of(3), records.of(3)
-    assert (whole.device.data_ptr() == part.device.data_ptr()) == (chunk == 1), "small steps have their own"
-    if chunk > 1:
-        whole = DecodeRecord(3, LAYERS, TOPK, CPU)
-    part, taken = DecodeRecord(2, LAYERS, TOPK, CPU, within=whole), []
+def test_steps_of_two_sizes_share_a_ring(chunk: int) -> None:
+    """They run in turns, each read late; what runs before a capture overwrites none of them."""
+    whole = DecodeRecord.alone(3, LAYERS, TOPK, CPU)
+    part, taken = DecodeRecord(whole.device[:2], whole._ring), []
     for number in range(6 * chunk):
         record = (whole, part)[number % 2]
         launch(record, number)
         step = record.latest()
-        taken.append([(row, partial(step.row(row).read, step.step)) for row in range(len(record.device))])
+        taken.append([(row, partial(step.rows[row].read, step.step)) for row in range(len(record.device))])
         part.device.fill_(-9)
         part.copy_to_ring(torch.tensor([part.scratch_place]))
         assert all(is_step(read(), number, row) for row, read in taken[-1])
     for number, reads in enumerate(taken):
         assert all(is_step(read(), number, row) for row, read in reads)
+
+
+def test_large_steps_share_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device's all of it; the host's pinned memory is what the largest recorded step needs, as a power of two."""
+    monkeypatch.setattr(decode_record, "_CHUNK_BYTES", 2 * row_bytes(LAYERS, TOPK))
+    records = DecodeRecords(11, LAYERS, TOPK, CPU)
+    small = [records.of(1) for _ in range(2)]
+    assert len({each.device.data_ptr() for each in small}) == 2 and small[0]._ring is not small[1]._ring
+    large = {rows: records.of(rows) for rows in (2, 3, 4, 8, 11)}
+    assert len({each.device.data_ptr() for each in large.values()}) == 1
+    assert [len(each.device) for each in large.values()] == [2, 3, 4, 8, 11]
+    assert large[3]._ring is large[4]._ring is not large[2]._ring
+    assert {rows: tuple(each._ring.host.shape[:2]) for rows, each in large.items()} == {
+        2: (3, 2), 3: (3, 4), 4: (3, 4), 8: (3, 8), 11: (3, 11)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("chunk", [2, 5, 8], indirect=True)
+def test_rows_leave_the_ring_evenly(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step moves more than its share: a long pause between two steps would leave the device without work."""
+    move, moved = decode_record._Row.move, [0] * (6 * chunk)
+
+    def counted(row: Any, stop: int) -> None:
+        moved[number] += stop - row._moved
+        move(row, stop)
+
+    monkeypatch.setattr(decode_record._Row, "move", counted)
+    record = DecodeRecord.alone(3, LAYERS, TOPK, CPU)
+    for number in range(6 * chunk):
+        launch(record, number)
+        assert len([record.latest().rows[row] for row in range(3)]) == 3
+    assert sum(moved[chunk : 2 * chunk]) == sum(moved[-chunk:]) == 3 * chunk
+    assert max(moved) <= -(-3 * chunk // (chunk - 1))
 
 
 def test_memory_for_records_is_counted() -> None:
@@ -119,15 +147,14 @@ def test_memory_for_records_is_counted() -> None:
 
 
 @pytest.mark.parametrize("chunk", [2], indirect=True)
-def test_without_memory_a_selection_is_lost_and_no_step_fails(chunk: int) -> None:
-    class Full(np.ndarray[Any, Any]):
-        def copy(self, *_: Any, **__: Any) -> Any:
-            raise MemoryError
+def test_without_memory_a_selection_is_lost_and_no_step_fails(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        raise MemoryError
 
-    record = DecodeRecord(1, LAYERS, TOPK, CPU)
-    record._ring.values = record._ring.values.view(Full)
+    record = DecodeRecord.alone(1, LAYERS, TOPK, CPU)
+    monkeypatch.setattr(decode_record.np, "empty", full)
     launch(record, 0)
-    lost = record.latest().row(0)
+    lost = record.latest().rows[0]
     for number in range(1, 5):
         launch(record, number)
     with pytest.raises(MemoryError, match="recorded selection"):

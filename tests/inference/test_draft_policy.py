@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.draft_policy import MAX_DRAFT_TOKENS, FixedDrafts, MeasuredDrafts, make_policy
-from deepseek_v32.inference.engine.limits import AUTO
+from deepseek_v32.inference.engine.draft_policy import FixedDrafts, make_policy
+from deepseek_v32.inference.engine.limits import AUTO, MAX_DRAFT_TOKENS
+from deepseek_v32.inference.engine.measured_drafts import MeasuredDrafts
 from deepseek_v32.inference.params import Request, SamplingParams
 
 Costs = dict[int | None, float]  # seconds of a step, by drafts
@@ -214,14 +215,18 @@ def test_steps_with_prompts_say_nothing_about_costs() -> None:
 
 
 def test_a_number_is_kept() -> None:
-    assert make_policy(0, 61, True) is None
-    for on_cpu, clock in ((True, time.thread_time), (False, time.perf_counter)):
-        measured = make_policy(AUTO, 61, on_cpu)
-        assert isinstance(measured, MeasuredDrafts) and measured._clock is clock
+    assert make_policy(0, 61, True, False) is None
+    for on_cpu, ahead, clock in (
+        (True, False, time.thread_time),
+        (False, False, time.perf_counter),  # without decode graphs, no step is started ahead
+        (False, True, time.perf_counter),
+    ):
+        measured = make_policy(AUTO, 61, on_cpu, ahead)
+        assert isinstance(measured, MeasuredDrafts) and measured._clock is clock and measured._ahead == ahead
     # Beside prompts that are too long for drafts to pay.
-    demo, released = make_policy(AUTO, 3, True), make_policy(AUTO, 61, False)
+    demo, released = make_policy(AUTO, 3, True, False), make_policy(AUTO, 61, False, True)
     assert demo is not None and released is not None
     assert demo.pays(16_000, 1000) and demo.pays(20, 1) and not demo.pays(16_000, 100)
     assert released.pays(100_000, 100) and not released.pays(100_000, 10)
-    policy = make_policy(3, 61, False)
+    policy = make_policy(3, 61, False, True)
     assert isinstance(policy, FixedDrafts) and policy.choose(64, 1) == 3 and policy.pays(16_000, 1)

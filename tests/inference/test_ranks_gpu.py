@@ -3,7 +3,7 @@
 import json
 import signal
 import time
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -158,7 +158,7 @@ def test_a_killed_rank_takes_the_job_with_it(size: int, victim: int) -> None:
     with Job(size, ENDLESS) as job:
         for rank in range(size):
             job.read_line(rank)
-        assert job.read_line(0) == "generating"
+        assert "generating" in iter(partial(job.read_line, 0), ""), "NCCL may print its version before that"
         time.sleep(1)
         job.processes[victim].send_signal(signal.SIGSTOP)
         time.sleep(1)  # the others reach the collective that it does not join

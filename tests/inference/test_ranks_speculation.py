@@ -1,4 +1,4 @@
-"""Speculative decoding on several ranks, over gloo: the tokens of one process without drafts."""
+"""Speculative decoding on several ranks, over gloo: the tokens of one process without drafts; why fp8 differs from one rank."""
 
 import json
 from dataclasses import replace
@@ -39,6 +39,90 @@ def main(path, drafts):
     stats = llm.stats()
     return answers, sum(stats.drafted_tokens), sum(stats.accepted_tokens), stats.preemptions
 """
+
+# fp8 with batch-invariant kernels. `sums` is where one rank writes the outputs of its sublayers, in the order of calls; several
+# ranks, if it is given, go on with those instead of their own sums.
+FP8 = """
+import json, sys
+import torch
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.model.block import Block
+from deepseek_v32.model.moe import MixtureOfExperts
+from deepseek_v32.model.parallel import shard
+
+def main(path, drafts, sums="", ranks=1):
+    taken = torch.load(sums) if sums and ranks > 1 else []
+    errors, connect = [0.0], shard._connect
+
+    def swapped(module, inputs, output):
+        if ranks == 1:
+            taken.append(output.clone())
+            return None
+        other = taken.pop(0)
+        errors.append(float((output.float() - other.float()).norm() / other.float().norm()))
+        return other
+
+    def watch(block, *others):
+        if others:
+            connect(block, *others)
+        block.self_attn.register_forward_hook(swapped)
+        block.mlp.register_forward_hook(swapped)
+
+    if sums and ranks > 1:
+        shard._connect = watch  # on the ranks that follow, too: they do not get beyond the next line
+    limits = {"max_batch_tokens": 64, "page_count": 12, "max_model_len": 320}
+    llm = LLM(path, device="cpu", precision="fp8", deterministic=True, speculative_tokens=drafts, **limits)
+    assert llm.tensor_parallel_size == ranks
+    if sums and ranks == 1:
+        for block in llm.model.modules():
+            if isinstance(block, Block):
+                if isinstance(block.mlp, MixtureOfExperts):
+                    block.mlp.defers_sum = False
+                watch(block)
+    prompts = [[(i * step + 5) % 64 for i in range(count)] for step, count in ((37, 3), (11, 40), (7, 80))]
+    greedy = SamplingParams(temperature=0, max_tokens=9, ignore_eos=True, logprobs=1)
+    random = SamplingParams(temperature=0.7, seed=3, max_tokens=6, presence_penalty=0.5, ignore_eos=True, logprobs=1)
+    answers = llm.generate(prompts, greedy) + llm.generate(prompts[2:], random)
+    if sums and ranks == 1:
+        torch.save(taken, sums)
+    assert not [each.error for each in answers if each.error]
+    stats = llm.stats()
+    return {
+        "answers": [[each.token_ids, [token.logprob for token in each.logprobs]] for each in answers],
+        "accepted": sum(stats.accepted_tokens),
+        "left": len(taken),
+        "largest": max(errors),
+    }
+"""
+ON_RANKS = FP8 + "print(json.dumps(main(sys.argv[1], int(sys.argv[2]), sys.argv[3], 2)))"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("ranks")
+    write_checkpoint(directory, CONFIG, "fp8", seed=1)
+    return directory
+
+
+def on_two_ranks(*arguments: object) -> Any:
+    ended = run_ranks(2, ON_RANKS, *arguments)
+    assert [each.code for each in ended] == [0, 0], "".join(each.err for each in ended)
+    return json.loads(ended[0].out)
+
+
+def test_fp8_on_two_ranks_differs_from_one_by_its_sums_alone(checkpoint: Path, tmp_path: Path) -> None:
+    """With one rank's sums in place of their own, two ranks give its bits, drafts included. With their own they do not, but those
+    of two ranks without drafts."""
+    namespace: dict[str, Any] = {}
+    exec(FP8, namespace)
+    sums = tmp_path / "sums"
+    one = namespace["main"](checkpoint, 3, sums)
+    swapped = on_two_ranks(checkpoint, 3, sums)
+    assert swapped["answers"] == one["answers"] and swapped["left"] == 0 and swapped["accepted"] == one["accepted"] > 0
+    assert 0 < swapped["largest"] < 0.01, "bf16 and FP8 round the parts of a sum, and no more"
+    own, plain = on_two_ranks(checkpoint, 3, ""), on_two_ranks(checkpoint, 0, "")
+    assert own["answers"] != one["answers"], "the sums are the same: nothing was tried"
+    assert own["answers"] == plain["answers"] and own["accepted"] > plain["accepted"] == 0
 
 
 @pytest.mark.parametrize("size", [2])

@@ -9,8 +9,10 @@ import pytest
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.options import ModelOptions
 from deepseek_v32.inference.distributed.model_source import ModelSource
+from deepseek_v32.inference.engine import runner
 from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.limits import AUTO
+from deepseek_v32.inference.engine.measured_drafts import MeasuredDrafts
 from deepseek_v32.inference.engine.pace import UNBOUNDED, Pace
 from deepseek_v32.inference.engine.pages import PagePool
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
@@ -35,6 +37,17 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plain(checkpoint: Path) -> LLM:
     return LLM(checkpoint, device="cpu", speculative_tokens=0)
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_auto_knows_whether_steps_are_started_ahead(
+    graphs: bool, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where decodes are graphs: a GPU without them takes its steps one after the other, as a CPU does."""
+    monkeypatch.setattr(runner, "can_capture", lambda model: graphs)
+    llm = LLM(checkpoint, device="cpu", speculative_tokens="auto")
+    policy = llm.engine.scheduler.speculation.policy
+    assert isinstance(policy, MeasuredDrafts) and policy._ahead == graphs
 
 
 @pytest.mark.parametrize("count", [1, 4, "auto"])

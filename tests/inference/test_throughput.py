@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.distributed.worker import fill_caches_on_all_ranks
+from deepseek_v32.inference.distributed.leading_runner import fill_caches_on_all_ranks
 from deepseek_v32.inference.engine.cache import allocate
 from deepseek_v32.inference.engine.synthetic_cache import fill_synthetic_caches
 from deepseek_v32.kernels.cache_write import gather_index_keys, gather_latents

@@ -42,7 +42,7 @@ def race_field(access: str) -> str:
         return "mask"
     if "s.sum[" in source or "s.top[" in source:
         return "sums"
-    if file == "few_heads.cuh" and "load_shared" in function:
+    if file == "few_records.cuh" and "load_shared" in function:
         return "records"
     if file == "ptx.cuh" and re.search(r"\b(copy_bulk|store_shared16)\(", function):
         return "records"

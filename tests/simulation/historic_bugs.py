@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from deepseek_v32.inference.distributed.batch_sync import BatchEncoder
 from deepseek_v32.inference.engine import sampler, scoring, step
+from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.pages import PagePool
-from deepseek_v32.inference.engine.scheduler import Batch, Scheduler
+from deepseek_v32.inference.engine.scheduler import Scheduler
 from deepseek_v32.inference.engine.step import InFlightStep
 
 

@@ -12,7 +12,8 @@ import torch
 
 from deepseek_v32.inference.distributed import worker
 from deepseek_v32.inference.distributed.channel import Channel, MessageKind, pack
-from deepseek_v32.inference.distributed.worker import LeadingRunner, Worker
+from deepseek_v32.inference.distributed.leading_runner import LeadingRunner
+from deepseek_v32.inference.distributed.worker import Worker
 from deepseek_v32.inference.engine.limits import Limits
 from simulation.runner import SimulatedRunner
 

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import torch
 
 from deepseek_v32.inference.completion import Delta
+from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.limits import Limits
 from deepseek_v32.inference.engine.prompt_order import PATIENCE
-from deepseek_v32.inference.engine.scheduler import Batch
 from deepseek_v32.inference.engine.step import InFlightStep
 from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.inference.text.grammar import GrammarCompiler
@@ -66,18 +66,22 @@ NAMES = {id(constant): name for name, constant in CONSTANTS.items()}
 OF_TYPES = {itertools.count: "ids", GrammarCompiler: "grammars"}
 
 
+def constant(name: str) -> object:
+    return CONSTANTS.get(name)
+
+
 class Pickler(pickle.Pickler):
-    def persistent_id(self, value: object) -> str | None:
-        return OF_TYPES.get(type(value)) or NAMES.get(id(value))
+    """Asked about objects of classes alone, which are few beside the numbers and lists of a state."""
 
-
-class Unpickler(pickle.Unpickler):
-    def persistent_load(self, name: str) -> object:
-        return CONSTANTS.get(name)
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return torch.tensor, (value.tolist(),)
+        name = OF_TYPES.get(type(value)) or NAMES.get(id(value))
+        return (constant, (name,)) if name else NotImplemented
 
 
 def restore(saved: bytes) -> "State":
-    state = Unpickler(io.BytesIO(saved)).load()
+    state = pickle.loads(saved)
     assert isinstance(state, State)
     state.engine._ids = itertools.count(state.arrived)
     return state
@@ -201,9 +205,7 @@ class State:
     def save(self) -> bytes:
         self._forget()
         buffer = io.BytesIO()
-        pickler = Pickler(buffer, protocol=5)
-        pickler.dispatch_table = {torch.Tensor: lambda tensor: (torch.tensor, (tensor.tolist(),))}  # type: ignore[assignment]
-        pickler.dump(self)
+        Pickler(buffer, protocol=5).dump(self)
         return buffer.getvalue()
 
     def _forget(self) -> None:

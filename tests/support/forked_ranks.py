@@ -1,7 +1,7 @@
-"""Ranks forked from one process that has already imported torch and the package.
+"""Ranks and single programs forked from one process that has already imported torch and the package.
 
-A rank that starts by itself needs two seconds of CPU time for its imports, more than most tests' work. Tests of how processes
-start and end use `support.job.Job` instead, whose ranks are programs of their own.
+A program that starts by itself needs two seconds of CPU time for its imports, more than most tests' work. Tests of how processes
+start and end use `support.job.Job` or `subprocess` instead.
 """
 
 import json
@@ -54,20 +54,31 @@ def _abort(processes: list[int]) -> None:
         os.kill(process, signal.SIGABRT)  # faulthandler prints where it hangs
 
 
-def run_ranks(size: int, program: str, *arguments: object, seconds: float = 120.0) -> list[Ended]:
+def run_ranks(
+    size: int, program: str, *arguments: object, settings: dict[str, str] | None = None, seconds: float = 120.0
+) -> list[Ended]:
     """Run a program as the ranks of one job; their ends in the order of ranks.
 
-    Ranks that still run after `seconds` are aborted.
+    settings: environment variables, in place of those that torchrun sets. Ranks that still run after `seconds` are aborted.
     """
+    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())} | (settings or {})
+    environments = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)]
+    return _run(environments, program, arguments, seconds)
+
+
+def run_program(program: str, *arguments: object, seconds: float = 120.0) -> Ended:
+    """The same for one process that is no rank."""
+    return _run([{}], program, arguments, seconds)[0]
+
+
+def _run(
+    environments: list[dict[str, str]], program: str, arguments: tuple[object, ...], seconds: float
+) -> list[Ended]:
     template = _template()
     assert template.stdin is not None and template.stdout is not None
-    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     with tempfile.TemporaryDirectory() as folder:
-        files = [(Path(folder, f"{rank}.out"), Path(folder, f"{rank}.err")) for rank in range(size)]
-        ranks = [
-            (shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, *map(str, paths))
-            for rank, paths in enumerate(files)
-        ]
+        files = [(Path(folder, f"{rank}.out"), Path(folder, f"{rank}.err")) for rank in range(len(environments))]
+        ranks = [(own, *map(str, paths)) for own, paths in zip(environments, files, strict=True)]
         job = {"program": program, "arguments": [str(argument) for argument in arguments], "ranks": ranks}
         template.stdin.write(json.dumps(job) + "\n")
         template.stdin.flush()

@@ -25,11 +25,10 @@ class Ended:
 class Job:
     """Processes that run the same program as the ranks of one job."""
 
-    def __init__(self, size: int, program: str, *arguments: object, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, size: int, program: str, *arguments: object) -> None:
         port = free_port()
         command = [sys.executable, "-c", program, *map(str, arguments)]
         shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        shared |= settings or {}
         self.processes = [
             subprocess.Popen(
                 command,

@@ -146,6 +146,13 @@ def test_a_slash_alone_makes_no_command_of_a_pasted_text(chat):
     assert "/bogus is no command" in err and "/exit or Ctrl-D leaves." in err and out.count(ANSWER) == 2
 
 
+@pytest.mark.parametrize("message", ["Exit", " quit ", "bye"])
+def test_who_wants_to_leave_is_told_how(chat, message):
+    session, _, err = chat("Hi", message, "/bye", "never")
+    assert [each["content"] for each in session.messages] == ["Hi", ANSWER, message, ANSWER]
+    assert err.count("/exit or Ctrl-D leaves.") == 1
+
+
 def test_every_command_is_listed_and_completed():
     assert all(f"{name} " in help_text() for name in COMMANDS)
     assert all(len(line) <= 80 for line in help_text().splitlines())

@@ -161,9 +161,9 @@ def test_functions_are_called_and_their_results_read(llm):
     assert not said.tool_calls and said.content.startswith("18 degrees and sunny and 4 degrees and rainy")
 
 
-def test_the_known_indexer_bug_would_show():
+def test_the_known_indexer_bug_would_show(llm):
     """With interleaved RoPE in the indexer, as in early public code, the sentence of an answer far back is not found."""
     chat = [*messages(MOVING), {"role": "user", "content": "What is the wifi password?"}]
     quote = "You said: The wifi password is maple-otter-58."
-    assert quote in engine().chat(chat, GREEDY).message.content
+    assert quote in llm.chat(chat, GREEDY).message.content
     assert quote not in engine(indexer_rope_interleave=True).chat(chat, GREEDY).message.content

@@ -1,0 +1,132 @@
+"""Rank 0's part of a job: what it starts on the other ranks, and takes part in itself."""
+
+from dataclasses import asdict
+
+import numpy as np
+import torch
+
+from ...kernels.device import check_device
+from ...model.checkpoint.load import Progress
+from ...model.metadata import LayerCache, SelectionSink
+from ...model.transformer import Transformer
+from ..engine.batch import Batch
+from ..engine.greedy import GreedyTokens
+from ..engine.limits import CacheBudget, Limits
+from ..engine.model_runner import Model, ModelRunner
+from ..engine.noise import DraftNoise
+from ..engine.runner import Runner
+from ..engine.sizing import check_fits, count_pages
+from ..engine.synthetic_cache import fill_synthetic_caches
+from .batch_sync import BatchEncoder
+from .channel import MessageKind
+from .follower import Follower
+from .interrupts import interrupts_deferred
+from .leader import Leader
+from .model_source import ModelSource
+from .rank_tokens import DraftInputs, broadcast_sampled_tokens, draft_together
+
+
+class LeadingRunner:
+    """Rank 0's runner: it starts each step on the other ranks, too."""
+
+    def __init__(self, job: Leader, limits: Limits, runner: Runner) -> None:
+        self._job, self._runner = job, runner
+        self._check_cache = limits.check_cache
+        job.before_end.append(self._close)
+        job.broadcast(MessageKind.START, asdict(limits))
+        self._batches = BatchEncoder()
+
+    @property
+    def supports_async_scheduling(self) -> bool:
+        return self._runner.supports_async_scheduling
+
+    @property
+    def caches(self) -> list[LayerCache]:
+        return self._runner.caches
+
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
+        """As `Runner.stage_tokens`; the other ranks receive the tokens in the step that needs them."""
+        self._runner.stage_tokens(tokens)
+
+    def run(self, batch: Batch, on_selection: SelectionSink | None = None) -> torch.Tensor:
+        """As `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got."""
+        with interrupts_deferred():
+            plan = self._runner.plan(batch) if self._check_cache else None
+            update = self._batches.encode(batch)  # last, because from here on it counts as sent
+            with self._job.together():
+                header: dict[str, int | None] = {
+                    "decodes": batch.decodes,
+                    "draft_tokens": batch.draft_tokens,
+                    "draft_entries": batch.draft_entries,
+                    "inspect": on_selection is not None,
+                }
+                arrays: list[np.ndarray] = [*update]
+                if plan is not None:
+                    header["check"] = plan.step
+                    arrays += plan[1:]
+                self._job.broadcast(MessageKind.STEP, header, arrays)
+                broadcast_sampled_tokens(batch, self._runner)
+                checks = () if plan is None else (plan,)
+                return self._runner.run(batch, on_selection, *checks)
+
+    @property
+    def greedy(self) -> GreedyTokens | None:
+        return self._runner.greedy
+
+    @property
+    def max_draft_tokens(self) -> int:
+        return self._runner.max_draft_tokens
+
+    @property
+    def drafts(self) -> torch.Tensor:
+        return self._runner.drafts
+
+    def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
+        """As `Runner.draft`. It ends the job if it fails, as `run` does."""
+        with interrupts_deferred(), self._job.together():
+            self._job.broadcast(MessageKind.DRAFT, {"random": noise.random})
+            draft_together(self._runner, batch, DraftInputs(sampled, accepted, noise))
+
+    def draft_greedily(self, batch: Batch) -> None:
+        """As `draft`, with the tokens of rank 0: the other ranks' may differ."""
+        self.draft(batch, *self._runner.greedy_choices(batch))
+
+    def _close(self) -> None:
+        """Free the decode graphs, which contain collectives of the group."""
+        self._runner.free_graphs()
+        del self._runner
+
+
+def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progress | None = None) -> Transformer:
+    """Load the model: this rank's shard here, the other shards on the other ranks."""
+    device = check_device(job.device(source.device) if job else source.device)
+    if job and job.children and source.device == "cuda" and job.size > (count := torch.cuda.device_count()):
+        raise ValueError(f"tensor_parallel_size is {job.size}; expected at most {count}, the number of GPUs")
+    # Before the other ranks begin to load: an error here is the caller's, not the end of the job.
+    check_fits(source.config, source.precision, device, job.size if job else 1, source.mtp)
+    if job is None:
+        return source.load(device, None, progress)
+    job.has_model = True
+    job.broadcast(MessageKind.LOAD, source.to_json())
+    model = source.load(device, job.ranks(device), progress)
+    job.gather_replies()
+    return model
+
+
+def count_pages_on_all_ranks(job: Leader | None, budget: CacheBudget, model: Transformer) -> int:
+    """How many cache pages every rank has memory for."""
+    if job is None:
+        return count_pages(budget, model)
+    job.broadcast(MessageKind.COUNT_PAGES, asdict(budget))
+    with job.together():
+        own = count_pages(budget, model, job.size)
+    return min(own, *(reply["pages"] for reply in job.gather_replies()))
+
+
+def fill_caches_on_all_ranks(job: Leader | Follower | None, runner: ModelRunner, model: Model) -> None:
+    """Fill all ranks' caches with random entries, as long prompts would fill them. For benchmarks of decoding alone."""
+    assert not isinstance(job, Follower) and isinstance(runner, Runner | LeadingRunner)
+    assert isinstance(model, Transformer)
+    if job is not None:
+        job.broadcast(MessageKind.FILL_CACHES)
+    fill_synthetic_caches(model.config, runner.caches, model.compute.backend)
