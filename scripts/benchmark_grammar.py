@@ -59,7 +59,7 @@ def mask_microseconds(llm: LLM) -> float:
     """Median over the tokens of a text of the schema's form."""
     tokenizer = llm.tokenizer
     assert tokenizer is not None
-    grammar = GrammarCompiler(tokenizer, llm.config.vocab_size, sorted(llm.engine.eos_ids)).compile(
+    grammar = GrammarCompiler(tokenizer, llm.config.vocab_size, sorted(llm.engine.requests.eos_ids)).compile(
         StructuredOutputsParams(json=SCHEMA)
     )
     tokens = tokenizer.encode(

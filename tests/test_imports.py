@@ -1,11 +1,12 @@
 """The structure of the sources: imports point one way, between folders, packages and modules, and each file has one subject."""
 
+from functools import cache
+
 import pytest
 
 from support.imports import FOLDERS, PACKAGE, find_modules, import_circle, import_graph, imported_names
 
 MODULES = find_modules(*FOLDERS)
-GRAPH = import_graph(MODULES)
 # The packages of a folder and the modules beside them, by level: each may import itself and those in the lines above it.
 LEVELS = {
     "model": """
@@ -49,6 +50,11 @@ LEVEL_OF = {
 }
 
 
+@cache
+def graph() -> dict[str, set[str]]:
+    return import_graph(MODULES)
+
+
 def place_of(module: str) -> tuple[str, str]:
     """(folder, name in LEVELS) of a module."""
     _, folder, *rest = module.split(".")
@@ -66,7 +72,7 @@ def test_imports_point_one_way_between_the_folders(module):
 
 
 def test_imports_point_one_way_between_the_packages_of_a_folder():
-    arrows = {(place_of(module), place_of(target)) for module, targets in GRAPH.items() for target in targets}
+    arrows = {(place_of(module), place_of(target)) for module, targets in graph().items() for target in targets}
     inside = [(one, other) for one, other in arrows if one[0] == other[0] and {one, other} <= LEVEL_OF.keys()]
     wrong = [f"{one} imports {other}" for one, other in inside if one != other and LEVEL_OF[one] <= LEVEL_OF[other]]
     assert not wrong
@@ -82,7 +88,7 @@ def test_backends_know_the_reference_at_most(backend):
     modules = [module for module in MODULES if place_of(module) == ("kernels", backend)]
     assert modules
     for module in modules:
-        used = {place_of(target) for target in GRAPH[module]}
+        used = {place_of(target) for target in graph()[module]}
         assert not used & {("kernels", "tile"), ("kernels", "cuda")} - {("kernels", backend)}, module
 
 

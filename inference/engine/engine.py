@@ -1,8 +1,6 @@
 """The engine: requests in, deltas out, one step at a time."""
 
-import itertools
 import logging
-import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +10,6 @@ from ...model.metadata import PAGE_SIZE
 from ...model.selection_policy import SelectionPolicy
 from ..completion import Delta, FinishReason
 from ..params import Request, SamplingParams
-from ..text.grammar import GrammarCompiler
 from ..text.tokenizer import Tokenizer
 from .cache_report import CacheReports
 from .draft_policy import make_policy
@@ -20,7 +17,7 @@ from .fault import first_line, log_fault
 from .limits import Limits
 from .model_runner import ModelRunner
 from .pages import PagePool
-from .prompt_check import check_prompt
+from .request_factory import RequestFactory
 from .request_state import RequestState
 from .scheduler import Scheduler
 from .stats import EngineStats
@@ -52,16 +49,12 @@ class Engine:
         page_size: int = PAGE_SIZE,
         reports: CacheReports | None = None,
     ) -> None:
-        """An answer ends at the end-of-sentence tokens of both the tokenizer and the configuration.
-
-        page_size: as the runner's caches have it; only a simulated runner has others. reports: if the runner checks its caches.
-        """
+        """page_size: as the runner's caches have it; only a simulated runner has others. reports: if the runner checks them."""
         self.runner = runner
         self.config = config
         self.limits = limits
         self.tokenizer = tokenizer
-        self.eos_ids = frozenset(config.eos_token_ids) | frozenset(tokenizer.eos_ids if tokenizer else ())
-        self._grammars = GrammarCompiler(tokenizer, config.vocab_size, sorted(self.eos_ids))
+        self.requests = RequestFactory(config, limits, tokenizer)
         drafting = None
         if runner.max_draft_tokens:
             on_cpu = runner.drafts.device.type == "cpu"
@@ -75,7 +68,6 @@ class Engine:
         self._in_flight: InFlightStep | None = None
         self._deltas: list[Delta] = []  # for `step` to return; if Ctrl-C cuts it short, the next one returns them
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
-        self._ids = itertools.count()
         self._stats = EngineStats()
         self._reports = reports
         # Whether a call is at work; between two calls, whether something that is no Exception has cut the latest short.
@@ -94,22 +86,8 @@ class Engine:
         min_new_tokens: int = 1,
         policy: SelectionPolicy | None = None,
     ) -> Request:
-        """Check a prompt of token ids against the limits, without queueing it.
-
-        min_new_tokens: how many tokens must fit after the prompt; 0 for a prompt of which only logits are computed. policy: what
-        its queries attend to instead of the model's own selection; none of the entries so computed is reused. ValueError
-        names the value and the limit; it is PromptTooLong if the context cannot hold the prompt.
-        """
-        params = params or SamplingParams()
-        tokens = check_prompt(prompt, params, self.config, self.limits, self.tokenizer is not None, min_new_tokens)
-        remaining = self.limits.max_model_len - len(tokens)
-        max_tokens = remaining if params.max_tokens is None else min(params.max_tokens, remaining)
-        seed = secrets.randbits(64) if params.seed is None else params.seed
-        if policy is not None:
-            policy.check(self.config.index_topk, len(tokens))
-        end_ids = tuple(self.eos_ids.union(params.stop_token_ids)) if params.min_tokens else ()
-        grammar = self._grammars.compile(params.structured_outputs) if params.structured_outputs else None
-        return Request(next(self._ids), tokens, params, max_tokens, seed, inspect, policy, end_ids, grammar)
+        """As RequestFactory.make."""
+        return self.requests.make(prompt, params, inspect, min_new_tokens, policy)
 
     def add_request(
         self, prompt: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
@@ -121,7 +99,7 @@ class Engine:
 
     def queue(self, request: Request) -> None:
         """Queue a request that `make_request` has made."""
-        state = RequestState(request, self.tokenizer, self.eos_ids, self.config.index_topk)
+        state = RequestState(request, self.tokenizer, self.requests.eos_ids, self.config.index_topk)
         try:
             self.scheduler.add(request)
             self._states[request.id] = state

@@ -6,9 +6,8 @@ from typing import Any
 
 import tilelang
 
-tilelang.set_log_level(
-    "WARNING"
-)  # its notes on each compilation go to the program's standard output, among the answers
+# Its notes on each compilation go to the program's standard output, among the answers.
+tilelang.set_log_level("WARNING")
 
 # Explicit, so that kernels compile without a GPU. WGMMA does not assemble for plain sm_90.
 TARGET = {"kind": "cuda", "arch": "sm_90a"}

@@ -35,14 +35,25 @@ def load(checkpoint: Path, drafts: int, monkeypatch: pytest.MonkeyPatch) -> LLM:
     return LLM(checkpoint, device="cpu", speculative_tokens=drafts, **limits)
 
 
+REPORTED, DRAWN = replace(GREEDY, logprobs=0), replace(GREEDY, temperature=1.0, seed=5)
+
+
+@pytest.fixture(scope="module")
+def answers(checkpoint: Path) -> tuple[list[list[int]], list[int]]:
+    """What sampling gives: the likeliest tokens for all prompts, and random ones for the second."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        plain = load(checkpoint, 0, monkeypatch)
+        likeliest = [each.token_ids for each in plain.generate(PROMPTS, REPORTED)]
+        return likeliest, plain.generate(PROMPTS[1], DRAWN)[0].token_ids
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("drafts", [0, 1, 4])
-def test_answers_are_those_that_sampling_gives(checkpoint: Path, drafts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_those_that_sampling_gives(
+    checkpoint: Path, answers: tuple[list[list[int]], list[int]], drafts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Alone and in batches, beside requests that are sampled, and with the drafts of another number of requests staged before."""
-    plain = load(checkpoint, 0, monkeypatch)
-    reported, drawn = replace(GREEDY, logprobs=0), replace(GREEDY, temperature=1.0, seed=5)
-    expected = [each.token_ids for each in plain.generate(PROMPTS, reported)]
-    sampled = plain.generate(PROMPTS[1], drawn)[0].token_ids
+    expected, sampled = answers
     llm, taken = load(checkpoint, drafts, monkeypatch), []
     sample_greedily = GreedyTokens.sample
 
@@ -54,7 +65,7 @@ def test_answers_are_those_that_sampling_gives(checkpoint: Path, drafts: int, mo
     assert [each.token_ids for each in llm.generate(PROMPTS, GREEDY)] == expected
     assert taken and (drafts or len(taken) >= 19)
     assert [llm.generate(prompt, GREEDY)[0].token_ids for prompt in PROMPTS] == expected
-    mixed = llm.generate(PROMPTS, [GREEDY, drawn, reported, GREEDY, GREEDY])
+    mixed = llm.generate(PROMPTS, [GREEDY, DRAWN, REPORTED, GREEDY, GREEDY])
     assert [each.token_ids for each in mixed] == [expected[0], sampled, *expected[2:]]
     stats = llm.stats()
     assert bool(stats.drafted_tokens[0]) == bool(drafts)

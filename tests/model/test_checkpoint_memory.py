@@ -1,14 +1,12 @@
 """Peak memory of loading: the parameters, plus less than twice the largest tensor."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from support.forked_ranks import run_program
 
 # One dense MLP with tensors of 33.6 M elements, beside which row chunks (a few MB) are small.
 CONFIG = replace(TINY, hidden_size=4096, intermediate_size=8192, num_hidden_layers=1)
@@ -49,10 +47,9 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.heavy
 def test_peak_memory(checkpoints, dtype, precision, width):
     paths = (checkpoints / f"small {dtype}", checkpoints / dtype)
-    command = [sys.executable, "-c", MEASURE, *map(str, paths), precision]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    rise, parameters = map(int, done.stdout.split())
+    done = run_program(MEASURE, *paths, precision)
+    assert done.code == 0, done.err
+    rise, parameters = map(int, done.out.split())
     assert parameters > 3 * LARGEST * width
     assert rise < parameters + 2 * LARGEST * width, f"{rise / 1e6:.0f} MB for {parameters / 1e6:.0f} MB of parameters"
     assert rise > parameters * 0.95  # the measurement sees the parameters

@@ -13,6 +13,8 @@ from safetensors.torch import load_file
 from deepseek_v32.model.checkpoint.config_json import config_json, read_config
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.synthetic.tokenizer import MARKUP, SMALLEST_VOCABULARY, make_texts, write_tokenizer
+from support.forked_ranks import run_program
+from support.job import Ended
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "make_tiny_checkpoint.py"
 
@@ -105,13 +107,14 @@ def test_chat_template(tmp_path):
     assert render(messages, tokenize=False) == start
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True)
+def run_script(*arguments: object) -> Ended:
+    return run_program("import runpy, sys\nrunpy.run_path(sys.argv.pop(1), run_name='__main__')", SCRIPT, *arguments)
 
 
 @pytest.mark.heavy
 def test_script(tmp_path):
-    done = run(tmp_path, "--dtype", "fp8", "--mtp", "--shards", 2, "--layers", 2, "--set", "index_topk=16", "--seed", 7)
+    options = ["--dtype", "fp8", "--mtp", "--shards", "2", "--layers", "2", "--set", "index_topk=16", "--seed", "7"]
+    done = subprocess.run([sys.executable, SCRIPT, tmp_path, *options], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "random fp8 weights, a tokenizer of 1024 ids" in done.stdout
     config = read_config(tmp_path)
@@ -125,8 +128,9 @@ def test_script(tmp_path):
         "model.safetensors.index.json",
     }
 
-    again = run(tmp_path / "b", "--base", tmp_path / "config.json", "--no-tokenizer", "--set", "num_attention_heads=2")
-    assert again.returncode == 0, again.stderr
+    options = ["--base", tmp_path / "config.json", "--no-tokenizer", "--set", "num_attention_heads=2"]
+    again = run_script(tmp_path / "b", *options)
+    assert again.code == 0, again.err
     assert read_config(tmp_path / "b") == replace(config, num_attention_heads=2, weight_block=None)
     assert not (tmp_path / "b" / "tokenizer.json").exists()
 
@@ -143,7 +147,7 @@ def test_script(tmp_path):
 )
 @pytest.mark.heavy
 def test_script_refuses(tmp_path, arguments, message):
-    done = run(tmp_path / "out", *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr and done.stderr.count("\n") == 1
+    done = run_script(tmp_path / "out", *arguments)
+    assert done.code == 2
+    assert message in done.err and done.err.count("\n") == 1
     assert not (tmp_path / "out").exists()

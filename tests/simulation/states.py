@@ -83,7 +83,7 @@ class Pickler(pickle.Pickler):
 def restore(saved: bytes) -> "State":
     state = pickle.loads(saved)
     assert isinstance(state, State)
-    state.engine._ids = itertools.count(state.arrived)
+    state.engine.requests.ids = itertools.count(state.arrived)
     return state
 
 

@@ -110,7 +110,7 @@ class World:
         tokenizer: Any = self.fate if s.text else None
         self.engine = Engine(runner, CONFIG, limits, tokenizer, s.page_size)
         grammars: Any = SimulatedGrammars()
-        self.engine._grammars = grammars
+        self.engine.requests.grammars = grammars
         if s.drafts:
             policy = VariedDrafts() if s.drafts == VARIED else SelectiveDrafts(s.drafts)
             self.engine.scheduler.speculation.policy = policy
