@@ -13,9 +13,9 @@ from .select_topk import select_topk
 LOGITS_BYTES = 256 << 20  # upper bound of the fp32 scores [rows, S] that two passes hold at a time
 
 
-def rows_at_a_time(keys: int) -> int:
-    """How many queries' scores of so many keys fit in LOGITS_BYTES; at least one."""
-    return max(1, LOGITS_BYTES // (4 * max(keys, 1)))
+def rows_at_a_time(keys: int, held: int | None = None) -> int:
+    """How many queries' scores of so many keys fit in `held` bytes, or in LOGITS_BYTES; at least one."""
+    return max(1, (LOGITS_BYTES if held is None else held) // (4 * max(keys, 1)))
 
 
 def indexer_topk(
@@ -40,16 +40,50 @@ def indexer_topk(
     if q.shape[0] == 0 or k.shape[0] == 0:
         return torch.full((q.shape[0], topk), -1, dtype=torch.int32, device=q.device)
     if takes_one_pass(q, k, topk, backend):
-        from .cuda.indexer_topk import in_one_pass
-
         assert k_scale is not None
         return in_one_pass(q, k, weights, starts, ends, k_scale, topk)
-    parts = []
-    for first in range(0, q.shape[0], rows_at_a_time(k.shape[0])):
-        rows = slice(first, first + rows_at_a_time(k.shape[0]))
+    return in_two_passes(q, k, weights, starts, ends, k_scale, topk, backend)
+
+
+def in_two_passes(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    weights: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    k_scale: torch.Tensor | None,
+    topk: int,
+    backend: str | Preference,
+    held: int | None = None,
+) -> torch.Tensor:
+    """`indexer_topk` by its definition, as many queries at a time as `rows_at_a_time` says."""
+    step, parts = rows_at_a_time(k.shape[0], held), []
+    for first in range(0, q.shape[0], step):
+        rows = slice(first, first + step)
         scores = indexer_logits(q[rows], k, weights[rows], starts[rows], ends[rows], k_scale, backend=backend)
         parts.append(select_topk(scores, starts[rows], ends[rows], topk, backend=backend))
     return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def in_one_pass(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    weights: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    k_scale: torch.Tensor,
+    topk: int,
+) -> torch.Tensor:
+    """`indexer_topk` on a GPU, for sizes that `is_supported` of kernels/cuda/indexer_topk.py accepts. Waits for the device."""
+    from .cuda.indexer_topk import SCRATCH, first_attempt
+
+    result, failed = first_attempt(q, k, weights, starts, ends, k_scale, topk)
+    again = failed.nonzero()[:, 0]
+    if len(again):
+        queries = q.view(torch.uint8)[again].view(q.dtype)  # torch cannot index FP8 tensors
+        rest = (weights[again], starts[again], ends[again], k_scale)
+        result[again] = in_two_passes(queries, k, *rest, topk, "cuda", SCRATCH)
+    return result
 
 
 def takes_one_pass(q: torch.Tensor, k: torch.Tensor, topk: int, backend: str | Preference) -> bool:

@@ -91,13 +91,13 @@ def acceptance(arguments: argparse.Namespace, precision: Precision) -> dict[str,
     greedy = SamplingParams(temperature=0, max_tokens=arguments.tokens)
     llm = open_engine(arguments, precision, 16)  # one engine for all, so that prompts stay in its caches
     asked = prompts(llm, arguments.model, arguments.conversations or 6, arguments.cells)
-    plain = [each.token_ids for each in other_engine(llm, 0, arguments, 16).generate(asked, greedy)]
+    plain = answered(other_engine(llm, 0, arguments, 16), asked, greedy)
     results: dict[str, Any] = {"answers": len(plain), "tokens": sum(map(len, plain))}
     print(f"{precision:6} {len(plain)} answers, {results['tokens']} tokens", flush=True)
     for count in range(1, MAX_DRAFT_TOKENS + 1):
         llm.engine.scheduler.speculation.policy = FixedDrafts(count)
         before = llm.stats()
-        answers = [each.token_ids for each in llm.generate(asked, greedy)]
+        answers = answered(llm, asked, greedy)
         after = llm.stats()
         tried = _differences(before.drafted_tokens, after.drafted_tokens)[:count]
         right = _differences(before.accepted_tokens, after.accepted_tokens)[:count]
@@ -110,6 +110,15 @@ def acceptance(arguments: argparse.Namespace, precision: Precision) -> dict[str,
             flush=True,
         )
     return results
+
+
+def answered(llm: LLM, asked: list[list[int]], params: SamplingParams) -> list[list[int]]:
+    """The answers' tokens. RuntimeError if a request failed, as it does on a GPU whose memory other programs fill."""
+    answers = llm.generate(asked, params)
+    for each in answers:
+        if each.error is not None:
+            raise RuntimeError(each.error)
+    return [each.token_ids for each in answers]
 
 
 def _differences(before: list[int], after: list[int]) -> list[int]:

@@ -15,6 +15,7 @@ LEVELS = {
         metadata layers rope weight_map
         indexer moe prefill_form
         experiment
+        prefill_attention
         attention
         block
         mtp

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from functools import cache
 
-import numpy as np
 import torch
 
 from .filters import Row, on_device
+from .grammar_masks import make_masks, may_end
 
 
 def constrain(logits: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
@@ -15,12 +15,12 @@ def constrain(logits: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
     `logits` stay as they are, so that a sampling that fails can be repeated. Masks of grammars are made here, on the host: on a
     GPU, the forward pass that gives these logits is running meanwhile. An exception of a request's grammar gets out.
     """
-    masks = [(i, _mask(row)) for i, row in enumerate(rows) if row.request.grammar is not None]
+    formed = [i for i, row in enumerate(rows) if row.request.grammar is not None]
     biased = [(i, *item) for i, row in enumerate(rows) for item in (row.request.params.logit_bias or {}).items()]
     early = [(i, token) for i, row in enumerate(rows) if _is_early(row) for token in row.request.end_ids]
-    if not (masks or biased or early):
+    if not (formed or biased or early):
         return logits
-    device, all_masked = logits.device, len(masks) == len(rows)
+    device, all_masked = logits.device, len(formed) == len(rows)
     if biased or early or not all_masked:
         logits = logits.clone()
     if biased:
@@ -29,13 +29,13 @@ def constrain(logits: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
         logits.index_put_(tuple(where), values, accumulate=True)
     if early:
         logits[tuple(on_device(device, each) for each in zip(*early, strict=True))] = -torch.inf
-    if masks:
-        packed = torch.from_numpy(np.stack([mask for _, mask in masks]).view(np.uint8))  # [M, bytes]
-        packed = packed.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else packed
+    if formed:
+        masks = make_masks([rows[i] for i in formed], logits.shape[-1], device.type == "cuda")
+        packed = masks.to(device, non_blocking=True).view(torch.uint8)  # [M, bytes]
         refused = (packed[:, :, None] & _bits(device)).flatten(1)[:, : logits.shape[-1]] == 0
         if all_masked:
             return logits.masked_fill(refused, -torch.inf)
-        at = on_device(device, [i for i, _ in masks])
+        at = on_device(device, formed)
         logits[at] = logits[at].masked_fill(refused, -torch.inf)
     return logits
 
@@ -46,17 +46,6 @@ def _bits(device: torch.device) -> torch.Tensor:
     return torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8, device=device)
 
 
-def _mask(row: Row) -> np.ndarray:
-    assert row.request.grammar is not None and not row.offset, "requests with a grammar have no drafts"
-    return row.request.grammar.mask(row.request.output, _may_end(row))
-
-
 def _is_early(row: Row) -> bool:
     """Whether no end token may come. A grammar has the last word: when it is complete, nothing else may come."""
-    return row.request.grammar is None and not _may_end(row)
-
-
-def _may_end(row: Row) -> bool:
-    """Whether min_tokens have come."""
-    request = row.request
-    return request.output_count + max(request.pending - 1, 0) + row.offset >= request.params.min_tokens
+    return row.request.grammar is None and not may_end(row)

@@ -1,4 +1,4 @@
-"""Decode steps as CUDA graphs: one for each bucket of batch size and context length, captured when first needed.
+"""Decode steps as CUDA graphs: one for each bucket of batch size and context length, captured when needed a second time.
 
 A step of B decodes runs in the smallest bucket that holds it; one with drafts to verify has as many rows as tokens. Rows past B
 are padding: one token each, in a scratch page that belongs to no request. `DecodeInputs` holds what changes from step to step. The
@@ -8,8 +8,8 @@ kernels read lengths on the device, so the graph stays valid while they grow.
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import NamedTuple
 
 import torch
 
@@ -18,13 +18,13 @@ from ...model.metadata import AttentionMetadata, LayerCache, SelectionSink
 from ...model.transformer import Transformer
 from .batch import Batch
 from .cache_check import CacheCheck
+from .captured_step import CapturedStep, GraphMemory
 from .check_plan import CheckPlan
 from .decode_inputs import DecodeInputs
 from .decode_record import DecodeRecord, DecodeRecords
 from .greedy import GreedyTokens
 from .inputs import StagedTokens
 
-T = TypeVar("T")
 _Outputs = tuple[torch.Tensor, torch.Tensor | None]  # logits; hidden states, if the model returns them
 
 _FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times as long
@@ -58,17 +58,11 @@ def context_buckets(topk: int, longest: int) -> list[int]:
     return sorted({size for size in sizes if size < longest} | {longest})
 
 
-@cache
-def _capture_stream(device: torch.device) -> torch.cuda.Stream:
-    """One for all captures on a device: cuBLAS keeps memory for each stream that it has seen."""
-    return torch.cuda.Stream(device)
-
-
-class _Captured(NamedTuple):
-    """The graph of a bucket, with what it reads and writes."""
+class _Bucket(NamedTuple):
+    """The step of a bucket, with what it reads and writes."""
 
     inputs: DecodeInputs
-    replay: Callable[[], _Outputs]
+    step: CapturedStep[_Outputs]
     record: DecodeRecord | None
     greedy: GreedyTokens
 
@@ -104,27 +98,24 @@ class DecodeGraphs:
         self.contexts = context_buckets(topk, max_model_len)
         self.staged = StagedTokens(max_sequences, device)
         self._records = DecodeRecords(self.batches[-1], len(caches) if layers is None else layers, topk, device)
-        # Of the step that ran last, in tensors that stay in place until another one is captured.
+        # Of the step that ran last, in tensors that stay in place until another one runs.
         self.inputs: DecodeInputs
         self.greedy: GreedyTokens
         self.hidden: torch.Tensor | None = None  # [B, D], if `forward` returns hidden states
-        self.is_new = False  # whether its graph was captured for it
+        self.is_new = False  # whether it had no graph before
         # By bucket of batch size, bucket of context, and whether selections are recorded.
-        self._captured: dict[tuple[int, int, bool], _Captured] = {}
+        self._buckets: dict[tuple[int, int, bool], _Bucket] = {}
         self._logits: torch.Tensor | None = None  # fp32 [rows, vocab], of the step that ran last
-        # All graphs share one memory pool, because only one runs at a time.
-        self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        # One stream for all warm-up runs: cuBLAS keeps 32 MiB for each stream that it has seen.
-        self._warm_up_stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self.capture = GraphMemory(device).capture
 
     @property
     def captured(self) -> int:
         """The number of graphs so far."""
-        return len(self._captured)
+        return sum(each.step.is_captured for each in self._buckets.values())
 
     def free(self) -> None:
         """Free all graphs. Steps that come after would capture new ones."""
-        self._captured.clear()
+        self._buckets.clear()
 
     def run(self, batch: Batch, sink: SelectionSink | None = None, plan: CheckPlan | None = None) -> torch.Tensor:
         """fp32 [B, vocab] logits of a step of decodes, valid until the next step."""
@@ -135,22 +126,23 @@ class DecodeGraphs:
             self.contexts[bisect_left(self.contexts, longest)],
             sink is not None,
         )
-        self.is_new = bucket not in self._captured
-        if self.is_new:
-            inputs = DecodeInputs(*bucket[:2], self.scratch_page, self.staged, self.cache_check is not None)
-            needed = sink is not None and bucket[1] > self.topk  # else everything is selected
-            record = self._records.of(bucket[0]) if needed else None
-            if record is not None:
-                inputs.fill(Batch((), (), (), 0, ()), record_place=record.scratch_place)
-            greedy = GreedyTokens(bucket[0], self.staged)
-            replay = self.capture(partial(self._step, inputs, record, greedy))
-            self._captured[bucket] = _Captured(inputs, replay, record, greedy)
-        self.inputs, replay, record, self.greedy = self._captured[bucket]
+        if bucket not in self._buckets:
+            self._buckets[bucket] = self._make(*bucket)
+        self.inputs, step, record, self.greedy = self._buckets[bucket]
+        self.is_new = not step.is_captured
         self.inputs.fill(batch, plan, 0 if record is None else record.next_place(), self.greedy.next_place())
-        logits, self.hidden = replay()
+        logits, self.hidden = step.run()
         if record is not None and sink is not None:
             sink.decodes(record.latest())
         return logits[:size]
+
+    def _make(self, size: int, context: int, recorded: bool) -> _Bucket:
+        inputs = DecodeInputs(size, context, self.scratch_page, self.staged, self.cache_check is not None)
+        needed = recorded and context > self.topk  # else everything is selected
+        record = self._records.of(size) if needed else None
+        greedy = GreedyTokens(size, self.staged)
+        step = CapturedStep(partial(self._step, inputs, record, greedy), self.capture)
+        return _Bucket(inputs, step, record, greedy)
 
     def _step(self, inputs: DecodeInputs, record: DecodeRecord | None, greedy: GreedyTokens) -> _Outputs:
         """One forward pass. Each layer writes what it selects to the record, which every replay overwrites."""
@@ -181,31 +173,3 @@ class DecodeGraphs:
             self._logits = logits.new_empty(self.batches[-1], logits.shape[1])
         shared = self._logits[: len(logits)]
         return shared.copy_(logits), hidden
-
-    def capture(self, step: Callable[[], T]) -> Callable[[], T]:
-        """A function that replays the step as a CUDA graph and returns what it has returned; on a CPU, the step itself.
-
-        The step runs once before that.
-        """
-        if self._pool is None:
-            return step
-        side, current = self._warm_up_stream, torch.cuda.current_stream(self.device)
-        assert side is not None
-        side.wait_stream(current)
-        with torch.cuda.stream(side):  # compiles kernels and sets up libraries, which a capture does not allow
-            step()
-        current.wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        # thread_local: other threads may call CUDA during the capture, as NCCL's watchdog thread does.
-        stream = _capture_stream(side.device)
-        with (
-            torch.cuda.device(side.device),  # this thread's may be another
-            torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"),
-        ):
-            outputs = step()
-
-        def replay() -> T:
-            graph.replay()
-            return outputs
-
-        return replay

@@ -4,13 +4,13 @@ A graph reads what the step's own graph has left in place: positions, slots, blo
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import torch
 
 from .batch import Batch
+from .captured_step import CapturedStep
 from .decode_graph import DecodeGraphs, batch_buckets
 from .decode_inputs import DecodeInputs
 from .drafting import Drafter, SamplingRows, StepRows
@@ -39,8 +39,7 @@ class DraftInputs:
 class DraftGraphs:
     """Runs the MTP layer after steps of `graphs`. On a CPU the same passes run without a graph.
 
-    After a step whose own graph is new they do so on a GPU, too, and are captured after the next one: other answers would wait for
-    both captures together, which took 35 to 50 ms on an H200.
+    They are not captured after a step that has just been: other answers would wait for both captures.
     """
 
     def __init__(self, drafter: Drafter, graphs: DecodeGraphs) -> None:
@@ -48,41 +47,33 @@ class DraftGraphs:
         self._requests = batch_buckets(len(graphs.staged.sampled))
         # By the inputs of the step's bucket, which the graph reads (steps that record have their own), its sizes, and whether the
         # drafts are random.
-        self._captured: dict[tuple[DecodeInputs, _Size, bool], tuple[DraftInputs, Callable[[], None]]] = {}
-        self._captured_greedy: dict[tuple[DecodeInputs, _Size], Callable[[], None]] = {}
+        self._sampled: dict[tuple[DecodeInputs, _Size, bool], tuple[DraftInputs, CapturedStep[None]]] = {}
+        self._greedy: dict[tuple[DecodeInputs, _Size], CapturedStep[None]] = {}
         self._tables: dict[tuple[int, int], torch.Tensor] = {}
 
     def free(self) -> None:
         """Free all graphs. Passes that come after would capture new ones."""
-        self._captured.clear()
-        self._captured_greedy.clear()
+        self._sampled.clear()
+        self._greedy.clear()
 
     def run(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
         """As `Runner.draft`, after a step that `graphs` has run."""
         size = self._size(batch)
         key = (self._graphs.inputs, size, noise.random)
-        known = self._captured.get(key)
-        sizes = (key[0].batch, size.requests, noise.random, self._graphs.device)
-        inputs = DraftInputs(*sizes) if known is None else known[0]
+        if key not in self._sampled:
+            inputs = DraftInputs(key[0].batch, size.requests, noise.random, self._graphs.device)
+            draft = partial(self._passes(size).run, inputs.following, inputs.accepted, inputs.noise)
+            self._sampled[key] = (inputs, CapturedStep(draft, self._graphs.capture))
+        inputs, passes = self._sampled[key]
         inputs.fill(sampled, accepted, noise)
-        if known is None:
-            passes = self._passes(size)
-            draft = partial(passes.run, inputs.following, inputs.accepted, inputs.noise)
-            if self._graphs.is_new:
-                return draft()
-            known = self._captured[key] = (inputs, self._graphs.capture(draft))
-        known[1]()
+        passes.run(may_capture=not self._graphs.is_new)
 
     def run_greedily(self, batch: Batch) -> None:
         """As `Runner.draft_greedily`, after a step that `graphs` has run."""
         key = (self._graphs.inputs, self._size(batch))
-        replay = self._captured_greedy.get(key)
-        if replay is None:
-            draft = self._passes(key[1]).run_greedily
-            if self._graphs.is_new:
-                return draft()
-            replay = self._captured_greedy[key] = self._graphs.capture(draft)
-        replay()
+        if key not in self._greedy:
+            self._greedy[key] = CapturedStep(self._passes(key[1]).run_greedily, self._graphs.capture)
+        self._greedy[key].run(may_capture=not self._graphs.is_new)
 
     def _passes(self, size: "_Size") -> "_Passes":
         step = self._graphs.inputs

@@ -10,10 +10,13 @@ from ...model.transformer import Transformer
 from ..params import Request, SamplingParams
 from .batch import Batch
 from .cache import SCRATCH_PAGES, allocate
+from .decode_graph import batch_buckets
 from .drafting import Drafter
 from .limits import MAX_DRAFT_TOKENS, CacheBudget
 from .noise import DraftNoise
 from .runner import Runner, make_check
+
+_WARM_UP_TOKENS = 2048
 
 
 def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1) -> int:
@@ -24,7 +27,12 @@ def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
     device = model.compute.device
     if device.type != "cuda":
         return 0
+    if (
+        budget.page_count is not None
+    ):  # nothing is computed from it: a step that takes less memory beside other programs
+        budget = replace(budget, max_batch_tokens=min(budget.max_batch_tokens, _WARM_UP_TOKENS))
     runner, batch = prepare_largest_step(model, budget, ranks)
+    warm_up_logits(model, budget.max_sequences)
     # Both compile kernels and initialise libraries: contexts of up to index_topk tokens are attended to in another form.
     _run(runner, replace(shortest_prompt(), draft_tokens=batch.draft_tokens))
     _run(runner, batch)
@@ -37,6 +45,20 @@ def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
     del runner
     torch.cuda.empty_cache()
     return peak - before
+
+
+@torch.inference_mode()
+def warm_up_logits(model: Transformer, max_sequences: int) -> None:
+    """Logits of every number of rows that a step may have, most of those above 64 left out.
+
+    A library chooses its kernel by that number and loads it then: beside running answers, the first step with 5, 9, 17 and 33 rows
+    took 11 to 25 ms longer than others on the busy host of an H200.
+    """
+    hidden = torch.zeros(
+        max_sequences, model.config.hidden_size, dtype=model.compute.dtype, device=model.compute.device
+    )
+    for rows in sorted({*range(1, min(max_sequences, 64) + 1), *batch_buckets(max_sequences)}):
+        model.lm_head.logits(hidden[:rows])
 
 
 def prepare_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1) -> tuple[Runner, Batch]:

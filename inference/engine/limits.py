@@ -8,13 +8,14 @@ AUTO = -1  # speculative_tokens: chosen from what is measured
 
 @dataclass(frozen=True)
 class CacheBudget:
-    """What the number of cache pages is computed from."""
+    """What the number of cache pages is computed from, and the largest step."""
 
     max_batch_tokens: int
     max_sequences: int
     max_model_len: int
     memory_fraction: float
     check_cache: bool = False
+    page_count: int | None = None  # if it is given
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def resolve_limits(
 
     max_model_len: what the model's positions and the pages allow. max_batch_tokens: 2048 on a CPU, 8192 on a GPU.
     max_sequences: 64 on a CPU, 256 on a GPU. page_count: what fits in memory_fraction, which is 0.25 of a CPU's available memory
-    or 0.9 of a GPU's memory less the weights; `count_pages` computes it, if given.
+    or 0.9 of a GPU's memory less the weights. count_pages: what computes it from the budget, and warms a GPU's kernels up.
     """
     on_cpu = torch.device(device).type == "cpu"
     positions = config.max_position_embeddings
@@ -57,13 +57,12 @@ def resolve_limits(
         raise ValueError(f"max_model_len is {max_model_len}; expected 2 to {positions} tokens, as the model allows")
     max_batch_tokens = max_batch_tokens or (2048 if on_cpu else 8192)
     max_sequences = max_sequences or (64 if on_cpu else 256)
-    if page_count is None:
-        fraction = memory_fraction if memory_fraction is not None else 0.25 if on_cpu else 0.9
-        budget = CacheBudget(max_batch_tokens, max_sequences, max_model_len or positions, fraction, check_cache)
-        if count_pages is not None:
-            page_count = count_pages(budget)
-        else:
-            page_count = pages_in_memory(config, precision, device, budget.max_model_len, fraction, 0, 1, check_cache)
+    fraction = memory_fraction if memory_fraction is not None else 0.25 if on_cpu else 0.9
+    budget = CacheBudget(max_batch_tokens, max_sequences, max_model_len or positions, fraction, check_cache, page_count)
+    if count_pages is not None:
+        page_count = count_pages(budget)
+    elif page_count is None:
+        page_count = pages_in_memory(config, precision, device, budget.max_model_len, fraction, 0, 1, check_cache)
     capacity = page_count * PAGE_SIZE
     if max_model_len is not None and max_model_len > capacity:
         raise ValueError(
@@ -82,10 +81,12 @@ def resolve_limits(
 
 
 def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
-    """How many pages this rank has memory for, beside the weights and the largest step."""
+    """How many pages this rank has memory for, beside the weights and the largest step, unless the budget says how many."""
     config, precision, device = model.config, model.compute.precision, model.compute.device
     mtp = model.mtp is not None
     step_bytes = measure_largest_step(model, budget, ranks)
+    if budget.page_count is not None:
+        return budget.page_count
     if device.type == "cuda":
         step_bytes += record_bytes(config, budget, mtp)
     memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.check_cache, mtp

@@ -37,7 +37,7 @@ class Grammar:
         unended = np.full(-(-vocab_size // 32), 2**32 - 1, dtype=np.uint32)
         for token in end_ids:
             unended[token // 32] &= ~np.uint32(1 << token % 32)
-        self._before = unended
+        self._unended = unended  # every token but those that end the answer: the mask until the grammar begins
 
     def mask(self, output: Sequence[int], may_end: bool = True) -> np.ndarray:
         """uint32 [⌈vocab / 32⌉]: the tokens that may follow `output`, one bit for each, the lowest first.
@@ -45,30 +45,42 @@ class Grammar:
         `output` holds what this grammar was last asked about, followed by more; or it is shorter by some tokens.
         may_end: whether an end token may come where the grammar is complete and allows others, too. Raises GrammarError.
         """
-        if self._begin < 0 and not self._find_begin(output):
-            return self._before
-        constrained = output[self._begin :] if self._begin else output
-        shared = min(len(self._consumed), len(constrained))
-        while shared and self._consumed[shared - 1] != constrained[shared - 1]:
-            shared -= 1
-        if shared < len(self._consumed):
-            self._matcher.rollback(len(self._consumed) - shared)
-            del self._consumed[shared:]
-        for token in constrained[shared:]:
-            self._consumed.append(token)
-            self._matcher.consume_token(token)
-        words = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint32)
+        words = np.empty_like(self._unended)
+        self.write_mask(output, 0, words, may_end)
+        return words
+
+    def write_mask(self, tokens: Sequence[int], first: int, words: np.ndarray, may_end: bool) -> None:
+        """The mask of the output ``tokens[first:]``, as `mask` returns it, into `words`, which lie one after the other."""
+        if self._begin < 0 and not self._find_begin(tokens, first):
+            words[:] = self._unended
+            return
+        self._follow(tokens, first + self._begin)
+        self._matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
         if self._matcher.is_error():
             raise GrammarError(_first_line(self._matcher.get_error()))
-        return words if may_end or not (others := words & self._before).any() else others
+        if not may_end and (others := words & self._unended).any():
+            words[:] = others
 
-    def _find_begin(self, output: Sequence[int]) -> bool:
+    def _follow(self, tokens: Sequence[int], first: int) -> None:
+        """Have the matcher know ``tokens[first:]``."""
+        consumed = self._consumed
+        shared = min(len(consumed), len(tokens) - first)
+        while shared and consumed[shared - 1] != tokens[first + shared - 1]:
+            shared -= 1
+        if shared < len(consumed):
+            self._matcher.rollback(len(consumed) - shared)
+            del consumed[shared:]
+        for position in range(first + shared, len(tokens)):
+            consumed.append(tokens[position])
+            self._matcher.consume_token(tokens[position])
+
+    def _find_begin(self, tokens: Sequence[int], first: int) -> bool:
         """Whether the token after which the grammar begins has come."""
-        for position in range(min(self._searched, len(output)), len(output)):
-            if output[position] == self._begins_after:
-                self._begin = position + 1
+        for position in range(min(first + self._searched, len(tokens)), len(tokens)):
+            if tokens[position] == self._begins_after:
+                self._begin = position + 1 - first
                 return True
-        self._searched = len(output)
+        self._searched = len(tokens) - first
         return False
 
 

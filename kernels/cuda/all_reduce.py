@@ -10,7 +10,8 @@ from ..quantize import Normed, Quantized
 from .pdl import weights_are_static
 
 PIECE_BYTES, CTA_BYTES = 16, 4096  # of x, for a thread and for a CTA
-COLUMNS = 16  # of a token, for a thread of the kernel with a norm
+COLUMNS, NORM_THREADS = 16, 512  # of a token, for a thread of the kernel with a norm; its threads, at most
+LONGEST_WAIT = 600.0  # seconds for another rank, as NCCL waits by default; then the kernel fails
 
 
 class Inboxes(NamedTuple):
@@ -30,10 +31,19 @@ class Inboxes(NamedTuple):
     def slot_bytes(self) -> int:
         return self.own.nbytes // (2 * len(self.addresses))
 
+    def place(self) -> tuple[torch.Tensor, torch.Tensor, int, int, int]:
+        """Where a kernel finds all of this, and how many nanoseconds it waits for another rank."""
+        return self.addresses, self.calls, self.slot_bytes, self.rank, round(LONGEST_WAIT * 1e9)
+
     def fits_norm(self, x: torch.Tensor, residual: torch.Tensor) -> bool:
         """Whether `all_reduce_norm` takes x [T, D] and residual."""
         step = 32 * COLUMNS
-        known = x.dim() == 2 and x.dtype == torch.bfloat16 and x.shape[1] % step == 0 and x.shape[1] <= 1024 * COLUMNS
+        known = (
+            x.dim() == 2
+            and x.dtype == torch.bfloat16
+            and x.shape[1] % step == 0
+            and x.shape[1] <= NORM_THREADS * COLUMNS
+        )
         return known and self.fits(x) and len(x) <= len(self.calls) and is_aligned(residual) and residual.stride(1) == 1
 
     def fits(self, x: torch.Tensor) -> bool:
@@ -48,7 +58,7 @@ def all_reduce(x: torch.Tensor, inboxes: Inboxes) -> torch.Tensor:
     All ranks call it in the same order with x of one shape. `inboxes.fits(x)` must hold.
     """
     out = torch.empty_like(x)
-    load("all_reduce").all_reduce(x, out, inboxes.addresses, inboxes.calls, inboxes.slot_bytes, inboxes.rank)
+    load("all_reduce").all_reduce(x, out, *inboxes.place())
     return out
 
 
@@ -63,8 +73,7 @@ def all_reduce_norm(
     total, rows = torch.empty_like(x), torch.empty_like(x)
     codes = torch.empty(x.shape, dtype=torch.float8_e4m3fn, device=x.device)
     scales = torch.empty(len(x), x.shape[1] // 128, dtype=torch.float32, device=x.device)
-    place = inboxes.addresses, inboxes.calls, inboxes.slot_bytes, inboxes.rank
     results = total, rows, codes.view(torch.uint8), scales
     static_weights = weights_are_static(norm_weight)
-    load("all_reduce").all_reduce_norm(x, *place, residual, norm_weight, *results, eps, ue8m0, static_weights)
+    load("all_reduce").all_reduce_norm(x, *inboxes.place(), residual, norm_weight, *results, eps, ue8m0, static_weights)
     return Normed(total, rows, Quantized(codes, scales))

@@ -15,7 +15,7 @@ def plan_dense(cache_seqlens: torch.Tensor, s_q: int, heads: int) -> SplitPlan:
     rows = s_q * heads
     device = cache_seqlens.device
     plan = empty_plan(cache_seqlens.shape[0], rows, device, parts_at_once(device, -(-rows // ROWS_PER_CTA)))
-    load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, cache_seqlens, *costs(rows))
+    load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, cache_seqlens, *costs(rows, start=3))
     return plan
 
 

@@ -130,7 +130,9 @@ def multiply_into(
     a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))
     library = load("fp8_gemm")
     if isinstance(tile, Tile):
-        library.large_m(*tile, a, a_scale, b, b_scale, offsets, out)
+        claims = tile == EXPERT_TILE and offsets is not None
+        claimed = torch.zeros(1, dtype=torch.int32, device=out.device) if claims else None
+        library.large_m(*tile, a, a_scale, b, b_scale, offsets, out, claimed)
     else:
         library.swap_ab(
             tile, splits, static_weights, a, a_scale, b, b_scale, offsets, sorted_token_ids, out, expected_tiles

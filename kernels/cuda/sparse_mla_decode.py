@@ -44,7 +44,7 @@ def plan_decode(
         parts, cost = parts_at_once(device, -(-heads // 16), 1 if queries <= processors else 2), costs(heads)
     else:  # for more than 64 heads, CTAs work in pairs
         most = parts_at_once(device, 1 if heads <= 64 else 2 * -(-heads // 128))
-        parts, cost = parts_of_queries(queries, heads, topk, most), costs(heads, 42)
+        parts, cost = parts_of_queries(queries, heads, topk, most), costs(heads, 42, start=1)
     plan = empty_plan(queries, heads, device, parts)
     load("sparse_decode").sparse_decode_plan(plan.parts, plan.split_offset, topk_length, topk, s_q, *cost)
     return plan

@@ -32,13 +32,14 @@ def partial_results(plan: SplitPlan, value_dim: int) -> tuple[torch.Tensor, torc
     )
 
 
-def costs(rows: int, rows_merged: int = 32) -> tuple[int, int, int]:
+def costs(rows: int, rows_merged: int = 32, start: int = 5) -> tuple[int, int, int]:
     """`struct Costs` of attention/plan.cuh.
 
-    In this order: the start of a query, in blocks of 64 keys; a partial result, and merging at all, both in 64ths of a block.
-    A block takes 2 to 4 microseconds. In a 64th of that `rows_merged` rows of a partial result, 2 KB each, are written and read.
+    In this order: `start`, the start of a query, in blocks of 64 keys; a partial result, and merging at all, both in 64ths of a
+    block. A block takes 2 to 4 microseconds. In a 64th of that `rows_merged` rows of a partial result, 2 KB each, are written and
+    read.
     """
-    return 5, max(rows // rows_merged, 1), 96
+    return start, max(rows // rows_merged, 1), 96
 
 
 def check_widths(width: int, value_dim: int) -> None:

@@ -29,6 +29,10 @@ class Ranks:
         self.rank, self.size = rank, size
         self._shared = shared
 
+    def by_library(self) -> "Ranks":
+        """The same rank, whose sums are all torch.distributed's."""
+        return self if self._shared is None else Ranks(self.rank, self.size)
+
     def fuses_norm(self, x: torch.Tensor) -> bool:
         """Whether the sum of x [T, D] may be left to the next norm, as `PendingSum`."""
         return self._shared is not None and self._shared.norms.fits_norm(x, x)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from ...kernels.registry import preference_of
 from ..block import Block
 from ..config import ModelConfig, Precision
 from ..layers import MLP, Compute, Embedding, Operand, RMSNorm, Update, parameter
@@ -63,6 +64,8 @@ def parameter_bytes(
 def shard_model(model: Transformer, plan: Plan, ranks: Ranks, device: torch.device) -> None:
     """Turn a whole model on the meta device into one rank's part on `device`, with the collectives between ranks."""
     config, split = plan.config, plan.split
+    if model.compute.backend == preference_of("reference"):
+        ranks = ranks.by_library()
     for name, module in model.named_modules():
         if isinstance(module, MixtureOfExperts) and not plan.holds(f"{name}.shared_experts.down_proj.weight"):
             module.shared_experts = None

@@ -80,7 +80,7 @@ class Campaign:
         if self.graphs is not None:
             runner_with_graphs.graphs = self.graphs if point.where == "graphs" or rng.random() < 0.6 else None
             if point.name == "graph capture":
-                self.graphs._captured.clear()
+                self.graphs._buckets.clear()
         llm.engine.pool.clear()  # so that prefixes are written and found anew
         works = rng.sample(self.works, min(TOGETHER, len(self.works)))
         outcomes = [Outcome(llm.engine.make_request(work.prompt, work.params, work.inspect)) for work in works]

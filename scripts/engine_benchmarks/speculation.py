@@ -106,4 +106,5 @@ def _measure(model: Transformer, caches: list[LayerCache], batch: Batch, context
         _, positions, metadata = inputs.read()
         return model.draft(following, padded, positions, replace(metadata, logit_rows=last), caches[-1])[0]
 
+    draft()
     return layer, head, microseconds(graphs.capture(draft))

@@ -10,6 +10,7 @@ import torch
 
 from deepseek_v32.inference.conformance.golden import Item
 from deepseek_v32.inference.text.tokenizer import Tokenizer
+from deepseek_v32.model.config import Precision
 
 from .bugs.patching import replaced
 from .bugs.rope import INDEX_ROPE
@@ -47,7 +48,7 @@ def fp8_indexer() -> AbstractContextManager[None]:
 class RightEngine:
     """This engine, changed in a way that implementations are free in."""
 
-    precision: str
+    precision: Precision
     change: Callable[[], AbstractContextManager[None]]
 
 

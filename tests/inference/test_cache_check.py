@@ -276,7 +276,7 @@ def test_a_wrong_entry_of_the_block_table(llm: LLM, monkeypatch: pytest.MonkeyPa
 
     def spoil() -> None:
         if graphs is not None:
-            for inputs, *_ in graphs._captured.values():
+            for inputs, *_ in graphs._buckets.values():
                 inputs._table[0, 1] = b.pages[0]  # rows are filled as far as pages are new
             return
         prepare = llm.engine.runner.prepare

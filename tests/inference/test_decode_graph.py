@@ -82,7 +82,7 @@ def test_buckets_give_the_same_answers(
         assert [c.token_ids for c in llm.generate(PROMPTS[-count:], GREEDY)] == expected[-count:]
     assert llm.generate(PROMPTS[0], GREEDY)[0].token_ids == expected[0]  # a short context: nothing to select
     graphs = llm.engine.runner.graphs
-    assert graphs is not None and {context for _, context, _ in graphs._captured} == {64, 256}
+    assert graphs is not None and {context for _, context, _ in graphs._buckets} == {64, 256}
 
 
 @pytest.mark.parametrize("steps", [1, 32])
@@ -106,7 +106,7 @@ def test_the_engine_uses_them_where_it_can(checkpoint: Path, monkeypatch: pytest
     llm = LLM(checkpoint, device="cpu", page_count=PAGES)
     assert [c.token_ids for c in llm.generate(PROMPTS, GREEDY)] == [c.token_ids for c in expected]
     assert isinstance(llm.engine.runner, Runner) and llm.engine.runner.graphs is not None
-    assert llm.engine.runner.graphs._captured
+    assert llm.engine.runner.graphs.captured
     llm = LLM(checkpoint, device="cpu", page_count=PAGES, decode_graphs=False)
     assert isinstance(llm.engine.runner, Runner) and llm.engine.runner.graphs is None
 

@@ -94,7 +94,7 @@ def test_drafts_while_selections_are_recorded_now_and_then(model: Transformer) -
 
 
 def test_no_step_captures_two_graphs(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The draft layer's passes after a step whose graph is new run without one, and draft as well."""
+    """The first step of its size has no graph, nor have its drafts; then comes the step's, and then the draft layer's."""
     driver = Driver(make_runner(model, 3, graphs=True), make_requests(CONFIG.vocab_size))
     made, captured = driver.prompts(40, 2), []
     graphs = driver.runner.graphs
@@ -106,12 +106,12 @@ def test_no_step_captures_two_graphs(model: Transformer, monkeypatch: pytest.Mon
         return capture(step)
 
     monkeypatch.setattr(graphs, "capture", counted)
-    for _ in range(3):
+    for _ in range(4):
         captured.append(0)
         driver.runner.drafts[:3, :2] = made
         made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [2, 2, 2], 2)
         assert made.tolist() == [drafts_alone(model, each, 2) for each in driver.requests]
-    assert captured == [1, 1, 0]
+    assert captured == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize("precision", ["exact", "fp8"])

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
+from deepseek_v32.inference.engine.filters import Row
+from deepseek_v32.inference.engine.grammar_masks import make_masks
+from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.text.grammar import GrammarCompiler, _byte_characters
 from deepseek_v32.inference.text.tokenizer import END_THINK
 from support.fake_model import AsyncRunner
@@ -190,6 +193,24 @@ def test_a_shorter_output_is_followed_back():
         assert np.array_equal(other.mask(tokens[:count]), masks[count])
 
 
+@pytest.mark.parametrize("count", [1, 20])
+def test_masks_of_a_step_are_those_of_its_rows(count):
+    end_think, vocab = TOKENIZER.special_ids[END_THINK], TOKENIZER.vocab_size
+    rows, expected = [], []
+    for id in range(count):
+        kind = {"regex": f"[a-d]{{0,{id}}}", "after_thinking": id % 3 == 2}
+        params = SamplingParams(min_tokens=id % 5, structured_outputs=StructuredOutputsParams(**kind))
+        request = Request(id, (7, 8), params, 100, 0, grammar=grammar(**kind))
+        if id % 6 == 2:
+            request.tokens.append(end_think)
+        request.tokens += TOKENIZER.encode("a" * (id % 4))
+        rows.append(Row(request))
+        expected.append(grammar(**kind).mask(request.output, len(request.output) >= params.min_tokens))
+    masks = make_masks(rows, vocab, pinned=False).numpy().view(np.uint32)
+    assert [allowed(mask) for mask in masks] == [allowed(mask) for mask in expected]
+    assert len({frozenset(allowed(mask)) for mask in masks}) >= min(count, 4)
+
+
 def test_control_tokens_are_no_text():
     control = {TOKENIZER.special_ids[text] for text in MARKUP}
     for kind in ({"regex": "(?s:.*)"}, {"json": {"type": "string"}}):
@@ -224,14 +245,14 @@ def test_a_fault_in_a_mask_ends_its_request_alone(llm, monkeypatch):
         request = make(*arguments, **options)
         requests.append(request)
         if len(requests) == 2:
-            whole = request.grammar.mask
+            write = request.grammar.write_mask
 
-            def mask(output, may_end):
-                if len(output) == 3:
+            def write_mask(tokens, first, words, may_end):
+                if len(tokens) - first == 3:
                     raise RuntimeError("the mask is torn\nin two")
-                return whole(output, may_end)
+                write(tokens, first, words, may_end)
 
-            monkeypatch.setattr(request.grammar, "mask", mask)
+            monkeypatch.setattr(request.grammar, "write_mask", write_mask)
         return request
 
     params = structured(regex="[a-z]{40}")

@@ -71,17 +71,17 @@ def main(path):
 """
 # Decodes in buckets without CUDA graphs, and counts the steps that are scheduled ahead.
 AHEAD = """
-from deepseek_v32.inference.distributed import worker
+from deepseek_v32.inference.distributed import leading_runner
 from deepseek_v32.inference.engine import runner
 
-ahead, broadcast = 0, worker.broadcast_sampled_tokens
+ahead, broadcast = 0, leading_runner.broadcast_sampled_tokens
 
 def count(batch, rank_runner):
     global ahead
     ahead += bool(batch.sampled_rows)
     broadcast(batch, rank_runner)
 
-runner.can_capture, worker.broadcast_sampled_tokens = lambda model: True, count
+runner.can_capture, leading_runner.broadcast_sampled_tokens = lambda model: True, count
 """
 PROGRAM = WORK + "print(json.dumps(main(sys.argv[1])))"
 

@@ -2,8 +2,10 @@
 
 import json
 import signal
+import sys
 import time
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 
 from deepseek_v32.kernels.device import is_hopper
 from support.job import Job
+from support.terminal import Terminal
 
 COUNT = torch.cuda.device_count() if torch.cuda.is_available() else 0
 
@@ -172,3 +175,33 @@ def test_a_killed_rank_takes_the_job_with_it(size: int, victim: int) -> None:
     else:
         for rank, each in enumerate(ended[1:], 1):
             assert f"deepseek-v32: rank 0 of {size} has died, and rank {rank} with it" in each.err.splitlines()
+
+
+def test_ctrl_c_stops_an_answer_of_a_chat_on_two_gpus(tmp_path: Path) -> None:
+    """The program starts the second rank by itself, and the terminal's signal reaches both. The chat goes on, and ends in order."""
+    facts = " ".join(f"The code of Hall {number} is {1000 + number}." for number in range(500))
+    talk = tmp_path / "talk.json"
+    talk.write_text(json.dumps([{"role": "user", "content": facts}, {"role": "assistant", "content": "Thank you."}]))
+    used = max(1 - free / total for free, total in (torch.cuda.mem_get_info(gpu) for gpu in range(2)))  # by others
+    options = ["--device", "cuda", "--tensor-parallel-size", "2", "--memory-fraction", f"{used + 0.15:.3f}"]
+    command = [sys.executable, "-P", "-m", "deepseek_v32.inference.generate", *options, "--no-history"]
+    with Terminal(command) as terminal:
+        terminal.wait_for(">>>", 90)
+        terminal.send(f"/load {talk}\r")
+        terminal.wait_for("2 messages loaded")
+        for setting in ("temperature 0", "max_tokens 8000", "min_tokens 8000"):  # an answer of many seconds
+            terminal.send(f"/set {setting}\r")
+            terminal.wait_for(f"{setting.split()[0]} is {setting.split()[1]}")
+        terminal.send("What is the code of Hall 8?\r")
+        terminal.wait_for("You said")
+        terminal.send("\x03")
+        terminal.wait_for("stopped")
+        terminal.send("/set min_tokens 0\r")
+        terminal.send("/clear\r")
+        terminal.wait_for("Forgotten")
+        terminal.send("The code of Hall 5 is 1005. What is the code of Hall 5?\r")
+        terminal.wait_for("1005. You said")
+        terminal.wait_for("tokens/s")
+        terminal.wait_for(">>>")
+        terminal.send("\x04")
+        assert terminal.process.wait(30) == 0

@@ -5,9 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
+from deepseek_v32.inference import LLM
 from deepseek_v32.inference.engine import sizing
 from deepseek_v32.inference.engine.cache import allocate, bytes_per_page
-from deepseek_v32.inference.engine.largest_step import largest_step, prepare_largest_step, shortest_prompt
+from deepseek_v32.inference.engine.largest_step import (
+    largest_step,
+    prepare_largest_step,
+    shortest_prompt,
+    warm_up_logits,
+)
 from deepseek_v32.inference.engine.limits import CacheBudget
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.sizing import check_fits, pages_in_memory
@@ -16,6 +22,7 @@ from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model, parameter_bytes
 from deepseek_v32.model.synthetic.checkpoint import TINY
 from deepseek_v32.model.synthetic.weights import fill_synthetic
+from support.tiny import tiny_checkpoint
 
 RELEASED = ModelConfig()
 GIB = 2**30
@@ -73,6 +80,26 @@ def test_pages_fill_the_memory_that_weights_and_a_step_leave(gpu):
     assert pages_in_memory(RELEASED, "fp8", "cuda:0", 4096, 0.9, step_bytes=8 * GIB) == 52 * GIB // page
     with pytest.raises(ValueError, match=r"leaves 0.0 MiB for the caches beside the 71680.0 MiB of a step"):
         pages_in_memory(RELEASED, "fp8", "cuda:0", 4096, 0.9, step_bytes=70 * GIB)
+
+
+def test_a_given_number_of_pages_leaves_the_warm_up(tmp_path, monkeypatch):
+    """On a GPU, the largest step compiles the kernels, which otherwise the first requests would wait for."""
+    budgets = []
+    monkeypatch.setattr(sizing, "measure_largest_step", lambda model, budget, ranks: budgets.append(budget) or 0)
+    llm = LLM(tiny_checkpoint(tmp_path), device="cpu", page_count=3)
+    assert llm.limits.page_count == 3 and [budget.page_count for budget in budgets] == [3]
+
+
+def test_logits_of_every_small_number_of_rows_are_computed_once(monkeypatch):
+    model = build_model(replace(TINY, num_hidden_layers=2), "fp8", "reference", "cpu")
+    fill_synthetic(model, Plan(model.config), 0)
+    counts, logits = [], model.lm_head.logits
+    monkeypatch.setattr(model.lm_head, "logits", lambda hidden: counts.append(len(hidden)) or logits(hidden))
+    warm_up_logits(model, 100)
+    assert counts == [*range(1, 65), 80, 96, 100]
+    counts.clear()
+    warm_up_logits(model, 3)
+    assert counts == [1, 2, 3]
 
 
 def test_ranks_divide_a_cpus_memory():

@@ -1,5 +1,7 @@
 """Sums over ranks through inboxes. Here the ranks are streams of one GPU; tests/inference/test_ranks_gpu.py has several."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +80,27 @@ def test_the_norm_has_the_bits_of_two_launches(size: int, ue8m0: bool) -> None:
             assert torch.equal(normed.total, expected.total) and torch.equal(normed.rows, expected.rows)
             assert torch.equal(normed.quantized.values.view(torch.uint8), expected.quantized.values.view(torch.uint8))
             assert torch.equal(normed.quantized.scales, expected.quantized.scales)
+
+
+ALONE = """
+import torch
+from deepseek_v32.kernels.cuda import all_reduce as sums
+
+boxes = torch.zeros(2, sums.Inboxes.size_of(2, 4096), dtype=torch.uint8, device="cuda")
+addresses = torch.tensor([box.data_ptr() for box in boxes], device="cuda")
+inboxes = sums.Inboxes(boxes[0], addresses, torch.zeros(1, dtype=torch.int32, device="cuda"), 0)
+sums.LONGEST_WAIT = 0.5
+sums.all_reduce(torch.ones(8, device="cuda"), inboxes)
+print("waits", flush=True)
+torch.cuda.synchronize()
+"""
+
+
+def test_a_rank_that_waits_for_too_long_fails() -> None:
+    """In a process of its own, because no kernel can run after the error."""
+    ended = subprocess.run([sys.executable, "-P", "-c", ALONE], capture_output=True, text=True, timeout=120)
+    assert ended.stdout.splitlines() == ["waits"]
+    assert ended.returncode != 0 and "CUDA error" in ended.stderr
 
 
 def test_what_does_not_fit() -> None:

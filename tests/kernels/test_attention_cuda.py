@@ -238,8 +238,8 @@ def test_fp8_decode_in_a_graph_with_changing_lengths() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("heads", [64, 128])
 @pytest.mark.parametrize("columns", [64, 128, 192, 1984])
-def test_fp8_decode_has_the_same_bits_with_few_and_with_many_blocks_a_part(columns: int, heads: int) -> None:
-    """The number of a plan's parts selects the kernel. All queries are in the first part, so both add the same blocks in order."""
+def test_fp8_decode_and_prefill_have_the_same_bits(columns: int, heads: int) -> None:
+    """They are two kernels. All queries are in the first part of the plan, so both add the same blocks in order."""
     from deepseek_v32.kernels.split_plan import SplitPlan
 
     device = here()
@@ -251,15 +251,15 @@ def test_fp8_decode_has_the_same_bits_with_few_and_with_many_blocks_a_part(colum
     indices = random_indices(generator, queries, columns, 2048, False).view(queries, 1, columns)
     indices[0] = -1
     sink = rows(generator, heads)
-    results = []
+    prefill, _, prefill_lse = sparse_mla_prefill(q[:, 0], cache, indices, SCALE, attn_sink=sink, backend="cuda")
     for parts in (1, 64):
         table = torch.tensor([queries, 0, queries - 1, 0, 0, 0, 0, 0], dtype=torch.int32).repeat(parts, 1)
         table[0, 0], table[0, 3] = 0, 1 << 30
         plan = SplitPlan(table.to(device), torch.arange(queries + 1, dtype=torch.int32, device=device), heads)
-        results.append(sparse_mla_decode(q, cache, indices, SCALE, attn_sink=sink, plan=plan, backend="cuda"))
-    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+        out, lse = sparse_mla_decode(q, cache, indices, SCALE, attn_sink=sink, plan=plan, backend="cuda")
+        assert torch.equal(out[:, 0], prefill) and torch.equal(lse[..., 0], prefill_lse)
     expected = sparse_attention(q[:, 0].float(), cache, indices[:, 0], SCALE, 512, None, sink)
-    compare(results[0][0][:, 0], expected[0], BF16_OUT, "out")
+    compare(prefill, expected[0], BF16_OUT, "out")
 
 
 DENSE = [*product((1, 2, 6, 64), (1, 2, 4), (20, 140, 4096), (False, True))]

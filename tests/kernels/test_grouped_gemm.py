@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from deepseek_v32.kernels.cuda.fp8_gemm import EXPERT_TILE, Tile, multiply
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from deepseek_v32.kernels.quantize import Quantized
@@ -133,6 +134,22 @@ def test_experts_of_the_model(name: Literal["tile", "cuda"], n: int, k: int) -> 
         first = result.clone()
         graph.replay()
         assert torch.equal(result, first), f"{label} twice"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("n", "k"), [(4096, 128), (2112, 2048)])
+def test_claimed_tiles_have_the_bits_of_fixed_ones(n: int, k: int) -> None:
+    """Hundreds of tiles of 80 uneven experts, which the pairs of multiprocessors claim in any order."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    counts = np.random.default_rng(0).integers(0, 200, 80).tolist()
+    weight = (torch.randn(80, n, k, device="cuda", generator=generator) * 32).to(FP8)
+    weight_scale = torch.rand(80, -(-n // 128), k // 128, device="cuda", generator=generator) + 0.5
+    codes = (torch.randn(sum(counts), k, device="cuda", generator=generator) * 32).to(FP8)
+    scales = torch.rand(sum(counts), k // 128, device="cuda", generator=generator) + 0.5
+    operands = codes, scales, weight, weight_scale, offsets_of(counts).cuda(), torch.bfloat16
+    expected = multiply(*operands, Tile(128, 128))
+    for _ in range(4):
+        assert torch.equal(multiply(*operands, EXPERT_TILE), expected)
 
 
 SHARES = {  # tokens, top-k, experts of this rank, all experts, N, K: from one token to many; one of eight ranks; ragged K

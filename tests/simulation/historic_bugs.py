@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from deepseek_v32.inference.distributed.batch_sync import BatchEncoder
-from deepseek_v32.inference.engine import sampler, scoring, step
+from deepseek_v32.inference.engine import sampler, scheduler, scoring, step, step_ahead
 from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.pages import PagePool
@@ -51,7 +51,7 @@ class Bug(NamedTuple):
 
 
 # Modules that import functions of `place` by name.
-USERS = (step, sampler)
+USERS = (step, sampler, scheduler)
 VLLM, SGLANG, LMCACHE, LLAMA = "vllm-project/vllm#", "sgl-project/sglang#", "LMCache/LMCache#", "ggml-org/llama.cpp#"
 
 BUGS = (
@@ -297,9 +297,9 @@ BUGS = (
         VLLM + "13673",
         "[Bug]: [V1][SpecDec] RuntimeError: CUDA error: an illegal memory access was encountered",
         "no block is allocated for the tokens ahead",
-        (Scheduler, "schedule_ahead"),
-        "self.pool.pages_for(tokens) >",
-        "self.pool.pages_for(tokens - each.pending) >",
+        (step_ahead, "next_decodes"),
+        "pool.pages_for(tokens) >",
+        "pool.pages_for(tokens - each.pending) >",
         instead="the token of a step ahead, in place of draft tokens",
     ),
     Bug(
@@ -314,7 +314,7 @@ BUGS = (
         SGLANG + "18803",
         "[Fix] Defer req_to_token pool-index free in overlap scheduling to prevent cross-stream data race",
         "when a request ends, the step in flight reads the row that another one has now",
-        (Scheduler, "schedule_ahead"),
+        (step_ahead, "next_decodes"),
         "tuple([rows[each] for each in continuing])",
         "tuple(range(len(continuing)))",
     ),

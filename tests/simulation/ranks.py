@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from deepseek_v32.inference.distributed import worker
+from deepseek_v32.inference.distributed import rank_tokens
 from deepseek_v32.inference.distributed.channel import Channel, MessageKind, pack
 from deepseek_v32.inference.distributed.leading_runner import LeadingRunner
 from deepseek_v32.inference.distributed.worker import Worker
@@ -51,7 +51,7 @@ class SimulatedFollower:
 
     def follow(self) -> None:
         """Handle one message of rank 0."""
-        with patch.object(worker, "dist", self):  # this rank's side of collectives
+        with patch.object(rank_tokens, "dist", self):  # this rank's side of collectives
             self._worker.handle(self._channel.receive())
 
     def broadcast(self, values: Any, source: int) -> None:
@@ -100,9 +100,9 @@ class SimulatedLeadingRunner(LeadingRunner):
         self._collectives = Collectives(followers)
 
     def run(self, *args: Any) -> Any:
-        with patch.object(worker, "dist", self._collectives):
+        with patch.object(rank_tokens, "dist", self._collectives):
             return super().run(*args)
 
     def draft(self, *args: Any) -> None:
-        with patch.object(worker, "dist", self._collectives):
+        with patch.object(rank_tokens, "dist", self._collectives):
             super().draft(*args)

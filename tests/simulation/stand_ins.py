@@ -37,12 +37,13 @@ class SimulatedGrammar:
     def __init__(self) -> None:
         self._known: list[int] = []
 
-    def mask(self, output: Sequence[int], may_end: bool = True) -> np.ndarray:
+    def write_mask(self, tokens: Sequence[int], first: int, words: np.ndarray, may_end: bool) -> None:
+        output = list(tokens[first:])
         shared = min(len(self._known), len(output))
-        assert self._known[:shared] == list(output[:shared]), "an output has changed under its grammar"
+        assert self._known[:shared] == output[:shared], "an output has changed under its grammar"
         assert EOS not in output, "a mask behind the end"
-        self._known = list(output)
-        return np.array([(1 << VOCABULARY) - 1 & ~(1 << forbidden(output))], dtype=np.uint32)
+        self._known = output
+        words[:] = (1 << VOCABULARY) - 1 & ~(1 << forbidden(output))
 
 
 class Loop:

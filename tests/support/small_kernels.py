@@ -3,11 +3,11 @@
 import torch
 
 from deepseek_v32.kernels.cuda import fp8_gemm as implementation
-from deepseek_v32.kernels.cuda.indexer_topk import in_one_pass
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from deepseek_v32.kernels.fp32_ops import fp32_linear, layer_norm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
+from deepseek_v32.kernels.indexer_topk import in_one_pass
 from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize
 from deepseek_v32.kernels.norm_and_cache import Caches, Fp32Projection, Norms, norm_and_cache
 from deepseek_v32.kernels.quantize import Quantized

@@ -11,12 +11,13 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "../common/groups.cuh"
+#include "../common/normed_rows.cuh"
 #include "../common/pdl.cuh"
 
 namespace all_reduce {
 
-constexpr int kThreads = 256;  // a piece of 16 bytes each
+constexpr int kThreads = 256;      // a piece of 16 bytes each
+constexpr int kNormThreads = 512;  // at most: of 16 columns each
 
 struct Sum {
   const uint4* x;
@@ -24,21 +25,39 @@ struct Sum {
   const int64_t* inboxes;  // [size]: the addresses of all ranks' inboxes on this GPU, [source, 2, slot_bytes] each
   uint32_t* calls;         // [CTAs]: how many calls each has ended
   int64_t slot_bytes;
+  uint64_t longest_wait;  // for another rank, in nanoseconds
   int pieces, rank, size;
 };
 
 __device__ __forceinline__ void send(uint8_t* to, uint32_t first, uint32_t second, uint32_t call) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1, %3, %2, %3};" ::"l"(to), "r"(first), "r"(second), "r"(call) : "memory");
 }
-__device__ __forceinline__ uint2 receive(const uint8_t* from, uint32_t call) {
-  uint32_t first, second, sign, other_sign;
-  do {
-    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(first), "=r"(sign), "=r"(second), "=r"(other_sign)
-                 : "l"(from)
-                 : "memory");
-  } while (sign != call || other_sign != call);
-  return {first, second};
+__device__ __forceinline__ uint64_t nanoseconds() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+__device__ __forceinline__ bool receive(uint2& data, const uint8_t* from, uint32_t call) {
+  uint32_t sign, other_sign;
+  asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(data.x), "=r"(sign), "=r"(data.y), "=r"(other_sign)
+               : "l"(from)
+               : "memory");
+  return sign == call && other_sign == call;
+}
+// The 16 bytes of a piece. A rank that waits for longer than `most` nanoseconds ends its kernel with an error: the other one hangs.
+__device__ __forceinline__ uint4 receive_piece(const uint8_t* from, uint32_t call, uint64_t most) {
+  constexpr uint32_t kLooks = 4096;  // between two looks at the clock
+  uint2 low, high;
+  uint64_t began = 0;
+  uint32_t looks = 0;
+  while (!(receive(low, from, call) & receive(high, from + 16, call))) {
+    if (++looks % kLooks != 0) continue;
+    const uint64_t now = nanoseconds();
+    if (began == 0) began = now;
+    if (now - began > most) asm volatile("trap;");
+  }
+  return {low.x, low.y, high.x, high.y};
 }
 
 // Adds a word to sums in fp32: two bf16 numbers, or one float.
@@ -75,12 +94,9 @@ __device__ __forceinline__ uint4 sum_piece(const Sum& p, const uint4& own, uint3
 #pragma unroll
   for (int i = 0; i < 4; ++i) sums[i][0] = sums[i][1] = -0.0f;  // -0 changes no sum, not even that of -0
   for (int source = 0; source < p.size; ++source) {
-    uint2 low = {own.x, own.y}, high = {own.z, own.w};
-    if (source != p.rank) {
-      const uint8_t* from = place_of(p, p.rank, source, call, piece);
-      low = receive(from, call), high = receive(from + 16, call);
-    }
-    add<Element>(sums[0], low.x), add<Element>(sums[1], low.y), add<Element>(sums[2], high.x), add<Element>(sums[3], high.y);
+    uint4 part = own;
+    if (source != p.rank) part = receive_piece(place_of(p, p.rank, source, call, piece), call, p.longest_wait);
+    add<Element>(sums[0], part.x), add<Element>(sums[1], part.y), add<Element>(sums[2], part.z), add<Element>(sums[3], part.w);
   }
   return {rounded<Element>(sums[0]), rounded<Element>(sums[1]), rounded<Element>(sums[2]), rounded<Element>(sums[3])};
 }
@@ -101,72 +117,40 @@ __global__ void __launch_bounds__(kThreads) all_reduce_kernel(Sum p) {
 }
 
 struct SummedNorm {
-  Sum sum;                        // of bf16 [tokens, width]; its `out` is not used, and its calls are one for each token
-  const __nv_bfloat16* residual;  // [tokens, width]
-  const float* gain;              // [width], the weight of the norm
-  __nv_bfloat16 *total, *normed;  // [tokens, width]
-  uint8_t* codes;                 // e4m3 [tokens, width]
-  float* scales;                  // [tokens, width / 128]
-  int64_t residual_stride;
-  int width;
-  float eps;
-  bool ue8m0, static_gain;  // static_gain: the previous kernel has not written it
+  Sum sum;  // of bf16 [tokens, width]; its `out` is not used, and its calls are one for each token
+  common::NormedRows rows;
 };
 
-// The sum, the residual stream, and the norm with its FP8 operand. A CTA takes a token, a thread 16 of its columns. The sum of squares has the
-// order of the norm for many tokens (tile/quantize.py): columns of a thread, lanes, warps.
-__global__ void __launch_bounds__(1024) all_reduce_norm_kernel(SummedNorm p) {
+// The sum, the residual stream, and the norm with its FP8 operand. A CTA takes a token.
+__global__ void __launch_bounds__(kNormThreads) all_reduce_norm_kernel(SummedNorm p) {
   using namespace common;
-  __shared__ float sums[32];
+  __shared__ float sums[kNormThreads / 32];
   pdl_launch_dependents();
   const int64_t token = blockIdx.x;
   const int lane = threadIdx.x % 32, column = column_of(threadIdx.x / kGroupLanes, lane);
-  if (!p.static_gain) pdl_wait();
+  if (!p.rows.static_gain) pdl_wait();
   float gain[kHeldOfGroup];
-  load8(gain, p.gain + column), load8(gain + kPiece, p.gain + column + kApart);
+  p.rows.load_gain(gain, column);
   pdl_wait();
   const uint32_t call = __ldcg(p.sum.calls + token) + 1;
-  const int64_t first = token * p.width + column;
-  uint4 own[kPieces], before[kPieces];
+  const int64_t first = token * p.rows.width + column;
+  uint4 own[kPieces], stream[kPieces];
 #pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    own[i] = p.sum.x[(first + i * kApart) / kPiece];
-    before[i] = *reinterpret_cast<const uint4*>(p.residual + token * p.residual_stride + column + i * kApart);
-  }
+  for (int i = 0; i < kPieces; ++i) own[i] = p.sum.x[(first + i * kApart) / kPiece];
+  p.rows.load_residual(stream, token, column);
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) send_piece(p.sum, own[i], call, (first + i * kApart) / kPiece);
-  float values[kHeldOfGroup], squares = 0.0f;
+  float values[kHeldOfGroup];
 #pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    float stream[kPiece];
-    float* x = values + i * kPiece;
-    unpack8(x, sum_piece<__nv_bfloat16>(p.sum, own[i], call, (first + i * kApart) / kPiece));
-    unpack8(stream, before[i]);
-#pragma unroll
-    for (int j = 0; j < kPiece; ++j) x[j] += stream[j];
-    *reinterpret_cast<uint4*>(p.total + first + i * kApart) = round8(x);
-#pragma unroll
-    for (int j = 0; j < kPiece; ++j) squares = fmaf(x[j], x[j], squares);
-  }
-  squares = sum_of_lanes(squares);
+  for (int i = 0; i < kPieces; ++i)
+    unpack8(values + i * kPiece, sum_piece<__nv_bfloat16>(p.sum, own[i], call, (first + i * kApart) / kPiece));
+  float squares = sum_of_lanes(p.rows.add(values, stream, token, column));
   if (lane == 0) sums[threadIdx.x / 32] = squares;
   __syncthreads();
   if (threadIdx.x == 0) p.sum.calls[token] = call;  // all threads have read it
   squares = 0.0f;
   for (int w = 0; w < static_cast<int>(blockDim.x) / 32; ++w) squares += sums[w];
-  const float factor = rms_factor(squares, p.width, p.eps);
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    float* x = values + i * kPiece;
-#pragma unroll
-    for (int j = 0; j < kPiece; ++j) x[j] = x[j] * factor * gain[i * kPiece + j];
-    *reinterpret_cast<uint4*>(p.normed + first + i * kApart) = round8(x);
-  }
-  uint2 codes[kPieces];
-  const float scale = quantize_group(values, p.ue8m0, codes);
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) *reinterpret_cast<uint2*>(p.codes + first + i * kApart) = codes[i];
-  if (lane % kGroupLanes == 0) p.scales[token * (p.width / kGroup) + column / kGroup] = scale;
+  p.rows.norm(values, gain, squares, token, column, lane);
 }
 
 }  // namespace all_reduce

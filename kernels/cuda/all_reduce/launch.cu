@@ -13,7 +13,7 @@ int64_t bytes_of(const TensorView& x) {
   return elements * x.dtype().bits / 8;
 }
 
-Sum sum_of(TensorView x, TensorView inboxes, TensorView calls, int64_t slot_bytes, int64_t rank, int64_t ctas) {
+Sum sum_of(TensorView x, TensorView inboxes, TensorView calls, int64_t slot_bytes, int64_t rank, int64_t longest_wait, int64_t ctas) {
   const int64_t bytes = bytes_of(x);
   if (bytes % 16 != 0 || 2 * bytes > slot_bytes || ctas > calls.size(0))
     TVM_FFI_THROW(ValueError) << "x has " << bytes << " bytes; expected a multiple of 16, at most " << slot_bytes / 2;
@@ -22,6 +22,7 @@ Sum sum_of(TensorView x, TensorView inboxes, TensorView calls, int64_t slot_byte
   p.inboxes = data<int64_t>(inboxes);
   p.calls = data<uint32_t>(calls);
   p.slot_bytes = slot_bytes;
+  p.longest_wait = static_cast<uint64_t>(longest_wait);
   p.pieces = static_cast<int>(bytes / 16);
   p.rank = static_cast<int>(rank);
   p.size = static_cast<int>(inboxes.size(0));
@@ -30,37 +31,27 @@ Sum sum_of(TensorView x, TensorView inboxes, TensorView calls, int64_t slot_byte
 
 // x and out of one shape in bf16 or fp32, contiguous and a multiple of 16 bytes; inboxes int64 [size], the addresses of all ranks' inboxes of
 // [size, 2, slot_bytes] bytes each; calls int32, one for every 4096 bytes of x. slot_bytes is at least twice the bytes of x. All ranks call it
-// with the same shapes, in the same order.
-void all_reduce(TensorView x, TensorView out, TensorView inboxes, TensorView calls, int64_t slot_bytes, int64_t rank) {
+// with the same shapes, in the same order. A rank that waits for another one for more than longest_wait nanoseconds ends with an error.
+void all_reduce(TensorView x, TensorView out, TensorView inboxes, TensorView calls, int64_t slot_bytes, int64_t rank,
+                int64_t longest_wait) {
   DeviceGuard guard(x);
   const int64_t ctas = (bytes_of(x) / 16 + kThreads - 1) / kThreads;
-  Sum p = sum_of(x, inboxes, calls, slot_bytes, rank, ctas);
+  Sum p = sum_of(x, inboxes, calls, slot_bytes, rank, longest_wait, ctas);
   p.out = data<uint4>(out);
   const auto kernel = x.dtype().code == kDLBfloat ? all_reduce_kernel<__nv_bfloat16> : all_reduce_kernel<float>;
   common::launch_pdl(kernel, dim3(static_cast<unsigned>(ctas)), kThreads, 0, stream_of(x), p);
 }
 
 // The sum of x bf16 [T, D], plus residual [T, D], normed with weight fp32 [D] -> total, normed [T, D], codes e4m3 (as bytes) [T, D], scales
-// fp32 [T, D / 128]. D is a multiple of 512 up to 16384 and the same in all calls with these inboxes and calls int32, one for each token; all
+// fp32 [T, D / 128]. D is a multiple of 512 up to 8192 and the same in all calls with these inboxes and calls int32, one for each token; all
 // rows start on 16-byte boundaries.
-void all_reduce_norm(TensorView x, TensorView inboxes, TensorView calls, int64_t slot_bytes, int64_t rank, TensorView residual,
-                     TensorView weight, TensorView total, TensorView normed, TensorView codes, TensorView scales, double eps, bool ue8m0,
-                     bool static_gain) {
+void all_reduce_norm(TensorView x, TensorView inboxes, TensorView calls, int64_t slot_bytes, int64_t rank, int64_t longest_wait,
+                     TensorView residual, TensorView weight, TensorView total, TensorView normed, TensorView codes, TensorView scales,
+                     double eps, bool ue8m0, bool static_gain) {
   DeviceGuard guard(x);
-  SummedNorm p = {};
-  p.sum = sum_of(x, inboxes, calls, slot_bytes, rank, x.size(0));
-  p.residual = data<__nv_bfloat16>(residual);
-  p.residual_stride = residual.stride(0);
-  p.gain = data<float>(weight);
-  p.total = data<__nv_bfloat16>(total);
-  p.normed = data<__nv_bfloat16>(normed);
-  p.codes = data<uint8_t>(codes);
-  p.scales = data<float>(scales);
-  p.width = static_cast<int>(x.size(1));
-  p.eps = static_cast<float>(eps);
-  p.ue8m0 = ue8m0;
-  p.static_gain = static_gain;
-  common::launch_pdl(all_reduce_norm_kernel, dim3(static_cast<unsigned>(x.size(0))), p.width / common::kHeldOfGroup, 0, stream_of(x), p);
+  const SummedNorm p = {sum_of(x, inboxes, calls, slot_bytes, rank, longest_wait, x.size(0)),
+                        common::normed_rows_of(residual, weight, total, normed, codes, scales, eps, ue8m0, static_gain)};
+  common::launch_pdl(all_reduce_norm_kernel, dim3(static_cast<unsigned>(x.size(0))), p.rows.width / common::kHeldOfGroup, 0, stream_of(x), p);
 }
 
 }  // namespace all_reduce

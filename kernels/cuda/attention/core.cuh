@@ -18,14 +18,14 @@
 // the other. Rope is fetched by both, because P of even blocks overwrites that tile in each at its own time.
 #pragma once
 
-#include "products.cuh"
+#include "multiply.cuh"
 
 namespace mla {
 
 // From scores to probabilities. Hands them over, and adds this group's values, whose MMAs are still in flight at the end.
 //
 // The fence after a store waits for the MMAs in flight. So the first half is stored before its values are added, for which the other group
-// would wait: prefill is 4 % slower the other way round. For the second half the values may come first.
+// would wait. For the second half the values may come first.
 template <class C, int kParity>
 __device__ __forceinline__ void softmax(float (&scores)[32], uint32_t (&packed)[16], float (&o)[128], RowState& row, const Problem& p,
                                         SharedMemory& s, uint64_t mask, int column, const int (&limit)[2], uint32_t tile, uint32_t v) {
@@ -138,9 +138,6 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
         named_sync(kHandover + 1, 256);
       }
     } else {
-      // Queries are released as soon as the scores have been computed, except where that makes a register spill: B=4 with 128 heads would
-      // then take 1.5 times FlashMLA's time instead of 1.23.
-      constexpr bool kLate = C::kStorage == Storage::kFp8 && Order::kOdd == Ahead::kAll;
       for (; block + 1 < item.end; block += 2) {
         scores_before<C, Order::kOdd>(scores, s, 1, phase1);
         barrier_wait(shared_address(&s.full[0][1]), phase0);
@@ -150,10 +147,9 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
         const uint64_t mask = read_mask<C>(s, 1, phase1);
         mma_wait<Order::kOdd == Ahead::kAll ? 1 : 0>();
         hold(scores);
-        if (!kLate && block + 2 >= item.end) release_local(s.q_empty);
+        if (block + 2 >= item.end) release_local(s.q_empty);
         phase1 ^= 1;
         softmax<C, 1>(scores, packed, o, row, p, s, mask, (block + 1) * kBlock, limit, p1_tile, v1);
-        if (kLate && block + 2 >= item.end) release_local(s.q_empty);
         mma_wait<0>();
         hold(o);
         release<C, 1>(s, 1);

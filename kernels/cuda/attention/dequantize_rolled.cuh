@@ -1,5 +1,5 @@
-// The producer of FP8 keys for parts of few blocks (one_scorer.cuh), in a third of dequantize.cuh's code: what has arrived moves to
-// registers of its own, so that one copy of the code serves both buffers. In the seesaw, with many blocks, this takes 7 % more time.
+// The producer of FP8 keys for one_scorer.cuh, in a third of dequantize.cuh's code: what has arrived moves to registers of its own, so that
+// one copy of the code serves both buffers.
 #pragma once
 
 #include "attend.cuh"
@@ -60,6 +60,10 @@ struct RolledDequantize : Records<C> {
     __syncwarp();
     this->copy_indices(item, block + 2, block + 1);
     const uint32_t tiles = shared_address(s.k[0]) + buffer * (kTiles * kTile) + (rank_ * C::kLocalRows + warp_ * kWarpRows) * 128;
+    // Rope first, so that it is on its way during the conversion.
+    barrier_wait(shared_address(&s.empty[buffer][1]), parity);
+    this->copy_rope(shared_address(s.k[0]) + buffer * (kTiles * kTile) + 8 * kTile + warp_ * 16 * 128, rope_units);
+    barrier_arrive_after_copies(shared_address(&s.full[buffer][1]));
     const Scales scales = scales_;
     Raw raw;
     // What has arrived: both halves of eight rows, or a half of sixteen. The next batch is of the next block if this is the last of its block.
@@ -83,11 +87,7 @@ struct RolledDequantize : Records<C> {
     for (int half = 0; half < 2; ++half) {
       if constexpr (!C::kPair) take(half == 1);
       if (C::kPair && half == 1) next_part(raw);
-      barrier_wait(shared_address(&s.empty[buffer][half]), parity);
-      if (half == 1) {
-        this->copy_rope(shared_address(s.k[0]) + buffer * (kTiles * kTile) + 8 * kTile + warp_ * 16 * 128, rope_units);
-        barrier_arrive_after_copies(shared_address(&s.full[buffer][1]));
-      }
+      if (half == 0) barrier_wait(shared_address(&s.empty[buffer][0]), parity);
 #pragma unroll 1
       for (int part = 0; part < kParts; ++part) {
         if (part > 0) next_part(raw);

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "../common/launch.cuh"
-#include "merge.cuh"
+#include "merge_tasks.cuh"
 #include "plan.cuh"
 
 namespace mla {

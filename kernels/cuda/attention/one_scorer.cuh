@@ -1,11 +1,11 @@
-// The attention core for parts of few blocks: group 0 scores every block and adds the left half of its values, group 1 adds the right half.
+// The attention core for the parts of FP8 decode: group 0 scores every block and adds the left half of its values, group 1 adds the right half.
 //
 //   group 0:  Q K0 | softmax 0 | P0 V0 left  | Q K1          | softmax 1 | P1 V1 left  ...
 //   group 1:                   | P0 V0 right |                           | P1 V1 right ...
 //
-// A part of few blocks spends its time on latencies, instructions that no cache holds among them: a kernel that runs right after itself was
-// 5 us faster at two queries. The seesaw has a softmax in either group and two of each step; this has one of each, in a loop over blocks. It
-// adds the same numbers in the same order: sums of even and of odd blocks are kept apart, so results have the same bits.
+// A part of few blocks spends its time on latencies, those of instructions that no cache holds among them. The seesaw has a softmax in either
+// group and two of each step; this has one of each, in a loop over blocks. It adds the same numbers in the same order: sums of even and of odd
+// blocks are kept apart, so results have the same bits.
 //
 // It cannot deadlock: group 1 waits for keys and for group 0's probabilities of a block, group 0 for its keys and for group 1's values of the
 // block before. Keys of block n go into buffer n % 2 when both groups have released block n - 2. Queries are replaced when group 0 has

@@ -7,13 +7,12 @@ namespace gemm {
 
 constexpr int kScaleThreads = 96;  // the producer's warps 1 to 3
 
-// Copies this CTA's share of slice `slice` of a tile's tokens or of its weights.
+// Copies this CTA's share of slice `slice` of a tile's tokens or of its weights. `box`: how many tokens its share has.
 template <class Config>
 __device__ __forceinline__ void copy_tokens(const CUtensorMap& map, const TileScheduler<Config>& tile, uint32_t to, uint32_t barrier, int slice,
-                                            int rank, int boxes) {
+                                            int rank, int box) {
   if constexpr (Config::kShares == Shares::kTokens) {
-    for (int box = rank; box < boxes; box += 2)
-      copy_2d_to_pair(to + box * (32 * kSlice), &map, barrier, slice * kSlice, tile.first + box * 32);
+    copy_2d_to_pair(to + rank * box * kSlice, &map, barrier, slice * kSlice, tile.first + rank * box);
   } else {
     copy_2d(to, &map, barrier, slice * kSlice, tile.first);
   }
@@ -32,19 +31,21 @@ __device__ __forceinline__ void copy_weights(const CUtensorMap& map, const TileS
 
 // The thread of the producer that copies the tiles of a and b.
 template <class Config>
-__device__ __forceinline__ void copy_tiles(const CUtensorMap& a_map, const CUtensorMap& b_map, const Product& p, int rank, uint32_t stages,
-                                           const uint64_t* full, const uint64_t* empty) {
-  const int clusters = gridDim.x / Config::kCluster;
+__device__ __forceinline__ void copy_tiles(const TokenMaps<Config>& a_maps, const CUtensorMap& b_map, const Product& p, int rank, uint32_t stages,
+                                           typename Config::Rest& s) {
+  UnitQueue<Config> units = {p, s};
   TileScheduler<Config> tile;
   int stage = 0, phase = 0;
-  for (int index = blockIdx.x / Config::kCluster; tile.find(p, index, rank); index += clusters) {
-    const int boxes = Config::kShares == Shares::kTokens ? min(Config::kRows, tile.end - tile.first + 31) / 32 : 1;
-    const uint32_t bytes = boxes * (Config::kTokenBox * kSlice) + Config::kColumns * kSlice;
+  for (; tile.find(p, units.index, rank); units.next()) {
+    constexpr int kShared = Config::kShares == Shares::kTokens ? 2 : 1, kStep = Config::kBoxStep;
+    const int steps = (min(Config::kRows, tile.end - tile.first) + kShared * kStep - 1) / (kShared * kStep), box = steps * kStep;
+    const CUtensorMap& a_map = a_maps.maps[Config::kTokenMaps == 1 ? 0 : steps - 1];
+    const uint32_t bytes = (kShared * box + Config::kColumns) * kSlice;
     for (int i = 0; i < p.slices; ++i) {
-      const uint32_t barrier = shared_address(&full[stage]), tokens = stages + stage * Config::kStageBytes;
-      barrier_wait(shared_address(&empty[stage]), phase ^ 1);
+      const uint32_t barrier = shared_address(&s.full[stage]), tokens = stages + stage * Config::kStageBytes;
+      barrier_wait(shared_address(&s.empty[stage]), phase ^ 1);
       barrier_arrive_expect(barrier, bytes);
-      copy_tokens(a_map, tile, tokens, barrier, i, rank, boxes);
+      copy_tokens(a_map, tile, tokens, barrier, i, rank, box);
       copy_weights(b_map, tile, tokens + Config::kRows * kSlice, barrier, i, rank);
       if (++stage == Config::kStages) stage = 0, phase ^= 1;
     }
@@ -54,11 +55,13 @@ __device__ __forceinline__ void copy_tiles(const CUtensorMap& a_map, const CUten
 // The warps that copy scales, and tell the math warps which tile they are of.
 template <class Config>
 __device__ __forceinline__ void copy_scales(const Product& p, bool vector_scales, int rank, typename Config::Rest& s) {
-  const int thread = threadIdx.x - 32, blocks = (p.n + kWeights - 1) / kWeights, clusters = gridDim.x / Config::kCluster;
+  const int thread = threadIdx.x - 32, blocks = (p.n + kWeights - 1) / kWeights;
+  UnitQueue<Config> units = {p, s};
   TileScheduler<Config> tile;
   int chunk = 0, phase = 0;
-  for (int index = blockIdx.x / Config::kCluster;; index += clusters) {
-    const bool found = tile.find(p, index, rank);
+  for (;; units.next()) {
+    const bool found = tile.find(p, units.index, rank);
+    const int claimed = found && thread == 0 ? units.claim(rank) : 0;
     const float* b_scale = p.b_scale + tile.expert * p.b_scale_expert_stride;
     for (int i = 0; i < (found ? p.slices : 1); i += kScaleSlices) {
       typename Config::Chunk& to = s.chunks[chunk];
@@ -90,7 +93,8 @@ __device__ __forceinline__ void copy_scales(const Product& p, bool vector_scales
       common::barrier_arrive_after_copies(shared_address(&s.chunks_full[chunk]));
       if (++chunk == Config::kChunks) chunk = 0, phase ^= 1;
     }
-    if (!found) return;
+    if (!found) return units.drain();
+    if (thread == 0) units.publish(rank, claimed);
   }
 }
 

@@ -15,7 +15,7 @@ namespace gemm {
 
 template <class Config, class Out>
 __global__ void __launch_bounds__(Config::kThreads, 1)
-    large_m_kernel(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+    large_m_kernel(const __grid_constant__ TokenMaps<Config> a_maps, const __grid_constant__ CUtensorMap b_map,
                    const __grid_constant__ CUtensorMap out_map, const __grid_constant__ Product p, const bool vector_scales,
                    const bool bulk_stores) {
   constexpr int kGroups = Config::kGroups, kWaves = Config::kWaves, kN = Config::kN;
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
 
   const int rank = Config::kCluster > 1 ? cluster_rank() : 0, warp = __shfl_sync(~0u, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   if (threadIdx.x == 0) {
-    prefetch_map(&a_map);
+    prefetch_map(&a_maps.maps[0]);
     prefetch_map(&b_map);
     for (int i = 0; i < Config::kStages; ++i) {
       barrier_init(shared_address(&s.full[i]), 1);
@@ -35,6 +35,8 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
       barrier_init(shared_address(&s.chunks_full[i]), kScaleThreads + 1);
       barrier_init(shared_address(&s.chunks_empty[i]), 4 * kGroups);
     }
+    if constexpr (Config::kShares == Shares::kTokens)
+      for (uint64_t& each : s.claims_full) barrier_init(shared_address(&each), 1);
     barrier_init_fence();
   }
   if constexpr (Config::kCluster > 1)
@@ -46,7 +48,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   if (warp < 4) {
     if constexpr (Config::kMovesRegisters) common::shrink_registers<Config::kProducerRegisters>();
     if (warp == 0 && lane == 0) {
-      copy_tiles<Config>(a_map, b_map, p, rank, stages, s.full, s.empty);
+      copy_tiles<Config>(a_maps, b_map, p, rank, stages, s);
     } else if (warp > 0) {
       copy_scales<Config>(p, vector_scales, rank, s);
     }

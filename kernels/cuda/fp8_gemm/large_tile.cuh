@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <numeric>
 
+#include "../common/cluster.cuh"
 #include "product.cuh"
 
 namespace gemm {
 
 constexpr int kScaleSlices = 8;  // slices whose scales are copied together: 32 bytes of each row
 constexpr int kMostStages = 16;
+constexpr int kClaims = 16;  // claimed units that a CTA has room for; its warps are fewer tiles apart
 constexpr int kMostShared = 227 * 1024;
 
 // What the two CTAs of a pair share by multicast. Without a partner a CTA waits for nobody, which is faster where all tiles run at once.
@@ -31,8 +33,9 @@ struct LargeM {
   static constexpr bool kMovesRegisters = kGroups > 1;  // from the producer; a single math warpgroup has enough
   static constexpr int kMathRegisters = kGroups <= 2 ? 232 : 152;
   static constexpr int kProducerRegisters = kGroups <= 2 ? 40 : 56;
-  // Shared tokens: each CTA copies every second box of 32 tokens to both. Shared weights: each copies half of the columns to both.
-  static constexpr int kTokenBox = kShares == Shares::kTokens ? 32 : kRows;
+  // Shared tokens: each CTA copies half of the tokens to both, in one box of as many rows as there are, rounded up to kBoxStep. Shared
+  // weights: each copies half of the columns to both.
+  static constexpr int kBoxStep = kShares == Shares::kTokens ? 8 : kRows, kTokenMaps = kShares == Shares::kTokens ? kRows / 2 / kBoxStep : 1;
   static constexpr int kWeightBox = kShares != Shares::kWeights && kColumns <= 256 ? kColumns : kColumns / 2;
   static constexpr int kStageBytes = (kRows + kColumns) * kSlice;
   // Tiles start at multiples of kColumns, so that blocks of 128 columns, which share a scale, end at multiples of kStep in a wave.
@@ -54,11 +57,19 @@ struct LargeM {
   struct Rest {
     uint8_t out[kGroups * 4][kStaged * 16 * kBox * 2];
     Chunk chunks[kChunks];
+    int claimed[kClaims];
+    uint64_t claims_full[kClaims];
     uint64_t full[kMostStages], empty[kMostStages], chunks_full[kChunks], chunks_empty[kChunks];
   };
   static constexpr int kStages = std::min((kMostShared - int(sizeof(Rest))) / kStageBytes, kMostStages);
   static constexpr int kSharedBytes = kStages * kStageBytes + int(sizeof(Rest));
   static_assert(kStages >= 3 && kN % 16 == 0 && kWarpColumns % kBox == 0 && kBoxes % kStaged == 0);
+};
+
+// The maps of the tokens: number i has boxes of (i + 1) * kBoxStep rows.
+template <class Config>
+struct TokenMaps {
+  CUtensorMap maps[Config::kTokenMaps];
 };
 
 // The persistent tile scheduler. A unit of work is a pair of tiles: two token tiles with the same columns where weights are shared, else
@@ -101,6 +112,45 @@ struct TileScheduler {
     }
     first = start + token_tile * Config::kRows, column = column_tile * Config::kColumns;
     return true;
+  }
+};
+
+// Which units of work a pair of CTAs, or a CTA alone, computes one after the other: every so many of them, or, if p.claimed is given to
+// pairs that share tokens, two of its own and then those that it claims as they come. So all pairs end at about the same time, although
+// tiles with more rows, and multiprocessors farther from the memory, take longer. A thread of the first CTA claims, two turns ahead, and
+// pushes the unit to both. Every warp keeps its own queue.
+template <class Config>
+struct UnitQueue {
+  const Product& p;
+  typename Config::Rest& s;
+  int clusters = gridDim.x / Config::kCluster, index = blockIdx.x / Config::kCluster;  // the unit
+  int turn = 0;
+
+  __device__ __forceinline__ bool claims() const { return Config::kShares == Shares::kTokens && p.claimed != nullptr; }
+  __device__ __forceinline__ uint32_t barrier(int of) const { return shared_address(&s.claims_full[of % kClaims]); }
+  __device__ __forceinline__ void wait(int of) const { barrier_wait(barrier(of), (of - 2) / kClaims % 2); }
+  __device__ __forceinline__ void next() {
+    ++turn;
+    index += clusters;
+    if (turn < 2 || !claims()) return;
+    wait(turn);
+    index = s.claimed[turn % kClaims];
+  }
+  // By one thread of each CTA when a turn begins: claims the unit of the turn after the next. Its barrier then waits for the unit.
+  __device__ __forceinline__ int claim(int rank) const {
+    if (!claims()) return 0;
+    barrier_arrive_expect(barrier(turn + 2), sizeof(int));
+    return rank == 0 ? 2 * clusters + atomicAdd(p.claimed, 1) : 0;
+  }
+  // By the same thread when it ends, so that it need not wait for the answer before.
+  __device__ __forceinline__ void publish(int rank, int unit) const {
+    if (!claims() || rank != 0) return;
+    for (int to = 0; to < Config::kCluster; ++to)
+      common::push(reinterpret_cast<const float*>(&s.claimed[(turn + 2) % kClaims]), __int_as_float(unit), barrier(turn + 2), to);
+  }
+  // After the first turn without a unit, before the CTA ends: the last claimed unit, which nobody uses, has arrived.
+  __device__ __forceinline__ void drain() const {
+    if (turn > 0 && claims()) wait(turn + 1);
   }
 };
 

@@ -159,13 +159,15 @@ CUtensorMap out_map_of(const Product& p, int box) {
 
 template <class Config, class Out>
 void run_large_m(const TensorView& a, const TensorView& b, const Product& p, cudaStream_t stream) {
+  TokenMaps<Config> a_maps;
+  for (int i = 0; i < Config::kTokenMaps; ++i) a_maps.maps[i] = map_of(a, (i + 1) * Config::kBoxStep);
   const auto aligned = [](const void* pointer) { return reinterpret_cast<uint64_t>(pointer) % 16 == 0; };
   const bool vector_scales = p.slices % 4 == 0 && p.a_scale_stride % 4 == 0 && aligned(p.a_scale);
   const bool bulk_stores = std::is_same_v<Out, __nv_bfloat16> && p.n % 8 == 0 && aligned(p.out);
-  const CUtensorMap a_map = map_of(a, Config::kTokenBox), out_map = bulk_stores ? out_map_of(p, Config::kBox) : a_map;
+  const CUtensorMap out_map = bulk_stores ? out_map_of(p, Config::kBox) : a_maps.maps[0];
   constexpr int kCluster = Config::kCluster;
   const dim3 grid(common::multiprocessors(a) / kCluster * kCluster);
-  launch_kernel(large_m_kernel<Config, Out>, {grid, Config::kThreads, Config::kSharedBytes, stream, kCluster, true}, a_map,
+  launch_kernel(large_m_kernel<Config, Out>, {grid, Config::kThreads, Config::kSharedBytes, stream, kCluster, true}, a_maps,
                 map_of(b, Config::kWeightBox), out_map, p, vector_scales, bulk_stores);
 }
 
@@ -175,10 +177,12 @@ void run_large_m(const TensorView& a, const TensorView& b, const Product& p, cud
 // [E, ceil(N / 128), slices] fp32; offsets int32 [E + 1], or none where E is 1; out [M, N] bf16 or fp32, contiguous.
 
 // The kernel for many rows, with tiles of `rows` x `columns`; `paired`: two CTAs share an operand. fp32 results always have tiles of 128 x 128.
+// claimed: int32 [1], 0, with which pairs that share tokens claim tiles as they come; none: each pair has its own.
 void large_m(int64_t rows, int64_t columns, bool paired, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
-             Optional<TensorView> offsets, TensorView out) {
+             Optional<TensorView> offsets, TensorView out, Optional<TensorView> claimed) {
   DeviceGuard guard(a);
-  const Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), out);
+  Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), out);
+  p.claimed = data<int32_t>(claimed);
   const auto run = [&](auto config, auto element) { run_large_m<decltype(config), decltype(element)>(a, b, p, stream_of(a)); };
   constexpr Shares kNothing = Shares::kNothing, kTokens = Shares::kTokens, kWeights = Shares::kWeights;
   const __nv_bfloat16 bf16 = {};

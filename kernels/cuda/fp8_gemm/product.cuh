@@ -38,6 +38,7 @@ struct Product {
   const int32_t* offsets;  // [experts + 1], the rows of each expert; null: one weight for all rows
   const int32_t* sorted_token_ids;  // [rows]: the row of a for each row of out; null: the row of the same number
   void* out;
+  int32_t* claimed;  // how many units of work CTAs have claimed (UnitQueue), 0 before the launch; null: each CTA has its own share
   int64_t a_scale_stride;  // between rows
   int64_t b_scale_stride, b_scale_expert_stride;
   int rows, n, slices, experts;

@@ -1,8 +1,7 @@
-// The selection among the candidates of a query. By the bounds of their scores most are certainly selected, or certainly not. Only the scores
-// of the others are computed exactly, with the MMAs and sums of prefill.cuh.
+// The selection among the candidates of a query: their exact scores, with the MMAs and sums of prefill.cuh, and the k best of them.
 //
 // A query is marked in `failed`, and its row of the result means nothing, if its sample was misleading (fewer than k keys reach the threshold,
-// or more than fit into its list) or if a bound is not finite.
+// or the candidates are more than fit into shared memory) or if a candidate's score is not finite.
 #pragma once
 
 #include "candidates.cuh"
@@ -10,7 +9,9 @@
 
 namespace indexer {
 
-constexpr int kAtOnce = 6;  // entries of a thread whose loads are under way together
+constexpr int kFinishGroups = kFinishThreads / kWarpgroup;
+constexpr int kPositionBits = 20;
+constexpr uint64_t kNone = ~uint64_t(0);  // no rank
 
 struct Finish {
   const uint8_t* queries;  // [rows, heads, 128], with strides in bytes
@@ -21,228 +22,195 @@ struct Finish {
   Candidates candidates;
   int32_t* out;     // [rows, k]
   int32_t* failed;  // [rows]
-  int k;
+  int k, capacity;
 };
 
 struct FinishMemory {
   alignas(1024) uint8_t query[64 * kWidth];
-  alignas(1024) uint8_t keys[2][kKeys * kWidth];
+  alignas(1024) uint8_t keys[kFinishGroups][2][kKeys * kWidth];  // later the selected positions
   alignas(16) float weights[64];
   HistogramMemory bins;
-  float lowest[8], highest[8];
-  uint32_t count, open, selected;
-  alignas(16) uint2 entries[];  // [capacity]; then the bitmap
+  uint32_t highest;
+  alignas(16) uint2 entries[];  // [capacity]: (position, bits of the score), in ascending order of positions
 };
 
-// A candidate's order: by score, then by position. The lower position comes first.
-__device__ __forceinline__ uint64_t candidate_rank(uint2 entry) {  // (position, bits of the score)
-  return uint64_t(topk::key_of(__uint_as_float(entry.y))) << kPositionBits | ((1u << kPositionBits) - 1 - entry.x);
-}
-
-// One CTA for each query.
-__global__ void __launch_bounds__(kFinishThreads, 2) finish_kernel(const __grid_constant__ Prefill p, const __grid_constant__ Finish f) {
-  extern __shared__ __align__(1024) uint8_t memory[];
-  FinishMemory& s = *reinterpret_cast<FinishMemory*>(memory);
-  const int row = blockIdx.x, thread = threadIdx.x, lane = thread % 32, warp = thread / 32, capacity = f.candidates.capacity;
-  uint32_t* bitmap = reinterpret_cast<uint32_t*>(s.entries + capacity);
-  const int2 range = keys_of(p, row);
-  const int length = range.y - range.x, words = (length + 31) / 32;
-  const uint32_t k = f.k, reserved = f.candidates.reserved[row];
-  const float threshold = f.candidates.thresholds[row];
-  int32_t* out = f.out + int64_t(row) * k;
-  if (thread == 0) s.count = s.open = s.selected = 0, f.failed[row] = reserved > capacity;
-  if (length <= 0 || reserved > capacity) {
-    for (uint32_t i = thread; i < k; i += kFinishThreads) out[i] = -1;
-    return;
-  }
-  // The query and its weights, in the layout of an MMA's operand.
-  for (int i = thread; i < 64 * 8; i += kFinishThreads) {
+// Copies the query and its weights to shared memory, in the layout of an MMA's operand.
+__device__ __forceinline__ void load_query(const Prefill& p, const Finish& f, FinishMemory& s, int row) {
+  for (int i = threadIdx.x; i < 64 * 8; i += kFinishThreads) {
     const int head = i / 8, piece = i % 8;
     uint4 bytes = make_uint4(0, 0, 0, 0);
     if (head < p.heads)
       bytes = __ldg(reinterpret_cast<const uint4*>(f.queries + row * f.query_stride + head * f.head_stride) + piece);
     *reinterpret_cast<uint4*>(s.query + head * kWidth + ((piece ^ head) & 7) * 16) = bytes;
   }
-  common::fence_async_proxy();
-  if (thread < 64) s.weights[thread] = thread < p.heads ? __ldg(p.weights + row * p.weight_stride + thread) : 0.0f;
-  for (int i = thread; i < words; i += kFinishThreads) bitmap[i] = 0;
-  clear_bins(s.bins);
+  if (threadIdx.x < 64) s.weights[threadIdx.x] = threadIdx.x < p.heads ? __ldg(p.weights + row * p.weight_stride + threadIdx.x) : 0.0f;
+}
 
-  // Candidates to shared memory. The width of an interval is added to what rounding takes away.
-  const auto lower_of = [](uint2 entry) { return __fsub_rd(__uint_as_float(entry.y), __uint_as_float(entry.x >> kPositionBits << 19)); };
-  const auto upper_of = [](uint2 entry) { return __uint_as_float(entry.y); };
-  const uint2* from = f.candidates.entries + int64_t(row) * capacity;
-  float lowest = INFINITY, highest = -INFINITY;
-  bool strange = false;
-  for (uint32_t first = 0; first < reserved; first += kAtOnce * kFinishThreads) {
-    uint2 some[kAtOnce];
-    uint32_t found[kAtOnce], all = 0;
-#pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      const uint32_t i = first + j * kFinishThreads + thread;
-      some[j] = i < reserved ? __ldcs(from + i) : make_uint2(0, __float_as_uint(-INFINITY));
-    }
-#pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      const float upper = upper_of(some[j]), lower = lower_of(some[j]);
-      const bool valid = upper != -INFINITY;
-      strange = strange || (valid && !(upper < INFINITY && lower > -INFINITY));
-      lowest = valid ? fminf(lowest, lower) : lowest;
-      highest = fmaxf(highest, upper);
-      found[j] = __ballot_sync(~0u, valid);
-      all += __popc(found[j]);
-    }
-    uint32_t to = 0;
-    if (lane == 0) to = atomicAdd(&s.count, all);
-    to = __shfl_sync(~0u, to, 0);
-#pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      if (found[j] >> lane & 1) s.entries[to + __popc(found[j] & ((1u << lane) - 1))] = some[j];
-      to += __popc(found[j]);
-    }
-  }
-  const uint32_t low_key = __reduce_min_sync(~0u, topk::key_of(lowest)), high_key = __reduce_max_sync(~0u, topk::key_of(highest));
-  if (lane == 0) s.lowest[warp] = topk::value_of(low_key), s.highest[warp] = topk::value_of(high_key);
-  if (__syncthreads_or(strange)) {
-    if (thread == 0) f.failed[row] = 1;
-    return;
-  }
-  const uint32_t count = s.count;
-  if (threshold > -INFINITY && count <= k) {
-    if (thread == 0) f.failed[row] = 1;
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < 8; ++i) lowest = fminf(lowest, s.lowest[i]), highest = fmaxf(highest, s.highest[i]);
-  lowest = fmaxf(lowest, threshold);
-  const float factor = highest - lowest > 1e-30f ? float(kBins - 1) / (highest - lowest) : 0.0f;
-  // A higher value never has a lower bin, whatever the values are.
-  const auto bin_of = [&](float value) { return uint32_t(fminf(fmaxf(value - lowest, 0.0f) * factor, float(kBins - 1))); };
+// Eight keys, bit 4 r of a word's half for key r, as eight bits.
+__device__ __forceinline__ uint32_t eight_keys(uint32_t bits) {
+  bits &= 0x11111111u;
+  bits = (bits | bits >> 3) & 0x03030303u;
+  bits = (bits | bits >> 6) & 0x000F000Fu;
+  return (bits | bits >> 12) & 0xFFu;
+}
 
-  uint32_t least = 0, sure = 0;  // candidates below bin `least` are not selected; those whose lower bound is in bin `sure` or above are
-  if (count > k) {
-    for (uint32_t i = thread; i < count; i += kFinishThreads) atomicAdd(&s.bins.histogram[bin_of(lower_of(s.entries[i]))], 1);
-    __syncthreads();
-    least = topk::find_digit<kFinishThreads>(s.bins, k).digit;
-    __syncthreads();
-    clear_bins(s.bins);
-    for (uint32_t i = thread; i < count; i += kFinishThreads) atomicAdd(&s.bins.histogram[bin_of(upper_of(s.entries[i]))], 1);
-    __syncthreads();
-    sure = topk::find_digit<kFinishThreads>(s.bins, k + 1).digit + 1;  // at most k upper bounds are that high
-  }
-  const auto mark = [&](uint32_t position) {
-    const uint32_t bit = position - range.x;
-    atomicOr(&bitmap[bit / 32], 1u << bit % 32);
+// Lists the candidates of a row in `entries`, and returns their number. If they are more than `capacity`, none is listed.
+__device__ __forceinline__ uint32_t list_candidates(const Finish& f, FinishMemory& s, int row, int2 range) {
+  constexpr int kAll = 4 * kWordKeys;  // keys of four words
+  const uint4* mask = reinterpret_cast<const uint4*>(f.candidates.mask + int64_t(row / 2) * f.candidates.words);
+  const int query = row % 2, begin = range.x / kAll, end = (range.y + kAll - 1) / kAll, mine = (end - begin + kFinishThreads - 1) / kFinishThreads;
+  const int first = begin + static_cast<int>(threadIdx.x) * mine, last = min(first + mine, end);
+  const auto keys_of_words = [&](int at) {
+    const uint4 four = __ldg(mask + at);
+    const uint32_t words[] = {four.x, four.y, four.z, four.w};
+    uint64_t keys = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t own = words[i] >> 2 * query;
+      keys |= uint64_t(eight_keys(own) | eight_keys(own >> 1) << 8) << kWordKeys * i;
+    }
+    const int before = range.x - at * kAll, through = range.y - at * kAll;
+    if (before > 0) keys &= ~uint64_t(0) << before;
+    if (through < kAll) keys &= (uint64_t(1) << through) - 1;
+    return keys;
   };
-  // Those that are neither move to the front: a warp writes only where all warps have read.
-  uint32_t selected = 0;  // of those that this thread sees
-  for (uint32_t first = 0; first < count; first += kAtOnce * kFinishThreads) {
-    uint32_t positions[kAtOnce], found[kAtOnce], all = 0;
-#pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      const uint32_t i = first + j * kFinishThreads + thread;
-      const uint2 entry = i < count ? s.entries[i] : make_uint2(0, 0);
-      positions[j] = entry.x & ((1u << kPositionBits) - 1);
-      const bool certain = i < count && bin_of(lower_of(entry)) >= sure;
-      if (certain) mark(positions[j]);
-      selected += certain;
-      found[j] = __ballot_sync(~0u, i < count && !certain && bin_of(upper_of(entry)) >= least);
-      all += __popc(found[j]);
-    }
-    uint32_t to = 0;
-    if (lane == 0) to = atomicAdd(&s.open, all);
-    to = __shfl_sync(~0u, to, 0);
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      if (found[j] >> lane & 1) s.entries[to + __popc(found[j] & ((1u << lane) - 1))] = make_uint2(positions[j], 0);
-      to += __popc(found[j]);
-    }
-    __syncthreads();
-  }
-  selected = __reduce_add_sync(~0u, selected);
-  if (lane == 0) atomicAdd(&s.selected, selected);
-  __syncthreads();
-  const uint32_t open = s.open;
-
-  if (open > 0) {  // their scores
-    using All = Sums<64, 64>;
-    const int group = uniform(thread / kWarpgroup);
-    float weights[16], d[32];
-    load_weights<64>(weights, s.weights);
-    uint4 pieces[4];
-    const auto load = [&](uint32_t first) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = i * kWarpgroup + thread % kWarpgroup;
-        const uint32_t position = s.entries[min(first + at / 8, open - 1)].x;
-        pieces[i] = __ldg(reinterpret_cast<const uint4*>(f.keys + position * f.key_stride) + at % 8);
-      }
-    };
-    load(group * kKeys);
-    for (uint32_t first = group * kKeys; first < open; first += kKeys * (kFinishThreads / kWarpgroup)) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = i * kWarpgroup + thread % kWarpgroup, key = at / 8;
-        *reinterpret_cast<uint4*>(s.keys[group] + key * kWidth + ((at ^ key) & 7) * 16) = pieces[i];
-      }
-      const uint32_t index = first + All::key();
-      const float scale = __ldg(f.scales + s.entries[min(index, open - 1)].x);
-      common::fence_async_proxy();
-      common::named_sync(1 + group, kWarpgroup);
-      multiply<64>(d, descriptor(s.keys[group]), descriptor(s.query));
-      load(first + kKeys * (kFinishThreads / kWarpgroup));  // the next keys
-      mma_wait<0>();
-      hold(d);
-      All sums;
-      sums.add_up(d, weights);
-      if (All::writes() && index < open) s.entries[index].y = __float_as_uint(sums.value[0] * scale);
-      common::named_sync(1 + group, kWarpgroup);
-    }
-    __syncthreads();
-    const uint32_t lacking = k - min(k, s.selected);
-    uint64_t last = 0;  // the lowest rank that is selected
-    if (open > lacking && lacking > 0) {
-      uint64_t prefix = 0;
-      uint32_t needed = lacking;
-      for (int shift = 5 * kBinBits;; shift -= kBinBits) {
-        clear_bins(s.bins);
-        for (uint32_t i = thread; i < open; i += kFinishThreads) {
-          const uint64_t rank = candidate_rank(s.entries[i]);
-          if (rank >> (shift + kBinBits) == prefix) atomicAdd(&s.bins.histogram[uint32_t(rank >> shift) % kBins], 1);
-        }
-        __syncthreads();
-        const topk::Found found = topk::find_digit<kFinishThreads>(s.bins, needed);
-        __syncthreads();
-        prefix = prefix << kBinBits | found.digit;
-        needed -= found.above;
-        last = prefix << shift;
-        if (found.count == needed) break;  // at the last digit at the latest, since all ranks differ
-      }
-    }
-    bool fails = false;  // keys that are no candidates could be better than one that is selected
-    for (uint32_t i = thread; i < open; i += kFinishThreads) {
-      const uint2 entry = s.entries[i];
-      if (lacking == 0 || candidate_rank(entry) < last) continue;
-      mark(entry.x);
-      fails = fails || !(__uint_as_float(entry.y) >= threshold);
-    }
-    if (__syncthreads_or(fails)) {
-      if (thread == 0) f.failed[row] = 1;
-      return;
-    }
-  }
-  __syncthreads();
-
-  // The positions in ascending order, staged so that whole lines are written.
-  int32_t* staged = reinterpret_cast<int32_t*>(s.entries);
-  const int mine = (words + kFinishThreads - 1) / kFinishThreads, begin = thread * mine, offset = range.x - __ldg(p.starts + row);
   uint32_t sum = 0;
-  for (int i = begin; i < min(begin + mine, words); ++i) sum += __popc(bitmap[i]);
-  const topk::Scan scan = topk::block_scan<kFinishThreads>(sum, s.bins.warp_sums[1]);
+  for (int at = first; at < last; ++at) {
+    if (at * kAll >= range.x && (at + 1) * kAll <= range.y) {
+      const uint32_t own = 0x33333333u << 2 * query;
+      const uint4 four = __ldg(mask + at);
+      sum += __popc(four.x & own) + __popc(four.y & own) + __popc(four.z & own) + __popc(four.w & own);
+    } else {
+      sum += __popcll(keys_of_words(at));
+    }
+  }
+  const topk::Scan scan = topk::block_scan<kFinishThreads>(sum, s.bins.warp_sums[0]);
+  if (scan.total > uint32_t(f.capacity)) return scan.total;
   uint32_t to = scan.before;
-  for (int i = begin; i < min(begin + mine, words); ++i)
-    for (uint32_t word = bitmap[i]; word; word &= word - 1) staged[to++] = 32 * i + __ffs(word) - 1 + offset;
+  for (int at = first; at < last; ++at)
+    for (uint64_t keys = keys_of_words(at); keys != 0; keys &= keys - 1) s.entries[to++].x = at * kAll + __ffsll(keys) - 1;
+  return scan.total;
+}
+
+// Computes the scores of all entries. Returns whether this thread saw one that is not finite; s.highest becomes the highest key.
+__device__ __forceinline__ bool score_candidates(const Finish& f, FinishMemory& s, uint32_t count) {
+  using All = Sums<64, kKeys>;
+  constexpr uint32_t kStep = kKeys * kFinishGroups;
+  const int group = uniform(threadIdx.x / kWarpgroup), thread = threadIdx.x % kWarpgroup;
+  const uint32_t query = uniform(descriptor(s.query));
+  float weights[16], d[32];
+  load_weights<64>(weights, s.weights);
+  const auto request = [&](uint32_t first, int stage) {  // 64 keys of 128 bytes, 16 bytes of four keys a thread
+    if (first < count) {
+      uint8_t* to = s.keys[group][stage];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int key = i * (kWarpgroup / 8) + thread / 8, piece = thread % 8;
+        const uint32_t position = s.entries[min(first + key, count - 1)].x;
+        common::copy16<0>(shared_address(to + key * kWidth + ((piece ^ key) & 7) * 16), f.keys + position * f.key_stride + piece * 16, 16);
+      }
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  };
+  bool strange = false;
+  uint32_t highest = 0;
+  request(group * kKeys, 0);
+  int stage = 0;
+  for (uint32_t first = group * kKeys; first < count; first += kStep, stage ^= 1) {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    common::fence_async_proxy();
+    common::named_sync(1 + group, kWarpgroup);  // the whole tile is there, and no MMA reads the one before any more
+    multiply<64>(d, descriptor(s.keys[group][stage]), query);
+    request(first + kStep, stage ^ 1);
+    const uint32_t index = first + All::key();
+    const float scale = __ldg(f.scales + s.entries[min(index, count - 1)].x);
+    mma_wait<0>();
+    hold(d);
+    All sums;
+    sums.add_up(d, weights);
+    if (All::writes() && index < count) {
+      const float score = sums.value[0] * scale;
+      s.entries[index].y = __float_as_uint(score);
+      strange = strange || !(fabsf(score) < INFINITY);
+      highest = max(highest, topk::key_of(score));
+    }
+  }
+  highest = __reduce_max_sync(~0u, highest);
+  if (threadIdx.x % 32 == 0) atomicMax(&s.highest, highest);
+  return strange;
+}
+
+// A candidate's order: by score, then by position. The lower position comes first.
+__device__ __forceinline__ uint64_t candidate_rank(uint2 entry, uint32_t lowest) {
+  return uint64_t(topk::key_of(__uint_as_float(entry.y)) - lowest) << kPositionBits | ((1u << kPositionBits) - 1 - entry.x);
+}
+
+// The lowest rank of the k best entries. kNone if fewer have at least the key `lowest`.
+__device__ __forceinline__ uint64_t lowest_rank(FinishMemory& s, uint32_t count, uint32_t k, uint32_t lowest) {
+  const int bits = kPositionBits + 32 - __clz(s.highest - lowest | 1);
+  const int digits = (bits + kBinBits - 1) / kBinBits, spare = digits * kBinBits - bits;  // so that the first digit uses all bins
+  uint64_t prefix = 0;
+  uint32_t needed = k;
+  for (int shift = (digits - 1) * kBinBits;; shift -= kBinBits) {
+    clear_bins(s.bins);
+    for (uint32_t i = threadIdx.x; i < count; i += kFinishThreads) {
+      const uint2 entry = s.entries[i];
+      const uint64_t rank = candidate_rank(entry, lowest) << spare;
+      if (topk::key_of(__uint_as_float(entry.y)) >= lowest && rank >> (shift + kBinBits) == prefix)
+        atomicAdd(&s.bins.histogram[uint32_t(rank >> shift) % kBins], 1);
+    }
+    __syncthreads();
+    const topk::Found found = topk::find_digit<kFinishThreads>(s.bins, needed);
+    __syncthreads();
+    if (found.total < needed) return kNone;
+    prefix = prefix << kBinBits | found.digit;
+    needed -= found.above;
+    if (found.count == needed) return (prefix << shift) >> spare;  // at the last digit at the latest, since all ranks differ
+  }
+}
+
+// One CTA for each query.
+__global__ void __launch_bounds__(kFinishThreads, 2) finish_kernel(const __grid_constant__ Prefill p, const __grid_constant__ Finish f) {
+  extern __shared__ __align__(1024) uint8_t memory[];
+  FinishMemory& s = *reinterpret_cast<FinishMemory*>(memory);
+  const int row = blockIdx.x, thread = threadIdx.x;
+  const int2 range = keys_of(p, row);
+  const uint32_t k = f.k;
+  int32_t* out = f.out + int64_t(row) * k;
+  if (thread == 0) s.highest = 0, f.failed[row] = 0;
+  if (range.x >= range.y) {
+    for (uint32_t i = thread; i < k; i += kFinishThreads) out[i] = -1;
+    return;
+  }
+  load_query(p, f, s, row);
+  common::fence_async_proxy();
+  const uint32_t count = list_candidates(f, s, row, range);
+  __syncthreads();
+  const float threshold = f.candidates.thresholds[row];
+  bool fails = count > uint32_t(f.capacity) || (threshold > -INFINITY && count < k);
+  if (!fails) fails = __syncthreads_or(score_candidates(f, s, count));
+  // Keys that are no candidates could be better than one below the threshold.
+  const uint32_t lowest = threshold > -INFINITY ? topk::key_of(threshold) : 0;
+  uint64_t last = 0;  // the lowest rank that is selected
+  if (!fails && (count > k || threshold > -INFINITY)) last = lowest_rank(s, count, k, lowest);
+  if (fails || last == kNone) {
+    if (thread == 0) f.failed[row] = 1;
+    return;
+  }
+
+  // The positions, staged so that whole lines are written.
+  const uint32_t mine = (count + kFinishThreads - 1) / kFinishThreads, begin = thread * mine, end = min(begin + mine, count);
+  const auto is_selected = [&](uint2 entry) {
+    return topk::key_of(__uint_as_float(entry.y)) >= lowest && candidate_rank(entry, lowest) >= last;
+  };
+  uint32_t sum = 0;
+  for (uint32_t i = begin; i < end; ++i) sum += is_selected(s.entries[i]);
+  const topk::Scan scan = topk::block_scan<kFinishThreads>(sum, s.bins.warp_sums[1]);
+  int32_t* staged = reinterpret_cast<int32_t*>(s.keys);
+  const int start = __ldg(p.starts + row);
+  uint32_t to = scan.before;
+  for (uint32_t i = begin; i < end; ++i)
+    if (is_selected(s.entries[i])) staged[to++] = int32_t(s.entries[i].x) - start;
   __syncthreads();
   for (uint32_t i = thread; i < k; i += kFinishThreads) out[i] = i < scan.total ? staged[i] : -1;
 }

@@ -3,6 +3,7 @@
 #include "../common/launch.cuh"
 #include "bounds.cuh"
 #include "finish.cuh"
+#include "maps.cuh"
 #include "paged.cuh"
 
 namespace indexer {
@@ -14,44 +15,6 @@ using common::stream_of;
 using common::TensorView;
 
 namespace {
-
-CUtensorMap encode(CUtensorMapDataType type, int dims, const void* start, const cuuint64_t* sizes, const cuuint64_t* strides,
-                   const cuuint32_t* box, CUtensorMapSwizzle swizzle) {
-  using Encode = CUresult(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
-                          const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                          CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-  static Encode* const driver = [] {  // looked up at run time, so that linking needs no libcuda
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult status;
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &status),
-          "cuTensorMapEncodeTiled");
-    return reinterpret_cast<Encode*>(found);
-  }();
-  const cuuint32_t steps[] = {1, 1, 1};
-  CUtensorMap map;
-  const CUresult result =
-      driver(&map, type, dims, const_cast<void*>(start), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS)
-    TVM_FFI_THROW(RuntimeError) << "tensor map in " << dims << " dimensions: driver error " << static_cast<int>(result);
-  return map;
-}
-
-// Tensor map of bytes [blocks, rows, 128] in boxes [box_blocks, box_rows, 128] under the 128-byte swizzle. Elements outside read as zero.
-CUtensorMap map_of(const void* start, int64_t rows, int64_t row_stride, int64_t blocks, int64_t block_stride, int box_rows,
-                   int box_blocks) {
-  const cuuint64_t sizes[] = {kWidth, static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(blocks)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_stride), static_cast<cuuint64_t>(block_stride)};
-  const cuuint32_t box[] = {kWidth, static_cast<cuuint32_t>(box_rows), static_cast<cuuint32_t>(box_blocks)};
-  return encode(CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, start, sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_128B);
-}
-
-// Tensor map of `count` floats in boxes of `box`. Elements outside read as zero.
-CUtensorMap map_of_line(const void* start, int64_t count, int box) {
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(count)}, strides[] = {static_cast<cuuint64_t>(count) * 4};  // not read
-  const cuuint32_t boxes[] = {static_cast<cuuint32_t>(box)};
-  return encode(CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 1, start, sizes, strides, boxes, CU_TENSOR_MAP_SWIZZLE_NONE);
-}
 
 // One CTA on each multiprocessor.
 common::Launch persistent(const TensorView& on, int threads, size_t shared_bytes) {
@@ -102,6 +65,10 @@ Prefill problem_of(const TensorView& q, const TensorView& k, const TensorView& w
   return p;
 }
 
+Candidates candidates_of(const TensorView& scales, const TensorView& thresholds, const TensorView& mask) {
+  return {data<float>(thresholds), data<float2>(scales), data<uint32_t>(mask), static_cast<int>(mask.size(1))};
+}
+
 // Calls f with the number of heads padded to 16, 32 or 64.
 template <class F>
 void with_heads(int heads, F f) {
@@ -128,39 +95,36 @@ void indexer_logits(TensorView q, TensorView k, TensorView weights, TensorView s
   });
 }
 
-// k [S, 128] is e4m3 as bytes -> longest fp32 [1], which is zero before.
-void indexer_longest_key(TensorView k, TensorView longest) {
-  DeviceGuard guard(k);
-  const int count = static_cast<int>(k.size(0)), blocks = std::min((count + 31) / 32, 8 * common::multiprocessors(k));
-  const uint4* const keys = data<uint4>(k);
-  common::launch_kernel(longest_key_kernel, {dim3(blocks), 256, 0, stream_of(k)}, keys, k.stride(0) / 16, count, data<float>(longest));
+// k_scale fp32 [S] -> refused int32 [1], which is zero before.
+void indexer_check_scales(TensorView k_scale, TensorView refused) {
+  DeviceGuard guard(k_scale);
+  const int count = static_cast<int>(k_scale.size(0)), blocks = std::min((count + 1023) / 1024, 2 * common::multiprocessors(k_scale));
+  const float* const scales = data<float>(k_scale);
+  common::launch_kernel(check_scales_kernel, {dim3(blocks), 256, 0, stream_of(k_scale)}, scales, count, data<int32_t>(refused));
 }
 
-// q [T, 33 to 64, 128] is e4m3 as bytes, weights fp32 [T, H], longest_key fp32 [1] -> bound_queries as bytes [T, 64, 128]; bound_weights fp32
-// [T, 64], each a pair of fp16; scales fp32 [T, 2].
-void indexer_prepare(TensorView q, TensorView weights, TensorView longest_key, TensorView bound_queries, TensorView bound_weights,
+// q [T, 33 to 64, 128] is e4m3 as bytes, weights fp32 [T, H], refused int32 [1] -> bound_queries as bytes [T, 64, 128]; bound_weights fp32
+// [T, 64], each a pair of bf16; scales fp32 [T, 2].
+void indexer_prepare(TensorView q, TensorView weights, TensorView refused, TensorView bound_queries, TensorView bound_weights,
                      TensorView scales) {
   DeviceGuard guard(q);
   const Prepare p = {data<uint8_t>(q), q.stride(0), q.stride(1), data<float>(weights), weights.stride(0), data<uint8_t>(bound_queries),
-                     data<BoundWeights>(bound_weights), data<float2>(scales), data<float>(longest_key), static_cast<int>(q.size(1))};
+                     data<BoundWeights>(bound_weights), data<float2>(scales), data<int32_t>(refused), static_cast<int>(q.size(1))};
   common::launch_kernel(prepare_kernel, {dim3(static_cast<unsigned>(q.size(0))), kPrepareThreads, 0, stream_of(q)}, p);
 }
 
-// q, bound_weights and scales are what indexer_prepare made of the queries; there are at most 2^20 keys; thresholds fp32 [T] -> entries int32
-// [T, capacity, 2], reserved int32 [T], which is zero before.
+// q, bound_weights and scales are what indexer_prepare made of the queries; there are at most 2^20 keys; thresholds fp32 [T] -> mask int32
+// [3 * ceil(T / 6), 8 * ceil(S / 128)], see `Candidates`.
 void indexer_candidates(TensorView q, TensorView k, TensorView bound_weights, TensorView starts, TensorView ends, TensorView k_scale,
-                        TensorView scales, TensorView thresholds, TensorView entries, TensorView reserved) {
+                        TensorView scales, TensorView thresholds, TensorView mask) {
   DeviceGuard guard(q);
   const Prefill p = problem_of(q, k, bound_weights, starts, ends);
-  const Candidates c = {data<float>(thresholds), data<float2>(scales), data<uint2>(entries), data<int32_t>(reserved),
-                        static_cast<int>(entries.size(1))};
-  run_prefill<64, CandidatesMemory>(indexer_candidates_kernel, p, q, k, k_scale, c);
+  run_prefill<64, CandidatesMemory>(indexer_candidates_kernel, p, q, k, k_scale, candidates_of(scales, thresholds, mask));
 }
 
-// -> sampled_keys as bytes [S / 64, 128] and sampled_scales fp32 [S / 64], each query's range of them int32 [T], and zeros in reserved int32
-// [T].
+// -> sampled_keys as bytes [S / 64, 128] and sampled_scales fp32 [S / 64], and each query's range of them int32 [T].
 void indexer_sample(TensorView k, TensorView k_scale, TensorView starts, TensorView ends, TensorView sampled_keys, TensorView sampled_scales,
-                    TensorView sample_starts, TensorView sample_ends, TensorView reserved) {
+                    TensorView sample_starts, TensorView sample_ends) {
   DeviceGuard guard(k);
   Sample p = {};
   p.keys = data<uint4>(k);
@@ -172,7 +136,6 @@ void indexer_sample(TensorView k, TensorView k_scale, TensorView starts, TensorV
   p.ends = data<int32_t>(ends);
   p.sample_starts = data<int32_t>(sample_starts);
   p.sample_ends = data<int32_t>(sample_ends);
-  p.reserved = data<int32_t>(reserved);
   p.samples = static_cast<int>(sampled_keys.size(0));
   p.rows = static_cast<int>(starts.size(0));
   p.all_keys = static_cast<int>(k.size(0));
@@ -198,9 +161,10 @@ void indexer_thresholds(TensorView scores, TensorView starts, TensorView ends, T
   common::launch_kernel(threshold_kernel, {dim3(static_cast<unsigned>(scores.size(0))), kFinishThreads, 0, stream_of(scores)}, p);
 }
 
-// The arguments of indexer_logits, and what the functions above made of them -> out int32 [T, K], and failed int32 [T].
+// The arguments of indexer_logits, and what the functions above made of them -> out int32 [T, K], and failed int32 [T]. A query may have
+// `capacity` candidates, at most 8192.
 void indexer_finish(TensorView q, TensorView k, TensorView weights, TensorView starts, TensorView ends, TensorView k_scale,
-                    TensorView thresholds, TensorView entries, TensorView reserved, TensorView out, TensorView failed) {
+                    TensorView scales, TensorView thresholds, TensorView mask, TensorView out, TensorView failed, int64_t capacity) {
   DeviceGuard guard(q);
   const Prefill p = problem_of(q, k, weights, starts, ends);
   Finish f = {};
@@ -210,11 +174,12 @@ void indexer_finish(TensorView q, TensorView k, TensorView weights, TensorView s
   f.keys = data<uint8_t>(k);
   f.key_stride = k.stride(0);
   f.scales = data<float>(k_scale);
-  f.candidates = {data<float>(thresholds), nullptr, data<uint2>(entries), data<int32_t>(reserved), static_cast<int>(entries.size(1))};
+  f.candidates = candidates_of(scales, thresholds, mask);
   f.out = data<int32_t>(out);
   f.failed = data<int32_t>(failed);
   f.k = static_cast<int>(out.size(1));
-  const size_t bytes = sizeof(FinishMemory) + size_t(f.candidates.capacity) * 8 + size_t(p.keys + 31) / 32 * 4;
+  f.capacity = static_cast<int>(capacity);
+  const size_t bytes = sizeof(FinishMemory) + size_t(f.capacity) * sizeof(uint2);
   common::launch_kernel(finish_kernel, {dim3(p.rows), kFinishThreads, bytes, stream_of(q)}, p, f);
 }
 
@@ -244,7 +209,7 @@ void paged_indexer_logits(TensorView q, TensorView cache, TensorView weights, Te
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_logits, indexer::indexer_logits);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_candidates, indexer::indexer_candidates);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_longest_key, indexer::indexer_longest_key);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_check_scales, indexer::indexer_check_scales);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_prepare, indexer::indexer_prepare);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_sample, indexer::indexer_sample);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(indexer_thresholds, indexer::indexer_thresholds);

@@ -1,5 +1,5 @@
-// Paged decode. The pages of all sequences, in order, are divided equally among the CTAs. Several producer warps copy whole pages (keys and
-// scales) by TMA, another one copies queries. The math warpgroups take turns at the pages.
+// Paged decode. The pages of all sequences, in order, are divided equally among the CTAs; among many sequences, each counts some pages more.
+// Several producer warps copy whole pages (keys and scales) by TMA, another one copies queries. The math warpgroups take turns at the pages.
 #pragma once
 
 #include "scores.cuh"
@@ -53,12 +53,19 @@ struct PagedShape {
 template <int kTokens, bool kMany>
 struct PagedRuns {
   const Paged& p;
+  static constexpr int kStart = 4;  // pages that count for the start of an item among many, which takes time too
   int parts, skip = 0, left = 0;
   Run run;
 
   __device__ __forceinline__ int pages(int item) const {
     const int length = min(__ldg(p.lengths + item / parts), min(p.max_context, p.columns * kKeys));
     return max(length + kKeys - 1, 0) / kKeys;
+  }
+
+  // The work of an item: its pages, and those that count for its start.
+  __device__ __forceinline__ int units(int item) const {
+    const int count = pages(item);
+    return count > 0 ? count + kStart : 0;
   }
 
   __device__ __forceinline__ explicit PagedRuns(const Paged& problem) : p(problem), parts((p.s_q + kTokens - 1) / kTokens) {
@@ -100,7 +107,7 @@ struct PagedRuns {
     // Each lane counts the pages of consecutive items.
     const int lane = threadIdx.x & 31, items = p.sequences * parts, each = (items + 31) / 32, from = lane * each;
     int own = 0;
-    for (int i = 0; i < each; ++i) own += from + i < items ? pages(from + i) : 0;
+    for (int i = 0; i < each; ++i) own += from + i < items ? units(from + i) : 0;
     int through = own;
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
@@ -115,21 +122,33 @@ struct PagedRuns {
     const int owner = __ffs(__ballot_sync(~0u, through > first)) - 1;  // its items hold page `first`
     skip = first - __shfl_sync(~0u, through - own, owner);
     run.item = owner * each - 1;
-    for (int count = pages(run.item + 1); skip >= count; count = pages(run.item + 1)) {
+    for (int count = units(run.item + 1); skip >= count; count = units(run.item + 1)) {
       skip -= count;
       ++run.item;
     }
   }
   __device__ __forceinline__ bool next() {
-    if (left == 0) return false;
-    int count;
-    do count = pages(++run.item);
-    while (count == 0);
-    run.begin = skip;
-    run.end = min(count, run.begin + left);
-    left -= run.end - run.begin;
-    skip = 0;
-    return true;
+    if constexpr (kMany) {
+      while (left > 0) {
+        const int through = min(units(++run.item), skip + left);
+        run.begin = max(skip - kStart, 0);
+        run.end = max(through - kStart, 0);
+        left -= through - skip;
+        skip = 0;
+        if (run.begin < run.end) return true;
+      }
+      return false;
+    } else {
+      if (left == 0) return false;
+      int count;
+      do count = pages(++run.item);
+      while (count == 0);
+      run.begin = skip;
+      run.end = min(count, run.begin + left);
+      left -= run.end - run.begin;
+      skip = 0;
+      return true;
+    }
   }
 };
 

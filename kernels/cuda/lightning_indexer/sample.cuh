@@ -23,12 +23,12 @@ struct Sample {
   uint4* sampled_keys;  // [samples, 8]
   float* sampled_scales;
   const int32_t *starts, *ends;  // [rows]
-  int32_t *sample_starts, *sample_ends, *reserved;
+  int32_t *sample_starts, *sample_ends;
   int64_t key_stride;  // in units of 16 bytes
   int samples, rows, all_keys;
 };
 
-// Copies the sample, finds each query's range in it, and clears `reserved`.
+// Copies the sample, and finds each query's range in it.
 __global__ void __launch_bounds__(256) sample_kernel(const __grid_constant__ Sample p) {
   const int at = blockIdx.x * 256 + threadIdx.x;
   if (at < p.samples * 8) p.sampled_keys[at] = __ldg(p.keys + sampled_key(at / 8) * p.key_stride + at % 8);
@@ -36,7 +36,6 @@ __global__ void __launch_bounds__(256) sample_kernel(const __grid_constant__ Sam
   if (at < p.rows) {
     p.sample_starts[at] = min(samples_below(max(p.starts[at], 0)), p.samples);
     p.sample_ends[at] = min(samples_below(max(min(p.ends[at], p.all_keys), 0)), p.samples);
-    p.reserved[at] = 0;
   }
 }
 

@@ -149,24 +149,13 @@ void combine_experts(TensorView rows, TensorView inverse_permutation, TensorView
 }
 
 // The same sum in bf16, plus residual [T, D], normed with weight fp32 [D] -> total, normed [T, D], codes e4m3 (as bytes) [T, D], scales fp32
-// [T, D / 128]. D is a multiple of 1024 from 2048 to 8192, all rows start on 16-byte
-// boundaries.
+// [T, D / 128]. D is a multiple of 1024 from 2048 to 8192, all rows start on 16-byte boundaries.
 void combine_norm_quantize(TensorView rows, TensorView inverse_permutation, TensorView offsets, TensorView weights,
                            Optional<TensorView> shared, TensorView residual, TensorView weight, TensorView total, TensorView normed,
                            TensorView codes, TensorView scales, double eps, bool ue8m0, bool static_gain) {
   DeviceGuard guard(rows);
-  CombinedNorm p = {};
-  p.sum = combination_of(rows, inverse_permutation, offsets, weights, shared);
-  p.residual = data<__nv_bfloat16>(residual);
-  p.residual_stride = residual.stride(0);
-  p.gain = data<float>(weight);
-  p.total = data<__nv_bfloat16>(total);
-  p.normed = data<__nv_bfloat16>(normed);
-  p.codes = data<uint8_t>(codes);
-  p.scales = data<float>(scales);
-  p.eps = static_cast<float>(eps);
-  p.ue8m0 = ue8m0;
-  p.static_gain = static_gain;
+  const CombinedNorm p = {combination_of(rows, inverse_permutation, offsets, weights, shared),
+                          common::normed_rows_of(residual, weight, total, normed, codes, scales, eps, ue8m0, static_gain)};
   const int tokens = static_cast<int>(residual.size(0)), cluster = p.sum.width / kColumnsOfCta;
   common::launch_kernel(combine_norm_kernel, {dim3(tokens * cluster), kNormThreads, 0, stream_of(rows), cluster, true}, p);
 }

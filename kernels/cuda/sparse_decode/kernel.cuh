@@ -6,28 +6,26 @@
 
 namespace mla {
 
-// A part of few blocks takes as long as the way from its first key to its result, and most of its instructions come cold: one group scores
-// all blocks, in half the code. A part of many blocks is bound by conversion, which waits least for its buffers if they are released at
-// once. Without a pair, a CTA converts more slowly than it computes, and both groups score ahead. Converted keys are written by the generic
-// proxy, so all have the fence. docs/attention-log.md has the measurements.
-enum class Length { kFewBlocks, kManyBlocks };
+// With a plan, one group scores all blocks, in half the code of the seesaw: conversion is what parts of many blocks wait for, and the way from
+// the first key to the result, on which most instructions come cold, what parts of few blocks wait for. Without a plan, each CTA takes one
+// query after the other, by the seesaw. In a pair, conversion then waits least for its buffers if they are released at once; alone, a CTA
+// converts more slowly than it computes, and both groups score ahead; as Planned::kNever it would spill more registers (ptxas 13.0). Converted
+// keys are written by the generic proxy, so all have the fence. docs/attention-log.md has the measurements.
 template <bool kPair>
-using ManyBlocksOrder =
+using UnplannedOrder =
     std::conditional_t<kPair, Order<Ahead::kNothing, Ahead::kNothing, Release::kAtOnce, Handover::kHalvesValuesFirst, /* fence */ true>,
                        Order<Ahead::kLeftHalf, Ahead::kLeftHalf, Release::kBehindTile, Handover::kHalvesValuesFirst, true>>;
-template <bool kPair, Length kLength>
-using Fp8Order = std::conditional_t<kLength == Length::kFewBlocks, OneScorer, ManyBlocksOrder<kPair>>;
-template <bool kPair, Length kLength>
-using Fp8Config = Config<Lookup::kIndices, Storage::kFp8, __nv_bfloat16, kPair, Fp8Order<kPair, kLength>,
-                         kLength == Length::kFewBlocks ? Planned::kAlways : Planned::kPerhaps>;
+template <bool kPair, bool kPlanned>
+using Fp8Config = Config<Lookup::kIndices, Storage::kFp8, __nv_bfloat16, kPair, std::conditional_t<kPlanned, OneScorer, UnplannedOrder<kPair>>,
+                         kPlanned ? Planned::kAlways : Planned::kPerhaps>;
 
-template <bool kPair, Length kLength>
+template <bool kPair, bool kPlanned>
 __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_fp8_sparse_kernel(const __grid_constant__ Problem problem) {
-  using C = Fp8Config<kPair, kLength>;
-  if constexpr (C::Order::kSeesaw)
-    attend<C, Dequantize<C>>(problem);
-  else
+  using C = Fp8Config<kPair, kPlanned>;
+  if constexpr (kPlanned)
     attend_with_one_scorer<C, RolledDequantize<C>>(problem);
+  else
+    attend<C, Dequantize<C>>(problem);
 }
 
 }  // namespace mla

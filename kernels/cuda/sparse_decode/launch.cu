@@ -6,7 +6,7 @@ namespace mla {
 
 constexpr int kFewHeads = 32;  // up to here, CTAs of 16 heads are faster than one of 64
 
-constexpr int kManyBlocks = 24;  // of a part, from which on the order of the many is faster
+constexpr int kManyBlocks = 24;  // of a part, from which on most queries have nothing to merge
 
 // The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32, for `width` columns a query. `overhead`, `slot` and
 // `merge` are those of struct Costs.
@@ -78,25 +78,26 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
     p.partial_lse = data<float>(partial_lse);
     ctas = p.part_count * ctas_each;
   }
-  // Of a part, by shape alone, since lengths are on the device.
-  const int64_t blocks = int64_t(p.queries) * ((p.keys.width + kBlock - 1) / kBlock);
-  const bool few_blocks = parts.has_value() && blocks < int64_t(kManyBlocks) * p.part_count;
+  const auto run = [&](auto kernel, bool in_pairs) { launch(kernel, p, ctas, in_pairs, kThreads, sizeof(SharedMemory), stream); };
   if (few && ctas <= multiprocessors(q))
     launch(flash_fwd_splitkv_mla_fp8_sparse_few_heads_kernel<4>, p, ctas, false, kFewThreads, sizeof(FewMemory<4>), stream);
   else if (few)
     launch(flash_fwd_splitkv_mla_fp8_sparse_few_heads_kernel<2>, p, ctas, false, kFewThreads, sizeof(FewMemory<2>), stream);
-  else if (pair && few_blocks)
-    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<true, Length::kFewBlocks>, p, ctas, true, kThreads, sizeof(SharedMemory), stream);
+  else if (pair && parts.has_value())
+    run(flash_fwd_splitkv_mla_fp8_sparse_kernel<true, true>, true);
   else if (pair)
-    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<true, Length::kManyBlocks>, p, ctas, true, kThreads, sizeof(SharedMemory), stream);
-  else if (few_blocks)
-    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false, Length::kFewBlocks>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
-  else
-    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel<false, Length::kManyBlocks>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
-  if (few_blocks && !few && !in_order)
-    combine_few_blocks<__nv_bfloat16>(p, multiprocessors(q), stream);
+    run(flash_fwd_splitkv_mla_fp8_sparse_kernel<true, false>, true);
   else if (parts.has_value())
-    combine<__nv_bfloat16>(p, std::min(p.part_count / p.queries, (p.keys.width + kBlock - 1) / kBlock), multiprocessors(q), stream, in_order);
+    run(flash_fwd_splitkv_mla_fp8_sparse_kernel<false, true>, false);
+  else
+    run(flash_fwd_splitkv_mla_fp8_sparse_kernel<false, false>, false);
+  if (!parts.has_value()) return;
+  // Of a part, by shape alone, since lengths are on the device.
+  const int64_t width = (p.keys.width + kBlock - 1) / kBlock, blocks = int64_t(p.queries) * width;
+  if (!few && !in_order && blocks < int64_t(kManyBlocks) * p.part_count)
+    combine_few_blocks<__nv_bfloat16>(p, multiprocessors(q), stream);
+  else
+    combine<__nv_bfloat16>(p, std::min<int64_t>(p.part_count / p.queries, width), multiprocessors(q), stream, in_order);
 }
 
 }  // namespace mla

@@ -162,11 +162,11 @@ def play(writer) -> int:
     for _ in range(1 + int(rng.random() ** 2 * 3)):
         told = pick(rng, story.told)
         name = pick(rng, list(told.values))
-        if known(told, name) is None:
+        if (fact := known(told, name)) is None:
             continue
         if rng.random() < 0.3 * writer.asks_at_once:
-            story.ask(known(told, name))
-            story.near = {known(told, name).question.signature}
+            story.ask(fact)
+            story.near = {fact.question.signature}
         if rng.random() < 0.2:
             story.pause()
         if rng.random() < 0.72 and story.change(told, name):
@@ -174,8 +174,8 @@ def play(writer) -> int:
                 story.send()
             if rng.random() < 0.2:
                 story.change_back(told, name)
-            if rng.random() < 0.55 * writer.asks_at_once:
-                story.ask(known(told, name))
+            if rng.random() < 0.55 * writer.asks_at_once and (changed := known(told, name)):
+                story.ask(changed)
     if rng.random() < 0.35 * writer.asks_at_once:
         told = pick(rng, story.told)
         if found := [k for name in told.values if (k := known(told, name)) and not k.asked]:

@@ -1,0 +1,79 @@
+"""Work that is repeated: run as it is at first, captured as a CUDA graph the second time, and replayed from then on."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Generic, TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+# Bytes of a GPU's memory that a capture finds free: it cannot give back what the allocator keeps for later.
+_ROOM = 2 << 30
+
+
+@cache
+def _capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all captures on a device: cuBLAS keeps memory for each stream that it has seen."""
+    return torch.cuda.Stream(device)
+
+
+class GraphMemory:
+    """The memory that the graphs of a runner share, because only one of them runs at a time. On a CPU there are no graphs."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+    def capture(self, step: Callable[[], T]) -> Callable[[], T]:
+        """A function that replays the step as a CUDA graph and returns what it has returned; on a CPU, the step itself.
+
+        The step must have run before: that compiles kernels and sets up libraries, which a capture does not allow. torch.cuda.graph
+        would give all cached memory back, which the next prompt would have to allocate again.
+        """
+        if self._pool is None:
+            return step
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(self._device), torch.cuda.stream(_capture_stream(self._device)):
+            torch.cuda.synchronize()
+            if torch.cuda.mem_get_info()[0] < _ROOM:
+                torch.cuda.empty_cache()
+            # thread_local: other threads may call CUDA during the capture, as NCCL's watchdog thread does.
+            graph.capture_begin(self._pool, capture_error_mode="thread_local")
+            try:
+                outputs = step()
+            finally:
+                graph.capture_end()
+
+        def replay() -> T:
+            graph.replay()
+            return outputs
+
+        return replay
+
+
+class CapturedStep(Generic[T]):
+    """A step that reads and writes tensors that stay in place.
+
+    It is not captured before it runs a second time: capturing takes several times as long as running, other answers wait for both,
+    and many steps never come again.
+    """
+
+    def __init__(self, step: Callable[[], T], capture: Callable[[Callable[[], T]], Callable[[], T]]) -> None:
+        self._step, self._capture = step, capture
+        self._replay: Callable[[], T] | None = None
+        self._has_run = False
+
+    @property
+    def is_captured(self) -> bool:
+        return self._replay is not None
+
+    def run(self, may_capture: bool = True) -> T:
+        """may_capture: whether this run may take the time of a capture."""
+        if self._replay is None and self._has_run and may_capture:
+            self._replay = self._capture(self._step)
+        if self._replay is not None:
+            return self._replay()
+        outputs = self._step()
+        self._has_run = True
+        return outputs
