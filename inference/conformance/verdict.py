@@ -18,7 +18,7 @@ from .references import REFERENCES
 
 TAIL = 0.02  # the share of a group's tokens that decides: many bugs change few tokens
 DEVIATES = 3.5  # mean of |u| over this share: at most 3.0 of right implementations, transformers in bf16 among them
-RESEMBLES = 0.45  # similarity from which a bug is named: right engines have up to 0.29, servers with the bug 0.48 and more
+RESEMBLES = 0.45  # similarity that names a bug: right engines have up to 0.29, servers with the bug 0.48 and more
 TWINS = 0.1  # bugs whose similarities differ by less are named together, unless texts tell them apart
 SPARSE = 0.4  # largest share of dense attention's changes with DSA on: right engines have up to 0.26, dense ones 0.58 and more
 SHOWS_DENSE, CLIP = (

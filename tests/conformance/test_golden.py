@@ -22,7 +22,7 @@ from deepseek_v32.inference.text.messages import encode_messages
 from deepseek_v32.inference.text.tokenizer import Tokenizer
 
 NAMES = ("demo", "wide")
-AGREES = 1e-4  # nats, of 99 in 100: sums of another order. Where index scores are all but equal, they select another token.
+AGREES = 1e-4  # nats, of 99 in 100: sums of another order. All but equal index scores select another token.
 
 
 @pytest.fixture(scope="module", params=NAMES)
