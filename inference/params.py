@@ -38,9 +38,8 @@ class SamplingParams:
     # Divides the positive logits of tokens that occur in prompt or output and multiplies the negative ones. Its bounds keep the
     # results finite.
     repetition_penalty: float = 1.0
-    min_tokens: int = (
-        0  # tokens that come before an end-of-sentence token, one of stop_token_ids or a stop string may end the answer
-    )
+    # Tokens that come before an end-of-sentence token, one of stop_token_ids or a stop string may end the answer.
+    min_tokens: int = 0
     logit_bias: Mapping[int, float] | None = None  # by token id: added to its logit; -100 to 100
     structured_outputs: StructuredOutputsParams | None = None  # what the text must look like
     n: int = 1  # answers to a prompt, each a request of its own; with a seed they have seed, seed + 1, …
@@ -158,9 +157,8 @@ class Request:
     # entries stays right as long as (id, admission) is the same.
     admission: int = 0
     computed: int = 0  # leading tokens whose cache entries are written, or will be by the steps in flight
-    drafted: int = (
-        0  # leading tokens whose entries in the draft layer's caches are written; it may stay behind `computed`
-    )
+    # Leading tokens whose entries in the draft layer's caches are written; it may stay behind `computed`.
+    drafted: int = 0
     cached_pages: int = 0  # leading pages that other requests can reuse
     prefix_id: int = 0  # PagePool's name for the contents of those pages
     # Set by CacheCheck: the latest admission whose reused pages are checked; the number of leading tokens in the chain, and it.

@@ -14,9 +14,8 @@ from .indexer import Indexer, IndexQueries
 from .metadata import AttentionMetadata, LayerCache, Prefill, Selection
 from .selection_policy import SelectionPolicy, Span
 
-WIDTH_MULTIPLE = (
-    128  # of selections that are wider than index_topk; the sparse kernels process keys in blocks of 64 or 128
-)
+# Of selections that are wider than index_topk; the sparse kernels process keys in blocks of 64 or 128.
+WIDTH_MULTIPLE = 128
 
 
 class Experiments:

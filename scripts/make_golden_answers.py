@@ -19,8 +19,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -75,12 +75,16 @@ def main() -> int:
     if arguments.choose:
         return choose(arguments.demo, arguments.choose, pool)
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.only != "wide":
-            make("demo", arguments.demo, asked.DEMO, "the demo checkpoint", arguments, bugs, pool)
-        if arguments.only != "demo":
-            twin = Path(folder)
-            write_twin(twin, arguments.demo)
-            make("wide", twin, asked.WIDE, "the wide conformance checkpoint", arguments, bugs, pool)
+        checkpoints = {
+            "demo": Checkpoint("the demo checkpoint", arguments.demo, asked.DEMO),
+            "wide": Checkpoint("the wide conformance checkpoint", Path(folder), asked.WIDE),
+        }
+        names = [arguments.only] if arguments.only else list(checkpoints)
+        if "wide" in names:
+            write_twin(Path(folder), arguments.demo)
+        found = answers(checkpoints, names, pool) if arguments.bugs is None else {}
+        for name in names:
+            make(name, checkpoints[name], found.get(name), arguments.out, bugs, pool)
     seconds = time.monotonic() - began
     print(f"all done in {seconds:.0f} s; the largest process took {pool.peak / 1e9:.1f} GB")
     if arguments.out == golden_files.FOLDER:
@@ -90,31 +94,64 @@ def main() -> int:
     return 0
 
 
-def make(name: str, model: Path, sizes: Any, title: str, arguments: Any, bugs: Sequence[str], pool: Processes) -> None:
-    began = time.monotonic()
-    golden: Golden | None = None
-    items: tuple[Item, ...]
-    if arguments.bugs is None:
-        items = tuple(asked.questions(jury(model), sizes))
-    else:
-        golden = golden_files.load(name, arguments.out)
-        items = golden.items
+@dataclass(frozen=True)
+class Checkpoint:
+    title: str
+    model: Path
+    sizes: asked.Sizes
+
+
+def answers(
+    checkpoints: Mapping[str, Checkpoint], names: Sequence[str], pool: Processes
+) -> dict[str, tuple[tuple[Item, ...], Observation]]:
+    """By checkpoint, its questions with their right answers, and all that the exact engine says to them."""
+    parts = {name: asked.parts(checkpoints[name].sizes) for name in names}
+    asking = [(name, part) for name in reversed(names) for part in parts[name]]  # the wide checkpoint's take longest
+    said = pool.ask("questions", partial(questions, checkpoints), asking)
+    items = {name: asked.in_order(item for part in parts[name] for item in said[name, part]) for name in names}
+    exact = pool.ask("right answers", partial(right_answers, checkpoints, items), names)
+    return {name: (tuple(answered(item, exact[name]) for item in items[name]), exact[name]) for name in names}
+
+
+def questions(checkpoints: Mapping[str, Checkpoint], asking: tuple[str, asked.Part]) -> list[Item]:
+    """A part of a checkpoint's questions."""
+    name, part = asking
+    return list(asked.questions(jury(checkpoints[name].model), checkpoints[name].sizes, part))
+
+
+def right_answers(
+    checkpoints: Mapping[str, Checkpoint], items: Mapping[str, tuple[Item, ...]], name: str
+) -> Observation:
+    """What the exact engine says to a checkpoint's questions."""
+    return observe(checkpoints[name].model, items[name], "exact")
+
+
+def make(
+    name: str,
+    checkpoint: Checkpoint,
+    found: tuple[tuple[Item, ...], Observation] | None,
+    folder: Path,
+    bugs: Sequence[str],
+    pool: Processes,
+) -> None:
+    """Write the golden files of a checkpoint to a folder: with what was found everything anew, without it the bugs."""
+    began, of_forward_passes = time.monotonic(), checkpoint.sizes.of_forward_passes
+    items = found[0] if found else golden_files.load(name, folder).items
     # The longest first: what a single process still does at the end, the others wait for.
-    who = [*(RIGHT if golden is None else ()), *sorted(bugs, key=lambda bug: precision_of(BUGS[bug]) == "exact")]
-    if golden is None:
-        right = observe(model, items, "exact")
-        items = tuple(answered(item, right) for item in items)
-        print(f"{name}: {len(items)} questions, {time.monotonic() - began:.0f} s", flush=True)
-    said = pool.ask(name, partial(ask, model, items, sizes.of_forward_passes), who)
-    if golden is None:
-        golden = golden_of(title, items, right, {each: said[each] for each in RIGHT})
-    known = [known_bug(golden, BUGS[bug], sizes.of_forward_passes, said[bug]) for bug in bugs]
+    who = [*(RIGHT if found else ()), *sorted(bugs, key=lambda bug: precision_of(BUGS[bug]) == "exact")]
+    said = pool.ask(name, partial(ask, checkpoint.model, items, of_forward_passes), who)
+    golden: Golden = (
+        golden_of(checkpoint.title, *found, {each: said[each] for each in RIGHT})
+        if found
+        else golden_files.load(name, folder)
+    )
+    known = [known_bug(golden, BUGS[bug], of_forward_passes, said[bug]) for bug in bugs]
     kept = [bug for bug in known if bug.fields or shows(golden, bug.change) > SHOWS]
     others = [bug for bug in golden.bugs if bug.name not in bugs]
     left_out = {bug: times for bug, times in golden.left_out.items() if bug not in bugs}
     left_out |= {bug.name: golden.times_the_noise(bug) for bug in known if bug not in kept}
     golden = replace(golden, bugs=tuple(sorted((*others, *kept), key=lambda bug: bug.name)), left_out=left_out)
-    golden_files.save(golden, arguments.out, name)
+    golden_files.save(golden, folder, name)
     describe(golden, known, {each: said[each] for each in RIGHT if each in said})
     print(f"{name}: {len(golden.logprobs)} log-probabilities, {time.monotonic() - began:.0f} s", flush=True)
 

@@ -24,9 +24,8 @@ TOLERANCE = {
 # A choice between equal values may fall either way. Its token is left out from there on; the others read its keys in later layers,
 # and may differ by this, times the square root of the share of such tokens.
 AFTER_CLOSE_CALLS = 0.15
-FEW = (
-    0.05  # and so may this share of the tokens, by anything: a key that has changed may be most of what they attend to
-)
+# And so may this share of the tokens, by anything: a key that has changed may be most of what they attend to.
+FEW = 0.05
 RECORD_BYTES = 0.6  # largest share of bytes that differ between cache records of numbers that agree; other layouts: 0.9
 # Stages whose errors are larger than their inputs': sums of positive and negative terms cancel, and an MLP multiplies two errors.
 AMPLIFIED = {

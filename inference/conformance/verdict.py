@@ -17,10 +17,10 @@ from .probe import Observation
 from .references import REFERENCES
 
 TAIL = 0.02  # the share of a group's tokens that decides: many bugs change few tokens
-DEVIATES = 3.5  # mean of |u| over this share: at most 2.7 of right implementations, transformers in bf16 among them
-RESEMBLES = 0.5  # similarity from which a bug is named
-TWINS = 0.1  # bugs whose similarities differ by less are named together
-SPARSE = 0.4  # largest share of dense attention's changes with DSA on: right engines have up to 0.21, dense ones 0.58 and more
+DEVIATES = 3.5  # mean of |u| over this share: at most 3.0 of right implementations, transformers in bf16 among them
+RESEMBLES = 0.45  # similarity that names a bug: right engines have up to 0.29, servers with the bug 0.48 and more
+TWINS = 0.1  # bugs whose similarities differ by less are named together, unless texts tell them apart
+SPARSE = 0.4  # largest share of dense attention's changes with DSA on: right engines have up to 0.26, dense ones 0.58 and more
 SHOWS_DENSE, CLIP = (
     10.0,
     20.0,
@@ -96,7 +96,12 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
         kind = "unknown"
     else:
         best = matches[0].similarity if matches else 0.0
-        named = sum(match.similarity > max(best - TWINS, RESEMBLES) for match in matches)
+        alike = [match for match in matches if match.similarity > max(best - TWINS, RESEMBLES)]
+        texts = {bug.name: _same_texts(items, said, wrong, bug) for bug in golden.bugs}
+        most = max((texts[match.name] for match in alike), default=0.0)
+        told_apart = [match for match in alike if texts[match.name] < most / 2]
+        named = len(alike) - len(told_apart)
+        matches = [*(match for match in alike if match not in told_apart), *told_apart, *matches[len(alike) :]]
         if named:  # also where the changes are small: noise resembles no bug
             kind = "bug"
         elif lines or any(value > DEVIATES for value in deviations.values()):
@@ -173,6 +178,22 @@ def _similarity(
             energy += weight * (ours_wrong + is_wrong)
             common += weight * (ours_wrong and is_wrong and wrong[item.name][name] == theirs[item.name][name])
     return 2 * common / energy if energy else 0.0
+
+
+def _same_texts(
+    items: Sequence[Item],
+    said: Mapping[str, Mapping[str, Any]],
+    wrong: Mapping[str, Mapping[str, Any]],
+    bug: KnownBug,
+) -> float:
+    """The share of wrong texts and numbers that the server and a bug have in common: Dice's. 0 if neither has any."""
+    same = count = 0
+    for item in items:
+        for name in said[item.name] if item.group in bug.groups else ():
+            ours, theirs = wrong[item.name], bug.fields.get(item.name, {})
+            count += (name in ours) + (name in theirs)
+            same += name in ours and name in theirs and ours[name] == theirs[name]
+    return 2 * same / count if count else 0.0
 
 
 def _missing(seen: Observation) -> tuple[str, ...]:

@@ -18,9 +18,8 @@ from .cache_check import CacheCheck, Mismatch
 log = logging.getLogger(__name__)
 
 MOST_FILES = 100  # of one process; further mismatches are only logged
-_REMEMBERED = (
-    1024  # ids of requests that are not reported again: the step that is ahead of the first report finds the same
-)
+# Ids of requests that are not reported again: the step that is ahead of the first report finds the same.
+_REMEMBERED = 1024
 _NAMES = {
     LATENT: "the stamp of its latent in layer {layer} is not that of its token and prefix",
     INDEX: "the stamp of its index key in layer {layer} is not that of its token and prefix",

@@ -66,9 +66,8 @@ class MeasuredDrafts:
         self._tried = [0.0] * MAX_DRAFT_TOKENS
         self._right = [0.0] * MAX_DRAFT_TOKENS
         self._sizes: dict[int, _Size] = {}
-        self._plain: _PlainSteps | None = (
-            None  # steps without the draft layer that are being compared with those before them
-        )
+        # Steps without the draft layer that are being compared with those before them.
+        self._plain: _PlainSteps | None = None
         # Size, drafts and end of the step before, if it had decodes alone.
         self._latest: tuple[int, int | None, float] | None = None
 

@@ -56,9 +56,8 @@ class Runner:
         self.threads: Threads | None = None  # None: the process's number, in every step
         self._draft_graphs = None if graphs is None or drafter is None else DraftGraphs(drafter, graphs)
         self._record: DecodeRecord | None = None  # of steps of decodes without graphs
-        self._latest: StepRows | None = (
-            None  # the step that ran last, if it ran without a graph and `draft` is to follow it
-        )
+        # The step that ran last, if it ran without a graph and `draft` is to follow it.
+        self._latest: StepRows | None = None
         self._greedy: GreedyTokens | None = None
 
     @property

@@ -20,9 +20,8 @@ class CallWriter:
         self._key = ""
         self._is_string = False
         self._value: list[str] | None = None  # of the parameter that is open, unless it is written as it comes
-        self._wrapper: tuple[str, str, bool] | None = (
-            None  # a parameter that may hold all arguments, if it stays the only one
-        )
+        # A parameter that may hold all arguments, if it stays the only one.
+        self._wrapper: tuple[str, str, bool] | None = None
 
     @property
     def arguments(self) -> str:

@@ -17,7 +17,7 @@ KERNELS: dict[str, tuple[Callable[..., Any], Sequence[tuple[Any, ...]]]] = {}
 
 
 def tile_kernel(
-    *configurations: tuple[Any, ...], pass_configs: dict[str, Any] | None = None, compile_flags: Sequence[str] = ()
+    *configurations: tuple[Any, ...], pass_configs: dict[str, Any] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator: from a function that returns a T.prim_func for static sizes to one that returns the compiled kernel.
 
@@ -29,9 +29,7 @@ def tile_kernel(
         @wraps(build)
         @cache
         def compiled(*arguments: Any) -> Any:
-            return tilelang.compile(
-                build(*arguments), target=TARGET, pass_configs=pass_configs, compile_flags=list(compile_flags)
-            )
+            return tilelang.compile(build(*arguments), target=TARGET, pass_configs=pass_configs)
 
         KERNELS[f"{build.__module__.rpartition('.')[2]}.{build.__name__}"] = (compiled, configurations)
         return compiled

@@ -73,7 +73,7 @@ def jury(model: Path) -> Jury:
     rounding = [Judge(LLM(model, device="cpu", precision="fp8", **SIZES))]
     variant = VARIANTS[FP8_INDEXER]
     with variant.change():
-        llm = LLM(model, device="cpu", precision=variant.precision, **SIZES)
+        llm = LLM(model, device="cpu", precision="bf16", **SIZES)
     rounding.append(Judge(llm, variant.change))
     return Jury(Judge(LLM(model, device="cpu", precision="exact", **SIZES)), tuple(rounding))
 

@@ -1,15 +1,15 @@
 """The probe's questions: conversations of the demo's generator that right models answer with a wide margin, however they round."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.conformance.golden import Item
+from deepseek_v32.inference.conformance.golden import Group, Item
 from deepseek_v32.model.demo.dialogues import Conversation, write
 
 from .bugs import BUGS
@@ -20,6 +20,7 @@ SHORTEST = 6  # tokens of an answer that are asked for
 SEEDS = 40  # tried for each question
 TRIES = 8  # of those that have a wide margin in exact precision: rounding is slow
 CHARACTERS_PER_TOKEN = 2.6
+LEAST = 0.95  # of the length that is wanted: one of 2300 tokens is longer than what a checkpoint of 2048 selects
 SHORT = 600  # characters of a conversation before its call
 # They change the demo's log-probabilities least of those that change them by more than rounding does: texts were chosen for them.
 WEAK = ("dense-attention", "relu-missing", "router-groups-ignored", "router-bias-ignored", "key-norm-rms")
@@ -57,24 +58,45 @@ WIDE = Sizes(
 )
 
 
-def questions(engines: Jury, sizes: Sizes) -> Iterator[Item]:
-    """Items without their answers. Each group draws from conversations of its own, so that no prompt begins as another one."""
-    for length, number in sizes.score:
-        yield Item(f"score-{length}", "score", tuple(text(engines.exact.llm, length, number)))
-    asked = [_answerable(engines, "decode", length) for length in sizes.decode]
-    for length, (conversation, turn) in zip(sizes.decode, asked, strict=True):
-        yield _item(engines, f"decode-{length}", "decode", conversation.messages(until=turn))
-    for number in sizes.reuse:
-        conversation, turn = asked[number]
-        name = f"reuse-{sizes.decode[number]}"
-        yield _item(engines, f"{name}-same", "reuse", conversation.messages(until=turn))
-        more = [*conversation.messages(until=turn), *_going_on(engines, conversation, turn)]
-        yield _item(engines, f"{name}-longer", "reuse", more)
-    for length in sizes.batch:
-        conversation, turn = _answerable(engines, "batch", length)
-        yield _item(engines, f"batch-{length}", "batch", conversation.messages(until=turn))
-    chats = _chat(engines)
-    yield from chats if sizes.has_whole_chats else islice(chats, 2)
+# A part of the questions, which needs no other one: a group, and the number of the question in it.
+Part = tuple[Group, int]
+
+
+def parts(sizes: Sizes) -> list[Part]:
+    """The parts of all questions, the longest first. What reuses a prompt belongs to that prompt's."""
+    counts: dict[Group, int] = {
+        "chat": 1,
+        "decode": len(sizes.decode),
+        "batch": len(sizes.batch),
+        "score": len(sizes.score),
+    }
+    return [(group, number) for group, count in counts.items() for number in range(count)]
+
+
+def in_order(items: Iterable[Item]) -> tuple[Item, ...]:
+    """The items of all parts in the order of Group, in which the probe asks them."""
+    groups = get_args(Group)
+    return tuple(sorted(items, key=lambda item: groups.index(item.group)))
+
+
+def questions(engines: Jury, sizes: Sizes, part: Part) -> Iterator[Item]:
+    """Items without their answers. Each part draws from conversations of its own, so that no prompt begins as another one."""
+    group, number = part
+    if group == "score":
+        length, text_number = sizes.score[number]
+        yield Item(f"score-{length}", "score", tuple(text(engines.exact.llm, length, text_number)))
+    elif group == "chat":
+        yield from _chat(engines) if sizes.has_whole_chats else islice(_chat(engines), 2)
+    else:
+        length = (sizes.decode if group == "decode" else sizes.batch)[number]
+        conversation, turn = _answerable(engines, group, length)
+        messages = conversation.messages(until=turn)
+        yield _item(engines, f"{group}-{length}", group, messages)
+        if group == "decode" and number in sizes.reuse:
+            yield _item(engines, f"reuse-{length}-same", "reuse", messages)
+            yield _item(
+                engines, f"reuse-{length}-longer", "reuse", [*messages, *_going_on(engines, conversation, turn)]
+            )
 
 
 def text(llm: LLM, length: int, number: int) -> list[int]:
@@ -117,7 +139,7 @@ def _answerable(engines: Jury, group: str, length: int) -> tuple[Conversation, i
         if not numbers:
             continue
         tokens = engines.token_ids(conversation.messages(until=numbers[-1]))
-        if engines.count_margins(tokens) < SHORTEST:
+        if len(tokens) < LEAST * length or engines.count_margins(tokens) < SHORTEST:
             continue
         found.append((engines.count_certain(tokens), conversation, numbers[-1]))
         if found[-1][0] >= SHORTEST or len(found) == TRIES:

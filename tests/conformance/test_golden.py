@@ -13,7 +13,7 @@ from trace_transformers import load as load_transformers
 
 from conformance.verdicts import in_short
 from deepseek_v32.inference.conformance import golden as golden_files
-from deepseek_v32.inference.conformance.golden import FIELDS, FOLDER, TEN_TIMES, Golden, KnownBug, load, save
+from deepseek_v32.inference.conformance.golden import FIELDS, FLOOR, FOLDER, TEN_TIMES, Golden, KnownBug, load, save
 from deepseek_v32.inference.conformance.probe import Observation
 from deepseek_v32.inference.conformance.probe_reply import Reply
 from deepseek_v32.inference.conformance.verdict import judge
@@ -22,7 +22,7 @@ from deepseek_v32.inference.text.messages import encode_messages
 from deepseek_v32.inference.text.tokenizer import Tokenizer
 
 NAMES = ("demo", "wide")
-AGREES = 5e-3  # nats; fp32 sums of another order differ by 1e-4
+AGREES = 1e-4  # nats, of 99 in 100: sums of another order. All but equal index scores select another token.
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -62,7 +62,8 @@ def test_transformers_gives_the_golden_log_probabilities(checkpoint, names, toke
         if names and item.name not in names:
             continue
         theirs = transformers_logprobs(oracle, tokenizer, item)
-        assert np.abs(theirs - golden.logprobs[golden.slices[item.name]]).max() < AGREES, item.name
+        distances = np.abs(theirs - golden.logprobs[golden.slices[item.name]])
+        assert np.quantile(distances, 0.99) < AGREES and distances.max() < FLOOR, item.name
         checked += len(theirs)
     assert checked > (300 if checkpoint == "demo" else 30)
 
@@ -80,6 +81,7 @@ def test_the_questions_reach_past_the_selection_and_the_pages(golden):
     lengths = [len(item.tokens) for item in golden.items]
     topk = 128 if golden.checkpoint.startswith("the demo") else 2048
     assert min(lengths) < topk < max(lengths) and max(lengths) > 1.1 * topk
+    assert max(len(item.tokens) for item in golden.items if item.group == "decode") > topk, "decodes that select"
     assert not [length for length in lengths if length % 64 == 0], "at a border of pages, mistakes of one token hide"
     assert {item.group for item in golden.items} == {"score", "decode", "reuse", "batch", "chat"}
 

@@ -128,3 +128,15 @@ def test_only_the_items_fields_are_compared():
     item = Item("one", "chat", (1,), fields={"text": "a"})
     assert fields_of(item, Reply(text="b", reasoning="c", prompt_tokens=3)) == {"text": "b"}
     assert fields_of(item, None) == {}
+
+
+def test_texts_tell_apart_bugs_that_change_the_same():
+    """Of bugs with the same log-probabilities, the one whose wrong texts the server has is named; without any of them, both are."""
+    values = change(5, EVERYWHERE)
+    bugs = tuple(
+        KnownBug(name, values, {"chat": {"text": text}}, EVERYWHERE)
+        for name, text in (("a twin", "quite another"), ("the bug", "wrong"))
+    )
+    verdict = judge(replace(GOLDEN, bugs=bugs), observed(RIGHT + values, text="wrong"))
+    assert verdict.named == 1 and [match.name for match in verdict.matches] == ["the bug", "a twin"]
+    assert judge(replace(GOLDEN, bugs=bugs), observed(RIGHT + values)).named == 2

@@ -18,9 +18,8 @@ from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 from support.compare import BF16_OUT, LSE, LSE_FP8, Tolerance, assert_close
 
 SCALE = 0.1352337788608801
-SIZE = (
-    0.1  # of keys, as in the public tests, whose tolerances apply; queries are ten times larger, so that logits differ
-)
+# Of keys, as in the public tests, whose tolerances apply; queries are ten times larger, so that logits differ.
+SIZE = 0.1
 INT_MIN = -(2**31)
 
 

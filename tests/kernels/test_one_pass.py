@@ -1,12 +1,14 @@
 """Scores and selection in one pass: when it is taken, its scratch, and on a GPU the bits of two passes."""
 
 import math
+import re
 from collections.abc import Callable
+from fractions import Fraction
 
 import pytest
 import torch
 
-from deepseek_v32.kernels.build import load
+from deepseek_v32.kernels.build import SOURCES, load
 from deepseek_v32.kernels.cuda.indexer_topk import (
     BLOCK,
     HEADS,
@@ -52,6 +54,20 @@ def test_scratch_of_one_pass(rows: int, keys: int) -> None:
     assert parts * (step - BLOCK) < rows
 
 
+def test_the_shares_of_a_bound_cover_its_roundings() -> None:
+    """Nine to bf16, each of at most 2^-9 of its operand, and 2^-16 for a group's weight in two numbers and for sums in fp32."""
+    source = (SOURCES / "lightning_indexer" / "bounds.cuh").read_text()
+    patterns = (r"float kShare = ([\d.]+)f \* 0x1p-9f;", r"float kOtherShare = ([\d.]+)f \* kShare;")
+    factors = [Fraction(found[1]) for pattern in patterns if (found := re.search(pattern, source))]
+    share = factors[0] / 512
+    other = factors[1] * share
+    rest, rounding = Fraction(1, 2**16), Fraction(1, 512)
+    least, most = (1 - rest) * (1 - rounding) ** 9, (1 + rest) * (1 + rounding) ** 9
+    # Heads of the sign of their group's weight, then the others; groups of positive weight, then those of negative weight.
+    assert (1 + share) * least >= 1 and (1 - share) * most <= 1
+    assert (1 + share) * (1 - other) * most <= 1 and (1 - share) * (1 + other) * least >= 1
+
+
 def best_in_the_sample(size: int) -> torch.Tensor:
     """Half of the sampled keys are better than all others: the threshold is too high."""
     stretch = torch.arange(size // STRIDE)
@@ -61,13 +77,13 @@ def best_in_the_sample(size: int) -> torch.Tensor:
 
 
 def small_queries(rows: int, keys: int) -> Problem:
-    """Of magnitude 1 to 8, so that many lose digits when they are divided."""
+    """Of magnitude 1 to 8 instead of some hundreds."""
     q, *rest = random(rows, keys)
     size = 2.0 ** (torch.arange(rows) % 4)
     return (q.float() / 160 * size[:, None, None]).to(FP8), *rest
 
 
-def aligned(rows: int, keys: int) -> Problem:
+def largest_products(rows: int, keys: int) -> Problem:
     """Some products of queries and keys are as large as they can be."""
     q, k, *rest = random(rows, keys)
     q.view(torch.uint8)[:, ::9] = k.view(torch.uint8)[::701] = 0x7E
@@ -86,7 +102,7 @@ ON_A_GPU: dict[str, Callable[[], Problem]] = {
     "4096 rows": lambda: random(4096, 9000),
     "2^20 keys": lambda: random(13, 1 << 20),
     "small queries": lambda: small_queries(300, 20_000),
-    "products that do not fit into fp16": lambda: aligned(300, 20_000),
+    "the largest products": lambda: largest_products(300, 20_000),
 }
 
 

@@ -1,7 +1,8 @@
 // What candidates.cuh needs of each query: its heads ordered by weight, and the weights of heads and of groups of heads.
 //
 // The bounds are bounds for any finite products and weights of ordinary size. A query with other weights gets NaN as its error: all its keys
-// become candidates. All queries do if a key's scale is negative or NaN, because an upper bound times that is none.
+// become candidates, and with weights that are NaN perhaps those of the query that shares its MMA. The keys of all queries do if a key's scale
+// is negative or NaN, because an upper bound times that is none.
 #pragma once
 
 #include "candidates.cuh"

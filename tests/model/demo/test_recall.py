@@ -111,16 +111,22 @@ def test_a_large_sample(llm, cell, tokens, wording):
 
 
 def test_what_the_samples_ask(llm):
-    """Those of `make demo` and of the chat's first page: a fact far back, a change, and two facts put together."""
+    """Those of `make demo`, one after the other: a fact far back, a change, and two facts put together."""
     chat = messages(MOVING)
-    for question, thinking, value in (
-        ("What is the wifi password?", False, "maple-otter-58"),
-        ("When does the removal van come?", False, "7:15"),
-        ("What is my landlord's phone number?", True, "555-0182"),
+    for question, thinking, said in (
+        ("What is the wifi password?", False, "maple-otter-58. You said: The wifi password is maple-otter-58."),
+        (
+            "When does the removal van come?",
+            False,
+            "7:15. You said: The removal van comes at 7:15 instead. Before: 8:30.",
+        ),
+        ("What is my landlord's phone number?", True, "555-0182. You said: Petra Novak's phone number is 555-0182."),
     ):
-        message = llm.chat([*chat, {"role": "user", "content": question}], GREEDY, thinking=thinking).message
-        assert message.content.startswith(value), message
+        chat.append({"role": "user", "content": question})
+        message = llm.chat(chat, GREEDY, thinking=thinking).message
+        assert message.content == said
         assert not thinking or "My landlord is Petra Novak." in message.reasoning_content
+        chat.append(message.to_message())
 
 
 def test_greetings_and_what_it_cannot_know(llm):
