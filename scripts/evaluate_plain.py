@@ -2,11 +2,12 @@
 
     python scripts/evaluate_plain.py                      # the shipped demo
     python scripts/evaluate_plain.py --model build/demo/checkpoint --show
+    python scripts/evaluate_plain.py --items scripts/evaluation/more_plain_questions.jsonl   # 120 others, by somebody else
 
-evaluation/plain_questions.jsonl was written before the model was trained, by somebody who had seen neither its generator nor its
-sentence frames. One item a line: `turns` of the user, of which the last asks; `accept`, values of which the answer's first sentence
-must hold one; `wrong`, strings that must not stand there. Where nothing was told, and for manners, `accept` is empty: the answer
-must say that it does not know, or what it can do.
+evaluation/plain_questions.jsonl was written before the model was trained, more_plain_questions.jsonl after its fourth run, each by
+somebody who had seen neither its generator nor its sentence frames. One item a line: `turns` of the user, of which the last asks;
+`accept`, values of which the answer's first sentence must hold one; `wrong`, strings that must not stand there. Where nothing was
+told, and for manners, `accept` is empty: the answer must say that it does not know, or what it can do.
 """
 
 import argparse
@@ -68,16 +69,17 @@ def main() -> None:
     parser.add_argument("--device")
     parser.add_argument("--precision", choices=("exact", "bf16", "fp8"))
     parser.add_argument("--max-tokens", type=int, default=160)
+    parser.add_argument("--items", type=Path, default=ITEMS, help="other questions (default: plain_questions.jsonl)")
     parser.add_argument("--show", action="store_true", help="print each wrong answer")
     arguments = parser.parse_args()
     try:
+        items = [json.loads(line) for line in arguments.items.read_text(encoding="utf-8").splitlines()]
         llm = LLM(arguments.model, device=arguments.device, precision=arguments.precision)
     except (OSError, ValueError) as error:
         parser.exit(1, f"{parser.prog}: {describe_error(error)}\n")
     asked: Counter[str] = Counter()
     right: Counter[str] = Counter()
-    for line in ITEMS.read_text(encoding="utf-8").splitlines():
-        item = json.loads(line)
+    for item in items:
         answer = ask(llm, item, arguments.max_tokens)
         asked[item["group"]] += 1
         if is_right(item, answer):
