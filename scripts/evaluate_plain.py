@@ -32,6 +32,27 @@ HONEST = re.compile(
 SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\b[DM]r\.)(?<!\b[MS]t\.)(?<!\bMs\.)(?<!\bMrs\.)\s+(?=[A-Z\"“])|\n")
 
 
+FIELDS = {"id", "group", "thinking", "turns", "accept", "wrong"}
+
+
+def read_items(path: Path) -> list[dict]:
+    """Raises ValueError for a file without items, or with a line that is none."""
+    items = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            item = json.loads(line)
+        except json.JSONDecodeError:
+            item = None
+        if not isinstance(item, dict) or item.keys() != FIELDS or not item["turns"]:
+            raise ValueError(
+                f"line {number} of {path} is {line[:60]!r}; expected a JSON object of {', '.join(sorted(FIELDS))}, with turns"
+            )
+        items.append(item)
+    if not items:
+        raise ValueError(f"--items is {path}, which is empty; expected a question a line")
+    return items
+
+
 def first_sentence(text: str) -> str:
     return SENTENCE_END.split(text.strip(), maxsplit=1)[0]
 
@@ -73,7 +94,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print each wrong answer")
     arguments = parser.parse_args()
     try:
-        items = [json.loads(line) for line in arguments.items.read_text(encoding="utf-8").splitlines()]
+        items = read_items(arguments.items)
         llm = LLM(arguments.model, device=arguments.device, precision=arguments.precision)
     except (OSError, ValueError) as error:
         parser.exit(1, f"{parser.prog}: {describe_error(error)}\n")

@@ -35,10 +35,9 @@ def token_text(tokenizer: Tokenizer, token: int) -> str:
 class TextLogprobsBuilder:
     """Builds the lists of a plain completion, token by token, with the position of each token in the text."""
 
-    def __init__(self, tokenizer: Tokenizer | None, offset: int = 0) -> None:
+    def __init__(self, tokenizer: Tokenizer | None) -> None:
         self._tokenizer = tokenizer
-        # Characters of the answer so far.
-        self._offset = offset
+        self._offset = 0  # characters of the answer so far
         self._decoder = IncrementalDecoder(tokenizer) if tokenizer else None
 
     def block(self, entries: Sequence[TokenLogprob]) -> dict[str, Any]:

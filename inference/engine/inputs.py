@@ -93,7 +93,7 @@ def prepare(
     return Inputs(new_tokens, new_positions, metadata, block_table)
 
 
-def draft_places(batch: Batch, width: int = MAX_DRAFT_TOKENS) -> tuple[np.ndarray, np.ndarray]:
+def draft_places(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     """int64 [n] each: the rows of a step whose tokens are drafts, and where those lie in the flattened table of drafts."""
     rows: list[int] = []
     sources: list[int] = []
@@ -101,5 +101,6 @@ def draft_places(batch: Batch, width: int = MAX_DRAFT_TOKENS) -> tuple[np.ndarra
     for count, drafts, row in zip(batch.counts, batch.draft_counts, batch.draft_rows, strict=True):
         end += count
         rows += range(end - drafts, end)
-        sources += range(row * width, row * width + drafts)
+        first = row * MAX_DRAFT_TOKENS
+        sources += range(first, first + drafts)
     return np.array(rows, dtype=np.int64), np.array(sources, dtype=np.int64)

@@ -130,10 +130,10 @@ class Speculation:
         kept = [i for i in range(len(batch.requests)) if i not in left_out]
         return replace(batch.in_order([*kept, *left_out]), draft_entries=len(kept))
 
-    def _is_ready(self, batch: Batch, entry: int, unknown: int = 0) -> bool:
-        """Whether the draft layer's entries of all earlier tokens are there, and drafts of use. unknown: as in `_choose`."""
+    def _is_ready(self, batch: Batch, entry: int) -> bool:
+        """Whether the draft layer's entries of all earlier tokens are there, and drafts of use."""
         request = batch.requests[entry]
-        return request.drafted + unknown == batch.starts[entry] and self._may_draft(request)
+        return request.drafted == batch.starts[entry] and self._may_draft(request)
 
     def _give_pages(self, request: Request, count: int, pool: PagePool, take: bool) -> int:
         """For how many drafts the request has pages, after it has taken what it may."""

@@ -22,7 +22,10 @@ from deepseek_v32.inference.text.messages import encode_messages
 from deepseek_v32.inference.text.tokenizer import Tokenizer
 
 NAMES = ("demo", "wide")
-AGREES = 1e-4  # nats, of 99 in 100: sums of another order. All but equal index scores select another token.
+AGREES = 5e-3  # nats; fp32 sums of another order differ by 1e-4, as 99 in 100 do
+MOST_AGREE = 1e-4
+# Tokens whose index scores are all but equal, so that another one is selected: they differ by FLOOR at most.
+TIES = {("demo", "score-1500"): (256,)}
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -63,7 +66,8 @@ def test_transformers_gives_the_golden_log_probabilities(checkpoint, names, toke
             continue
         theirs = transformers_logprobs(oracle, tokenizer, item)
         distances = np.abs(theirs - golden.logprobs[golden.slices[item.name]])
-        assert np.quantile(distances, 0.99) < AGREES and distances.max() < FLOOR, item.name
+        assert np.quantile(distances, 0.99) < MOST_AGREE and distances.max() < FLOOR, item.name
+        assert np.delete(distances, TIES.get((checkpoint, item.name), ())).max() < AGREES, item.name
         checked += len(theirs)
     assert checked > (300 if checkpoint == "demo" else 30)
 

@@ -1,7 +1,11 @@
-"""What scripts/evaluate_plain.py takes for an answer's first sentence."""
+"""What scripts/evaluate_plain.py takes for an answer's first sentence and for a question."""
+
+import re
+from collections import Counter
+from pathlib import Path
 
 import pytest
-from evaluate_plain import first_sentence  # type: ignore[import-not-found]
+from evaluate_plain import ITEMS, first_sentence, read_items  # type: ignore[import-not-found]
 
 
 @pytest.mark.parametrize(
@@ -16,3 +20,41 @@ from evaluate_plain import first_sentence  # type: ignore[import-not-found]
 )
 def test_a_sentence_ends_at_its_stop(answer: str, sentence: str) -> None:
     assert first_sentence(answer) == sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [
+        (ITEMS.name, {"stated": 42, "changed": 32, "two hops": 20, "not told": 20, "manners": 21, "table": 21}),
+        (
+            "more_plain_questions.jsonl",
+            {"stated": 35, "changed": 25, "two hops": 18, "not told": 18, "manners": 12, "table": 12},
+        ),
+    ],
+)
+def test_the_questions_are_those_of_the_card(name: str, groups: dict[str, int]) -> None:
+    items = read_items(ITEMS.with_name(name))
+    assert Counter(item["group"] for item in items) == groups
+    assert [item["id"] for item in items] == list(range(1, len(items) + 1))
+    for item in items:
+        assert item["thinking"] == (item["group"] == "two hops"), item
+        assert not set(item["accept"]) & set(item["wrong"]), item
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "--items is FILE, which is empty; expected a question a line"),
+        (
+            "xx",
+            "line 1 of FILE is 'xx'; expected a JSON object of accept, group, id, thinking, turns, wrong, with turns",
+        ),
+        ('{"id": 1}', "line 1 of FILE is '{\"id\": 1}'; expected a JSON object"),
+        ("[]", "line 1 of FILE is '[]'; expected a JSON object"),
+    ],
+)
+def test_a_file_of_other_things_is_refused(text: str, error: str, tmp_path: Path) -> None:
+    path = tmp_path / "items.jsonl"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(error.replace("FILE", str(path)))):
+        read_items(path)
