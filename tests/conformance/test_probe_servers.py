@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from golden.servers import PLAIN, SIZES, serving
 from golden.tables import counted
 from make_conformance_checkpoint import write_twin, write_wide
 from trace_transformers import load as load_transformers
+from trace_transformers import modeling
 
 from conformance.verdicts import in_short, probed, probed_in_batches
 from deepseek_v32.inference import LLM
@@ -99,6 +102,30 @@ def test_transformers_is_right(checkpoint, names, dtype, tmp_path, evidence):
     kind = str(dtype).removeprefix("torch.")
     evidence("right, HTTP", f"transformers in {kind}, {checkpoint}, {described(names)}", **in_short(verdict))
     assert verdict.kind == "right", verdict
+
+
+def interleaved(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, **named: Any) -> Any:
+    """What transformers rotates index queries and keys by, with the pairs (2i, 2i + 1)."""
+    cos, sin = (each.chunk(2, -1)[0].unsqueeze(named.get("unsqueeze_dim", 1)) for each in (cos, sin))
+    pairs = [(x[..., 0::2], x[..., 1::2]) for x in (q, k)]
+    return tuple(torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2) for a, b in pairs)
+
+
+IN_TRANSFORMERS = {
+    "index-rope-interleaved": (modeling, "apply_rotary_pos_emb", interleaved),
+    "mla-rope-half-split": (modeling, "apply_rotary_pos_emb_interleave", modeling.apply_rotary_pos_emb),
+    "relu-missing": (torch.nn.functional, "relu", lambda x: x),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IN_TRANSFORMERS)
+def test_a_bug_in_transformers_is_named(name, evidence):
+    """What is known of a bug comes from this engine; here another one has it, in its own code."""
+    with patch.object(*IN_TRANSFORMERS[name]), serving_answers(Answerer(load_transformers(DEMO))) as address:
+        verdict = probed(address, load("demo"))
+    evidence("HTTP, transformers", f"{name}, transformers in float32", bug=name, **in_short(verdict))
+    is_named(name, verdict)
 
 
 ON_THE_DEMO = sorted(counted(load("demo")))
