@@ -23,6 +23,11 @@ class Clock:
         return self.now
 
 
+def never(sequences: int, drafts: int) -> bool:
+    """Steps have all graphs that they need."""
+    return False
+
+
 def step_of(requests: Sequence[Request], verified: int, made: int | None) -> Batch:
     count = len(requests)
     return Batch(
@@ -215,18 +220,18 @@ def test_steps_with_prompts_say_nothing_about_costs() -> None:
 
 
 def test_a_number_is_kept() -> None:
-    assert make_policy(0, 61, True, False) is None
+    assert make_policy(0, 61, True, False, never) is None
     for on_cpu, ahead, clock in (
         (True, False, time.thread_time),
         (False, False, time.perf_counter),  # without decode graphs, no step is started ahead
         (False, True, time.perf_counter),
     ):
-        measured = make_policy(AUTO, 61, on_cpu, ahead)
+        measured = make_policy(AUTO, 61, on_cpu, ahead, never)
         assert isinstance(measured, MeasuredDrafts) and measured._clock is clock and measured._ahead == ahead
     # Beside prompts that are too long for drafts to pay.
-    demo, released = make_policy(AUTO, 3, True, False), make_policy(AUTO, 61, False, True)
+    demo, released = make_policy(AUTO, 3, True, False, never), make_policy(AUTO, 61, False, True, never)
     assert demo is not None and released is not None
     assert demo.pays(16_000, 1000) and demo.pays(20, 1) and not demo.pays(16_000, 100)
     assert released.pays(100_000, 100) and not released.pays(100_000, 10)
-    policy = make_policy(3, 61, False, True)
+    policy = make_policy(3, 61, False, True, never)
     assert isinstance(policy, FixedDrafts) and policy.choose(64, 1) == 3 and policy.pays(16_000, 1)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference.engine.batch import Batch
+from deepseek_v32.inference.engine.capture_ahead import capture_ahead
 from deepseek_v32.inference.params import Request, SamplingParams
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import Precision
@@ -179,3 +180,20 @@ def test_drafts_past_a_requests_pages(model: Transformer, graphs: bool) -> None:
         for tensor, old in zip((cache.latent, cache.index), tensors, strict=True):
             same = [torch.equal(tensor[p].view(torch.uint8), old[p].view(torch.uint8)) for p in range(PAGES)]
             assert {page for page, equal in enumerate(same) if not equal} <= written
+
+
+def test_graphs_are_captured_before_the_first_request(model: Transformer) -> None:
+    """Steps that come later find theirs, whatever number of requests and drafts; and drafts are as good as without."""
+    runner = make_runner(model, 5, graphs=True)
+    assert runner.graphs is not None and runner.must_capture(3, 2)
+    assert capture_ahead(runner) == 2 * 4 * 5  # contexts, buckets of requests, numbers of drafts
+    captured = runner.graphs.captured
+    for random in (False, True):
+        assert not any(runner.must_capture(requests, drafts) for requests in range(1, 6) for drafts in range(5))
+    driver = Driver(runner, make_requests(CONFIG.vocab_size))
+    made = driver.prompts(40, 2)
+    for drafts in (2, 4, 1, 3):
+        driver.runner.drafts[:3, : made.shape[1]] = made
+        made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [made.shape[1]] * 3, drafts)
+        assert made.tolist() == [drafts_alone(model, each, drafts) for each in driver.requests]
+    assert runner.graphs.captured == captured
