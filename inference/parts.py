@@ -14,8 +14,8 @@ from .distributed.leader import Leader
 from .distributed.leading_runner import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks
 from .distributed.model_source import ModelSource
 from .distributed.worker import loading_llm
-from .engine.capture_ahead import prepare_drafts
 from .engine.cache_report import CacheReports
+from .engine.capture_ahead import prepare_drafts
 from .engine.engine import Engine
 from .engine.limits import AUTO, Limits
 from .engine.model_runner import Model

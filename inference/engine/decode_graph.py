@@ -1,9 +1,9 @@
 """Decode steps as CUDA graphs: one for each bucket of batch size and context length, captured when needed a second time.
 
-A step of B decodes runs in the smallest bucket that holds it. One with drafts to verify has as many rows as tokens; its bucket is
-that of the number of requests with as many drafts each, so that a few graphs serve answers that end one by one and numbers of drafts
-that differ. Rows past the step's own are padding: one token each, in a scratch page that belongs to no request. `DecodeInputs` holds what changes from step to step. The
-kernels read lengths on the device, so the graph stays valid while they grow.
+A step of B decodes runs in the smallest bucket that holds it. One with drafts to verify has as many rows as tokens. Its bucket has
+room for as many drafts of each request in the bucket of the number of requests: so few graphs serve answers that end one by one and
+numbers of drafts that change. Rows past the step's own are padding: one token each, in a scratch page that belongs to no request.
+`DecodeInputs` holds what changes from step to step. The kernels read lengths on the device, so a graph stays valid as they grow.
 """
 
 from bisect import bisect_left

@@ -1,21 +1,16 @@
 """As many drafts as pay, by what has been measured: a DraftPolicy."""
 
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from math import exp, log
-from statistics import median
-from typing import NamedTuple
+from math import log
 
 import numpy as np
 
-from ..params import Request
 from .batch import Batch
-from .draft_budget import DraftBudget, assumed_cost
+from .draft_budget import assumed_cost
 from .draft_costs import StepCosts
 from .limits import MAX_DRAFT_TOKENS
+from .measured_steps import MeasuredSize, MeasuredSteps, size_of
 
 GPU_PROMPT = 128  # prompt tokens in the time of a decode step, about: 1.5 µs beside 0.23 ms on an H100
 _CERTAIN = 13  # drafts whose fate says enough about all; half of them, as many as a trial verifies, if it is clear
@@ -23,15 +18,13 @@ _DECAY = 0.998  # of what earlier drafts say, for each later one
 _TRIAL = 8  # steps with a number of drafts whose cost is to be measured
 _ALWAYS = 3  # so many drafts are tried if most first drafts are right
 _BRIEF = 5  # such steps that make no drafts, when their cost is not known at all
-_CAPTURE = 160  # plain steps in the time that a number's graphs take: 4 to 8 ms for each of four, beside 0.2 ms for the demo
+_CAPTURE = 160  # plain steps in the time of a number's captures: 4 to 8 ms for each of four, beside 0.2 ms for the demo
 _STAY = 24  # steps with the chosen number before the next decision
 _REPEAT = 400  # steps until another number is tried again that is not among the best
 _CLOSE = 0.03  # the most that fewer drafts may seem to be slower, relative, and still be preferred
 _SETTLED = 0.01  # a comparison so certain is not repeated
 _DOUBT = 0.35  # how much faster no drafts must be, by one comparison, for it to be enough
 _UNSURE = 0.1  # after one so uncertain, the next decision comes soon
-_SKIPPED = 3  # first steps without the draft layer that say nothing: they verify drafts, or are not started ahead
-_REMEMBERED = 5  # comparisons of steps without the draft layer with others
 _PLAIN_TRIALS = 3  # answers that go without drafts so that such a comparison may come about
 _GAIN = 0.4  # relative, from which on drafts are believed to pay without it
 _WORTH = 0.983  # what keeping the draft layer's entries may leave of the speed, when no drafts are made
@@ -51,6 +44,9 @@ class MeasuredDrafts:
     less one layer's, until some have been seen. Where steps may be started ahead of others' tokens, which only those without the
     layer are, they can be much cheaper than that: then they are tried, in one answer, before a small gain is believed.
 
+    What is tried, and graphs that are captured for it, must have been won before by drafts that paid, but for a small share of the
+    time (DraftBudget). Until then, answers go without the draft layer.
+
     A prompt passes through the draft layer before it is known how long its answer is. One that is so long that even halving the
     time of the longest answer would not make up for that does not.
     """
@@ -69,23 +65,18 @@ class MeasuredDrafts:
         """
         self._must_capture = must_capture
         self._ahead = ahead
-        self._one_layer = 1 / (layers + 1)
         self._longest_prompt = layers * prompt_tokens / 2  # for each token of the answer
-        self._clock = clock
         # By place: drafts that were verified with all before them right, and how many of them were right, decaying.
         self._tried = [0.0] * MAX_DRAFT_TOKENS
         self._right = [0.0] * MAX_DRAFT_TOKENS
         self._sizes: dict[int, _Size] = {}
-        # Steps without the draft layer that are being compared with those before them.
-        self._plain: _PlainSteps | None = None
-        # Size, drafts and end of the step before, if it had decodes alone.
-        self._latest: tuple[int, int | None, float] | None = None
-        self._budget = DraftBudget()
-        self._before: _Step | None = None
+        self._steps = MeasuredSteps(clock, layers, ahead)
 
     def choose(self, sequences: int, ready: int) -> int | None:
-        number = _size_of(sequences)
-        size = self._sizes.setdefault(number, _Size())
+        number = size_of(sequences)
+        if number not in self._sizes:
+            self._sizes[number] = _Size(self._steps.size(number))
+        size = self._sizes[number]
         begins = size.left <= 0
         if begins:
             self._decide(size, ready / sequences)
@@ -93,23 +84,18 @@ class MeasuredDrafts:
         if not self._affords(number, sequences, begins):
             size.count, size.left, size.trial = None, 1, False
         size.left -= 1
-        size.compare_plain = size.count is None
+        size.measured.compare_plain = size.count is None
         return size.count
 
     def _loss(self, number: int, ready: float) -> float:
-        """How many plain steps each step with the size's present number is behind plain decoding, with drafts for a part `ready`."""
+        """Of each step with the size's present number against plain decoding, in plain steps, with drafts for a part `ready`."""
         size = self._sizes[number]
-        count, costs, plain = size.count, size.costs, self._plain_cost(size)
-        if count is None:
+        if size.count is None:
             return 0.0
-        cost, tokens, chance = assumed_cost(count), 1.0, ready
-        if plain is not None:
-            if count in costs.known:
-                cost = exp(float(costs.logs[count]) - plain)
-            drafts, times = costs.latest()
-            if drafts in costs.known and (size.plain or not self._ahead):
-                self._budget.know(number, median(times) * exp(plain - float(costs.logs[drafts])))
-        for place in range(count):
+        self._steps.know_plain(number)
+        cost = size.measured.cost_over_plain(size.count) or assumed_cost(size.count)
+        tokens, chance = 1.0, ready
+        for place in range(size.count):
             chance *= self._share(place)
             tokens += chance
         return max(cost - tokens, 0.0)
@@ -123,13 +109,13 @@ class MeasuredDrafts:
         if begins or sequences != size.sequences:
             size.sequences = sequences
             if self._must_capture(sequences, size.count):
-                if not self._budget.affords(number, sequences, lost + _CAPTURE):
+                if not self._steps.budget.affords(number, sequences, lost + _CAPTURE):
                     return False
                 size.capturing = _TRIAL
         if size.capturing:
             size.capturing -= 1
             return True
-        return self._budget.affords(number, sequences, lost)
+        return self._steps.budget.affords(number, sequences, lost)
 
     def _share(self, place: int) -> float:
         """Of right drafts in this place; two that were right half of the time stand for what is not known yet."""
@@ -143,71 +129,11 @@ class MeasuredDrafts:
             for place in range(min(drafts, right + 1)):
                 self._tried[place] = _DECAY * self._tried[place] + 1
                 self._right[place] = _DECAY * self._right[place] + (right > place)
-        now, sequences = self._clock(), len(batch.requests)
-        number, decodes = _size_of(sequences), batch.decodes == sequences and all(batch.logit_counts)
-        self._account(batch, number, now, 1 + sum(accepted) / sequences if decodes else 0)
-        if batch.draft_tokens is None:
-            self._observe_plain(batch, number, now if decodes else None)
-            return
-        before, self._latest, self._plain = self._latest, None, None
-        if not decodes:
-            return
-        if sum(batch.draft_counts) < (batch.draft_tokens or 0) * sequences / 2:  # it had not the drafts that it makes
-            return
-        self._latest = number, batch.draft_tokens, now
-        # Another thread may have taken the step before; its time may be any.
-        if before is not None and before[:2] == self._latest[:2] and now > before[2]:
-            self._sizes.setdefault(number, _Size()).costs.add(batch.draft_tokens, now - before[2])
-
-    def _account(self, batch: Batch, number: int, now: float, steps: float) -> None:
-        """Put a step into the budget. steps: of plain decoding, that would have given its tokens; 0: not only decodes."""
-        before = self._before
-        plain = number if batch.draft_tokens is None and not batch.draft_counts and steps else None
-        self._before = _Step(batch.requests, now, plain)
-        # Without a request in common, the engine may have waited in between.
-        if before is None or not steps or now <= before.end or set(before.requests).isdisjoint(batch.requests):
-            return
-        if plain is None:
-            self._budget.drafted_step(number, batch.most_drafts, now - before.end, steps)
-        else:
-            self._budget.plain_step(number, now - before.end, before.plain == number)
-
-    def _observe_plain(self, batch: Batch, number: int, now: float | None) -> None:
-        """Compare the first steps without the draft layer with the latest that had it. now: None for a step with prompts."""
-        self._latest = None
-        plain = self._plain
-        if plain is None:
-            size = self._sizes.get(number)
-            if size is None or not size.compare_plain:
-                return
-            size.compare_plain = False
-            drafts, times = size.costs.latest()
-            if drafts is None:
-                return
-            size.costs.compare()
-            plain = self._plain = _PlainSteps(number, drafts, median(times))
-        if plain.number != number:
-            self._plain = None
-        elif now is not None:
-            plain.ends.append(now)
-            if len(plain.ends) > _SKIPPED + _TRIAL:
-                taken = [end - start for start, end in pairwise(plain.ends[_SKIPPED:])]
-                self._sizes[number].plain.append((plain.drafts, log(median(taken) / plain.seconds)))
-                self._plain = None
-        else:
-            plain.ends.clear()
-
-    def _plain_cost(self, size: "_Size") -> float | None:
-        """The logarithm of a plain step's cost, relative to those of `size.costs`; None if it is not known."""
-        costs = size.costs
-        found = [float(costs.logs[drafts]) + ratio for drafts, ratio in size.plain if drafts in costs.known]
-        if found:
-            return median(found)
-        return float(costs.logs[0]) + log(1 - self._one_layer) if 0 in costs.known else None
+        self._steps.observe(batch, accepted)
 
     def _decide(self, size: "_Size", ready: float) -> None:
         """Choose the number for the next `size.left` steps."""
-        costs = size.costs
+        costs = size.measured.costs
         costs.compare()
         known, size.left = costs.known, _TRIAL
         clear = not 0.2 * self._tried[0] < self._right[0] < 0.8 * self._tried[0]
@@ -220,12 +146,17 @@ class MeasuredDrafts:
             return
         speeds, errors = self._speeds(costs, ready)
         best = max((count for count in known if count), key=lambda count: speeds[count])
-        plain = self._plain_cost(size)
+        plain = size.measured.plain_cost
         assert plain is not None
         without = -plain  # as fast as this without the draft layer
         size.steps += _STAY
         tried, pays = known[-1], speeds[best] >= without
-        if self._ahead and not size.plain and size.plain_trials < _PLAIN_TRIALS and 0 < speeds[best] - without < _GAIN:
+        if (
+            self._ahead
+            and not size.measured.plain
+            and size.plain_trials < _PLAIN_TRIALS
+            and 0 < speeds[best] - without < _GAIN
+        ):
             size.plain_trials += 1
             size.count, size.left = None, 1
             return
@@ -286,38 +217,12 @@ class MeasuredDrafts:
         return np.log(tokens) - costs.logs, errors
 
 
-def _size_of(sequences: int) -> int:
-    """Of a step, as graphs have it: 1, 2, 3 to 4, 5 to 8, … requests."""
-    return (sequences - 1).bit_length()
-
-
-class _Step(NamedTuple):
-    """The step before."""
-
-    requests: tuple[Request, ...]
-    end: float
-    plain: int | None  # its size, if it was a step of decodes without the draft layer
-
-
-@dataclass
-class _PlainSteps:
-    """Steps without the draft layer behind others that had it."""
-
-    number: int  # of their size
-    drafts: int  # of the steps before
-    seconds: float  # that one of those took
-    ends: list[float] = field(default_factory=list)
-
-
 class _Size:
-    """What is known about steps of about as many requests."""
+    """The choice for steps of about as many requests."""
 
-    def __init__(self) -> None:
-        self.costs = StepCosts(MAX_DRAFT_TOKENS)
-        # Of steps without the draft layer: (drafts of the steps before, logarithm of the costs' ratio).
-        self.plain: deque[tuple[int, float]] = deque(maxlen=_REMEMBERED)
-        self.plain_trials = 0
-        self.compare_plain = False  # with the next steps
+    def __init__(self, measured: MeasuredSize) -> None:
+        self.measured = measured
+        self.plain_trials = 0  # answers that went without drafts to compare such steps
         self.count: int | None = 1  # the present choice
         self.left = 0  # for how many steps it stands
         self.lost = 0.0  # plain steps, by each step with it
