@@ -48,8 +48,8 @@ class Recorder(FixedDrafts):
         super().__init__(count)
         assert runner.drafter is not None
         self._run, self._draft, self._temperature = runner.run, runner.drafter.model.draft, temperature
-        runner.run = self._record_model  # type: ignore[method-assign]
-        runner.drafter.model.draft = self._record_layer  # type: ignore[method-assign]
+        runner.run = self._record_model  # type: ignore[assignment, method-assign]
+        runner.drafter.model.draft = self._record_layer  # type: ignore[assignment, method-assign]
         self._made: list[torch.Tensor] = []  # [V] of each of the latest drafts
         self._pairs: list[tuple[torch.Tensor, torch.Tensor]] = []  # of the drafts that the latest step has verified
         self.found: list[list[tuple[float, float, bool]]] = [[] for _ in range(count)]  # by place

@@ -14,6 +14,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -29,20 +30,22 @@ from deepseek_v32.model.config import Precision
 MARKS = (300, 1000, 3000, 10000)  # decoded tokens of an engine
 
 
-def first_tokens(llm: LLM, groups: list[list[list[int]]], params: SamplingParams, most: int) -> dict[int, float]:
+def first_tokens(
+    llm: LLM, groups: list[list[list[int]]], params: SamplingParams, most: int, clock: Callable[[], float]
+) -> dict[int, float]:
     """Seconds of decoding until each of the MARKS up to `most`."""
     engine, done, taken, found = llm.engine, 0, 0.0, dict[int, float]()
     for group in cycle(groups):
         requests = [engine.add_request(prompt, params) for prompt in group]
         while not all(request.output_count for request in requests):
             engine.step()
-        count, began = len(requests), time.perf_counter()
+        count, began = len(requests), clock()
         ready = sum(request.output_count for request in requests)
         while engine.has_work:
             for delta in engine.step():
                 if delta.completion is not None and delta.completion.error is not None:
                     raise RuntimeError(delta.completion.error)
-            now = time.perf_counter()
+            now = clock()
             count = done + sum(request.output_count for request in requests) - ready
             for mark in MARKS:
                 if count >= mark and mark not in found:
@@ -59,6 +62,7 @@ def measure(arguments: argparse.Namespace, precision: Precision, batch: int, fix
     asked = prompts(llm, arguments.model, count, arguments.cells)
     groups = [asked[i : i + batch] for i in range(0, len(asked) - batch + 1, batch)]
     params = SamplingParams(temperature=0, max_tokens=fixed or 400, ignore_eos=fixed is not None)
+    clock: Callable[[], float] = time.process_time if arguments.clock == "cpu" else time.perf_counter
     seconds: dict[str, list[dict[int, float]]] = {"0": [], "auto": []}
     loads: dict[str, list[float]] = {"0": [], "auto": []}
     for number in range(arguments.rounds + 1):  # round 0 warms kernels up
@@ -67,7 +71,7 @@ def measure(arguments: argparse.Namespace, precision: Precision, batch: int, fix
             engine = other_engine(llm, drafts, arguments, batch)
             torch.cuda.synchronize() if llm.device.type == "cuda" else None
             loaded = time.perf_counter() - began
-            taken = first_tokens(engine, groups, params, arguments.tokens if number else MARKS[0])
+            taken = first_tokens(engine, groups, params, arguments.tokens if number else MARKS[0], clock)
             stats = engine.stats()
             print(f"{precision} B={batch} fixed={fixed} {name}: started in {loaded:.2f} s, "
                   f"{ {mark: round(1000 * each, 1) for mark, each in taken.items()} } ms, "
@@ -100,6 +104,9 @@ def main() -> None:
     )
     parser.add_argument("--tokens", type=int, default=3000, help="of each engine (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--clock", default="wall", choices=("wall", "cpu"), help="cpu: seconds of the processor, on a busy machine"
+    )
     parser.add_argument("--pages", type=int, default=2048)
     arguments = parser.parse_args()
     results: dict[str, Any] = {"torch": torch.__version__}
