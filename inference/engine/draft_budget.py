@@ -6,6 +6,8 @@ _SHARE = 0.015  # of the time of plain decoding that may be lost
 _GRACE = 3.0  # tokens of an answer alone that may be lost before anything is won: 1 % of the first 300
 _ASSUMED = (1.35, 1.8, 2.3, 2.8, 3.3)  # cost of a step with so many drafts over a plain one, until it has been measured
 _LATEST = 8  # plain steps whose time is remembered
+_CAPTURE = 160.0  # plain steps in the time of the captures for a number: 4 to 8 ms for each of four, beside 0.2 ms for the demo
+_LEAST_CAPTURE = 4.0  # plain steps that are more than the noise of the first ones
 _ENOUGH = 5  # of them: the first ones may capture graphs
 
 
@@ -28,6 +30,8 @@ class DraftBudget:
         """A step without the draft layer. number: of its size. follows: it has followed another one of its size."""
         size = self._size(number)
         self._balance += _SHARE * min(seconds, size.seconds or seconds)
+        if len(size.first) < _LATEST:
+            size.first.append(seconds)
         if follows:
             size.times.append(seconds)
             if len(size.times) >= _ENOUGH:
@@ -60,6 +64,15 @@ class DraftBudget:
         unit = size.seconds or size.assumed or max((each.seconds for each in self._sizes.values()), default=0) or 1e-6
         return self._balance + _GRACE / sequences * unit >= steps * unit
 
+    def captures(self, number: int) -> float:
+        """In plain steps of this size, about what the graphs of a number of drafts cost that has none.
+
+        That is twice what the first plain steps took longer, if they were captured while answers waited.
+        """
+        size = self._size(number)
+        excess = sum(size.first) / size.seconds - len(size.first) if size.seconds else 0.0
+        return 2 * excess if excess > _LEAST_CAPTURE else _CAPTURE
+
     def _size(self, number: int) -> "_Steps":
         return self._sizes.setdefault(number, _Steps())
 
@@ -73,7 +86,8 @@ class _Steps:
     """Those of about as many requests."""
 
     def __init__(self) -> None:
-        self.times: deque[float] = deque(maxlen=_LATEST)  # of plain steps
+        self.first: list[float] = []  # seconds of the first plain steps
+        self.times: deque[float] = deque(maxlen=_LATEST)  # of the latest ones
         self.seconds = 0.0  # that one takes; 0: not known
         self.assumed = 0.0  # the same as far as steps with drafts tell
         # Steps that were charged by that: how many plain ones would have given their tokens, their time, and the charge.

@@ -18,7 +18,6 @@ _DECAY = 0.998  # of what earlier drafts say, for each later one
 _TRIAL = 8  # steps with a number of drafts whose cost is to be measured
 _ALWAYS = 3  # so many drafts are tried if most first drafts are right
 _BRIEF = 5  # such steps that make no drafts, when their cost is not known at all
-_CAPTURE = 160  # plain steps in the time of a number's captures: 4 to 8 ms for each of four, beside 0.2 ms for the demo
 _STAY = 24  # steps with the chosen number before the next decision
 _REPEAT = 400  # steps until another number is tried again that is not among the best
 _CLOSE = 0.03  # the most that fewer drafts may seem to be slower, relative, and still be preferred
@@ -109,7 +108,8 @@ class MeasuredDrafts:
         if begins or sequences != size.sequences:
             size.sequences = sequences
             if self._must_capture(sequences, size.count):
-                if not self._steps.budget.affords(number, sequences, lost + _CAPTURE):
+                lost += self._steps.budget.captures(number)
+                if not self._steps.budget.affords(number, sequences, lost):
                     return False
                 size.capturing = _TRIAL
         if size.capturing:
