@@ -15,7 +15,6 @@ from .distributed.leading_runner import LeadingRunner, count_pages_on_all_ranks,
 from .distributed.model_source import ModelSource
 from .distributed.worker import loading_llm
 from .engine.cache_report import CacheReports
-from .engine.capture_ahead import prepare_drafts
 from .engine.engine import Engine
 from .engine.limits import AUTO, Limits
 from .engine.model_runner import Model
@@ -94,8 +93,6 @@ def load_parts(
             **limits,
         )
         own = make_runner(model, config, source.precision, resolved, target, ranks)
-        if job is None:  # several ranks would have to capture together
-            prepare_drafts(own, resolved)
         runner = own if job is None else LeadingRunner(job, resolved, own)
         reports = None if own.cache_check is None else CacheReports(own.cache_check)
         engine = Engine(runner, config, resolved, tokenizer, reports=reports)
@@ -123,7 +120,6 @@ def parts_around(
     chat_format = resolve_chat_format(tokenizer, chat_format)
     resolved = resolve_limits(config, precision, device, **limits)
     runner = make_runner(model, config, precision, resolved, device)
-    prepare_drafts(runner, resolved)
     reports = None if runner.cache_check is None else CacheReports(runner.cache_check)
     engine = Engine(runner, config, resolved, tokenizer, reports=reports)
     return Parts(model, engine, config, tokenizer, chat_format, resolved, precision, torch.device(device))

@@ -5,8 +5,8 @@
 Each measurement starts a new engine around a model whose kernels have run, and gives it natural answers of the demo's test
 conversations, or with --fixed answers that go on for so many tokens, whatever they say after their end. Answers start side by
 side and end one by one. Engines with and without drafts take turns. All work behind an answer's first token counts: captures of
-CUDA graphs, trials of numbers of drafts, and steps with few answers left. Starting the engine is counted by itself. One line a
-measurement on standard error, then a table of medians, then one line of JSON.
+CUDA graphs, trials of numbers of drafts, and steps with few answers left. One line a measurement on standard error, then a table of
+medians, then one line of JSON.
 """
 
 import argparse
@@ -64,23 +64,19 @@ def measure(arguments: argparse.Namespace, precision: Precision, batch: int, fix
     params = SamplingParams(temperature=0, max_tokens=fixed or 400, ignore_eos=fixed is not None)
     clock: Callable[[], float] = time.process_time if arguments.clock == "cpu" else time.perf_counter
     seconds: dict[str, list[dict[int, float]]] = {"0": [], "auto": []}
-    loads: dict[str, list[float]] = {"0": [], "auto": []}
+    engines = []  # so that none is freed while another works
     for number in range(arguments.rounds + 1):  # round 0 warms kernels up
         for name, drafts in (("0", 0), ("auto", AUTO)):
-            began = time.perf_counter()
             engine = other_engine(llm, drafts, arguments, batch)
-            torch.cuda.synchronize() if llm.device.type == "cuda" else None
-            loaded = time.perf_counter() - began
+            engines.append(engine)
             taken = first_tokens(engine, groups, params, arguments.tokens if number else MARKS[0], clock)
             stats = engine.stats()
-            print(f"{precision} B={batch} fixed={fixed} {name}: started in {loaded:.2f} s, "
+            print(f"{precision} B={batch} fixed={fixed} {name}: "
                   f"{ {mark: round(1000 * each, 1) for mark, each in taken.items()} } ms, "
                   f"drafted {stats.drafted_tokens} right {stats.accepted_tokens}", file=sys.stderr, flush=True)  # fmt: skip
             if number:
                 seconds[name].append(taken)
-                loads[name].append(loaded)
-            del engine
-    found: dict[str, Any] = {"start": {name: round(statistics.median(each), 3) for name, each in loads.items()}}
+    found: dict[str, Any] = {}
     for mark in [mark for mark in MARKS if mark <= arguments.tokens]:
         pairs = [(plain[mark], auto[mark]) for plain, auto in zip(seconds["0"], seconds["auto"], strict=True)]
         ratio = statistics.median([plain for plain, _ in pairs]) / statistics.median([auto for _, auto in pairs])

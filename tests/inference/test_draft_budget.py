@@ -28,8 +28,8 @@ class Machine:
     """Takes steps. The graphs of a size run as they are once, are captured at the second time and replayed from then on."""
 
     def __init__(self, costs: dict[int | None, float], step: float, capture: float, ready: int, seed: int) -> None:
-        """step: seconds of a plain one. capture: seconds; half of that without a graph. ready: captured at the start up to so
-        many requests."""
+        """step: seconds of a plain one. capture: seconds; half of that more for a run without a graph. ready: steps of up to so
+        many requests have their graphs."""
         self.now, self.costs, self.step, self.capture = 0.0, costs, step, capture
         self.random = random.Random(seed)
         self.seen: Counter[tuple[int, int, str]] = Counter()

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.capture_ahead import capture_ahead
 from deepseek_v32.inference.params import Request, SamplingParams
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import Precision
@@ -182,17 +181,16 @@ def test_drafts_past_a_requests_pages(model: Transformer, graphs: bool) -> None:
             assert {page for page, equal in enumerate(same) if not equal} <= written
 
 
-def test_graphs_are_captured_before_the_first_request(model: Transformer) -> None:
-    """Steps that come later find theirs, whatever number of requests and drafts; and drafts are as good as without."""
-    runner = make_runner(model, 5, graphs=True)
-    assert runner.graphs is not None and runner.must_capture(3, 2)
-    assert capture_ahead(runner) == 2 * 4 * 5  # contexts, buckets of requests, numbers of drafts
-    captured = runner.graphs.captured
-    assert not any(runner.must_capture(requests, drafts) for requests in range(1, 6) for drafts in range(5))
-    driver = Driver(runner, make_requests(CONFIG.vocab_size))
-    made = driver.prompts(40, 2)
-    for drafts in (2, 4, 1, 3):
-        driver.runner.drafts[:3, : made.shape[1]] = made
+def test_numbers_of_drafts_that_change_share_graphs(model: Transformer) -> None:
+    """A step has the graphs of as many drafts as it verifies or makes, whichever are more; and drafts are as good as alone."""
+    driver = Driver(make_runner(model, 5, graphs=True), make_requests(CONFIG.vocab_size))
+    runner, made = driver.runner, driver.prompts(40, 2)
+    assert runner.graphs is not None
+    for drafts in (4, 1, 4, 2, 0):
+        runner.drafts[:3, : made.shape[1]] = made
         made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [made.shape[1]] * 3, drafts)
         assert made.tolist() == [drafts_alone(model, each, drafts) for each in driver.requests]
-    assert runner.graphs.captured == captured
+    # The steps had 4, 4, 4, 4 and 2 drafts. Four requests have the graphs of three.
+    assert not runner.must_capture(3, 4) and not runner.must_capture(4, 4)
+    assert runner.graphs.captured == 1
+    assert runner.must_capture(3, 2) and runner.must_capture(5, 4)
