@@ -19,12 +19,14 @@ struct ScoreMemory {
 };
 
 // Scores of 64 rows and 32 keys of a query. A warp has 16 rows and 16 keys.
-__global__ void __launch_bounds__(kScoreThreads, 2) few_queries_scores_kernel(const __grid_constant__ Problem p,
+__global__ void __launch_bounds__(kScoreThreads, 3) few_queries_scores_kernel(const __grid_constant__ Problem p,
                                                                              const __grid_constant__ Scratch scratch) {
   extern __shared__ __align__(1024) uint8_t memory[];
   asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
   const int thread = threadIdx.x, lane = thread & 31, warp = thread / 32;
   const int first_key = blockIdx.x * kScoreKeys, first_row = blockIdx.y * kRows, query = blockIdx.z;
+  const int key = thread / 8, part = thread % 8;
+  const int index = p.keys.fetch(query, first_key + key, p.keys.width);  // while the count is on its way
   const int count = p.keys.count<Lookup::kIndices>(query);
   if (first_key / kBlock * kBlock >= count) return;  // no key in the block
   ScoreMemory& s = *reinterpret_cast<ScoreMemory*>(memory);
@@ -37,8 +39,7 @@ __global__ void __launch_bounds__(kScoreThreads, 2) few_queries_scores_kernel(co
       copy16<0>(q + row * kPitch + chunk * 16, rows + (exists ? (first_row + row) * p.q_head_stride + chunk * 8 : 0), exists ? 16 : 0);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
-    const int key = thread / 8, part = thread % 8;
-    const uint32_t start = place_of(p, p.keys.fetch(query, first_key + key, count));
+    const uint32_t start = first_key + key < count ? place_of(p, index) : kNoRecord;
     uint4 bytes[4], rope = make_uint4(0, 0, 0, 0);
     float4 scales = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
