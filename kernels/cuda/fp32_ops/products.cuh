@@ -56,17 +56,14 @@ inline int ctas_of(const Linear& p) { return (p.rows + kTileRows - 1) / kTileRow
 constexpr int kTiles = 8, kBatch = kTiles * kTileTokens;
 constexpr int kPitch = 2 * kColumnsOfCta + 32;  // bytes between tokens, so that the lanes of a load use all banks
 
-// In dynamic shared memory. Sums of the warps follow, by tile, and then the tokens. For one token all of it is small enough for the CTA to
-// start, and to request its weights, beside CTAs of the kernel before.
-using TileSums = float4[kTileSize / 4];  // in the order of lanes
+// In dynamic shared memory; the tokens follow.
 struct FewMemory {
-  TileSums pushed[16];  // of the tiles that this CTA finishes, by tile and rank
+  float4 parts[kWarps][kTiles][kTileSize / 4];  // sums of the warps, in the order of lanes
+  float4 pushed[16][kTileSize / 4];             // of the tiles that this CTA finishes, by tile and rank
   uint64_t tokens_copied, sums_pushed;
-  TileSums parts[];
 };
 inline int few_memory(const Linear& p) {
-  const int tokens = p.tokens < kBatch ? p.tokens : kBatch, tiles = (tokens + kTileTokens - 1) / kTileTokens;
-  return static_cast<int>(sizeof(FewMemory) + kWarps * tiles * sizeof(TileSums)) + tokens * kPitch;
+  return static_cast<int>(sizeof(FewMemory)) + (p.tokens < kBatch ? (p.tokens + kTileTokens - 1) / kTileTokens * kTileTokens : kBatch) * kPitch;
 }
 
 // The part of a thread in the products of few tokens. `prepare` may run before the tokens are there.
@@ -102,7 +99,7 @@ struct Few {
   __device__ __forceinline__ int own_tiles() const { return tiles > rank ? (tiles - rank - 1) / cluster + 1 : 0; }
 
   __device__ __forceinline__ void finish() {
-    char* tokens = reinterpret_cast<char*>(s.parts + kWarps * tiles);
+    char* tokens = reinterpret_cast<char*>(&s + 1);
     const uint32_t copied = common::shared_address(&s.tokens_copied), pushed = common::shared_address(&s.sums_pushed);
     const int count = min(kBatch, p.tokens - first), columns = min(kColumnsOfCta, p.width - rank * kColumnsOfCta);
     if (threadIdx.x == 0) common::barrier_arrive_expect(copied, count * columns * 2);
@@ -114,8 +111,7 @@ struct Few {
     for (int i = 0; i < kSlices; ++i) split_rows(raw[i][0], raw[i][1], weights[i]);
     common::barrier_wait(copied, 0);
     for (int tile = 0; tile < tiles; ++tile) {
-      const int token = min(tile * kTileTokens + lane / 4, count - 1);  // results of tokens that are not there are not used
-      const char* source = tokens + token * kPitch + warp * kChain * 2 + lane % 4 * 8;
+      const char* source = tokens + (tile * kTileTokens + lane / 4) * kPitch + warp * kChain * 2 + lane % 4 * 8;
       float sums[3][4] = {};
 #pragma unroll
       for (int i = 0; i < kSlices; ++i) {
@@ -124,7 +120,7 @@ struct Few {
 #pragma unroll
         for (int part = 2; part >= 0; --part) mma_bf16(sums[part], weights[i][part], x);
       }
-      s.parts[tile * kWarps + warp][lane] = {sum_of_parts(sums, 0), sum_of_parts(sums, 1), sum_of_parts(sums, 2), sum_of_parts(sums, 3)};
+      s.parts[warp][tile][lane] = {sum_of_parts(sums, 0), sum_of_parts(sums, 1), sum_of_parts(sums, 2), sum_of_parts(sums, 3)};
     }
     __syncthreads();
     for (int i = threadIdx.x; i < tiles * 32; i += kThreads) {
@@ -132,7 +128,7 @@ struct Few {
       float4 sum = {};
 #pragma unroll
       for (int w = 0; w < kWarps; ++w) {
-        const float4 v = s.parts[tile * kWarps + w][i % 32];
+        const float4 v = s.parts[w][tile][i % 32];
         sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
       }
       float4* place = &s.pushed[tile / cluster * cluster + rank][i % 32];
