@@ -12,8 +12,8 @@ mask       of a block of keys: written before an arrival on mask_full (few heads
            write comes after waiting for `empty`, where the reader arrives when it is done
 sums       finish: written, then a bar.sync of both groups, read, then the same bar.sync again before the next write. In the machine
            code the reported stores and loads are on the two sides of those barriers
-added      few queries: written before an arrival on kProbabilitiesFull, read after waiting there; the next write comes after waiting
-           for kProbabilitiesFree, where the reader arrives when it is done
+added      few queries: written before an arrival on kProbabilitiesFull, read after waiting there; the next write comes after
+           waiting for kProbabilitiesFree, where the reader arrives when it is done
 records    few heads: bulk copies, and zeros in place of invalid records, come after waiting for `empty`, reads after `full`
 """
 
