@@ -66,7 +66,7 @@ def attention(
 
 
 def _added(weights: torch.Tensor) -> torch.Tensor:
-    """The sums of a block's weights [H, 64] by the four threads of a quad, each of which has two neighbours of every eight -> [H, 4]."""
+    """Sums of the weights [H, 64] of a block by the four threads of a quad, which have two of every eight -> [H, 4]."""
     pairs = weights.view(len(weights), 8, 4, 2)
     total = torch.zeros_like(pairs[:, 0, :, 0])
     for eight in range(8):
