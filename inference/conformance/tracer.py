@@ -55,6 +55,9 @@ class TracedRunner:
     def drafts(self) -> torch.Tensor:
         return self.runner.drafts
 
+    def device_fault(self) -> str | None:
+        return self.runner.device_fault()
+
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         self.runner.stage_tokens(tokens)
 

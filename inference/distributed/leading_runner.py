@@ -79,6 +79,9 @@ class LeadingRunner:
         """As `Runner.sample_in_graph`: this rank has the logits. The others receive the tokens in the step that needs them."""
         return self._runner.sample_in_graph(requests)
 
+    def device_fault(self) -> str | None:
+        return self._runner.device_fault()
+
     @property
     def max_draft_tokens(self) -> int:
         return self._runner.max_draft_tokens

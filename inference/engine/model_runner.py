@@ -52,6 +52,12 @@ class ModelRunner(Protocol):
         requests: one for each of its rows, all with `samples_in_graph`. Does not wait for the device. Raises what a grammar raises.
         """
 
+    def device_fault(self) -> str | None:
+        """Why the device can compute nothing any more, as after a kernel's access to a wrong address; None if it can.
+
+        Waits for the device.
+        """
+
     @property
     def max_draft_tokens(self) -> int:
         """The most drafts that `draft` makes for a request; 0 if there is no draft layer. Without one, the rest is not used."""

@@ -18,11 +18,12 @@ from .cache_check import CacheCheck
 from .check_plan import CheckPlan
 from .decode_graph import DecodeGraphs, can_capture
 from .decode_record import DecodeRecord
+from .device_fault import device_fault
 from .draft_graph import DraftGraphs
 from .drafting import Drafter, DraftingModel, StepRows, following_tokens, sampling_rows
 from .greedy import GreedySample, GreedyTokens
 from .inputs import Inputs, StagedTokens, prepare
-from .limits import MAX_DRAFT_TOKENS, Limits
+from .limits import MAX_DRAFT_TOKENS, Limits, most_rows
 from .model_runner import Model
 from .noise import DraftNoise
 from .sampling_graph import SamplingGraphs
@@ -89,6 +90,9 @@ class Runner:
     @property
     def max_draft_tokens(self) -> int:
         return 0 if self.drafter is None else MAX_DRAFT_TOKENS
+
+    def device_fault(self) -> str | None:
+        return device_fault(self.device)
 
     def free_graphs(self) -> None:
         """Free the CUDA graphs, whoever still holds this runner: a group of ranks waits at its end for collectives in graphs."""
@@ -225,7 +229,7 @@ def make_runner(
         return Runner(model, caches, device, None, check, *drafting)
     sizes = (scratch_page, limits.max_sequences, limits.max_model_len, config.index_topk)
     forward = model.forward if drafter is None else drafter.model.forward_with_hidden
-    rows = min(limits.max_sequences * (1 + MAX_DRAFT_TOKENS), limits.max_batch_tokens) if drafts else None
+    rows = most_rows(limits.max_sequences, limits.max_batch_tokens, drafts)
     graphs = DecodeGraphs(forward, caches, *sizes, device, check, rows, config.num_hidden_layers)
     return Runner(model, caches, device, graphs, check, *drafting)
 

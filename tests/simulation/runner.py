@@ -124,6 +124,9 @@ class SimulatedRunner:
         self._made: list[Made] = []  # by row of `drafts`
         self._computed: list[Computed] = []
 
+    def device_fault(self) -> None:
+        """None of the simulated faults is the device's."""
+
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         if self._hooks is not None:
             self._hooks.stage()
