@@ -77,7 +77,7 @@ def test_a_capture_that_fails_once_is_made_later(device: Device) -> None:
     device.fault = None
     for _ in range(3):
         assert step.run() == "outputs"
-    assert step.is_captured and device.log == ["run", "run", "capture", "replay", "replay"]
+    assert step.is_captured and device.log == ["run", "run", "capture", "replay", "replay", "replay"]
 
 
 def test_a_capture_that_always_fails_is_given_up(device: Device, caplog: pytest.LogCaptureFixture) -> None:
