@@ -10,7 +10,6 @@ from ...model.metadata import PAGE_SIZE
 from ...model.selection_policy import SelectionPolicy
 from ..completion import Delta, FinishReason
 from ..params import Request, SamplingParams
-from ..text.masks_ahead import MaskPool
 from ..text.tokenizer import Tokenizer
 from .cache_report import CacheReports
 from .draft_policy import make_policy
@@ -20,7 +19,6 @@ from .model_runner import ModelRunner
 from .pages import PagePool
 from .request_factory import RequestFactory
 from .request_state import RequestState
-from .sampler import Sample
 from .scheduler import Scheduler
 from .stats import EngineStats
 from .step import InFlightStep
@@ -72,7 +70,6 @@ class Engine:
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._stats = EngineStats()
         self._reports = reports
-        self._masks = MaskPool(config.vocab_size)
         # Whether a call is at work; between two calls, whether something that is no Exception has cut the latest short.
         self._unsettled = False
         self._failures = 0  # in a row
@@ -216,8 +213,6 @@ class Engine:
             self._in_flight = None  # a following step has only requests that end here
             self._fail([request.id for request in step.batch.requests], first_line(error))
             return
-        if step.following is not None:
-            self._begin_masks(step, samples)
         self.report_mismatches()
         finished = []
         drafted = [sum(sample.drafted for sample in own) for own in samples] if step.batch.draft_counts else ()
@@ -241,15 +236,6 @@ class Engine:
         self._stats.computed_tokens += step.batch.tokens
         if not self._states:
             self._in_flight = None  # all of its requests have ended
-
-    def _begin_masks(self, step: InFlightStep, samples: Sequence[Sequence[Sample]]) -> None:
-        """Have the masks of the following step made while the tokens of this one become text."""
-        tokens = [
-            (request.grammar, request.output_count, own[-1].token)
-            for request, own in zip(step.batch.sampling, samples, strict=True)
-            if request.grammar is not None and request.pending > 1 and own[-1].error is None
-        ]
-        self._masks.begin(tokens)
 
     def _fail(self, request_ids: list[int], error: str) -> None:
         for state in [self._states[id] for id in request_ids if id in self._states]:

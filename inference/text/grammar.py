@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tokenizers import pre_tokenizers
 
-from .masks_ahead import MaskAhead
 from .structured_outputs import StructuredOutputsParams
 from .tokenizer import END_THINK, Tokenizer
 
@@ -35,8 +34,6 @@ class Grammar:
         self._begin = 0 if begins_after is None else -1  # position in the output from which on the grammar holds
         self._searched = 0  # tokens of the output among which that position is not
         self._consumed: list[int] = []
-        self._lent = False  # whether another thread uses the matcher, to which it tells the last of `_consumed`
-        self.ahead: MaskAhead | None = None  # what it makes
         unended = np.full(-(-vocab_size // 32), 2**32 - 1, dtype=np.uint32)
         for token in end_ids:
             unended[token // 32] &= ~np.uint32(1 << token % 32)
@@ -52,51 +49,20 @@ class Grammar:
         self.write_mask(output, 0, words, may_end)
         return words
 
-    def lend(self, count: int, token: int) -> "LLMatcher | None":
-        """The matcher, if it knows the `count` tokens of the output before `token`; None if it does not, or has not begun.
-
-        Another thread tells it the token and makes the mask that follows. The caller says in `ahead` where to find it.
-        """
-        if self._begin < 0 or self._lent or self._begin + len(self._consumed) != count:
-            return None
-        self._lent = True
-        self._consumed.append(token)
-        return self._matcher
-
     def write_mask(self, tokens: Sequence[int], first: int, words: np.ndarray, may_end: bool) -> None:
         """The mask of the output ``tokens[first:]``, as `mask` returns it, into `words`, which lie one after the other."""
-        made = self._take_back() if self._lent else None
-        known = self._begin + len(self._consumed) == len(tokens) - first
-        if made is not None and known and self._consumed[-1] == tokens[-1]:
-            words[:] = made
-        elif not self._compute_mask(tokens, first, words):
-            return
-        if self._matcher.is_error():
-            raise GrammarError(_first_line(self._matcher.get_error()))
-        if not may_end and (others := words & self._unended).any():
-            words[:] = others
-
-    def _take_back(self) -> np.ndarray | None:
-        """The mask that another thread has made with the matcher. None if it has failed, or was never asked."""
-        ahead, self.ahead = self.ahead, None
-        made = None if ahead is None else ahead.wait()
-        self._lent = False
-        if made is None:
-            self._matcher.reset()
-            self._consumed.clear()
-        return made
-
-    def _compute_mask(self, tokens: Sequence[int], first: int, words: np.ndarray) -> bool:
-        """Whether the grammar has begun; if not, every token may come but those that end the answer."""
         if self._begin > len(tokens) - first:  # the token after which the grammar begins has been taken back
             self._follow(tokens, len(tokens))
             self._begin, self._searched = -1, 0
         if self._begin < 0 and not self._find_begin(tokens, first):
             words[:] = self._unended
-            return False
+            return
         self._follow(tokens, first + self._begin)
         self._matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
-        return True
+        if self._matcher.is_error():
+            raise GrammarError(_first_line(self._matcher.get_error()))
+        if not may_end and (others := words & self._unended).any():
+            words[:] = others
 
     def _follow(self, tokens: Sequence[int], first: int) -> None:
         """Have the matcher know ``tokens[first:]``."""

@@ -15,8 +15,7 @@ from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
 from deepseek_v32.inference.engine.filters import Row
 from deepseek_v32.inference.engine.grammar_masks import make_masks
 from deepseek_v32.inference.params import Request
-from deepseek_v32.inference.text.grammar import GrammarCompiler, GrammarError, _byte_characters
-from deepseek_v32.inference.text.masks_ahead import MaskPool
+from deepseek_v32.inference.text.grammar import GrammarCompiler, _byte_characters
 from deepseek_v32.inference.text.tokenizer import END_THINK
 from support.fake_model import AsyncRunner
 from support.preemption import preempt_every_other_step
@@ -330,46 +329,3 @@ def test_any_schema_is_kept(schema, seed):
     else:
         return  # a long text
     assert jsonschema_rs.is_valid(schema, json.loads(TOKENIZER.decode(output)))
-
-
-@pytest.mark.parametrize("count", [1, 20])
-def test_masks_that_another_thread_makes_are_the_same(count):
-    """Token by token, beside grammars that have not begun; also if a token is taken back, or another one comes in its place."""
-    vocab, text = TOKENIZER.vocab_size, TOKENIZER.encode("abcabcabc")
-    pool, end_think = MaskPool(vocab), TOKENIZER.special_ids[END_THINK]
-    kinds = [{"regex": f"[a-{'cdefgh'[i % 6]}]{{0,40}}", "after_thinking": i % 3 == 2} for i in range(count)]
-    ahead, plain = [grammar(**kind) for kind in kinds], [grammar(**kind) for kind in kinds]
-    outputs = [[*TOKENIZER.encode("hm"), end_think] if kind["after_thinking"] else [] for kind in kinds]
-    for step, token in enumerate(text):
-        for one, other, output in zip(ahead, plain, outputs, strict=True):
-            assert np.array_equal(one.mask(output), other.mask(output))
-        pool.begin([(each, len(output), token) for each, output in zip(ahead, outputs, strict=True)])
-        assert all(each.ahead is not None for each in ahead)
-        for i, output in enumerate(outputs):
-            if (step + i) % 4 == 1:
-                output.append(text[-1])  # another token
-            elif (step + i) % 4 != 2:  # or none
-                output.append(token)
-    for each in (grammar(regex="a", after_thinking=True), grammar(regex="a")):
-        pool.begin([(each, 1, text[0])])
-        assert each.ahead is None, "it has not begun, or knows less"
-
-
-def test_a_thread_that_fails_to_make_masks_changes_nothing(monkeypatch):
-    text = TOKENIZER.encode("abc")
-    pool, one, other = MaskPool(TOKENIZER.vocab_size), grammar(regex="[a-c]{9}"), grammar(regex="[a-c]{9}")
-    one.mask([])
-    monkeypatch.setattr(pool, "_make", lambda lent: 1 / 0)
-    pool.begin([(one, 0, text[0])])
-    assert np.array_equal(one.mask(text[:1]), other.mask(text[:1]))
-    assert one.lend(1, text[1]) is not None  # and the caller is interrupted
-    assert np.array_equal(one.mask(text[:2]), other.mask(text[:2]))
-
-
-def test_a_token_that_is_refused_in_another_thread_is_an_error():
-    pool, one = MaskPool(TOKENIZER.vocab_size), grammar(regex="[a-c]{9}")
-    one.mask([])
-    [bad] = TOKENIZER.encode("z")
-    pool.begin([(one, 0, bad)])
-    with pytest.raises(GrammarError):
-        one.mask([bad])

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from deepseek_v32.inference.completion import Delta
-from deepseek_v32.inference.text.masks_ahead import MaskAhead
 from simulation.model import EOS, VOCABULARY, forbidden
 
 
@@ -37,10 +36,6 @@ class SimulatedGrammar:
 
     def __init__(self) -> None:
         self._known: list[int] = []
-        self.ahead: MaskAhead | None = None
-
-    def lend(self, count: int, token: int) -> None:
-        """Its masks are made when they are needed."""
 
     def write_mask(self, tokens: Sequence[int], first: int, words: np.ndarray, may_end: bool) -> None:
         output = list(tokens[first:])
