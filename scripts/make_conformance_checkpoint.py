@@ -2,6 +2,7 @@
 
     python scripts/make_conformance_checkpoint.py DIRECTORY                # FP8 with power-of-two scales, as the released one
     python scripts/make_conformance_checkpoint.py DIRECTORY --dtype bf16   # the same numbers in bf16
+    python scripts/make_conformance_checkpoint.py DIRECTORY --dtype bf16 --narrow   # the demo itself, for --checkpoint demo
     vllm serve DIRECTORY …                                                 # or any other server
     deepseek-v32 probe --base-url http://127.0.0.1:8000/v1 --checkpoint wide
 
@@ -46,9 +47,13 @@ def main() -> int:
     parser.add_argument("--dtype", choices=("fp8", "bf16"), default="fp8", help="of the weights (default fp8)")
     parser.add_argument("--heads", type=int, choices=(64, 128), default=64, help="attention heads (default 64)")
     parser.add_argument("--index-heads", type=int, choices=(32, 64), default=64, help="index heads (default 64)")
+    parser.add_argument("--narrow", action="store_true", help="the demo as it is, for engines that do not take its FP8")
     arguments = parser.parse_args()
     try:
-        size = write_wide(arguments.directory, arguments.dtype, arguments.heads, arguments.index_heads)
+        if arguments.narrow:
+            size = write_demo(arguments.directory, arguments.dtype)
+        else:
+            size = write_wide(arguments.directory, arguments.dtype, arguments.heads, arguments.index_heads)
     except OSError as error:
         print(f"make_conformance_checkpoint: {error}", file=sys.stderr)
         return 2
@@ -63,6 +68,11 @@ def write_wide(directory: Path, dtype: str = "fp8", heads: int = 64, index_heads
     return _write(directory, config, widened(tensors, heads // NARROW, index_heads // NARROW), dtype, demo)
 
 
+def write_demo(directory: Path, dtype: str, demo: Path = DEMO) -> int:
+    """Write the demo's own numbers. Returns the bytes of its weights."""
+    return _write(directory, *_read(demo), dtype, demo)
+
+
 def write_twin(directory: Path, demo: Path = DEMO) -> int:
     """Write the same function with the demo's 16 heads, which costs a CPU a quarter of the time."""
     return _write(directory, *read_twin(demo), "fp8", demo)
@@ -70,13 +80,11 @@ def write_twin(directory: Path, demo: Path = DEMO) -> int:
 
 def read_twin(demo: Path) -> tuple[dict[str, Any], Tensors]:
     """The demo's config.json and tensors, with the differences that are not its width."""
-    config = json.loads((demo / "config.json").read_text(encoding="utf-8"))
+    config, tensors = _read(demo)
     for key in ("num_attention_heads", "index_n_heads"):
         if config[key] != NARROW:
             raise SystemExit(f"{key} is {config[key]} in {demo}; expected {NARROW}")
     config |= {"rms_norm_eps": RMS_NORM_EPS, "index_topk": INDEX_TOPK}
-    with safe_open(demo / "model.safetensors", "pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     for name, tensor in tensors.items():
         if any(name.endswith(f"{part}.weight_scale_inv") for part in SMALL):
             shifted = tensor * 2.0**-SHIFT
@@ -86,6 +94,12 @@ def read_twin(demo: Path) -> tuple[dict[str, Any], Tensors]:
     for layer, step in enumerate(TURNED):
         tensors[f"model.layers.{layer}.self_attn.indexer.weights_proj.weight"][1::step] *= -1
     return config, tensors
+
+
+def _read(demo: Path) -> tuple[dict[str, Any], Tensors]:
+    config = json.loads((demo / "config.json").read_text(encoding="utf-8"))
+    with safe_open(demo / "model.safetensors", "pt") as file:
+        return config, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def shares(copies: int) -> list[float]:

@@ -73,14 +73,15 @@ Rosa closes the meeting. The next one is after the holidays."""
 
 
 def _log() -> Example:
-    """A log with one line that is unlike the others."""
+    """A day's log with one line that is unlike the others."""
     services = ("web", "mail", "search", "billing", "images")
     events = ("request served", "cache refreshed", "session closed", "job finished", "heartbeat", "queue empty")
+    times = [f"{i * 31 // 60:02}:{i * 31 % 60:02}:{i * 7 % 60:02}" for i in range(40)]
     lines = [
-        f"04:{i:02}:{i * 7 % 60:02} INFO {services[i * 7 % 5]} {events[i * 5 % 6]} in {20 + i * 37 % 300} ms"
-        for i in range(40)
+        f"{time} INFO {services[i * 7 % 5]} {events[i * 5 % 6]} in {20 + i * 37 % 300} ms"
+        for i, time in enumerate(times)
     ]
-    lines.insert(13, "04:13:12 WARN The door was opened by Aylin Demir.")
+    lines.insert(14, "06:55:12 WARN The door was opened by Aylin Demir.")
     question = "Who opened the door?"
     said = [Message("user", "\n".join(lines)), Message("assistant", "I have read it. Ask me about it.")]
     hint = f"{len(lines)} lines, then: {question}"

@@ -101,12 +101,15 @@ def describe(verdict: "Verdict", repeats: bool | None) -> list[str]:
         if verdict.named and verdict.named < len(verdict.matches):
             following = verdict.matches[verdict.named]
             lines.append(f"  the next one: {following.name}, {max(following.similarity, 0):.0%}")
-    lines.append(
-        "Deviations of log-probabilities by group, in compressed units of what right implementations differ by:"
-    )
+    if verdict.deviations:
+        lines.append(
+            "Deviations of log-probabilities by group, in compressed units of what right implementations differ by:"
+        )
     lines += [
         f"  {group}: {value:.2f} of {verdict.compared[group]} tokens" for group, value in verdict.deviations.items()
     ]
+    if verdict.fields:
+        lines.append("Answers that are not the right ones:")
     lines += [f"  {line}" for line in verdict.fields[:8]]
     if len(verdict.fields) > 8:
         lines.append(f"  and {len(verdict.fields) - 8} more")

@@ -98,8 +98,9 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
         best = matches[0].similarity if matches else 0.0
         alike = [match for match in matches if match.similarity > max(best - TWINS, RESEMBLES)]
         texts = {bug.name: _same_texts(items, said, wrong, bug) for bug in golden.bugs}
-        most = max((texts[match.name] for match in alike), default=0.0)
-        told_apart = [match for match in alike if texts[match.name] < most / 2]
+        shared = [share for match in alike if (share := texts[match.name]) is not None]
+        most = max(shared, default=0.0)
+        told_apart = [match for match in alike if (share := texts[match.name]) is not None and share < most / 2]
         named = len(alike) - len(told_apart)
         matches = [*(match for match in alike if match not in told_apart), *told_apart, *matches[len(alike) :]]
         if named:  # also where the changes are small: noise resembles no bug
@@ -185,8 +186,13 @@ def _same_texts(
     said: Mapping[str, Mapping[str, Any]],
     wrong: Mapping[str, Mapping[str, Any]],
     bug: KnownBug,
-) -> float:
-    """The share of wrong texts and numbers that the server and a bug have in common: Dice's. 0 if neither has any."""
+) -> float | None:
+    """The share of wrong texts and numbers that the server and a bug have in common: Dice's. 0 if neither has any.
+
+    None if all of the server's are in groups of questions that the bug was not asked.
+    """
+    if any(wrong.values()) and not any(wrong[item.name] for item in items if item.group in bug.groups):
+        return None
     same = count = 0
     for item in items:
         for name in said[item.name] if item.group in bug.groups else ():

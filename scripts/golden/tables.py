@@ -94,6 +94,7 @@ ROWS = {
     "scenario": "bugs in a trace of chunks, a reused prefix or preemption",
     "HTTP, demo": "servers of the demo with a bug that counts on it",
     "HTTP, wide": "servers of the wide checkpoint with a bug that counts on it alone",
+    "HTTP, transformers": "servers of the demo by transformers, with a bug in its own code",
     "HTTP, dense": "servers of the demo without sparse attention, in three precisions: sparse attention is told to be off",
     "HTTP, counts on neither": "servers of the demo with a bug that counts on neither: none is given another's name",
     "HTTP, replayed": "answers of a bug that counts, replayed with noise on top, on both checkpoints",

@@ -19,9 +19,12 @@ def parse(description: str) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint, curves and measurements")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scale", type=float, default=1.0, help="length of every stage")
+    parser.add_argument(
+        "--rate", type=float, default=1.0, help="factor of the learning rate; a short training needs less"
+    )
     parser.add_argument("--tokens", type=int, default=TOKENS, help="tokens per step")
     parser.add_argument(
-        "--resume", action="store_true", help="go on from OUT/state.pt; its seed, scale and tokens hold"
+        "--resume", action="store_true", help="go on from OUT/state.pt; its seed, scale, rate and tokens hold"
     )
     parser.add_argument(
         "--from",

@@ -24,10 +24,9 @@ _WEIGHTS = {
 ATTEMPTS = 8  # at a batch, each with other conversations
 
 
-def weights(user: float, value_start: float, refusal_start: float = 0.7) -> np.ndarray:
-    """fp32 [classes]: the weight of each class in the loss, given those of the user's text and of the first tokens of a value and
-    of a refusal."""
-    each = _WEIGHTS | {"user": user, "value start": value_start, "refusal start": refusal_start}
+def weights(user: float, value_start: float) -> np.ndarray:
+    """fp32 [classes]: the weight of each class in the loss, given those of the user's text and of a value's first token."""
+    each = _WEIGHTS | {"user": user, "value start": value_start}
     return np.array([each[name] for name in CLASSES], dtype=np.float32)
 
 

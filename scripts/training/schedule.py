@@ -1,7 +1,7 @@
 """The stages of training, as a list of steps."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 TOKENS = 65536  # per step
 
@@ -20,7 +20,6 @@ class Course:
     sparse_rate: float  # factor of the learning rate when the sparse stage begins; it falls to 0.02
     user: float  # weight of the user's text in the loss
     value_start: float  # weight of a value's first token, which chooses it
-    refusal_start: float = 0.7  # weight of a refusal's first token
 
 
 # Anew: a machine of one H200 that is held for twenty minutes, the measurements included. Short contexts first: copying is learned
@@ -34,12 +33,12 @@ ANEW = Course(
 # and 81 of the draft layer; on two, with twice the tokens a step, a tenth longer. It copies already, so nothing is at 512
 # alone; a fifth of the dense steps and 70 % of the sparse ones are at 8K tokens or more, where recall falls. The rate falls
 # before the sparse stage, which begins about where the dense one ends. A wrong value begins with a wrong first token, so that
-# one weighs more, and a refusal's first token, which must outweigh it where the told subject has no such value; the user's
-# text, which is mostly chance, weighs less.
+# one weighs more; the user's text, which is mostly chance, weighs less. In the fourth run a refusal's first token weighed
+# 1.4; after it, 24 of 167 plain questions whose answer was told were refused, so it has the weight of the first run again.
 CONTINUED = Course(
     {"dense": 25000, "indexer": 150, "sparse": 1500, "draft": 1000},
     ((0.30, 1024), (0.30, 2048), (0.20, 4096), (0.12, 8192), (0.08, 16384)),
-    {2048: 0.1, 4096: 0.2, 8192: 0.3, 16384: 0.34, 32768: 0.06}, 0.8, 200, 0.4, 0.35, 0.3, 0.01, 2.0, 1.4,
+    {2048: 0.1, 4096: 0.2, 8192: 0.3, 16384: 0.34, 32768: 0.06}, 0.8, 200, 0.4, 0.35, 0.3, 0.01, 2.0,
 )  # fmt: skip
 
 
@@ -53,8 +52,8 @@ class Step:
     sparse: bool = False  # whether attention reads selected tokens alone; in the draft stage, the draft layer's
 
 
-def schedule(scale: float, seed: int, tokens: int = TOKENS, course: Course = ANEW) -> list[Step]:
-    """All steps, known before the first one, so that a seed gives the same run."""
+def schedule(scale: float, seed: int, tokens: int = TOKENS, course: Course = ANEW, rate: float = 1.0) -> list[Step]:
+    """All steps, known before the first one, so that a seed gives the same run. rate: factor of every learning rate."""
     steps = course.steps
     rng = random.Random(seed)
     plan: list[Step] = []
@@ -67,19 +66,21 @@ def schedule(scale: float, seed: int, tokens: int = TOKENS, course: Course = ANE
         for _ in range(int(dense * share)):
             done = len(plan) / dense
             fallen = max(0.0, (done - course.hold) / (1.0 - course.hold))
-            rate = course.rate * min(1.0, (len(plan) + 1) / course.warmup) * (1.0 - (1.0 - course.end) * fallen)
-            plan.append(Step("dense", min(length, tokens) if length <= 512 else upto(length), rate, indexer=done > 0.8))
+            factor = course.rate * min(1.0, (len(plan) + 1) / course.warmup) * (1.0 - (1.0 - course.end) * fallen)
+            plan.append(
+                Step("dense", min(length, tokens) if length <= 512 else upto(length), factor, indexer=done > 0.8)
+            )
     for _ in range(int(steps["indexer"] * scale)):
         plan.append(Step("indexer", min(rng.choice([2048, 4096, 8192, 16384]), tokens), 1.0, indexer=True))
     sparse = int(steps["sparse"] * scale)
     for i in range(sparse):
         length = rng.choices(list(course.sparse), list(course.sparse.values()))[0]
-        rate = min(1.0, (i + 1) / 50) * ((course.sparse_rate - 0.02) * (1 - i / sparse) + 0.02)
-        plan.append(Step("sparse", min(length, tokens), rate, topk=128 if i % 2 else 256, indexer=True, sparse=True))
+        factor = min(1.0, (i + 1) / 50) * ((course.sparse_rate - 0.02) * (1 - i / sparse) + 0.02)
+        plan.append(Step("sparse", min(length, tokens), factor, topk=128 if i % 2 else 256, indexer=True, sparse=True))
     draft = int(steps["draft"] * scale)
     for i in range(draft):  # the rest of the model is frozen and attends densely, which is faster and nearly the same
         done = i / draft
         length = 1024 if done < 0.3 else rng.choices([1024, 2048, 4096, 8192], [0.3, 0.3, 0.3, 0.1])[0]
-        rate = min(1.0, (i + 1) / 50) * (1.0 - 0.95 * done)
-        plan.append(Step("draft", min(length, tokens), rate, indexer=done > 0.5, sparse=done > 0.65))
-    return plan
+        factor = min(1.0, (i + 1) / 50) * (1.0 - 0.95 * done)
+        plan.append(Step("draft", min(length, tokens), factor, indexer=done > 0.5, sparse=done > 0.65))
+    return [replace(step, rate=step.rate * rate) for step in plan]

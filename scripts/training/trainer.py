@@ -31,7 +31,7 @@ class NotFittingError(torch.OutOfMemoryError):
 
 
 class Trainer:
-    """args: out, seed, scale, tokens, device; checkpoint, a folder to continue from, or None; resume, whether from `out`/state.pt.
+    """args: out, seed, scale, rate, tokens, device; checkpoint, a folder to continue from, or None; resume, from `out`/state.pt.
 
     Raises ValueError for a folder without a checkpoint or state.
     """
@@ -56,10 +56,8 @@ class Trainer:
         self._fitting: set[tuple] = set()  # shapes of steps that fit the memory of every rank
         self.tables = rope_tables(self.shape, self.device)
         course = CONTINUED if args.checkpoint else ANEW
-        self.plan = schedule(args.scale, args.seed, args.tokens, course)
-        self.weights = torch.from_numpy(data.weights(course.user, course.value_start, course.refusal_start)).to(
-            self.device
-        )
+        self.plan = schedule(args.scale, args.seed, args.tokens, course, args.rate)
+        self.weights = torch.from_numpy(data.weights(course.user, course.value_start)).to(self.device)
         if state is not None:
             self.model.load_state_dict(state["model"])
             for own, saved in zip(self.optimizers, state["optimizers"], strict=True):
@@ -79,8 +77,8 @@ class Trainer:
         if not path.is_file():
             raise ValueError(f"--resume needs {path}, which a first command without --resume writes")
         state = torch.load(path, map_location=self.device)
-        self.args.seed, self.args.scale, self.args.tokens = (
-            state["plan"][name] for name in ("seed", "scale", "tokens")
+        self.args.seed, self.args.scale, self.args.tokens, self.args.rate = (
+            state["plan"][name] for name in ("seed", "scale", "tokens", "rate")
         )
         self.args.checkpoint = state["plan"]["checkpoint"] and Path(state["plan"]["checkpoint"])
         return state
@@ -93,7 +91,7 @@ class Trainer:
         """Write the state of the run, at once or not at all."""
         if not self.ranks.first:
             return
-        plan = {"seed": self.args.seed, "scale": self.args.scale, "tokens": self.args.tokens,
+        plan = {"seed": self.args.seed, "scale": self.args.scale, "tokens": self.args.tokens, "rate": self.args.rate,
                 "checkpoint": self.args.checkpoint and str(self.args.checkpoint)}  # fmt: skip
         state = {"model": self.model.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers], "plan": plan,
                  "step": self.step, "history": self.history, "draft_started": self.draft_started}  # fmt: skip

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from make_conformance_checkpoint import shares, widened, write_twin, write_wide
+from make_conformance_checkpoint import shares, widened, write_demo, write_twin, write_wide
 from safetensors import safe_open
 from trace_transformers import load as load_theirs
 from trace_transformers import trace as trace_theirs
@@ -90,6 +90,13 @@ def test_bf16_holds_the_same_numbers(wide, tmp_path):
     write_wide(tmp_path, "bf16")
     assert "quantization_config" not in json.loads((tmp_path / "config.json").read_text())
     assert torch.equal(logprobs(wide), logprobs(tmp_path))
+
+
+def test_the_demo_in_bf16_is_the_demo(tmp_path):
+    """For engines that do not take its FP8."""
+    write_demo(tmp_path, "bf16")
+    assert json.loads((tmp_path / "config.json").read_text())["index_topk"] == 128
+    assert torch.equal(logprobs(DEMO), logprobs(tmp_path))
 
 
 def test_the_residual_streams_epsilon_shows_if_latents_are_normed_with_it(wide):

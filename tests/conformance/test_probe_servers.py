@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -10,11 +12,13 @@ from golden.servers import PLAIN, SIZES, serving
 from golden.tables import counted
 from make_conformance_checkpoint import write_twin, write_wide
 from trace_transformers import load as load_transformers
+from trace_transformers import modeling
 
 from conformance.verdicts import in_short, probed, probed_in_batches
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.golden import Golden, load
 from deepseek_v32.inference.conformance.verdict import Verdict
+from deepseek_v32.inference.engine.pace import UNBOUNDED
 from deepseek_v32.inference.llm import DEMO
 from support.answer_server import serving_answers
 from support.golden_slices import only
@@ -84,8 +88,9 @@ def test_the_wide_checkpoint_is_right(precision, tmp_path, evidence):
         pytest.param("demo", (), torch.float32, marks=WHOLE),
         pytest.param("demo", (), torch.bfloat16, marks=WHOLE),
         pytest.param("wide", (), torch.float32, marks=WHOLE),
+        pytest.param("wide", (), torch.bfloat16, marks=WHOLE),
     ],
-    ids=["demo, some", "demo, all", "demo, all, bf16", "wide, all"],
+    ids=["demo, some", "demo, all", "demo, all, bf16", "wide, all", "wide, all, bf16"],
 )
 def test_transformers_is_right(checkpoint, names, dtype, tmp_path, evidence):
     """Of the wide checkpoint by its narrow twin."""
@@ -99,26 +104,45 @@ def test_transformers_is_right(checkpoint, names, dtype, tmp_path, evidence):
     assert verdict.kind == "right", verdict
 
 
+def interleaved(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, **named: Any) -> Any:
+    """What transformers rotates index queries and keys by, with the pairs (2i, 2i + 1)."""
+    cos, sin = (each.chunk(2, -1)[0].unsqueeze(named.get("unsqueeze_dim", 1)) for each in (cos, sin))
+    pairs = [(x[..., 0::2], x[..., 1::2]) for x in (q, k)]
+    return tuple(torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2) for a, b in pairs)
+
+
+IN_TRANSFORMERS = {
+    "index-rope-interleaved": (modeling, "apply_rotary_pos_emb", interleaved),
+    "mla-rope-half-split": (modeling, "apply_rotary_pos_emb_interleave", modeling.apply_rotary_pos_emb),
+    "relu-missing": (torch.nn.functional, "relu", lambda x: x),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IN_TRANSFORMERS)
+def test_a_bug_in_transformers_is_named(name, evidence):
+    """What is known of a bug comes from this engine; here another one has it, in its own code."""
+    with patch.object(*IN_TRANSFORMERS[name]), serving_answers(Answerer(load_transformers(DEMO))) as address:
+        verdict = probed(address, load("demo"))
+    evidence("HTTP, transformers", f"{name}, transformers in float32", bug=name, **in_short(verdict))
+    is_named(name, verdict)
+
+
 ON_THE_DEMO = sorted(counted(load("demo")))
 ON_THE_WIDE = sorted(counted(load("wide")) - set(ON_THE_DEMO))
-# What they change depends on which requests meet in a step and how prompts are cut, and so on how fast they come and are computed:
-# verdicts that will do without their names.
-DEPENDS_ON_TIME = {"length-of-the-longest": ("other",), "first-chunk-alone-is-scored": ("other", "bug")}
 ON_NEITHER = sorted({name for name, bug in BUGS.items() if "http" in bug.shows} - {*ON_THE_DEMO, *ON_THE_WIDE})
 
 
 def verdict_of(name: str, golden: Golden, model: Path, evidence: Callable[..., None], row: str) -> Verdict:
     """In bf16, while the known answers are those of exact precision, if the bug shows in both."""
     precision = next(each for each in ("bf16", "exact", "fp8") if each in BUGS[name].precisions)
-    with BUGS[name].seed(), serving(LLM(model, device="cpu", precision=precision, **PLAIN)) as address:
+    with BUGS[name].seed(), serving(LLM(model, device="cpu", precision=precision, **PLAIN), UNBOUNDED) as address:
         verdict = probed(address, golden)
     evidence(row, f"{name}, {precision}", bug=name, **in_short(verdict))
     return verdict
 
 
 def is_named(name: str, verdict: Verdict) -> None:
-    if verdict.kind in DEPENDS_ON_TIME.get(name, ()):
-        return
     assert verdict.kind == "bug" and name in [match.name for match in verdict.matches[: verdict.named]], verdict
     assert verdict.named <= 2
 
@@ -149,7 +173,7 @@ def test_a_bug_is_named_on_the_wide_checkpoint(name, tmp_path, evidence):
 @pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
 def test_a_bug_that_is_dense_attention_is_told_so_on_the_demo(precision, evidence):
     """Where it is within the noise of each token."""
-    with BUGS["dense-attention"].seed(), serving(LLM(device="cpu", precision=precision, **PLAIN)) as address:
+    with BUGS["dense-attention"].seed(), serving(LLM(device="cpu", precision=precision, **PLAIN), UNBOUNDED) as address:
         verdict = probed(address, load("demo"))
     evidence("HTTP, dense", f"dense-attention, {precision}", bug="dense-attention", **in_short(verdict))
     assert verdict.sparse is False and verdict.kind == "bug", verdict

@@ -140,3 +140,14 @@ def test_texts_tell_apart_bugs_that_change_the_same():
     verdict = judge(replace(GOLDEN, bugs=bugs), observed(RIGHT + values, text="wrong"))
     assert verdict.named == 1 and [match.name for match in verdict.matches] == ["the bug", "a twin"]
     assert judge(replace(GOLDEN, bugs=bugs), observed(RIGHT + values)).named == 2
+
+
+def test_texts_that_a_bug_was_not_asked_for_do_not_tell_it_apart():
+    """A bug of the forward pass is known by its scores alone; a wrong text of a reused prompt speaks neither for nor against it."""
+    values = change(6, ("score",))
+    forward = KnownBug("forward", values, {}, ("score",))
+    cache = KnownBug("cache", values, {"reuse": {"text": "wrong"}}, ("score", "reuse"))
+    seen = observed(RIGHT + values)
+    seen.replies["reuse"] = replace(seen.replies["reuse"], text="wrong")
+    verdict = judge(replace(GOLDEN, bugs=(*BUGS, forward, cache)), seen)
+    assert verdict.named == 2 and {match.name for match in verdict.matches[:2]} == {"forward", "cache"}

@@ -26,6 +26,8 @@ _CORRECTS = re.compile(
     r"(no wait|actually make|make that|make it|scratch that|sorry, i meant|i meant|i mean|correction|typo)\b(\W+\S+){1,3}$",
     re.IGNORECASE,
 )
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")
+_ORDINAL = re.compile(rf"\b({'|'.join(_ORDINALS)}|last)\b", re.IGNORECASE)
 _BACK = re.compile(r"\b(she|he|they|it|her|his|him|them|she's|he's|they're|it's|theirs|its|their)\b", re.IGNORECASE)
 
 
@@ -164,6 +166,8 @@ class Reader:
 
     def _corrected(self, question: str, value: str, quote: str, at: int, now: str) -> str | None:
         """Follow a correction back to what names the subject; look for a later one that was missed."""
+        if (line := re.match(r"(\d+)([.)]) ", quote)) and (asked := _ORDINAL.search(question)):
+            return self._numbered(int(line[1]), quote, at, asked[0].lower())
         here = max((n for n, s in enumerate(self.sentences) if s.at <= at + 1), default=0)
         words, wanted = english.related(question), english.shape(value)
         told = [s for s in self.sentences if not s.asks and not _UNDONE.search(s.text)]
@@ -184,6 +188,13 @@ class Reader:
         self.read["correction"] += steps > 0
         return None
 
+    def _numbered(self, number: int, quote: str, at: int, ordinal: str) -> str | None:
+        """Whether a line of a numbered list is the one that is asked for."""
+        following = self.heard[at + len(quote) :].lstrip("\n")
+        last = re.match(rf"{number + 1}[.)] ", following) is None
+        right = last if ordinal == "last" else _ORDINALS.index(ordinal) + 1 == number
+        return None if right else "the quote is another line of the list"
+
     def _fits(self, question: str, words: set[str], sentence: str) -> bool:
         """Whether they share a word, perhaps mistyped, or both speak of the user: one of them says "I" or "we"."""
         if english.shared(english.related(sentence), words) or self._mine(question, sentence):
@@ -193,8 +204,8 @@ class Reader:
 
     def _mine(self, question: str, sentence: str) -> bool:
         texts = (question.lower(), sentence.lower())
-        own = all(re.search(r"\b(i|my|i'm|me|we|us|our)\b", text) for text in texts)
-        return own and any(re.search(r"\b(i|i'm|we|us|me)\b", text) for text in texts)
+        own = all(re.search(r"\b(i|my|i'm|im|me|we|us|our)\b", text) for text in texts)
+        return own and any(re.search(r"\b(i|i'm|im|we|us|me)\b", text) for text in texts)
 
     def _antecedent(self, at: int, wanted: str, sentence: str) -> int | None:
         """The sentence before that a correction can mean: the latest with a value of its shape and a subject of its gender."""
@@ -224,6 +235,8 @@ class Reader:
         ):  # a correction behind a question is of its answer
             return None
         text = follow[0].text
+        if text.endswith("?"):  # "10 May? no, 11 May": the next sentence is the correction
+            return None
         if _CORRECTS.match(text) and english.shape(text) == wanted and value.lower() not in text.lower():
             undone = len(follow) > 1 and (_UNDONE.search(follow[1].text) or value.lower() in follow[1].text.lower())
             return None if undone else text

@@ -51,12 +51,20 @@ _RELATED = (
     "dog puppy",
     "bring care",
     "food dish eat cook favourite",
+    "language tongue",
+    "fever temperature",
+    "pet kitten puppy dog cat rabbit ferret snake goat parrot hamster tortoise horse gecko lizard guinea hedgehog budgie fish",
+    "doctor dentist vet surgeon physician",
+    "partner wife husband married engaged dating better",
+    "sibling sister brother twin",
+    "illness hospital sick caught",
+    "medicine pill medication drug",
 )
 
 
 def stems(text: str) -> set[str]:
     """The words that carry a text's meaning, without their endings; a few synonyms are one word."""
-    words = [_SAME.get(word, word) for word in re.findall(r"[a-zà-ÿ]+|\d+", text.lower().replace("'s", ""))]
+    words = [_SAME.get(word, word) for word in re.findall(r"[a-zà-ž]+|\d+", text.lower().replace("'s", ""))]
     return {word[:5] for word in words if word not in SMALL and (len(word) > 1 or word.isdigit())}
 
 

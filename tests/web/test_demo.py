@@ -68,9 +68,8 @@ def test_the_demo_answers_and_the_inspector_shows_why(open_tab: Any, demo: Any) 
     page.wait_for_selector(".dsa-verdict")
     assert page.locator(".dsa-verdict").inner_text().startswith("Another answer")
     assert NEEDLE not in page.locator(".dsa-altered").inner_text()
-    before, after = (
-        float(each) for each in re.findall(r"-?\d+\.\d+(?= →|; most)", page.locator(".dsa-verdict").inner_text())
-    )
+    sums = re.findall(r"−?\d+\.\d+(?= →|; most)", page.locator(".dsa-verdict").inner_text())
+    before, after = (float(each.replace("−", "-")) for each in sums)
     assert after < before
     page.locator(".panel").evaluate("panel => panel.scrollTop = 0")
     if update:

@@ -176,7 +176,7 @@ function openInspector(index) {
 
 document.addEventListener("dsa:who", () => shown && document.dispatchEvent(new CustomEvent("dsa:shown", { detail: shown })));
 
-// Keep the newest answer in view when the column gets narrower, for example when the inspector opens.
+// Keep the newest answer in view when the column gets narrower, for example when the inspector opens. The start page begins at its top.
 let pinned = true;
 function toEnd() {
   scroller.scrollTop = scroller.scrollHeight;
@@ -185,7 +185,7 @@ function toEnd() {
 scroller.addEventListener("scroll", () => {
   pinned = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
 });
-new ResizeObserver(() => pinned && toEnd()).observe(scroller);
+new ResizeObserver(() => pinned && nodes.length && toEnd()).observe(scroller);
 
 function show(value) {
   const atEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
@@ -207,7 +207,8 @@ function show(value) {
   document.body.classList.toggle("dsa-running", Boolean(value.running));
   document.body.classList.toggle("dsa-empty", !messages.length);
   document.getElementById("dsa-title").textContent = value.conversation.title || "New chat";
-  if (atEnd || grown || other) toEnd();
+  if (!messages.length && other) scroller.scrollTop = 0;
+  else if (messages.length && (atEnd || grown || other)) toEnd();
   showMeter(value.meter);
   document.dispatchEvent(new CustomEvent("dsa:shown", { detail: value }));
 }

@@ -139,12 +139,12 @@ function drawComparison(box, header, found) {
     chip.style.setProperty("--less", Math.min(1, Math.max(0, -value) / 6));
     chip.style.setProperty("--more", Math.min(1, Math.max(0, value) / 6));
     chip.append(make("small", "", signed(value)));
-    chip.title = `log-probability ${found.before[i].toFixed(2)} → ${found.after[i].toFixed(2)}`;
+    chip.title = `log-probability ${fixed(found.before[i])} → ${fixed(found.after[i])}`;
     original.append(chip);
   });
   const most = changes.reduce((best, value, i) => (texts[i] !== "␣" && Math.abs(value) > Math.abs(changes[best]) ? i : best), 0);
   box.replaceChildren(
-    make("p", "dsa-verdict", `${found.same ? "The same answer" : "Another answer"} after ${found.seconds.toFixed(2)} s. The recorded answer's log-probability: ${sum(found.before).toFixed(2)} → ${sum(found.after).toFixed(2)}; most changed: “${texts[most].trim()}”, ${signed(changes[most])}.`),
+    make("p", "dsa-verdict", `${found.same ? "The same answer" : "Another answer"} after ${found.seconds.toFixed(2)} s. The recorded answer's log-probability: ${fixed(sum(found.before))} → ${fixed(sum(found.after))}; most changed: “${texts[most].trim()}”, ${signed(changes[most])}.`),
   );
   const columns = make("div", "dsa-columns");
   columns.append(
@@ -154,4 +154,5 @@ function drawComparison(box, header, found) {
   box.append(columns);
 }
 
+const fixed = (value) => value.toFixed(2).replace("-", "−");
 const signed = (value) => (Math.abs(value) < 0.005 ? "0" : `${value > 0 ? "+" : "−"}${Math.abs(value).toFixed(Math.abs(value) < 10 ? 2 : 0)}`);

@@ -5,7 +5,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import manners, tools
-from .plain import hops, joined, lookups, records, remark_chains, remarks, sketches, stories
+from .plain import (
+    aside_links,
+    asides,
+    hops,
+    joined,
+    listings,
+    lookups,
+    records,
+    remark_chains,
+    remarks,
+    sketches,
+    stories,
+)
 from .splits import pick
 from .turns import WORDS, Conversation, Turn
 from .writer import Writer
@@ -18,9 +30,10 @@ SYSTEMS = (
 
 # What a conversation can have: "base", which the shipped checkpoint was trained on; stories of people and things that change;
 # questions of two steps in plain words; tables to look up by two keys, to compare and to count; hasty typing; sketches that are
-# asked at once for what they told and for what they did not; remarks, which are told, changed and asked for in everyone's own words.
+# asked at once for what they told and for what they did not; remarks, which are told, changed and asked for in everyone's own words;
+# asides, remarks among small talk, with several people in one sentence and changes that are not called one.
 BASE = ("base",)
-FAMILIES = (*BASE, "stories", "hops", "lookups", "typing", "sketches", "remarks")
+FAMILIES = (*BASE, "stories", "hops", "lookups", "typing", "sketches", "remarks", "asides")
 
 
 _PLAYS = (
@@ -33,6 +46,9 @@ _PLAYS = (
     *[("remarks", remarks.play)] * 6,
     *[("remarks", remark_chains.play)] * 3,
     ("remarks", records.play),
+    *[("asides", asides.play)] * 6,
+    *[("asides", aside_links.play)] * 3,
+    *[("asides", listings.play)] * 3,
 )
 
 

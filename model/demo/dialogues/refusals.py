@@ -18,7 +18,7 @@ def refuse(memory: Memory, before: str, thinks: bool) -> Turn | None:
         if question is None or any(name in memory.taken for name in (question.signature, *question.aliases)):
             continue
         asked = memory.phrase_question(question)
-        if memory.strict and _seems_told(memory, before, asked):
+        if memory.strict and seems_told(memory, before, asked):
             continue
         text = memory.join(before, asked)
         thought: list[Piece] | None = [("Nothing was said about that.", REFUSAL)] if thinks else None
@@ -38,7 +38,7 @@ def _stems(text: str) -> set[str]:
     return {word[:5] for word in re.findall(r"[a-z]+|\d+", text) if word not in _SMALL}
 
 
-def _seems_told(memory: Memory, before: str, asked: str) -> bool:
+def seems_told(memory: Memory, before: str, asked: str) -> bool:
     """Whether one sentence has all words of the question: somebody could take it for the answer."""
     if re.search(r"(?i)\b(where|who|whose|how|whom)", asked):
         return False  # the same words do not say where, who or how

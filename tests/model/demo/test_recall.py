@@ -11,6 +11,7 @@ import pytest
 from training.data import characters
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.chat_app.examples import examples
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.demo.dialogues import Conversation, write
 from deepseek_v32.model.demo.sample_chats import CALLS, MOVING, WEATHER, messages
@@ -127,6 +128,27 @@ def test_what_the_samples_ask(llm):
         assert message.content == said
         assert not thinking or "My landlord is Petra Novak." in message.reasoning_content
         chat.append(message.to_message())
+
+
+EXAMPLES = (
+    ("maple-otter-58", "The wifi password is maple-otter-58."),
+    ("7:15", "The removal van comes at 7:15 instead. Before: 8:30."),
+    ("555-0182", "Petra Novak's phone number is 555-0182."),
+    ("Daniel", "Daniel orders the new chairs."),
+    ("Aylin Demir", "06:55:12 WARN The door was opened by Aylin Demir."),
+    ("204", "The meeting is on Tuesday at 14:30 in room 204."),
+)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("precision", ["exact", "fp8"])
+def test_the_examples_of_the_start_page_are_answered_and_quoted_right(precision):
+    llm, shown = engine(precision), examples(32768)
+    assert len(shown) == len(EXAMPLES)
+    for example, (value, quote) in zip(shown, EXAMPLES, strict=True):
+        messages = [{"role": each.role, "content": each.content} for each in example.conversation.messages]
+        said = llm.chat(messages, GREEDY, thinking=example.thinking).message.content.strip()
+        assert said.startswith(f"{value}. You") and said.endswith(quote), (example.title, said)
 
 
 def test_greetings_and_what_it_cannot_know(llm):

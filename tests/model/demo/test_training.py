@@ -162,7 +162,9 @@ def test_batches_leave_out_what_is_flagged(tmp_path):
 @pytest.mark.heavy
 def test_a_run_that_stopped_goes_on_with_its_own_plan(tmp_path):
     first = Trainer(
-        argparse.Namespace(out=tmp_path, seed=3, scale=0.01, tokens=1024, device="cpu", checkpoint=DEMO, resume=False)
+        argparse.Namespace(
+            out=tmp_path, seed=3, scale=0.01, rate=0.5, tokens=1024, device="cpu", checkpoint=DEMO, resume=False
+        )
     )
     assert (tmp_path / "tokenizer.json").read_bytes() == (DEMO / "tokenizer.json").read_bytes()
     first.step = 17
@@ -170,13 +172,16 @@ def test_a_run_that_stopped_goes_on_with_its_own_plan(tmp_path):
         first.model.norm += 1.0
     first.save()
     again = Trainer(
-        argparse.Namespace(out=tmp_path, seed=1, scale=1.0, tokens=65536, device="cpu", checkpoint=None, resume=True)
+        argparse.Namespace(
+            out=tmp_path, seed=1, scale=1.0, rate=1.0, tokens=65536, device="cpu", checkpoint=None, resume=True
+        )
     )
     assert again.step == 17 and again.plan == first.plan and again.draft_started
+    assert max(step.rate for step in first.plan) == 0.5, "half of the learning rate, from the first command"
     assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), again.model.parameters(), strict=True))
     with pytest.raises(ValueError, match="--resume needs"):
         Trainer(
             argparse.Namespace(
-                out=tmp_path / "no", seed=1, scale=1.0, tokens=1, device="cpu", checkpoint=None, resume=True
+                out=tmp_path / "no", seed=1, scale=1.0, rate=1.0, tokens=1, device="cpu", checkpoint=None, resume=True
             )
         )

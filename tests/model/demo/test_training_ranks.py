@@ -21,7 +21,9 @@ STEPS = (Step("dense", LENGTH, 0.5, indexer=True), Step("sparse", LENGTH, 0.5, t
 
 def trainer(out: Path) -> Trainer:
     return Trainer(
-        argparse.Namespace(out=out, seed=3, scale=0.01, tokens=LENGTH, device="cpu", checkpoint=DEMO, resume=False)
+        argparse.Namespace(
+            out=out, seed=3, scale=0.01, rate=1.0, tokens=LENGTH, device="cpu", checkpoint=DEMO, resume=False
+        )
     )
 
 

@@ -21,19 +21,19 @@ _THINGS = {"room": ("room",), "eatery": ("shop",), "org": ("shop",), "school": (
 _CLAUSE = re.compile(r"\b(who|whoever|person|one|where)\b")
 
 
-def _single(case: Case, wording: str) -> list[str]:
+def single(case: Case, wording: str) -> list[str]:
     """Statements of a split that tell one slot, for which the split has questions."""
     return [form for form in case.tellable(wording) if len(case.told_by(form)) == 1]
 
 
-def _fact(sentence: str, question: Question, key: str) -> Fact:
+def hop_fact(sentence: str, question: Question, key: str) -> Fact:
     return Fact(capital(article(sentence)), [question], Phrase(key, key, "story"), None, [], "", "topic hop")
 
 
-def _second(writer, case: Case, about: Subject) -> tuple[Remarked, str, Fact] | None:
+def second_remark(writer, case: Case, about: Subject) -> tuple[Remarked, str, Fact] | None:
     """A remark about what the first one names: (it, its slot, the fact)."""
     rng, wording = writer.rng, writer.wording.split
-    forms = _single(case, wording)
+    forms = single(case, wording)
     if not forms:
         return None
     form = pick(rng, forms)
@@ -43,7 +43,7 @@ def _second(writer, case: Case, about: Subject) -> tuple[Remarked, str, Fact] | 
     named = about.text.lower()
     if not question.direct or told.values[slot].lower() in named or named in told.values[slot].lower():
         return None
-    return told, slot, _fact(form.format_map({**about.fields, **told.values}), question, about.text.lower())
+    return told, slot, hop_fact(form.format_map({**about.fields, **told.values}), question, about.text.lower())
 
 
 _HAVE_SAME = {
@@ -62,14 +62,14 @@ def _same(writer) -> Chain | None:
     if any(writer.mentions(about.key) for about in (one, other)):
         return None
     slots = [name for name, slot in case.slots.items() if slot.same[wording]]
-    made = _second(writer, case, one)
+    made = second_remark(writer, case, one)
     if made is None or made[1] not in slots:
         return None
     told, slot, second = made
     fields = {**one.fields, "z": other.text, "x2": other.text}
     ask = case.slots[slot].same_ask.format_map(fields)
     link = Question(f"hop {other.key}", one.text, [ask], [], [], [], (f"same {slot}|{other.key}",))
-    first = _fact(pick(rng, case.slots[slot].same[wording]).format_map(fields), link, one.text.lower())
+    first = hop_fact(pick(rng, case.slots[slot].same[wording]).format_map(fields), link, one.text.lower())
     asks = told.asks(slot, wording, other.fields)
     return Chain(first, second, pick(rng, asks)) if asks else None
 
@@ -88,7 +88,7 @@ def _named(writer) -> Chain | None:
     """The first remark names what the second one is about."""
     rng, split, wording = writer.rng, writer.split, writer.wording.split
     case, slot = pick(rng, _NAMING)
-    forms = [form for form in _single(case, wording) if case.told_by(form) == [slot]]
+    forms = [form for form in single(case, wording) if case.told_by(form) == [slot]]
     if not forms or (case.mine and not writer.plain):
         return None
     owner, kind = draw(rng, split, case), case.slots[slot].kind
@@ -101,14 +101,14 @@ def _named(writer) -> Chain | None:
         return None
     about = subject(short, pick(rng, ["she", "he"]) if kind in _SOMEBODY else "it")
     fitting = [CASES[n] for n in _THINGS[kind]] if kind in _THINGS else [c for c in BY_SPLIT[wording] if c.somebody]
-    made = _second(writer, pick(rng, fitting), about)
+    made = second_remark(writer, pick(rng, fitting), about)
     if made is None or made[0].case is case:
         return None
     told, asked, second = made
     one = Remarked(case, owner)
     one.values[slot] = name
     link = one.question(slot, wording)
-    first = _fact(pick(rng, forms).format_map({**owner.fields, **one.values}), link, name.lower())
+    first = hop_fact(pick(rng, forms).format_map({**owner.fields, **one.values}), link, name.lower())
     noun = pick(rng, case.slots[slot].nouns).format_map(owner.fields)
     asks = told.asks(asked, wording, Subject(noun, about.they, noun).fields)
     if _CLAUSE.search(noun):

@@ -80,15 +80,23 @@ def _parse(block: str) -> Link:
 LINKS = [_parse(block) for block in texts.read("remark_links").strip().split("\n\n")]
 
 
-def _of(link: Link, mark: str, wording: str) -> tuple[str, ...]:
+def forms_of(link: Link, mark: str, wording: str) -> tuple[str, ...]:
     """The forms of a split. Statements and questions for one of the two facts may be of training where it has none."""
     return link.forms[mark][wording] or (link.forms[mark]["train"] if mark != "q?" else ())
 
 
 BY_SPLIT = {
-    split: [link for link in LINKS if _of(link, "q?", split) and (link.forms["1>"][split] or link.forms["2>"][split])]
+    split: [
+        link for link in LINKS if forms_of(link, "q?", split) and (link.forms["1>"][split] or link.forms["2>"][split])
+    ]
     for split in SPLITS
 }
+
+
+def named_thing(rng, split: str, kind: str) -> str:
+    """What a first remark names."""
+    made = _NAMED.get(kind)
+    return made(rng, split) if made else value(rng, split, kind)
 
 
 def draw(writer) -> Chain | None:
@@ -96,8 +104,7 @@ def draw(writer) -> Chain | None:
     rng, split, wording = writer.rng, writer.split, writer.wording.split
     link = pick(rng, BY_SPLIT[wording])
     about = somebody(rng, split) if link.subjects == ("who",) else subject(pick(rng, link.subjects), "it")
-    made = _NAMED.get(link.named)
-    named = made(rng, split) if made else value(rng, split, link.named)
+    named = named_thing(rng, split, link.named)
     text = value(rng, split, link.value)
     low = [part.lower() for part in (about.text + "'s", named, text)]
     if any(one in other for one in low for other in low if one is not other):
@@ -111,12 +118,12 @@ def draw(writer) -> Chain | None:
         return None
 
     def fact(mark: str, key: str, found: str) -> Fact:
-        asks = [form.format_map(fields) for form in _of(link, f"{mark}?", wording)]
+        asks = [form.format_map(fields) for form in forms_of(link, f"{mark}?", wording)]
         every = [form.format_map(fields).lower() for forms in link.forms[f"{mark}?"].values() for form in forms]
         question = Question(f"hop {mark} {link.value}|{key}", found, asks, [], [], [], tuple(every))
-        sentence = article(pick(rng, _of(link, f"{mark}>", wording)).format_map(fields))
+        sentence = article(pick(rng, forms_of(link, f"{mark}>", wording)).format_map(fields))
         return Fact(capital(sentence), [question], Phrase(named, named.lower(), "story"), None, [], "", "topic hop")
 
-    asks = [form.format_map(fields) for form in _of(link, "q?", wording)]
+    asks = [form.format_map(fields) for form in forms_of(link, "q?", wording)]
     writer.mine = writer.mine or own
     return Chain(fact("1", key, named), fact("2", Phrase.of(named, "").key, text), pick(rng, asks))
