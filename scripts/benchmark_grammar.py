@@ -4,8 +4,8 @@
     python scripts/benchmark_grammar.py --model DIR --device cuda --sequences 32
 
 The runs with and without a schema alternate, and have no drafts, which a request with a schema does not get; a third kind may write
-any text, as without a grammar, so that it costs the masks alone. Each is greedy (0) and at temperature 1. The numbers are the times of
-their steps, in the median. Ends in one JSON line.
+any text, as without a grammar, so that it costs the masks alone. Each is greedy (0) and at temperature 1. The numbers are the
+medians of the times of their steps. Ends in one JSON line.
 """
 
 import json
