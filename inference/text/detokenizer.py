@@ -24,10 +24,6 @@ class IncrementalDecoder:
         """The new characters that are complete once these ids are known; may be empty."""
         if not ids:
             return ""
-        if len(ids) == 1 and not self._window:
-            text = self._tokenizer.decode_one(ids[0])
-            if self._tokenizer.is_byte_level and not text.endswith(REPLACEMENT):
-                return text
         self._window += ids
         text = self._tokenizer.decode(self._window)
         stable = text.rstrip(REPLACEMENT)

@@ -72,7 +72,6 @@ class Tokenizer:
         self._skipped = (flagged | {self.bos_id, *self.eos_ids}) - kept - {None}
         # A byte-level decoder concatenates the bytes of the tokens; other decoders depend on the token before.
         self.is_byte_level: bool = (definition.get("decoder") or {}).get("type") == "ByteLevel"
-        self._texts: dict[int, str] = {}  # those of tokens that have been decoded alone
 
     @classmethod
     def from_directory(cls, path: str | Path) -> "Tokenizer | None":
@@ -197,13 +196,6 @@ class Tokenizer:
         if len(kept) > LONG_TEXT // 16:
             return self._full.decode_batch([kept], skip_special_tokens=False)[0]
         return self._full.decode(kept, skip_special_tokens=False)
-
-    def decode_one(self, token: int) -> str:
-        """As ``decode([token])``, which takes five times as long as finding its text again."""
-        text = self._texts.get(token)
-        if text is None:
-            text = self._texts[token] = self.decode([token])
-        return text
 
     @cached_property
     def plain(self) -> tokenizers.Tokenizer:
