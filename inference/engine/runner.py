@@ -87,6 +87,13 @@ class Runner:
         assert self._sampling_graphs is not None and self._greedy is not None
         return self._sampling_graphs.sample(requests)
 
+    def must_capture(self, sequences: int, drafts: int) -> bool:
+        if (
+            self._draft_graphs is None or self.cache_check is not None
+        ):  # with checks, steps with drafts run without graphs
+            return False
+        return not self._draft_graphs.is_captured(sequences, drafts)
+
     @property
     def max_draft_tokens(self) -> int:
         return 0 if self.drafter is None else MAX_DRAFT_TOKENS

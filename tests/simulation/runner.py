@@ -127,6 +127,9 @@ class SimulatedRunner:
     def device_fault(self) -> None:
         """None of the simulated faults is the device's."""
 
+    def must_capture(self, sequences: int, drafts: int) -> bool:
+        return False
+
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         if self._hooks is not None:
             self._hooks.stage()
