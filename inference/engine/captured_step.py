@@ -1,8 +1,9 @@
 """Work that is repeated: run as it is at first, captured as a CUDA graph the second time, and replayed from then on."""
 
+import gc
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Generic, TypeVar
 
@@ -26,6 +27,18 @@ def _capture_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the garbage collector: it may find the graphs of an engine that is gone, and to free them cuts a capture short."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class GraphMemory:
     """The memory that the graphs of a runner share, because only one of them runs at a time. On a CPU there are no graphs."""
 
@@ -42,7 +55,7 @@ class GraphMemory:
         if self._pool is None:
             return step
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self._device), torch.cuda.stream(_capture_stream(self._device)):
+        with torch.cuda.device(self._device), torch.cuda.stream(_capture_stream(self._device)), _no_collection():
             torch.cuda.synchronize()
             if torch.cuda.mem_get_info()[0] < _ROOM:
                 torch.cuda.empty_cache()

@@ -1,5 +1,7 @@
 """When a step is captured: not before it has run as it is, and once."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -92,15 +94,10 @@ def test_a_capture_that_always_fails_is_given_up(device: Device, caplog: pytest.
     ]
 
 
-def test_a_capture_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU, where the end of a capture that an error has cut short is an error, too."""
-    ended = []
-
-    def end() -> None:
-        ended.append(True)
-        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
-
-    graph = SimpleNamespace(capture_begin=lambda *_, **__: None, capture_end=end)
+@pytest.fixture
+def graph(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """In the place of CUDA and its graphs."""
+    graph = SimpleNamespace(capture_begin=lambda *_, **__: None, capture_end=lambda: None, replay=lambda: None)
     for name, stand_in in {
         "CUDAGraph": lambda: graph,
         "device": nullcontext,
@@ -111,10 +108,47 @@ def test_a_capture_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         monkeypatch.setattr(torch.cuda, name, stand_in)
     monkeypatch.setattr(captured_step, "_capture_stream", lambda device: None)
+    return graph
+
+
+def test_a_capture_that_fails_says_why(graph: SimpleNamespace) -> None:
+    """As on a GPU, where the end of a capture that an error has cut short is an error, too."""
+    ended = []
+
+    def end() -> None:
+        ended.append(True)
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
 
     def step() -> None:
         raise ValueError("rows is 3; expected 4")
 
+    graph.capture_end = end
     with pytest.raises(ValueError, match="rows is 3"):
         GraphMemory(torch.device("cuda")).capture(step)
-    assert ended
+    assert ended and gc.isenabled()
+
+
+class Engine:
+    """One that only the garbage collector frees, as a real one, and that says so."""
+
+    def __init__(self, freed: list[bool]) -> None:
+        self.itself = self
+        weakref.finalize(self, freed.append, True)
+
+
+@pytest.mark.usefixtures("graph")
+def test_no_engine_is_freed_during_a_capture() -> None:
+    """CUDA refuses to free graphs during a capture, and the capture fails."""
+    freed: list[bool] = []
+
+    def step() -> bool:
+        Engine(freed)
+        pieces = [[i] for i in range(10 * gc.get_threshold()[0])]  # enough objects for a collection
+        return len(pieces) > 0 and bool(freed)
+
+    assert step(), "the collector frees it in the meantime"
+    freed.clear()
+    assert GraphMemory(torch.device("cuda")).capture(step)() is False
+    assert gc.isenabled()
+    gc.collect()
+    assert freed
