@@ -100,7 +100,7 @@ def in_order(values: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
 
 def topk_cases(peer: Peer) -> Iterator[Case]:
     sizes: list[tuple[int, int, int | None]] = [
-        *((rows, 8192, None) for rows in (1, 16, 64, 128)), (128, 4096, None), (4096, 4096, None), (4096, 8192, None),
+        *((rows, columns, None) for columns in (4096, 8192) for rows in (1, 16, 64, 128)), (4096, 4096, None), (4096, 8192, None),
         (64, 16384, None), (64, 32768, None), (64, 131072, None), (1, 131072, None), (4096, 32768, None),
         (64, 131072, 3000), (64, 131072, 8192), (16, 131072, 1000), (128, 8192, 1500), (4096, 32768, 4096),
         (1, 131072, 2500),

@@ -1,17 +1,19 @@
 """The attention kernels under compute-sanitizer.
 
-racecheck of compute-sanitizer 2025.3 reports hazards that barriers do order: accesses to four fields of shared memory that one
+racecheck of compute-sanitizer 2025.3 reports hazards that barriers do order: accesses to five fields of shared memory that one
 group of warps writes and another reads. For all but `sums`, each group signals the other by a one-sided arrival (bar.arrive,
 mbarrier.arrive, or bytes that complete on an mbarrier); releases after 2025.3 fix false reports of this kind. Any other hazard
 fails the test.
 
 reference  softmax: written before bar.arrive; add_others_values: read after bar.sync; the next write comes after the
-           reader's own arrival on the other named barrier. follow_maxima of few queries: written before a __syncthreads, read
-           after it, and not written again
+           reader's own arrival on the other named barrier. follow_maxima of few queries: written before a bar.sync, read after
+           it, and not written again
 mask       of a block of keys: written before an arrival on mask_full (few heads: full), read after waiting there; the next
            write comes after waiting for `empty`, where the reader arrives when it is done
 sums       finish: written, then a bar.sync of both groups, read, then the same bar.sync again before the next write. In the machine
            code the reported stores and loads are on the two sides of those barriers
+added      few queries: written before an arrival on kProbabilitiesFull, read after waiting there; the next write comes after
+           waiting for kProbabilitiesFree, where the reader arrives when it is done
 records    few heads: bulk copies, and zeros in place of invalid records, come after waiting for `empty`, reads after `full`
 """
 
@@ -42,6 +44,8 @@ def race_field(access: str) -> str:
     source = found[0].read_text().splitlines()[int(number) - 1]
     if "s.reference[" in source:
         return "reference"
+    if "s.added[" in source:
+        return "added"
     if "s.mask[" in source:
         return "mask"
     if "s.sum[" in source or "s.top[" in source:
@@ -67,7 +71,7 @@ def unknown_races(output: str) -> list[str]:
 def test_files_with_known_races_have_names_of_their_own() -> None:
     """Reports name no folder, so a second file of that name would make a known race an unknown one."""
     names = Counter(path.name for path in build.SOURCES.glob("*/*.cuh"))
-    fields = re.compile(r"\bs\.(reference|mask|sum|top)\[")
+    fields = re.compile(r"\bs\.(reference|added|mask|sum|top)\[")
     users = [path.name for path in build.SOURCES.glob("*/*.cuh") if fields.search(path.read_text())]
     assert "core.cuh" in users and [name for name in [*users, "ptx.cuh"] if names[name] > 1] == []
 

@@ -109,7 +109,7 @@ HEADERS = {  # header: the libraries that include it
     "routing/kernels.cuh": {"routing"},
     "common/lane_sums.cuh": {"fp32_ops", "norm_and_cache"},
     "common/groups.cuh": {"all_reduce", "kv_up_projection", "norm_and_cache", "routing"},
-    "common/cluster.cuh": {"fp32_ops", "fp8_gemm", "norm_and_cache", "routing"},
+    "common/cluster.cuh": {"fp32_ops", "fp8_gemm", "norm_and_cache", "routing", "sparse_few_queries"},
     "common/launch.cuh": set(build.kernels()),
 }
 

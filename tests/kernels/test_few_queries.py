@@ -56,6 +56,24 @@ def test_bits_equal_those_of_prefill(count: int, topk: int, heads: int, odd_scal
 
 
 @pytest.mark.gpu
+def test_references_that_rise_through_a_whole_list() -> None:
+    """Over 64 blocks, of which a warp follows 32 at a time; the keys are in the order of the first head's scores."""
+    generator = torch.Generator("cuda").manual_seed(5)
+    records = cache(generator)
+    rows = gather_latents(records, torch.arange(TOKENS, device="cuda"), 512, torch.bfloat16)
+    q = (60 * torch.randn(1, 128, 576, generator=generator, device="cuda")).bfloat16()
+    rising = rows.float() @ q[0, 0].float()
+    moves = (SCALE * 1.4427 * rising.sort().values[63::64]).diff()
+    assert 10 < (moves > 8).sum() < 60
+    for indices in (rising.argsort(), rising.argsort().flip(0)):
+        out, lse = few_queries(q, records, indices.int()[None], SCALE, 512, None, None)
+        expected, _, expected_lse = sparse_mla_prefill(
+            q, records, indices.int()[None, None], SCALE, 512, backend="cuda"
+        )
+        assert torch.equal(out, expected) and torch.equal(lse, expected_lse)
+
+
+@pytest.mark.gpu
 def test_dividing_the_keys_changes_bits() -> None:
     """So the comparison above can fail."""
     generator = torch.Generator("cuda").manual_seed(0)

@@ -143,8 +143,20 @@ def test_the_order_of_slices_decides() -> None:
 
 def same(found: torch.Tensor, expected: torch.Tensor) -> None:
     """Equal bits, but for the sign of zero."""
-    wrong = found.cpu() != expected.cpu()
+    wrong = found != expected
     assert not wrong.any(), f"{int(wrong.sum())} of {wrong.numel()} differ"
+
+
+@gpu
+def test_the_oracle_is_exact_on_a_gpu() -> None:
+    """Its powers of two come from a function that promises no exact results; all else is exact. The tests below run it there."""
+    exponents = torch.arange(-200, 200)
+    for ones in (torch.ones(400), torch.ones(400, dtype=torch.float64)):
+        assert torch.equal(torch.ldexp(ones.cuda(), exponents.cuda()).cpu(), torch.ldexp(ones, exponents))
+    a, weight = operands("wide", 20, 130, 300)
+    on_gpu = [Quantized(*(x.cuda() for x in each)) for each in (a, weight)]
+    expected = hopper.fp8_gemm(a, *weight, torch.float32, 2)
+    assert torch.equal(hopper.fp8_gemm(on_gpu[0], *on_gpu[1], torch.float32, 2).cpu(), expected)
 
 
 @gpu
@@ -154,26 +166,26 @@ def test_fp8_gemm_has_the_oracle_s_bits(kind: str, shape: tuple[int, int, int]) 
     a, weight = operands(kind, *shape)
     from deepseek_v32.kernels.invariant.gpu.fp8_gemm import splits_of
 
+    a, weight = (Quantized(*(x.cuda() for x in each)) for each in (a, weight))
     expected = hopper.fp8_gemm(a, *weight, torch.float32, splits_of(*shape[1:]))
-    on_gpu = [Quantized(*(x.cuda() for x in each)) for each in (a, weight)]
     backend = preference_of("auto", deterministic=True)
-    same(product.fp8_gemm(on_gpu[0], *on_gpu[1], torch.float32, backend=backend), expected)
+    same(product.fp8_gemm(a, *weight, torch.float32, backend=backend), expected)
 
 
 @gpu
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows", [6, 300])
 def test_grouped_gemm_has_the_oracle_s_bits(kind: str, rows: int) -> None:
-    pairs = [operands(kind, rows, 256, 512) for _ in range(3)]
+    pairs = [[Quantized(*(x.cuda() for x in each)) for each in operands(kind, rows, 256, 512)] for _ in range(3)]
     a, weights = pairs[0][0], [weight for _, weight in pairs]
-    offsets = torch.tensor([0, rows // 3, rows // 3, rows], dtype=torch.int32)
+    offsets = torch.tensor([0, rows // 3, rows // 3, rows], dtype=torch.int32, device="cuda")
     expected = hopper.grouped_gemm(a, weights, offsets, torch.float32)
-    stacked = torch.stack([each.values.view(torch.uint8) for each in weights]).view(torch.float8_e4m3fn).cuda()
+    stacked = torch.stack([each.values.view(torch.uint8) for each in weights]).view(torch.float8_e4m3fn)
     found = grouped_gemm(
-        Quantized(a.values.cuda(), a.scales.cuda()),
+        a,
         stacked,
-        offsets.cuda(),
-        torch.stack([each.scales for each in weights]).cuda(),
+        offsets,
+        torch.stack([each.scales for each in weights]),
         torch.float32,
         expected_m=rows,
         backend=preference_of("auto", deterministic=True),
@@ -188,9 +200,10 @@ def test_indexer_logits_have_the_oracle_s_bits(kind: str, heads: int) -> None:
     q, k = codes(3, heads, 128, seed=1, kind=kind), codes(300, 128, seed=2, kind=kind)
     generator = torch.Generator().manual_seed(3)
     weights, scales = torch.randn(3, heads, generator=generator), torch.rand(300, generator=generator) + 0.1
+    q, k, weights, scales = (x.cuda() for x in (q, k, weights, scales))
     expected = hopper.indexer_logits(q, k, weights, scales)
-    starts, ends = torch.zeros(3, dtype=torch.int32), torch.full((3,), 300, dtype=torch.int32)
-    found = indexer_logits(*(x.cuda() for x in (q, k, weights, starts, ends, scales)), backend="cuda")
+    starts, ends = torch.zeros_like(q[:, 0, 0], dtype=torch.int32), torch.full((3,), 300, device="cuda").int()
+    found = indexer_logits(q, k, weights, starts, ends, scales, backend="cuda")
     same(found, expected)
 
 
@@ -200,7 +213,7 @@ def test_bf16_products_have_the_oracle_s_bits(rows: int) -> None:
     generator = torch.Generator().manual_seed(4)
     x, weight = (torch.randn(n, 328, generator=generator) for n in (rows, 300))
     x = (x * torch.exp2(torch.randint(-12, 12, x.shape, generator=generator).float())).bfloat16()
-    weight = weight.bfloat16()
+    x, weight = x.cuda(), weight.bfloat16().cuda()
     expected = hopper.linear(x, weight, torch.float32)
-    found = linear(x.cuda(), weight.cuda(), torch.float32, backend=preference_of("auto", deterministic=True))
+    found = linear(x, weight, torch.float32, backend=preference_of("auto", deterministic=True))
     same(found, expected)

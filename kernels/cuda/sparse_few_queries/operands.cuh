@@ -36,6 +36,15 @@ __device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// Copies `bytes` bytes, a multiple of 16, to the same place in the shared memory of the CTAs of a cluster that `mask` names; they complete on
+// the barrier of each.
+__device__ __forceinline__ void copy_bulk_to_all(uint32_t destination, const void* source, uint32_t bytes, uint32_t barrier, uint16_t mask) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(
+                   destination),
+               "l"(source), "r"(bytes), "r"(barrier), "h"(mask)
+               : "memory");
+}
+
 // Sixteen e4m3 values times a scale, rounded once, to bf16.
 __device__ __forceinline__ void convert(const uint4& bytes, float scale, uint32_t to) {
   const uint32_t words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};

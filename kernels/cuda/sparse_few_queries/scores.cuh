@@ -5,6 +5,7 @@
 // mma.sync m16n8k16 and the warpgroup MMAs of bf16 give equal bits, so the results of both equal each other bit for bit.
 #pragma once
 
+#include "../common/cluster.cuh"
 #include "operands.cuh"
 
 namespace mla {
@@ -15,30 +16,38 @@ constexpr int kPitch = (kWidth + 8) * 2;  // bytes between rows in shared memory
 
 struct ScoreMemory {
   uint8_t q[kRows * kPitch], k[kScoreKeys * kPitch];
+  uint64_t q_copied;
   bool counts[kScoreKeys];
 };
 
-// Scores of 64 rows and 32 keys of a query. A warp has 16 rows and 16 keys.
-__global__ void __launch_bounds__(kScoreThreads, 2) few_queries_scores_kernel(const __grid_constant__ Problem p,
+// Scores of 64 rows and 32 keys of a query. A warp has 16 rows and 16 keys. The CTAs of a cluster have the same rows: each reads a part of
+// the queries from L2 and sends it to all of them.
+template <int kCluster>
+__global__ void __launch_bounds__(kScoreThreads, 3) few_queries_scores_kernel(const __grid_constant__ Problem p,
                                                                              const __grid_constant__ Scratch scratch) {
+  constexpr int kClusterKeys = kScoreKeys * kCluster, kOwnRows = kRows / kCluster;
+  static_assert(kClusterKeys % kBlock == 0 && kOwnRows <= 32);
   extern __shared__ __align__(1024) uint8_t memory[];
-  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+  ScoreMemory& s = *reinterpret_cast<ScoreMemory*>(memory);
+  const uint32_t q = shared_address(s.q), k = shared_address(s.k), copied = shared_address(&s.q_copied);
   const int thread = threadIdx.x, lane = thread & 31, warp = thread / 32;
   const int first_key = blockIdx.x * kScoreKeys, first_row = blockIdx.y * kRows, query = blockIdx.z;
+  if (thread == 0) {
+    barrier_init(copied, 1);
+    barrier_arrive_expect(copied, min(kRows, p.rows - first_row) * kWidth * 2);
+  }
+  cluster_sync_barriers();
+  asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+  const int key = thread / 8, part = thread % 8;
+  const int index = p.keys.fetch(query, first_key + key, p.keys.width);  // while the count is on its way
   const int count = p.keys.count<Lookup::kIndices>(query);
-  if (first_key / kBlock * kBlock >= count) return;  // no key in the block
-  ScoreMemory& s = *reinterpret_cast<ScoreMemory*>(memory);
-  const uint32_t q = shared_address(s.q), k = shared_address(s.k);
+  if (first_key / kClusterKeys * kClusterKeys >= count) return;  // the cluster has no key
   {
-    const __nv_bfloat16* rows = static_cast<const __nv_bfloat16*>(p.q) + query * p.q_stride;
-    for (int i = thread; i < kRows * (kWidth / 8); i += kScoreThreads) {
-      const int row = i / (kWidth / 8), chunk = i % (kWidth / 8);
-      const bool exists = first_row + row < p.rows;
-      copy16<0>(q + row * kPitch + chunk * 16, rows + (exists ? (first_row + row) * p.q_head_stride + chunk * 8 : 0), exists ? 16 : 0);
-    }
-    asm volatile("cp.async.commit_group;" ::: "memory");
-    const int key = thread / 8, part = thread % 8;
-    const uint32_t start = place_of(p, p.keys.fetch(query, first_key + key, count));
+    const int row = blockIdx.x % kCluster * kOwnRows + lane;
+    if (warp == 0 && lane < kOwnRows && first_row + row < p.rows)
+      copy_bulk_to_all(q + row * kPitch, static_cast<const __nv_bfloat16*>(p.q) + query * p.q_stride + (first_row + row) * p.q_head_stride,
+                       kWidth * 2, copied, (1 << kCluster) - 1);
+    const uint32_t start = first_key + key < count ? place_of(p, index) : kNoRecord;
     uint4 bytes[4], rope = make_uint4(0, 0, 0, 0);
     float4 scales = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
@@ -57,9 +66,9 @@ __global__ void __launch_bounds__(kScoreThreads, 2) few_queries_scores_kernel(co
     convert(bytes[2], scales.z, to + 512 + part * 32);
     convert(bytes[3], scales.w, to + 768 + part * 32);
     store_shared16(to + 1024 + part * 16, rope.x, rope.y, rope.z, rope.w);
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
   }
   __syncthreads();
+  barrier_wait(copied, 0);
 
   const int rows = warp % 4 * 16, keys = warp / 4 * 16, matrix = lane / 8, line = lane & 7;
   const uint32_t a_from = q + (rows + (matrix & 1) * 8 + line) * kPitch + (matrix >> 1) * 16;
