@@ -50,6 +50,9 @@ class TracedRunner:
     def max_draft_tokens(self) -> int:
         return self.runner.max_draft_tokens
 
+    def must_capture(self, sequences: int, drafts: int) -> bool:
+        return False
+
     @property
     def drafts(self) -> torch.Tensor:
         return self.runner.drafts

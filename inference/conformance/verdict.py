@@ -18,9 +18,10 @@ from .references import REFERENCES
 
 TAIL = 0.02  # the share of a group's tokens that decides: many bugs change few tokens
 DEVIATES = 3.5  # mean of |u| over this share: at most 3.0 of right implementations, transformers in bf16 among them
-RESEMBLES = 0.45  # similarity that names a bug: right engines have up to 0.29, servers with the bug 0.48 and more
+RESEMBLES = 0.45  # similarity that names a bug: right engines have up to 0.34, servers with the bug 0.69 and more
+FAINT = 0.6  # the same of a bug that does not count: right engines have up to 0.45, servers with the bug 0.77 and more
 TWINS = 0.1  # bugs whose similarities differ by less are named together, unless texts tell them apart
-SPARSE = 0.4  # largest share of dense attention's changes with DSA on: right engines have up to 0.26, dense ones 0.58 and more
+SPARSE = 0.4  # largest share of dense attention's changes with DSA on: right engines have up to 0.30, dense ones 0.80 and more
 SHOWS_DENSE, CLIP = (
     10.0,
     20.0,
@@ -96,13 +97,15 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
         kind = "unknown"
     else:
         best = matches[0].similarity if matches else 0.0
-        alike = [match for match in matches if match.similarity > max(best - TWINS, RESEMBLES)]
+        least = {bug.name: RESEMBLES if golden.counts(bug) else FAINT for bug in golden.bugs}
+        alike = [match for match in matches if match.similarity > max(best - TWINS, least[match.name])]
         texts = {bug.name: _same_texts(items, said, wrong, bug) for bug in golden.bugs}
         shared = [share for match in alike if (share := texts[match.name]) is not None]
         most = max(shared, default=0.0)
         told_apart = [match for match in alike if (share := texts[match.name]) is not None and share < most / 2]
         named = len(alike) - len(told_apart)
-        matches = [*(match for match in alike if match not in told_apart), *told_apart, *matches[len(alike) :]]
+        together = [match for match in alike if match not in told_apart]
+        matches = [*together, *told_apart, *(match for match in matches if match not in alike)]
         if named:  # also where the changes are small: noise resembles no bug
             kind = "bug"
         elif lines or any(value > DEVIATES for value in deviations.values()):

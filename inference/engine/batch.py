@@ -81,6 +81,11 @@ class Batch:
         return sum(self.counts[: self.decodes])
 
     @property
+    def most_drafts(self) -> int:
+        """That the step verifies or makes for a request."""
+        return max(max(self.draft_counts, default=0), self.draft_tokens or 0)
+
+    @property
     def sampling(self) -> list[Request]:
         """The requests for which this step samples tokens, in the order of their logits."""
         return [request for request, logit_count in zip(self.requests, self.logit_counts, strict=True) if logit_count]

@@ -1,8 +1,9 @@
 """Decode steps as CUDA graphs: one for each bucket of batch size and context length, captured when needed a second time.
 
-A step of B decodes runs in the smallest bucket that holds it; one with drafts to verify has as many rows as tokens. Rows past B
-are padding: one token each, in a scratch page that belongs to no request. `DecodeInputs` holds what changes from step to step. The
-kernels read lengths on the device, so the graph stays valid while they grow.
+A step of B decodes runs in the smallest bucket that holds it. One with drafts to verify has as many rows as tokens. Its bucket has
+room for as many drafts of each request in the bucket of the number of requests: so few graphs serve answers that end one by one and
+numbers of drafts that change. Rows past the step's own are padding: one token each, in a scratch page that belongs to no request.
+`DecodeInputs` holds what changes from step to step. The kernels read lengths on the device, so a graph stays valid as they grow.
 """
 
 from bisect import bisect_left
@@ -27,6 +28,7 @@ from .inputs import StagedTokens
 
 _Outputs = tuple[torch.Tensor, torch.Tensor | None]  # logits; hidden states, if the model returns them
 
+_MOST_PADDING = 64  # rows of a step: each has its own slot of the scratch page
 _FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times as long
 
 
@@ -105,6 +107,7 @@ class DecodeGraphs:
         self.is_new = False  # whether it had no graph before
         # By bucket of batch size, bucket of context, and whether selections are recorded.
         self._buckets: dict[tuple[int, int, bool], _Bucket] = {}
+        self._latest = (0, self.contexts[0], False)  # the bucket of the step that ran last
         self._logits: torch.Tensor | None = None  # fp32 [rows, vocab], of the step that ran last
         self.capture = GraphMemory(device).capture
 
@@ -119,22 +122,37 @@ class DecodeGraphs:
 
     def run(self, batch: Batch, sink: SelectionSink | None = None, plan: CheckPlan | None = None) -> torch.Tensor:
         """fp32 [B, vocab] logits of a step of decodes, valid until the next step."""
-        size = batch.tokens
         longest = max(start + count for start, count in zip(batch.starts, batch.counts, strict=True))
         bucket = (
-            self.batches[bisect_left(self.batches, size)],
+            self._rows(len(batch.requests), batch.tokens, batch.most_drafts),
             self.contexts[bisect_left(self.contexts, longest)],
             sink is not None,
         )
         if bucket not in self._buckets:
             self._buckets[bucket] = self._make(*bucket)
+        self._latest = bucket
         self.inputs, step, record, self.greedy = self._buckets[bucket]
         self.is_new = not step.is_captured
         self.inputs.fill(batch, plan, 0 if record is None else record.next_place(), self.greedy.next_place())
         logits, self.hidden = step.run()
         if record is not None and sink is not None:
             sink.decodes(record.latest())
-        return logits[:size]
+        return logits[: batch.tokens]
+
+    def _rows(self, requests: int, tokens: int, drafts: int) -> int:
+        """Those of a step's bucket. drafts: the most that it verifies or makes for a request."""
+        if drafts:
+            whole = self.batches[bisect_left(self.batches, requests)] * (1 + drafts)
+            rows = self.batches[min(bisect_left(self.batches, whole), len(self.batches) - 1)]
+            if tokens <= rows <= tokens + _MOST_PADDING:
+                return rows
+        return self.batches[bisect_left(self.batches, tokens)]
+
+    def captured_inputs(self, requests: int, drafts: int) -> DecodeInputs | None:
+        """Those of a step of so many requests with so many drafts each, beside the latest step; None if it has no graph yet."""
+        rows = min(requests * (1 + drafts), self.batches[-1])
+        found = self._buckets.get((self._rows(requests, rows, drafts), *self._latest[1:]))
+        return found.inputs if found is not None and found.step.is_captured else None
 
     def _make(self, size: int, context: int, recorded: bool) -> _Bucket:
         inputs = DecodeInputs(size, context, self.scratch_page, self.staged, self.cache_check is not None)

@@ -1,4 +1,4 @@
-"""The MTP layer's passes after a step of decodes, as CUDA graphs: one for each bucket of rows and requests and number of drafts.
+"""The MTP layer's passes after a step of decodes, as CUDA graphs: one for each bucket of rows, requests and drafts.
 
 A graph reads what the step's own graph has left in place: positions, slots, block table and hidden states.
 """
@@ -50,6 +50,7 @@ class DraftGraphs:
         self._sampled: dict[tuple[DecodeInputs, _Size, bool], tuple[DraftInputs, CapturedStep[None]]] = {}
         self._greedy: dict[tuple[DecodeInputs, _Size], CapturedStep[None]] = {}
         self._tables: dict[tuple[int, int], torch.Tensor] = {}
+        self._random = False  # whether the latest drafts were
 
     def free(self) -> None:
         """Free all graphs. Passes that come after would capture new ones."""
@@ -58,7 +59,7 @@ class DraftGraphs:
 
     def run(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
         """As `Runner.draft`, after a step that `graphs` has run."""
-        size = self._size(batch)
+        size, self._random = self._size(batch), noise.random
         key = (self._graphs.inputs, size, noise.random)
         if key not in self._sampled:
             inputs = DraftInputs(key[0].batch, size.requests, noise.random, self._graphs.device)
@@ -70,10 +71,20 @@ class DraftGraphs:
 
     def run_greedily(self, batch: Batch) -> None:
         """As `Runner.draft_greedily`, after a step that `graphs` has run."""
-        key = (self._graphs.inputs, self._size(batch))
+        key, self._random = (self._graphs.inputs, self._size(batch)), False
         if key not in self._greedy:
             self._greedy[key] = CapturedStep(self._passes(key[1]).run_greedily, self._graphs.capture)
         self._greedy[key].run(may_capture=not self._graphs.is_new)
+
+    def is_captured(self, requests: int, drafts: int) -> bool:
+        """Whether steps of so many requests that verify and make so many drafts have graphs, as steps like the latest one."""
+        inputs, size = self._graphs.captured_inputs(requests, drafts), self._size_of(requests, drafts)
+        if inputs is None:
+            return False
+        found = [] if self._random or (inputs, size) not in self._greedy else [self._greedy[inputs, size]]
+        if (inputs, size, self._random) in self._sampled:
+            found.append(self._sampled[inputs, size, self._random][1])
+        return any(each.is_captured for each in found)
 
     def _passes(self, size: "_Size") -> "_Passes":
         step = self._graphs.inputs
@@ -84,17 +95,22 @@ class DraftGraphs:
         return _Passes(self._drafter, self._graphs, size, self._tables[shape])
 
     def _size(self, batch: Batch) -> "_Size":
-        count = len(batch.sampling)
-        requests = self._requests[bisect_left(self._requests, count)]
-        return _Size(requests, count == requests, batch.draft_tokens or 0)
+        return self._size_of(len(batch.sampling), batch.most_drafts)
+
+    def _size_of(self, requests: int, drafts: int) -> "_Size":
+        return _Size(self._requests[bisect_left(self._requests, requests)], drafts)
 
 
 class _Size(NamedTuple):
     """What a graph is captured for."""
 
     requests: int  # at most
-    is_full: bool  # there are as many
-    drafts: int
+    drafts: int  # at least as many as the step makes, so that those of steps which verify others have the same graph
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no step has fewer requests."""
+        return self.requests <= 2
 
 
 class _Passes:
@@ -114,13 +130,13 @@ class _Passes:
         self.run(self._greedy.tokens, accepted, DraftNoise(False, accepted, accepted, accepted))
 
     def run(self, following: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
-        step, (requests, is_full, count) = self._step, self._size
+        step, (requests, count) = self._step, self._size
         positions, metadata = step.rows()
         assert self._graphs.hidden is not None
         rows, table = StepRows(self._graphs.hidden, positions, metadata), self._table
         first_rows = step.first_rows[:requests]
         if count:
-            if is_full:
+            if self._size.is_full:
                 pages = metadata.block_table[first_rows] if requests > 1 else metadata.block_table[:1]
             else:
                 present = first_rows >= 0

@@ -1,7 +1,7 @@
 """How many drafts a step makes: a fixed number, or as many as pay by what has been measured."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .batch import Batch
@@ -29,15 +29,17 @@ class DraftPolicy(Protocol):
         """
 
 
-def make_policy(count: int, layers: int, on_cpu: bool, ahead: bool) -> DraftPolicy | None:
+def make_policy(
+    count: int, layers: int, on_cpu: bool, ahead: bool, must_capture: Callable[[int, int], bool]
+) -> DraftPolicy | None:
     """For Limits.speculative_tokens, with a model of so many layers. None: no drafts.
 
     on_cpu: the thread that takes steps also computes them, so its own time is their cost, whatever else keeps the machine busy.
-    ahead: steps without the draft layer are started before the tokens of others have been read.
+    ahead: steps without the draft layer are started before the tokens of others have been read. must_capture: as in ModelRunner.
     """
     if count == AUTO:
         clock, parallel = (time.thread_time, _CPU_PROMPT) if on_cpu else (time.perf_counter, GPU_PROMPT)
-        return MeasuredDrafts(layers, clock, parallel, ahead=ahead)
+        return MeasuredDrafts(layers, clock, parallel, ahead, must_capture)
     return FixedDrafts(count) if count else None
 
 

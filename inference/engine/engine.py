@@ -59,7 +59,11 @@ class Engine:
         if runner.max_draft_tokens:
             on_cpu = runner.drafts.device.type == "cpu"
             drafting = make_policy(
-                limits.speculative_tokens, config.num_hidden_layers, on_cpu, runner.supports_async_scheduling
+                limits.speculative_tokens,
+                config.num_hidden_layers,
+                on_cpu,
+                runner.supports_async_scheduling,
+                runner.must_capture,
             )
         self.pool = PagePool(limits.page_count, page_size, limits.reuse_pages, drafts=drafting is not None)
         self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences, drafting)

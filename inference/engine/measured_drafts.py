@@ -1,32 +1,29 @@
 """As many drafts as pay, by what has been measured: a DraftPolicy."""
 
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
 from math import log
-from statistics import median
 
 import numpy as np
 
 from .batch import Batch
+from .draft_budget import assumed_cost
 from .draft_costs import StepCosts
 from .limits import MAX_DRAFT_TOKENS
+from .measured_steps import MeasuredSize, MeasuredSteps, size_of
 
 GPU_PROMPT = 128  # prompt tokens in the time of a decode step, about: 1.5 µs beside 0.23 ms on an H100
 _CERTAIN = 13  # drafts whose fate says enough about all; half of them, as many as a trial verifies, if it is clear
 _DECAY = 0.998  # of what earlier drafts say, for each later one
 _TRIAL = 8  # steps with a number of drafts whose cost is to be measured
 _ALWAYS = 3  # so many drafts are tried if most first drafts are right
+_BRIEF = 5  # such steps that make no drafts, when their cost is not known at all
 _STAY = 24  # steps with the chosen number before the next decision
 _REPEAT = 400  # steps until another number is tried again that is not among the best
 _CLOSE = 0.03  # the most that fewer drafts may seem to be slower, relative, and still be preferred
 _SETTLED = 0.01  # a comparison so certain is not repeated
 _DOUBT = 0.35  # how much faster no drafts must be, by one comparison, for it to be enough
 _UNSURE = 0.1  # after one so uncertain, the next decision comes soon
-_SKIPPED = 3  # first steps without the draft layer that say nothing: they verify drafts, or are not started ahead
-_REMEMBERED = 5  # comparisons of steps without the draft layer with others
 _PLAIN_TRIALS = 3  # answers that go without drafts so that such a comparison may come about
 _GAIN = 0.4  # relative, from which on drafts are believed to pay without it
 _WORTH = 0.983  # what keeping the draft layer's entries may leave of the speed, when no drafts are made
@@ -46,6 +43,9 @@ class MeasuredDrafts:
     less one layer's, until some have been seen. Where steps may be started ahead of others' tokens, which only those without the
     layer are, they can be much cheaper than that: then they are tried, in one answer, before a small gain is believed.
 
+    What is tried, and graphs that are captured for it, must have been won before by drafts that paid, but for a small share of the
+    time (DraftBudget). Until then, answers go without the draft layer.
+
     A prompt passes through the draft layer before it is known how long its answer is. One that is so long that even halving the
     time of the longest answer would not make up for that does not.
     """
@@ -56,28 +56,70 @@ class MeasuredDrafts:
         clock: Callable[[], float] = time.perf_counter,
         prompt_tokens: int = GPU_PROMPT,
         ahead: bool = False,
+        must_capture: Callable[[int, int], bool] = lambda sequences, drafts: False,
     ) -> None:
-        """prompt_tokens: that are computed in the time of a decode step. ahead: whether steps may be started ahead."""
+        """prompt_tokens: that are computed in the time of a decode step. ahead: whether steps may be started ahead.
+
+        must_capture: as in ModelRunner.
+        """
+        self._must_capture = must_capture
         self._ahead = ahead
-        self._one_layer = 1 / (layers + 1)
         self._longest_prompt = layers * prompt_tokens / 2  # for each token of the answer
-        self._clock = clock
         # By place: drafts that were verified with all before them right, and how many of them were right, decaying.
         self._tried = [0.0] * MAX_DRAFT_TOKENS
         self._right = [0.0] * MAX_DRAFT_TOKENS
         self._sizes: dict[int, _Size] = {}
-        # Steps without the draft layer that are being compared with those before them.
-        self._plain: _PlainSteps | None = None
-        # Size, drafts and end of the step before, if it had decodes alone.
-        self._latest: tuple[int, int | None, float] | None = None
+        self._steps = MeasuredSteps(clock, layers, ahead)
 
     def choose(self, sequences: int, ready: int) -> int | None:
-        size = self._sizes.setdefault(sequences.bit_length(), _Size())
-        if size.left <= 0:
+        number = size_of(sequences)
+        if number not in self._sizes:
+            self._sizes[number] = _Size(self._steps.size(number))
+        size = self._sizes[number]
+        begins = size.left <= 0
+        if begins:
             self._decide(size, ready / sequences)
+            size.lost = self._loss(number, ready / sequences)
+        if not self._affords(number, sequences, begins):
+            size.count, size.left, size.trial = None, 1, False
         size.left -= 1
-        size.compare_plain = size.count is None
+        size.measured.compare_plain = size.count is None
         return size.count
+
+    def _loss(self, number: int, ready: float) -> float:
+        """Of each step with the size's present number against plain decoding, in plain steps, with drafts for a part `ready`."""
+        size = self._sizes[number]
+        if size.count is None:
+            return 0.0
+        self._steps.know_plain(number)
+        cost = size.measured.cost_over_plain(size.count) or assumed_cost(size.count)
+        tokens, chance = 1.0, ready
+        for place in range(size.count):
+            chance *= self._share(place)
+            tokens += chance
+        return max(cost - tokens, 0.0)
+
+    def _affords(self, number: int, sequences: int, begins: bool) -> bool:
+        """Whether what the size's present number may lose, and the graphs that it lacks, have been won."""
+        size = self._sizes[number]
+        if size.count is None:
+            return True
+        lost = size.lost * (size.left if begins else 1)
+        if begins or sequences != size.sequences:
+            size.sequences = sequences
+            if self._must_capture(sequences, size.count):
+                lost += self._steps.budget.captures(number)
+                if not self._steps.budget.affords(number, sequences, lost):
+                    return False
+                size.capturing = _TRIAL
+        if size.capturing:
+            size.capturing -= 1
+            return True
+        return self._steps.budget.affords(number, sequences, lost)
+
+    def _share(self, place: int) -> float:
+        """Of right drafts in this place; two that were right half of the time stand for what is not known yet."""
+        return (self._right[place] + 1) / (self._tried[place] + 2)
 
     def pays(self, prompt: int, answer: int) -> bool:
         return prompt <= self._longest_prompt * answer
@@ -87,48 +129,11 @@ class MeasuredDrafts:
             for place in range(min(drafts, right + 1)):
                 self._tried[place] = _DECAY * self._tried[place] + 1
                 self._right[place] = _DECAY * self._right[place] + (right > place)
-        if batch.draft_tokens is None:
-            self._observe_plain(batch)
-            return
-        now, before, self._plain = self._clock(), self._latest, None
-        number, sequences = len(batch.requests).bit_length(), len(batch.requests)
-        self._latest = None
-        if batch.decodes < sequences or not all(batch.logit_counts):
-            return
-        if sum(batch.draft_counts) < (batch.draft_tokens or 0) * sequences / 2:  # it had not the drafts that it makes
-            return
-        self._latest = number, batch.draft_tokens, now
-        # Another thread may have taken the step before; its time may be any.
-        if before is not None and before[:2] == self._latest[:2] and now > before[2]:
-            self._sizes.setdefault(number, _Size()).costs.add(batch.draft_tokens, now - before[2])
-
-    def _observe_plain(self, batch: Batch) -> None:
-        """Compare the first steps without the draft layer with the latest that had it."""
-        self._latest = None
-        number, plain = len(batch.requests).bit_length(), self._plain
-        if plain is None:
-            size = self._sizes.get(number)
-            if size is None or not size.compare_plain or not self._ahead:
-                return
-            size.compare_plain = False
-            drafts, times = size.costs.latest()
-            if drafts is None:
-                return
-            plain = self._plain = _PlainSteps(number, drafts, median(times))
-        if plain.number != number:
-            self._plain = None
-        elif batch.decodes == len(batch.requests) and all(batch.logit_counts):
-            plain.ends.append(self._clock())
-            if len(plain.ends) > _SKIPPED + _TRIAL:
-                taken = [end - start for start, end in pairwise(plain.ends[_SKIPPED:])]
-                self._sizes[number].plain.append((plain.drafts, log(median(taken) / plain.seconds)))
-                self._plain = None
-        else:
-            plain.ends.clear()
+        self._steps.observe(batch, accepted)
 
     def _decide(self, size: "_Size", ready: float) -> None:
         """Choose the number for the next `size.left` steps."""
-        costs = size.costs
+        costs = size.measured.costs
         costs.compare()
         known, size.left = costs.known, _TRIAL
         clear = not 0.2 * self._tried[0] < self._right[0] < 0.8 * self._tried[0]
@@ -137,17 +142,21 @@ class MeasuredDrafts:
             size.count = 1
             return
         if 0 not in known:
-            size.count = 0
+            size.count, size.left = 0, _BRIEF
             return
         speeds, errors = self._speeds(costs, ready)
         best = max((count for count in known if count), key=lambda count: speeds[count])
-        # Without the draft layer: as fast as this.
-        without = -float(costs.logs[0]) - log(1 - self._one_layer)
-        if size.plain:
-            without = -median([float(costs.logs[drafts]) + ratio for drafts, ratio in size.plain])
+        plain = size.measured.plain_cost
+        assert plain is not None
+        without = -plain  # as fast as this without the draft layer
         size.steps += _STAY
         tried, pays = known[-1], speeds[best] >= without
-        if self._ahead and not size.plain and size.plain_trials < _PLAIN_TRIALS and 0 < speeds[best] - without < _GAIN:
+        if (
+            self._ahead
+            and not size.measured.plain
+            and size.plain_trials < _PLAIN_TRIALS
+            and 0 < speeds[best] - without < _GAIN
+        ):
             size.plain_trials += 1
             size.count, size.left = None, 1
             return
@@ -195,10 +204,8 @@ class MeasuredDrafts:
 
     def _speeds(self, costs: StepCosts, ready: float) -> tuple[np.ndarray, np.ndarray]:
         """(logarithms of tokens a second [k], standard errors of their differences [k, k]), with drafts for a part `ready`."""
-        # Two drafts that were right half of the time stand for what is not known yet.
-        tried = np.array(self._tried)
-        shares = (np.array(self._right) + 1) / (tried + 2)
-        variances = shares * (1 - shares) / (tried + 3)
+        shares = np.array([self._share(place) for place in range(MAX_DRAFT_TOKENS)])
+        variances = shares * (1 - shares) / (np.array(self._tried) + 3)
         chances = np.concatenate(([1.0], ready * np.cumprod(shares)))
         tokens = np.cumsum(chances)
         # d log(tokens of k drafts) / d share of place i: the drafts from place i on would all become likelier.
@@ -210,27 +217,17 @@ class MeasuredDrafts:
         return np.log(tokens) - costs.logs, errors
 
 
-@dataclass
-class _PlainSteps:
-    """Steps without the draft layer behind others that had it."""
-
-    number: int  # of their size
-    drafts: int  # of the steps before
-    seconds: float  # that one of those took
-    ends: list[float] = field(default_factory=list)
-
-
 class _Size:
-    """What is known about steps of about as many requests."""
+    """The choice for steps of about as many requests."""
 
-    def __init__(self) -> None:
-        self.costs = StepCosts(MAX_DRAFT_TOKENS)
-        # Of steps without the draft layer: (drafts of the steps before, logarithm of the costs' ratio).
-        self.plain: deque[tuple[int, float]] = deque(maxlen=_REMEMBERED)
-        self.plain_trials = 0
-        self.compare_plain = False  # with the next steps
+    def __init__(self, measured: MeasuredSize) -> None:
+        self.measured = measured
+        self.plain_trials = 0  # answers that went without drafts to compare such steps
         self.count: int | None = 1  # the present choice
         self.left = 0  # for how many steps it stands
+        self.lost = 0.0  # plain steps, by each step with it
+        self.sequences = 0  # of the step before
+        self.capturing = 0  # for so many steps more it may capture graphs
         self.trial = False  # the present choice is another than the best, to learn more
         self.steps = 0  # since a number that seems worse was tried
         self.turn = 0

@@ -77,6 +77,13 @@ class Runner:
     def greedy(self) -> GreedyTokens | None:
         return self._greedy
 
+    def must_capture(self, sequences: int, drafts: int) -> bool:
+        if (
+            self._draft_graphs is None or self.cache_check is not None
+        ):  # with checks, steps with drafts run without graphs
+            return False
+        return not self._draft_graphs.is_captured(sequences, drafts)
+
     @property
     def max_draft_tokens(self) -> int:
         return 0 if self.drafter is None else MAX_DRAFT_TOKENS

@@ -151,3 +151,15 @@ def test_texts_that_a_bug_was_not_asked_for_do_not_tell_it_apart():
     seen.replies["reuse"] = replace(seen.replies["reuse"], text="wrong")
     verdict = judge(replace(GOLDEN, bugs=(*BUGS, forward, cache)), seen)
     assert verdict.named == 2 and {match.name for match in verdict.matches[:2]} == {"forward", "cache"}
+
+
+@pytest.mark.parametrize("size, kind", [(2.0, "bug"), (0.15, "right")])
+def test_a_bug_that_does_not_count_has_to_be_more_similar(size, kind):
+    """Every third of its changes is half of a similarity; those of a faint bug are soon what rounding changes."""
+    bug = KnownBug("faint or not", change(7, EVERYWHERE, size), {}, EVERYWHERE)
+    golden = replace(GOLDEN, bugs=(bug,))
+    assert golden.counts(bug) == (kind == "bug")
+    some = np.where(np.arange(len(RIGHT)) % 3 == 0, bug.change, 0)
+    verdict = judge(golden, observed(RIGHT + some))
+    assert verdict.kind == kind and 0.45 < verdict.matches[0].similarity < 0.6
+    assert judge(golden, observed(RIGHT + bug.change)).named == 1

@@ -179,3 +179,18 @@ def test_drafts_past_a_requests_pages(model: Transformer, graphs: bool) -> None:
         for tensor, old in zip((cache.latent, cache.index), tensors, strict=True):
             same = [torch.equal(tensor[p].view(torch.uint8), old[p].view(torch.uint8)) for p in range(PAGES)]
             assert {page for page, equal in enumerate(same) if not equal} <= written
+
+
+def test_numbers_of_drafts_that_change_share_graphs(model: Transformer) -> None:
+    """A step has the graphs of as many drafts as it verifies or makes, whichever are more; and drafts are as good as alone."""
+    driver = Driver(make_runner(model, 5, graphs=True), make_requests(CONFIG.vocab_size))
+    runner, made = driver.runner, driver.prompts(40, 2)
+    assert runner.graphs is not None
+    for drafts in (4, 1, 4, 2, 0):
+        runner.drafts[:3, : made.shape[1]] = made
+        made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [made.shape[1]] * 3, drafts)
+        assert made.tolist() == [drafts_alone(model, each, drafts) for each in driver.requests]
+    # The steps had 4, 4, 4, 4 and 2 drafts. Four requests have the graphs of three.
+    assert not runner.must_capture(3, 4) and not runner.must_capture(4, 4)
+    assert runner.graphs.captured == 1
+    assert runner.must_capture(3, 2) and runner.must_capture(5, 4)

@@ -122,6 +122,9 @@ class SimulatedRunner:
         self._made: list[Made] = []  # by row of `drafts`
         self._computed: list[Computed] = []
 
+    def must_capture(self, sequences: int, drafts: int) -> bool:
+        return False
+
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         if self._hooks is not None:
             self._hooks.stage()

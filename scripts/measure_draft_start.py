@@ -1,0 +1,117 @@
+"""What `auto` costs while an engine is new: decoded tokens a second from its first step on, over those of plain decoding.
+
+    python scripts/measure_draft_start.py --precision fp8 --batches 1 16
+
+Each measurement starts a new engine around a model whose kernels have run, and gives it natural answers of the demo's test
+conversations, or with --fixed answers that go on for so many tokens, whatever they say after their end. Answers start side by
+side and end one by one. Engines with and without drafts take turns. All work behind an answer's first token counts: captures of
+CUDA graphs, trials of numbers of drafts, and steps with few answers left. One line a measurement on standard error, then a table of
+medians, then one line of JSON.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import torch
+from measure_drafts import CELLS, open_engine, other_engine, prompts  # type: ignore[import-not-found]
+
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.engine.limits import AUTO
+from deepseek_v32.inference.llm import DEMO
+from deepseek_v32.model.config import Precision
+
+MARKS = (300, 1000, 3000, 10000)  # decoded tokens of an engine
+
+
+def first_tokens(
+    llm: LLM, groups: list[list[list[int]]], params: SamplingParams, most: int, clock: Callable[[], float]
+) -> dict[int, float]:
+    """Seconds of decoding until each of the MARKS up to `most`."""
+    engine, done, taken, found = llm.engine, 0, 0.0, dict[int, float]()
+    for group in cycle(groups):
+        requests = [engine.add_request(prompt, params) for prompt in group]
+        while not all(request.output_count for request in requests):
+            engine.step()
+        count, began = len(requests), clock()
+        ready = sum(request.output_count for request in requests)
+        while engine.has_work:
+            for delta in engine.step():
+                if delta.completion is not None and delta.completion.error is not None:
+                    raise RuntimeError(delta.completion.error)
+            now = clock()
+            count = done + sum(request.output_count for request in requests) - ready
+            for mark in MARKS:
+                if count >= mark and mark not in found:
+                    found[mark] = taken + now - began
+        done, taken = count, taken + now - began
+        if done >= most:
+            return found
+    raise AssertionError("cycle ends for no groups alone")
+
+
+def measure(arguments: argparse.Namespace, precision: Precision, batch: int, fixed: int | None) -> dict[str, Any]:
+    llm = open_engine(arguments, precision, batch)
+    count = max(2, -(-batch // len(arguments.cells)))
+    asked = prompts(llm, arguments.model, count, arguments.cells)
+    groups = [asked[i : i + batch] for i in range(0, len(asked) - batch + 1, batch)]
+    params = SamplingParams(temperature=0, max_tokens=fixed or 400, ignore_eos=fixed is not None)
+    clock: Callable[[], float] = time.process_time if arguments.clock == "cpu" else time.perf_counter
+    seconds: dict[str, list[dict[int, float]]] = {"0": [], "auto": []}
+    engines = []  # so that none is freed while another works
+    for number in range(arguments.rounds + 1):  # round 0 warms kernels up
+        for name, drafts in (("0", 0), ("auto", AUTO)):
+            engine = other_engine(llm, drafts, arguments, batch)
+            engines.append(engine)
+            taken = first_tokens(engine, groups, params, arguments.tokens if number else MARKS[0], clock)
+            stats = engine.stats()
+            print(f"{precision} B={batch} fixed={fixed} {name}: "
+                  f"{ {mark: round(1000 * each, 1) for mark, each in taken.items()} } ms, "
+                  f"drafted {stats.drafted_tokens} right {stats.accepted_tokens}", file=sys.stderr, flush=True)  # fmt: skip
+            if number:
+                seconds[name].append(taken)
+    found: dict[str, Any] = {}
+    for mark in [mark for mark in MARKS if mark <= arguments.tokens]:
+        pairs = [(plain[mark], auto[mark]) for plain, auto in zip(seconds["0"], seconds["auto"], strict=True)]
+        ratio = statistics.median([plain for plain, _ in pairs]) / statistics.median([auto for _, auto in pairs])
+        found[str(mark)] = {"times_plain": round(ratio, 3), "each": [round(a / b, 3) for a, b in pairs]}
+        found[str(mark)]["plain_rate"] = round(mark / statistics.median([plain for plain, _ in pairs]))
+        print(
+            f"B={batch} {'natural' if fixed is None else 'fixed'}: first {mark} tokens {ratio:.3f} x plain", flush=True
+        )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=DEMO, help="the demo's format (default: the shipped one)")
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--precision", default="fp8", choices=("exact", "bf16", "fp8"))
+    parser.add_argument("--cells", nargs="+", default=["1K chat", "1K two hops"], choices=CELLS, metavar="CELL")
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16])
+    parser.add_argument(
+        "--fixed", type=int, default=150, help="tokens of answers that do not end; 0: natural ones alone"
+    )
+    parser.add_argument("--tokens", type=int, default=3000, help="of each engine (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--clock", default="wall", choices=("wall", "cpu"), help="cpu: seconds of the processor, on a busy machine"
+    )
+    parser.add_argument("--pages", type=int, default=2048)
+    arguments = parser.parse_args()
+    results: dict[str, Any] = {"torch": torch.__version__}
+    for batch in arguments.batches:
+        for fixed in (None, arguments.fixed) if arguments.fixed else (None,):
+            name = f"B={batch} {'natural' if fixed is None else f'fixed {fixed}'}"
+            results[name] = measure(arguments, arguments.precision, batch, fixed)
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""`auto` against plain decoding from an engine's first token on, by a simulated clock that counts captures of CUDA graphs."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from deepseek_v32.inference.engine.batch import Batch
+from deepseek_v32.inference.engine.decode_graph import batch_buckets
+from deepseek_v32.inference.engine.draft_policy import DraftPolicy
+from deepseek_v32.inference.engine.limits import MAX_DRAFT_TOKENS
+from deepseek_v32.inference.engine.measured_drafts import MeasuredDrafts
+from deepseek_v32.inference.params import Request, SamplingParams
+
+MARKS = (300, 1000, 3000)  # tokens
+
+# Cost of a step that makes and verifies so many drafts over a plain one. The demo on an H200, whose plain steps are started ahead,
+# with one request and with many; the demo on a CPU; and 61 layers, where the draft layer is a small part.
+GPU_ONE = {None: 1.0, 0: 1.5, 1: 1.86, 2: 2.5, 3: 3.1, 4: 3.9}
+GPU_MANY = {None: 1.0, 0: 1.6, 1: 2.6, 2: 3.0, 3: 3.4, 4: 4.1}
+CPU = {None: 1.0, 0: 1.33, 1: 1.5, 2: 1.85, 3: 2.2, 4: 3.3}
+LARGE = {None: 1.0, 0: 1.02, 1: 1.4, 2: 1.8, 3: 2.2, 4: 2.6}
+RIGHT = {"wrong": [0.0] * 4, "half": [0.5] * 4, "few": [0.05] * 4, "right": [0.97, 0.93, 0.9, 0.85]}
+
+
+class Machine:
+    """Takes steps. The graphs of a size run as they are once, are captured at the second time and replayed from then on."""
+
+    def __init__(self, costs: dict[int | None, float], step: float, capture: float, ready: int, seed: int) -> None:
+        """step: seconds of a plain one. capture: seconds; half of that more for a run without a graph. ready: steps of up to so
+        many requests have their graphs."""
+        self.now, self.costs, self.step, self.capture = 0.0, costs, step, capture
+        self.random = random.Random(seed)
+        self.seen: Counter[tuple[int, int, str]] = Counter()
+        for requests in [size for size in batch_buckets(256) if size <= ready]:
+            for drafts in range(MAX_DRAFT_TOKENS + 1):
+                self.seen.update({(requests, drafts, "step"): 2, (requests, drafts, "drafts"): 2})
+
+    def clock(self) -> float:
+        return self.now
+
+    def must_capture(self, sequences: int, drafts: int) -> bool:
+        size = next(each for each in batch_buckets(256) if each >= sequences)
+        return self.capture > 0 and any(self.seen[size, drafts, part] < 2 for part in ("step", "drafts"))
+
+    def take(self, sequences: int, verified: int, made: int | None) -> None:
+        size, drafts = next(each for each in batch_buckets(256) if each >= sequences), max(verified, made or 0)
+        seconds = self.step * self.costs[None if made is None and not verified else drafts]
+        captured = self.seen[size, drafts, "step"] > 1
+        for part in ["step"] if made is None else ["step", "drafts"]:
+            if part == "step" or captured or not self.seen[size, drafts, part]:
+                self.seen[size, drafts, part] += 1
+            if self.seen[size, drafts, part] <= 2:
+                seconds += self.capture * (1 if self.seen[size, drafts, part] == 2 else 0.5)
+        self.now += seconds * self.random.uniform(0.95, 1.05)
+
+
+def decode(
+    machine: Machine, policy: DraftPolicy | None, sequences: int, right: Sequence[float], seed: int
+) -> list[float]:
+    """Seconds until each of MARKS. So many answers of 20 to 150 tokens begin side by side, and end one by one; then the next."""
+    rng, found, done, taken, number = random.Random(seed), list[float](), 0, 0.0, 0
+    while True:
+        left = {}
+        for _ in range(sequences):
+            number += 1
+            left[Request(number, (0,), SamplingParams(), 200, 0)] = rng.randrange(20, 150)
+        made = policy.choose(sequences, sequences) if policy else None
+        if policy:
+            policy.observe(batch_of(list(left), 0, made, prompts=True), (), ())
+        ready, verified, began = made is not None, made or 0, machine.now
+        while left:
+            count = len(left)
+            made = policy.choose(count, count) if policy and ready else None
+            ready = made is not None
+            accepted = []
+            for _ in left:
+                chance = rng.random()
+                places = [chance < right[0], *(rng.random() < share for share in right[1:])][:verified]
+                accepted.append(next((place for place, each in enumerate(places) if not each), len(places)))
+            machine.take(count, verified, made)
+            batch = batch_of(list(left), verified, made)
+            if policy:
+                policy.observe(batch, [verified] * count if verified else (), accepted if verified else ())
+            for request, more in zip(list(left), accepted, strict=True):
+                done += min(1 + more, left[request])
+                left[request] -= 1 + more
+                if left[request] <= 0:
+                    del left[request]
+            verified = made or 0
+            while len(found) < len(MARKS) and done >= MARKS[len(found)]:
+                found.append(taken + machine.now - began)
+        taken += machine.now - began
+        machine.now += 10 * rng.random()  # nobody asks
+        if len(found) == len(MARKS):
+            return found
+
+
+def batch_of(requests: Sequence[Request], verified: int, made: int | None, prompts: bool = False) -> Batch:
+    count = len(requests)
+    return Batch(
+        requests=tuple(requests),
+        starts=(1,) * count,
+        counts=(2 + verified,) * count if prompts else (1 + verified,) * count,
+        decodes=0 if prompts else count,
+        logit_counts=(1 + verified,) * count,
+        draft_counts=(verified,) * count if verified else (),
+        draft_rows=tuple(range(count)) if verified else (),
+        draft_tokens=made,
+    )
+
+
+CASES = {
+    "GPU, one": (GPU_ONE, 3, True, 0.00018, 0.006, 1),
+    "GPU, many": (GPU_MANY, 3, True, 0.00035, 0.006, 16),
+    "GPU, more than have graphs": (GPU_MANY, 3, True, 0.0004, 0.006, 40),
+    "CPU, one": (CPU, 3, False, 0.016, 0.0, 1),
+    "CPU, many": (CPU, 3, False, 0.05, 0.0, 16),
+    "61 layers, one": (LARGE, 61, True, 0.015, 0.15, 1),
+    "61 layers, many": (LARGE, 61, True, 0.07, 0.15, 16),
+}
+
+
+@pytest.mark.parametrize("ready", [0, 16], ids=["", "captured"])
+@pytest.mark.parametrize("right", RIGHT.values(), ids=RIGHT)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_auto_is_never_slower_than_plain_decoding_by_more_than_three_percent(
+    case: tuple[dict[int | None, float], int, bool, float, float, int], right: list[float], ready: int
+) -> None:
+    costs, layers, ahead, step, capture, sequences = case
+    for seed in range(5):
+        plain = decode(Machine(costs, step, capture, ready, seed), None, sequences, right, seed)
+        machine = Machine(costs, step, capture, ready, seed)
+        policy = MeasuredDrafts(layers, machine.clock, ahead=ahead, must_capture=machine.must_capture)
+        taken = decode(machine, policy, sequences, right, seed)
+        ratios = [one / other for one, other in zip(plain, taken, strict=True)]
+        assert min(ratios) >= 0.97, (seed, ratios)
