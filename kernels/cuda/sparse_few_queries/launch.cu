@@ -52,8 +52,7 @@ void sparse_few_queries(TensorView q, TensorView cache, TensorView indices, Opti
   const Scratch scratch = {data<float>(scores), data<float>(maxima), static_cast<int>(scores.size(2))};
   const cudaStream_t stream = stream_of(q);
   const dim3 grid(scratch.width / kScoreKeys, (p.rows + kRows - 1) / kRows, p.queries);
-  // Of more CTAs than multiprocessors, two share one, and smaller clusters are faster.
-  const int cluster = grid.x % 4 == 0 && static_cast<int>(grid.x * grid.y * grid.z) <= multiprocessors(q) ? 4 : 2;
+  const int cluster = grid.x % 4 == 0 ? 4 : 2;
   launch_kernel(cluster == 4 ? few_queries_scores_kernel<4> : few_queries_scores_kernel<2>,
                 {grid, kScoreThreads, sizeof(ScoreMemory), stream, cluster, true}, p, scratch);
   switch (tile_rows * 1'000'000 + tile_columns * 10'000 + chunk) {
