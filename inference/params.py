@@ -128,6 +128,11 @@ class SamplingParams:
         return self.temperature == 0
 
     @property
+    def filters(self) -> bool:
+        """Whether some tokens are excluded by their probability."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+
+    @property
     def penalised(self) -> bool:
         return self.presence_penalty != 0 or self.frequency_penalty != 0 or self.repetition_penalty != 1
 
@@ -147,6 +152,9 @@ class Request:
     end_ids: tuple[int, ...] = ()  # the tokens that may not come among the first params.min_tokens ones
     grammar: Grammar | None = None  # params.structured_outputs, compiled
     takes_likeliest: bool = field(init=False)  # each token is the likeliest by the model's logits, and no more is asked
+    samples_in_graph: bool = field(
+        init=False
+    )  # a grammar, temperature and noise choose its tokens, and no more is asked
     # Starts as the prompt. RequestState.push appends each sampled token once it has arrived on the host.
     tokens: list[int] = field(default_factory=list)
     # The fields below are set by the scheduler; they are empty or zero while the request waits for admission, unless a comment
@@ -172,8 +180,10 @@ class Request:
     def __post_init__(self) -> None:
         self.tokens = list(self.prompt)
         params = self.params
-        plain = params.logprobs is None and not (params.logit_bias or params.min_tokens or params.structured_outputs)
-        self.takes_likeliest = params.greedy and not params.penalised and plain
+        plain = params.logprobs is None and not (params.penalised or params.logit_bias)
+        free, early = self.grammar is None and not params.structured_outputs, params.min_tokens > 0
+        self.takes_likeliest = plain and params.greedy and free and not early
+        self.samples_in_graph = plain and not (params.filters and not params.greedy) and not (early and free)
 
     @property
     def remaining(self) -> int:

@@ -20,6 +20,7 @@ from ...model.stages import Rows, Values, traced
 from ...model.transformer import Transformer
 from ..engine.batch import Batch
 from ..engine.engine import Engine
+from ..engine.greedy import GreedySample
 from ..engine.noise import DraftNoise
 from ..engine.runner import Runner
 from ..engine.sampler import draft_noise
@@ -57,8 +58,14 @@ class TracedRunner:
     def drafts(self) -> torch.Tensor:
         return self.runner.drafts
 
+    def device_fault(self) -> str | None:
+        return self.runner.device_fault()
+
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         self.runner.stage_tokens(tokens)
+
+    def sample_in_graph(self, requests: Sequence[Request]) -> GreedySample:
+        return self.runner.sample_in_graph(requests)
 
     def run(self, batch: Batch, on_selection: SelectionSink | None = None) -> torch.Tensor:
         """Run a step and record it."""

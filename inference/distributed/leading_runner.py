@@ -1,5 +1,6 @@
 """Rank 0's part of a job: what it starts on the other ranks, and takes part in itself."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -10,13 +11,14 @@ from ...model.checkpoint.load import Progress
 from ...model.metadata import LayerCache, SelectionSink
 from ...model.transformer import Transformer
 from ..engine.batch import Batch
-from ..engine.greedy import GreedyTokens
+from ..engine.greedy import GreedySample, GreedyTokens
 from ..engine.limits import CacheBudget, Limits
 from ..engine.model_runner import Model, ModelRunner
 from ..engine.noise import DraftNoise
 from ..engine.runner import Runner
 from ..engine.sizing import check_fits, count_pages
 from ..engine.synthetic_cache import fill_synthetic_caches
+from ..params import Request
 from .batch_sync import BatchEncoder
 from .channel import MessageKind
 from .follower import Follower
@@ -72,6 +74,13 @@ class LeadingRunner:
     @property
     def greedy(self) -> GreedyTokens | None:
         return self._runner.greedy
+
+    def sample_in_graph(self, requests: Sequence[Request]) -> GreedySample:
+        """As `Runner.sample_in_graph`: this rank has the logits. The others receive the tokens in the step that needs them."""
+        return self._runner.sample_in_graph(requests)
+
+    def device_fault(self) -> str | None:
+        return self._runner.device_fault()
 
     @property
     def max_draft_tokens(self) -> int:

@@ -1,5 +1,6 @@
 """Work that is repeated: run as it is at first, captured as a CUDA graph the second time, and replayed from then on."""
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -7,7 +8,13 @@ from typing import Generic, TypeVar
 
 import torch
 
+from .fault import log_fault
+
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_MOST_FAILURES = 2  # of the captures of a step
 
 # Bytes of a GPU's memory that a capture finds free: it cannot give back what the allocator keeps for later.
 _ROOM = 2 << 30
@@ -60,13 +67,15 @@ class CapturedStep(Generic[T]):
     """A step that reads and writes tensors that stay in place.
 
     It is not captured before it runs a second time: capturing takes several times as long as running, other answers wait for both,
-    and many steps never come again.
+    and many steps never come again. If a capture fails, for lack of memory for example, the step runs as it is, and is captured
+    later; after a second failure it is left without a graph.
     """
 
     def __init__(self, step: Callable[[], T], capture: Callable[[Callable[[], T]], Callable[[], T]]) -> None:
         self._step, self._capture = step, capture
         self._replay: Callable[[], T] | None = None
         self._has_run = False
+        self._failures = 0
 
     @property
     def is_captured(self) -> bool:
@@ -74,10 +83,17 @@ class CapturedStep(Generic[T]):
 
     def run(self, may_capture: bool = True) -> T:
         """may_capture: whether this run may take the time of a capture."""
-        if self._replay is None and self._has_run and may_capture:
-            self._replay = self._capture(self._step)
+        if self._replay is None and self._has_run and may_capture and self._failures < _MOST_FAILURES:
+            self._try_capture()
         if self._replay is not None:
             return self._replay()
         outputs = self._step()
         self._has_run = True
         return outputs
+
+    def _try_capture(self) -> None:
+        try:
+            self._replay = self._capture(self._step)
+        except Exception:  # of any type: CUDA, libraries and compilers of kernels have their own
+            self._failures += 1
+            log_fault(log, "a step could not be captured (%d of %d times)", self._failures, _MOST_FAILURES)

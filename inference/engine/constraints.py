@@ -31,13 +31,18 @@ def constrain(logits: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
         logits[tuple(on_device(device, each) for each in zip(*early, strict=True))] = -torch.inf
     if formed:
         masks = make_masks([rows[i] for i in formed], logits.shape[-1], device.type == "cuda")
-        packed = masks.to(device, non_blocking=True).view(torch.uint8)  # [M, bytes]
-        refused = (packed[:, :, None] & _bits(device)).flatten(1)[:, : logits.shape[-1]] == 0
+        refused = refused_tokens(masks.to(device, non_blocking=True), logits.shape[-1])
         if all_masked:
             return logits.masked_fill(refused, -torch.inf)
         at = on_device(device, formed)
         logits[at] = logits[at].masked_fill(refused, -torch.inf)
     return logits
+
+
+def refused_tokens(masks: torch.Tensor, vocab: int) -> torch.Tensor:
+    """bool [M, vocab]: the tokens whose bits are 0 in masks int32 [M, ⌈vocab / 32⌉] on the device."""
+    packed = masks.view(torch.uint8)
+    return (packed[:, :, None] & _bits(masks.device)).flatten(1)[:, :vocab] == 0
 
 
 @cache

@@ -112,6 +112,12 @@ class DecodeGraphs:
         self.capture = GraphMemory(device).capture
 
     @property
+    def logits(self) -> torch.Tensor:
+        """fp32 [rows of the largest step, vocab]: the first rows are those of the step that ran last."""
+        assert self._logits is not None
+        return self._logits
+
+    @property
     def captured(self) -> int:
         """The number of graphs so far."""
         return sum(each.step.is_captured for each in self._buckets.values())

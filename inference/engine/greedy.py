@@ -70,7 +70,16 @@ class GreedyTokens:
         """
         tokens = self._found[0]
         torch.max(logits, -1, out=(self._found[1].view(torch.float32)[: len(tokens)], tokens))
+        self._send(place, stage)
+
+    def replace(self, tokens: torch.Tensor, place: torch.Tensor, stage: torch.Tensor) -> None:
+        """Have other tokens, int64 [rows], in the place of those that `find` has found. place, stage: as given to it."""
+        self._found[0].copy_(tokens)
+        self._send(place, stage)
+
+    def _send(self, place: torch.Tensor, stage: torch.Tensor) -> None:
         self._ring.index_copy_(0, place, self._found[None])
+        tokens = self._found[0]
         kept = self._staged.sampled[: len(tokens)]
         torch.where(stage, tokens[: len(kept)], kept, out=kept)
 

@@ -12,7 +12,7 @@ from .batch import Batch
 from .cache import SCRATCH_PAGES, allocate
 from .decode_graph import batch_buckets
 from .drafting import Drafter
-from .limits import MAX_DRAFT_TOKENS, CacheBudget
+from .limits import MAX_DRAFT_TOKENS, CacheBudget, most_rows
 from .noise import DraftNoise
 from .runner import Runner, make_check
 
@@ -30,7 +30,7 @@ def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
     if budget.page_count is not None:  # only a warm-up: smaller, because other programs may leave little memory
         budget = replace(budget, max_batch_tokens=min(budget.max_batch_tokens, _WARM_UP_TOKENS))
     runner, batch = prepare_largest_step(model, budget, ranks)
-    warm_up_logits(model, budget.max_sequences)
+    warm_up_logits(model, most_rows(budget.max_sequences, budget.max_batch_tokens, model.mtp is not None))
     # Both compile kernels and initialise libraries: contexts of up to index_topk tokens are attended to in another form.
     _run(runner, replace(shortest_prompt(), draft_tokens=batch.draft_tokens))
     _run(runner, batch)
@@ -46,16 +46,14 @@ def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
 
 
 @torch.inference_mode()
-def warm_up_logits(model: Transformer, max_sequences: int) -> None:
-    """Logits of 1 to `max_sequences` rows, most numbers above 64 left out.
+def warm_up_logits(model: Transformer, most: int) -> None:
+    """Logits of 1 to `most` rows, many numbers above 64 left out.
 
     Beside running answers, the first step with 5, 9, 17 and 33 rows took 11 to 25 ms longer than others on the busy host of an
     H200: most likely a library chooses its kernel by that number and loads it when it is first called.
     """
-    hidden = torch.zeros(
-        max_sequences, model.config.hidden_size, dtype=model.compute.dtype, device=model.compute.device
-    )
-    for rows in sorted({*range(1, min(max_sequences, 64) + 1), *batch_buckets(max_sequences)}):
+    hidden = torch.zeros(most, model.config.hidden_size, dtype=model.compute.dtype, device=model.compute.device)
+    for rows in sorted({*range(1, min(most, 64) + 1), *batch_buckets(most)}):
         model.lm_head.logits(hidden[:rows])
 
 

@@ -6,6 +6,11 @@ MAX_DRAFT_TOKENS = 4
 AUTO = -1  # speculative_tokens: chosen from what is measured
 
 
+def most_rows(max_sequences: int, max_batch_tokens: int, drafts: bool) -> int:
+    """Of logits in a step: one for each sequence, and with drafts one for each of these."""
+    return min(max_sequences * (1 + MAX_DRAFT_TOKENS if drafts else 1), max_batch_tokens)
+
+
 @dataclass(frozen=True)
 class CacheBudget:
     """What the number of cache pages is computed from, and the largest step."""

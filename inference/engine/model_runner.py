@@ -1,12 +1,14 @@
 """What the engine needs of a runner, and a runner of a model."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 
 from ...model.metadata import AttentionMetadata, LayerCache, SelectionSink
+from ..params import Request
 from .batch import Batch
-from .greedy import FoundTokens
+from .greedy import FoundTokens, GreedySample
 from .noise import DraftNoise
 
 
@@ -43,6 +45,18 @@ class ModelRunner(Protocol):
     @property
     def greedy(self) -> FoundTokens | None:
         """The likeliest tokens of the latest step, if its graph has found them. It has also kept them for the next step then."""
+
+    def sample_in_graph(self, requests: Sequence[Request]) -> GreedySample:
+        """Sample the latest step, whose graph has found `greedy`, and keep its tokens for the next step.
+
+        requests: one for each of its rows, all with `samples_in_graph`. Does not wait for the device. Raises what a grammar raises.
+        """
+
+    def device_fault(self) -> str | None:
+        """Why the device can compute nothing any more, as after a kernel's access to a wrong address; None if it can.
+
+        Waits for the device.
+        """
 
     @property
     def max_draft_tokens(self) -> int:

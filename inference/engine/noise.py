@@ -32,15 +32,15 @@ def signed(seed: int) -> int:
 
 
 class DraftNoise(NamedTuple):
-    """How the draft layer draws its guesses for M requests: as their tokens are drawn, but without penalties and filters."""
+    """How tokens of M requests are drawn without penalties and filters: the guesses of the draft layer, and in graphs."""
 
     random: bool  # whether any request is not greedy
     temperatures: torch.Tensor  # float64 [M] on the device; 0 is greedy
     seeds: torch.Tensor  # int64 [M]
     positions: torch.Tensor  # int64 [M]: the place in the output of the step's first token
 
-    def choose(self, logits: torch.Tensor, accepted: torch.Tensor, number: int) -> torch.Tensor:
-        """int64 [M], one guess for each row of logits fp32 [M, vocab], at the places ``positions + accepted + number``.
+    def choose(self, logits: torch.Tensor, accepted: torch.Tensor | int = 0, number: int = 0) -> torch.Tensor:
+        """int64 [M], one token for each row of logits fp32 [M, vocab], at the places ``positions + accepted + number``.
 
         Logits that are no numbers give some id of the vocabulary.
         """

@@ -1,5 +1,6 @@
 """From a batch to logits: input tensors, AttentionMetadata, forward pass."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -10,19 +11,22 @@ from ...model.config import ModelConfig, Precision
 from ...model.metadata import LayerCache, SelectionSink
 from ...model.stages import is_traced
 from ...model.transformer import Transformer
+from ..params import Request
 from .batch import Batch
 from .cache import SCRATCH_PAGES, allocate
 from .cache_check import CacheCheck
 from .check_plan import CheckPlan
 from .decode_graph import DecodeGraphs, can_capture
 from .decode_record import DecodeRecord
+from .device_fault import device_fault
 from .draft_graph import DraftGraphs
 from .drafting import Drafter, DraftingModel, StepRows, following_tokens, sampling_rows
-from .greedy import GreedyTokens
+from .greedy import GreedySample, GreedyTokens
 from .inputs import Inputs, StagedTokens, prepare
-from .limits import MAX_DRAFT_TOKENS, Limits
+from .limits import MAX_DRAFT_TOKENS, Limits, most_rows
 from .model_runner import Model
 from .noise import DraftNoise
+from .sampling_graph import SamplingGraphs
 from .threads import Threads
 
 
@@ -55,6 +59,7 @@ class Runner:
         self.drafts = staged.drafts
         self.threads: Threads | None = None  # None: the process's number, in every step
         self._draft_graphs = None if graphs is None or drafter is None else DraftGraphs(drafter, graphs)
+        self._sampling_graphs = None if graphs is None else SamplingGraphs(graphs)
         self._record: DecodeRecord | None = None  # of steps of decodes without graphs
         # The step that ran last, if it ran without a graph and `draft` is to follow it.
         self._latest: StepRows | None = None
@@ -77,6 +82,11 @@ class Runner:
     def greedy(self) -> GreedyTokens | None:
         return self._greedy
 
+    @torch.inference_mode()
+    def sample_in_graph(self, requests: Sequence[Request]) -> GreedySample:
+        assert self._sampling_graphs is not None and self._greedy is not None
+        return self._sampling_graphs.sample(requests)
+
     def must_capture(self, sequences: int, drafts: int) -> bool:
         if (
             self._draft_graphs is None or self.cache_check is not None
@@ -88,12 +98,16 @@ class Runner:
     def max_draft_tokens(self) -> int:
         return 0 if self.drafter is None else MAX_DRAFT_TOKENS
 
+    def device_fault(self) -> str | None:
+        return device_fault(self.device)
+
     def free_graphs(self) -> None:
         """Free the CUDA graphs, whoever still holds this runner: a group of ranks waits at its end for collectives in graphs."""
         if self.graphs is not None:
             self.graphs.free()
-        if self._draft_graphs is not None:
-            self._draft_graphs.free()
+        for graphs in (self._draft_graphs, self._sampling_graphs):
+            if graphs is not None:
+                graphs.free()
 
     @torch.inference_mode()
     def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
@@ -222,7 +236,7 @@ def make_runner(
         return Runner(model, caches, device, None, check, *drafting)
     sizes = (scratch_page, limits.max_sequences, limits.max_model_len, config.index_topk)
     forward = model.forward if drafter is None else drafter.model.forward_with_hidden
-    rows = min(limits.max_sequences * (1 + MAX_DRAFT_TOKENS), limits.max_batch_tokens) if drafts else None
+    rows = most_rows(limits.max_sequences, limits.max_batch_tokens, drafts)
     graphs = DecodeGraphs(forward, caches, *sizes, device, check, rows, config.num_hidden_layers)
     return Runner(model, caches, device, graphs, check, *drafting)
 

@@ -159,6 +159,11 @@ class ScoreJob:
         """End the job before its next chunk, because nobody waits for it any more. Any thread may call it."""
         self._deadline = float("-inf")
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has run, and raised."""
+        return self.future.done() and not self.future.cancelled() and self.future.exception() is not None
+
     def fail(self, error: Exception) -> None:
         if self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)

@@ -15,7 +15,7 @@ from .cache import bytes_per_page
 from .decode_graph import batch_buckets, context_buckets
 from .decode_record import most_bytes
 from .largest_step import measure_largest_step
-from .limits import MAX_DRAFT_TOKENS, CacheBudget, Limits
+from .limits import CacheBudget, Limits, most_rows
 
 _CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
 _GIB = 2**30
@@ -95,7 +95,7 @@ def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
 
 def record_bytes(config: ModelConfig, budget: CacheBudget, mtp: bool) -> int:
     """What recording the selections of decodes can take on a GPU."""
-    rows = min(budget.max_sequences * (1 + MAX_DRAFT_TOKENS if mtp else 1), budget.max_batch_tokens)
+    rows = most_rows(budget.max_sequences, budget.max_batch_tokens, mtp)
     buckets = len(batch_buckets(rows)) * len(context_buckets(config.index_topk, budget.max_model_len))
     return most_bytes(rows, buckets, config.num_hidden_layers, config.index_topk)
 

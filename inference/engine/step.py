@@ -33,6 +33,7 @@ class InFlightStep:
         self.error: Exception | None = None
         self._logits: torch.Tensor | None = None  # valid until another step is launched
         self._greedy: FoundTokens | None = None  # those of the graph, if they are what the requests take
+        self._in_graph = False  # whether another graph can sample what the requests take
         self._sampled: SampledTokens | GreedySample | list[list[Sample]] | None = None
 
     def launch(self, runner: ModelRunner) -> None:
@@ -43,8 +44,13 @@ class InFlightStep:
             self.error = error
         else:
             self.recorder.try_fetch()
-            if all(request.takes_likeliest for request in self.batch.sampling):
-                self._greedy = runner.greedy
+            sampling, found = self.batch.sampling, runner.greedy
+            if found is None:
+                return
+            if all(request.takes_likeliest for request in sampling):
+                self._greedy = found
+            elif not self.batch.draft_counts and self.batch.draft_tokens is None:
+                self._in_graph = all(request.samples_in_graph for request in sampling)
 
     def sample(self, runner: ModelRunner) -> None:
         """Sample this step's tokens on the device, and let the draft layer work, unless that has been done or cannot be done yet.
@@ -63,14 +69,18 @@ class InFlightStep:
         if any(request.pending > 1 and needs_host_sync(request.params) for request in self.batch.sampling):
             return
         assert self._logits is not None
+        if self._in_graph:
+            try:
+                self._sampled = runner.sample_in_graph(self.batch.sampling)
+                self.staged = True
+            except Exception:
+                self._sample_each(self._logits, None)
+            return
         drafts = self._drafts(runner)
         try:
             self._sampled = sample_tokens(self._logits, self.batch.sampling, drafts)
         except Exception:
-            log_fault(
-                log, "sampling %d requests together failed; they are sampled one by one", len(self.batch.sampling)
-            )
-            self._sampled = self._sample_each(self._logits, drafts)
+            self._sample_each(self._logits, drafts)
             return
         if runner.supports_async_scheduling and drafts is None:
             try:
@@ -114,8 +124,9 @@ class InFlightStep:
             accepted = torch.zeros(len(sampled.requests), dtype=torch.int64, device=device)
         runner.draft(self.batch, sampled.tokens, accepted, draft_noise(sampled.requests, device))
 
-    def _sample_each(self, logits: torch.Tensor, drafts: Drafts | None) -> list[list[Sample]]:
-        """As sampling them together, but a request whose sampling raises gets a Sample with an error."""
+    def _sample_each(self, logits: torch.Tensor, drafts: Drafts | None) -> None:
+        """After sampling them together has raised: a request whose own sampling raises gets a Sample with an error."""
+        log_fault(log, "sampling %d requests together failed; they are sampled one by one", len(self.batch.sampling))
         samples: list[list[Sample]] = []
         end = 0
         for i, request in enumerate(self.batch.sampling):
@@ -125,4 +136,4 @@ class InFlightStep:
                 samples += sample(logits[first:end], [request], own)
             except Exception as error:
                 samples.append([Sample(error=str(Fault("sampling", error)))])
-        return samples
+        self._sampled = samples

@@ -22,8 +22,17 @@ TIMED_OUT = "the request has passed its deadline"
 STOPPED = "the server has stopped"
 STEP_FAILED = "the step that computed this answer failed"
 
+_DIED = "the engine's thread has failed"
+
 # Seconds between two attempts to deliver what an event loop has not taken, while no request is open.
 _RETRY_SECONDS = 0.05
+
+
+class DeviceLost(RuntimeError):
+    """No later step can succeed."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"the device computes nothing any more; restart the server: {fault}")
 
 
 class EngineThread:
@@ -85,12 +94,15 @@ class EngineThread:
     # The methods below run in the engine's thread.
 
     def turn(self) -> None:
-        """Queue what has arrived, run one step, deliver its deltas, and do one job."""
+        """Queue what has arrived, run one step, deliver its deltas, and do one job. Raises DeviceLost."""
         arrived = self.work.take()
-        self._step(arrived.entries, arrived.cancels)
+        failed = self._step(arrived.entries, arrived.cancels)
         if arrived.job is not None:
             arrived.job.run(self._engine)
             self.work.end_job(arrived.job)
+            failed |= arrived.job.has_failed
+        if failed and (fault := self._engine.runner.device_fault()) is not None:
+            raise DeviceLost(fault)
 
     def _run(self) -> None:
         try:
@@ -98,8 +110,8 @@ class EngineThread:
                 self.turn()
             self._fail_all(STOPPED)
         except BaseException as error:
-            log_fault(log, "the engine's thread has failed")
-            self._give_up(f"the engine's thread has failed: {first_line(error)}")
+            log_fault(log, _DIED)
+            self._give_up(str(error) if isinstance(error, DeviceLost) else f"{_DIED}: {first_line(error)}")
 
     def _wait_for_work(self) -> bool:
         """False once the thread is to end."""
@@ -109,7 +121,9 @@ class EngineThread:
             return alive
         return not self.work.is_stopping
 
-    def _step(self, arrivals: list[Entry], cancels: list[int]) -> None:
+    def _step(self, arrivals: list[Entry], cancels: list[int]) -> bool:
+        """Whether a request has failed."""
+        failed = False
         try:
             if arrivals:  # their prompts may make the step a long one
                 self._delivery.flush_all(self.clock())
@@ -121,11 +135,14 @@ class EngineThread:
             # Before the delivery, so that a caller who has read the end of an answer sees its pages free.
             self._update_stats()
             self._deliver(refused + deltas)
+            failed = any(delta.finish_reason == "error" for delta in deltas)
         # The engine itself handles a model that raises, so this is a bug. It must not end the service.
         except Exception:
             log_fault(log, "the engine failed")
             self._fail_all(STEP_FAILED)
+            failed = True
         self._last_step = self.clock()
+        return failed
 
     def _queue_in_engine(self, arrivals: list[Entry]) -> list[Delta]:
         """Queue the new requests. Returns the last deltas of those that the engine has not taken."""

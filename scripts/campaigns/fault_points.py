@@ -15,6 +15,7 @@ from deepseek_v32.inference.engine.pages import PagePool
 from deepseek_v32.inference.engine.request_state import RequestState
 from deepseek_v32.inference.engine.runner import Runner
 from deepseek_v32.inference.engine.sampler import SampledTokens
+from deepseek_v32.inference.engine.sampling_graph import SamplingGraphs
 from deepseek_v32.inference.engine.scheduler import Scheduler
 from deepseek_v32.inference.engine.selection import SelectionRecorder
 from deepseek_v32.inference.engine.step import InFlightStep
@@ -64,6 +65,7 @@ POINTS = (
     Point("read", SampledTokens, "read", "step"),
     Point("greedy tokens", GreedyTokens, "sample", "nobody", where="graphs"),
     Point("greedy read", GreedySample, "read", "step", where="graphs"),
+    Point("sampling in a graph", SamplingGraphs, "sample", "nobody", where="graphs"),
     Point("stage tokens", Runner, "stage_tokens", "nobody", where="graphs"),
     Point("record", SelectionRecorder, "_record", "inspected"),
     Point("recorder fetch", SelectionRecorder, "_fetch", "inspected"),

@@ -10,6 +10,7 @@ from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.greedy import GreedySample
 from deepseek_v32.inference.engine.limits import MAX_DRAFT_TOKENS
 from deepseek_v32.inference.engine.noise import DraftNoise
+from deepseek_v32.inference.engine.sampler import sample_tokens
 from deepseek_v32.inference.params import Request
 from deepseek_v32.model.metadata import SelectionSink
 from simulation.model import ORDINARY, VOCABULARY, draft_chain, extend, extend_draft, latents, logits
@@ -117,10 +118,14 @@ class SimulatedRunner:
         self.writable: Callable[[int], bool] = lambda page: True  # whether a step may write to a page
         self.ill: set[int] = set()  # requests whose entries are garbage, by an injected fault
         self.greedy: SimulatedGreedy | None = None
+        self._logits: torch.Tensor | None = None  # of the latest step
         self._writes = 0
         self._hooks = hooks
         self._made: list[Made] = []  # by row of `drafts`
         self._computed: list[Computed] = []
+
+    def device_fault(self) -> None:
+        """None of the simulated faults is the device's."""
 
     def must_capture(self, sequences: int, drafts: int) -> bool:
         return False
@@ -177,7 +182,7 @@ class SimulatedRunner:
         result = torch.tensor(rows).reshape(-1, VOCABULARY)
         if self._hooks is not None:
             result = self._hooks.spoil(batch, result, self)
-        self.greedy = self._find_greedy(batch, result, given)
+        self.greedy, self._logits = self._find_greedy(batch, result, given), result
         return result
 
     def _find_greedy(self, batch: Batch, logits: torch.Tensor, given: list[int]) -> "SimulatedGreedy | None":
@@ -189,6 +194,13 @@ class SimulatedRunner:
         staged = found.tokens[: len(self.sampled)]
         self.sampled[: len(staged)] = staged
         return found
+
+    def sample_in_graph(self, requests: Sequence[Request]) -> GreedySample:
+        """As graphs do, which write over the likeliest tokens and stage the new ones."""
+        assert self.greedy is not None and self._logits is not None
+        tokens = sample_tokens(self._logits, requests).tokens
+        self.stage_tokens(tokens)
+        return self.greedy._replace(tokens=tokens.tolist()).sample(requests, (1,) * len(requests))
 
     def greedy_choices(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, DraftNoise]:
         assert self.greedy is not None

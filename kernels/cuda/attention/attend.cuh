@@ -15,6 +15,10 @@ __device__ __forceinline__ void initialise(SharedMemory& s, const Arrivals& arri
       }
       barrier_init(shared_address(&s.mask_full[buffer]), arrivals.mask);
     }
+    if constexpr (C::kTileBarriers) {
+      for (int i = 0; i < 2 * kTiles; ++i) barrier_init(shared_address(&s.tile_full[0][0] + i), 1);
+      barrier_init(shared_address(&s.last_copied), 1);
+    }
     barrier_init(shared_address(&s.q_full), arrivals.q);
     barrier_init(shared_address(&s.q_empty), 8);
     barrier_init_fence();

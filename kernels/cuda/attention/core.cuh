@@ -122,13 +122,13 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
         phase0 ^= 1;
         if (block + 2 >= item.end) break;
         scores_before<C, Order::kEven>(scores, s, 0, phase0);
-        barrier_wait(shared_address(&s.full[1][0]), phase1);
+        wait_for_values<C, 0>(s, 1, phase1);
         phase1 ^= 1;
         add_others_values<C, 1>(o, row, s, line, p1_tile, v1);
         scores_after<C, Order::kEven, 0>(scores, o, s, 0, phase0);
       }
       if (block + 1 < item.end) {
-        barrier_wait(shared_address(&s.full[1][0]), phase1);
+        wait_for_values<C, 0>(s, 1, phase1);
         phase1 ^= 1;
         add_others_values<C, 1>(o, row, s, line, p1_tile, v1);
         mma_wait<0>();
@@ -140,7 +140,7 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
     } else {
       for (; block + 1 < item.end; block += 2) {
         scores_before<C, Order::kOdd>(scores, s, 1, phase1);
-        barrier_wait(shared_address(&s.full[0][1]), phase0);
+        wait_for_values<C, 1>(s, 0, phase0);
         phase0 ^= 1;
         add_others_values<C, 0>(o, row, s, line, p0_tile, v0);
         if constexpr (Order::kOdd != Ahead::kAll) scores_after<C, Order::kOdd, 1>(scores, o, s, 1, phase1);
@@ -156,7 +156,7 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
       }
       if (block < item.end) {
         release_local(s.q_empty);
-        barrier_wait(shared_address(&s.full[0][1]), phase0);
+        wait_for_values<C, 1>(s, 0, phase0);
         phase0 ^= 1;
         add_others_values<C, 0>(o, row, s, line, p0_tile, v0);
         mma_wait<0>();

@@ -32,12 +32,12 @@ void combine_rows(const Problem& p, cudaStream_t stream) {
 }
 
 // `most_splits`: what is known of the largest number of splits of a query. `in_order`: up to kFewSplits splits of a query are merged one
-// after the other, whatever the number of queries.
+// after the other, whatever the number of queries. `task_ctas`: CTAs for each multiprocessor where tasks are shared out; two run at once.
 template <class Element>
-void combine(const Problem& p, int most_splits, int multiprocessors, cudaStream_t stream, bool in_order = false) {
+void combine(const Problem& p, int most_splits, int multiprocessors, cudaStream_t stream, bool in_order = false, int task_ctas = 2) {
   const int64_t rows = int64_t(p.queries) * p.rows;
   if (in_order || rows >= 1024 || p.part_count < 2 * p.queries)
-    launch_combine(flash_fwd_mla_combine_tasks_kernel<Element>, p, 2 * multiprocessors, kTaskThreads, stream);
+    launch_combine(flash_fwd_mla_combine_tasks_kernel<Element>, p, task_ctas * multiprocessors, kTaskThreads, stream);
   else if (rows >= 512)
     combine_rows<Element, 4, 1, 4, 10>(p, stream);
   else if (rows > 32 || most_splits < 64)

@@ -5,32 +5,47 @@
 
 namespace mla {
 
-// Tiles [kFirst, kEnd) of Q K of the block in `buffer`; the caller has waited for the keys, and commits.
+// Waits for half of the keys of a block; score_tiles does where tiles have barriers.
+template <class C>
+__device__ __forceinline__ void wait_for_keys(SharedMemory& s, int buffer, int half, uint32_t parity) {
+  if constexpr (!C::kTileBarriers) barrier_wait(shared_address(&s.full[buffer][half]), parity);
+  if constexpr (C::Order::kFence) fence_async_proxy();
+}
+
+// Waits for half of the values of a block that the other group has scored.
+template <class C, int kHalf>
+__device__ __forceinline__ void wait_for_values(SharedMemory& s, int buffer, uint32_t parity) {
+  if constexpr (C::kTileBarriers) {
+#pragma unroll
+    for (int tile = 0; tile < kLeftTiles; ++tile)
+      barrier_wait(shared_address(&s.tile_full[buffer][kHalf * kLeftTiles + tile]), parity);
+  } else {
+    barrier_wait(shared_address(&s.full[buffer][kHalf]), parity);
+  }
+}
+
+// Tiles [kFirst, kEnd) of Q K of the block in `buffer`; the caller has waited with wait_for_keys, and commits.
 template <class C, int kFirst, int kEnd>
-__device__ __forceinline__ void score_tiles(float (&scores)[32], SharedMemory& s, int buffer) {
+__device__ __forceinline__ void score_tiles(float (&scores)[32], SharedMemory& s, int buffer, uint32_t parity) {
   const Tile q = Tile::rows(shared_address(s.q)), k = Tile::rows(shared_address(s.k[buffer]));
   mma_begin();
 #pragma unroll
-  for (int tile = kFirst; tile < kEnd; ++tile)
+  for (int tile = kFirst; tile < kEnd; ++tile) {
+    if constexpr (C::kTileBarriers) barrier_wait(shared_address(&s.tile_full[buffer][tile]), parity);
 #pragma unroll
     for (int step = 0; step < 4; ++step)
       Mma<typename C::Element>::scores(scores, q.at(tile * kTile + step * 32), k.at(tile * kTile + step * 32), tile + step > 0,
                                        std::make_index_sequence<32>());
-}
-
-template <class C>
-__device__ __forceinline__ void wait_for_keys(SharedMemory& s, int buffer, int half, uint32_t parity) {
-  barrier_wait(shared_address(&s.full[buffer][half]), parity);
-  if constexpr (C::Order::kFence) fence_async_proxy();
+  }
 }
 
 // All of Q K.
 template <class C>
 __device__ __forceinline__ void compute_scores(float (&scores)[32], SharedMemory& s, int buffer, uint32_t parity) {
   wait_for_keys<C>(s, buffer, 0, parity);
-  score_tiles<C, 0, kLeftTiles>(scores, s, buffer);
+  score_tiles<C, 0, kLeftTiles>(scores, s, buffer, parity);
   wait_for_keys<C>(s, buffer, 1, parity);
-  score_tiles<C, kLeftTiles, kTiles>(scores, s, buffer);
+  score_tiles<C, kLeftTiles, kTiles>(scores, s, buffer, parity);
   mma_commit();
 }
 
@@ -59,7 +74,7 @@ template <class C, Ahead kAhead>
 __device__ __forceinline__ void scores_before(float (&scores)[32], SharedMemory& s, int buffer, uint32_t parity) {
   if constexpr (kAhead == Ahead::kLeftHalf) {
     wait_for_keys<C>(s, buffer, 0, parity);
-    score_tiles<C, 0, kLeftTiles>(scores, s, buffer);
+    score_tiles<C, 0, kLeftTiles>(scores, s, buffer, parity);
     mma_commit();
   } else if constexpr (kAhead == Ahead::kAll) {
     compute_scores<C>(scores, s, buffer, parity);
@@ -78,31 +93,31 @@ __device__ __forceinline__ void scores_after(float (&scores)[32], float (&o)[128
     release<C, kHalf>(s, buffer ^ 1);
     if constexpr (kFirst == 0) {
       wait_for_keys<C>(s, buffer, 0, parity);
-      score_tiles<C, 0, kLeftTiles>(scores, s, buffer);
+      score_tiles<C, 0, kLeftTiles>(scores, s, buffer, parity);
     }
     wait_for_keys<C>(s, buffer, 1, parity);
-    score_tiles<C, kLeftTiles, kTiles>(scores, s, buffer);
+    score_tiles<C, kLeftTiles, kTiles>(scores, s, buffer, parity);
     mma_commit();
   } else if constexpr (C::Order::kRelease == Release::kBehindTile) {
     wait_for_keys<C>(s, buffer, kFirst == 0 ? 0 : 1, parity);
-    score_tiles<C, kFirst, kFirst + 1>(scores, s, buffer);
+    score_tiles<C, kFirst, kFirst + 1>(scores, s, buffer, parity);
     mma_commit();
     mma_wait<1>();
     hold(o);
     release<C, kHalf>(s, buffer ^ 1);
     if constexpr (kFirst == 0) {
-      score_tiles<C, 1, kLeftTiles>(scores, s, buffer);
+      score_tiles<C, 1, kLeftTiles>(scores, s, buffer, parity);
       wait_for_keys<C>(s, buffer, 1, parity);
     }
-    score_tiles<C, kFirst == 0 ? kLeftTiles : kFirst + 1, kTiles>(scores, s, buffer);
+    score_tiles<C, kFirst == 0 ? kLeftTiles : kFirst + 1, kTiles>(scores, s, buffer, parity);
     mma_commit();
   } else {
     if constexpr (kFirst == 0) {
       wait_for_keys<C>(s, buffer, 0, parity);
-      score_tiles<C, 0, kLeftTiles>(scores, s, buffer);
+      score_tiles<C, 0, kLeftTiles>(scores, s, buffer, parity);
     }
     wait_for_keys<C>(s, buffer, 1, parity);
-    score_tiles<C, kLeftTiles, kTiles>(scores, s, buffer);
+    score_tiles<C, kLeftTiles, kTiles>(scores, s, buffer, parity);
     mma_commit();
     mma_wait<1>();
     hold(o);

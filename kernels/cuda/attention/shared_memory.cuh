@@ -27,6 +27,8 @@ struct SharedMemory {
   uint64_t full[2][2], empty[2][2];  // [block parity][left, right]
   uint64_t mask_full[2];
   uint64_t q_full, q_empty;
+  uint64_t tile_full[2][kTiles];  // instead of `full` where every tile has its own barrier
+  uint64_t last_copied;           // the last block of a context, before values past its end become zeros
 };
 static_assert(sizeof(SharedMemory) <= 232448);
 
@@ -35,7 +37,8 @@ struct Arrivals {
   uint32_t full[2], mask, q;
 };
 
-template <Lookup kLookup_, Storage kStorage_, class Element_, bool kPair_, class Order_, Planned kPlanned_ = Planned::kPerhaps>
+template <Lookup kLookup_, Storage kStorage_, class Element_, bool kPair_, class Order_, Planned kPlanned_ = Planned::kPerhaps,
+          bool kTileBarriers_ = false>
 struct Config {
   using Order = Order_;
   static constexpr bool kPlanned = kPlanned_ != Planned::kNever, kAlwaysPlanned = kPlanned_ == Planned::kAlways;
@@ -44,6 +47,8 @@ struct Config {
   static constexpr Storage kStorage = kStorage_;
   using Element = Element_;
   static constexpr bool kPair = kPair_;
+  // Whether scores wait for each tile of a block by itself, or for the halves of the block.
+  static constexpr bool kTileBarriers = kTileBarriers_;
   // Indices are slots of rows without pages between them, and rows of Q are heads of one token.
   static constexpr bool kLinear = kLookup_ == Lookup::kIndices && kStorage_ == Storage::kRows;
   static constexpr bool kOneToken = kLookup_ != Lookup::kPages;

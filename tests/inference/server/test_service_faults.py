@@ -246,6 +246,29 @@ def test_a_server_whose_engine_thread_has_died_says_so():
         assert (ready.status_code, ready.json()["status"]) == (503, "not ready")
 
 
+def test_a_device_that_is_lost_ends_the_service(monkeypatch, caplog):
+    """A request that fails alone does not; nor does a prompt that is scored."""
+    service, fault = Service(fake_llm()), None
+    monkeypatch.setattr(service.llm.engine.runner, "device_fault", lambda: fault)
+    assert last_of(service.stream([*PROMPT, RAISE], GREEDY)).finish_reason == "error"
+    with pytest.raises(RuntimeError):
+        asyncio.run(service.score(service.make_request([RAISE, *PROMPT])))
+    assert works(service)
+    beside = service.stream(PROMPT, ENDLESS)
+    next(beside)
+    fault = "AcceleratorError: CUDA error: an illegal memory access was encountered"
+    failed = last_of(service.stream([*PROMPT, RAISE], GREEDY))
+    assert failed.finish_reason == "error"
+    lost = f"the device computes nothing any more; restart the server: {fault}"
+    assert last_of(beside).error in (lost, failed.error)
+    service._thread._thread.join(10)
+    assert service.stats().failed and service.stats().open == 0
+    with pytest.raises(Busy, match="an illegal memory access"):
+        service.stream(PROMPT, GREEDY)
+    assert lost in caplog.text
+    service.stop()
+
+
 def test_a_request_that_arrives_while_the_thread_dies_ends(monkeypatch):
     """Between the check of a request and its queueing."""
     service = Service(fake_llm())

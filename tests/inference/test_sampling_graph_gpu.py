@@ -1,0 +1,53 @@
+"""On a Hopper GPU, tokens that graphs sample are those that the sampler gives: with grammars, temperatures and both."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
+from deepseek_v32.inference.engine import step
+from deepseek_v32.kernels.device import is_hopper
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not (torch.cuda.is_available() and is_hopper(torch.device("cuda", 0))), reason="needs a Hopper GPU"
+    ),
+]
+
+LIMITS: dict[str, Any] = {"page_count": 600, "max_sequences": 16, "max_model_len": 1024, "speculative_tokens": 0}
+LIST = StructuredOutputsParams(json={"type": "array", "items": {"type": "integer"}, "minItems": 60})
+WORDS = StructuredOutputsParams(regex="([a-z]{2,9} ){0,90}")
+BASE = SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)
+
+
+def test_graphs_sample_what_the_sampler_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With batch-invariant kernels, so that batches of any size have the same logits. Captures, replays and rows of padding."""
+    llm, calls = LLM(device="cuda", precision="fp8", deterministic=True, **LIMITS), []
+    prompts = [[(i * by) % 997 + 10 for i in range(20 + by)] for by in (3, 7, 11, 29, 37, 53, 64, 71, 90)]
+    kinds = [
+        BASE,
+        replace(BASE, structured_outputs=LIST, ignore_eos=False),
+        replace(BASE, temperature=1.0, seed=4),
+        replace(BASE, temperature=0.6, seed=2**64 - 1, structured_outputs=WORDS, ignore_eos=False, min_tokens=30),
+    ]
+    params = [kinds[i % 4] for i in range(9)]
+    # Requests that ask for log-probabilities are left to the sampler.
+    expected = [each.token_ids for each in llm.generate(prompts, [replace(each, logprobs=0) for each in params])]
+    inner = step.sample_tokens
+
+    def count(*arguments: Any) -> Any:
+        calls.append(1)
+        return inner(*arguments)
+
+    monkeypatch.setattr(step, "sample_tokens", count)
+    for rows in (9, 4, 9, 1):
+        for _ in range(2):
+            assert [each.token_ids for each in llm.generate(prompts[:rows], params[:rows])] == expected[:rows]
+    for first in (1, 2, 3):  # greedy with a grammar, drawn, and drawn with a grammar
+        for _ in range(2):
+            own = [kinds[first]] * 2
+            assert llm.generate(prompts[first : first + 5 : 4], own)[0].token_ids == expected[first]
+    assert len(calls) <= 14, "steps with prompts alone"
