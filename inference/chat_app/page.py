@@ -12,7 +12,7 @@ from .events import Page
 from .examples import examples
 from .handlers import Handlers
 
-ABOUT_DEMO = """<p>This small demo knows what you tell it here, and nothing else. Tell it facts in plain English, in any words; \
+ABOUT_DEMO = """<p>This small demo knows what you tell it here, and nothing else. Tell it facts in plain English sentences; \
 change them; paste a list, a table, a log. Then ask. It answers with the value, and quotes where it found it. For a question that \
 needs two facts, such as the phone number of somebody's landlord, tick <b>Think first</b>.</p>"""
 STATIC = Path(__file__).resolve().parent / "static"

@@ -44,21 +44,21 @@ def test_one_can_type_at_once_where_there_is_a_keyboard(open_tab: Any, name: str
 
 
 @pytest.mark.parametrize("size", [(390, 844), (390, 560), (1280, 500)], ids=lambda size: "x".join(map(str, size)))
-def test_the_start_page_is_read_from_its_top(open_tab: Any, size: tuple[int, int]) -> None:
+def test_the_start_page_is_read_from_its_top(open_tab: Any, scripted: Any, size: tuple[int, int]) -> None:
     """It says what can be asked; an answer, in contrast, is read at its end."""
     tab = open_tab(viewport={"width": size[0], "height": size[1]})
+    log = "document.getElementById('dsa-log')"
     heading = "document.querySelector('.welcome h2').getBoundingClientRect().top"
-    top = "document.getElementById('dsa-log').getBoundingClientRect().top"
     tab.page.wait_for_selector(".examples button")
-    assert tab.page.evaluate(f"{heading} >= {top}")
-    tab.page.evaluate("document.getElementById('dsa-log').scrollTop = 10000")  # somebody reads on
-    tab.page.wait_for_timeout(100)
-    tab.page.set_viewport_size({"width": size[0] + 10, "height": size[1]})
+    tab.page.wait_for_function(f"{heading} >= {log}.getBoundingClientRect().top")
+    tab.page.evaluate(f"{log}.scrollTop = 40")  # somebody reads on
+    tab.page.set_viewport_size({"width": size[0] + 10, "height": size[1] - 20})
     tab.page.wait_for_timeout(200)
-    assert tab.page.evaluate("document.getElementById('dsa-log').scrollTop") > 0, "and is left where they are"
-    tab.ask("word " * 400)
-    end = "document.querySelector('.answer:last-of-type').getBoundingClientRect().bottom"
-    assert tab.page.evaluate(f"{end} <= document.getElementById('dsa-log').getBoundingClientRect().bottom + 1")
+    assert tab.page.evaluate(f"{log}.scrollTop") > 0, "and is left where they are"
+    scripted.service.pace = 0
+    tab.ask("word " * 150)
+    end = "[...document.querySelectorAll('.answer')].at(-1).getBoundingClientRect().bottom"
+    tab.page.wait_for_function(f"{end} <= {log}.getBoundingClientRect().bottom + 1")
 
 
 def test_phone_opens_and_closes_its_drawer(open_tab: Any) -> None:
@@ -152,3 +152,76 @@ def test_the_question_below_a_long_text_stays_visible(open_tab: Any, scripted: A
     assert tab.page.locator(".tail").is_visible()
     tab.page.click(".more")
     assert not tab.page.locator(".tail").is_visible()
+
+
+CONTRASTS = """() => {
+  const luminance = (rgb) => rgb.map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const colour = (text) => { const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number); return [r, g, b, a]; };
+  const behind = (element) => {
+    const layers = [];
+    for (let each = element; each; each = each.parentElement) layers.unshift(colour(getComputedStyle(each).backgroundColor));
+    return layers.reduce((under, [r, g, b, a]) => [r, g, b].map((v, i) => v * a + under[i] * (1 - a)), [255, 255, 255]);
+  };
+  const found = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || element.disabled || !element.checkVisibility({ visibilityProperty: true })) continue;
+    const [one, other] = [colour(getComputedStyle(element).color).slice(0, 3), behind(element)].map(luminance);
+    const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (contrast < 4.5) found.push([element.className, texts.currentNode.data.trim().slice(0, 30), contrast]);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_can_be_read(open_tab: Any, scripted: Any, scheme: str) -> None:
+    """WCAG 2.2, 1.4.3: a contrast of 4.5 for all text, the shaded tokens and the hints of the settings, too."""
+    tab = open_tab(color_scheme=scheme)
+    scripted.service.pace = 0
+    assert not tab.page.evaluate(CONTRASTS)
+    tab.page.click("#dsa-inspect")
+    tab.ask("What can be read? " + "word " * 60)
+    tab.page.wait_for_selector(".dsa-passage")
+    tab.page.evaluate(
+        "[1, 2, 3, 4].forEach((n) => document.querySelector('.dsa-text').append("
+        "Object.assign(document.createElement('span'), { className: `dsa-l${n}`, textContent: `level ${n}` })))"
+    )
+    tab.page.click("#dsa-settings button")
+    tab.page.get_by_label("Temperature").last.wait_for()
+    assert not tab.page.evaluate(CONTRASTS)
+
+
+def test_the_keyboard_shows_where_it_is(open_tab: Any) -> None:
+    """WCAG 2.2, 2.4.7: each control that the Tab key reaches has an outline; the message box's border shows it instead."""
+    tab = open_tab()
+    tab.page.click("#dsa-settings button")
+    tab.page.get_by_label("Temperature").last.wait_for()
+    seen, missing = set(), []
+    for _ in range(30):
+        tab.page.keyboard.press("Tab")
+        tag, name, outline, inside = tab.page.evaluate(
+            "(() => { const e = document.activeElement; return [e.tagName, e.ariaLabel || e.placeholder || e.innerText, "
+            "getComputedStyle(e).outlineStyle, Boolean(e.closest('#dsa-text'))]; })()"
+        )
+        seen.add(tag)
+        if outline == "none" and tag != "BODY" and not inside:
+            missing.append((tag, name))
+    assert {"INPUT", "BUTTON"} <= seen and not missing, missing
+
+
+def test_what_is_pressed_is_large_enough(open_tab: Any, scripted: Any) -> None:
+    """WCAG 2.2, 2.5.8: 24 pixels, but for the tokens, which stand in lines of text."""
+    tab = open_tab()
+    scripted.service.pace = 0
+    tab.page.click("#dsa-inspect")
+    tab.ask("What can be pressed? " + "word " * 60)
+    tab.page.wait_for_selector(".dsa-passage")
+    small = tab.page.evaluate(
+        "[...document.querySelectorAll('#dsa-app button:not(.dsa-token, .dsa-fold, .dsa-link)')].filter((e) => {"
+        "const r = e.getBoundingClientRect(); return r.width && (r.width < 24 || r.height < 24); })"
+        ".map((e) => [e.className, e.title, e.getBoundingClientRect().height])"
+    )
+    assert not small, small
