@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from deepseek_v32.kernels.cache_write import gather_latents, write_latent_cache
+from deepseek_v32.kernels.invariant.gpu import sparse_mla
 from deepseek_v32.kernels.invariant.gpu.sparse_mla import _by_pieces, few_queries
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 
@@ -83,3 +84,16 @@ def test_dividing_the_keys_changes_bits() -> None:
     whole = few_queries(q, records, indices, SCALE, 512, None, None)[0]
     assert not torch.equal(whole, _by_pieces(q, records, indices, SCALE, 512, None, None, None)[0])
     assert not torch.equal(whole, few_queries(q, records, indices.flip(1), SCALE, 512, None, None)[0])
+
+
+@pytest.mark.parametrize("with_lengths", [False, True])
+def test_lists_that_may_be_empty_go_to_prefill(with_lengths: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+    out, lse = torch.zeros(2, 64, 512), torch.zeros(2, 64)
+    monkeypatch.setattr(sparse_mla, "few_queries", lambda *_: chosen.append("few") or (out, lse))
+    monkeypatch.setattr(sparse_mla, "sparse_mla_prefill", lambda *_: chosen.append("prefill") or (out, None, lse))
+    q, records = torch.zeros(2, 1, 64, 576).bfloat16(), torch.zeros(1, 64, 1, 656, dtype=torch.uint8)
+    lengths = torch.tensor([3, 0], dtype=torch.int32) if with_lengths else None
+    indices = torch.zeros(2, 1, 128, dtype=torch.int32)
+    sparse_mla.sparse_mla_decode(q, records, indices, SCALE, 512, lengths, None, None)
+    assert chosen == ["prefill" if with_lengths else "few"]
