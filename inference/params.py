@@ -152,9 +152,7 @@ class Request:
     end_ids: tuple[int, ...] = ()  # the tokens that may not come among the first params.min_tokens ones
     grammar: Grammar | None = None  # params.structured_outputs, compiled
     takes_likeliest: bool = field(init=False)  # each token is the likeliest by the model's logits, and no more is asked
-    samples_in_graph: bool = field(
-        init=False
-    )  # a grammar, temperature and noise choose its tokens, and no more is asked
+    samples_in_graph: bool = field(init=False)  # a grammar, temperature and noise choose them, and no more is asked
     # Starts as the prompt. RequestState.push appends each sampled token once it has arrived on the host.
     tokens: list[int] = field(default_factory=list)
     # The fields below are set by the scheduler; they are empty or zero while the request waits for admission, unless a comment

@@ -65,15 +65,23 @@ class GraphMemory:
                 outputs = step()
             except BaseException:
                 with suppress(RuntimeError):  # which says that the capture has failed; the step's own error says why
-                    graph.capture_end()
+                    self._end(graph)
                 raise
-            graph.capture_end()
+            self._end(graph)
 
         def replay() -> T:
             graph.replay()
             return outputs
 
         return replay
+
+    def _end(self, graph: torch.cuda.CUDAGraph) -> None:
+        try:
+            graph.capture_end()
+        except BaseException:
+            # The allocator may still be recording to the pool, and would refuse all later captures into it.
+            self._pool = torch.cuda.graph_pool_handle()
+            raise
 
 
 class CapturedStep(Generic[T]):

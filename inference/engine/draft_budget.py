@@ -6,7 +6,7 @@ _SHARE = 0.015  # of the time of plain decoding that may be lost
 _GRACE = 3.0  # tokens of an answer alone that may be lost before anything is won: 1 % of the first 300
 _ASSUMED = (1.35, 1.8, 2.3, 2.8, 3.3)  # cost of a step with so many drafts over a plain one, until it has been measured
 _LATEST = 8  # plain steps whose time is remembered
-_CAPTURE = 160.0  # plain steps in the time of a number's captures: 25 ms for the demo on an H200, beside 0.18 ms
+_CAPTURE = 160.0  # plain steps, a few more than a number's captures take: 25 ms for the demo on an H200, beside 0.18 ms
 _LEAST_CAPTURE = 4.0  # plain steps that are more than the noise of the first ones
 _ENOUGH = 5  # of them: the first ones may capture graphs
 

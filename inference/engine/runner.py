@@ -88,9 +88,8 @@ class Runner:
         return self._sampling_graphs.sample(requests)
 
     def must_capture(self, sequences: int, drafts: int) -> bool:
-        if (
-            self._draft_graphs is None or self.cache_check is not None
-        ):  # with checks, steps with drafts run without graphs
+        # With checks, steps with drafts run without graphs.
+        if self._draft_graphs is None or self.cache_check is not None:
             return False
         return not self._draft_graphs.is_captured(sequences, drafts)
 

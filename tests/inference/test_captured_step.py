@@ -3,7 +3,8 @@
 import gc
 import weakref
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -126,6 +127,30 @@ def test_a_capture_that_fails_says_why(graph: SimpleNamespace) -> None:
     with pytest.raises(ValueError, match="rows is 3"):
         GraphMemory(torch.device("cuda")).capture(step)
     assert ended and gc.isenabled()
+
+
+def test_a_capture_behind_one_that_was_cut_short_has_another_pool(
+    graph: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA's error may leave the allocator recording to the pool; one of the step's own leaves the pool as it was."""
+    pools: list[int] = []
+    numbers = count()
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: next(numbers))
+    graph.capture_begin = lambda pool, **_: pools.append(pool)
+    memory = GraphMemory(torch.device("cuda"))
+
+    def cut_short() -> None:
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+
+    def step() -> None:
+        raise ValueError("rows is 3; expected 4")
+
+    for end, steps in ((cut_short, (step, int)), (lambda: None, (step, int))):
+        graph.capture_end = end
+        for each in steps:
+            with suppress(RuntimeError, ValueError):
+                memory.capture(each)
+    assert pools == [0, 1, 2, 2]
 
 
 class Engine:
