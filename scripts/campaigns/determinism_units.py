@@ -432,14 +432,13 @@ def attention_units(source: Source) -> Iterator[Unit]:
                 width = TOPK if some % 2 else -(-int(own.max()) // 128) * 128
                 plan = plan_decode(some, 1, q.shape[1], width, q.device, backend=backend) if some % 3 else None
                 plan = plan if latent.dtype == torch.uint8 else None
+                counted = some > 4 and some % 4 > 0  # with lengths few queries would take prefill's kernel
                 out, _ = sparse_mla_decode(
                     q[rows, None],
                     latent,
                     indices[rows, None, :width],
                     0.01,
-                    topk_length=own
-                    if some > 4 and some % 4
-                    else None,  # with lengths few queries take prefill's kernel
+                    topk_length=own if counted else None,
                     plan=plan,
                     backend=backend,
                 )
