@@ -44,7 +44,7 @@ class MeasuredDrafts:
     layer are, they can be much cheaper than that: then they are tried, in one answer, before a small gain is believed.
 
     What is tried, and graphs that are captured for it, must have been won before by drafts that paid, but for a small share of the
-    time (DraftBudget). Until then, answers go without the draft layer.
+    time (DraftBudget). Until then, answers keep to the number that is known to pay, or go without the draft layer.
 
     A prompt passes through the draft layer before it is known how long its answer is. One that is so long that even halving the
     time of the longest answer would not make up for that does not.
@@ -81,10 +81,29 @@ class MeasuredDrafts:
             self._decide(size, ready / sequences)
             size.lost = self._loss(number, ready / sequences)
         if not self._affords(number, sequences, begins):
-            size.count, size.left, size.trial = None, 1, False
+            self._retreat(number, sequences, ready / sequences)
         size.left -= 1
         size.measured.compare_plain = size.count is None
         return size.count
+
+    def _retreat(self, number: int, sequences: int, ready: float) -> None:
+        """For one step, keep to the number that is known to pay, or go without the draft layer."""
+        size = self._sizes[number]
+        size.count, size.left, size.trial = self._paying(size, ready), 1, False
+        size.lost = self._loss(number, ready)
+        if size.count is not None and (
+            self._must_capture(sequences, size.count) or not self._steps.budget.affords(number, sequences, size.lost)
+        ):
+            size.count = None
+
+    def _paying(self, size: "_Size", ready: float) -> int | None:
+        """The number that is chosen if no other is tried; None if none is known to be faster than steps without the draft layer."""
+        costs, plain = size.measured.costs, size.measured.plain_cost
+        if plain is None or not any(costs.known) or (self._ahead and not size.measured.plain):
+            return None
+        speeds, errors = self._speeds(costs, ready)
+        best = max((count for count in costs.known if count), key=lambda count: speeds[count])
+        return _least(costs, speeds, errors, best) if speeds[best] >= -plain else None
 
     def _loss(self, number: int, ready: float) -> float:
         """Of each step with the size's present number against plain decoding, in plain steps, with drafts for a part `ready`."""
@@ -169,7 +188,7 @@ class MeasuredDrafts:
         if not pays:
             chosen = 0 if speeds[0] >= without + log(_WORTH) else None
         else:
-            chosen = next(c for c in known if c and speeds[c] >= speeds[best] - min(errors[c, best], _CLOSE))
+            chosen = _least(costs, speeds, errors, best)
         speeds[0] = max(speeds[0], without)
         other = self._unsettled(costs, speeds, errors, chosen or 0)
         again = None if size.trial else other
@@ -215,6 +234,11 @@ class MeasuredDrafts:
         uncertain = slopes[:, None] - slopes[None]
         errors = np.sqrt(costs.errors**2 + (uncertain**2 * variances).sum(-1))
         return np.log(tokens) - costs.logs, errors
+
+
+def _least(costs: StepCosts, speeds: np.ndarray, errors: np.ndarray, best: int) -> int:
+    """The least number that may be as fast as the best one."""
+    return next(c for c in costs.known if c and speeds[c] >= speeds[best] - min(errors[c, best], _CLOSE))
 
 
 class _Size:

@@ -57,9 +57,14 @@ class Machine:
 
 
 def decode(
-    machine: Machine, policy: DraftPolicy | None, sequences: int, right: Sequence[float], seed: int
+    machine: Machine,
+    policy: DraftPolicy | None,
+    sequences: int,
+    right: Sequence[float],
+    seed: int,
+    marks: Sequence[int] = MARKS,
 ) -> list[float]:
-    """Seconds until each of MARKS. So many answers of 20 to 150 tokens begin side by side, and end one by one; then the next."""
+    """Seconds until each of the marks. So many answers of 20 to 150 tokens begin side by side, and end one by one; then the next."""
     rng, found, done, taken, number = random.Random(seed), list[float](), 0, 0.0, 0
     while True:
         left = {}
@@ -89,11 +94,11 @@ def decode(
                 if left[request] <= 0:
                     del left[request]
             verified = made or 0
-            while len(found) < len(MARKS) and done >= MARKS[len(found)]:
+            while len(found) < len(marks) and done >= marks[len(found)]:
                 found.append(taken + machine.now - began)
         taken += machine.now - began
         machine.now += 10 * rng.random()  # nobody asks
-        if len(found) == len(MARKS):
+        if len(found) == len(marks):
             return found
 
 
@@ -136,3 +141,14 @@ def test_auto_is_never_slower_than_plain_decoding_by_more_than_three_percent(
         taken = decode(machine, policy, sequences, right, seed)
         ratios = [one / other for one, other in zip(plain, taken, strict=True)]
         assert min(ratios) >= 0.97, (seed, ratios)
+
+
+def test_drafts_that_pay_go_on_while_more_of_them_cannot_be_afforded() -> None:
+    """What they win pays for the graphs of the next number."""
+    costs, layers, ahead, step, capture, sequences = CASES["61 layers, one"]
+    for seed in range(3):
+        plain = decode(Machine(costs, step, capture, 0, seed), None, sequences, RIGHT["right"], seed, [10_000])
+        machine = Machine(costs, step, capture, 0, seed)
+        policy = MeasuredDrafts(layers, machine.clock, ahead=ahead, must_capture=machine.must_capture)
+        taken = decode(machine, policy, sequences, RIGHT["right"], seed, [10_000])
+        assert plain[0] / taken[0] > 1.25, seed
