@@ -184,11 +184,9 @@ class MeasuredDrafts:
             if likely or (pays and best == tried):
                 size.count = tried + 1
                 return
-        chosen: int | None
+        chosen: int | None = _least(costs, speeds, errors, best)
         if not pays:
             chosen = 0 if speeds[0] >= without + log(_WORTH) else None
-        else:
-            chosen = _least(costs, speeds, errors, best)
         speeds[0] = max(speeds[0], without)
         other = self._unsettled(costs, speeds, errors, chosen or 0)
         again = None if size.trial else other

@@ -64,7 +64,7 @@ def decode(
     seed: int,
     marks: Sequence[int] = MARKS,
 ) -> list[float]:
-    """Seconds until each of the marks. So many answers of 20 to 150 tokens begin side by side, and end one by one; then the next."""
+    """Seconds until each of the marks. So many answers of 20 to 150 tokens begin together and end one by one; then the next."""
     rng, found, done, taken, number = random.Random(seed), list[float](), 0, 0.0, 0
     while True:
         left = {}
