@@ -105,6 +105,14 @@ def main() -> None:
     )
     parser.add_argument("--pages", type=int, default=2048)
     arguments = parser.parse_args()
+    for name, value, least in (
+        ("--batches", min(arguments.batches), 1),
+        ("--fixed", arguments.fixed, 0),
+        ("--rounds", arguments.rounds, 1),
+        ("--tokens", arguments.tokens, MARKS[0]),
+    ):
+        if value < least:
+            parser.error(f"{name} is {value}; expected at least {least}")
     results: dict[str, Any] = {"torch": torch.__version__}
     for batch in arguments.batches:
         for fixed in (None, arguments.fixed) if arguments.fixed else (None,):

@@ -47,4 +47,7 @@ def parse(description: str) -> argparse.Namespace:
         type=float,
         help="time for the whole plan, or what is left of it: steps that do not fit are left out",
     )
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if not 0 < arguments.rate < float("inf"):
+        parser.error(f"--rate is {arguments.rate}; expected a positive number")
+    return arguments
