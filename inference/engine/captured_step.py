@@ -102,9 +102,14 @@ class CapturedStep(Generic[T]):
     def is_captured(self) -> bool:
         return self._replay is not None
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it stays without a graph."""
+        return self._failures >= _MOST_FAILURES
+
     def run(self, may_capture: bool = True) -> T:
         """may_capture: whether this run may take the time of a capture."""
-        if self._replay is None and self._has_run and may_capture and self._failures < _MOST_FAILURES:
+        if self._replay is None and self._has_run and may_capture and not self.is_given_up:
             self._try_capture()
         if self._replay is not None:
             return self._replay()
