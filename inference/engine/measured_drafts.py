@@ -120,7 +120,7 @@ class MeasuredDrafts:
         if begins or sequences != size.sequences:
             size.sequences = sequences
             if self._must_capture(sequences, size.count):
-                lost += self._steps.budget.captures(number)
+                lost += self._steps.budget.captures(number, size.count)
                 if not self._steps.budget.affords(number, sequences, lost):
                     return False
                 size.capturing = _TRIAL
