@@ -163,10 +163,10 @@ class MeasuredDrafts:
             size.plain_trials += 1
             size.count, size.left = None, 1
             return
-        if tried < MAX_DRAFT_TOKENS:
-            if (tried < _ALWAYS and self._acceptance.is_likely) or (pays and best == tried):
-                size.count = tried + 1
-                return
+        likely = tried < _ALWAYS and self._acceptance.is_likely
+        if tried < MAX_DRAFT_TOKENS and (likely or (pays and best == tried)):
+            size.count = tried + 1
+            return
         chosen: int | None = _least(costs, speeds, errors, best)
         if not pays:
             chosen = 0 if speeds[0] >= without + log(_WORTH) else None
