@@ -28,6 +28,7 @@ def is_hopper(device: torch.device) -> bool:
 def describe(device: torch.device) -> str:
     """A description of the device for error messages and the start-up log."""
     if device.type != "cuda":
-        return f"{device.type} ({torch.get_num_threads()} threads)"
+        threads = torch.get_num_threads()
+        return f"{device.type} ({threads} {'thread' if threads == 1 else 'threads'})"
     properties = torch.cuda.get_device_properties(device)
     return f"{properties.name}, sm_{properties.major}{properties.minor}, {properties.total_memory / 2**30:.0f} GiB"

@@ -15,18 +15,21 @@ def fp8_gemm(
     weight_scale: torch.Tensor,
     out_dtype: torch.dtype = torch.bfloat16,
     *,
+    beside_previous: bool = False,
     backend: str | Preference = "auto",
 ) -> torch.Tensor:
     """a [M, K] times weight [N, K] transposed, accumulated in fp32 -> [M, N] in `out_dtype` (bf16 or fp32).
 
     out = sum over 128-wide slices of K of (a_slice @ weight_slice^T) * (activation scale * weight scale).
     a: values e4m3 [M, K], scales fp32 [M, ceil(K / 128)]; weight e4m3 [N, K], weight_scale fp32 [ceil(N / 128), ceil(K / 128)].
+    beside_previous: `a` was complete before the previous operation on the stream began. A captured step may then run the product
+    beside that operation, instead of after it; the result is the same.
     """
     _check(a, weight, weight_scale)
     check_dtype("out_dtype", out_dtype, FLOATS)
     if len(a.values) == 0:
         return a.values.new_empty(0, weight.shape[0], dtype=out_dtype)
-    result: torch.Tensor = choose("fp8_gemm", a.values, backend)(a, weight, weight_scale, out_dtype)
+    result: torch.Tensor = choose("fp8_gemm", a.values, backend)(a, weight, weight_scale, out_dtype, beside_previous)
     return result
 
 

@@ -49,11 +49,13 @@ def grouped_gemm_with_shared(
     *,
     sorted_token_ids: torch.Tensor | None = None,
     expected_m: int | None = None,
+    beside_previous: bool = False,
     backend: str | Preference = "auto",
 ) -> torch.Tensor:
     """The products of the shared expert and of the routed experts -> [T + M, N].
 
     First come dense [T, K] times dense_weight [N, K] transposed, then the rows of grouped_gemm.
+    beside_previous: `dense` was complete before the previous operation on the stream began (see fp8_gemm).
     """
     _check(a.values, a.scales, weight, offsets, weight_scale, sorted_token_ids)
     check_dtype("out_dtype", out_dtype, FLOATS)
@@ -70,7 +72,7 @@ def grouped_gemm_with_shared(
     implementation = choose("grouped_gemm_with_shared", a.values, backend)
     expected_m = rows if expected_m is None else max(1, min(expected_m, rows))
     result: torch.Tensor = implementation(
-        a, weight, offsets, weight_scale, dense, dense_weight, out_dtype, sorted_token_ids, expected_m
+        a, weight, offsets, weight_scale, dense, dense_weight, out_dtype, sorted_token_ids, expected_m, beside_previous
     )
     return result
 

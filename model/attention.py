@@ -21,9 +21,11 @@ from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache
 from .prefill_attention import PrefillAttention
 from .prefill_form import PrefillForm
 from .profiling import profiler_range
-from .stages import stages
+from .stages import is_traced, stages
 
 LATENT_NORM_EPS = 1e-6  # for compressed queries and keys; rms_norm_eps is for the residual stream
+# In steps of up to this many decodes the projection of queries runs beside the selector, which leaves most of the bandwidth idle.
+LATE_QUERIES = 16
 
 
 class MultiHeadLatentAttention(PrefillAttention):
@@ -67,22 +69,25 @@ class MultiHeadLatentAttention(PrefillAttention):
             selects = longest > self.topk or bool(metadata.policies)
             compressed, kv, keys = projections(operand, self.q_a_proj, self.kv_a_proj_with_mqa, indexer.wk)
             qr, weights = self._norm_and_cache(compressed, kv, keys, x if selects else None, cos, sin, metadata, cache)
-            index_q = None
-            if selects:
+            q = index_q = None
+            if selects and self._projects_late(metadata):
+                index_q = indexer.wq_b(qr)
+            elif selects:
                 q, index_q = projections(qr, self.q_b_proj, indexer.wq_b)
             else:
                 q = self.q_b_proj(qr)
         queries = None if index_q is None else indexer.queries(x, index_q, cos, sin, weights)
         if queries is not None and index_q is not None and metadata.context_rope is not None:
             queries = queries._replace(wrong=indexer.wrongly_rotated(x, index_q, cos, sin))
-        q = q.unflatten(1, (self.heads, -1))
+        q = None if q is None else q.unflatten(1, (self.heads, -1))
         stages(self.layer, q_a_proj=compressed, kv_a_proj=kv, index_key_proj=keys, compressed_query=qr, query=q)
 
         parts = []
         if metadata.decodes:
-            latents = self._decode(q, cos, sin, queries, metadata, cache)
+            latents = self._decode(q, qr, cos, sin, queries, metadata, cache)
             parts.append(self._values(latents, slice(0, metadata.decodes)))
         for prefill in metadata.prefills:
+            assert q is not None
             rows = prefill.rows
             parts.append(self._prefill(q[rows], cos[rows], sin[rows], queries, prefill, metadata, cache))
         with profiler_range(f"layer {self.layer}/output projection"):
@@ -128,20 +133,31 @@ class MultiHeadLatentAttention(PrefillAttention):
         indexer.write_keys(keys, cos, sin, metadata, cache)
         return query_norm(compressed), None
 
+    def _selects_slots(self, metadata: AttentionMetadata) -> bool:
+        """Whether the decodes' selection is made as slots, because nothing but attention needs it."""
+        return metadata.max_context > self.topk and metadata.on_selection is None and not metadata.experiments
+
+    def _projects_late(self, metadata: AttentionMetadata) -> bool:
+        """Whether queries are projected after the selection, whose last kernel begins after their input is complete."""
+        few = len(metadata.query_lengths) == metadata.decodes <= LATE_QUERIES
+        return few and self.compute.quantized and self._selects_slots(metadata) and not is_traced()
+
     def _decode(
         self,
-        q: torch.Tensor,
+        q: torch.Tensor | None,
+        qr: Operand,
         cos: torch.Tensor,
         sin: torch.Tensor,
         queries: IndexQueries | None,
         metadata: AttentionMetadata,
         cache: LayerCache,
     ) -> torch.Tensor:
-        """Absorbed attention of the decodes: q [B, H, nope + rope] -> attended latents [B, H, L]."""
+        """Absorbed attention of the decodes: q [B, H, nope + rope], or None to project it from qr -> attended latents [B, H, L]."""
         count = metadata.decodes
         rows = slice(0, count)
-        all_selected = metadata.max_context <= self.topk
-        if all_selected or queries is None or metadata.on_selection is not None or metadata.experiments:
+        if queries is None or not self._selects_slots(metadata):
+            assert q is not None
+            all_selected = metadata.max_context <= self.topk
             q = self._absorb(q[rows], cos[rows], sin[rows], rows)
             selection = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
             metadata.report(self.layer, rows, selection)
@@ -149,6 +165,8 @@ class MultiHeadLatentAttention(PrefillAttention):
             slots = positions_to_slots(positions, metadata.block_table[:count], PAGE_SIZE)
         else:
             slots = self.indexer.select_decode_slots(queries, metadata, cache)
+            if q is None:
+                q = self.q_b_proj(qr, beside_previous=True).unflatten(1, (self.heads, -1))
             # After the selection: the kernel requests its weights while that of the selection, which reads little, still runs.
             q = self._absorb(q[rows], cos[rows], sin[rows], rows)
         with profiler_range(f"layer {self.layer}/attention"):

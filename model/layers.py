@@ -83,19 +83,22 @@ class Linear(nn.Module):
                 parts * blocks(outputs), blocks(inputs), dtype=torch.float32, device=compute.device
             )
 
-    def forward(self, x: Operand) -> torch.Tensor:
-        """x [T, inputs] -> [T, parts * outputs] in the compute dtype."""
+    def forward(self, x: Operand, beside_previous: bool = False) -> torch.Tensor:
+        """x [T, inputs] -> [T, parts * outputs] in the compute dtype. beside_previous: see `fp8_gemm`."""
         if not isinstance(x, Quantized):
             return dense(x, self.weight, self.compute)
         outputs = self.weight.shape[0] // self.parts
         if self.parts == 1 or outputs % FP8_BLOCK == 0:
-            return self._gemm(x, self.weight, self.weight_scale_inv)
+            return self._gemm(x, self.weight, self.weight_scale_inv, beside_previous)
         # The parts end inside a block, so their scales are not aligned with the stacked rows.
         pairs = zip(self.weight.chunk(self.parts), self.weight_scale_inv.chunk(self.parts), strict=True)
         return torch.cat([self._gemm(x, weight, scale) for weight, scale in pairs], 1)
 
-    def _gemm(self, x: Quantized, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        return fp8_gemm(x, weight, scale, self.compute.dtype, backend=self.compute.backend)
+    def _gemm(
+        self, x: Quantized, weight: torch.Tensor, scale: torch.Tensor, beside_previous: bool = False
+    ) -> torch.Tensor:
+        compute = self.compute
+        return fp8_gemm(x, weight, scale, compute.dtype, beside_previous=beside_previous, backend=compute.backend)
 
 
 class UnquantizedLinear(nn.Module):

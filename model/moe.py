@@ -142,6 +142,7 @@ class Experts(nn.Module):
             compute.dtype,
             sorted_token_ids=sorted_token_ids,
             expected_m=expected_m,
+            beside_previous=True,  # the router's product and choice lie between x and this product
             backend=compute.backend,
         )
         inner = gated(rows, compute)

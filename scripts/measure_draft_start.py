@@ -25,7 +25,6 @@ from measure_drafts import CELLS, open_engine, other_engine, prompts  # type: ig
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine.limits import AUTO
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.model.config import Precision
 
 MARKS = (300, 1000, 3000, 10000)  # decoded tokens of an engine
 
@@ -56,10 +55,9 @@ def first_tokens(
     raise AssertionError("cycle ends for no groups alone")
 
 
-def measure(arguments: argparse.Namespace, precision: Precision, batch: int, fixed: int | None) -> dict[str, Any]:
-    llm = open_engine(arguments, precision, batch)
-    count = max(2, -(-batch // len(arguments.cells)))
-    asked = prompts(llm, arguments.model, count, arguments.cells)
+def measure(
+    llm: LLM, asked: list[list[int]], arguments: argparse.Namespace, batch: int, fixed: int | None
+) -> dict[str, Any]:
     groups = [asked[i : i + batch] for i in range(0, len(asked) - batch + 1, batch)]
     params = SamplingParams(temperature=0, max_tokens=fixed or 400, ignore_eos=fixed is not None)
     clock: Callable[[], float] = time.process_time if arguments.clock == "cpu" else time.perf_counter
@@ -67,11 +65,11 @@ def measure(arguments: argparse.Namespace, precision: Precision, batch: int, fix
     engines = []  # so that none is freed while another works
     for number in range(arguments.rounds + 1):  # round 0 warms kernels up
         for name, drafts in (("0", 0), ("auto", AUTO)):
-            engine = other_engine(llm, drafts, arguments, batch)
+            engine = other_engine(llm, drafts, arguments, max(arguments.batches))
             engines.append(engine)
             taken = first_tokens(engine, groups, params, arguments.tokens if number else MARKS[0], clock)
             stats = engine.stats()
-            print(f"{precision} B={batch} fixed={fixed} {name}: "
+            print(f"B={batch} fixed={fixed} {name}: "
                   f"{ {mark: round(1000 * each, 1) for mark, each in taken.items()} } ms, "
                   f"drafted {stats.drafted_tokens} right {stats.accepted_tokens}", file=sys.stderr, flush=True)  # fmt: skip
             if number:
@@ -113,11 +111,14 @@ def main() -> None:
     ):
         if value < least:
             parser.error(f"{name} is {value}; expected at least {least}")
-    results: dict[str, Any] = {"torch": torch.__version__}
+    most = max(arguments.batches)
+    llm = open_engine(arguments, arguments.precision, most)
+    asked = prompts(llm, arguments.model, max(2, -(-most // len(arguments.cells))), arguments.cells)
+    results: dict[str, Any] = {"torch": torch.__version__, "precision": arguments.precision}
     for batch in arguments.batches:
         for fixed in (None, arguments.fixed) if arguments.fixed else (None,):
             name = f"B={batch} {'natural' if fixed is None else f'fixed {fixed}'}"
-            results[name] = measure(arguments, arguments.precision, batch, fixed)
+            results[name] = measure(llm, asked, arguments, batch, fixed)
     print(json.dumps(results))
 
 

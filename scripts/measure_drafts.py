@@ -59,15 +59,18 @@ def _numbers() -> Iterator[int]:
 
 def open_engine(arguments: argparse.Namespace, precision: Precision, sequences: int) -> LLM:
     """With the MTP layer."""
-    return LLM(
-        arguments.model,
-        device=arguments.device,
-        precision=precision,
-        speculative_tokens=MAX_DRAFT_TOKENS,
-        max_model_len=8192,
-        max_sequences=sequences,
-        page_count=arguments.pages,
-    )
+    try:
+        return LLM(
+            arguments.model,
+            device=arguments.device,
+            precision=precision,
+            speculative_tokens=MAX_DRAFT_TOKENS,
+            max_model_len=8192,
+            max_sequences=sequences,
+            page_count=arguments.pages,
+        )
+    except ValueError as error:  # an argument that the user can correct
+        raise SystemExit(str(error)) from None
 
 
 def other_engine(llm: LLM, drafts: int, arguments: argparse.Namespace, sequences: int) -> LLM:

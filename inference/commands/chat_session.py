@@ -140,7 +140,7 @@ class ChatSession:
         if path.suffix not in (".json", ".html"):
             raise ValueError(f"file is {path}; expected a name that ends in .json or .html")
         if self._latest is None and self.messages[-1:] and self.messages[-1]["role"] == "assistant":
-            raise ValueError("the latest answer comes from a file; expected one of this chat, which /retry makes")
+            raise ValueError("/load and /undo forget the tokens of the latest answer; /retry makes it once more")
         if self._latest is None or not self._latest[1].token_ids:
             raise ValueError("there is no answer yet")
         llm, (prompt, completion) = self.llm, self._latest

@@ -59,15 +59,14 @@ class GraphMemory:
             torch.cuda.synchronize()
             if torch.cuda.mem_get_info()[0] < _ROOM:
                 torch.cuda.empty_cache()
-            # thread_local: other threads may call CUDA during the capture, as NCCL's watchdog thread does.
-            graph.capture_begin(self._pool, capture_error_mode="thread_local")
             try:
-                outputs = step()
+                # thread_local: other threads may call CUDA during the capture, as NCCL's watchdog thread does.
+                graph.capture_begin(self._pool, capture_error_mode="thread_local")
+                outputs = _record(graph, step)
             except BaseException:
-                with suppress(RuntimeError):  # which says that the capture has failed; the step's own error says why
-                    self._end(graph)
+                # The allocator refuses all later captures into a pool to which it is still recording, or whose graphs are all gone.
+                self._pool = torch.cuda.graph_pool_handle()
                 raise
-            self._end(graph)
 
         def replay() -> T:
             graph.replay()
@@ -75,13 +74,17 @@ class GraphMemory:
 
         return replay
 
-    def _end(self, graph: torch.cuda.CUDAGraph) -> None:
-        try:
+
+def _record(graph: torch.cuda.CUDAGraph, step: Callable[[], T]) -> T:
+    """Run the step and end the capture that has begun."""
+    try:
+        outputs = step()
+    except BaseException:
+        with suppress(RuntimeError):  # which says that the capture has failed; the step's own error says why
             graph.capture_end()
-        except BaseException:
-            # The allocator may still be recording to the pool, and would refuse all later captures into it.
-            self._pool = torch.cuda.graph_pool_handle()
-            raise
+        raise
+    graph.capture_end()
+    return outputs
 
 
 class CapturedStep(Generic[T]):
@@ -102,9 +105,14 @@ class CapturedStep(Generic[T]):
     def is_captured(self) -> bool:
         return self._replay is not None
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it stays without a graph."""
+        return self._failures >= _MOST_FAILURES
+
     def run(self, may_capture: bool = True) -> T:
         """may_capture: whether this run may take the time of a capture."""
-        if self._replay is None and self._has_run and may_capture and self._failures < _MOST_FAILURES:
+        if self._replay is None and self._has_run and may_capture and not self.is_given_up:
             self._try_capture()
         if self._replay is not None:
             return self._replay()

@@ -60,7 +60,7 @@ def context_buckets(topk: int, longest: int) -> list[int]:
     return sorted({size for size in sizes if size < longest} | {longest})
 
 
-class _Bucket(NamedTuple):
+class Bucket(NamedTuple):
     """The step of a bucket, with what it reads and writes."""
 
     inputs: DecodeInputs
@@ -106,7 +106,7 @@ class DecodeGraphs:
         self.hidden: torch.Tensor | None = None  # [B, D], if `forward` returns hidden states
         self.is_new = False  # whether it had no graph before
         # By bucket of batch size, bucket of context, and whether selections are recorded.
-        self._buckets: dict[tuple[int, int, bool], _Bucket] = {}
+        self._buckets: dict[tuple[int, int, bool], Bucket] = {}
         self._latest = (0, self.contexts[0], False)  # the bucket of the step that ran last
         self._logits: torch.Tensor | None = None  # fp32 [rows, vocab], of the step that ran last
         self.capture = GraphMemory(device).capture
@@ -154,19 +154,18 @@ class DecodeGraphs:
                 return rows
         return self.batches[bisect_left(self.batches, tokens)]
 
-    def captured_inputs(self, requests: int, drafts: int) -> DecodeInputs | None:
-        """Those of a step of so many requests with so many drafts each, beside the latest step; None if it has no graph yet."""
+    def find(self, requests: int, drafts: int) -> Bucket | None:
+        """That of a step of so many requests with so many drafts each, beside the latest step; None if there has been none."""
         rows = min(requests * (1 + drafts), self.batches[-1])
-        found = self._buckets.get((self._rows(requests, rows, drafts), *self._latest[1:]))
-        return found.inputs if found is not None and found.step.is_captured else None
+        return self._buckets.get((self._rows(requests, rows, drafts), *self._latest[1:]))
 
-    def _make(self, size: int, context: int, recorded: bool) -> _Bucket:
+    def _make(self, size: int, context: int, recorded: bool) -> Bucket:
         inputs = DecodeInputs(size, context, self.scratch_page, self.staged, self.cache_check is not None)
         needed = recorded and context > self.topk  # else everything is selected
         record = self._records.of(size) if needed else None
         greedy = GreedyTokens(size, self.staged)
         step = CapturedStep(partial(self._step, inputs, record, greedy), self.capture)
-        return _Bucket(inputs, step, record, greedy)
+        return Bucket(inputs, step, record, greedy)
 
     def _step(self, inputs: DecodeInputs, record: DecodeRecord | None, greedy: GreedyTokens) -> _Outputs:
         """One forward pass. Each layer writes what it selects to the record, which every replay overwrites."""

@@ -39,7 +39,8 @@ class DraftInputs:
 class DraftGraphs:
     """Runs the MTP layer after steps of `graphs`. On a CPU the same passes run without a graph.
 
-    They are not captured after a step that has just been: other answers would wait for both captures.
+    They are not captured after a step that has just been: other answers would wait for both captures. Nor after one without a
+    graph, whose hidden states have no place of their own.
     """
 
     def __init__(self, drafter: Drafter, graphs: DecodeGraphs) -> None:
@@ -76,15 +77,18 @@ class DraftGraphs:
             self._greedy[key] = CapturedStep(self._passes(key[1]).run_greedily, self._graphs.capture)
         self._greedy[key].run(may_capture=not self._graphs.is_new)
 
-    def is_captured(self, requests: int, drafts: int) -> bool:
-        """Whether steps of so many requests that verify and make so many drafts have graphs, as steps like the latest one."""
-        inputs, size = self._graphs.captured_inputs(requests, drafts), self._size_of(requests, drafts)
-        if inputs is None:
-            return False
+    def must_capture(self, requests: int, drafts: int) -> bool:
+        """Whether steps of so many requests that verify and make so many drafts, as the latest one, are yet to be captured."""
+        bucket, size = self._graphs.find(requests, drafts), self._size_of(requests, drafts)
+        if bucket is None:
+            return True
+        inputs, step = bucket.inputs, bucket.step
+        if not step.is_captured:  # passes after a step without a graph have none either
+            return not step.is_given_up
         found = [] if self._random or (inputs, size) not in self._greedy else [self._greedy[inputs, size]]
         if (inputs, size, self._random) in self._sampled:
             found.append(self._sampled[inputs, size, self._random][1])
-        return any(each.is_captured for each in found)
+        return not any(each.is_captured or each.is_given_up for each in found)
 
     def _passes(self, size: "_Size") -> "_Passes":
         step = self._graphs.inputs

@@ -63,7 +63,7 @@ class ModelRunner(Protocol):
         """The most drafts that `draft` makes for a request; 0 if there is no draft layer. Without one, the rest is not used."""
 
     def must_capture(self, sequences: int, drafts: int) -> bool:
-        """Whether steps of so many decodes that verify and make so many drafts, as long as the latest one, have no graphs yet."""
+        """Whether steps of so many decodes that verify and make so many drafts, as the latest one, are yet to be captured."""
 
     @property
     def drafts(self) -> torch.Tensor:

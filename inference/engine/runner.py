@@ -91,7 +91,7 @@ class Runner:
         # With checks, steps with drafts run without graphs.
         if self._draft_graphs is None or self.cache_check is not None:
             return False
-        return not self._draft_graphs.is_captured(sequences, drafts)
+        return self._draft_graphs.must_capture(sequences, drafts)
 
     @property
     def max_draft_tokens(self) -> int:

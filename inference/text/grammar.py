@@ -60,7 +60,7 @@ class Grammar:
         self._follow(tokens, first + self._begin)
         self._matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
         if self._matcher.is_error():
-            raise GrammarError(_first_line(self._matcher.get_error()))
+            raise GrammarError(_one_line(self._matcher.get_error()))
         if not may_end and (others := words & self._unended).any():
             words[:] = others
 
@@ -122,7 +122,7 @@ class GrammarCompiler:
         if matcher is None:
             matcher = LLMatcher(words, _definition(kind, text), log_level=0)
             if matcher.is_error():
-                raise ValueError(f"structured_outputs.{kind} cannot be compiled: {_first_line(matcher.get_error())}")
+                raise ValueError(f"structured_outputs.{kind} cannot be compiled: {_one_line(matcher.get_error())}")
         with self._lock:
             self._compiled[kind, text] = matcher
             self._compiled.move_to_end((kind, text))
@@ -181,8 +181,11 @@ def _definition(kind: str, text: str) -> str:
             return f"start: CHOICE\nCHOICE: {' | '.join(texts)}"
         return llguidance.grammar_from(kind, text)  # type: ignore[arg-type]
     except ValueError as error:
-        raise ValueError(f"structured_outputs.{kind} cannot be compiled: {_first_line(str(error))}") from None
+        raise ValueError(f"structured_outputs.{kind} cannot be compiled: {_one_line(str(error))}") from None
 
 
-def _first_line(text: str) -> str:
-    return next(iter(text.splitlines()), "")[:300]
+def _one_line(error: str) -> str:
+    """The first line, and what is wrong with an expression, which comes after a drawing of it."""
+    first, *rest = error.splitlines() or [""]
+    reasons = [line.removeprefix("error: ") for line in rest if line.startswith("error: ")]
+    return " ".join([first[:300], *reasons])

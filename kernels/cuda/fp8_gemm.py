@@ -100,11 +100,12 @@ def multiply(
     splits: int = 0,
     sorted_token_ids: torch.Tensor | None = None,
     expected_tiles: int = 0,
+    beside_previous: bool = False,
 ) -> torch.Tensor:
     """a [M, K] times b [E, N, K] -> out [M, N], as `multiply_into` writes it."""
     rows = a.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     out = torch.empty(rows, b.shape[1], dtype=out_dtype, device=a.device)
-    multiply_into(out, a, a_scale, b, b_scale, offsets, tile, splits, sorted_token_ids, expected_tiles)
+    multiply_into(out, a, a_scale, b, b_scale, offsets, tile, splits, sorted_token_ids, expected_tiles, beside_previous)
     return out
 
 
@@ -119,14 +120,17 @@ def multiply_into(
     splits: int = 0,
     sorted_token_ids: torch.Tensor | None = None,
     expected_tiles: int = 0,
+    beside_previous: bool = False,
 ) -> None:
     """a [M, K] times b [E, N, K] into out [M, N], by `large_m` for a Tile, by `swap_ab` for a number of tokens.
 
     The other arguments are those of swap_ab. K is split into `splits` parts, each added in ascending order; 0: as many as fill
     the GPU. `sorted_token_ids` int32 [M], with tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r]
-    of a. `expected_tiles`: about how many of the possible token tiles are not empty; 0: all.
+    of a. `expected_tiles`: about how many of the possible token tiles are not empty; 0: all. `beside_previous`: see
+    kernels/fp8_gemm.py; large_m does not use it.
     """
     static_weights = weights_are_static(b)
+    beside_previous = beside_previous and aligned_rows(a) is a  # a copy is made right before the product
     a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))
     library = load("fp8_gemm")
     if isinstance(tile, Tile):
@@ -135,14 +139,31 @@ def multiply_into(
         library.large_m(*tile, a, a_scale, b, b_scale, offsets, out, claimed)
     else:
         library.swap_ab(
-            tile, splits, static_weights, a, a_scale, b, b_scale, offsets, sorted_token_ids, out, expected_tiles
+            tile,
+            splits,
+            static_weights,
+            a,
+            a_scale,
+            b,
+            b_scale,
+            offsets,
+            sorted_token_ids,
+            out,
+            expected_tiles,
+            beside_previous,
         )
 
 
-def fp8_gemm(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+def fp8_gemm(
+    a: Quantized,
+    weight: torch.Tensor,
+    weight_scale: torch.Tensor,
+    out_dtype: torch.dtype,
+    beside_previous: bool = False,
+) -> torch.Tensor:
     (rows, width), columns = a.values.shape, weight.shape[0]
     tile = choose(rows, columns, width, multiprocessors(weight.device))
-    return multiply(*a, weight[None], weight_scale[None], None, out_dtype, tile)
+    return multiply(*a, weight[None], weight_scale[None], None, out_dtype, tile, beside_previous=beside_previous)
 
 
 def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:

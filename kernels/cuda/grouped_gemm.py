@@ -63,6 +63,7 @@ def grouped_gemm_with_shared(
     out_dtype: torch.dtype,
     sorted_token_ids: torch.Tensor | None,
     expected_m: int,
+    beside_previous: bool = False,
 ) -> torch.Tensor:
     """One launch for both products where few tokens leave a dense product too small to fill the GPU; otherwise one launch each."""
     tokens = dense.values.shape[0]
@@ -79,9 +80,10 @@ def grouped_gemm_with_shared(
         return out
     a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
     static_weights = weights_are_static(dense_weight.values)
+    beside_previous = beside_previous and aligned_rows(dense.values) is dense.values
     operands = (a.values, weight, dense.values, dense_weight.values)
     values, experts, dense_values, shared = (aligned_rows(x).view(torch.uint8) for x in operands)
     product = dense_values, dense.scales, shared[None], dense_weight.scales[None], out[:tokens]
     routed = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
-    load("fp8_gemm").swap_ab_with_shared(tile, 0, static_weights, *product, *routed)
+    load("fp8_gemm").swap_ab_with_shared(tile, 0, static_weights, *product, *routed, beside_previous)
     return out

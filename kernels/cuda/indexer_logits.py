@@ -4,6 +4,7 @@ import torch
 
 from ..alignment import check_aligned, is_aligned
 from ..build import load
+from .pdl import inputs_are_static
 
 HEADS = 64  # the most heads of one launch; the kernels pad the heads of a query to 16, 32 or 64
 LINE = 32  # floats of an L2 line; each row of the result starts on a line
@@ -54,5 +55,7 @@ def paged_indexer_logits(
     queries, pages = q.flatten(0, 1), cache.view(cache.shape[0], -1)
     check_aligned(q=queries, cache=pages)
     out = _logits(queries.shape[0], max_context, q.device)
-    load("lightning_indexer").paged_indexer_logits(queries.view(torch.uint8), pages, weights, block_table, lengths, out)
+    load("lightning_indexer").paged_indexer_logits(
+        queries.view(torch.uint8), pages, weights, block_table, lengths, out, inputs_are_static()
+    )
     return out

@@ -1,8 +1,26 @@
-"""What the launchers say about programmatic dependent launch (PDL, see common/pdl.cuh)."""
+"""What the launchers say about programmatic dependent launch (PDL, see common/pdl.cuh).
+
+A kernel starts once all CTAs of the previous one have let it, or have ended. Most kernels let the next one start at once. FP8
+products, and fp32 products of up to 512 tokens, do so only after they have waited for the end of all earlier kernels, unless they
+run beside the previous one. So what was written before the last other product is complete when a later kernel starts, which may
+read it without waiting:
+
+- the index cache by the scores of a decode step, because the projection of the index queries comes between;
+- the operand of a product `beside_previous`: the compressed query after the selection, because the same projection comes between;
+  the shared expert's input after the choice of experts, because the router's product comes between.
+"""
 
 import torch
 
 from ..alignment import is_aligned
+
+
+def inputs_are_static() -> bool:
+    """Whether a kernel may read lengths, block table and caches before the previous kernel on the stream has ended.
+
+    It may in a step that is being captured in a CUDA graph: lengths and table were copied before it.
+    """
+    return torch.cuda.is_current_stream_capturing()
 
 
 def weights_are_static(*weights: torch.Tensor) -> bool:

@@ -3,6 +3,7 @@
 import torch
 
 from ..build import load
+from .pdl import inputs_are_static
 
 MAX_COLUMNS = 1 << 20  # the bitmap of a row is kept in shared memory
 
@@ -21,7 +22,7 @@ def _select(
             f"logits has {logits.shape[1]} columns; expected at most {MAX_COLUMNS} for backend 'cuda'; use backend='reference'"
         )
     out = torch.empty(logits.shape[0], k, dtype=torch.int32, device=logits.device)
-    load("select_topk").select_topk(logits, starts, ends, out, block_table, page_size, record)
+    load("select_topk").select_topk(logits, starts, ends, out, block_table, page_size, record, inputs_are_static())
     return out
 
 

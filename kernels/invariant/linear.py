@@ -37,7 +37,13 @@ def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Te
     return product if scale == 1.0 else product * scale
 
 
-def fp8_gemm(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+def fp8_gemm(
+    a: Quantized,
+    weight: torch.Tensor,
+    weight_scale: torch.Tensor,
+    out_dtype: torch.dtype,
+    beside_previous: bool = False,
+) -> torch.Tensor:
     rows, columns = a.values.shape[0], weight.shape[0]
     values, weight = a.values.float(), weight.float()
     total = torch.zeros(rows, columns)
@@ -87,6 +93,7 @@ def grouped_gemm_with_shared(
     out_dtype: torch.dtype,
     sorted_token_ids: torch.Tensor | None,
     expected_m: int,
+    beside_previous: bool = False,
 ) -> torch.Tensor:
     shared = fp8_gemm(dense, *dense_weight, out_dtype)
     routed = grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m)

@@ -8,7 +8,13 @@ from ..quantize import Quantized
 from .quantize import GROUP
 
 
-def fp8_gemm(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+def fp8_gemm(
+    a: Quantized,
+    weight: torch.Tensor,
+    weight_scale: torch.Tensor,
+    out_dtype: torch.dtype,
+    beside_previous: bool = False,
+) -> torch.Tensor:
     rows, columns = a.values.shape[0], weight.shape[0]
     total = torch.zeros(rows, columns, dtype=torch.float32, device=weight.device)
     for block in range(a.scales.shape[1]):

@@ -47,6 +47,7 @@ def grouped_gemm_with_shared(
     out_dtype: torch.dtype,
     sorted_token_ids: torch.Tensor | None,
     expected_m: int,
+    beside_previous: bool = False,
 ) -> torch.Tensor:
     shared = fp8_gemm(dense, *dense_weight, out_dtype)
     routed = grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m)

@@ -144,7 +144,13 @@ def split_count(tiles: int, slices: int) -> int:
     return splits
 
 
-def fp8_gemm(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+def fp8_gemm(
+    a: Quantized,
+    weight: torch.Tensor,
+    weight_scale: torch.Tensor,
+    out_dtype: torch.dtype,
+    beside_previous: bool = False,
+) -> torch.Tensor:
     values, weight = aligned_rows(a.values).contiguous(), aligned_rows(weight).contiguous()
     (rows, k), n = values.shape, weight.shape[0]
     dtype = str(out_dtype).removeprefix("torch.")

@@ -131,8 +131,9 @@ def gpu_mutants() -> dict[str, Mutant]:
         return product
 
     def split_by_rows(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-        def product(a: Any, weight: Any, scale: Any, dtype: Any, splits: int) -> torch.Tensor:
-            return right(a, weight, scale, dtype, 2 if len(a.values) <= 8 and a.scales.shape[1] > 1 else splits)
+        def product(a: Any, weight: Any, scale: Any, dtype: Any, splits: int, beside: bool) -> torch.Tensor:
+            splits = 2 if len(a.values) <= 8 and a.scales.shape[1] > 1 else splits
+            return right(a, weight, scale, dtype, splits, beside)
 
         return product
 

@@ -3,7 +3,7 @@
 import gc
 import weakref
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from itertools import count
 from types import SimpleNamespace
 
@@ -129,28 +129,30 @@ def test_a_capture_that_fails_says_why(graph: SimpleNamespace) -> None:
     assert ended and gc.isenabled()
 
 
-def test_a_capture_behind_one_that_was_cut_short_has_another_pool(
-    graph: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fault", ["capture_begin", "step", "capture_end"])
+def test_a_capture_behind_one_that_failed_has_another_pool(
+    graph: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """CUDA's error may leave the allocator recording to the pool; one of the step's own leaves the pool as it was."""
+    """The allocator may still be recording to that pool, or the pool may have died with its only graph."""
     pools: list[int] = []
     numbers = count()
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: next(numbers))
-    graph.capture_begin = lambda pool, **_: pools.append(pool)
     memory = GraphMemory(torch.device("cuda"))
 
-    def cut_short() -> None:
-        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+    def at(place: str) -> None:
+        if place == fault and len(pools) == 1:
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
 
-    def step() -> None:
-        raise ValueError("rows is 3; expected 4")
+    def begin(pool: int, **_: object) -> None:
+        pools.append(pool)
+        at("capture_begin")
 
-    for end, steps in ((cut_short, (step, int)), (lambda: None, (step, int))):
-        graph.capture_end = end
-        for each in steps:
-            with suppress(RuntimeError, ValueError):
-                memory.capture(each)
-    assert pools == [0, 1, 2, 2]
+    graph.capture_begin, graph.capture_end = begin, lambda: at("capture_end")
+    with pytest.raises(RuntimeError):
+        memory.capture(lambda: at("step"))
+    for _ in range(2):
+        memory.capture(lambda: at("step"))
+    assert pools == [0, 1, 1]
 
 
 class Engine:

@@ -15,7 +15,7 @@ sums       finish: written, then a bar.sync of both groups, read, then the same 
 added      few queries: written before an arrival on kProbabilitiesFull, read after waiting there; the next write comes after
            waiting for kProbabilitiesFree, where the reader arrives when it is done
 top        few queries: written before the writer's first arrival on kProbabilitiesFull, read after waiting there, and not written
-           again. A list without keys has no such arrival: few_queries expects lengths of at least 1
+           again. A list without keys has such an arrival, too, for an empty chunk
 records    few heads: bulk copies, and zeros in place of invalid records, come after waiting for `empty`, reads after `full`
 """
 

@@ -52,7 +52,14 @@ def layer(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
         groups = group_by_expert(chosen, EXPERTS)
         arguments = {"sorted_token_ids": groups.sorted_token_ids, "expected_m": count * 8}
         made = grouped_gemm_with_shared(
-            operand, gate_up.values, groups.offsets, gate_up.scales, operand, shared_up, **arguments
+            operand,
+            gate_up.values,
+            groups.offsets,
+            gate_up.scales,
+            operand,
+            shared_up,
+            beside_previous=True,
+            **arguments,
         )
         inner = swiglu_quantize(made)
         own, dense = (Quantized(inner.values[part], inner.scales[part]) for part in (slice(count, None), slice(count)))

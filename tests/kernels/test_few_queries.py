@@ -86,14 +86,37 @@ def test_dividing_the_keys_changes_bits() -> None:
     assert not torch.equal(whole, few_queries(q, records, indices.flip(1), SCALE, 512, None, None)[0])
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("topk", [2048, 100])
+def test_lists_without_keys(topk: int) -> None:
+    """Alone and beside lists with keys, through the operation: zeros and a logsumexp of minus infinity."""
+    generator = torch.Generator("cuda").manual_seed(topk)
+    records = cache(generator)
+    for lengths in ([0], [0, 0, 0], [topk, 0, 1, 0]):
+        count = len(lengths)
+        q = torch.randn(count, 1, 128, 576, generator=generator, device="cuda").bfloat16()
+        indices = torch.randint(TOKENS, (count, 1, topk), generator=generator, device="cuda").int()
+        length, sink = torch.tensor(lengths, dtype=torch.int32, device="cuda"), torch.ones(128, device="cuda")
+        out, lse = sparse_mla.sparse_mla_decode(q, records, indices, SCALE, 512, length, sink, None)
+        empty = length == 0
+        assert not out[empty].any() and (lse[empty] == -torch.inf).all() and lse[~empty].isfinite().all()
+        expected, _, expected_lse = sparse_mla_prefill(
+            q[:, 0], records, indices, SCALE, 512, length, sink, backend="cuda"
+        )
+        assert torch.equal(out[:, 0], expected) and torch.equal(lse[:, :, 0], expected_lse)
+
+
 @pytest.mark.parametrize("with_lengths", [False, True])
-def test_lists_that_may_be_empty_go_to_prefill(with_lengths: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_queries_have_a_kernel_of_their_own(with_lengths: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = []
-    out, lse = torch.zeros(2, 64, 512), torch.zeros(2, 64)
-    monkeypatch.setattr(sparse_mla, "few_queries", lambda *_: chosen.append("few") or (out, lse))
-    monkeypatch.setattr(sparse_mla, "sparse_mla_prefill", lambda *_: chosen.append("prefill") or (out, None, lse))
-    q, records = torch.zeros(2, 1, 64, 576).bfloat16(), torch.zeros(1, 64, 1, 656, dtype=torch.uint8)
-    lengths = torch.tensor([3, 0], dtype=torch.int32) if with_lengths else None
-    indices = torch.zeros(2, 1, 128, dtype=torch.int32)
-    sparse_mla.sparse_mla_decode(q, records, indices, SCALE, 512, lengths, None, None)
-    assert chosen == ["prefill" if with_lengths else "few"]
+    out, lse = torch.zeros(11, 64, 512), torch.zeros(11, 64)
+    monkeypatch.setattr(sparse_mla, "few_queries", lambda q, *_: chosen.append("few") or (out[: len(q)], lse[: len(q)]))
+    monkeypatch.setattr(
+        sparse_mla, "sparse_mla_prefill", lambda q, *_: chosen.append("prefill") or (out[: len(q)], None, lse[: len(q)])
+    )
+    records = torch.zeros(1, 64, 1, 656, dtype=torch.uint8)
+    for count in (1, 10, 11):  # of 64 heads
+        q, indices = torch.zeros(count, 1, 64, 576).bfloat16(), torch.zeros(count, 1, 128, dtype=torch.int32)
+        lengths = torch.zeros(count, dtype=torch.int32) if with_lengths else None
+        sparse_mla.sparse_mla_decode(q, records, indices, SCALE, 512, lengths, None, None)
+    assert chosen == ["few", "few", "prefill"]

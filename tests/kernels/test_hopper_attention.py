@@ -89,12 +89,12 @@ def test_scores_of_few_queries_have_the_oracle_s_bits(kind: str) -> None:
     expected = oracle.scores(q, keys).masked_fill(~valid, -math.inf)
     out = torch.empty(1, heads, 512, dtype=torch.bfloat16, device="cuda")
     lse = torch.empty(1, heads, device="cuda")
-    scores = torch.full((1, heads, columns), math.nan, device="cuda")
+    scores = torch.full((1, columns // 16, heads, 16), math.nan, device="cuda")
     maxima = torch.full((1, heads, columns // 16), math.nan, device="cuda")
     results = out, lse, SCALE, 1.0, scores, maxima, 16, 32, 256
     load("sparse_few_queries").sparse_few_queries(q[None], records, indices[None], None, None, *results)
-    # A block's scores are in the order of the lanes of a quad: lane t has columns 2 t and 2 t + 1 of every eight.
-    in_order = scores.view(heads, columns // 64, 4, 8, 2).transpose(2, 3).reshape(heads, columns)
+    # Of 16 columns, scores are in the order of the lanes of a quad: lane t has columns 2 t and 2 t + 1 of every eight.
+    in_order = scores.view(columns // 16, heads, 4, 2, 2).permute(1, 0, 3, 2, 4).reshape(heads, columns)
     assert torch.equal(in_order[:, :count] + 0.0, expected + 0.0)  # + 0.0: the sign of zero is not modelled
     assert (in_order[:, count:] == -math.inf).all()
     assert torch.equal(maxima[0], in_order.view(heads, -1, 16).amax(2))

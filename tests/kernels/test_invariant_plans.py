@@ -35,6 +35,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, int]]:
         _: None,
         tile: Any,
         splits: int = 0,
+        beside_previous: bool = False,
     ) -> None:
         found.append((tile, splits))
         out.copy_(reference.fp8_gemm(Quantized(a, a_scale), b[0], b_scale[0], torch.float32))

@@ -87,11 +87,11 @@ __device__ __forceinline__ void multiply_rows(const Linear& p, int row, const fl
 }
 template <class Element, int kTokens, int kRows>
 __global__ void __launch_bounds__(kThreads) fp32_linear_kernel(Linear p) {
-  common::pdl_launch_dependents();
   float4 held[kRows][kHeld];
   if (!p.static_weights) common::pdl_wait();
   load_rows<kRows>(p, blockIdx.x * kRows, held);
   common::pdl_wait();
+  common::pdl_launch_dependents();  // not earlier: ../pdl.py
   multiply_rows<Element, kTokens, kRows>(p, blockIdx.x * kRows, held);
 }
 

@@ -14,12 +14,12 @@ constexpr int kFewTokens = 512;  // of bf16; beyond, tiles of all columns keep a
 
 __global__ void __launch_bounds__(kThreads) fp32_products_kernel(Linear p) {
   extern __shared__ __align__(16) char memory[];
-  common::pdl_launch_dependents();
   Few few(p, memory, blockIdx.x, blockIdx.y);
   if (!p.static_weights) common::pdl_wait();
   few.load_weights();
   few.prepare_barriers();
   common::pdl_wait();
+  common::pdl_launch_dependents();  // not earlier: ../pdl.py
   few.finish();
 }
 

@@ -85,7 +85,8 @@ struct Operands {
 };
 
 template <int kTokens, class Out>
-void run_swap_ab(std::initializer_list<Operands> products, int splits, bool static_weights, cudaStream_t stream) {
+void run_swap_ab(std::initializer_list<Operands> products, int splits, bool static_weights, bool beside_previous,
+                 cudaStream_t stream) {
   using Config = SwapAB<kTokens>;
   Jobs jobs = {};
   int64_t clusters = 0, expected_tiles = 0;
@@ -119,28 +120,29 @@ void run_swap_ab(std::initializer_list<Operands> products, int splits, bool stat
   if (stages < 2) TVM_FFI_THROW(ValueError) << "K is " << slices * kSlice << "; expected a K whose scales fit into shared memory";
   const dim3 grid(static_cast<unsigned>(clusters * splits));
   launch_kernel(swap_ab_kernel<kTokens, Out>, {grid, Config::kThreads, static_cast<size_t>(shared), stream, splits, true}, jobs, splits,
-                stages, static_weights, ascending);
+                stages, static_weights, ascending, beside_previous);
 }
 
 template <class Out>
-void run_swap_ab(int tokens, std::initializer_list<Operands> products, int splits, bool static_weights, cudaStream_t stream) {
+void run_swap_ab(int tokens, std::initializer_list<Operands> products, int splits, bool static_weights, bool beside_previous,
+                 cudaStream_t stream) {
   switch (tokens) {
-    case 8: return run_swap_ab<8, Out>(products, splits, static_weights, stream);
-    case 16: return run_swap_ab<16, Out>(products, splits, static_weights, stream);
-    case 32: return run_swap_ab<32, Out>(products, splits, static_weights, stream);
-    case 64: return run_swap_ab<64, Out>(products, splits, static_weights, stream);
-    case 128: return run_swap_ab<128, Out>(products, splits, static_weights, stream);
+    case 8: return run_swap_ab<8, Out>(products, splits, static_weights, beside_previous, stream);
+    case 16: return run_swap_ab<16, Out>(products, splits, static_weights, beside_previous, stream);
+    case 32: return run_swap_ab<32, Out>(products, splits, static_weights, beside_previous, stream);
+    case 64: return run_swap_ab<64, Out>(products, splits, static_weights, beside_previous, stream);
+    case 128: return run_swap_ab<128, Out>(products, splits, static_weights, beside_previous, stream);
   }
   TVM_FFI_THROW(ValueError) << "tokens is " << tokens << "; expected 8, 16, 32, 64 or 128";
 }
 
-void run_swap_ab(int64_t tokens, std::initializer_list<Operands> products, int64_t splits, bool static_weights) {
+void run_swap_ab(int64_t tokens, std::initializer_list<Operands> products, int64_t splits, bool static_weights, bool beside_previous) {
   const TensorView& out = products.begin()->out;
   DeviceGuard guard(out);
   if (out.dtype().code == kDLBfloat)
-    run_swap_ab<__nv_bfloat16>(static_cast<int>(tokens), products, static_cast<int>(splits), static_weights, stream_of(out));
+    run_swap_ab<__nv_bfloat16>(static_cast<int>(tokens), products, static_cast<int>(splits), static_weights, beside_previous, stream_of(out));
   else
-    run_swap_ab<float>(static_cast<int>(tokens), products, static_cast<int>(splits), static_weights, stream_of(out));
+    run_swap_ab<float>(static_cast<int>(tokens), products, static_cast<int>(splits), static_weights, beside_previous, stream_of(out));
 }
 
 // Tensor map of results [rows, n] in boxes of 16 rows.
@@ -205,10 +207,12 @@ void large_m(int64_t rows, int64_t columns, bool paired, TensorView a, TensorVie
 // The kernel for small M. tokens: the size of a token tile, 8 to 128. splits: parts of K, up to 8, each added in ascending order of slices;
 // 0: chosen by the number of tiles. sorted_token_ids: int32 [M], the row of a for each row of out, or none. expected_tiles: how many token
 // tiles will hold any token; 0: all.
-// static_weights: the previous kernel has not written b (pdl.cuh).
+// static_weights: the previous kernel has not written b (pdl.cuh). beside_previous: a, a_scale were complete before the previous kernel started;
+// with static_weights and without offsets the product then runs beside that kernel, and waits for its end before it writes.
 void swap_ab(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
-             Optional<TensorView> offsets, Optional<TensorView> sorted_token_ids, TensorView out, int64_t expected_tiles) {
-  run_swap_ab(tokens, {{a, a_scale, b, b_scale, offsets, sorted_token_ids, out, expected_tiles}}, splits, static_weights);
+             Optional<TensorView> offsets, Optional<TensorView> sorted_token_ids, TensorView out, int64_t expected_tiles,
+             bool beside_previous) {
+  run_swap_ab(tokens, {{a, a_scale, b, b_scale, offsets, sorted_token_ids, out, expected_tiles}}, splits, static_weights, beside_previous);
 }
 
 // The products of the same rows with two or three weights [1, N, K].
@@ -216,7 +220,7 @@ void swap_ab_2(int64_t tokens, int64_t splits, bool static_weights, TensorView a
                TensorView out, TensorView b2, TensorView b2_scale, TensorView out2) {
   const Optional<TensorView> none;
   run_swap_ab(tokens, {{a, a_scale, b, b_scale, none, none, out, 0}, {a, a_scale, b2, b2_scale, none, none, out2, 0}}, splits,
-              static_weights);
+              static_weights, false);
 }
 void swap_ab_3(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
                TensorView out, TensorView b2, TensorView b2_scale, TensorView out2, TensorView b3, TensorView b3_scale, TensorView out3) {
@@ -225,19 +229,19 @@ void swap_ab_3(int64_t tokens, int64_t splits, bool static_weights, TensorView a
               {{a, a_scale, b, b_scale, none, none, out, 0},
                {a, a_scale, b2, b2_scale, none, none, out2, 0},
                {a, a_scale, b3, b3_scale, none, none, out3, 0}},
-              splits, static_weights);
+              splits, static_weights, false);
 }
 
 // The shared expert's product (a, b, out) and the routed experts' products in one launch.
 void swap_ab_with_shared(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b,
                          TensorView b_scale, TensorView out, TensorView rows, TensorView rows_scale, TensorView experts,
                          TensorView experts_scale, TensorView offsets, Optional<TensorView> sorted_token_ids, TensorView rows_out,
-                         int64_t expected_tiles) {
+                         int64_t expected_tiles, bool beside_previous) {
   const Optional<TensorView> none;
   run_swap_ab(tokens,
               {{a, a_scale, b, b_scale, none, none, out, 0},
                {rows, rows_scale, experts, experts_scale, offsets, sorted_token_ids, rows_out, expected_tiles}},
-              splits, static_weights);
+              splits, static_weights, beside_previous);
 }
 
 }  // namespace gemm

@@ -24,7 +24,7 @@ __device__ __forceinline__ void store_row(Out* out, const float4& x, int left) {
 
 template <int kTokens, class Out>
 __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kCtas)
-    swap_ab_kernel(const __grid_constant__ Jobs jobs, int splits, int stages, bool static_weights, bool ascending) {
+    swap_ab_kernel(const __grid_constant__ Jobs jobs, int splits, int stages, bool static_weights, bool ascending, bool beside_previous) {
   using Config = SwapAB<kTokens>;
   extern __shared__ __align__(1024) uint8_t shared[];
   const uint32_t tiles = shared_address(shared);
@@ -45,6 +45,7 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
   const auto column_of = [&](int i) { return (begin + (i + shift < count ? i + shift : i + shift - count)) * kSlice; };
   const bool plain = static_weights && p.offsets == nullptr && p.sorted_token_ids == nullptr;
   const int prefetched = plain ? min(stages, count) : 0;  // slices whose weights are requested before pdl_wait
+  const bool waits_late = plain && beside_previous;       // a is complete already; only the results must wait
 
   if (threadIdx.x == 0) {
     prefetch_map(&job.a_map);
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
     }
   }
   __syncwarp();
-  pdl_wait();
+  if (!waits_late) pdl_wait();
 
   const TokenTile token_tile = find_token_tile<kTokens>(p, slot);
   if (token_tile.first >= token_tile.last) return;  // the same for the whole cluster; never while copies are in flight
@@ -138,6 +139,7 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
   }
 
   pdl_launch_dependents();  // not earlier: the next kernel's CTAs would take bandwidth and multiprocessors from this one
+  if (waits_late) pdl_wait();
   // The sums go to shared memory in place of the tiles, as [token][weight row]; then each warp adds the parts of one token.
   named_sync(1, 256);
   float* sums = reinterpret_cast<float*>(shared);

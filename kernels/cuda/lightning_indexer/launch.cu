@@ -32,25 +32,26 @@ void run_prefill(Kernel kernel, const Prefill& p, const TensorView& q, const Ten
 }
 
 template <int kHeads, int kTokens, bool kMany = false>
-void run_paged(const Paged& p, const TensorView& q, const TensorView& cache) {
+void run_paged(const Paged& p, const TensorView& q, const TensorView& cache, bool early) {
   using Shape = PagedShape<kHeads, kTokens, kMany>;
   const int64_t rows = q.size(0);
   const CUtensorMap queries = map_of(data<void>(q), p.heads, q.stride(1), rows, q.stride(0), kHeads, kTokens);
   const CUtensorMap pages = map_of(data<void>(cache), kPageLines, kWidth, cache.size(0), cache.stride(0), kPageLines, 1);
-  const common::Launch how = persistent(q, Shape::kThreads, sizeof(typename Shape::Memory));
+  common::Launch how = persistent(q, Shape::kThreads, sizeof(typename Shape::Memory));
+  how.programmatic = early;
   common::launch_kernel(paged_indexer_logits_kernel<kHeads, kTokens, kMany>, how, p, queries, pages);
 }
 
 template <int kHeads>
-void run_paged(const Paged& p, const TensorView& q, const TensorView& cache) {
+void run_paged(const Paged& p, const TensorView& q, const TensorView& cache, bool early) {
   if (p.s_q == 1 && p.sequences > 32)
-    run_paged<kHeads, 1, true>(p, q, cache);
+    run_paged<kHeads, 1, true>(p, q, cache, early);
   else if (p.s_q == 1)
-    run_paged<kHeads, 1>(p, q, cache);
+    run_paged<kHeads, 1>(p, q, cache, early);
   else if (p.s_q == 2)
-    run_paged<kHeads, 2>(p, q, cache);
+    run_paged<kHeads, 2>(p, q, cache, early);
   else
-    run_paged<kHeads, 4>(p, q, cache);
+    run_paged<kHeads, 4>(p, q, cache, early);
 }
 
 Prefill problem_of(const TensorView& q, const TensorView& k, const TensorView& weights, const TensorView& starts, const TensorView& ends) {
@@ -184,9 +185,10 @@ void indexer_finish(TensorView q, TensorView k, TensorView weights, TensorView s
 }
 
 // q [B * s_q, H <= 64, 128] is e4m3 as bytes, cache [P, 64 * 132] bytes; weights fp32 [B, s_q, H], block_table int32 [B, pages], lengths
-// int32 [B], out fp32 [B * s_q, max_context].
+// int32 [B], out fp32 [B * s_q, max_context]. static_inputs: the previous kernel has not written cache, block_table and lengths, so that this
+// one may start early (pdl.cuh).
 void paged_indexer_logits(TensorView q, TensorView cache, TensorView weights, TensorView block_table, TensorView lengths,
-                          TensorView out) {
+                          TensorView out, bool static_inputs) {
   DeviceGuard guard(q);
   Paged p = {};
   p.weights = data<float>(weights);
@@ -202,7 +204,7 @@ void paged_indexer_logits(TensorView q, TensorView cache, TensorView weights, Te
   p.sequences = static_cast<int>(weights.size(0));
   p.s_q = static_cast<int>(weights.size(1));
   p.heads = static_cast<int>(q.size(1));
-  with_heads(p.heads, [&](auto heads) { run_paged<decltype(heads)::value>(p, q, cache); });
+  with_heads(p.heads, [&](auto heads) { run_paged<decltype(heads)::value>(p, q, cache, static_inputs); });
 }
 
 }  // namespace indexer

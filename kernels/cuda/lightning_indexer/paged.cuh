@@ -2,6 +2,7 @@
 // Several producer warps copy whole pages (keys and scales) by TMA, another one copies queries. The math warpgroups take turns at the pages.
 #pragma once
 
+#include "../common/pdl.cuh"
 #include "scores.cuh"
 
 namespace indexer {
@@ -299,6 +300,7 @@ __global__ void __launch_bounds__(PagedShape<kHeads, kTokens, kMany>::kThreads, 
   using Shape = PagedShape<kHeads, kTokens, kMany>;
   extern __shared__ __align__(1024) uint8_t memory[];
   auto& s = *reinterpret_cast<typename Shape::Memory*>(memory);
+  common::pdl_launch_dependents();
   const int thread = threadIdx.x, producer = uniform(thread / 32) - Shape::kGroups * 4;
   if (producer < 0) {
     if (thread < Shape::kStages) {
@@ -322,8 +324,10 @@ __global__ void __launch_bounds__(PagedShape<kHeads, kTokens, kMany>::kThreads, 
     if constexpr (Shape::kMovesRegisters) shrink_registers<Shape::kCopyRegisters>();
     if (producer < Shape::kCopiers)
       copy_pages<kHeads, kTokens, kMany>(p, runs, page_map, s, producer);
-    else if (producer == Shape::kCopiers)
+    else if (producer == Shape::kCopiers) {
+      common::pdl_wait();  // and with it everything that depends on the queries, stores included
       copy_queries<kHeads, kTokens, kMany>(p, runs, query_map, s);
+    }
   }
 }
 

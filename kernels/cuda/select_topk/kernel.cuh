@@ -372,7 +372,7 @@ __device__ __noinline__ uint32_t write_bitmap(Shared& shared, const Problem& p, 
 // which more CTAs would leave too little: 4096 rows of 32K take 379 us with three CTAs of 71 KB and 276 us with two.
 template <int kThreads, int kCtas, int kVectors>
 __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __grid_constant__ Problem p) {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  common::pdl_launch_dependents();
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   uint32_t* bitmap = reinterpret_cast<uint32_t*>(shared.entries + p.capacity);
@@ -380,6 +380,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   const int parts = cluster.num_blocks(), part = cluster.block_rank();
   const int row = blockIdx.x / parts;
   const int start = p.starts == nullptr ? 0 : p.starts[row], first = max(start, 0), length = min(p.ends[row], p.columns) - first;
+  common::pdl_wait();
   if (length <= 0) {
     for (int to = part * kThreads + threadIdx.x; to < p.k; to += parts * kThreads) write_none(p, row, to);
     return;

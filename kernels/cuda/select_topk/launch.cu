@@ -12,25 +12,27 @@ using tvm::ffi::TensorView;
 constexpr int kLeastPart = 4096;  // elements per CTA below which a larger cluster costs more than it saves
 constexpr int kThreads = 512;
 
-// Launches one CTA for each row if a row fits into its registers; returns whether it does.
+// Launches one CTA for each row if a row fits into its registers; returns whether it does. early: before the previous kernel has ended.
 template <int kThreads, int kVectors, int kCtas>
-bool launch_short(const Problem& problem, int rows, cudaStream_t stream) {
+bool launch_short(const Problem& problem, int rows, cudaStream_t stream, bool early) {
   const bool aligned = reinterpret_cast<uintptr_t>(problem.logits) % 16 == 0 && problem.row_stride % 4 == 0;
   if (problem.columns + (aligned ? 0 : 3) > 4 * kThreads * kVectors) return false;
-  common::launch_kernel(select_short_kernel<kThreads, kVectors, kCtas>, {dim3(rows), kThreads, 0, stream}, problem);
+  common::launch_kernel(select_short_kernel<kThreads, kVectors, kCtas>, {dim3(rows), kThreads, 0, stream, 1, early}, problem);
   return true;
 }
 
 template <class Kernel>
-void launch(Kernel kernel, const Problem& problem, int rows, int parts, cudaStream_t stream) {
+void launch(Kernel kernel, const Problem& problem, int rows, int parts, cudaStream_t stream, bool early) {
   if (parts > 8) check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "cluster size");
-  common::launch_kernel(kernel, {dim3(rows * parts), kThreads, shared_bytes(problem.capacity, problem.columns), stream, parts}, problem);
+  const size_t shared = shared_bytes(problem.capacity, problem.columns);
+  common::launch_kernel(kernel, {dim3(rows * parts), kThreads, shared, stream, parts, early}, problem);
 }
 
 // logits fp32 [T, S], starts (none: zeros) and ends int32 [T] -> out int32 [T, K]: positions relative to starts, or cache slots if there is
 // a block_table int32 [T, pages]. record, only without starts: int32 [T, 2, K], the positions and the bits of their logits.
+// static_bounds: the previous kernel has not written starts, ends and the block table, so that this one may start early (pdl.cuh).
 void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends, TensorView out, Optional<TensorView> block_table,
-                 int64_t page_size, Optional<TensorView> record) {
+                 int64_t page_size, Optional<TensorView> record, bool static_bounds) {
   common::DeviceGuard guard(logits);
   Problem p = {};
   p.logits = data<float>(logits);
@@ -51,9 +53,11 @@ void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends
   const int rows = static_cast<int>(logits.size(0)), multiprocessors = common::multiprocessors(logits);
   const cudaStream_t stream = common::stream_of(logits);
   // With a row for each multiprocessor, most threads are fastest; with more rows, three CTAs there, which fill in for each other.
-  const bool launched = rows <= multiprocessors ? launch_short<1024, 1, 1>(p, rows, stream) || launch_short<1024, 2, 1>(p, rows, stream) ||
-                                                      launch_short<1024, 4, 1>(p, rows, stream)
-                                                : launch_short<512, 2, 3>(p, rows, stream) || launch_short<512, 4, 3>(p, rows, stream);
+  const bool early = static_bounds;
+  const bool launched = rows <= multiprocessors
+                            ? launch_short<1024, 1, 1>(p, rows, stream, early) || launch_short<1024, 2, 1>(p, rows, stream, early) ||
+                                  launch_short<1024, 4, 1>(p, rows, stream, early)
+                            : launch_short<512, 2, 3>(p, rows, stream, early) || launch_short<512, 4, 3>(p, rows, stream, early);
   if (launched) return;
   // Two CTAs fit wherever multiprocessors are free. Larger clusters leave some free, because the number of multiprocessors of a GPC is
   // seldom a multiple of theirs.
@@ -63,11 +67,11 @@ void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends
     parts *= 2;
   p.capacity = rows * parts <= multiprocessors ? 8192 : 6144;
   if (rows * parts <= multiprocessors && p.columns <= parts * kThreads * 16)  // a part is at most one tile
-    launch(select_topk_kernel<kThreads, 1, 4>, p, rows, parts, stream);
+    launch(select_topk_kernel<kThreads, 1, 4>, p, rows, parts, stream, early);
   else if (rows * parts <= multiprocessors)
-    launch(select_topk_kernel<kThreads, 1, 8>, p, rows, parts, stream);
+    launch(select_topk_kernel<kThreads, 1, 8>, p, rows, parts, stream, early);
   else
-    launch(select_topk_kernel<kThreads, 2, 4>, p, rows, parts, stream);
+    launch(select_topk_kernel<kThreads, 2, 4>, p, rows, parts, stream, early);
 }
 
 }  // namespace topk

@@ -1,6 +1,7 @@
 // The arguments of this folder's kernels, and how they write a selected position.
 #pragma once
 
+#include "../common/pdl.cuh"
 #include "radix.cuh"
 
 namespace topk {

@@ -51,7 +51,7 @@ struct Scale {
 // multiprocessor.
 template <int kThreads, int kVectors, int kCtas>
 __global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __grid_constant__ Problem p) {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  common::pdl_launch_dependents();
   constexpr int kWarps = kThreads / 32, kPlaces = 4 * kThreads, kBits = kThreads == 1024 ? 12 : 11;
   static_assert(kPlaces == 1 << kBits && kVectors <= 4 && kWarps * kVectors % 32 == 0);
   __shared__ ShortShared<kThreads> shared;
@@ -59,6 +59,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __g
   const float* logits = p.logits + row * p.row_stride;
   const int skip = static_cast<int>(reinterpret_cast<uintptr_t>(logits) / sizeof(float) % 4);
   const int start = p.starts == nullptr ? 0 : __ldg(p.starts + row), end = __ldg(p.ends + row);
+  common::pdl_wait();
   // All columns are loaded, so that the loads need not wait for the row's bounds.
   float values[kVectors][4];
 #pragma unroll

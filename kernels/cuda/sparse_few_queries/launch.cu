@@ -15,13 +15,13 @@ void launch_values(const Problem& p, const Scratch& scratch, cudaStream_t stream
 }
 
 // q [N, H, 576], cache uint8 [P, page, 1, 656], indices [N, K], topk_length [N], sink [H]; out [N, H, 512], lse [N, H]; scratch fp32:
-// scores [N, H, K'] and maxima [N, H, K' / 16], with K' = K rounded up to a multiple of 64. A CTA computes outputs of `tile_rows` x
+// scores [N, K' / 16, H, 16] and maxima [N, H, K' / 16], with K' = K rounded up to a multiple of 64. A CTA computes outputs of `tile_rows` x
 // `tile_columns`, by chunks of `chunk` keys.
 void sparse_few_queries(TensorView q, TensorView cache, TensorView indices, Optional<TensorView> topk_length, Optional<TensorView> sink,
                         TensorView out, TensorView lse, double scale, double lse_factor, TensorView scores, TensorView maxima,
                         int64_t tile_rows, int64_t tile_columns, int64_t chunk) {
   DeviceGuard guard(q);
-  if (scores.size(2) > kMostBlocks * kBlock)
+  if (scores.size(1) > kMostBlocks * kBlock / kQuadColumns)
     TVM_FFI_THROW(ValueError) << "indices has " << indices.size(1) << " columns; expected at most " << kMostBlocks * kBlock;
   if (((cache.size(0) - 1) * cache.stride(0) + cache.size(1) * cache.stride(1)) >> 36 != 0)
     TVM_FFI_THROW(ValueError) << "cache is " << cache.size(0) << " pages of stride " << cache.stride(0)
@@ -49,10 +49,10 @@ void sparse_few_queries(TensorView q, TensorView cache, TensorView indices, Opti
   p.out = data<void>(out);
   p.lse = data<float>(lse);
   p.lse_factor = static_cast<float>(lse_factor);
-  const Scratch scratch = {data<float>(scores), data<float>(maxima), static_cast<int>(scores.size(2))};
+  const Scratch scratch = {data<float>(scores), data<float>(maxima), static_cast<int>(scores.size(1)) * kQuadColumns};
   const cudaStream_t stream = stream_of(q);
   const dim3 grid(scratch.width / kScoreKeys, (p.rows + kRows - 1) / kRows, p.queries);
-  const int cluster = grid.x % 4 == 0 ? 4 : 2;
+  const int cluster = p.queries == 1 && grid.x % 4 == 0 ? 4 : 2;  // small clusters find room earlier, large ones read queries once
   launch_kernel(cluster == 4 ? few_queries_scores_kernel<4> : few_queries_scores_kernel<2>,
                 {grid, kScoreThreads, sizeof(ScoreMemory), stream, cluster, true}, p, scratch);
   switch (tile_rows * 1'000'000 + tile_columns * 10'000 + chunk) {

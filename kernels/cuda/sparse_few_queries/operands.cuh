@@ -10,12 +10,18 @@ namespace mla {
 
 constexpr int kMostBlocks = 128;  // of a query
 
-// Scratch of both kernels. Scores of a block are in the order in which the lanes of a quad hold them: lane t has 16 after one another,
-// of the columns 8 j + 2 t and 8 j + 2 t + 1 for j = 0 ... 7. A maximum is of 16 columns.
+constexpr int kQuadColumns = 16;  // whose scores of a row a quad of lanes holds
+
+// Scratch of both kernels, in groups of 16 columns. Lane t of a quad has four scores of a group, which follow each other: of the columns 2 t,
+// 2 t + 1, 2 t + 8 and 2 t + 9. The rows of a group follow each other, too, so that eight lanes read a whole line of L2.
 struct Scratch {
-  float* scores;   // [queries, rows, width]
-  float* maxima;   // [queries, rows, width / 16]
+  float* scores;   // [queries, width / 16, rows, 16]
+  float* maxima;   // [queries, rows, width / 16], of a group each
   int width;       // the table's, rounded up to whole blocks
+
+  __device__ __forceinline__ float* scores_of(int query, int rows, int row, int group) const {
+    return scores + ((int64_t(query) * (width / kQuadColumns) + group) * rows + row) * kQuadColumns;
+  }
 };
 
 __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t from) {

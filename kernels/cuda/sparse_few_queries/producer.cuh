@@ -122,7 +122,7 @@ struct Scorer {
   ValueMemory<Tile>& s;
   int thread, query, blocks, first_row;
 
-  // References of the blocks of a tile's rows, and what changes from each to the next. A warp has a row, a lane a block: of a row's maxima,
+  // References of the blocks of a tile's rows, and what changes from each to the next. A warp has rows, a lane a block: of a row's maxima,
   // which only rise, those that exceed a reference by enough follow each other in a ballot. Calls meanwhile() when it has requested maxima.
   template <class Meanwhile>
   __device__ __forceinline__ void follow_maxima(const Meanwhile& meanwhile) const {
@@ -138,30 +138,42 @@ struct Scorer {
       for (int i = 0; i < kRowsOfWarp; ++i) {
         const int row = first_row + thread / 32 + i * kWarps;
         tops[i] = make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
-        if (block < blocks && row < p.rows)
-          tops[i] = __ldcg(reinterpret_cast<const float4*>(scratch.maxima + (int64_t(query) * p.rows + row) * (scratch.width / 16)) + block);
+        if (block < blocks && row < p.rows) {
+          const float* maxima = scratch.maxima + (int64_t(query) * p.rows + row) * (scratch.width / kQuadColumns);
+          tops[i] = __ldcg(reinterpret_cast<const float4*>(maxima) + block);
+        }
       }
       if (first == 0) meanwhile();
+      float highest[kRowsOfWarp], own[kRowsOfWarp], factor[kRowsOfWarp];
 #pragma unroll
       for (int i = 0; i < kRowsOfWarp; ++i) {
-        float highest = fmaxf(top[i], fmaxf(fmaxf(tops[i].x, tops[i].y), fmaxf(tops[i].z, tops[i].w)));
+        highest[i] = fmaxf(top[i], fmaxf(fmaxf(tops[i].x, tops[i].y), fmaxf(tops[i].z, tops[i].w)));
+        own[i] = reference[i], factor[i] = 1.0f;
+      }
 #pragma unroll
-        for (int step = 1; step < 32; step *= 2) highest = fmaxf(highest, __shfl_up_sync(~0u, highest, step));
-        float own = reference[i], factor = 1.0f;
-        for (;;) {
-          const float next = next_reference(reference[i], highest, p.scale_log2);
+      for (int step = 1; step < 32; step *= 2)
+#pragma unroll
+        for (int i = 0; i < kRowsOfWarp; ++i) highest[i] = fmaxf(highest[i], __shfl_up_sync(~0u, highest[i], step));
+      for (uint32_t any = 1; any != 0;) {  // a step of each row, whose latencies overlap
+        any = 0;
+#pragma unroll
+        for (int i = 0; i < kRowsOfWarp; ++i) {
+          const float next = next_reference(reference[i], highest[i], p.scale_log2);
           const uint32_t moved = __ballot_sync(~0u, next != reference[i]);
-          if (moved == 0) break;
-          const int at = __ffs(moved) - 1;
-          const float to = __shfl_sync(~0u, next, at);
-          if (lane >= at) own = to;
-          if (lane == at && reference[i] != kFloor) factor = exp2_approx(reference[i] - to);
-          reference[i] = to;
+          const int at = moved == 0 ? 32 : __ffs(moved) - 1;
+          const float to = __shfl_sync(~0u, next, at & 31);
+          if (lane >= at) own[i] = to;
+          if (lane == at && reference[i] != kFloor) factor[i] = exp2_approx(reference[i] - to);
+          if (moved != 0) reference[i] = to;
+          any |= moved;
         }
-        top[i] = __shfl_sync(~0u, highest, 31);
+      }
+#pragma unroll
+      for (int i = 0; i < kRowsOfWarp; ++i) {
+        top[i] = __shfl_sync(~0u, highest[i], 31);
         if (block < blocks) {
-          s.reference[thread / 32 + i * kWarps][block] = own;
-          s.factor[thread / 32 + i * kWarps][block] = factor;
+          s.reference[thread / 32 + i * kWarps][block] = own[i];
+          s.factor[thread / 32 + i * kWarps][block] = factor[i];
         }
       }
     }
@@ -178,9 +190,9 @@ struct Scorer {
     for (int x = 0; x < Tile::kItems; ++x) {
       const int i = thread + x * Tile::kScorers, row = first_row + i / 4 % kTileRows, block = chunk * Tile::kBlocks + i / (4 * kTileRows);
       if (block >= blocks || row >= p.rows) continue;
-      const float* from = scratch.scores + (int64_t(query) * p.rows + row) * scratch.width + block * kBlock + (i & 3) * 16;
+      const float* from = scratch.scores_of(query, p.rows, row, block * (kBlock / kQuadColumns)) + (i & 3) * 4;
 #pragma unroll
-      for (int j = 0; j < 4; ++j) of.scores[x][j] = __ldcg(reinterpret_cast<const float4*>(from) + j);
+      for (int j = 0; j < 4; ++j) of.scores[x][j] = __ldcg(reinterpret_cast<const float4*>(from + j * p.rows * kQuadColumns));
     }
   }
   __device__ __forceinline__ void store(const Loaded& of, int chunk) const {

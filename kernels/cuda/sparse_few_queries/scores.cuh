@@ -97,9 +97,9 @@ __global__ void __launch_bounds__(kScoreThreads, 3) few_queries_scores_kernel(co
     top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
     if (r >= p.rows) continue;
     const int64_t row = int64_t(query) * p.rows + r;
-    float* to = scratch.scores + row * scratch.width + column / kBlock * kBlock + t * 16 + column % kBlock / 4;
+    float* to = scratch.scores_of(query, p.rows, r, column / kQuadColumns) + t * 4;
     *reinterpret_cast<float4*>(to) = make_float4(scores[0][2 * half], scores[0][2 * half + 1], scores[1][2 * half], scores[1][2 * half + 1]);
-    if (t == 0) scratch.maxima[row * (scratch.width / 16) + column / 16] = top;
+    if (t == 0) scratch.maxima[row * (scratch.width / kQuadColumns) + column / kQuadColumns] = top;
   }
 }
 

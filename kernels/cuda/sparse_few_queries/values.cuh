@@ -100,14 +100,16 @@ __device__ __forceinline__ void multiply_values(const Problem& p, ValueMemory<Ti
 }
 
 // Twenty warps of 64 registers fit beside a CTA of the scores, and beside one of the kernel that follows. So the kernel is compiled as if for
-// 1024 threads.
+// 1024 threads; tiles of 32 rows, whose CTAs leave no room for others, take the registers that they need.
 template <class Tile>
-__global__ void __launch_bounds__(1024, 1) few_queries_values_kernel(const __grid_constant__ Problem p, const __grid_constant__ Scratch scratch) {
+__global__ void __launch_bounds__(Tile::kTileRows == 16 ? 1024 : Tile::kThreads, 1)
+    few_queries_values_kernel(const __grid_constant__ Problem p, const __grid_constant__ Scratch scratch) {
   extern __shared__ __align__(1024) uint8_t memory[];
   ValueMemory<Tile>& s = *reinterpret_cast<ValueMemory<Tile>*>(memory);
   const int first_column = blockIdx.x * Tile::kColumns, first_row = blockIdx.y * Tile::kTileRows, query = blockIdx.z;
   const int count = p.keys.count<Lookup::kIndices>(query), blocks = (count + kBlock - 1) / kBlock;
-  const int chunks = (blocks + Tile::kBlocks - 1) / Tile::kBlocks;
+  // A list without keys has an empty chunk, whose barrier orders the writing of a row's maximum before its reading.
+  const int chunks = max(1, (blocks + Tile::kBlocks - 1) / Tile::kBlocks);
   int thread = threadIdx.x;
   if (thread < Tile::kConverters) {
     // Lengths, indices and the cache are older than the scores, whose kernel lets this one start after it waited for them.

@@ -39,14 +39,22 @@ def splits_of(columns: int, width: int) -> int:
     return splits
 
 
-def _dense_into(out: torch.Tensor, a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, splits: int) -> None:
+def _dense_into(
+    out: torch.Tensor,
+    a: Quantized,
+    weight: torch.Tensor,
+    weight_scale: torch.Tensor,
+    splits: int,
+    beside_previous: bool = False,
+) -> None:
     (rows, width), columns = a.values.shape, weight.shape[0]
     if splits == 1:
         tile = choose_dense(rows, columns, width, multiprocessors(weight.device))
-        multiply_into(out, *a, weight[None], weight_scale[None], None, tile, 1)
+        multiply_into(out, *a, weight[None], weight_scale[None], None, tile, 1, beside_previous=beside_previous)
     elif -(-rows // PARTS_TILE.rows) * -(-columns // PARTS_TILE.columns) < PARTS_TILES:
         # Of both kernels only swap-AB splits K.
-        multiply_into(out, *a, weight[None], weight_scale[None], None, swap_ab_tile(rows), splits)
+        tile = swap_ab_tile(rows)
+        multiply_into(out, *a, weight[None], weight_scale[None], None, tile, splits, beside_previous=beside_previous)
     else:
         step = max(PARTS_BYTES // (4 * splits * columns) // WEIGHTS, 1) * WEIGHTS
         for first in range(0, rows, step):
@@ -69,15 +77,26 @@ def _sum_of_products(
 
 
 def _dense(
-    a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype, splits: int
+    a: Quantized,
+    weight: torch.Tensor,
+    weight_scale: torch.Tensor,
+    out_dtype: torch.dtype,
+    splits: int,
+    beside_previous: bool = False,
 ) -> torch.Tensor:
     out = torch.empty(a.values.shape[0], weight.shape[0], dtype=out_dtype, device=weight.device)
-    _dense_into(out, a, weight, weight_scale, splits)
+    _dense_into(out, a, weight, weight_scale, splits, beside_previous)
     return out
 
 
-def fp8_gemm(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
-    return _dense(a, weight, weight_scale, out_dtype, splits_of(*weight.shape))
+def fp8_gemm(
+    a: Quantized,
+    weight: torch.Tensor,
+    weight_scale: torch.Tensor,
+    out_dtype: torch.dtype,
+    beside_previous: bool = False,
+) -> torch.Tensor:
+    return _dense(a, weight, weight_scale, out_dtype, splits_of(*weight.shape), beside_previous)
 
 
 def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
@@ -139,6 +158,7 @@ def grouped_gemm_with_shared(
     out_dtype: torch.dtype,
     sorted_token_ids: torch.Tensor | None,
     expected_m: int,
+    beside_previous: bool = False,
 ) -> torch.Tensor:
     """The shared expert's K is not split either, so that few tokens need one launch for both products."""
     tokens = dense.values.shape[0]
@@ -149,9 +169,12 @@ def grouped_gemm_with_shared(
         _dense_into(out[:tokens], dense, *dense_weight, 1)
         _grouped_into(out[tokens:], a, weight, offsets, weight_scale, sorted_token_ids, expected_m)
         return out
+    beside_previous = beside_previous and aligned_rows(dense.values) is dense.values
     operands = (a.values, weight, dense.values, dense_weight.values)
     values, experts, dense_values, own = (aligned_rows(x).view(torch.uint8) for x in operands)
     product = dense_values, dense.scales, own[None], dense_weight.scales[None], out[:tokens]
     routed = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
-    load("fp8_gemm").swap_ab_with_shared(tile, 1, weights_are_static(dense_weight.values), *product, *routed)
+    load("fp8_gemm").swap_ab_with_shared(
+        tile, 1, weights_are_static(dense_weight.values), *product, *routed, beside_previous
+    )
     return out

@@ -72,12 +72,7 @@ def sparse_mla_decode(
     queries, selected = q.flatten(0, 1), indices.flatten(0, 1)
     lengths = None if topk_length is None else topk_length.repeat_interleave(new)
     operands = queries, cache, selected, softmax_scale, value_dim, lengths, attn_sink
-    # Lengths may be zero, for which few_queries is not defined; prefill has the same bits.
-    few = (
-        lengths is None
-        and batch * new * heads <= max(TILES)
-        and selected.shape[1] <= MOST_PIECES * PIECE_BLOCKS * BLOCK
-    )
+    few = batch * new * heads <= max(TILES) and selected.shape[1] <= MOST_PIECES * PIECE_BLOCKS * BLOCK
     if cache.dtype != torch.uint8:
         out, _, lse = sparse_mla_prefill(queries, cache.view(-1, 1, width), selected[:, None], *operands[3:])
     elif heads <= FEW_HEADS:
@@ -98,17 +93,16 @@ def few_queries(
     lengths: torch.Tensor | None,
     attn_sink: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """queries [N, H, 576], indices int32 [N, K], lengths int32 [N] of at least 1 -> out [N, H, value_dim], lse [N, H].
+    """queries [N, H, 576], indices int32 [N, K], lengths int32 [N] -> out [N, H, value_dim], lse [N, H].
 
-    Bit by bit what sparse_mla_prefill computes over the FP8 cache with more than FEW_HEADS heads. A length of zero leaves no
-    chunk of keys, whose barrier orders the writing of a row's maximum before its reading.
+    Bit by bit what sparse_mla_prefill computes over the FP8 cache with more than FEW_HEADS heads.
     """
     (count, heads, _), topk = queries.shape, indices.shape[1]
     columns = -(-topk // BLOCK) * BLOCK
     tile = next((tile for rows, tile in TILES.items() if count * heads <= rows), TILES[max(TILES)])
     out = torch.empty(count, heads, value_dim, dtype=queries.dtype, device=queries.device)
     lse = torch.empty(count, heads, dtype=torch.float32, device=queries.device)
-    scores = torch.empty(count, heads, columns, dtype=torch.float32, device=queries.device)
+    scores = torch.empty(count, columns // 16, heads, 16, dtype=torch.float32, device=queries.device)
     maxima = torch.empty(count, heads, columns // 16, dtype=torch.float32, device=queries.device)
     load("sparse_few_queries").sparse_few_queries(
         queries, cache, indices, lengths, attn_sink, out, lse, softmax_scale, math.log(2), scores, maxima, *tile

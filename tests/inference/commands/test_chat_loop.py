@@ -136,8 +136,9 @@ def test_the_latest_answer_is_inspected(chat, tmp_path):
     tokens = json.loads(file.read_text())["tokens"]
     assert "".join(token["token"] for token in tokens).startswith(ANSWER)
     talk = tmp_path / "talk.json"
-    _, _, err = chat("Hi", f"/save {talk}", f"/load {talk}", f"/inspect {page}")
-    assert "the latest answer comes from a file; expected one of this chat, which /retry makes" in err
+    for forgotten in ((f"/save {talk}", f"/load {talk}"), ("Ho", "/undo")):
+        _, _, err = chat("Hi", *forgotten, f"/inspect {page}")
+        assert "/load and /undo forget the tokens of the latest answer; /retry makes it once more" in err
 
 
 def test_a_slash_alone_makes_no_command_of_a_pasted_text(chat):

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from support.job import ENVIRONMENT
 from support.terminal import Terminal
 
 PROGRAM = """
@@ -42,6 +43,31 @@ def test_a_chat_in_a_terminal(tmp_path):
         terminal.send("\x04")
         assert terminal.process.wait(20) == 0
     assert '"one\\ntwo"' in (tmp_path / "talk.json").read_text()
+
+
+@pytest.mark.heavy
+def test_ctrl_c_in_a_chat_of_two_ranks_stops_the_answer_alone(tmp_path):
+    """Two answers are stopped; the next one is whole, and the job ends in order."""
+    command = [sys.executable, "-m", "deepseek_v32.inference.generate", "--tensor-parallel-size", "2"]
+    question = "The van comes at 8:30. When does the van come?\r"
+    with Terminal([*command, "--device", "cpu"], **ENVIRONMENT, XDG_STATE_HOME=str(tmp_path)) as terminal:
+        terminal.wait_for(">>>", 90)
+        terminal.send("/set min_tokens 900\r")
+        terminal.wait_for("min_tokens is 900")
+        for _ in range(2):
+            terminal.wait_for(">>>")
+            terminal.send(question)
+            terminal.wait_for("You said")
+            terminal.send("\x03")
+            terminal.wait_for("stopped")
+        terminal.wait_for(">>>")
+        terminal.send("/set min_tokens 0\r")
+        terminal.wait_for(">>>")
+        terminal.send(question)
+        terminal.wait_for("You said: The van comes at 8:30.")
+        assert "stopped" not in terminal.wait_for(">>>")
+        terminal.send("\x04")
+        assert terminal.process.wait(30) == 0
 
 
 @pytest.mark.heavy
