@@ -5,8 +5,9 @@
 Each measurement starts a new engine around a model whose kernels have run, and gives it natural answers of the demo's test
 conversations, or with --fixed answers that go on for so many tokens, whatever they say after their end. Answers start side by
 side and end one by one. Engines with and without drafts take turns. All work behind an answer's first token counts: captures of
-CUDA graphs, trials of numbers of drafts, and steps with few answers left. One line a measurement on standard error, then a table of
-medians, then one line of JSON.
+CUDA graphs, trials of numbers of drafts, and steps with few answers left. No prompt is found in the caches: an answer whose prompt
+plain decoding has left there gets no drafts. One line a measurement on standard error, then a table of medians, then one line of
+JSON.
 """
 
 import argparse
@@ -65,7 +66,7 @@ def measure(
     engines = []  # so that none is freed while another works
     for number in range(arguments.rounds + 1):  # round 0 warms kernels up
         for name, drafts in (("0", 0), ("auto", AUTO)):
-            engine = other_engine(llm, drafts, arguments, max(arguments.batches))
+            engine = other_engine(llm, drafts, arguments, max(arguments.batches), reuse_pages=False)
             engines.append(engine)
             taken = first_tokens(engine, groups, params, arguments.tokens if number else MARKS[0], clock)
             stats = engine.stats()
@@ -76,13 +77,13 @@ def measure(
                 seconds[name].append(taken)
     found: dict[str, Any] = {}
     for mark in [mark for mark in MARKS if mark <= arguments.tokens]:
-        pairs = [(plain[mark], auto[mark]) for plain, auto in zip(seconds["0"], seconds["auto"], strict=True)]
-        ratio = statistics.median([plain for plain, _ in pairs]) / statistics.median([auto for _, auto in pairs])
-        found[str(mark)] = {"times_plain": round(ratio, 3), "each": [round(a / b, 3) for a, b in pairs]}
-        found[str(mark)]["plain_rate"] = round(mark / statistics.median([plain for plain, _ in pairs]))
-        print(
-            f"B={batch} {'natural' if fixed is None else 'fixed'}: first {mark} tokens {ratio:.3f} x plain", flush=True
-        )
+        plain, auto = ([each[mark] for each in seconds[name]] for name in ("0", "auto"))
+        ratio = statistics.median(plain) / statistics.median(auto)
+        each = [round(one / other, 3) for one, other in zip(plain, auto, strict=True)]
+        rate = round(mark / statistics.median(plain))
+        found[str(mark)] = {"times_plain": round(ratio, 3), "each": each, "plain_rate": rate}
+        kind = "natural" if fixed is None else "fixed"
+        print(f"B={batch} {kind}: first {mark} tokens {ratio:.3f} x plain, each {each}", flush=True)
     return found
 
 

@@ -73,7 +73,7 @@ def open_engine(arguments: argparse.Namespace, precision: Precision, sequences: 
         raise SystemExit(str(error)) from None
 
 
-def other_engine(llm: LLM, drafts: int, arguments: argparse.Namespace, sequences: int) -> LLM:
+def other_engine(llm: LLM, drafts: int, arguments: argparse.Namespace, sequences: int, reuse_pages: bool = True) -> LLM:
     """One with another number of drafts around the same model: copies would compete for caches and for oneDNN's layouts."""
     return LLM.from_model(
         llm.model,
@@ -86,6 +86,7 @@ def other_engine(llm: LLM, drafts: int, arguments: argparse.Namespace, sequences
         max_model_len=8192,
         max_sequences=sequences,
         page_count=arguments.pages,
+        reuse_pages=reuse_pages,
     )
 
 

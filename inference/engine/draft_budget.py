@@ -6,7 +6,8 @@ _SHARE = 0.015  # of the time of plain decoding that may be lost
 _GRACE = 3.0  # tokens of an answer alone that may be lost before anything is won: 1 % of the first 300
 _ASSUMED = (1.35, 1.8, 2.3, 2.8, 3.3)  # cost of a step with so many drafts over a plain one, until it has been measured
 _LATEST = 8  # plain steps whose time is remembered
-_CAPTURE = 160.0  # plain steps, a few more than a number's captures take: 25 ms for the demo on an H200, beside 0.18 ms
+_CAPTURE = 40.0  # plain steps, a bit more than the capture of one takes: 5 to 9 ms for the demo on an H200, beside 0.17
+_EAGER = 1.1  # times a capture, for a run without a graph: so measured for four drafts of the demo
 _LEAST_CAPTURE = 4.0  # plain steps that are more than the noise of the first ones
 _ENOUGH = 5  # of them: the first ones may capture graphs
 
@@ -22,7 +23,8 @@ class DraftBudget:
     a multiple of it, and the balance is put right later.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, layers: int) -> None:
+        self._layers = layers
         self._balance = 0.0  # seconds
         self._sizes: dict[int, _Steps] = {}
 
@@ -64,14 +66,17 @@ class DraftBudget:
         unit = size.seconds or size.assumed or max((each.seconds for each in self._sizes.values()), default=0) or 1e-6
         return self._balance + _GRACE / sequences * unit >= steps * unit
 
-    def captures(self, number: int) -> float:
-        """In plain steps of this size, about what the graphs of a number of drafts cost that has none.
+    def captures(self, number: int, drafts: int) -> float:
+        """In plain steps of this size, about what the graphs of so many drafts cost that have none.
 
-        That is twice what the first plain steps took longer, if they were captured while answers waited.
+        The step runs once without a graph and is captured; the draft layer's passes run twice so, until they are captured. Each
+        takes a layer's part of what the first plain steps took longer, if they were captured while answers waited.
         """
         size = self._size(number)
         excess = sum(size.first) / size.seconds - len(size.first) if size.seconds else 0.0
-        return 2 * excess if excess > _LEAST_CAPTURE else _CAPTURE
+        passes = max(drafts, 1) / self._layers
+        times = 1 + _EAGER + (1 + 2 * _EAGER) * passes
+        return times * (excess if excess > _LEAST_CAPTURE else _CAPTURE)
 
     def _size(self, number: int) -> "_Steps":
         return self._sizes.setdefault(number, _Steps())

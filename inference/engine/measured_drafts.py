@@ -7,14 +7,13 @@ from math import log
 import numpy as np
 
 from .batch import Batch
+from .draft_acceptance import DraftAcceptance
 from .draft_budget import assumed_cost
 from .draft_costs import StepCosts
 from .limits import MAX_DRAFT_TOKENS
 from .measured_steps import MeasuredSize, MeasuredSteps, size_of
 
 GPU_PROMPT = 128  # prompt tokens in the time of a decode step, about: 1.5 µs beside 0.23 ms on an H100
-_CERTAIN = 13  # drafts whose fate says enough about all; half of them, as many as a trial verifies, if it is clear
-_DECAY = 0.998  # of what earlier drafts say, for each later one
 _TRIAL = 8  # steps with a number of drafts whose cost is to be measured
 _ALWAYS = 3  # so many drafts are tried if most first drafts are right
 _BRIEF = 5  # such steps that make no drafts, when their cost is not known at all
@@ -65,9 +64,7 @@ class MeasuredDrafts:
         self._must_capture = must_capture
         self._ahead = ahead
         self._longest_prompt = layers * prompt_tokens / 2  # for each token of the answer
-        # By place: drafts that were verified with all before them right, and how many of them were right, decaying.
-        self._tried = [0.0] * MAX_DRAFT_TOKENS
-        self._right = [0.0] * MAX_DRAFT_TOKENS
+        self._acceptance = DraftAcceptance()
         self._sizes: dict[int, _Size] = {}
         self._steps = MeasuredSteps(clock, layers, ahead)
 
@@ -112,11 +109,7 @@ class MeasuredDrafts:
             return 0.0
         self._steps.know_plain(number)
         cost = size.measured.cost_over_plain(size.count) or assumed_cost(size.count)
-        tokens, chance = 1.0, ready
-        for place in range(size.count):
-            chance *= self._share(place)
-            tokens += chance
-        return max(cost - tokens, 0.0)
+        return max(cost - float(self._acceptance.tokens(ready)[size.count]), 0.0)
 
     def _affords(self, number: int, sequences: int, begins: bool) -> bool:
         """Whether what the size's present number may lose, and the graphs that it lacks, have been won."""
@@ -127,7 +120,7 @@ class MeasuredDrafts:
         if begins or sequences != size.sequences:
             size.sequences = sequences
             if self._must_capture(sequences, size.count):
-                lost += self._steps.budget.captures(number)
+                lost += self._steps.budget.captures(number, size.count)
                 if not self._steps.budget.affords(number, sequences, lost):
                     return False
                 size.capturing = _TRIAL
@@ -136,18 +129,11 @@ class MeasuredDrafts:
             return True
         return self._steps.budget.affords(number, sequences, lost)
 
-    def _share(self, place: int) -> float:
-        """Of right drafts in this place; two that were right half of the time stand for what is not known yet."""
-        return (self._right[place] + 1) / (self._tried[place] + 2)
-
     def pays(self, prompt: int, answer: int) -> bool:
         return prompt <= self._longest_prompt * answer
 
     def observe(self, batch: Batch, drafted: Sequence[int], accepted: Sequence[int]) -> None:
-        for drafts, right in zip(drafted, accepted, strict=True):
-            for place in range(min(drafts, right + 1)):
-                self._tried[place] = _DECAY * self._tried[place] + 1
-                self._right[place] = _DECAY * self._right[place] + (right > place)
+        self._acceptance.observe(drafted, accepted)
         self._steps.observe(batch, accepted)
 
     def _decide(self, size: "_Size", ready: float) -> None:
@@ -155,9 +141,7 @@ class MeasuredDrafts:
         costs = size.measured.costs
         costs.compare()
         known, size.left = costs.known, _TRIAL
-        clear = not 0.2 * self._tried[0] < self._right[0] < 0.8 * self._tried[0]
-        few = self._tried[0] < (_CERTAIN / 2 if clear else _CERTAIN)
-        if few or 1 not in known:
+        if not self._acceptance.is_known or 1 not in known:
             size.count = 1
             return
         if 0 not in known:
@@ -179,11 +163,10 @@ class MeasuredDrafts:
             size.plain_trials += 1
             size.count, size.left = None, 1
             return
-        if tried < MAX_DRAFT_TOKENS:
-            likely = tried < _ALWAYS and 2 * self._right[0] > self._tried[0]
-            if likely or (pays and best == tried):
-                size.count = tried + 1
-                return
+        likely = tried < _ALWAYS and self._acceptance.is_likely
+        if tried < MAX_DRAFT_TOKENS and (likely or (pays and best == tried)):
+            size.count = tried + 1
+            return
         chosen: int | None = _least(costs, speeds, errors, best)
         if not pays:
             chosen = 0 if speeds[0] >= without + log(_WORTH) else None
@@ -221,17 +204,8 @@ class MeasuredDrafts:
 
     def _speeds(self, costs: StepCosts, ready: float) -> tuple[np.ndarray, np.ndarray]:
         """(logarithms of tokens a second [k], standard errors of their differences [k, k]), with drafts for a part `ready`."""
-        shares = np.array([self._share(place) for place in range(MAX_DRAFT_TOKENS)])
-        variances = shares * (1 - shares) / (np.array(self._tried) + 3)
-        chances = np.concatenate(([1.0], ready * np.cumprod(shares)))
-        tokens = np.cumsum(chances)
-        # d log(tokens of k drafts) / d share of place i: the drafts from place i on would all become likelier.
-        places = np.arange(MAX_DRAFT_TOKENS)
-        gains = np.array([[chances[i + 1 : k + 1].sum() for i in places] for k in range(MAX_DRAFT_TOKENS + 1)])
-        slopes = gains / shares / tokens[:, None]
-        uncertain = slopes[:, None] - slopes[None]
-        errors = np.sqrt(costs.errors**2 + (uncertain**2 * variances).sum(-1))
-        return np.log(tokens) - costs.logs, errors
+        errors = np.sqrt(costs.errors**2 + self._acceptance.variances(ready))
+        return np.log(self._acceptance.tokens(ready)) - costs.logs, errors
 
 
 def _least(costs: StepCosts, speeds: np.ndarray, errors: np.ndarray, best: int) -> int:

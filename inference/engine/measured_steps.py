@@ -55,7 +55,7 @@ class MeasuredSteps:
 
     def __init__(self, clock: Callable[[], float], layers: int, ahead: bool) -> None:
         """As MeasuredDrafts."""
-        self.budget = DraftBudget()
+        self.budget = DraftBudget(layers)
         self._clock, self._one_layer, self._ahead = clock, 1 / (layers + 1), ahead
         self._sizes: dict[int, MeasuredSize] = {}
         # Steps without the draft layer that are being compared with those before them.

@@ -144,7 +144,8 @@ def tokens_and_others(tokens: int) -> Bytes:
 def test_a_product_beside_the_previous_kernel(tokens: int, first: str) -> None:
     """Its rows are complete, because the first product lets the kernel between both start only after it has waited for them.
 
-    The kernel between them ends later, and what it writes is complete for the kernel after them.
+    The kernel between them ends later, and what it writes is complete for the kernel after them. A product that did not wait before
+    it writes would pass, because nothing reads its result's memory meanwhile: test_compiled.py looks for that wait.
     """
     narrow, wide, last = (quantize_weight(random(columns, WIDTH)) for columns in (2048, 24576, 1024))
     gate, scales = random(EXPERTS, WIDTH), torch.ones(tokens, WIDTH // 128, device="cuda")
