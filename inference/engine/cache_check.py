@@ -26,10 +26,13 @@ from ...kernels.cache_stamps import (
     multiplier_table,
 )
 from ...kernels.registry import Preference, choose, choose_implementation
+from ...model.config import ModelConfig
 from ...model.metadata import AttentionMetadata, LayerCache
+from ...model.transformer import Transformer
 from ..params import Request
 from .batch import Batch
 from .check_plan import TRUTHS, CheckPlan, CheckPlanner
+from .model_runner import Model
 
 _RECENT = 8  # steps whose mismatches can still be attributed to requests
 
@@ -211,3 +214,20 @@ class CacheCheck:
             dist.all_reduce(found, op=dist.ReduceOp.MAX)
         if found is not self._host:
             self._host.copy_(found, non_blocking=True)
+
+
+def make_check(
+    model: Model,
+    caches: list[LayerCache],
+    config: ModelConfig,
+    max_sequences: int,
+    max_model_len: int,
+    scratch_page: int,
+    ranks: int,
+) -> tuple[CacheCheck, list[LayerCache]]:
+    """The check of a model's caches, and the caches with their stamps. An MTP layer's are left as they are: drafts cannot change
+    an answer."""
+    backend = model.compute.backend if isinstance(model, Transformer) else "auto"
+    own = caches[: config.num_hidden_layers]
+    check = CacheCheck(own, max_sequences, max_model_len, scratch_page, backend, ranks)
+    return check, [*check.caches, *caches[len(own) :]]

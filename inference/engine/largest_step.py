@@ -10,11 +10,12 @@ from ...model.transformer import Transformer
 from ..params import Request, SamplingParams
 from .batch import Batch
 from .cache import SCRATCH_PAGES, allocate
+from .cache_check import make_check
 from .decode_graph import batch_buckets
 from .drafting import Drafter
 from .limits import MAX_DRAFT_TOKENS, CacheBudget, most_rows
 from .noise import DraftNoise
-from .runner import Runner, make_check
+from .runner import Runner
 
 _WARM_UP_TOKENS = 2048
 

@@ -14,7 +14,7 @@ from ...model.transformer import Transformer
 from ..params import Request
 from .batch import Batch
 from .cache import SCRATCH_PAGES, allocate
-from .cache_check import CacheCheck
+from .cache_check import CacheCheck, make_check
 from .check_plan import CheckPlan
 from .decode_graph import DecodeGraphs, can_capture
 from .decode_record import DecodeRecord
@@ -238,20 +238,3 @@ def make_runner(
     rows = most_rows(limits.max_sequences, limits.max_batch_tokens, drafts)
     graphs = DecodeGraphs(forward, caches, *sizes, device, check, rows, config.num_hidden_layers)
     return Runner(model, caches, device, graphs, check, *drafting)
-
-
-def make_check(
-    model: Model,
-    caches: list[LayerCache],
-    config: ModelConfig,
-    max_sequences: int,
-    max_model_len: int,
-    scratch_page: int,
-    ranks: int,
-) -> tuple[CacheCheck, list[LayerCache]]:
-    """The check of a model's caches, and the caches with their stamps. An MTP layer's are left as they are: drafts cannot change
-    an answer."""
-    backend = model.compute.backend if isinstance(model, Transformer) else "auto"
-    own = caches[: config.num_hidden_layers]
-    check = CacheCheck(own, max_sequences, max_model_len, scratch_page, backend, ranks)
-    return check, [*check.caches, *caches[len(own) :]]
