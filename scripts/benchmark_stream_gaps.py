@@ -78,9 +78,9 @@ async def measure(llm: LLM, streams: int, long: int, step_times: StepTimes | Non
         while not all(times):
             await asyncio.sleep(0.01)
         await asyncio.sleep(QUIET_SECONDS / 2)  # what the streams' own prompts cost is over
+        [prompt] = prompts(1, llm.config.vocab_size, long)
         quiet = time.monotonic()
         await asyncio.sleep(QUIET_SECONDS)
-        [prompt] = prompts(1, llm.config.vocab_size, long)
         start = time.monotonic()
         # An answer of some tokens, so that the prompt is read as one whose answer may have drafts.
         answer = await service.submit(prompt, SamplingParams(max_tokens=16, ignore_eos=True))

@@ -16,6 +16,7 @@ from .open_requests import OpenRequests
 HEADER_BYTES = 64 * 2**10
 # Seconds that clients get, when the time of the open requests is over, to take the ends of their answers.
 LAST_SECONDS = 10.0
+FORCED_SECONDS = 1.0  # that the application gets after a second Ctrl-C
 
 
 def make_server(
@@ -60,7 +61,9 @@ class Server(uvicorn.Server):
             if self.force_exit:  # a second Ctrl-C
                 self._requests.end()
                 self._abort_connections()
-                await asyncio.sleep(0.1)
+                # Else uvicorn would log the end of the application as a fault. A step that never ends is not waited for.
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self.lifespan.shutdown(), FORCED_SECONDS)
 
     async def _end_open_requests(self) -> None:
         self._requests.end(idle=True)

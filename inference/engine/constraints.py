@@ -30,7 +30,8 @@ def constrain(logits: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
     if early:
         logits[tuple(on_device(device, each) for each in zip(*early, strict=True))] = -torch.inf
     if formed:
-        masks = make_masks([rows[i] for i in formed], logits.shape[-1], device.type == "cuda")
+        assert not any(rows[i].offset for i in formed), "requests with a grammar have no drafts"
+        masks = make_masks([rows[i].request for i in formed], logits.shape[-1], device.type == "cuda")
         refused = refused_tokens(masks.to(device, non_blocking=True), logits.shape[-1])
         if all_masked:
             return logits.masked_fill(refused, -torch.inf)
@@ -53,4 +54,4 @@ def _bits(device: torch.device) -> torch.Tensor:
 
 def _is_early(row: Row) -> bool:
     """Whether no end token may come. A grammar has the last word: when it is complete, nothing else may come."""
-    return row.request.grammar is None and not may_end(row)
+    return row.request.grammar is None and not may_end(row.request, row.offset)

@@ -112,6 +112,16 @@ class GreedySample:
     _values: np.ndarray  # int64 [3, rows], as `GreedyTokens` writes them
     _arrived: torch.cuda.Event | None  # when they are complete; None: they are already
 
+    @property
+    def has_arrived(self) -> bool:
+        return self._arrived is None or self._arrived.query()
+
+    @property
+    def tokens(self) -> list[int]:
+        """Row by row, once they have arrived."""
+        values: list[int] = self._values[0, : sum(self.counts)].tolist()
+        return values
+
     def read(self) -> list[list[Sample]]:
         """As SampledTokens.read."""
         if self._arrived is not None:

@@ -2,7 +2,7 @@
 
 A step whose requests ask for no more (`Request.samples_in_graph`) launches the graph of its forward pass and, once the host has
 made the masks, one of these. This writes over the likeliest tokens that the first graph has found, so that the sampled ones take
-their way to the next step and to the host.
+their way to the next step and to the host. If all that the requests lack is to know that those tokens may come, it is left out.
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,16 @@ import numpy as np
 import torch
 
 from ..params import Request
+from ..text.grammar import Mask
 from .captured_step import CapturedStep
 from .constraints import refused_tokens
 from .decode_graph import DecodeGraphs
 from .decode_inputs import DecodeInputs
 from .filters import Row
-from .grammar_masks import write_masks
+from .grammar_masks import write_masks, write_needed_masks
 from .greedy import GreedySample, GreedyTokens
 from .noise import DraftNoise
 from .sampler import noise_key
-
-_ALL = np.uint32(2**32 - 1)  # 32 tokens that may come
 
 
 class SamplingInputs:
@@ -35,6 +34,7 @@ class SamplingInputs:
         self._host_numbers = [torch.zeros(3, rows, dtype=torch.int64, pin_memory=on_gpu) for _ in range(2)]
         # int32 [rows, ⌈vocab / 32⌉]: a bit for each token that may come, the lowest first.
         self._host_masks = [torch.zeros(rows, -(-vocab // 32), dtype=torch.int32, pin_memory=on_gpu) for _ in range(2)]
+        self._mask_rows = [Mask.rows(masks.numpy().view(np.uint32)) for masks in self._host_masks]
         self._copied = [torch.cuda.Event() if on_gpu else None for _ in range(2)]
         self._turn = 0
         self._numbers = torch.zeros_like(self._host_numbers[0], device=device)
@@ -45,29 +45,31 @@ class SamplingInputs:
         temperatures, seeds, places = self._numbers[:, :rows]
         return DraftNoise(True, temperatures.view(torch.float64), seeds, places)
 
-    def fill(self, requests: Sequence[Request], masked: bool, random: bool) -> None:
-        """Copy what a step needs to the device. Raises what a request's grammar raises."""
+    def fill(self, requests: Sequence[Request], masked: bool, likeliest: GreedySample | None) -> bool:
+        """Copy what a step needs to the device. Raises what a request's grammar raises.
+
+        likeliest: the step's tokens, if the requests are greedy. False if they may take these, so that nothing is needed.
+        """
         self._turn = 1 - self._turn
         copied, count = self._copied[self._turn], len(requests)
         if copied is not None:
             copied.synchronize()
-        rows = [Row(request) for request in requests]
-        if random:
+        if masked:
+            rows = self._mask_rows[self._turn][:count]
+            if likeliest is None:
+                write_masks(requests, rows)
+            elif not write_needed_masks(requests, rows, likeliest):
+                return False
+            self.masks[:count].copy_(self._host_masks[self._turn][:count], non_blocking=True)
+        if likeliest is None:
             numbers = self._host_numbers[self._turn]
             values = numbers.numpy()
             values[0, :count].view(np.float64)[:] = [request.params.temperature for request in requests]
-            values[1:, :count] = np.array([noise_key(row) for row in rows], dtype=np.int64).T
+            values[1:, :count] = np.array([noise_key(Row(request)) for request in requests], dtype=np.int64).T
             self._numbers.copy_(numbers, non_blocking=True)
-        if masked:
-            masks = self._host_masks[self._turn][:count]
-            words = masks.numpy().view(np.uint32)
-            formed = [i for i, request in enumerate(requests) if request.grammar is not None]
-            if len(formed) < count:
-                words[[i for i, request in enumerate(requests) if request.grammar is None]] = _ALL
-            write_masks([rows[i] for i in formed], [words[i] for i in formed])
-            self.masks[:count].copy_(masks, non_blocking=True)
         if copied is not None:
             copied.record(torch.cuda.current_stream(self.masks.device))  # this thread's device may be another
+        return True
 
 
 class SamplingGraphs:
@@ -85,18 +87,20 @@ class SamplingGraphs:
 
     def sample(self, requests: Sequence[Request]) -> GreedySample:
         """The tokens of the latest step of `graphs`, a row for each request, on their way to the host. They are staged, too."""
-        graphs = self._graphs
+        graphs, counts = self._graphs, (1,) * len(requests)
         masked = any(request.grammar is not None for request in requests)
         random = any(not request.params.greedy for request in requests)
         if self._inputs is None:
             self._inputs = SamplingInputs(graphs.batches[-1], graphs.logits.shape[1], graphs.device)
-        self._inputs.fill(requests, masked, random)
+        likeliest = None if random else graphs.greedy.sample(requests, counts)
+        if not self._inputs.fill(requests, masked, likeliest) and likeliest is not None:
+            return likeliest
         key = (graphs.inputs, masked, random)
         if key not in self._steps:
             step = partial(_sample, graphs.logits, self._inputs, graphs.inputs, graphs.greedy, masked, random)
             self._steps[key] = CapturedStep(step, graphs.capture)
         self._steps[key].run(may_capture=not graphs.is_new)
-        return graphs.greedy.sample(requests, (1,) * len(requests))
+        return graphs.greedy.sample(requests, counts)
 
 
 def _sample(

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
-from deepseek_v32.inference.engine.filters import Row
-from deepseek_v32.inference.engine.grammar_masks import make_masks
+from deepseek_v32.inference.engine.grammar_masks import make_masks, write_needed_masks
 from deepseek_v32.inference.params import Request
-from deepseek_v32.inference.text.grammar import GrammarCompiler, _byte_characters
+from deepseek_v32.inference.text.grammar import GrammarCompiler, Mask, _byte_characters
 from deepseek_v32.inference.text.tokenizer import END_THINK
 from support.fake_model import AsyncRunner
 from support.preemption import preempt_every_other_step
@@ -212,7 +211,7 @@ def test_an_output_that_is_shorter_than_its_thoughts_is_followed_back():
 @pytest.mark.parametrize("count", [1, 20])
 def test_masks_of_a_step_are_those_of_its_rows(count):
     end_think, vocab = TOKENIZER.special_ids[END_THINK], TOKENIZER.vocab_size
-    rows, expected = [], []
+    requests, expected = [], []
     for id in range(count):
         kind = {"regex": f"[a-d]{{0,{id}}}", "after_thinking": id % 3 == 2}
         params = SamplingParams(min_tokens=id % 5, structured_outputs=StructuredOutputsParams(**kind))
@@ -220,11 +219,81 @@ def test_masks_of_a_step_are_those_of_its_rows(count):
         if id % 6 == 2:
             request.tokens.append(end_think)
         request.tokens += TOKENIZER.encode("a" * (id % 4))
-        rows.append(Row(request))
+        requests.append(request)
         expected.append(grammar(**kind).mask(request.output, len(request.output) >= params.min_tokens))
-    masks = make_masks(rows, vocab, pinned=False).numpy().view(np.uint32)
+    masks = make_masks(requests, vocab, pinned=False).numpy().view(np.uint32)
     assert [allowed(mask) for mask in masks] == [allowed(mask) for mask in expected]
     assert len({frozenset(allowed(mask)) for mask in masks}) >= min(count, 4)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"json": SCHEMA},
+        {"regex": "(ab|a|ba){3,9}c?", "after_thinking": True},
+        {"choice": ["quick", "quiet fox", "é🙂"]},
+        {"grammar": 'start: "(" start? ")" | /[0-9]+/'},
+    ],
+    ids=["json", "regex", "choice", "grammar"],
+)
+def test_a_token_is_taken_if_the_mask_holds_it(kind):
+    """Along answers of random tokens, at every place for every token of the vocabulary, whatever was asked before. All that the
+    mask holds are taken, or none: where the next bytes are certain."""
+    vocab, random = TOKENIZER.vocab_size + 7, np.random.default_rng(1)
+    end_think = TOKENIZER.special_ids[END_THINK]
+    places = {"free": 0, "certain": 0}
+    for _ in range(4):
+        asked, masks = (grammar(vocab=vocab, end_ids=(END, 3), **kind) for _ in range(2))
+        output = [*TOKENIZER.encode("Hm"), end_think] if "after_thinking" in kind else []
+        for place in range(30):
+            held = allowed(masks.mask(output), vocab) - {END, 3}
+            tokens = random.permutation(vocab).tolist()
+            taken = {token for token in tokens if asked.takes([9, *output], 1, token)}
+            assert taken in (held, set())
+            places["free" if taken else "certain"] += 1
+            if not held:
+                break
+            output.append(int(random.choice(sorted(held))))
+            if place % 7 == 6:  # two steps are forgotten
+                del output[-2:]
+            assert np.array_equal(asked.mask(output), masks.mask(output))
+    assert places["free"] >= 4
+
+
+class Likeliest:
+    """Tokens that arrive after so many looks."""
+
+    def __init__(self, tokens, looks):
+        self.tokens, self._looks = tokens, looks
+
+    @property
+    def has_arrived(self):
+        self._looks -= 1
+        return self._looks < 0
+
+
+@pytest.mark.parametrize("looks", [0, 1, 2, 3])
+def test_masks_are_made_only_where_the_likeliest_token_may_not_come(looks):
+    """Ten rows, of which the fourth has no grammar: with every token taken, with one refused, and with one that may end."""
+    vocab, [a, b] = TOKENIZER.vocab_size, TOKENIZER.encode("ab")
+    masks = Mask.rows(np.empty((10, -(-vocab // 32)), dtype=np.uint32))
+
+    def needed(tokens, **options):
+        params = SamplingParams(**options)
+        requests = [Request(id, (7,), params, 100, 0, grammar=grammar(regex="a*")) for id in range(10)]
+        requests[3].grammar = None
+        for mask in masks:
+            mask.words[:] = 5
+        return write_needed_masks(requests, masks, Likeliest(tokens, looks))
+
+    made, mask = 4 * looks, allowed(grammar(regex="a*").mask([]))  # no look comes after the tenth row
+    assert a in mask and b not in mask and END in mask
+    assert needed([a, a, a, b, a, a, a, a, a, END]) is (looks == 3)
+    for refused in (b, END):
+        assert needed([a] * 8 + [refused, a], min_tokens=2)
+        for row, found in enumerate(masks):
+            every = row == 3 or (row >= made and row != 8)
+            assert allowed(found.words, vocab) == (set(range(vocab)) if every else mask - {END}), row
 
 
 def test_control_tokens_are_no_text():
@@ -263,10 +332,10 @@ def test_a_fault_in_a_mask_ends_its_request_alone(llm, monkeypatch):
         if len(requests) == 2:
             write = request.grammar.write_mask
 
-            def write_mask(tokens, first, words, may_end):
+            def write_mask(tokens, first, mask, may_end):
                 if len(tokens) - first == 3:
                     raise RuntimeError("the mask is torn\nin two")
-                write(tokens, first, words, may_end)
+                write(tokens, first, mask, may_end)
 
             monkeypatch.setattr(request.grammar, "write_mask", write_mask)
         return request

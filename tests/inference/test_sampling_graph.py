@@ -18,6 +18,7 @@ from deepseek_v32.inference.engine.inputs import StagedTokens
 from deepseek_v32.inference.engine.sampler import sample
 from deepseek_v32.inference.engine.sampling_graph import SamplingGraphs
 from deepseek_v32.inference.params import Request
+from deepseek_v32.inference.text.grammar import Mask
 
 CPU, VOCAB, ROWS = torch.device("cpu"), 70, 8
 LIST = StructuredOutputsParams(json={"type": "array", "items": {"type": "integer"}, "minItems": 20})
@@ -65,8 +66,11 @@ class Bits:
         padded[:VOCAB] = allowed.numpy()
         self.words = np.packbits(padded, bitorder="little").view("<u4")
 
-    def write_mask(self, tokens: list[int], first: int, words: np.ndarray, may_end: bool) -> None:
-        words[:] = self.words
+    def write_mask(self, tokens: list[int], first: int, mask: Mask, may_end: bool) -> None:
+        mask.words[:] = self.words
+
+    def takes(self, tokens: list[int], first: int, token: int) -> bool:
+        return bool(np.unpackbits(self.words.view(np.uint8), bitorder="little")[token])
 
 
 def made(id: int, temperature: float, grammar: Bits | None) -> Request:

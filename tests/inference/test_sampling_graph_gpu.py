@@ -33,9 +33,15 @@ def test_graphs_sample_what_the_sampler_samples(monkeypatch: pytest.MonkeyPatch)
         replace(BASE, temperature=1.0, seed=4),
         replace(BASE, temperature=0.6, seed=2**64 - 1, structured_outputs=WORDS, ignore_eos=False, min_tokens=30),
     ]
-    params = [kinds[i % 4] for i in range(9)]
+    mixed = [kinds[i % 4] for i in range(9)]
+    greedy = [
+        replace(each, temperature=0) for each in mixed
+    ]  # masks are made only where the likeliest token may not come
     # Requests that ask for log-probabilities are left to the sampler.
-    expected = [each.token_ids for each in llm.generate(prompts, [replace(each, logprobs=0) for each in params])]
+    expected, likeliest = (
+        [each.token_ids for each in llm.generate(prompts, [replace(each, logprobs=0) for each in params])]
+        for params in (mixed, greedy)
+    )
     inner = step.sample_tokens
 
     def count(*arguments: Any) -> Any:
@@ -45,9 +51,10 @@ def test_graphs_sample_what_the_sampler_samples(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(step, "sample_tokens", count)
     for rows in (9, 4, 9, 1):
         for _ in range(2):
-            assert [each.token_ids for each in llm.generate(prompts[:rows], params[:rows])] == expected[:rows]
+            assert [each.token_ids for each in llm.generate(prompts[:rows], mixed[:rows])] == expected[:rows]
+            assert [each.token_ids for each in llm.generate(prompts[:rows], greedy[:rows])] == likeliest[:rows]
     for first in (1, 2, 3):  # greedy with a grammar, drawn, and drawn with a grammar
         for _ in range(2):
             own = [kinds[first]] * 2
             assert llm.generate(prompts[first : first + 5 : 4], own)[0].token_ids == expected[first]
-    assert len(calls) <= 14, "steps with prompts alone"
+    assert len(calls) <= 22, "steps with prompts alone"

@@ -4,9 +4,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from deepseek_v32.inference.completion import Delta
+from deepseek_v32.inference.text.grammar import Mask
 from simulation.model import EOS, VOCABULARY, forbidden
 
 
@@ -37,13 +36,13 @@ class SimulatedGrammar:
     def __init__(self) -> None:
         self._known: list[int] = []
 
-    def write_mask(self, tokens: Sequence[int], first: int, words: np.ndarray, may_end: bool) -> None:
+    def write_mask(self, tokens: Sequence[int], first: int, mask: Mask, may_end: bool) -> None:
         output = list(tokens[first:])
         shared = min(len(self._known), len(output))
         assert self._known[:shared] == output[:shared], "an output has changed under its grammar"
         assert EOS not in output, "a mask behind the end"
         self._known = output
-        words[:] = (1 << VOCABULARY) - 1 & ~(1 << forbidden(output))
+        mask.words[:] = (1 << VOCABULARY) - 1 & ~(1 << forbidden(output))
 
 
 class Loop:

@@ -66,14 +66,12 @@ def test_the_limit_of_open_files_is_raised_as_far_as_the_system_allows(monkeypat
         assert (set_to.pop() if set_to else None) == expected
 
 
-@pytest.mark.heavy
-def test_from_start_to_stop(tmp_path):
-    model = tiny_checkpoint(tmp_path)
-    environment = {"OMP_NUM_THREADS": "1", "DEEPSEEK_V32_API_KEY": "from the environment"}
+@contextlib.contextmanager
+def running_server(model, *options, **environment):
+    """The server's process, its URL, and what it has logged so far."""
     process = subprocess.Popen(
-        [COMMAND, "serve", "--model", model, "--port", "0", "--no-chat", "--drain", "1", "--max-model-len", "512",
-         "--connections-per-peer", "2"],
-        stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
+        [COMMAND, "serve", "--model", model, "--port", "0", "--no-chat", "--max-model-len", "512", *options],
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
     )  # fmt: skip
     try:
         log = ""
@@ -81,9 +79,37 @@ def test_from_start_to_stop(tmp_path):
             log += line
             if found := re.search(r"running on (http://[^ ]+)", line):
                 break
-        url = found.group(1)
+        yield process, found.group(1), log
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.heavy
+def test_a_second_ctrl_c_ends_what_is_open(tmp_path):
+    model = tiny_checkpoint(tmp_path)
+    body = {"prompt": "Hi", "stream": True, "n": 8, "max_tokens": 500, "ignore_eos": True}
+    with running_server(model, "--drain", "60") as (process, url, log):
+        with httpx.stream("POST", url + "/v1/completions", json=body, timeout=30) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            process.send_signal(signal.SIGINT)
+            for line in process.stderr:
+                log += line
+                if "force quit" in line:
+                    break
+            process.send_signal(signal.SIGINT)
+            log += process.stderr.read()
+        assert process.wait(20) == 130 and "Traceback" not in log and "ERROR" not in log, log
+
+
+@pytest.mark.heavy
+def test_from_start_to_stop(tmp_path):
+    model, key = tiny_checkpoint(tmp_path), "from the environment"
+    options = ("--drain", "1", "--connections-per-peer", "2")
+    with running_server(model, *options, DEEPSEEK_V32_API_KEY=key) as (process, url, log):
         assert f"API: {url}/v1" in log  # the port that 0 has taken
-        headers = {"authorization": "Bearer from the environment"}
+        headers = {"authorization": f"Bearer {key}"}
         with httpx.Client(base_url=url, headers=headers, timeout=30) as http:
             assert http.get("/v1/models").json()["data"][0]["id"] == Path(model).name
             answer = http.post("/v1/completions", json={"prompt": "Hi", "max_tokens": 3, "ignore_eos": True})
@@ -103,6 +129,3 @@ def test_from_start_to_stop(tmp_path):
         process.wait(20)
         assert time.monotonic() - started < 20 and "Traceback" not in log, log
         assert process.returncode == 0
-    finally:
-        process.kill()
-        process.wait()
