@@ -30,7 +30,9 @@ def pytest_collection_modifyitems(config, items):
         items[:] = share
     hopper = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
     for item in items:
-        if "slow" in item.keywords and "slow" not in config.option.markexpr:
-            item.add_marker(pytest.mark.skip(reason="slow: -m slow runs it"))
+        if "slow" in item.keywords:
+            item.add_marker(pytest.mark.timeout(0))  # none
+            if "slow" not in config.option.markexpr:
+                item.add_marker(pytest.mark.skip(reason="slow: -m slow runs it"))
         if "gpu" in item.keywords and not hopper:
             item.add_marker(pytest.mark.skip(reason="needs a Hopper GPU"))

@@ -49,6 +49,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 )
 ERRORS = (RuntimeError, MemoryError, AssertionError, KeyError, torch.OutOfMemoryError)
 TOGETHER = 6  # requests of a trial
+MISSES = 50  # trials in a row that may pass a point by; an engine without pages would pass it by for ever
 
 
 class Campaign:
@@ -174,13 +175,13 @@ def run(
 ) -> dict[str, Any]:
     """`count` faults that have struck, the points in turn. llm: by default the demo on the CPU; prompts: by default its questions.
 
-    seconds: fewer faults, if they take longer.
+    seconds: fewer faults, if they take longer. A point that no trial reaches any more ends the campaign, and is a failure.
     Returns trials, points (faults by point), unstruck (trials that ended before the fault's turn came), different_answers
     (requests that got other tokens than alone: failures in exact precision) and failures.
     """
     llm = load() if llm is None else llm
     campaign = Campaign(llm, demo_prompts(llm) if prompts is None else prompts, seed)
-    points, struck, unstruck, failures = campaign.points(), Counter[str](), 0, []
+    points, struck, unstruck, missed, failures = campaign.points(), Counter[str](), 0, 0, []
     logging.disable(logging.CRITICAL)  # every fault is logged with its traceback
     began = time.monotonic()
     try:
@@ -189,7 +190,11 @@ def run(
             hit, wrong = campaign.trial(point)
             struck[point.name] += hit
             unstruck += not hit
+            missed = 0 if hit else missed + 1
             failures += [f"trial {trials}, {each}" for each in wrong]
+            if missed == MISSES:
+                failures.append(f"trial {trials}: {missed} trials in a row have not reached {point.name!r}")
+                break
     finally:
         logging.disable(logging.NOTSET)
     return {

@@ -2,6 +2,7 @@
 
 import pytest
 from campaigns import fault_clients, faults
+from campaigns.fault_points import Point
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.engine.pages import PagePool
@@ -25,3 +26,19 @@ def test_the_campaign_notices_an_engine_that_does_not_repair_its_pages(monkeypat
     monkeypatch.setattr(PagePool, "rebuild", lambda pool, held: None)
     monkeypatch.setattr(fault_clients, "SECONDS", 0.5)
     assert faults.run(2, 24, small_llm(), PROMPTS)["failures"]
+
+
+def test_a_campaign_on_an_engine_without_pages_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its points are out of reach, for ever."""
+    monkeypatch.setattr(PagePool, "rebuild", lambda pool, held: None)
+    monkeypatch.setattr(fault_clients, "SECONDS", 0.5)
+    monkeypatch.setattr(faults, "MISSES", 5)
+    trial = faults.Campaign.trial
+
+    def lose(campaign: faults.Campaign, point: Point) -> tuple[bool, list[str]]:
+        campaign.llm.engine.pool.clear()
+        campaign.llm.engine.pool.allocate(campaign.llm.engine.pool.available)
+        return trial(campaign, point)
+
+    monkeypatch.setattr(faults.Campaign, "trial", lose)
+    assert "have not reached" in faults.run(1, 50, small_llm(), PROMPTS)["failures"][-1]

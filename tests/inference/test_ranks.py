@@ -353,6 +353,7 @@ def test_a_server_is_ended_in_order(checkpoints):
     with Job(2, "from deepseek_v32.inference.cli import main; main()", *options) as job:
         address = f"http://127.0.0.1:{port}"
         while not _is_ready(address):
+            assert not any(process.poll() for process in job.processes), job.wait(30)
             time.sleep(0.2)
         body = {"model": "shared", "prompt": "The altitude of", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
         with ThreadPoolExecutor() as pool:

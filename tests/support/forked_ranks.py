@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Timer
@@ -51,7 +52,8 @@ def _template() -> subprocess.Popen[str]:
 
 def _abort(processes: list[int]) -> None:
     for process in processes:
-        os.kill(process, signal.SIGABRT)  # faulthandler prints where it hangs
+        with suppress(ProcessLookupError):  # of ranks that have ended
+            os.kill(process, signal.SIGABRT)  # faulthandler prints where it hangs
 
 
 def run_ranks(

@@ -11,7 +11,6 @@ struct Gather {
   static constexpr int kMathRegisters = 216, kProducerRegisters = 72;
   static constexpr int kPerThread = kBlock / 16;  // rows of a block that one thread copies a part of: eight threads copy a row
   static constexpr bool kMasks = C::kLookup == Lookup::kIndices;
-  static constexpr bool kAsks = !C::kPlanned;  // one item after the other, and their queries come from device memory
   // Selected keys are shared between queries. Contexts have no policy: with one, ptxas 13.0 assembles an LDGSTS of this loop that the
   // GPU calls illegal ([R + UR] beside a cache policy); tests/kernels/test_compiled.py looks for that form.
   static constexpr uint64_t kPolicy = kMasks ? kEvictNormal : 0;
@@ -31,26 +30,12 @@ struct Gather {
         barrier_wait(shared_address(&s.q_empty), q_phase & 1);
         load_queries<C>(p, s, item.query, item.group * kRows, warp);
       }
-      for (int block = item.begin; block < item.end; ++block) {
-        if (kAsks && block == (item.begin + item.end) / 2) ask_for_queries(p, item);
+      for (int block = item.begin; block < item.end; ++block)
         fill(p, s, item, block, (block - item.begin) & 1, phases, line, chunk, swizzled, next, flags);
-      }
     }
   }
 
  private:
-  // The queries of the item after `item` into L2: their copy, which waits for the last scores of `item`, is then short.
-  static __device__ __forceinline__ void ask_for_queries(const Problem& p, typename C::Work item) {
-    static_assert(!kAsks || C::kOneToken);
-    item.next();
-    if (!item.more()) return;
-    const auto* q = static_cast<const typename C::Element*>(p.q) + item.query * p.q_stride;
-    const int first_row = item.group * kRows;
-#pragma unroll 1
-    for (int i = threadIdx.x % 128; i < min(kRows, p.rows - first_row) * kTiles; i += 128)
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(q + (first_row + i / kTiles) * p.q_head_stride + i % kTiles * 64));
-  }
-
   // The slots of this thread's rows, and in the first warp those of two rows a lane, for the mask.
   static __device__ __forceinline__ void look_up(const Problem& p, const typename C::Work& item, int block, int line,
                                                  int (&slots)[kPerThread], int (&flags)[2]) {
