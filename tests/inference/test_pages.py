@@ -84,7 +84,7 @@ class PoolMachine(RuleBasedStateMachine):
 @pytest.mark.heavy
 def test_random_operations_conserve_pages_and_contents() -> None:
     PoolMachine.operations = 0
-    while PoolMachine.operations < 200_000:
+    while PoolMachine.operations < 80_000:
         run_state_machine_as_test(
             PoolMachine, settings=settings(max_examples=40, stateful_step_count=20, deadline=None, database=None)
         )

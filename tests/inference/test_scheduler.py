@@ -205,7 +205,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 @pytest.mark.heavy
 def test_random_operations() -> None:
     SchedulerMachine.operations = 0
-    while SchedulerMachine.operations < 200_000:
+    while SchedulerMachine.operations < 80_000:
         run_state_machine_as_test(
             SchedulerMachine, settings=settings(max_examples=40, stateful_step_count=16, deadline=None, database=None)
         )

@@ -21,7 +21,7 @@ CONFIG = replace(
     TINY, num_hidden_layers=2, num_nextn_predict_layers=1, index_topk=16, vocab_size=64, eos_token_ids=(1,)
 )
 PLAIN = {"max_batch_tokens": 256, "max_sequences": 8, "page_count": 64, "reuse_pages": False}
-CASES = range(4)
+CASES = range(3)
 
 
 @pytest.fixture(scope="module")
