@@ -5,8 +5,9 @@ With several ranks, rank 0 is the only one that listens.
 
 import asyncio
 import importlib.util
+import threading
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from fastapi import FastAPI
@@ -56,7 +57,7 @@ def create_app(
         reports = asyncio.create_task(server_log.run())
         yield
         reports.cancel()
-        await asyncio.to_thread(service.stop)
+        await _stop(service)
 
     # FastAPI's pages for the document would load scripts from other sites; /openapi.json is enough.
     app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
@@ -88,6 +89,21 @@ def create_app(
             expose_headers=["x-request-id"],
         )
     return app
+
+
+async def _stop(service: Service) -> None:
+    """In a daemon thread: the interpreter waits for those of `asyncio.to_thread`, and a step of the engine may never end."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+
+    def stop() -> None:
+        try:
+            service.stop()
+        finally:
+            with suppress(RuntimeError):  # the loop has been closed without waiting
+                loop.call_soon_threadsafe(stopped.set)
+
+    threading.Thread(target=stop, name="stop", daemon=True).start()
+    await stopped.wait()
 
 
 class ChatRoute(BaseRoute):

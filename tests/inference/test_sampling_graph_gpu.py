@@ -34,9 +34,8 @@ def test_graphs_sample_what_the_sampler_samples(monkeypatch: pytest.MonkeyPatch)
         replace(BASE, temperature=0.6, seed=2**64 - 1, structured_outputs=WORDS, ignore_eos=False, min_tokens=30),
     ]
     mixed = [kinds[i % 4] for i in range(9)]
-    greedy = [
-        replace(each, temperature=0) for each in mixed
-    ]  # masks are made only where the likeliest token may not come
+    # Masks are made only where the likeliest token may not come.
+    greedy = [replace(each, temperature=0) for each in mixed]
     # Requests that ask for log-probabilities are left to the sampler.
     expected, likeliest = (
         [each.token_ids for each in llm.generate(prompts, [replace(each, logprobs=0) for each in params])]

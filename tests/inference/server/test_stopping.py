@@ -10,10 +10,11 @@ import pytest
 
 from deepseek_v32.inference.api import http_server
 from deepseek_v32.inference.api.open_requests import OpenRequests
+from deepseek_v32.inference.server import create_app
 from deepseek_v32.inference.service.service import Service
 from deepseek_v32.inference.text.tokenizer import Tokenizer
 from support.raw_http import connect
-from support.server import serving, stand_in_llm
+from support.server import MODEL, Running, serving, stand_in_llm
 
 BODY = {"prompt": "The", "max_tokens": 900, "ignore_eos": True}
 CHAT = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 900, "ignore_eos": True}
@@ -94,6 +95,30 @@ def test_requests_end_in_time_even_if_a_step_does_not(caplog):
     assert ended.is_set() and not any(thread.is_alive() for thread in threads)
     waiting.join(10)
     check_ends(answers, caplog)
+
+
+def test_a_second_ctrl_c_does_not_wait_for_a_step():
+    """Nor does the interpreter, which would wait for asyncio's own threads."""
+    llm = stand_in_llm()
+    gate, begun = threading.Event(), threading.Event()
+    llm.model.before_step = lambda: (begun.set(), gate.wait(30))
+    service = Service(llm)
+    server = http_server.make_server(create_app(service, model_name=MODEL, chat=False), "127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    threads, _ = open_requests(Running(url, service, llm.model), ["stream"], 1)
+    try:
+        assert begun.wait(10)
+        server.should_exit = server.force_exit = True
+        thread.join(10)
+        assert not thread.is_alive() and not gate.is_set()
+    finally:
+        gate.set()
+        for each in (thread, *threads):
+            each.join(20)
 
 
 def test_a_text_that_is_being_encoded_ends_as_declared(caplog, monkeypatch):
