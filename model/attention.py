@@ -167,7 +167,7 @@ class MultiHeadLatentAttention(PrefillAttention):
             slots = self.indexer.select_decode_slots(queries, metadata, cache)
             if q is None:
                 q = self.q_b_proj(qr, beside_previous=True).unflatten(1, (self.heads, -1))
-            # After the selection: the kernel requests its weights while that of the selection, which reads little, still runs.
+            # After the selection: while it still runs, which reads little, this kernel or the projection requests weights.
             q = self._absorb(q[rows], cos[rows], sin[rows], rows)
         with profiler_range(f"layer {self.layer}/attention"):
             latents, _ = sparse_mla_decode(
