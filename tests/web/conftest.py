@@ -21,7 +21,9 @@ FLAGS = [
 HARMLESS = ("AbortError", "Connection errored out", "ERR_NETWORK_IO_SUSPENDED", "network error", "status of 401")
 
 
-@pytest.fixture(scope="session")
+# Playwright's event loop runs in this thread until the fixture ends. With a longer scope, asyncio.run would fail in the tests of
+# other folders that the process takes over.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     pytest.importorskip("gradio", reason="gradio is not installed: pip install -e .[web]")
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
