@@ -11,6 +11,11 @@ from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.service.service import Service
 
 SECONDS = 60.0  # in which a trial must end
+FACTS = (
+    "The summit is 431 metres high. The bakery opens at 8:15. "
+    "The price of the lamp is 42 euros. The wifi password of the bakery is amber-kettle-7. "
+)
+QUESTIONS = ("How high is the summit?", "When does the bakery open?", "How much is the lamp?")
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,15 @@ class Outcome:
     def differs(self, work: Work) -> bool:
         """Whether the tokens so far are others than the request gets alone."""
         return self.tokens != work.tokens[: len(self.tokens)]
+
+
+def demo_prompts(llm: LLM) -> list[list[int]]:
+    """Conversations that share beginnings; their lengths lie around the ends of pages."""
+    chats = []
+    for number in range(12):
+        question = QUESTIONS[number % len(QUESTIONS)]
+        chats.append([{"role": "user", "content": FACTS[: 20 + 14 * number] + question}])
+    return [llm.chat_token_ids(chat) for chat in chats]
 
 
 def read_streams(llm: LLM, outcomes: list[Outcome], cancel: int | None) -> None:

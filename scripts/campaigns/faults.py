@@ -31,15 +31,10 @@ from deepseek_v32.inference.service.server_log import ServerLog
 from deepseek_v32.inference.service.service import Service
 from deepseek_v32.model.config import Precision
 
-from .fault_clients import Outcome, Work, read_service, read_streams
+from .fault_clients import Outcome, Work, demo_prompts, read_service, read_streams
 from .fault_injection import Injection
 from .fault_points import POINTS, Point
 
-FACTS = (
-    "The summit is 431 metres high. The bakery opens at 8:15. "
-    "The price of the lamp is 42 euros. The wifi password of the bakery is amber-kettle-7. "
-)
-QUESTIONS = ("How high is the summit?", "When does the bakery open?", "How much is the lamp?")
 KINDS: tuple[dict[str, Any], ...] = (
     {"temperature": 0},
     {"temperature": 0, "repetition_penalty": 1.05, "stop": ["\N{SNOWMAN}"]},
@@ -206,15 +201,6 @@ def run(
         "seconds": round(time.monotonic() - began, 1),
         "failures": failures,
     }
-
-
-def demo_prompts(llm: LLM) -> list[list[int]]:
-    """Conversations that share beginnings; their lengths lie around the ends of pages."""
-    chats = []
-    for number in range(12):
-        question = QUESTIONS[number % len(QUESTIONS)]
-        chats.append([{"role": "user", "content": FACTS[: 20 + 14 * number] + question}])
-    return [llm.chat_token_ids(chat) for chat in chats]
 
 
 def load(device: str | None = "cpu", precision: Precision | None = None) -> LLM:
