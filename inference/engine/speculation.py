@@ -63,11 +63,10 @@ class Speculation:
         )
 
     def plan_ahead(self, batch: Batch, before: Batch) -> Batch:
-        """The batch with the drafts to make, while `before` is in flight, which has none."""
-        if self.policy is None:
+        """The batch with the drafts to make, while `before` is in flight, which has none and goes over the same requests."""
+        if self.policy is None or before.draft_tokens is None:  # then each of them lacks entries of the draft layer
             return batch
-        unknown = dict(zip(before.requests, before.counts, strict=True)) if before.draft_tokens is not None else {}
-        count = self._choose(batch, unknown)
+        count = self._choose(batch, dict(zip(before.requests, before.counts, strict=True)))
         return batch if count is None else replace(batch, draft_tokens=count)
 
     def commit(self, batch: Batch, drafted: bool) -> None:
