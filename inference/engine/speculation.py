@@ -26,6 +26,7 @@ class Speculation:
         self.policy = policy
         self.drafted_tokens = [0] * MAX_DRAFT_TOKENS  # as in EngineStats
         self.accepted_tokens = [0] * MAX_DRAFT_TOKENS
+        self.latest_decodes: Batch | None = None  # that have arrived, in a step of decodes alone
         # The drafts that the latest step has made: (row of the runner's table, how many).
         self._made: dict[Request, tuple[int, int]] = {}
 
@@ -95,6 +96,8 @@ class Speculation:
         """A step's tokens have arrived. accepted: how many drafts of each sampling request were right, if it had any."""
         if self.policy is None:
             return
+        if batch.decodes == len(batch.requests):
+            self.latest_decodes = batch
         if not batch.draft_counts:
             self.policy.observe(batch, (), ())
             return
