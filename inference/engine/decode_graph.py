@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from operator import add
 from typing import NamedTuple
 
 import torch
@@ -146,7 +147,7 @@ class DecodeGraphs:
         return bucket is not None and (bucket.step.is_captured or bucket.step.is_given_up)
 
     def _bucket(self, batch: Batch, recorded: bool) -> tuple[int, int, bool]:
-        longest = max(start + count for start, count in zip(batch.starts, batch.counts, strict=True))
+        longest = max(map(add, batch.starts, batch.counts))
         rows = self._rows(len(batch.requests), batch.tokens, batch.most_drafts)
         return rows, self.contexts[bisect_left(self.contexts, longest)], recorded
 
