@@ -26,6 +26,8 @@ _CORRECTS = re.compile(
     r"(no wait|actually make|make that|make it|scratch that|sorry, i meant|i meant|i mean|correction|typo)\b(\W+\S+){1,3}$",
     re.IGNORECASE,
 )
+_NO_TITLE = r"(?<!\b[DMdm]r)(?<!\b[Mm]s)(?<!\b[Mm]rs)(?<!\b[Pp]rof)"
+_AFTER_END = re.compile(r"\n|(?<=[.!?])" + _NO_TITLE.replace(")", r"\.)") + " ")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 _ORDINAL = re.compile(rf"\b({'|'.join(_ORDINALS)}|last)\b", re.IGNORECASE)
 _BACK = re.compile(r"\b(she|he|they|it|her|his|him|them|she's|he's|they're|it's|theirs|its|their)\b", re.IGNORECASE)
@@ -65,14 +67,14 @@ class Reader:
     def _hear(self, text: str) -> None:
         start = len(self.heard)
         self.heard += text + "\n"
-        for match in re.finditer(r"[^\n]+?(?:[.!?]+(?= |\n|$)|(?=\n)|$)", text):
+        for match in re.finditer(rf"[^\n]+?(?:{_NO_TITLE}[.!?]+(?= |\n|$)|(?=\n)|$)", text):
             text_ = match[0].strip()
             self.sentences.append(Sentence(text_, start + text.index(text_, match.start()), self.turn))
         self.turn += 1
         self.message = (start, text)
 
     def _check(self, asked: str, answer: str, thought: str) -> None:
-        question = re.split(r"\n|(?<=[.!?]) ", asked.strip())[-1]
+        question = _AFTER_END.split(asked.strip())[-1]
         if answer not in ("Noted.", "I have read it. Ask me about it."):
             quote = _SAID.match(answer)
             inside = (
@@ -120,7 +122,7 @@ class Reader:
         if match["who"] == "Your text says":
             return self._looked_up(question, match["value"], quote)
         self.read["updated" if before else "stated"] += 1
-        return self._corrected(question, match["value"], quote, at, now) if self.stories else None
+        return self._corrected(question, match["value"], quote, at, before, now) if self.stories else None
 
     def _hops(self, thought: str, quote: str) -> str | None:
         first, _, second = thought.removeprefix("First: ").partition(" Then: ")
@@ -164,8 +166,10 @@ class Reader:
                 return f"refused, but {sentence.text!r} was said"
         return None
 
-    def _corrected(self, question: str, value: str, quote: str, at: int, now: str) -> str | None:
-        """Follow a correction back to what names the subject; look for a later one that was missed."""
+    def _corrected(self, question: str, value: str, quote: str, at: int, before: str, now: str) -> str | None:
+        """Follow a correction back to what names the subject; look for a later one that was missed.
+
+        An answer in quite other words than its question is right unless another sentence has more of them."""
         if (line := re.match(r"(\d+)([.)]) ", quote)) and (asked := _ORDINAL.search(question)):
             return self._numbered(int(line[1]), quote, at, asked[0].lower())
         here = max((n for n, s in enumerate(self.sentences) if s.at <= at + 1), default=0)
@@ -183,7 +187,12 @@ class Reader:
         while not self._fits(question, words, self.sentences[about].text):
             found = self._antecedent(about, wanted, quote if not steps else self.sentences[about].text)
             if found is None or steps > 6:
-                return "the quote names nothing of the question, nor does what it corrects"
+                if now or any(before and before in s.text and self._fits(question, words, s.text) for s in told):
+                    return None
+                other = next((s.text for s in told if self._has_words_of(question, s.text)), None)
+                return (
+                    other and f"the quote names nothing of the question, nor does what it corrects, but {other!r} does"
+                )
             about, steps = found, steps + 1
         self.read["correction"] += steps > 0
         return None
@@ -201,6 +210,12 @@ class Reader:
             return True
         letters = re.sub(r"\W", "", question.lower())
         return any(word in letters for word in re.findall(r"[a-z]{3,}", sentence.lower()) if word not in english.SMALL)
+
+    def _has_words_of(self, question: str, sentence: str) -> bool:
+        """Whether a sentence has most words of the question, two at least, and could answer it."""
+        words = english.stems(question)
+        found = len(words & english.stems(sentence))
+        return found > 1 and 2 * found > len(words) and english.could_answer(question, sentence)
 
     def _mine(self, question: str, sentence: str) -> bool:
         texts = (question.lower(), sentence.lower())
