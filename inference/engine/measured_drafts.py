@@ -69,6 +69,7 @@ class MeasuredDrafts:
         self._steps = MeasuredSteps(clock, layers, ahead)
 
     def choose(self, sequences: int, ready: int) -> int | None:
+        self._steps.catch_up()
         number = size_of(sequences)
         if number not in self._sizes:
             self._sizes[number] = _Size(self._steps.size(number))

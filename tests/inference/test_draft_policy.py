@@ -2,14 +2,17 @@
 
 import random
 import time
+import weakref
 from collections.abc import Sequence
 
 import pytest
 
+from deepseek_v32.inference.engine import measured_steps
 from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.draft_policy import FixedDrafts, make_policy
 from deepseek_v32.inference.engine.limits import AUTO, MAX_DRAFT_TOKENS
 from deepseek_v32.inference.engine.measured_drafts import MeasuredDrafts
+from deepseek_v32.inference.engine.measured_steps import MeasuredSteps
 from deepseek_v32.inference.params import Request, SamplingParams
 
 Costs = dict[int | None, float]  # seconds of a step, by drafts
@@ -218,6 +221,29 @@ def test_steps_with_prompts_say_nothing_about_costs() -> None:
         clock.now += 100
         policy.observe(Batch((request,), (0,), (8,), 0, (0,), draft_tokens=1), [], [])
     assert not policy._steps._sizes
+
+
+@pytest.mark.parametrize("right", [[0.97, 0.9, 0.8, 0.7], [0.3, 0.3, 0.3, 0.3]], ids=["right", "wrong"])
+def test_steps_that_wait_to_be_counted_change_no_choice(right: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    costs, found = linear(0.3, 0.3), []
+    for most in (measured_steps._MOST_WAITING, 1):
+        monkeypatch.setattr(measured_steps, "_MOST_WAITING", most)
+        clock = Clock()
+        policy = MeasuredDrafts(3, clock, ahead=True)
+        found.append([run(policy, clock, 1, 70, costs, right, seed) for seed in range(60)])
+    assert found[0] == found[1]
+    assert any(made is None for _, chosen in found[0] for made in chosen)
+
+
+def test_few_steps_wait_to_be_counted() -> None:
+    """However long an answer without drafts is: they hold their batches."""
+    steps, request = MeasuredSteps(Clock(), 3, True), Request(0, (0,), SamplingParams(), 1000, 0)
+    batches = list[weakref.ref[Batch]]()
+    for _ in range(500):
+        batch = step_of([request], 0, None)
+        batches.append(weakref.ref(batch))
+        steps.observe(batch, ())
+    assert sum(each() is not None for each in batches) <= measured_steps._MOST_WAITING
 
 
 def test_a_number_is_kept() -> None:
