@@ -8,6 +8,9 @@ read it without waiting:
 - the index cache by the scores of a decode step, because the projection of the index queries comes between;
 - the operand of a product `beside_previous`: the compressed query after the selection, because the same projection comes between;
   the shared expert's input after the choice of experts, because the router's product comes between.
+
+tests/model/test_launch_order.py checks this in the order in which the model launches; tests/kernels/test_compiled.py checks when
+products let the next kernel start.
 """
 
 import torch

@@ -16,7 +16,11 @@ added      few queries: written before an arrival on kProbabilitiesFull, read af
            waiting for kProbabilitiesFree, where the reader arrives when it is done
 top        few queries: written before the writer's first arrival on kProbabilitiesFull, read after waiting there, and not written
            again. A list without keys has such an arrival, too, for an empty chunk
-records    few heads: bulk copies, and zeros in place of invalid records, come after waiting for `empty`, reads after `full`
+records    few heads: bulk copies, and zeros in place of invalid records, come after waiting for `empty`, reads after `full`. A lane
+           stores zeros before __syncwarp, after which its warp's first lane arrives on `full`
+
+In about one run of three racecheck gives the instructions of a kernel names of other functions and files of it, or none, beside the
+same offsets and line numbers. Such a run is repeated.
 """
 
 import os
@@ -33,10 +37,26 @@ import torch
 from deepseek_v32.kernels import build
 from deepseek_v32.kernels.device import is_hopper
 
+RUNS = 6  # of racecheck, at most, until its names can be read
+ACCESS = re.compile(r" access at (.*)\+0x\w+ in (\S+):(\d+)")
+
+
+def names_are_right(output: str) -> bool:
+    """Whether each reported access names a source file of attention, and a function that this file has."""
+    for line in output.splitlines():
+        if " access at" not in line:
+            continue
+        match = ACCESS.search(line)
+        found = [] if match is None else list(build.SOURCES.glob(f"*/{match[2]}"))
+        name = None if match is None else re.search(r"(\w+)[<(]", match[1])
+        if name is None or len(found) != 1 or name[1] not in found[0].read_text():
+            return False
+    return True
+
 
 def race_field(access: str) -> str:
     """The field of shared memory that an access of a report belongs to; the access itself if that is not known."""
-    match = re.search(r" access at (.*)\+0x\w+ in (\S+):(\d+)", access)
+    match = ACCESS.search(access)
     if match is None:
         return access
     function, file, number = match.groups()
@@ -93,6 +113,22 @@ def test_a_new_race_is_not_taken_for_a_known_one() -> None:
     assert len(unknown_races(report(known, other))) == len(unknown_races(report(other, other))) == 1
 
 
+def test_wrong_names_are_noticed() -> None:
+    """Lines of two runs of one library, each first with the right names."""
+    zeros = "store_shared16(unsigned int, unsigned int, unsigned int, unsigned int, unsigned int)+0x1250 in ptx.cuh:124"
+    first = f"========= Error: Race reported between Write access at common::{zeros}\n=========     and Read access at "
+    right = "mla::load_shared16(unsigned int)+0x4aa0 in few_records.cuh:37 [528 hazards]"
+    others = "/src/few_records.cuh+0x4aa0 in _ZN3mla17load_shared_floatEj:37 [480 hazards]", " [32 hazards]"
+    assert names_are_right(first + right) and not any(names_are_right(first + other) for other in others)
+    copy = "common::copy_bulk(unsigned int, const void *, unsigned int, unsigned int)+0x1760 in ptx.cuh:105"
+    shifted = "mla::load_shared16(unsigned int)+0x1760 in ptx.cuh:105"
+    assert names_are_right(f"Write access at {copy}") and not names_are_right(f"Write access at {shifted}")
+    lambdas = (
+        "void mla::add_probabilities<mla::ValueTile<(int)16>>(int)::[lambda(int) (instance 1)]::operator ()(int) const"
+    )
+    assert names_are_right(f"Read access at {lambdas}+0x690 in values.cuh:35 [16384 hazards]")
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="no compute-sanitizer on the PATH")
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
@@ -102,12 +138,16 @@ def test_compute_sanitizer(tool: str) -> None:
         pytest.skip("no Hopper GPU")
     program = Path(__file__).parents[1] / "support" / "small_attention.py"
     command = ["compute-sanitizer", "--tool", tool, "--kernel-name", "kns=mla", sys.executable, str(program)]
-    result = subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    )
-    if tool == "memcheck":
-        assert "ERROR SUMMARY: 0 errors" in result.stdout, result.stdout[-4000:] + result.stderr[-2000:]
-    else:
+    for _ in range(RUNS):
+        result = subprocess.run(
+            command, capture_output=True, text=True, env=os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+        )
+        if tool == "memcheck":
+            assert "ERROR SUMMARY: 0 errors" in result.stdout, result.stdout[-4000:] + result.stderr[-2000:]
+            return
         assert "RACECHECK SUMMARY" in result.stdout and "Traceback" not in result.stderr, result.stderr[-2000:]
-        unknown = unknown_races(result.stdout)
-        assert not unknown, "\n".join(unknown[:20])
+        if names_are_right(result.stdout):
+            unknown = unknown_races(result.stdout)
+            assert not unknown, "\n".join(unknown[:20])
+            return
+    pytest.fail(f"{RUNS} runs of racecheck with wrong names, the last:\n{result.stdout[-4000:]}")

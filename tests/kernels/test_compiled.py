@@ -14,6 +14,9 @@ ATTENTION = ("sparse_prefill", "sparse_decode", "dense_decode")
 # Launched without programmatic dependent launch, but let the next kernel start.
 LETS_NEXT_START = ("plan_kernel", "sparse_attn_fwd_kernel")
 WAITS_LATE = "swap_ab_kernel"  # waits at first or, beside the previous kernel, before it writes
+# They let the next kernel start only after they have waited for all earlier ones, on which early reads rely (kernels/cuda/pdl.py).
+# Beside the previous kernel the first wait of WAITS_LATE is skipped.
+PRODUCTS = (WAITS_LATE, "large_m_kernel", "fp32_linear_kernel", "fp32_products_kernel")
 # Kernel name -> what it may issue before the previous kernel has ended: of static weights, of the router's bias, of a
 # plan, keys, lengths or rows that are older than the previous kernel.
 EARLY = {
@@ -93,6 +96,10 @@ def test_library(name: str) -> None:
         before = {match[1] for line in lines[: waits[-1]] if (match := GLOBAL.search(line))}
         allowed = {load for part, loads in EARLY.items() if part in kernel for load in loads.split()}
         assert before <= allowed, f"{kernel}: {before - allowed} before the wait"
+        if any(part in kernel for part in PRODUCTS):
+            starts = [number for number, line in enumerate(lines) if "PREEXIT" in line]
+            waited = waits[0 if WAITS_LATE in kernel else -1]
+            assert starts and min(starts) > waited, f"{kernel} lets the next one start before it has waited"
     assert programmatic > 0
 
 

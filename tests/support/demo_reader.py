@@ -26,6 +26,8 @@ _CORRECTS = re.compile(
     r"(no wait|actually make|make that|make it|scratch that|sorry, i meant|i meant|i mean|correction|typo)\b(\W+\S+){1,3}$",
     re.IGNORECASE,
 )
+_NO_TITLE = r"(?<!\b[DMdm]r)(?<!\b[Mm]s)(?<!\b[Mm]rs)(?<!\b[Pp]rof)"
+_AFTER_END = re.compile(r"\n|(?<=[.!?])" + _NO_TITLE.replace(")", r"\.)") + " ")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 _ORDINAL = re.compile(rf"\b({'|'.join(_ORDINALS)}|last)\b", re.IGNORECASE)
 _BACK = re.compile(r"\b(she|he|they|it|her|his|him|them|she's|he's|they're|it's|theirs|its|their)\b", re.IGNORECASE)
@@ -42,8 +44,9 @@ class Sentence:
 class Reader:
     """complaints: one line for each answer that does not follow from what the user wrote."""
 
-    def __init__(self, messages: list[dict], stories: bool):
+    def __init__(self, messages: list[dict], stories: bool, synonyms: bool = False):
         self.stories = stories  # whether nothing but stories states facts, so that each correction can be followed
+        self.synonyms = synonyms  # whether the user asks for what is his own in other words than he told it
         self.complaints: list[str] = []
         self.read = {
             "stated": 0,
@@ -65,14 +68,14 @@ class Reader:
     def _hear(self, text: str) -> None:
         start = len(self.heard)
         self.heard += text + "\n"
-        for match in re.finditer(r"[^\n]+?(?:[.!?]+(?= |\n|$)|(?=\n)|$)", text):
+        for match in re.finditer(rf"[^\n]+?(?:{_NO_TITLE}[.!?]+(?= |\n|$)|(?=\n)|$)", text):
             text_ = match[0].strip()
             self.sentences.append(Sentence(text_, start + text.index(text_, match.start()), self.turn))
         self.turn += 1
         self.message = (start, text)
 
     def _check(self, asked: str, answer: str, thought: str) -> None:
-        question = re.split(r"\n|(?<=[.!?]) ", asked.strip())[-1]
+        question = _AFTER_END.split(asked.strip())[-1]
         if answer not in ("Noted.", "I have read it. Ask me about it."):
             quote = _SAID.match(answer)
             inside = (
@@ -120,7 +123,7 @@ class Reader:
         if match["who"] == "Your text says":
             return self._looked_up(question, match["value"], quote)
         self.read["updated" if before else "stated"] += 1
-        return self._corrected(question, match["value"], quote, at, now) if self.stories else None
+        return self._corrected(question, match["value"], quote, at, before, now) if self.stories else None
 
     def _hops(self, thought: str, quote: str) -> str | None:
         first, _, second = thought.removeprefix("First: ").partition(" Then: ")
@@ -164,7 +167,7 @@ class Reader:
                 return f"refused, but {sentence.text!r} was said"
         return None
 
-    def _corrected(self, question: str, value: str, quote: str, at: int, now: str) -> str | None:
+    def _corrected(self, question: str, value: str, quote: str, at: int, before: str, now: str) -> str | None:
         """Follow a correction back to what names the subject; look for a later one that was missed."""
         if (line := re.match(r"(\d+)([.)]) ", quote)) and (asked := _ORDINAL.search(question)):
             return self._numbered(int(line[1]), quote, at, asked[0].lower())
@@ -183,6 +186,10 @@ class Reader:
         while not self._fits(question, words, self.sentences[about].text):
             found = self._antecedent(about, wanted, quote if not steps else self.sentences[about].text)
             if found is None or steps > 6:
+                if any(before and before in s.text and self._fits(question, words, s.text) for s in told):
+                    return None
+                if self.synonyms and (now or not any(self._has_words_of(question, s.text) for s in told)):
+                    return None
                 return "the quote names nothing of the question, nor does what it corrects"
             about, steps = found, steps + 1
         self.read["correction"] += steps > 0
@@ -201,6 +208,14 @@ class Reader:
             return True
         letters = re.sub(r"\W", "", question.lower())
         return any(word in letters for word in re.findall(r"[a-z]{3,}", sentence.lower()) if word not in english.SMALL)
+
+    def _has_words_of(self, question: str, sentence: str) -> bool:
+        """Whether a sentence has all words of a question and could answer it, or a name in it."""
+        words, names = english.stems(question), re.findall(r"(?<=\w )[A-Z]\w+|\w+(?='s )", question)
+        named = any(re.search(rf"\b{name}\b", sentence) for name in names if name.lower() not in english.SMALL)
+        return named or (
+            len(words) > 1 and words <= english.stems(sentence) and english.could_answer(question, sentence)
+        )
 
     def _mine(self, question: str, sentence: str) -> bool:
         texts = (question.lower(), sentence.lower())

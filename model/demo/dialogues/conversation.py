@@ -12,6 +12,7 @@ from .plain import (
     joined,
     listings,
     lookups,
+    matters,
     records,
     remark_chains,
     remarks,
@@ -31,9 +32,10 @@ SYSTEMS = (
 # What a conversation can have: "base", which the shipped checkpoint was trained on; stories of people and things that change;
 # questions of two steps in plain words; tables to look up by two keys, to compare and to count; hasty typing; sketches that are
 # asked at once for what they told and for what they did not; remarks, which are told, changed and asked for in everyone's own words;
-# asides, remarks among small talk, with several people in one sentence and changes that are not called one.
+# asides, remarks among small talk, with several people in one sentence and changes that are not called one; matters, the same of
+# some nine hundred matters in the words of four people.
 BASE = ("base",)
-FAMILIES = (*BASE, "stories", "hops", "lookups", "typing", "sketches", "remarks", "asides")
+FAMILIES = (*BASE, "stories", "hops", "lookups", "typing", "sketches", "remarks", "asides", "matters")
 
 
 _PLAYS = (
@@ -49,6 +51,8 @@ _PLAYS = (
     *[("asides", asides.play)] * 6,
     *[("asides", aside_links.play)] * 3,
     *[("asides", listings.play)] * 3,
+    *[("matters", matters.play)] * 22,
+    *[("matters", matters.play_links)] * 5,
 )
 
 

@@ -51,6 +51,7 @@ class Memory:
         self.casual = rng.random() < 0.18  # types without capitals and full stops
         self.subjects: set[str] = set()  # keys of whom and what stories are about: nothing else may be said of them
         self.remarks: list = []  # that can be come back to
+        self.cases: list = []  # of remarks, each with its subject
         self.mine = False  # a remark tells something of the user
         self.plain = False  # stories alone state facts
         self.hasty = False  # abbreviates, and mistypes more

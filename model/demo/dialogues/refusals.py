@@ -32,7 +32,7 @@ _SMALL = FUNCTION_WORDS | set(
 )
 
 
-def _stems(text: str) -> set[str]:
+def stems(text: str) -> set[str]:
     """The words that carry a text's meaning, without their endings."""
     text = text.lower().replace("'s", "").replace("favorite", "favourite").replace("color", "colour")
     return {word[:5] for word in re.findall(r"[a-z]+|\d+", text) if word not in _SMALL}
@@ -42,7 +42,7 @@ def seems_told(memory: Memory, before: str, asked: str) -> bool:
     """Whether one sentence has all words of the question: somebody could take it for the answer."""
     if re.search(r"(?i)\b(where|who|whose|how|whom)", asked):
         return False  # the same words do not say where, who or how
-    words = _stems(asked) - {"when"}
+    words = stems(asked) - {"when"}
     sentences = [known.sentence for known in memory.known.values()] + [before]
     if re.search(r"(?i)\bwhen", asked):
         sentences = [
@@ -50,7 +50,7 @@ def seems_told(memory: Memory, before: str, asked: str) -> bool:
             for sentence in sentences
             if re.search(r"(?i)\d|day\b|\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)", sentence)
         ]
-    return any(words <= _stems(sentence) for sentence in sentences)
+    return any(words <= stems(sentence) for sentence in sentences)
 
 
 def _draw(memory: Memory) -> Question | None:

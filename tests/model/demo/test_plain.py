@@ -21,6 +21,7 @@ from support.demo_reader import NOT_TOLD, Reader
         (("sketches",), {"stated": 250, "updated": 60, "refused": 100}),
         (("remarks",), {"stated": 380, "updated": 160, "refused": 90, "two hops": 110, "table": 60, "correction": 25}),
         (("asides",), {"stated": 400, "updated": 160, "refused": 50, "two hops": 110, "correction": 20}),
+        (("matters",), {"stated": 500, "updated": 300, "refused": 90, "two hops": 50, "correction": 50}),
         (("stories", "hops", "lookups"), {"stated": 200, "updated": 80, "two hops": 80, "table": 150}),
         (("base", "stories", "hops", "lookups"), {"stated": 300, "updated": 80, "table": 100, "refused": 20}),
     ],
@@ -34,7 +35,7 @@ def test_a_reader_of_the_messages_finds_every_answer_right(monkeypatch, families
     complaints = []
     for seed in range(count):
         conversation = write(f"read {seed}", length=1500, split=split, families=families, functions=0.0)
-        reader = Reader(conversation.messages(), stories="base" not in families)
+        reader = Reader(conversation.messages(), "base" not in families, synonyms="matters" in families)
         read.update(reader.read)
         complaints += [(seed, complaint) for complaint in reader.complaints]
     assert not complaints, complaints[:5]

@@ -14,8 +14,7 @@ from ..turns import Chain
 from . import hops
 from .aside_cases import clause_without_verb
 from .aside_words import FRAMES, accented_name
-from .remark_cases import BY_SPLIT as CASES_BY_SPLIT
-from .remark_cases import Subject, somebody, subject
+from .remark_cases import REMARKS, Pool, Subject, somebody, subject
 from .remark_chains import hop_fact, single
 from .remark_links import BY_SPLIT, Link, forms_of, named_thing
 from .remark_values import value
@@ -41,10 +40,10 @@ def _subject(rng, split: str, link: Link) -> Subject:
     return subject(pick(rng, link.subjects), "it")
 
 
-def draw(writer) -> Chain | None:
+def draw(writer, links: dict[str, list[Link]] = BY_SPLIT) -> Chain | None:
     """Two facts that stand beside two of the same kind, and a question that needs both; or None."""
     rng, split, wording = writer.rng, writer.split, writer.wording.split
-    link = pick(rng, BY_SPLIT[wording])
+    link = pick(rng, links[wording])
     if link.subjects[0] == "my":
         return None
     relation = pick(rng, link.relations)
@@ -111,10 +110,10 @@ class _Holder:
         return [Phrase.of(self.own, "").key, self.about.key]
 
 
-def _holder(writer, kind: str) -> _Holder:
+def _holder(writer, pool: Pool, kind: str) -> _Holder:
     rng, split = writer.rng, writer.split
     owner = pick(rng, _OWNERS) if rng.random() < 0.75 else names.given(rng, split) + "'s"
-    return _Holder(f"{owner} {pick(rng, FRAMES['relations'])}", _person(rng, split), value(rng, split, kind))
+    return _Holder(f"{owner} {pick(rng, FRAMES['relations'])}", _person(rng, split), pool.value(rng, split, kind))
 
 
 def _beside(rng, mine: str, other: str) -> str:
@@ -123,17 +122,17 @@ def _beside(rng, mine: str, other: str) -> str:
     return pick(rng, _JOINS).join(parts)
 
 
-def draw_relation(writer) -> Chain | None:
+def draw_relation(writer, pool: Pool = REMARKS) -> Chain | None:
     """Somebody is somebody's something, and has something told; perhaps beside another one. The question names the relation."""
     rng, wording = writer.rng, writer.wording.split
-    case = pick(rng, [c for c in CASES_BY_SPLIT[wording] if c.somebody and c.name not in _WHO_IS_WHOSE])
+    case = pick(rng, [c for c in pool.cases[wording] if c.somebody and c.name not in _WHO_IS_WHOSE])
     forms = single(case, wording)
     if not forms:
         return None
     form = pick(rng, forms)
     slot = case.told_by(form)[0]
     asks = [ask for ask in case.slots[slot].asks_of[wording] if "{xp}" not in ask and "{xr}" not in ask]
-    one, other = (_holder(writer, case.slots[slot].kind) for _ in range(2))
+    one, other = (_holder(writer, pool, case.slots[slot].kind) for _ in range(2))
     low = [text.lower() for each in (one, other) for text in (each.own, each.about.text, each.found)]
     if any(low[i] in low[j] for i in range(6) for j in range(6) if i != j) or not asks:
         return None
@@ -142,7 +141,7 @@ def draw_relation(writer) -> Chain | None:
         return None
     whose = pick(rng, _WHOSE[wording] or _WHOSE["train"])
     told, near = (whose.format(d=each.own, b=each.about.text) for each in (one, other))
-    then, near_then = (form.format_map({**each.about.fields, slot: each.found}) for each in (one, other))
+    then, near_then = (pool.said(form, {**each.about.fields, slot: each.found}) for each in (one, other))
     if rng.random() < 0.5:
         told = _beside(rng, told, near)
         then = _beside(rng, then, near_then) if rng.random() < 0.7 else then

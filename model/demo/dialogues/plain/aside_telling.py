@@ -7,7 +7,7 @@ from ..splits import SPLITS, pick, split_of
 from . import remarks
 from .aside_cases import OWN, OWN_BY_SPLIT, clause_without_verb
 from .aside_words import FRAMES, NAMES, PEOPLE, accented_name, named_value
-from .remark_cases import BY_SPLIT, Case, Subject, draw, subject
+from .remark_cases import Case, Subject, draw, subject
 from .remark_telling import Remarked
 from .sketch_blocks import article
 
@@ -17,7 +17,6 @@ _FRAMES = {
 }
 _CONTRACTED = re.compile(r"\b(it|that|there|he|she|who|what|where|let)'s")
 _QUOTES = (("'", "'"), ('"', '"'), ("'", "'"), ('"', '"'), ("“", "”"), ("*", "*"), ("_", "_"))
-_THEY = dict.fromkeys(("Ms", "Mrs", "Sister", "Aunt"), "she") | dict.fromkeys(("Mr", "Father", "Uncle", "Sir"), "he")
 _JOINS = (" and ", ", and ", ", ", "; ", " but ", " while ", ", ")
 
 
@@ -38,6 +37,8 @@ class _Hasty(Subject):
 class AsideTelling(remarks.Remarks):
     """Tells remarks, with comments between."""
 
+    own_share = 0.3  # of cases that were turned to the user
+
     def __init__(self, writer):
         super().__init__(writer)
         self.quoted: dict[str, tuple[str, str]] = {}  # values that stand in quotation marks where they are told
@@ -51,13 +52,10 @@ class AsideTelling(remarks.Remarks):
 
     def draw_case(self, case: Case | None = None) -> Remarked | None:
         rng = self.rng
-        if case is None and self.writer.plain and rng.random() < 0.3:
+        if case is None and self.writer.plain and self.own_share and rng.random() < self.own_share:
             return self.begin_case(pick(rng, OWN_BY_SPLIT[self.wording]))
-        case = case or pick(rng, BY_SPLIT[self.wording])
+        case = case or pick(rng, self.pool.cases[self.wording])
         about = draw(rng, self.split, case)
-        title = about.text.split()[0].rstrip(".")
-        if title in _THEY:
-            about = subject(about.text, _THEY[title])
         if case.somebody and rng.random() < 0.12:
             about = subject(accented_name(rng, about.text), about.they)
         if self.bare and case.somebody and not about.text.endswith("s"):
@@ -99,7 +97,7 @@ class AsideTelling(remarks.Remarks):
     def several(self) -> bool:
         """Two or three subjects of one case in a sentence; the user may be one of them."""
         rng = self.rng
-        base = pick(rng, [case for case in BY_SPLIT[self.wording] if not case.mine])
+        base = pick(rng, [case for case in self.pool.cases[self.wording] if not case.mine])
         forms = [form for form in base.tellable(self.wording) if len(base.told_by(form)) == 1]
         if not forms:
             return False

@@ -23,7 +23,7 @@ class Asides(AsideTelling):
         """As in remarks, or nothing but the new statement, perhaps with a reason or with the old value in passing."""
         rng = self.rng
         style = rng.random()
-        if style < 0.4 or of.case.name.removeprefix("own ") in SEVERAL:
+        if style < 0.4 or self.adds(of, slot):
             return super().change(of, slot)
         if style < 0.5:
             return self.exchange(of, slot)
@@ -48,6 +48,10 @@ class Asides(AsideTelling):
         else:
             sentence = self.aside("silent").format(s=text)
         return self.changed([(of, slot, filled[slot])], sentence)
+
+    def adds(self, of: Remarked, slot: str) -> bool:
+        """Whether a second value could be told beside the first one, so that the statement alone is no change."""
+        return of.case.name.removeprefix("own ") in SEVERAL
 
     def changed(self, new: list[tuple[Remarked, str, str]], sentence: str) -> bool:
         """Say that these have new values."""
@@ -114,7 +118,7 @@ class Asides(AsideTelling):
             forms = [
                 form for form in case.slots[slot].asks_of[self.wording] if "{xr}" not in form and "{xp}" not in form
             ]
-            if self.writer.mentions(kin) or not forms:
+            if self.writer.mentions(kin) or kin in "".join(self.parts) or not forms:
                 return None
             self.writer.subjects.add(kin)
             text = f"{owner} {kin}"
@@ -133,9 +137,9 @@ class Asides(AsideTelling):
         return CASES.get(name) if name in OWN else None
 
 
-def play(writer) -> int:
+def play(writer, kind: type[Asides] = Asides) -> int:
     """Append remarks among comments to the conversation; returns the number of their questions."""
-    rng, told = writer.rng, Asides(writer)
+    rng, told = writer.rng, kind(writer)
     told.chat(0.7)
     if rng.random() < 0.4:
         told.several()

@@ -12,6 +12,7 @@ A case is a block:
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .. import names, texts
@@ -19,7 +20,8 @@ from ..lexicon import OBJECTS
 from ..phrases import Phrase
 from ..splits import SPLITS, pick
 from . import topics
-from .remark_values import WORDS, titled
+from .remark_values import WORDS, titled, value
+from .sketch_blocks import article
 
 _SLOT = re.compile(r"\{(\w)\}")
 # Slots that the same vague question word could ask for.
@@ -41,9 +43,9 @@ class Slot:
     same_ask: str = ""
 
 
-@dataclass
+@dataclass(eq=False)
 class Case:
-    """subjects: "who", "me", or a list. keys: of a case about the user, the words that name it."""
+    """subjects: "who", "me", or a list. keys: of a case about the user, the words that name it. area: of `matter_cases`, its file."""
 
     name: str
     subjects: tuple[str, ...]
@@ -51,6 +53,7 @@ class Case:
     slots: dict[str, Slot]
     statements: dict[str, tuple[str, ...]]
     untold: tuple[str, ...]
+    area: str = ""
 
     @property
     def mine(self) -> bool:
@@ -82,7 +85,8 @@ def _list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(";") if part.strip())
 
 
-def _parse(block: str) -> Case:
+def parse(block: str, area: str = "", share=topics._share) -> Case:
+    """share: divides the questions of a slot among the splits."""
     head, *lines = block.strip().splitlines()
     name, subjects, *given = (part.strip() for part in head.removeprefix("@ ").split("|"))
     keys = _words(subjects, "me=")
@@ -100,7 +104,7 @@ def _parse(block: str) -> Case:
             continue
         slot = slots[mark[0]]
         if mark[1] == "?":
-            slot.asks, slot.asks_of = _list(rest), topics._share(_list(rest), where)
+            slot.asks, slot.asks_of = _list(rest), share(_list(rest), where)
         elif mark[1] == "~":
             slot.nouns = _list(rest)
         elif mark[1] == "!":
@@ -108,15 +112,27 @@ def _parse(block: str) -> Case:
         else:
             told, slot.same_ask = (part.strip() for part in rest.split("?"))
             slot.same = topics._divide(_list(told), where)
-    return Case(name, who, keys, slots, topics._divide(statements, f"remark {name}"), untold)
+    return Case(name, who, keys, slots, topics._divide(statements, f"remark {name}"), untold, area)
 
 
 def _words(text: str, mark: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.removeprefix(mark).split(",")) if text.startswith(mark) else ()
 
 
-CASES = {case.name: case for case in map(_parse, texts.read("remarks").strip().split("\n\n"))}
+CASES = {case.name: case for case in map(parse, texts.read("remarks").strip().split("\n\n"))}
 BY_SPLIT = {split: [case for case in CASES.values() if case.tellable(split)] for split in SPLITS}
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Cases that are told together: by split; value(rng, split, kind) makes their values, said(form, fields) writes a form."""
+
+    cases: dict[str, list[Case]]
+    value: Callable[..., str]
+    said: Callable[[str, dict[str, str]], str]
+
+
+REMARKS = Pool(BY_SPLIT, value, lambda form, fields: article(form.format_map(fields)))
 # Cases of which one could answer a question of the other.
 _APART = (
     "likes drinkof brings gift lent debt order allergy", "hometown trip pickup person2 speaks", "plays league hobby", "studies child", "employer livelihood shift",
@@ -143,6 +159,9 @@ _RELATIVES = (
 )  # fmt: skip
 
 
+_THEY = dict.fromkeys(("Ms", "Mrs", "Sister", "Aunt"), "she") | dict.fromkeys(("Mr", "Father", "Uncle", "Sir"), "he")
+
+
 @dataclass(frozen=True)
 class Subject:
     """Whom or what a case is about. they, them, their: its pronouns."""
@@ -165,6 +184,11 @@ def subject(text: str, they: str) -> Subject:
     return Subject(text, they, Phrase.of(text, "").key)
 
 
+def named(text: str, they: str) -> Subject:
+    """Somebody with a name, who is he or she by a title, or else as given."""
+    return subject(text, _THEY.get(text.split()[0].rstrip("."), they))
+
+
 def somebody(rng, split: str) -> Subject:
     """A relative, a friend, or a name."""
     style = rng.random()
@@ -181,7 +205,7 @@ def somebody(rng, split: str) -> Subject:
         return subject(name, they)
     if style < 0.88:
         return subject(f"{name} {names.surname(rng, split)}", they)
-    return subject(titled(rng, split), they)
+    return named(titled(rng, split), they)
 
 
 def draw(rng, split: str, case: Case) -> Subject:

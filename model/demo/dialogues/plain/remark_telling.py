@@ -5,8 +5,8 @@ import re
 from .. import texts
 from ..phrases import Fact, Phrase, Question, capital
 from ..splits import SPLITS, pick, split_of
-from .remark_cases import BY_SPLIT, Case, Subject, draw
-from .remark_values import value
+from .matter_words import apart
+from .remark_cases import REMARKS, Case, Pool, Subject, draw
 from .sketch_blocks import article
 from .telling import Telling
 
@@ -61,6 +61,8 @@ class Remarked:
 class RemarkTelling(Telling):
     """Tells a few cases."""
 
+    pool: Pool = REMARKS
+
     def __init__(self, writer):
         super().__init__(writer)
         self.told: list[Remarked] = []
@@ -74,12 +76,14 @@ class RemarkTelling(Telling):
 
     def begin_case(self, case: Case | None = None, about: Subject | None = None) -> Remarked | None:
         rng, writer = self.rng, self.writer
-        case = case or pick(rng, BY_SPLIT[self.wording])
+        case = case or pick(rng, self.pool.cases[self.wording])
         about = about or draw(rng, self.split, case)
         if case.mine:
             if not writer.plain or "me" in writer.subjects or any(writer.mentions(key) for key in case.keys):
                 return None
         elif writer.mentions(about.key) and not any(about.key == each.about.key for each in self.told):
+            return None
+        if not all(apart(case, about, told.case, told.about) for told in writer.cases):
             return None
         if self.sloppy and rng.random() < 0.6:
             about = about.lower()
@@ -92,9 +96,10 @@ class RemarkTelling(Telling):
         """Nothing else in the conversation may speak of the subject."""
         self.writer.subjects |= set(made.case.keys) if made.case.mine else {made.about.key}
         self.writer.mine = self.writer.mine or made.case.mine
+        self.writer.cases.append(made)
 
     def value(self, kind: str) -> str:
-        text = value(self.rng, self.split, kind)
+        text = self.pool.value(self.rng, self.split, kind)
         return article(text.lower()) if self.sloppy and kind not in _EXACT and self.rng.random() < 0.6 else text
 
     def fill(self, of: Remarked, slots: list[str]) -> dict[str, str] | None:
@@ -144,7 +149,7 @@ class RemarkTelling(Telling):
         if self.sloppy:
             form = re.sub(r"[\w{}]+'\w+", lambda m: _SLOPPY.get(m[0].lower(), m[0]), form)
             form = re.sub(r"\bI\b", "i", form)
-        return article(form.format_map(fields))
+        return self.pool.said(form, fields)
 
     def state(self, told: list[tuple[Remarked, str]], clauses: list[str]) -> bool:
         """Say clauses as one sentence, perhaps with an opener and an end; they tell these slots."""

@@ -10,7 +10,7 @@ from .. import manners
 from ..phrases import Question, capital
 from ..splits import pick, split_of
 from ..turns import REFUSAL, Turn
-from .remark_cases import beside, draw
+from .remark_cases import Case, beside, draw
 from .remark_telling import Remarked, RemarkTelling
 
 # Kinds of values that could be taken for each other where only the value is named.
@@ -34,6 +34,10 @@ class Remarks(RemarkTelling):
 
     # Changes
 
+    def changes_of(self, of: Remarked, slot: str) -> tuple[str, ...]:
+        """Forms of a change in words of its own."""
+        return of.case.slots[slot].changes[self.wording]
+
     def change(self, of: Remarked, slot: str) -> bool:
         rng, made = self.rng, of.case.slots[slot]
         known, old = self.writer.known.get(of.signature(slot)), of.values[slot]
@@ -48,7 +52,7 @@ class Remarks(RemarkTelling):
         rivals = any(
             alike(made.kind, e.case.slots[s].kind) for e in self.told for s in e.values if (e, s) != (of, slot)
         )
-        own = [self.said(form, fields) for form in made.changes[self.wording]]
+        own = [self.said(form, fields) for form in self.changes_of(of, slot)]
         again = [form for form in of.case.tellable(self.wording) if of.case.told_by(form) == [slot]]
         style, sentence = rng.random() if self.alone else 0.35 + 0.65 * rng.random(), ""
         if back and again and style > 0.2:
@@ -101,6 +105,10 @@ class Remarks(RemarkTelling):
         after = _AFTER.get(of.about.they)
         return [after.sub(rf"\1 {them}", form) for form in forms] if after else forms
 
+    def beside(self, case: Case) -> list[Case]:
+        """Cases whose questions have no answer where this one was told."""
+        return beside(case)
+
     def untold(self, of: Remarked) -> str | None:
         """A question without an answer, near to what was told."""
         rng, case, style = self.rng, of.case, self.rng.random()
@@ -119,7 +127,7 @@ class Remarks(RemarkTelling):
             forms = [f for f in case.slots[slot].asks_of[self.wording] if re.search(r"\{xs?\}", f)]
             self.writer.subjects.add(other.key)
             return pick(rng, forms).format_map(other.fields) if forms else None
-        others = [c for c in beside(case) if not c.mine or not any(self.writer.mentions(key) for key in c.keys)]
+        others = [c for c in self.beside(case) if not c.mine or not any(self.writer.mentions(key) for key in c.keys)]
         if not others or any(each is not of and each.about.key == of.about.key for each in self.told):
             return None
         other_case = pick(rng, others)
