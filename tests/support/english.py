@@ -58,7 +58,7 @@ _RELATED = (
     "doctor dentist vet surgeon physician",
     "partner wife husband married engaged dating better",
     "sibling sister brother twin",
-    "illness hospital sick caught",
+    "illness hospital sick caught doctor note",
     "medicine pill medication drug",
 )
 
