@@ -153,8 +153,9 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
     "select_topk_slots": _with_reference("select_topk", _cuda_row("select_topk"), _tile("select_topk"), invariant=True),
     "sparse_mla_prefill": _with_reference(
         "sparse_mla_prefill",
-        _cuda_row("sparse_mla_prefill", _BF16, _LATENT),
+        _cuda("sparse_mla_prefill", _BF16, _LATENT),
         _tile("sparse_mla_prefill", _BF16, _LATENT),
+        _gpu("gpu.sparse_mla", _BF16, _LATENT),
         invariant="sparse_mla",
     ),
     "sparse_mla_decode": _with_reference(

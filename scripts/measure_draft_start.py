@@ -1,13 +1,17 @@
-"""What `auto` costs while an engine is new: decoded tokens a second from its first step on, over those of plain decoding.
+"""What `auto` costs while an engine is new: decoded tokens a second from its first drafts on, over those of plain decoding.
 
     python scripts/measure_draft_start.py --precision fp8 --batches 1 16
 
-Each measurement starts a new engine around a model whose kernels have run, and gives it natural answers of the demo's test
-conversations, or with --fixed answers that go on for so many tokens, whatever they say after their end. Answers start side by
-side and end one by one. Engines with and without drafts take turns. All work behind an answer's first token counts: captures of
-CUDA graphs, trials of numbers of drafts, and steps with few answers left. No prompt is found in the caches: an answer whose prompt
-plain decoding has left there gets no drafts. One line a measurement on standard error, then a table of medians, then one line of
-JSON.
+Each round starts new engines around a model whose kernels have run. Each engine first decodes some answers without drafts, which
+captures the CUDA graphs of plain steps. Then the engines take turns, in another order each time: natural answers to questions of
+the demo's test conversations, or with --fixed answers that go on for so many tokens, whatever they say after their end. Answers
+start side by side and end one by one. All work behind an answer's first token counts: captures of the graphs that drafts need,
+trials of numbers of drafts, and steps with few answers left. No prompt is found in the caches: an answer whose prompt plain
+decoding has left there gets no drafts. With --idle, for one answer at a time, there is a third engine, which captures the graphs
+that drafts lack before each turn, as a server does while nobody asks.
+
+For each case and number of tokens: the median and the quartiles, over the rounds, of the time that plain decoding took over that of
+`auto`; and the tokens a second of both in their quickest half of the rounds. Then one line of JSON.
 """
 
 import argparse
@@ -16,7 +20,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
@@ -24,36 +28,60 @@ import torch
 from measure_drafts import CELLS, open_engine, other_engine, prompts  # type: ignore[import-not-found]
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.engine.draft_policy import DraftPolicy
 from deepseek_v32.inference.engine.limits import AUTO
+from deepseek_v32.inference.engine.warm_up import WarmUp
 from deepseek_v32.inference.llm import DEMO
 
 MARKS = (300, 1000, 3000, 10000)  # decoded tokens of an engine
+PLAIN = "plain"
 
 
-def first_tokens(
-    llm: LLM, groups: list[list[list[int]]], params: SamplingParams, most: int, clock: Callable[[], float]
-) -> dict[int, float]:
-    """Seconds of decoding until each of the MARKS up to `most`."""
-    engine, done, taken, found = llm.engine, 0, 0.0, dict[int, float]()
-    for group in cycle(groups):
-        requests = [engine.add_request(prompt, params) for prompt in group]
+class Withheld:
+    """A DraftPolicy that makes no drafts, while another one learns what steps without them cost."""
+
+    def __init__(self, policy: DraftPolicy) -> None:
+        self.pays, self.observe = policy.pays, policy.observe
+
+    def choose(self, sequences: int, ready: int) -> None:
+        return None
+
+
+class Decoding:
+    """One engine's decoding of one group of answers after another."""
+
+    def __init__(self, llm: LLM, params: SamplingParams, clock: Callable[[], float]) -> None:
+        self.engine, self._params, self._clock = llm.engine, params, clock
+        self.tokens, self._seconds = 0, 0.0
+        self.reached: dict[int, float] = {}  # seconds of decoding until each of the MARKS
+
+    def warm(self, groups: list[list[list[int]]]) -> None:
+        """Decode these groups without drafts."""
+        speculation = self.engine.scheduler.speculation
+        policy = speculation.policy
+        speculation.policy = policy and Withheld(policy)
+        for group in groups:
+            self.answer(group)
+        speculation.policy = policy
+        self.tokens, self._seconds, self.reached = 0, 0.0, {}
+
+    def answer(self, group: list[list[int]]) -> None:
+        """Decode the answers to these prompts side by side. Their time begins once each has a token."""
+        engine = self.engine
+        requests = [engine.add_request(prompt, self._params) for prompt in group]
         while not all(request.output_count for request in requests):
             engine.step()
-        count, began = len(requests), clock()
-        ready = sum(request.output_count for request in requests)
+        ready, began = sum(request.output_count for request in requests), self._clock()
         while engine.has_work:
             for delta in engine.step():
                 if delta.completion is not None and delta.completion.error is not None:
                     raise RuntimeError(delta.completion.error)
-            now = clock()
-            count = done + sum(request.output_count for request in requests) - ready
+            taken = self._seconds + self._clock() - began
+            done = self.tokens + sum(request.output_count for request in requests) - ready
             for mark in MARKS:
-                if count >= mark and mark not in found:
-                    found[mark] = taken + now - began
-        done, taken = count, taken + now - began
-        if done >= most:
-            return found
-    raise AssertionError("cycle ends for no groups alone")
+                if done >= mark:
+                    self.reached.setdefault(mark, taken)
+        self.tokens, self._seconds = done, taken
 
 
 def measure(
@@ -62,29 +90,52 @@ def measure(
     groups = [asked[i : i + batch] for i in range(0, len(asked) - batch + 1, batch)]
     params = SamplingParams(temperature=0, max_tokens=fixed or 400, ignore_eos=fixed is not None)
     clock: Callable[[], float] = time.process_time if arguments.clock == "cpu" else time.perf_counter
-    seconds: dict[str, list[dict[int, float]]] = {"0": [], "auto": []}
+    kinds = {PLAIN: 0, "auto": AUTO} | ({"idle": AUTO} if arguments.idle and batch == 1 else {})
+    seconds: dict[str, list[dict[int, float]]] = {kind: [] for kind in kinds}
     engines = []  # so that none is freed while another works
-    for number in range(arguments.rounds + 1):  # round 0 warms kernels up
-        for name, drafts in (("0", 0), ("auto", AUTO)):
+    name = f"B={batch} {'natural' if fixed is None else f'fixed {fixed}'}"
+    end = time.monotonic() + arguments.seconds
+    for number in range(arguments.rounds):
+        if number and time.monotonic() > end:
+            break
+        decodings = {}
+        for kind, drafts in kinds.items():
             engine = other_engine(llm, drafts, arguments, max(arguments.batches), reuse_pages=False)
             engines.append(engine)
-            taken = first_tokens(engine, groups, params, arguments.tokens if number else MARKS[0], clock)
-            stats = engine.stats()
-            print(f"B={batch} fixed={fixed} {name}: "
-                  f"{ {mark: round(1000 * each, 1) for mark, each in taken.items()} } ms, "
+            decodings[kind] = Decoding(engine, params, clock)
+            decodings[kind].warm(groups[:2])
+        order, warm_up = list(kinds), WarmUp(decodings[list(kinds)[-1]].engine)
+        for turn, group in zip(count(number), cycle(groups), strict=False):
+            if all(decoding.tokens >= arguments.tokens for decoding in decodings.values()):
+                break
+            for kind in order if turn % 2 else reversed(order):
+                while kind == "idle" and warm_up.is_due:
+                    warm_up.step()
+                decodings[kind].answer(group)
+        for kind, decoding in decodings.items():
+            seconds[kind].append(decoding.reached)
+            stats = decoding.engine.stats()
+            print(f"{name} {kind}: { {mark: round(1000 * each, 1) for mark, each in decoding.reached.items()} } ms, "
                   f"drafted {stats.drafted_tokens} right {stats.accepted_tokens}", file=sys.stderr, flush=True)  # fmt: skip
-            if number:
-                seconds[name].append(taken)
-    found: dict[str, Any] = {}
-    for mark in [mark for mark in MARKS if mark <= arguments.tokens]:
-        plain, auto = ([each[mark] for each in seconds[name]] for name in ("0", "auto"))
-        ratio = statistics.median(plain) / statistics.median(auto)
-        each = [round(one / other, 3) for one, other in zip(plain, auto, strict=True)]
-        rate = round(mark / statistics.median(plain))
-        found[str(mark)] = {"times_plain": round(ratio, 3), "each": each, "plain_rate": rate}
-        kind = "natural" if fixed is None else "fixed"
-        print(f"B={batch} {kind}: first {mark} tokens {ratio:.3f} x plain, each {each}", flush=True)
+    return {kind: compare(f"{name} {kind}", seconds[PLAIN], seconds[kind]) for kind in kinds if kind != PLAIN}
+
+
+def compare(name: str, plain: list[dict[int, float]], other: list[dict[int, float]]) -> dict[str, Any]:
+    """By mark, what the rounds' seconds say. Prints them."""
+    found = {}
+    for mark in sorted(set.intersection(*(set(each) for each in plain + other))):
+        ratios = [one[mark] / two[mark] for one, two in zip(plain, other, strict=True)]
+        low, middle, high = statistics.quantiles(ratios, method="inclusive") if len(ratios) > 1 else ratios * 3
+        rates = [round(mark / quickest_half([each[mark] for each in kind])) for kind in (plain, other)]
+        print(f"{name}: first {mark} tokens {middle:.3f} ({low:.3f} to {high:.3f}) x plain in {len(ratios)} rounds, "
+              f"quickest half {rates[1]} and plain {rates[0]} tokens/s", flush=True)  # fmt: skip
+        found[str(mark)] = {"each": [round(ratio, 3) for ratio in ratios], "rate": rates[1], "plain_rate": rates[0]}
     return found
+
+
+def quickest_half(seconds: list[float]) -> float:
+    """Their mean."""
+    return statistics.mean(sorted(seconds)[: -(-len(seconds) // 2)])
 
 
 def main() -> None:
@@ -98,10 +149,17 @@ def main() -> None:
         "--fixed", type=int, default=150, help="tokens of answers that do not end; 0: natural ones alone"
     )
     parser.add_argument("--tokens", type=int, default=3000, help="of each engine (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=9, help="at most (default: %(default)s)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=600,
+        help="of a case, after which no further round begins (default: %(default)s)",
+    )
     parser.add_argument(
         "--clock", default="wall", choices=("wall", "cpu"), help="cpu: seconds of the processor, on a busy machine"
     )
+    parser.add_argument("--idle", action="store_true", help="also an engine that is idle between answers")
     parser.add_argument("--pages", type=int, default=2048)
     arguments = parser.parse_args()
     for name, value, least in (
@@ -118,8 +176,7 @@ def main() -> None:
     results: dict[str, Any] = {"torch": torch.__version__, "precision": arguments.precision}
     for batch in arguments.batches:
         for fixed in (None, arguments.fixed) if arguments.fixed else (None,):
-            name = f"B={batch} {'natural' if fixed is None else f'fixed {fixed}'}"
-            results[name] = measure(llm, asked, arguments, batch, fixed)
+            results[f"{batch} {fixed or 'natural'}"] = measure(llm, asked, arguments, batch, fixed)
     print(json.dumps(results))
 
 

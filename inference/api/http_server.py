@@ -16,6 +16,7 @@ from .open_requests import OpenRequests
 HEADER_BYTES = 64 * 2**10
 # Seconds that clients get, when the time of the open requests is over, to take the ends of their answers.
 LAST_SECONDS = 10.0
+LOOK_SECONDS = 0.1  # between two looks for a second Ctrl-C
 FORCED_SECONDS = 1.0  # that the application gets after a second Ctrl-C
 
 
@@ -52,18 +53,24 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         ending = asyncio.create_task(self._end_open_requests())
+        whole = asyncio.create_task(super().shutdown(sockets))
         try:
-            await super().shutdown(sockets)
-        finally:
-            ending.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await ending
-            if self.force_exit:  # a second Ctrl-C
+            # uvicorn itself looks for a second Ctrl-C until the connections are closed, and not while the application ends.
+            while not whole.done() and not self.force_exit:
+                await asyncio.wait([whole], timeout=LOOK_SECONDS)
+            if self.force_exit:
                 self._requests.end()
                 self._abort_connections()
                 # Else uvicorn would log the end of the application as a fault. A step that never ends is not waited for.
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self.lifespan.shutdown(), FORCED_SECONDS)
+                whole.cancel()
+        finally:
+            ending.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await ending
+            with contextlib.suppress(asyncio.CancelledError):
+                await whole
 
     async def _end_open_requests(self) -> None:
         self._requests.end(idle=True)

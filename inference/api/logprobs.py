@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..completion import TokenLogprob
-from ..text.detokenizer import REPLACEMENT, IncrementalDecoder
-from ..text.tokenizer import Tokenizer
+from ..text.detokenizer import IncrementalDecoder
+from ..text.tokenizer import REPLACEMENT, Tokenizer
 
 # JSON has no −inf; OpenAI writes this number for it.
 LOWEST = -9999.0

@@ -51,6 +51,8 @@ class ChatLoop:
             _note(f'{name} is no command. /help lists them; """ begins a message that starts with a slash.')
             return
         try:
+            if argument and not COMMANDS[name].argument:
+                raise ValueError(f"what follows {name} is {argument:.100}; expected nothing")
             if name == RETRY:
                 self._answer(self._session.retried())
                 return

@@ -51,6 +51,9 @@ class TracedRunner:
     def max_draft_tokens(self) -> int:
         return self.runner.max_draft_tokens
 
+    def is_quick(self, batch: Batch) -> bool:
+        return False
+
     def must_capture(self, sequences: int, drafts: int) -> bool:
         return False
 

@@ -42,6 +42,10 @@ class LeadingRunner:
     def supports_async_scheduling(self) -> bool:
         return self._runner.supports_async_scheduling
 
+    def is_quick(self, batch: Batch) -> bool:
+        """As `Runner.is_quick`, of this rank. The others' graphs are captured in the same steps."""
+        return self._runner.is_quick(batch)
+
     @property
     def caches(self) -> list[LayerCache]:
         return self._runner.caches

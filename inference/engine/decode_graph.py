@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from operator import add
 from typing import NamedTuple
 
 import torch
@@ -128,12 +129,7 @@ class DecodeGraphs:
 
     def run(self, batch: Batch, sink: SelectionSink | None = None, plan: CheckPlan | None = None) -> torch.Tensor:
         """fp32 [B, vocab] logits of a step of decodes, valid until the next step."""
-        longest = max(start + count for start, count in zip(batch.starts, batch.counts, strict=True))
-        bucket = (
-            self._rows(len(batch.requests), batch.tokens, batch.most_drafts),
-            self.contexts[bisect_left(self.contexts, longest)],
-            sink is not None,
-        )
+        bucket = self._bucket(batch, sink is not None)
         if bucket not in self._buckets:
             self._buckets[bucket] = self._make(*bucket)
         self._latest = bucket
@@ -144,6 +140,16 @@ class DecodeGraphs:
         if record is not None and sink is not None:
             sink.decodes(record.latest())
         return logits[: batch.tokens]
+
+    def is_quick(self, batch: Batch, recorded: bool) -> bool:
+        """Whether the step's bucket has a graph, or has been given up and will never have one. recorded: with selections."""
+        bucket = self._buckets.get(self._bucket(batch, recorded))
+        return bucket is not None and (bucket.step.is_captured or bucket.step.is_given_up)
+
+    def _bucket(self, batch: Batch, recorded: bool) -> tuple[int, int, bool]:
+        longest = max(map(add, batch.starts, batch.counts))
+        rows = self._rows(len(batch.requests), batch.tokens, batch.most_drafts)
+        return rows, self.contexts[bisect_left(self.contexts, longest)], recorded
 
     def _rows(self, requests: int, tokens: int, drafts: int) -> int:
         """Those of a step's bucket. drafts: the most that it verifies or makes for a request."""

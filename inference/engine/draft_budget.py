@@ -1,15 +1,13 @@
 """What drafts have won or lost against plain decoding, and what may still be lost to find out whether they pay."""
 
-from collections import deque
-
 _SHARE = 0.015  # of the time of plain decoding that may be lost
 _GRACE = 3.0  # tokens of an answer alone that may be lost before anything is won: 1 % of the first 300
 _ASSUMED = (1.35, 1.8, 2.3, 2.8, 3.3)  # cost of a step with so many drafts over a plain one, until it has been measured
-_LATEST = 8  # plain steps whose time is remembered
+_FIRST = 8  # plain steps whose time may be that of captures
+_LATEST = 5  # the quickest of so many plain steps says what one takes: others may wait for captures or other programs
 _CAPTURE = 40.0  # plain steps, a bit more than the capture of one takes: 5 to 9 ms for the demo on an H200, beside 0.17
 _EAGER = 1.1  # times a capture, for a run without a graph: so measured for four drafts of the demo
 _LEAST_CAPTURE = 4.0  # plain steps that are more than the noise of the first ones
-_ENOUGH = 5  # of them: the first ones may capture graphs
 
 
 class DraftBudget:
@@ -32,12 +30,13 @@ class DraftBudget:
         """A step without the draft layer. number: of its size. follows: it has followed another one of its size."""
         size = self._size(number)
         self._balance += _SHARE * min(seconds, size.seconds or seconds)
-        if len(size.first) < _LATEST:
+        if len(size.first) < _FIRST:
             size.first.append(seconds)
         if follows:
             size.times.append(seconds)
-            if len(size.times) >= _ENOUGH:
+            if len(size.times) == _LATEST:
                 self.know(number, min(size.times))
+                size.times.clear()
 
     def know(self, number: int, seconds: float) -> None:
         """A plain step of this size takes so long at present."""
@@ -92,7 +91,7 @@ class _Steps:
 
     def __init__(self) -> None:
         self.first: list[float] = []  # seconds of the first plain steps
-        self.times: deque[float] = deque(maxlen=_LATEST)  # of the latest ones
+        self.times: list[float] = []  # of those since `know` was told
         self.seconds = 0.0  # that one takes; 0: not known
         self.assumed = 0.0  # the same as far as steps with drafts tell
         # Steps that were charged by that: how many plain ones would have given their tokens, their time, and the charge.

@@ -51,7 +51,7 @@ class DraftGraphs:
         self._sampled: dict[tuple[DecodeInputs, _Size, bool], tuple[DraftInputs, CapturedStep[None]]] = {}
         self._greedy: dict[tuple[DecodeInputs, _Size], CapturedStep[None]] = {}
         self._tables: dict[tuple[int, int], torch.Tensor] = {}
-        self._random = False  # whether the latest drafts were
+        self._kind: bool | None = None  # of the latest drafts: whether they were random; None: made greedily
 
     def free(self) -> None:
         """Free all graphs. Passes that come after would capture new ones."""
@@ -60,7 +60,7 @@ class DraftGraphs:
 
     def run(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
         """As `Runner.draft`, after a step that `graphs` has run."""
-        size, self._random = self._size(batch), noise.random
+        size, self._kind = self._size(batch), noise.random
         key = (self._graphs.inputs, size, noise.random)
         if key not in self._sampled:
             inputs = DraftInputs(key[0].batch, size.requests, noise.random, self._graphs.device)
@@ -72,7 +72,7 @@ class DraftGraphs:
 
     def run_greedily(self, batch: Batch) -> None:
         """As `Runner.draft_greedily`, after a step that `graphs` has run."""
-        key, self._random = (self._graphs.inputs, self._size(batch)), False
+        key, self._kind = (self._graphs.inputs, self._size(batch)), None
         if key not in self._greedy:
             self._greedy[key] = CapturedStep(self._passes(key[1]).run_greedily, self._graphs.capture)
         self._greedy[key].run(may_capture=not self._graphs.is_new)
@@ -85,10 +85,11 @@ class DraftGraphs:
         inputs, step = bucket.inputs, bucket.step
         if not step.is_captured:  # passes after a step without a graph have none either
             return not step.is_given_up
-        found = [] if self._random or (inputs, size) not in self._greedy else [self._greedy[inputs, size]]
-        if (inputs, size, self._random) in self._sampled:
-            found.append(self._sampled[inputs, size, self._random][1])
-        return not any(each.is_captured or each.is_given_up for each in found)
+        if self._kind is None:
+            passes = self._greedy.get((inputs, size))
+        else:
+            _, passes = self._sampled.get((inputs, size, self._kind), (None, None))
+        return passes is None or not (passes.is_captured or passes.is_given_up)
 
     def _passes(self, size: "_Size") -> "_Passes":
         step = self._graphs.inputs

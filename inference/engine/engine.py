@@ -189,14 +189,14 @@ class Engine:
         return InFlightStep(batch) if batch.requests else None
 
     def _run(self, step: InFlightStep) -> None:
-        """Launch the step, unless it is in flight already, and sample it; then launch the next step if it can be known by now."""
+        """Launch the step, unless it is in flight already, and sample it; then launch the next one if that can be done by now."""
         if self._in_flight is None:
             self._launch(step)
             self._in_flight = step
         step.sample(self.runner)
         if not step.staged or step.following is not None:
             return
-        batch = self.scheduler.schedule_ahead(step.batch)
+        batch = self.scheduler.schedule_ahead(step.batch, self.runner.is_quick)
         if batch is not None:
             following = InFlightStep(batch)
             self._launch(following)

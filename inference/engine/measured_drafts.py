@@ -133,7 +133,8 @@ class MeasuredDrafts:
         return prompt <= self._longest_prompt * answer
 
     def observe(self, batch: Batch, drafted: Sequence[int], accepted: Sequence[int]) -> None:
-        self._acceptance.observe(drafted, accepted)
+        if drafted:
+            self._acceptance.observe(drafted, accepted)
         self._steps.observe(batch, accepted)
 
     def _decide(self, size: "_Size", ready: float) -> None:

@@ -99,8 +99,10 @@ class MeasuredSteps:
         before = self._before
         plain = number if batch.draft_tokens is None and not batch.draft_counts and steps else None
         self._before = _Step(batch.requests, now, plain)
+        if before is None or not steps or now <= before.end:
+            return
         # Without a request in common, the engine may have waited in between.
-        if before is None or not steps or now <= before.end or set(before.requests).isdisjoint(batch.requests):
+        if before.requests != batch.requests and set(before.requests).isdisjoint(batch.requests):
             return
         if plain is None:
             self.budget.drafted_step(number, batch.most_drafts, now - before.end, steps)

@@ -30,6 +30,12 @@ class ModelRunner(Protocol):
         The engine may then launch it before it has read them. See Batch.sampled_rows.
         """
 
+    def is_quick(self, batch: Batch) -> bool:
+        """Whether a step of decodes would be launched in a moment, so that nobody minds if tokens of earlier steps wait for that.
+
+        Without its graph a launch takes the host longer than the device. Asked only if asynchronous scheduling is supported.
+        """
+
     def run(self, batch: Batch, on_selection: SelectionSink | None = None) -> torch.Tensor:
         """Launch a step: fp32 [N, vocab], the logits of the last ``logit_counts[i]`` new tokens of each entry, in order.
 

@@ -69,6 +69,10 @@ class Runner:
     def supports_async_scheduling(self) -> bool:
         return self.graphs is not None
 
+    def is_quick(self, batch: Batch) -> bool:
+        assert self.graphs is not None
+        return self.graphs.is_quick(batch, any([request.inspect for request in batch.requests]))
+
     @property
     def sampled(self) -> torch.Tensor:
         """int64 [max_sequences] on the device: the staged tokens come first, the rest is left from earlier steps."""

@@ -18,7 +18,7 @@ from .constraints import refused_tokens
 from .decode_graph import DecodeGraphs
 from .decode_inputs import DecodeInputs
 from .filters import Row
-from .grammar_masks import write_masks, write_needed_masks
+from .grammar_masks import EVERY, write_masks, write_needed_masks
 from .greedy import GreedySample, GreedyTokens
 from .noise import DraftNoise
 from .sampler import noise_key
@@ -56,6 +56,7 @@ class SamplingInputs:
             copied.synchronize()
         if masked:
             rows = self._mask_rows[self._turn][:count]
+            self._host_masks[self._turn][:count] = EVERY
             if likeliest is None:
                 write_masks(requests, rows)
             elif not write_needed_masks(requests, rows, likeliest):

@@ -2,7 +2,7 @@
 
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 
 from ..params import Request
@@ -98,16 +98,17 @@ class Scheduler:
         most = MAX_DRAFT_TOKENS if batch.decodes == len(entries) else self.pace.most_drafts
         return self.speculation.plan(batch, budget + reserved, self.pool, not self.waiting, most)
 
-    def schedule_ahead(self, batch: Batch) -> Batch | None:
+    def schedule_ahead(self, batch: Batch, is_quick: Callable[[Batch], bool] = lambda batch: True) -> Batch | None:
         """The step after `batch`, which is in flight and whose tokens are not known yet: one decode of every running request.
 
-        None if the next step is of another kind, or pages lack: `schedule` makes it later. A request that then turns out to have
-        ended takes part in one step too many, whose result is ignored.
+        None if the next step is of another kind, if pages lack, or if its launch would keep the tokens of `batch` waiting, as
+        `is_quick` says: `schedule` makes it later. A request that then turns out to have ended takes part in one step too many,
+        whose result is ignored.
         """
         if batch.draft_counts or batch.draft_tokens or (self.waiting and len(self.running) < self.max_sequences):
             return None
         ahead = next_decodes(batch, self.running, self.pool)
-        return None if ahead is None else self.speculation.plan_ahead(ahead, batch)
+        return None if ahead is None or not is_quick(ahead) else self.speculation.plan_ahead(ahead, batch)
 
     def start(self, batch: Batch) -> None:
         """Call when the step is launched: later steps find its tokens in the cache. Of its drafts that is not known yet."""

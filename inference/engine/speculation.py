@@ -26,6 +26,7 @@ class Speculation:
         self.policy = policy
         self.drafted_tokens = [0] * MAX_DRAFT_TOKENS  # as in EngineStats
         self.accepted_tokens = [0] * MAX_DRAFT_TOKENS
+        self.latest_decodes: Batch | None = None  # that have arrived, in a step of decodes alone
         # The drafts that the latest step has made: (row of the runner's table, how many).
         self._made: dict[Request, tuple[int, int]] = {}
 
@@ -63,11 +64,10 @@ class Speculation:
         )
 
     def plan_ahead(self, batch: Batch, before: Batch) -> Batch:
-        """The batch with the drafts to make, while `before` is in flight, which has none."""
-        if self.policy is None:
+        """The batch with the drafts to make, while `before` is in flight, which has none and goes over the same requests."""
+        if self.policy is None or before.draft_tokens is None:  # then each of them lacks entries of the draft layer
             return batch
-        unknown = dict(zip(before.requests, before.counts, strict=True)) if before.draft_tokens is not None else {}
-        count = self._choose(batch, unknown)
+        count = self._choose(batch, dict(zip(before.requests, before.counts, strict=True)))
         return batch if count is None else replace(batch, draft_tokens=count)
 
     def commit(self, batch: Batch, drafted: bool) -> None:
@@ -96,6 +96,8 @@ class Speculation:
         """A step's tokens have arrived. accepted: how many drafts of each sampling request were right, if it had any."""
         if self.policy is None:
             return
+        if batch.decodes == len(batch.requests):
+            self.latest_decodes = batch
         if not batch.draft_counts:
             self.policy.observe(batch, (), ())
             return

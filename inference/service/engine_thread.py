@@ -10,6 +10,7 @@ from ..engine.engine import Engine
 from ..engine.fault import Fault, first_line, log_fault
 from ..engine.scoring import ScoreJob
 from ..engine.stats import EngineStats
+from ..engine.warm_up import WarmUp
 from .delivery import Delivery
 from .entry import Entry, error_delta, with_failure
 from .observers import Observers
@@ -26,6 +27,9 @@ _DIED = "the engine's thread has failed"
 
 # Seconds between two attempts to deliver what an event loop has not taken, while no request is open.
 _RETRY_SECONDS = 0.05
+
+# Seconds without a request before each step that captures graphs for later ones.
+_QUIET_SECONDS = 0.1
 
 
 class DeviceLost(RuntimeError):
@@ -56,6 +60,7 @@ class EngineThread:
         self.stats: EngineStats = engine.stats()
         self.clock = clock
         self._engine = engine
+        self._warm_up = WarmUp(engine)
         self._last_step = clock()
         self._delivery = Delivery(pause)
         self._stats_failed = False
@@ -115,11 +120,18 @@ class EngineThread:
 
     def _wait_for_work(self) -> bool:
         """False once the thread is to end."""
-        if self.work.is_idle:
-            alive = self.work.wait(_RETRY_SECONDS if self._delivery.is_due else None)
-            self._last_step = self.clock()
-            return alive
-        return not self.work.is_stopping
+        if not self.work.is_idle:
+            return not self.work.is_stopping
+        if self._delivery.is_due:
+            alive = self.work.wait(_RETRY_SECONDS)
+        elif self._warm_up.is_due:
+            alive = self.work.wait(_QUIET_SECONDS)
+            if alive and self.work.is_idle:
+                self._warm_up.step()
+        else:
+            alive = self.work.wait(None)
+        self._last_step = self.clock()
+        return alive
 
     def _step(self, arrivals: list[Entry], cancels: list[int]) -> bool:
         """Whether a request has failed."""

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from .tokenizer import Tokenizer
-
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+from .tokenizer import REPLACEMENT, Tokenizer
 
 
 class IncrementalDecoder:
@@ -24,6 +22,8 @@ class IncrementalDecoder:
         """The new characters that are complete once these ids are known; may be empty."""
         if not ids:
             return ""
+        if len(ids) == 1 and not self._window and (whole := self._tokenizer.whole_text(ids[0])) is not None:
+            return whole
         self._window += ids
         text = self._tokenizer.decode(self._window)
         stable = text.rstrip(REPLACEMENT)

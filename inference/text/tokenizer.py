@@ -24,6 +24,7 @@ ASSISTANT = "<｜Assistant｜>"
 THINK = "<think>"
 END_THINK = "</think>"
 DSML = "｜DSML｜"
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # in the place of bytes that are no character, or not yet
 # Characters from which on the memory that encoding took, some 100 bytes for each, is given back at once.
 LONG_TEXT = 2**18
 # Characters that are searched for control tokens at a time: up to 8 ms.
@@ -72,6 +73,7 @@ class Tokenizer:
         self._skipped = (flagged | {self.bos_id, *self.eos_ids}) - kept - {None}
         # A byte-level decoder concatenates the bytes of the tokens; other decoders depend on the token before.
         self.is_byte_level: bool = (definition.get("decoder") or {}).get("type") == "ByteLevel"
+        self._whole: dict[int, str | None] = {}  # see whole_text
 
     @classmethod
     def from_directory(cls, path: str | Path) -> "Tokenizer | None":
@@ -196,6 +198,13 @@ class Tokenizer:
         if len(kept) > LONG_TEXT // 16:
             return self._full.decode_batch([kept], skip_special_tokens=False)[0]
         return self._full.decode(kept, skip_special_tokens=False)
+
+    def whole_text(self, token: int) -> str | None:
+        """The text of a token that begins where a character begins; None if that depends on the tokens behind it."""
+        if token not in self._whole:
+            text = self.decode([token])
+            self._whole[token] = text if self.is_byte_level and not text.endswith(REPLACEMENT) else None
+        return self._whole[token]
 
     @cached_property
     def plain(self) -> tokenizers.Tokenizer:

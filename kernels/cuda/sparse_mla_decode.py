@@ -64,7 +64,7 @@ def sparse_mla_decode(
     check_widths(width, value_dim)
     check_aligned(q=q, cache=cache)
     queries, selected = q.flatten(0, 1), indices.flatten(0, 1)
-    if cache.dtype != torch.uint8:  # a bf16 cache: the prefill kernel, without split-KV
+    if cache.dtype != torch.uint8:  # a bf16 cache: the prefill kernel, which divides few queries itself
         lengths = None if topk_length is None else topk_length.repeat_interleave(new)
         out, _, lse = sparse_mla_prefill(
             queries, cache.view(-1, 1, width), selected[:, None], softmax_scale, value_dim, lengths, attn_sink

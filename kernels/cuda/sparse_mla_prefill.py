@@ -6,7 +6,24 @@ import torch
 
 from ..alignment import check_aligned
 from ..build import load
-from .split_plan import check_widths
+from .split_plan import check_widths, parts_at_once
+
+BLOCK = 64  # keys
+ROWS = 64  # heads of a CTA
+MOST_PARTIAL_ROWS = 4096  # that pieces of one block may have
+
+
+def blocks_of_a_piece(queries: int, heads: int, topk: int, most: int) -> int:
+    """Of how many blocks of 64 keys the pieces of a query are, if `most` CTAs run at once.
+
+    All pieces are computed at once. The whole query is one piece where the GPU has not two CTAs for each query and its row blocks.
+    """
+    blocks = -(-topk // BLOCK)
+    pieces = most // max(queries * -(-heads // ROWS), 1)
+    if pieces < 2:
+        return blocks
+    size = -(-blocks // pieces)
+    return 2 if size == 1 and queries * heads * blocks > MOST_PARTIAL_ROWS else size
 
 
 def sparse_mla_prefill(
@@ -18,6 +35,21 @@ def sparse_mla_prefill(
     topk_length: torch.Tensor | None,
     attn_sink: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return attend(q, kv, indices, softmax_scale, value_dim, topk_length, attn_sink, divided=True)
+
+
+def attend(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    indices: torch.Tensor,
+    softmax_scale: float,
+    value_dim: int,
+    topk_length: torch.Tensor | None,
+    attn_sink: torch.Tensor | None,
+    *,
+    divided: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """As `kernels.sparse_mla_prefill`. divided: the keys of few queries may be, so that bits depend on the number of queries."""
     tokens, heads, width = q.shape
     check_widths(width, value_dim)
     check_aligned(q=q, kv=kv)
@@ -44,6 +76,12 @@ def sparse_mla_prefill(
             False,
         )
     else:
+        topk, partial_out, partial_sums = indices.shape[2], None, None
+        size = blocks_of_a_piece(tokens, heads, topk, parts_at_once(q.device, 1))
+        if divided and topk > size * BLOCK:
+            pieces = -(-topk // (size * BLOCK))
+            partial_out = torch.empty(tokens, pieces, heads, value_dim, dtype=torch.float32, device=q.device)
+            partial_sums = torch.empty(2, tokens, pieces, heads, dtype=torch.float32, device=q.device)
         load("sparse_prefill").sparse_prefill_rows(
             q,
             kv[:, 0],
@@ -54,5 +92,8 @@ def sparse_mla_prefill(
             max_logits,
             lse,
             softmax_scale,
+            size,
+            partial_out,
+            partial_sums,
         )
     return out, max_logits, lse

@@ -111,6 +111,36 @@ def test_the_engine_uses_them_where_it_can(checkpoint: Path, monkeypatch: pytest
     assert isinstance(llm.engine.runner, Runner) and llm.engine.runner.graphs is None
 
 
+@pytest.mark.parametrize("broken", [False, True], ids=["captured", "given-up"])
+def test_a_step_is_launched_ahead_once_its_bucket_is_settled(
+    checkpoint: Path, broken: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By whether it has a graph, or was tried twice in vain: others are launched when the tokens before them are read."""
+    llm, launched = load(checkpoint, True), list[tuple[int, bool]]()
+    engine = llm.engine
+    assert isinstance(engine.runner, Runner) and engine.runner.graphs is not None
+    graphs, run = engine.runner.graphs, Runner.run
+    if broken:
+        monkeypatch.setattr(graphs, "capture", lambda step: 1 / 0)
+    monkeypatch.setattr(
+        Runner,
+        "run",
+        lambda self, batch, *given: (
+            launched.append((batch.tokens, bool(batch.sampled_rows))),
+            run(self, batch, *given),
+        )[1],
+    )
+    for prompt, count in zip(PROMPTS[1:4], (20, 20, 12), strict=True):
+        engine.add_request(prompt, replace(GREEDY, max_tokens=count))
+    while engine.has_work:
+        engine.step()
+    first = 2 + broken  # steps of a bucket that nobody launches ahead
+    for rows, steps in ((3, 11), (2, 8)):
+        ahead = [each for tokens, each in launched[1:] if tokens == rows]
+        assert ahead[:first] == [False] * first and all(ahead[first:]), (rows, ahead)
+        assert len(ahead) >= steps
+
+
 def test_graphs_need_implementations_that_do_not_wait_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a Hopper GPU: every operation of a decode step counts, with the implementation that would serve it."""
     monkeypatch.setattr(hardware, "is_hopper", lambda device: True)

@@ -74,11 +74,21 @@ def decode(
     right: Sequence[float],
     seed: int,
     marks: Sequence[int] = MARKS,
+    warm_up: bool = False,
 ) -> list[float]:
-    """Seconds until each of the marks. So many answers of 20 to 150 tokens begin together and end one by one; then the next."""
+    """Seconds until each of the marks. So many answers of 20 to 150 tokens begin together and end one by one; then the next.
+
+    warm_up: graphs of a lone answer are captured in between, as WarmUp does.
+    """
     rng, lengths = random.Random(seed), random.Random(seed + 1000)  # the same answers with drafts and without
     found, done, taken, number = list[float](), 0, 0.0, 0
     while True:
+        noise = machine.random.getstate()  # for the answers, the same as without
+        while (
+            number and warm_up and (missing := [k for k in range(MAX_DRAFT_TOKENS + 1) if machine.must_capture(1, k)])
+        ):
+            machine.take(1, missing[0], missing[0])
+        machine.random.setstate(noise)
         left = {}
         for _ in range(sequences):
             number += 1
@@ -139,18 +149,18 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("ready", [0, 16], ids=["", "captured"])
+@pytest.mark.parametrize(("ready", "warm_up"), [(0, False), (16, False), (0, True)], ids=["", "captured", "idle"])
 @pytest.mark.parametrize("right", RIGHT.values(), ids=RIGHT)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_auto_is_never_slower_than_plain_decoding_by_more_than_three_percent(
-    case: tuple[dict[int | None, float], int, bool, float, float, int], right: list[float], ready: int
+    case: tuple[dict[int | None, float], int, bool, float, float, int], right: list[float], ready: int, warm_up: bool
 ) -> None:
     costs, layers, ahead, step, capture, sequences = case
     for seed in range(3):
         plain = decode(Machine(costs, layers, step, capture, ready, seed), None, sequences, right, seed)
         machine = Machine(costs, layers, step, capture, ready, seed)
         policy = MeasuredDrafts(layers, machine.clock, ahead=ahead, must_capture=machine.must_capture)
-        taken = decode(machine, policy, sequences, right, seed)
+        taken = decode(machine, policy, sequences, right, seed, warm_up=warm_up)
         ratios = [one / other for one, other in zip(plain, taken, strict=True)]
         assert min(ratios) >= 0.97, (seed, ratios)
 
@@ -164,6 +174,21 @@ def test_drafts_that_pay_go_on_while_more_of_them_cannot_be_afforded() -> None:
         policy = MeasuredDrafts(layers, machine.clock, ahead=ahead, must_capture=machine.must_capture)
         taken = decode(machine, policy, sequences, RIGHT["right"], seed, [10_000])
         assert plain[0] / taken[0] > 1.25, seed
+
+
+@pytest.mark.parametrize(("name", "gain", "idle_gain"), [("GPU, one", 1.01, 1.09), ("61 layers, one", 1.25, 1.5)])
+def test_a_server_that_is_idle_between_answers_gains_at_once(name: str, gain: float, idle_gain: float) -> None:
+    """Over the first 3,000 tokens; without pauses, captures must be won first."""
+    costs, layers, ahead, step, capture, sequences = CASES[name]
+    for seed in range(3):
+        ratios = []
+        for warm_up in (False, True):
+            plain = decode(Machine(costs, layers, step, capture, 0, seed), None, sequences, RIGHT["right"], seed)
+            machine = Machine(costs, layers, step, capture, 0, seed)
+            policy = MeasuredDrafts(layers, machine.clock, ahead=ahead, must_capture=machine.must_capture)
+            taken = decode(machine, policy, sequences, RIGHT["right"], seed, warm_up=warm_up)
+            ratios.append(plain[-1] / taken[-1])
+        assert ratios[0] < gain and ratios[1] > idle_gain, ratios
 
 
 @pytest.mark.parametrize("drafts", [1, 2, 3, 4])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
-from deepseek_v32.inference.engine.grammar_masks import make_masks, write_needed_masks
+from deepseek_v32.inference.engine.grammar_masks import EVERY, make_masks, write_needed_masks
 from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.text.grammar import GrammarCompiler, Mask, _byte_characters
 from deepseek_v32.inference.text.tokenizer import END_THINK
@@ -276,14 +276,14 @@ class Likeliest:
 def test_masks_are_made_only_where_the_likeliest_token_may_not_come(looks):
     """Ten rows, of which the fourth has no grammar: with every token taken, with one refused, and with one that may end."""
     vocab, [a, b] = TOKENIZER.vocab_size, TOKENIZER.encode("ab")
-    masks = Mask.rows(np.empty((10, -(-vocab // 32)), dtype=np.uint32))
+    words = np.empty((10, -(-vocab // 32)), dtype=np.uint32)
+    masks = Mask.rows(words)
 
     def needed(tokens, **options):
         params = SamplingParams(**options)
         requests = [Request(id, (7,), params, 100, 0, grammar=grammar(regex="a*")) for id in range(10)]
         requests[3].grammar = None
-        for mask in masks:
-            mask.words[:] = 5
+        words.view(np.int32)[:] = EVERY
         return write_needed_masks(requests, masks, Likeliest(tokens, looks))
 
     made, mask = 4 * looks, allowed(grammar(regex="a*").mask([]))  # no look comes after the tenth row

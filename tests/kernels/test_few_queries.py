@@ -6,6 +6,7 @@ import torch
 from deepseek_v32.kernels.cache_write import gather_latents, write_latent_cache
 from deepseek_v32.kernels.invariant.gpu import sparse_mla
 from deepseek_v32.kernels.invariant.gpu.sparse_mla import _by_pieces, few_queries
+from deepseek_v32.kernels.registry import INVARIANT
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 
 PAGE, TOKENS, SCALE = 64, 4096, 0.05
@@ -48,9 +49,9 @@ def test_bits_equal_those_of_prefill(count: int, topk: int, heads: int, odd_scal
     rows = gather_latents(records, torch.arange(TOKENS, device="cuda"), 512, torch.bfloat16)
     for length, sinks in ((None, None), (lengths, sink)):
         out, lse = few_queries(q, records, indices, SCALE, 512, length, sink if sinks is not None else None)
-        for kv in (records, rows[:, None]):
+        for kv, backend in ((records, "cuda"), (rows[:, None], INVARIANT)):
             expected, _, expected_lse = sparse_mla_prefill(
-                q, kv, indices[:, None], SCALE, 512, length, sinks, backend="cuda"
+                q, kv, indices[:, None], SCALE, 512, length, sinks, backend=backend
             )
             assert torch.equal(out, expected) and torch.equal(lse, expected_lse)
     assert out.isfinite().all() and out.abs().sum() > 0

@@ -101,6 +101,9 @@ class Fate:
             raise self._fault(None)
         return "".join(TEXT[id] for id in ids)
 
+    def whole_text(self, token: int) -> None:
+        """Text comes from `decode` alone."""
+
     # Everywhere.
 
     def point(self, where: str) -> None:

@@ -127,6 +127,9 @@ class SimulatedRunner:
     def device_fault(self) -> None:
         """None of the simulated faults is the device's."""
 
+    def is_quick(self, batch: Batch) -> bool:
+        return True
+
     def must_capture(self, sequences: int, drafts: int) -> bool:
         return False
 

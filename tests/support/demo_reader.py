@@ -44,8 +44,9 @@ class Sentence:
 class Reader:
     """complaints: one line for each answer that does not follow from what the user wrote."""
 
-    def __init__(self, messages: list[dict], stories: bool):
+    def __init__(self, messages: list[dict], stories: bool, synonyms: bool = False):
         self.stories = stories  # whether nothing but stories states facts, so that each correction can be followed
+        self.synonyms = synonyms  # whether the user asks for what is his own in other words than he told it
         self.complaints: list[str] = []
         self.read = {
             "stated": 0,
@@ -167,9 +168,7 @@ class Reader:
         return None
 
     def _corrected(self, question: str, value: str, quote: str, at: int, before: str, now: str) -> str | None:
-        """Follow a correction back to what names the subject; look for a later one that was missed.
-
-        An answer in quite other words than its question is right unless another sentence has more of them."""
+        """Follow a correction back to what names the subject; look for a later one that was missed."""
         if (line := re.match(r"(\d+)([.)]) ", quote)) and (asked := _ORDINAL.search(question)):
             return self._numbered(int(line[1]), quote, at, asked[0].lower())
         here = max((n for n, s in enumerate(self.sentences) if s.at <= at + 1), default=0)
@@ -187,12 +186,11 @@ class Reader:
         while not self._fits(question, words, self.sentences[about].text):
             found = self._antecedent(about, wanted, quote if not steps else self.sentences[about].text)
             if found is None or steps > 6:
-                if now or any(before and before in s.text and self._fits(question, words, s.text) for s in told):
+                if any(before and before in s.text and self._fits(question, words, s.text) for s in told):
                     return None
-                other = next((s.text for s in told if self._has_words_of(question, s.text)), None)
-                return (
-                    other and f"the quote names nothing of the question, nor does what it corrects, but {other!r} does"
-                )
+                if self.synonyms and (now or not any(self._has_words_of(question, s.text) for s in told)):
+                    return None
+                return "the quote names nothing of the question, nor does what it corrects"
             about, steps = found, steps + 1
         self.read["correction"] += steps > 0
         return None
@@ -212,10 +210,12 @@ class Reader:
         return any(word in letters for word in re.findall(r"[a-z]{3,}", sentence.lower()) if word not in english.SMALL)
 
     def _has_words_of(self, question: str, sentence: str) -> bool:
-        """Whether a sentence has most words of the question, two at least, and could answer it."""
-        words = english.stems(question)
-        found = len(words & english.stems(sentence))
-        return found > 1 and 2 * found > len(words) and english.could_answer(question, sentence)
+        """Whether a sentence has all words of a question and could answer it, or a name in it."""
+        words, names = english.stems(question), re.findall(r"(?<=\w )[A-Z]\w+|\w+(?='s )", question)
+        named = any(re.search(rf"\b{name}\b", sentence) for name in names if name.lower() not in english.SMALL)
+        return named or (
+            len(words) > 1 and words <= english.stems(sentence) and english.could_answer(question, sentence)
+        )
 
     def _mine(self, question: str, sentence: str) -> bool:
         texts = (question.lower(), sentence.lower())

@@ -40,7 +40,8 @@ _RELATED = (
     "username handle nickname user",
     "height tall cm foot",
     "flight flying fly plane",
-    "shopping buy get pick groceries missing list",
+    "shopping shop buy get pick groceries missing list",
+    "subject major majors study studies",
     "company employer work",
     "wifi network wi",
     "cat kitten",
@@ -57,7 +58,7 @@ _RELATED = (
     "doctor dentist vet surgeon physician",
     "partner wife husband married engaged dating better",
     "sibling sister brother twin",
-    "illness hospital sick caught",
+    "illness hospital sick caught doctor note",
     "medicine pill medication drug",
 )
 
@@ -110,7 +111,7 @@ def could_answer(question: str, sentence: str) -> bool:
         if re.search(rf"\b{word}\b", asked):
             return shape(sentence) in kinds
     if re.search(r"\bhow many\b", asked):
-        return re.search(rf"\d|\b({_NUMBERS})\b", sentence.lower()) is not None
+        return re.search(rf"\d|\b({_NUMBERS})\b", re.sub(r"[$£€]\d\S*", "", sentence.lower())) is not None
     if re.search(r"\bhow (long|much|expensive)\b", asked):  # neither a time of the day nor a number of people
         rest = re.sub(r"\d+:\d+\S*|\d+ ?[ap]m|\b\S+ (people|guests)\b", "", sentence.lower())
         unit = r"\b(minute|hour|day|week|month|year|night)s?\b|until|since" if "how long" in asked else r"\d|\bk\b"

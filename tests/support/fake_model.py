@@ -150,6 +150,9 @@ class ByteTokenizer:
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
         return bytes(id for id in ids if id < BYTES).decode(errors="replace")
 
+    def whole_text(self, token: int) -> str | None:
+        return chr(token) if token < 128 else None
+
 
 def fake_llm(model: Any = None, poison: bool = True, ahead: bool = False, **options: Any) -> LLM:
     """An LLM around a FakeModel, whose caches start out as NaN. ahead: it launches steps of decodes ahead."""
@@ -172,6 +175,9 @@ class AsyncRunner(Runner):
 
     supports_async_scheduling = True
     ahead = 0  # steps that were launched ahead, by all runners
+
+    def is_quick(self, batch: Batch) -> bool:
+        return True
 
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         self._kept = tokens.tolist()

@@ -50,7 +50,10 @@ __device__ __forceinline__ void attend(const Problem& p, const More*... more) {
     cluster_sync();
   else
     __syncthreads();
-  wait_for_plan(p);
+  if constexpr (C::kEqual)
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  else
+    wait_for_plan(p);
   constexpr int kCtas = C::kPair ? 2 : 1;
   const int rank = C::kPair ? cluster_rank() : 0;
   const int cluster = blockIdx.x / kCtas, clusters = gridDim.x / kCtas;

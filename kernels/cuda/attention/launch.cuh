@@ -48,12 +48,12 @@ void combine(const Problem& p, int most_splits, int multiprocessors, cudaStream_
 
 // The merge of parts of few blocks. The first of its CTAs start on multiprocessors that have no part; shared memory that they do not use
 // keeps them from crowding there: rows are spread over all multiprocessors.
-template <class Element>
+template <class Element, bool kEqual = false>
 void combine_few_blocks(const Problem& p, int multiprocessors, cudaStream_t stream) {
   constexpr int kBytes = 228 * 1024, kReserved = 1024, kLeast = 4, kMost = 8;  // a multiprocessor's, a CTA's; more CTAs have no registers
   const int64_t rows = int64_t(p.queries) * p.rows, each = std::max<int64_t>((rows + multiprocessors - 1) / multiprocessors, kLeast);
   const size_t unused = each < kMost ? (kBytes / each - kReserved) / 128 * 128 : 0;
-  launch_kernel(flash_fwd_mla_combine_row_kernel<Element>, {dim3(p.rows, p.queries), 128, unused, stream, 1, true}, p);
+  launch_kernel(flash_fwd_mla_combine_row_kernel<Element, kEqual>, {dim3(p.rows, p.queries), 128, unused, stream, 1, true}, p);
 }
 
 }  // namespace mla

@@ -87,13 +87,15 @@ __global__ void __launch_bounds__(32 * kQuarters * kTurns, kCtas) flash_fwd_mla_
 }
 
 // out and lse of the queries that several parts of few blocks computed, in little code, since its instructions come cold. CTA (r, query)
-// merges a row, in the order of its splits. A lane computes the weight of one of 32 splits at a time.
-template <class Element>
+// merges a row, in the order of its splits. A lane computes the weight of one of 32 splits at a time. kEqual: all queries have the same
+// number of splits, and maxima are merged, too.
+template <class Element, bool kEqual = false>
 __global__ void __launch_bounds__(128) flash_fwd_mla_combine_row_kernel(const __grid_constant__ Problem p) {
   constexpr int kAtOnce = 8;
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   const int lane = threadIdx.x & 31, column = threadIdx.x * 4, r = blockIdx.x, query = blockIdx.y;
-  const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;  // of the plan, which is older than the parts
+  // A plan is older than the parts.
+  const int first = kEqual ? query * p.pieces : p.split_offset[query], splits = kEqual ? p.pieces : p.split_offset[query + 1] - first;
   asm volatile("griddepcontrol.wait;" ::: "memory");
   if (splits <= 1) return;
   const int64_t step = int64_t(p.rows) * kValueWidth;
@@ -124,6 +126,13 @@ __global__ void __launch_bounds__(128) flash_fwd_mla_combine_row_kernel(const __
     for (int i = 0; i < kAtOnce; ++i) add(sum, total, __shfl_sync(~0u, weight, (split + i) % 32), v[i]);
   }
   store_merged<Element>(p, query, r, column, top, total, sum);
+  if constexpr (kEqual) {
+    if (threadIdx.x >= 32) return;
+    float highest = -INFINITY;
+    for (int i = lane; i < splits; i += 32) highest = fmaxf(highest, __ldcg(p.partial_top + int64_t(first + i) * p.rows + r));
+    for (int far = 16; far > 0; far /= 2) highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, far));
+    if (lane == 0) p.max_logits[int64_t(query) * p.rows + r] = highest * p.scale;
+  }
 }
 
 }  // namespace mla

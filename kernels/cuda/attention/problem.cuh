@@ -101,19 +101,23 @@ struct Problem {
   int part_count;
   float* partial_out;           // [splits, rows, 512]
   float* partial_lse;           // [splits, rows], base 2
+  // Planned::kEqual: a query has `pieces` parts of `piece_blocks` blocks each.
+  int pieces, piece_blocks;
+  float* partial_top;           // [splits, rows]
 };
 
 // Partial results are in the order in which the threads of an MMA hold them, so that each stores 16 bytes: of every 16 columns, those at
 // 4 t ... 4 t + 3 are columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9. This is the first of the four at `stored`, a multiple of four.
 __device__ __forceinline__ int partial_column(int stored) { return (stored & ~15) + (stored >> 1 & 6); }
 
-// Whether a launch has a plan that divides the work into parts.
-enum class Planned { kNever, kPerhaps, kAlways };
+// Whether a launch has a plan that divides the work into parts, or divides all queries alike, a part for each cluster.
+enum class Planned { kNever, kPerhaps, kAlways, kEqual };
 
 // One CTA's next piece of work: blocks [begin, end) of the keys of `query`.
 template <Lookup kLookup, Planned kPlanned = Planned::kPerhaps>
 struct Items {
   static constexpr bool kNeverPlanned = kPlanned == Planned::kNever, kAlwaysPlanned = kPlanned == Planned::kAlways;
+  static constexpr bool kEqual = kPlanned == Planned::kEqual;
   const Problem& p;
   int query, group, begin, end, split;  // split: slot in the partial buffers, or -1: this item is the whole query
   int keys;                             // columns of the query that count
@@ -122,7 +126,13 @@ struct Items {
   bool more_;
 
   __device__ __forceinline__ Items(const Problem& problem, int cluster, int clusters) : p(problem) {
-    if (kNeverPlanned || (!kAlwaysPlanned && p.parts == nullptr)) {
+    if constexpr (kEqual) {
+      const int part = cluster / p.groups;
+      group = cluster - part * p.groups;
+      query = part / p.pieces;
+      item_ = part - query * p.pieces;
+      more_ = true;
+    } else if (kNeverPlanned || (!kAlwaysPlanned && p.parts == nullptr)) {
       step_ = clusters;
       item_ = cluster;
       more_ = cluster < p.queries * p.groups;
@@ -144,7 +154,9 @@ struct Items {
     if (splits > 1) split = first + (query == part_.first_query ? part_.first_split : 0);
   }
   __device__ __forceinline__ void next() {
-    if (kNeverPlanned || (!kAlwaysPlanned && p.parts == nullptr)) {
+    if constexpr (kEqual) {
+      more_ = false;
+    } else if (kNeverPlanned || (!kAlwaysPlanned && p.parts == nullptr)) {
       item_ += step_;
       more_ = item_ < p.queries * p.groups;
       query = item_ / p.groups;
@@ -162,7 +174,11 @@ struct Items {
     begin = 0;
     end = (keys + kBlock - 1) / kBlock;
     split = -1;
-    if constexpr (kAlwaysPlanned) {
+    if constexpr (kEqual) {
+      begin = item_ * p.piece_blocks;
+      end = min(end, begin + p.piece_blocks);
+      split = query * p.pieces + item_;
+    } else if constexpr (kAlwaysPlanned) {
       if (query == part_.first_query) begin = part_.first_block;
       if (query == part_.last_query) end = min(end, part_.end_block);
     } else if (!kNeverPlanned && p.parts != nullptr) {

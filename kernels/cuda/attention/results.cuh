@@ -43,6 +43,7 @@ __device__ __forceinline__ void finish_empty(const Problem& p, const typename C:
     } else {
       *reinterpret_cast<float4*>(p.partial_out + at * kValueWidth + column) = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       if (column == 0) p.partial_lse[at] = -INFINITY;
+      if (C::kEqual && column == 0) p.partial_top[at] = -INFINITY;
     }
   }
 }
@@ -106,6 +107,7 @@ __device__ __forceinline__ void finish(const Problem& p, SharedMemory& s, const 
         *reinterpret_cast<float4*>(target + 16 * i) = make_float4(o[8 * i + 2 * half] * factor, o[8 * i + 2 * half + 1] * factor,
                                                                   o[8 * i + 2 * half + 4] * factor, o[8 * i + 2 * half + 5] * factor);
       if (group == 0 && (lane & 3) == 0) p.partial_lse[at] = lse;
+      if (C::kEqual && group == 0 && (lane & 3) == 0) p.partial_top[at] = top[half];
     }
   }
 }

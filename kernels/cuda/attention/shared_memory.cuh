@@ -41,7 +41,8 @@ template <Lookup kLookup_, Storage kStorage_, class Element_, bool kPair_, class
           bool kTileBarriers_ = false>
 struct Config {
   using Order = Order_;
-  static constexpr bool kPlanned = kPlanned_ != Planned::kNever, kAlwaysPlanned = kPlanned_ == Planned::kAlways;
+  static constexpr bool kPlanned = kPlanned_ != Planned::kNever, kAlwaysPlanned = kPlanned_ == Planned::kAlways,
+                        kEqual = kPlanned_ == Planned::kEqual;
   using Work = Items<kLookup_, kPlanned_>;
   static constexpr Lookup kLookup = kLookup_;
   static constexpr Storage kStorage = kStorage_;

@@ -1,4 +1,5 @@
-// Sparse prefill: persistent CTAs, one query and 64 heads at a time. The CTAs of a query's row blocks are neighbours, and meet in L2.
+// Sparse prefill: persistent CTAs, one query and 64 heads at a time. The CTAs of a query's row blocks are neighbours, and meet in L2. Queries
+// too few to occupy the GPU are divided into equal parts of their keys, one for each CTA.
 #pragma once
 
 #include "../attention/gather.cuh"
@@ -12,12 +13,13 @@ enum class Source { kL2, kMemory };
 template <Source kSource>
 using PrefillOrder = Order<kSource == Source::kL2 ? Ahead::kLeftHalf : Ahead::kNothing, Ahead::kLeftHalf, Release::kBehindTile,
                            Handover::kHalvesValuesFirst, /* fence */ false>;
-template <Source kSource>
-using PrefillConfig = Config<Lookup::kIndices, Storage::kRows, __nv_bfloat16, false, PrefillOrder<kSource>, Planned::kNever>;
+template <Source kSource, bool kDivided>
+using PrefillConfig = Config<Lookup::kIndices, Storage::kRows, __nv_bfloat16, false, PrefillOrder<kSource>,
+                             kDivided ? Planned::kEqual : Planned::kNever>;
 
-template <Source kSource>
+template <Source kSource, bool kDivided = false>
 __global__ void __launch_bounds__(kThreads, 1) sparse_attn_fwd_kernel(const __grid_constant__ Problem problem) {
-  attend<PrefillConfig<kSource>, Gather<PrefillConfig<kSource>>>(problem);
+  attend<PrefillConfig<kSource, kDivided>, Gather<PrefillConfig<kSource, kDivided>>>(problem);
 }
 
 }  // namespace mla

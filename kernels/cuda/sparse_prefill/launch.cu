@@ -3,9 +3,11 @@
 
 namespace mla {
 
-// q [T, H, 576], kv rows [S, 576], indices [T, K]; outputs out [T, H, 512], max_logits and lse [T, H]. Checked by the caller.
+// q [T, H, 576], kv rows [S, 576], indices [T, K]; outputs out [T, H, 512], max_logits and lse [T, H]. Checked by the caller. With partial
+// results [T, pieces, H, 512] and [2, T, pieces, H], the keys of a query are divided into pieces of `piece_blocks` blocks.
 void sparse_prefill_rows(TensorView q, TensorView kv, TensorView indices, Optional<TensorView> topk_length,
-                         Optional<TensorView> sink, TensorView out, TensorView max_logits, TensorView lse, double scale) {
+                         Optional<TensorView> sink, TensorView out, TensorView max_logits, TensorView lse, double scale,
+                         int64_t piece_blocks, Optional<TensorView> partial_out, Optional<TensorView> partial_sums) {
   DeviceGuard guard(q);
   Problem p = {};
   const int heads = static_cast<int>(q.size(1));
@@ -33,6 +35,17 @@ void sparse_prefill_rows(TensorView q, TensorView kv, TensorView indices, Option
   p.lse = data<float>(lse);
   p.lse_factor = 0.6931471805599453f;
   p.max_logits = data<float>(max_logits);
+  if (partial_out.has_value()) {
+    p.pieces = static_cast<int>(partial_out.value().size(1));
+    p.piece_blocks = static_cast<int>(piece_blocks);
+    p.partial_out = data<float>(partial_out);
+    p.partial_lse = data<float>(partial_sums);
+    p.partial_top = p.partial_lse + int64_t(p.queries) * p.pieces * p.rows;
+    launch(sparse_attn_fwd_kernel<Source::kMemory, true>, p, p.queries * p.pieces * p.groups, false, kThreads, sizeof(SharedMemory),
+           stream_of(q));
+    combine_few_blocks<__nv_bfloat16, true>(p, multiprocessors(q), stream_of(q));
+    return;
+  }
   const int ctas = static_cast<int>(std::min<int64_t>(int64_t(p.queries) * p.groups, multiprocessors(q)));
   int l2_bytes = 0;
   check(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, q.device().device_id), "L2 size");

@@ -16,7 +16,7 @@ import torch
 from ...alignment import check_aligned
 from ...build import load
 from ...cuda.sparse_mla_decode import FEW_HEADS
-from ...cuda.sparse_mla_prefill import sparse_mla_prefill
+from ...cuda.sparse_mla_prefill import attend
 from ...cuda.split_plan import PART_FIELDS, check_widths, partial_results
 from ...split_plan import SplitPlan
 
@@ -54,6 +54,18 @@ def _plan_pieces(queries: int, heads: int, topk: int, device: torch.device) -> S
     parts[:, 4] = piece
     offsets = torch.arange(0, queries * pieces + 1, pieces, dtype=torch.int32, device=device)
     return SplitPlan(parts, offsets, heads)
+
+
+def sparse_mla_prefill(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    indices: torch.Tensor,
+    softmax_scale: float,
+    value_dim: int,
+    topk_length: torch.Tensor | None,
+    attn_sink: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return attend(q, kv, indices, softmax_scale, value_dim, topk_length, attn_sink, divided=False)
 
 
 def sparse_mla_decode(

@@ -52,7 +52,7 @@ _PLAYS = (
     *[("asides", aside_links.play)] * 3,
     *[("asides", listings.play)] * 3,
     *[("matters", matters.play)] * 22,
-    *[("matters", matters.play_relations)] * 3,
+    *[("matters", matters.play_links)] * 5,
 )
 
 

@@ -74,6 +74,13 @@ def test_retry_asks_the_same_once_more(chat):
     assert session.messages == [] and out.count(ANSWER) == 1
 
 
+def test_a_command_that_takes_no_argument_refuses_one(chat):
+    session, out, err = chat("Hi", "/retry now", "/undo 2", "/clear all")
+    assert session.messages == [HI, REPLY] and out.count(ANSWER) == 1
+    for typed in ("/retry is now", "/undo is 2", "/clear is all"):
+        assert f"what follows {typed}; expected nothing" in err
+
+
 def test_what_was_saved_is_loaded(chat, tmp_path):
     file = tmp_path / "talk.json"
     chat("Hi", f"/save {file}", system="Be brief.")
@@ -142,7 +149,7 @@ def test_the_latest_answer_is_inspected(chat, tmp_path):
 
 
 def test_a_slash_alone_makes_no_command_of_a_pasted_text(chat):
-    session, out, err = chat("/etc/hosts\n/etc/passwd", "/bogus", "/retry now", CTRL_C, "", "  ", "/exit", "never")
+    session, out, err = chat("/etc/hosts\n/etc/passwd", "/bogus", "/retry", CTRL_C, "", "  ", "/exit", "never")
     assert [message["role"] for message in session.messages] == ["user", "assistant"]
     assert "/bogus is no command" in err and "/exit or Ctrl-D leaves." in err and out.count(ANSWER) == 2
 

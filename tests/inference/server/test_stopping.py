@@ -8,6 +8,7 @@ import time
 import httpx
 import pytest
 
+from deepseek_v32.inference import SamplingParams
 from deepseek_v32.inference.api import http_server
 from deepseek_v32.inference.api.open_requests import OpenRequests
 from deepseek_v32.inference.server import create_app
@@ -97,22 +98,28 @@ def test_requests_end_in_time_even_if_a_step_does_not(caplog):
     check_ends(answers, caplog)
 
 
-def test_a_second_ctrl_c_does_not_wait_for_a_step():
-    """Nor does the interpreter, which would wait for asyncio's own threads."""
+@pytest.mark.parametrize("client", ["waits", "has left"])
+def test_a_second_ctrl_c_does_not_wait_for_a_step(client, monkeypatch):
+    """Nor does the interpreter, which would wait for asyncio's own threads. Without clients the first one ends the application."""
     llm = stand_in_llm()
     gate, begun = threading.Event(), threading.Event()
     llm.model.before_step = lambda: (begun.set(), gate.wait(30))
-    service = Service(llm)
+    service, stopping = Service(llm), threading.Event()
+    stop = service.stop
+    monkeypatch.setattr(service, "stop", lambda: (stopping.set(), stop()))
     server = http_server.make_server(create_app(service, model_name=MODEL, chat=False), "127.0.0.1", 0)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.01)
     url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    threads, _ = open_requests(Running(url, service, llm.model), ["stream"], 1)
+    threads, _ = open_requests(Running(url, service, llm.model), ["stream"] if client == "waits" else [], 0)
+    stream = None if client == "waits" else service.stream([5, 6, 7], SamplingParams(max_tokens=9))
     try:
         assert begun.wait(10)
-        server.should_exit = server.force_exit = True
+        server.should_exit = True
+        assert stream is None or stopping.wait(10)
+        server.force_exit = True
         thread.join(10)
         assert not thread.is_alive() and not gate.is_set()
     finally:

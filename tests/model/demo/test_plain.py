@@ -35,7 +35,7 @@ def test_a_reader_of_the_messages_finds_every_answer_right(monkeypatch, families
     complaints = []
     for seed in range(count):
         conversation = write(f"read {seed}", length=1500, split=split, families=families, functions=0.0)
-        reader = Reader(conversation.messages(), stories="base" not in families)
+        reader = Reader(conversation.messages(), "base" not in families, synonyms="matters" in families)
         read.update(reader.read)
         complaints += [(seed, complaint) for complaint in reader.complaints]
     assert not complaints, complaints[:5]

@@ -30,6 +30,10 @@ def test_a_sentence_ends_at_its_stop(answer: str, sentence: str) -> None:
             "more_plain_questions.jsonl",
             {"stated": 35, "changed": 25, "two hops": 18, "not told": 18, "manners": 12, "table": 12},
         ),
+        (
+            "third_plain_questions.jsonl",
+            {"stated": 40, "changed": 30, "two hops": 20, "not told": 20, "manners": 20, "table": 20},
+        ),
     ],
 )
 def test_the_questions_are_those_of_the_card(name: str, groups: dict[str, int]) -> None:

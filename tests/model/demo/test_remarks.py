@@ -150,7 +150,11 @@ def test_values_are_of_many_pieces():
         assert len(drawn) > 270, kind
 
 
-@pytest.mark.parametrize("link", remark_links.LINKS, ids=lambda link: f"{link.subjects[0]} {link.named} {link.value}")
+@pytest.mark.parametrize(
+    "link",
+    [*remark_links.LINKS, *remark_links.MATTER_LINKS],
+    ids=lambda link: f"{link.subjects[0]} {link.named} {link.value}",
+)
 def test_a_link_names_what_its_second_remark_is_about(link):
     every = {mark: {form for forms in of.values() for form in forms} for mark, of in link.forms.items()}
     assert every.keys() == {"1>", "1?", "2>", "2?", "q?"}

@@ -40,10 +40,10 @@ def _subject(rng, split: str, link: Link) -> Subject:
     return subject(pick(rng, link.subjects), "it")
 
 
-def draw(writer) -> Chain | None:
+def draw(writer, links: dict[str, list[Link]] = BY_SPLIT) -> Chain | None:
     """Two facts that stand beside two of the same kind, and a question that needs both; or None."""
     rng, split, wording = writer.rng, writer.split, writer.wording.split
-    link = pick(rng, BY_SPLIT[wording])
+    link = pick(rng, links[wording])
     if link.subjects[0] == "my":
         return None
     relation = pick(rng, link.relations)

@@ -17,7 +17,6 @@ _FRAMES = {
 }
 _CONTRACTED = re.compile(r"\b(it|that|there|he|she|who|what|where|let)'s")
 _QUOTES = (("'", "'"), ('"', '"'), ("'", "'"), ('"', '"'), ("“", "”"), ("*", "*"), ("_", "_"))
-_THEY = dict.fromkeys(("Ms", "Mrs", "Sister", "Aunt"), "she") | dict.fromkeys(("Mr", "Father", "Uncle", "Sir"), "he")
 _JOINS = (" and ", ", and ", ", ", "; ", " but ", " while ", ", ")
 
 
@@ -57,9 +56,6 @@ class AsideTelling(remarks.Remarks):
             return self.begin_case(pick(rng, OWN_BY_SPLIT[self.wording]))
         case = case or pick(rng, self.pool.cases[self.wording])
         about = draw(rng, self.split, case)
-        title = about.text.split()[0].rstrip(".")
-        if title in _THEY:
-            about = subject(about.text, _THEY[title])
         if case.somebody and rng.random() < 0.12:
             about = subject(accented_name(rng, about.text), about.they)
         if self.bare and case.somebody and not about.text.endswith("s"):

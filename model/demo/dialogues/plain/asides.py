@@ -118,7 +118,7 @@ class Asides(AsideTelling):
             forms = [
                 form for form in case.slots[slot].asks_of[self.wording] if "{xr}" not in form and "{xp}" not in form
             ]
-            if self.writer.mentions(kin) or not forms:
+            if self.writer.mentions(kin) or kin in "".join(self.parts) or not forms:
                 return None
             self.writer.subjects.add(kin)
             text = f"{owner} {kin}"

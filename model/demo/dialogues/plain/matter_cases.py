@@ -41,7 +41,7 @@ def varied(rng, split: str, text: str) -> str:
     """A listed value with another word in it, so that any value must be copied."""
     first, *rest = text.split()
     more = pick(rng, _MORE) if rng.random() < 0.4 else pick(rng, WORDS) if rng.random() < 0.5 else names.word(rng, split).lower()  # fmt: skip
-    if more in text.split():
+    if more in text.split() or re.search(r"(ing|ed|ly)$", first):  # "washed by hand"
         return text
     if re.search(r"\d", text):
         return re.sub(r"\d+", lambda match: str(10 ** (len(match[0]) - 1) + int(rng.random() * 9 * 10 ** (len(match[0]) - 1))), text)  # fmt: skip

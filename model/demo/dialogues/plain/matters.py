@@ -5,8 +5,7 @@ from functools import lru_cache
 
 from .. import refusals
 from ..turns import Chain
-from . import asides, hops
-from .aside_links import draw_relation
+from . import aside_links, asides, hops, remark_links
 from .matter_cases import MATTERS
 from .matter_words import names_case
 from .remark_cases import Case
@@ -77,10 +76,15 @@ def play(writer) -> int:
     return asides.play(writer, Matters)
 
 
-def _chain(writer) -> Chain | None:
-    return draw_relation(writer, MATTERS)
+def draw_chain(writer) -> Chain | None:
+    """Two facts, the first of which names what the second is about, perhaps beside two others like them."""
+    style = writer.rng.random()
+    if style < 0.35:
+        return aside_links.draw_relation(writer, MATTERS)
+    chain = (aside_links if style < 0.7 else remark_links).draw(writer, remark_links.MATTERS_BY_SPLIT)
+    return chain if chain and writer.free(chain.first) and writer.free(chain.second) else None
 
 
-def play_relations(writer) -> int:
-    """Somebody is somebody's something, and something is told of them."""
-    return hops.play(writer, _chain)
+def play_links(writer) -> int:
+    """Tell one or two such chains, and ask for one of them."""
+    return hops.play(writer, draw_chain)

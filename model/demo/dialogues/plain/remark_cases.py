@@ -159,6 +159,9 @@ _RELATIVES = (
 )  # fmt: skip
 
 
+_THEY = dict.fromkeys(("Ms", "Mrs", "Sister", "Aunt"), "she") | dict.fromkeys(("Mr", "Father", "Uncle", "Sir"), "he")
+
+
 @dataclass(frozen=True)
 class Subject:
     """Whom or what a case is about. they, them, their: its pronouns."""
@@ -181,6 +184,11 @@ def subject(text: str, they: str) -> Subject:
     return Subject(text, they, Phrase.of(text, "").key)
 
 
+def named(text: str, they: str) -> Subject:
+    """Somebody with a name, who is he or she by a title, or else as given."""
+    return subject(text, _THEY.get(text.split()[0].rstrip("."), they))
+
+
 def somebody(rng, split: str) -> Subject:
     """A relative, a friend, or a name."""
     style = rng.random()
@@ -197,7 +205,7 @@ def somebody(rng, split: str) -> Subject:
         return subject(name, they)
     if style < 0.88:
         return subject(f"{name} {names.surname(rng, split)}", they)
-    return subject(titled(rng, split), they)
+    return named(titled(rng, split), they)
 
 
 def draw(rng, split: str, case: Case) -> Subject:

@@ -10,7 +10,7 @@ from ..phrases import Fact, Phrase, Question, capital
 from ..splits import pick
 from ..turns import Chain
 from . import hops, remark_links
-from .remark_cases import BY_SPLIT, CASES, Case, Subject, draw, subject
+from .remark_cases import BY_SPLIT, CASES, Case, Subject, draw, named, subject
 from .remark_telling import Remarked
 from .remark_values import value
 from .sketch_blocks import article
@@ -99,7 +99,7 @@ def _named(writer) -> Chain | None:
         "me" in writer.subjects and case.mine
     ):
         return None
-    about = subject(short, pick(rng, ["she", "he"]) if kind in _SOMEBODY else "it")
+    about = named(short, pick(rng, ["she", "he"])) if kind in _SOMEBODY else subject(short, "it")
     fitting = [CASES[n] for n in _THINGS[kind]] if kind in _THINGS else [c for c in BY_SPLIT[wording] if c.somebody]
     made = second_remark(writer, pick(rng, fitting), about)
     if made is None or made[0].case is case:

@@ -1,6 +1,6 @@
 """Links of two remarks that are told of each other: "The ring is in the green tin. The green tin is in the attic. Which room is the ring in?"
 
-A block of texts/remark_links.txt:
+A block of texts/remark_links.txt, or of matter_links.txt for the family `matters`:
     @ x:who, or x=…, a list | b: kind of what the first remark names | v: kind of the second one's value | r: words for {r}, if any
     1> first remarks; …      1? questions for {b}
     2> second remarks; …     2? questions for {v} that name {b}
@@ -77,7 +77,11 @@ def _parse(block: str) -> Link:
     return Link(subjects, named.removeprefix("b:"), kind.removeprefix("v:"), relations, forms)
 
 
-LINKS = [_parse(block) for block in texts.read("remark_links").strip().split("\n\n")]
+def _read(name: str) -> list[Link]:
+    return [_parse(block) for block in texts.read(name).strip().split("\n\n")]
+
+
+LINKS, MATTER_LINKS = _read("remark_links"), _read("matter_links")
 
 
 def forms_of(link: Link, mark: str, wording: str) -> tuple[str, ...]:
@@ -85,12 +89,14 @@ def forms_of(link: Link, mark: str, wording: str) -> tuple[str, ...]:
     return link.forms[mark][wording] or (link.forms[mark]["train"] if mark != "q?" else ())
 
 
-BY_SPLIT = {
-    split: [
-        link for link in LINKS if forms_of(link, "q?", split) and (link.forms["1>"][split] or link.forms["2>"][split])
+def _askable(links: list[Link], split: str) -> list[Link]:
+    return [
+        link for link in links if forms_of(link, "q?", split) and (link.forms["1>"][split] or link.forms["2>"][split])
     ]
-    for split in SPLITS
-}
+
+
+BY_SPLIT = {split: _askable(LINKS, split) for split in SPLITS}
+MATTERS_BY_SPLIT = {split: _askable(MATTER_LINKS, split) for split in SPLITS}
 
 
 def named_thing(rng, split: str, kind: str) -> str:
@@ -99,10 +105,10 @@ def named_thing(rng, split: str, kind: str) -> str:
     return made(rng, split) if made else value(rng, split, kind)
 
 
-def draw(writer) -> Chain | None:
+def draw(writer, links: dict[str, list[Link]] = BY_SPLIT) -> Chain | None:
     """A link whose two facts can still be told, and a question that needs both; or None."""
     rng, split, wording = writer.rng, writer.split, writer.wording.split
-    link = pick(rng, BY_SPLIT[wording])
+    link = pick(rng, links[wording])
     about = somebody(rng, split) if link.subjects == ("who",) else subject(pick(rng, link.subjects), "it")
     named = named_thing(rng, split, link.named)
     text = value(rng, split, link.value)
