@@ -1,11 +1,11 @@
 // Programmatic dependent launch (PDL; CUDA programming guide, "Programmatic Dependent Launch and Synchronization"): a kernel may start
-// while the previous kernel on the stream drains. Each kernel must call pdl_wait at least once, before it reads or writes anything that
-// the previous kernel writes, and before it writes anything that the previous kernel reads. After pdl_wait all earlier kernels on the
-// stream have ended.
+// while kernels before it drain. Each kernel must call pdl_wait at least once, before it reads anything that one of them may still write,
+// and before it writes anything that one of them reads or writes. After pdl_wait all earlier kernels on the stream have ended.
 //
-// A kernel may read its weights before pdl_wait if they are `static_weights`, that is, if the previous kernel has not written them. This
-// holds in a captured step of a model. The router reads its bias before pdl_wait in every case, so the previous kernel must not have
-// written it.
+// What a kernel may read before pdl_wait: weights, if they are `static_weights`, that is, if no kernel of the step writes them, which holds
+// in a captured step of a model; lengths and block tables in such a step; the router's bias in every case; and what was complete before the
+// last kernel that waited before it let the next one start: pages of the index cache, the operand of a product beside the previous kernel
+// (../pdl.py) and, right after such a kernel, keys and plans of attention.
 #pragma once
 
 #include "launch.cuh"
