@@ -5,11 +5,10 @@
     python scripts/evaluate_plain.py --items scripts/evaluation/more_plain_questions.jsonl   # 120 others, by somebody else
     python scripts/evaluate_plain.py --items scripts/evaluation/third_plain_questions.jsonl   # 150 by a third one
 
-evaluation/plain_questions.jsonl was written before the model was trained, more_plain_questions.jsonl after its fourth run and
-third_plain_questions.jsonl before its fifth one, each by somebody who had seen neither its generator nor its sentence frames. One
-item a line: `turns` of the user, of which the last asks; `accept`, values of which the answer's first sentence must hold one;
-`wrong`, strings that must not stand there. Where nothing was
-told, and for manners, `accept` is empty: the answer must say that it does not know, or what it can do.
+evaluation/plain_questions.jsonl was written before the model was trained, the other two after its fourth run, each by somebody
+who had seen neither its generator nor its sentence frames. One item a line: `turns` of the user, of which the last asks;
+`accept`, values of which the answer's first sentence must hold one; `wrong`, strings that must not stand there. Where nothing
+was told, and for manners, `accept` is empty: the answer must say that it does not know, or what it can do.
 """
 
 import argparse

@@ -64,8 +64,8 @@ class Server(uvicorn.Server):
                 # Else uvicorn would log the end of the application as a fault. A step that never ends is not waited for.
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self.lifespan.shutdown(), FORCED_SECONDS)
-                whole.cancel()
         finally:
+            whole.cancel()  # unless it is done
             ending.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await ending

@@ -36,8 +36,11 @@ class WarmUp:
             return False
         return self._left > 0 or engine.scheduler.speculation.latest_decodes is not self._latest
 
-    def step(self) -> None:
-        """Run one step, if a graph is missing, in the thread that steps the engine. To be called when it is due."""
+    def step(self) -> bool:
+        """Run one step, if a graph is missing, in the thread that steps the engine. To be called when it is due.
+
+        False if it has failed.
+        """
         engine = self._engine
         latest = engine.scheduler.speculation.latest_decodes
         assert latest is not None
@@ -46,7 +49,7 @@ class WarmUp:
         missing = [drafts for drafts in range(MAX_DRAFT_TOKENS + 1) if engine.runner.must_capture(1, drafts)]
         self._left = self._left - 1 if missing else 0
         if not missing:
-            return
+            return True
         engine.drain()
         step = InFlightStep(self._batch(latest, missing[0]))
         try:
@@ -56,6 +59,8 @@ class WarmUp:
         except Exception:  # as of any other step
             log_fault(log, "a step that captures graphs failed")
             self._left = 0
+            return False
+        return True
 
     def _batch(self, latest: Batch, drafts: int) -> Batch:
         """A step like the latest one's first request, which has ended, would have with so many drafts to verify and to make."""

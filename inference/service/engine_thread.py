@@ -106,8 +106,8 @@ class EngineThread:
             arrived.job.run(self._engine)
             self.work.end_job(arrived.job)
             failed |= arrived.job.has_failed
-        if failed and (fault := self._engine.runner.device_fault()) is not None:
-            raise DeviceLost(fault)
+        if failed:
+            self._check_device()
 
     def _run(self) -> None:
         try:
@@ -119,19 +119,24 @@ class EngineThread:
             self._give_up(str(error) if isinstance(error, DeviceLost) else f"{_DIED}: {first_line(error)}")
 
     def _wait_for_work(self) -> bool:
-        """False once the thread is to end."""
+        """False once the thread is to end. Raises DeviceLost."""
         if not self.work.is_idle:
             return not self.work.is_stopping
         if self._delivery.is_due:
             alive = self.work.wait(_RETRY_SECONDS)
         elif self._warm_up.is_due:
             alive = self.work.wait(_QUIET_SECONDS)
-            if alive and self.work.is_idle:
-                self._warm_up.step()
+            if alive and self.work.is_idle and not self._warm_up.step():
+                self._check_device()
         else:
             alive = self.work.wait(None)
         self._last_step = self.clock()
         return alive
+
+    def _check_device(self) -> None:
+        """After a failure. Raises DeviceLost."""
+        if (fault := self._engine.runner.device_fault()) is not None:
+            raise DeviceLost(fault)
 
     def _step(self, arrivals: list[Entry], cancels: list[int]) -> bool:
         """Whether a request has failed."""

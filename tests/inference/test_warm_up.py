@@ -12,6 +12,7 @@ from deepseek_v32.inference.engine import runner
 from deepseek_v32.inference.engine.draft_policy import FixedDrafts
 from deepseek_v32.inference.engine.measured_drafts import MeasuredDrafts
 from deepseek_v32.inference.engine.warm_up import WarmUp
+from deepseek_v32.model.metadata import LayerCache
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 
 PAGES = 32
@@ -122,6 +123,34 @@ def test_a_step_that_fails_is_the_last_one(llm: LLM, monkeypatch: pytest.MonkeyP
         patch.setattr(llm.engine.runner, "run", fail)
         assert run(warm_up) == 1
     assert llm.generate(PROMPTS[:1], GREEDY)[0].token_ids == expected and warm_up.is_due
+
+
+def test_its_steps_do_not_depend_on_what_the_memory_of_the_caches_held(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They read the scratch page, of which no step has written more than some slots. Tokens chosen from NaN may be anything."""
+    allocate, finite = runner.allocate, list[bool]()
+
+    def stale(*arguments: Any) -> list[LayerCache]:
+        caches = allocate(*arguments)
+        for cache in caches:
+            for each in (cache.latent, cache.index):
+                each.view(torch.uint8).fill_(255)
+        return caches
+
+    monkeypatch.setattr(runner, "can_capture", lambda model: True)
+    monkeypatch.setattr(runner, "allocate", stale)
+    llm = LLM(checkpoint, device="cpu", speculative_tokens="auto", page_count=PAGES, max_model_len=256)
+    llm.generate([[1, 2, 3]], replace(GREEDY, max_tokens=6))  # so short that nothing is selected, and every slot counts
+    run_step = llm.engine.runner.run
+
+    def run_checked(*arguments: Any) -> torch.Tensor:
+        logits = run_step(*arguments)
+        finite.append(bool(logits.isfinite().all()))
+        return logits
+
+    monkeypatch.setattr(llm.engine.runner, "run", run_checked)
+    assert run(WarmUp(llm.engine)) > 1 and all(finite), finite
 
 
 def test_graphs_that_never_come_are_not_waited_for(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ SYSTEMS = (
 # questions of two steps in plain words; tables to look up by two keys, to compare and to count; hasty typing; sketches that are
 # asked at once for what they told and for what they did not; remarks, which are told, changed and asked for in everyone's own words;
 # asides, remarks among small talk, with several people in one sentence and changes that are not called one; matters, the same of
-# some nine hundred matters in the words of four people.
+# nine hundred matters in the words of four writers.
 BASE = ("base",)
 FAMILIES = (*BASE, "stories", "hops", "lookups", "typing", "sketches", "remarks", "asides", "matters")
 

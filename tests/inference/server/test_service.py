@@ -305,7 +305,7 @@ class FakeWarmUp:
         assert not self.engine.has_work
         self.left -= 1
         self.begun.set()
-        self.go_on.wait(20)
+        return self.go_on.wait(20)
 
 
 @pytest.mark.parametrize("steps", [1, 1000])

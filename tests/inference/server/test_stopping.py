@@ -128,6 +128,41 @@ def test_a_second_ctrl_c_does_not_wait_for_a_step(client, monkeypatch):
             each.join(20)
 
 
+def test_a_server_whose_task_is_cancelled_while_it_stops_ends():
+    """It waits for no client: nobody ends their requests any more."""
+
+    llm, gate = stand_in_llm(), threading.Event()
+    llm.model.before_step = lambda: gate.wait(0.1)
+    service = Service(llm)
+
+    async def stop():
+        app = create_app(service, model_name=MODEL, chat=False)
+        server = http_server.make_server(app, "127.0.0.1", 0)
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        _, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname())
+        body = json.dumps({**BODY, "model": MODEL}).encode()
+        head = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: "
+        writer.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
+        await asyncio.sleep(0.3)
+        server.should_exit = True
+        await asyncio.sleep(0.5)
+        assert not serving.done()
+        serving.cancel()
+        done, _ = await asyncio.wait([serving], timeout=3)
+        writer.close()
+        gate.set()
+        server.force_exit = True  # so that it ends, whatever it waits for
+        assert done
+
+    try:
+        asyncio.run(stop())
+    finally:
+        gate.set()
+        service.stop()
+
+
 def test_a_text_that_is_being_encoded_ends_as_declared(caplog, monkeypatch):
     begun, gate = threading.Event(), threading.Event()
     monkeypatch.setattr(Tokenizer, "encode", lambda *_, **__: (begun.set(), gate.wait(1), [1])[2])

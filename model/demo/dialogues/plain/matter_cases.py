@@ -1,4 +1,4 @@
-"""Matters of everyday life in the words of four people: texts/matters_*.txt, in the format of texts/remarks.txt.
+"""Matters of everyday life in the words of four writers: texts/matters_*.txt, in the format of texts/remarks.txt.
 
 A further line makes a kind of values, of which most are as listed:
     = name | value; …
