@@ -69,6 +69,7 @@ def test_a_changed_weight_is_laid_out_anew() -> None:
 def test_layouts_are_freed_with_their_weights() -> None:
     weight = weight_of(64, 64)
     linear(torch.ones(1, 64), weight)
+    gc.collect()  # what other tests have left
     count = len(module._layouts._copies)
     del weight
     gc.collect()

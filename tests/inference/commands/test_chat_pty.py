@@ -48,7 +48,15 @@ def test_a_chat_in_a_terminal(tmp_path):
 @pytest.mark.heavy
 def test_ctrl_c_in_a_chat_of_two_ranks_stops_the_answer_alone(tmp_path):
     """Two answers are stopped; the next one is whole, and the job ends in order."""
-    command = [sys.executable, "-m", "deepseek_v32.inference.generate", "--tensor-parallel-size", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "deepseek_v32.inference.generate",
+        "--tensor-parallel-size",
+        "2",
+        "--temperature",
+        "0",
+    ]
     question = "The van comes at 8:30. When does the van come?\r"
     with Terminal([*command, "--device", "cpu"], **ENVIRONMENT, XDG_STATE_HOME=str(tmp_path)) as terminal:
         terminal.wait_for(">>>", 90)
@@ -64,7 +72,7 @@ def test_ctrl_c_in_a_chat_of_two_ranks_stops_the_answer_alone(tmp_path):
         terminal.send("/set min_tokens 0\r")
         terminal.wait_for(">>>")
         terminal.send(question)
-        terminal.wait_for("You said: The van comes at 8:30.")
+        terminal.wait_for("You said: The van comes at 8:30")
         assert "stopped" not in terminal.wait_for(">>>")
         terminal.send("\x04")
         assert terminal.process.wait(30) == 0
