@@ -8,12 +8,10 @@ from ..alignment import check_aligned
 from ..build import load
 from ..split_plan import SplitPlan
 from .sparse_mla_prefill import sparse_mla_prefill
-from .split_plan import check_widths, costs, empty_plan, partial_results, parts_at_once
+from .split_plan import BLOCK, MOST_PARTIAL_ROWS, check_widths, costs, empty_plan, partial_results, parts_at_once
 
 FEW_HEADS = 32  # kFewHeads of sparse_decode/launch.cu: up to this many heads a CTA takes 16 heads, beyond it 64
-BLOCK = 64  # keys
 LONG_PART = 8  # blocks; queries in longer parts may be cut anywhere
-MOST_PARTIAL_ROWS = 4096  # that parts of one block may have
 
 
 def parts_of_queries(queries: int, rows: int, topk: int, most: int) -> int:

@@ -6,11 +6,9 @@ import torch
 
 from ..alignment import check_aligned
 from ..build import load
-from .split_plan import check_widths, parts_at_once
+from .split_plan import BLOCK, MOST_PARTIAL_ROWS, check_widths, parts_at_once
 
-BLOCK = 64  # keys
 ROWS = 64  # heads of a CTA
-MOST_PARTIAL_ROWS = 4096  # that pieces of one block may have
 
 
 def blocks_of_a_piece(queries: int, heads: int, topk: int, most: int) -> int:

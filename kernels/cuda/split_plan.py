@@ -4,6 +4,8 @@ import torch
 
 from ..split_plan import SplitPlan
 
+BLOCK = 64  # keys
+MOST_PARTIAL_ROWS = 4096  # that parts of one block may have: more take longer to merge than a second block to compute
 PART_FIELDS = 8  # int32 words of `struct Part` in attention/problem.cuh
 
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from deepseek_v32.kernels import sparse_mla_decode, sparse_mla_prefill
-from deepseek_v32.kernels.cuda.sparse_mla_prefill import BLOCK, blocks_of_a_piece
+from deepseek_v32.kernels.cuda.sparse_mla_prefill import blocks_of_a_piece
+from deepseek_v32.kernels.cuda.split_plan import BLOCK
 from support.compare import BF16_OUT, LSE, assert_close
 
 SCALE = 0.1352337788608801
@@ -27,6 +28,7 @@ def test_all_pieces_run_at_once_and_none_is_empty_by_its_place(most):
 
 def test_few_queries_are_divided_and_many_are_not():
     assert pieces_of(1, 128, 2048, 132) == 32
+    assert pieces_of(2, 128, 2048, 132) == 16, "of two blocks, since so many results of one would have to be merged"
     assert pieces_of(16, 128, 2048, 132) == 4
     assert pieces_of(33, 128, 2048, 132) == 2
     assert pieces_of(34, 128, 2048, 132) == 1
