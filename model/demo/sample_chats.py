@@ -80,7 +80,7 @@ since.""",
         READ,
     ),
     (
-        "The removal firm has just called. The removal van comes at 7:15 instead.",
+        "One change. The removal van comes at 7:15 instead.",
         NOTED,
     ),
 )  # fmt: skip

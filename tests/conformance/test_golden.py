@@ -72,6 +72,15 @@ def test_transformers_gives_the_golden_log_probabilities(checkpoint, names, toke
     assert checked > (300 if checkpoint == "demo" else 30)
 
 
+def test_the_text_of_a_token_tells_which_it_is(golden):
+    """Tokens that are parts of a character have one text in common, and a reply names its tokens by their texts."""
+    for item in golden.items:
+        for place, token in enumerate(item.answer):
+            beside = item.others[place] if item.others else ()
+            assert item.group == "score" or "\ufffd" not in token + "".join(beside), (item.name, place)
+            assert len({token, *beside}) == 1 + len(beside), (item.name, place)
+
+
 def test_the_prompts_are_what_the_chat_format_writes(golden, tokenizer):
     for item in golden.items:
         if item.messages:
