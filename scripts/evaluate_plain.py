@@ -37,9 +37,13 @@ FIELDS = {"id", "group", "thinking", "turns", "accept", "wrong"}
 
 
 def read_items(path: Path) -> list[dict]:
-    """Raises ValueError for a file without items, or with a line that is none."""
+    """Raises ValueError for a file without items, one that is not text, or with a line that is no item."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--items is {path}, which is not UTF-8 text ({error}); expected JSON lines") from None
     items = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         try:
             item = json.loads(line)
         except json.JSONDecodeError:

@@ -48,6 +48,8 @@ def parse(description: str) -> argparse.Namespace:
         help="time for the whole plan, or what is left of it: steps that do not fit are left out",
     )
     arguments = parser.parse_args()
-    if not 0 < arguments.rate < float("inf"):
-        parser.error(f"--rate is {arguments.rate}; expected a positive number")
+    for name in ("rate", "scale", "seconds", "minutes"):
+        value = getattr(arguments, name)
+        if value is not None and not 0 < value < float("inf"):
+            parser.error(f"--{name} is {value}; expected a positive number")
     return arguments

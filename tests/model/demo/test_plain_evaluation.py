@@ -55,10 +55,11 @@ def test_the_questions_are_those_of_the_card(name: str, groups: dict[str, int]) 
         ),
         ('{"id": 1}', "line 1 of FILE is '{\"id\": 1}'; expected a JSON object"),
         ("[]", "line 1 of FILE is '[]'; expected a JSON object"),
+        ("caf\xe9", "--items is FILE, which is not UTF-8 text ("),
     ],
 )
 def test_a_file_of_other_things_is_refused(text: str, error: str, tmp_path: Path) -> None:
     path = tmp_path / "items.jsonl"
-    path.write_text(text)
+    path.write_text(text, encoding="latin-1")
     with pytest.raises(ValueError, match=re.escape(error.replace("FILE", str(path)))):
         read_items(path)

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 import torch
 from safetensors.torch import load_file
+from training.arguments import parse
 from training.data import Batches
 from training.export import restore, tensors
 from training.model import Model
@@ -185,3 +186,14 @@ def test_a_run_that_stopped_goes_on_with_its_own_plan(tmp_path):
                 out=tmp_path / "no", seed=1, scale=1.0, rate=1.0, tokens=1, device="cpu", checkpoint=None, resume=True
             )
         )
+
+
+@pytest.mark.parametrize("argument", ["--rate=0", "--scale=nan", "--seconds=-1", "--minutes=inf"])
+def test_numbers_that_are_not_positive_are_refused(
+    argument: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["train_demo.py", "--out", "nowhere", argument])
+    with pytest.raises(SystemExit):
+        parse("")
+    name, value = argument.split("=")
+    assert f"{name} is {float(value)}; expected a positive number" in capsys.readouterr().err
