@@ -5,11 +5,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .async_llm import AsyncLLM
     from .chat import ChatCompletion, ChatDelta
     from .completion import Completion, Delta
     from .llm import LLM
     from .params import SamplingParams
+    from .server.async_llm import AsyncLLM
     from .text.structured_outputs import StructuredOutputsParams
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 import typer
 
-from .cli import run
+from .commands.cli import run
 from .commands.generate import generate
 from .commands.help_page import HelpCommand
 

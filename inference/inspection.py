@@ -7,7 +7,7 @@ from functools import partial
 
 from ..model.config import ModelConfig, Precision
 from .completion import Completion, Delta
-from .engine.cache import row_layout
+from .engine.running.cache import row_layout
 from .params import Request
 from .report.recording import Recording
 from .text.token_texts import token_texts

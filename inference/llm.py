@@ -13,10 +13,10 @@ from .chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
 from .completion import Completion, Delta
 from .conformance.trace_file import Trace
 from .conformance.tracer import trace_tokens
-from .engine.answer_scores import AnswerScores, score_answer
 from .engine.driver import Driver
-from .engine.model_runner import Model
-from .engine.scoring import all_logits
+from .engine.running.answer_scores import AnswerScores, score_answer
+from .engine.running.model_runner import Model
+from .engine.running.scoring import all_logits
 from .engine.stats import EngineStats
 from .params import SamplingParams
 from .parts import DEMO as DEMO

@@ -10,15 +10,15 @@ import torch
 
 from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
+from .cache_check.report import CacheReports
 from .distributed.leader import Leader
 from .distributed.leading_runner import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks
 from .distributed.model_source import ModelSource
 from .distributed.worker import loading_llm
-from .engine.cache_report import CacheReports
 from .engine.engine import Engine
 from .engine.limits import AUTO, Limits
-from .engine.model_runner import Model
-from .engine.runner import make_runner
+from .engine.running.model_runner import Model
+from .engine.running.runner import make_runner
 from .engine.sizing import resolve_limits
 from .params import SamplingParams
 from .prompts import check_flags

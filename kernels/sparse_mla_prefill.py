@@ -62,7 +62,7 @@ def sparse_mla_prefill(
 
 
 def _fastest(q: torch.Tensor, kv: torch.Tensor) -> str:
-    """The backend that is the fastest over these keys on an H100 (docs/attention-log-h100.md).
+    """The backend that is the fastest over these keys on an H100 (docs/log/attention-h100.md).
 
     Over bf16 rows both are equally fast at 8K keys; beyond, CUDA is faster. Over an FP8 cache, tile first converts the slots to
     bf16 rows, which takes about 0.65 ns per slot and saves 4 ns per query and head. CUDA converts keys while it attends; with few

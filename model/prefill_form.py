@@ -13,7 +13,7 @@ REFERENCE_GATHER_COST = 100_000
 
 # With at least MANY_HEADS heads, sparse prefill over a context that was converted to bf16 once is faster than over FP8 records,
 # which every query converts again, unless the context exceeds CONTEXT_PER_QUERY tokens per query. With 128 heads it saves about
-# 0.3 us per query (docs/attention-log-h100.md); the conversion takes about 1 ns per token.
+# 0.3 us per query (docs/log/attention-h100.md); the conversion takes about 1 ns per token.
 MANY_HEADS, CONTEXT_PER_QUERY = 64, 256
 
 

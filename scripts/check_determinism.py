@@ -23,13 +23,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from campaigns.determinism import run_case  # type: ignore[import-not-found]
-from campaigns.determinism_models import random_layers  # type: ignore[import-not-found]
-from campaigns.determinism_mutants import MUTANTS, Mutant, gpu_mutants  # type: ignore[import-not-found]
 
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.transformer import Transformer
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the campaigns and golden answers are tests' own
+
+from campaigns.determinism import run_case
+from campaigns.determinism_models import random_layers
+from campaigns.determinism_mutants import MUTANTS, Mutant, gpu_mutants
 
 
 def _load(arguments: argparse.Namespace) -> Transformer:

@@ -5,7 +5,7 @@ python scripts/convert.py --hf-ckpt-path DIRECTORY --save-path DIRECTORY --n-exp
 
 import typer
 
-from deepseek_v32.inference.cli import run
+from deepseek_v32.inference.commands.cli import run
 from deepseek_v32.inference.commands.convert import convert
 
 if __name__ == "__main__":

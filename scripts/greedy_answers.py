@@ -15,12 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from training.data import characters  # type: ignore[import-not-found]
-
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.completion import Completion
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.model.demo.dialogues import write
+from demo_model.dialogues import write
+from demo_model.training.data import characters
 
 SHORTEST, LONGEST = 100, 16384
 MAX_TOKENS = 80  # the longest answers quote a sentence of about 60

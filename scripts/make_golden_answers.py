@@ -6,10 +6,10 @@
 With new weights in model/demo the first command is all there is to do: it also writes the numbers of docs/conformance.md that come
 from golden files. What the tests see of them is another script's (conformance_table.py).
 
-Questions are those that right engines answer alike and by far, however they round (scripts/golden/certainty.py).
+Questions are those that right engines answer alike and by far, however they round (tests/golden/certainty.py).
 The right answers are those of exact precision (fp32); tests hold them to transformers. The noise is what the same engine answers
-in bf16 and in fp8, and right implementations that round in other ways (scripts/golden/right_engines.py). The bugs are those of
-scripts/golden/bugs that declare "http". One that changes nothing by SHOWS times the noise is left out; one counts if it changes an
+in bf16 and in fp8, and right implementations that round in other ways (tests/golden/right_engines.py). The bugs are those of
+tests/golden/bugs that declare "http". One that changes nothing by SHOWS times the noise is left out; one counts if it changes an
 answer, or a log-probability by more than ten times the noise of all right engines.
 What the wide checkpoint (scripts/make_conformance_checkpoint.py) answers is computed from its narrow twin, the same function.
 """
@@ -26,8 +26,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from golden import questions as asked  # type: ignore[import-not-found]
-from golden.answers import (  # type: ignore[import-not-found]
+
+from deepseek_v32.inference.conformance import golden as golden_files
+from deepseek_v32.inference.conformance.golden import Golden, Item
+from deepseek_v32.inference.conformance.probe import Observation
+from deepseek_v32.inference.conformance.verdict import judge
+from deepseek_v32.inference.llm import DEMO
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the campaigns and golden answers are tests' own
+
+from make_conformance_checkpoint import write_twin
+
+from golden import questions as asked
+from golden.answers import (
     RIGHT,
     answered,
     ask,
@@ -36,18 +47,11 @@ from golden.answers import (  # type: ignore[import-not-found]
     logprobs_of,
     precision_of,
 )
-from golden.bugs import BUGS  # type: ignore[import-not-found]
-from golden.certainty import jury  # type: ignore[import-not-found]
-from golden.processes import Processes  # type: ignore[import-not-found]
-from golden.servers import observe  # type: ignore[import-not-found]
-from golden.tables import DOCUMENT, bug_tables, cost, put  # type: ignore[import-not-found]
-from make_conformance_checkpoint import write_twin  # type: ignore[import-not-found]
-
-from deepseek_v32.inference.conformance import golden as golden_files
-from deepseek_v32.inference.conformance.golden import Golden, Item
-from deepseek_v32.inference.conformance.probe import Observation
-from deepseek_v32.inference.conformance.verdict import judge
-from deepseek_v32.inference.llm import DEMO
+from golden.bugs import BUGS
+from golden.certainty import jury
+from golden.processes import Processes
+from golden.servers import observe
+from golden.tables import DOCUMENT, bug_tables, cost, put
 
 SHOWS = 5  # units of the noise of engines that round as the one with the bug: least change of a bug that is stored
 

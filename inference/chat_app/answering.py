@@ -10,8 +10,8 @@ from ..completion import Completion, Delta
 from ..inspection import label, new_recording
 from ..params import SamplingParams
 from ..report.recording import BUDGET, Recording
-from ..service.engine_thread import STOPPED, TIMED_OUT
-from ..service.service import Service
+from ..server.service.engine_thread import STOPPED, TIMED_OUT
+from ..server.service.service import Service
 from ..text.answer import AnswerDelta, AnswerParser
 from .conversation import Conversation, Message, new_id
 

@@ -11,8 +11,8 @@ from ...model.selection_policy import SelectionPolicy, Span
 from ..completion import Completion
 from ..params import SamplingParams
 from ..report.recording import Recording
-from ..service.admission import Busy
-from ..service.service import Service
+from ..server.service.admission import Busy
+from ..server.service.service import Service
 from .recordings import Recordings
 
 log = logging.getLogger(__name__)

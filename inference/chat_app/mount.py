@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..service.service import Service
+from ..server.service.service import Service
 from . import DEMO_NAME
 
 if TYPE_CHECKING:

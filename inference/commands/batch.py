@@ -23,7 +23,7 @@ from .progress import answer_bar
 from .serve import default_name
 
 if TYPE_CHECKING:
-    from ..api.context import ApiContext
+    from ..server.api.context import ApiContext
 
 URLS = ("/v1/chat/completions", "/v1/completions")
 REPORT_SECONDS = 0.25
@@ -70,8 +70,8 @@ def batch(
 def run(requests: list[BatchRequest], answers: "Answers", options: ServingOptions, model_name: str | None) -> int:
     """Load the model and answer the requests; returns the number of failed ones."""
     try:
-        from ..api.context import ApiContext
-        from ..service.service import Service
+        from ..server.api.context import ApiContext
+        from ..server.service.service import Service
     except ImportError as error:
         raise ValueError(f"batch needs the web extra; run make chat or pip install -e .[web] ({error})") from error
 
@@ -177,7 +177,7 @@ async def answer_all(
 
 async def retry_while_busy(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
     """Ask again while the service is busy: a request with many choices may have to wait until others have finished."""
-    from ..service.admission import Busy
+    from ..server.service.admission import Busy
 
     while True:
         try:
@@ -190,10 +190,10 @@ async def answer(context: "ApiContext", request: BatchRequest) -> dict[str, Any]
     """The output line of one request, whether it is answered or refused."""
     from pydantic import ValidationError
 
-    from ..api.chat import answer_chat
-    from ..api.completions import answer_completion
-    from ..api.errors import ApiError, invalid
-    from ..api.protocol import ChatRequest, CompletionRequest
+    from ..server.api.chat import answer_chat
+    from ..server.api.completions import answer_completion
+    from ..server.api.errors import ApiError, invalid
+    from ..server.api.protocol import ChatRequest, CompletionRequest
 
     status = 200
     try:

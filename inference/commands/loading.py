@@ -129,8 +129,8 @@ def summary(llm: "LLM", backend: str) -> str:
     from ...kernels import device as hardware
     from ...kernels.availability import describe
     from ...model.transformer import is_deterministic
-    from ..engine.decode_graph import can_capture
     from ..engine.limits import AUTO
+    from ..engine.running.decode_graph import can_capture
 
     operations: dict[str, list[str]] = {}  # by the backend chosen for them
     deterministic = is_deterministic(llm.model)

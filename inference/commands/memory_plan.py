@@ -9,7 +9,7 @@ from ...model.config import ModelConfig, Precision
 from ...model.metadata import PAGE_SIZE
 from ...model.mtp import MTPTables
 from ...model.parallel.shard import parameter_bytes
-from ..engine.cache import bytes_per_page
+from ..engine.running.cache import bytes_per_page
 from ..engine.sizing import available_memory
 from .layout import size_text, wrapped
 

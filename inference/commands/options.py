@@ -12,7 +12,7 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from ...model.config import Precision
-from ..service.server_log import LogLevel, configure_logging
+from ..server.service.server_log import LogLevel, configure_logging
 from ..text.messages import ChatFormat
 from . import loading
 from .sampling_options import OTHER_NAMES

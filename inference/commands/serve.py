@@ -80,11 +80,11 @@ def serve(
 ) -> None:
     """Serve OpenAI's API and the chat in the browser."""
     _check_extra()
-    from ..api.connections import ConnectionLimits
-    from ..api.guard import is_loopback
-    from ..api.http_server import make_server
-    from ..server import create_app, host_names
-    from ..service.service import Service
+    from ..server.api.connections import ConnectionLimits
+    from ..server.api.guard import is_loopback
+    from ..server.api.http_server import make_server
+    from ..server.app import create_app, host_names
+    from ..server.service.service import Service
 
     if api_key is not None and not (api_key.isascii() and len(api_key) >= 8 and api_key.isprintable()):
         raise ValueError(f"--api-key has {len(api_key)} characters; expected 8 or more, all of them printable ASCII")
@@ -141,8 +141,8 @@ def leave_a_core(llm: "LLM") -> None:
     """On a CPU, leave one core to HTTP while answers are decoded, unless OMP_NUM_THREADS is set."""
     import torch
 
-    from ..engine.runner import Runner
-    from ..engine.threads import Threads
+    from ..engine.running.runner import Runner
+    from ..engine.running.threads import Threads
 
     runner = llm.engine.runner
     if llm.device.type == "cpu" and isinstance(runner, Runner) and "OMP_NUM_THREADS" not in os.environ:

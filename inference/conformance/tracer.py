@@ -18,13 +18,13 @@ from ...model.config import ModelConfig
 from ...model.metadata import Selection, SelectionSink, context_slots
 from ...model.stages import Rows, Values, traced
 from ...model.transformer import Transformer
-from ..engine.batch import Batch
 from ..engine.engine import Engine
-from ..engine.greedy import GreedySample
-from ..engine.noise import DraftNoise
-from ..engine.runner import Runner
-from ..engine.sampler import draft_noise
-from ..engine.scoring import prompt_logits, raise_mismatch
+from ..engine.running.runner import Runner
+from ..engine.running.scoring import prompt_logits, raise_mismatch
+from ..engine.sampling.greedy import GreedySample
+from ..engine.sampling.noise import DraftNoise
+from ..engine.sampling.sampler import draft_noise
+from ..engine.scheduling.batch import Batch
 from ..params import Request
 from .stages import MTP_NAMES, full_name
 from .trace_file import Trace, describe_rows, jsonable

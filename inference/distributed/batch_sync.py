@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...model.selection_policy import SelectionPolicy
-from ..engine.batch import Batch
+from ..engine.scheduling.batch import Batch
 from ..params import Request, SamplingParams
 
 _KEPT = 1024  # requests that the ranks remember between steps; one that returns after it was dropped is sent whole

@@ -10,14 +10,14 @@ from ...kernels.device import check_device
 from ...model.checkpoint.load import Progress
 from ...model.metadata import LayerCache, SelectionSink
 from ...model.transformer import Transformer
-from ..engine.batch import Batch
-from ..engine.greedy import GreedySample, GreedyTokens
 from ..engine.limits import CacheBudget, Limits
-from ..engine.model_runner import Model, ModelRunner
-from ..engine.noise import DraftNoise
-from ..engine.runner import Runner
+from ..engine.running.model_runner import Model, ModelRunner
+from ..engine.running.runner import Runner
+from ..engine.running.synthetic_cache import fill_synthetic_caches
+from ..engine.sampling.greedy import GreedySample, GreedyTokens
+from ..engine.sampling.noise import DraftNoise
+from ..engine.scheduling.batch import Batch
 from ..engine.sizing import check_fits, count_pages
-from ..engine.synthetic_cache import fill_synthetic_caches
 from ..params import Request
 from .batch_sync import BatchEncoder
 from .channel import MessageKind

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from ..engine.batch import Batch
-from ..engine.noise import DraftNoise
-from ..engine.runner import Runner
+from ..engine.running.runner import Runner
+from ..engine.sampling.noise import DraftNoise
+from ..engine.scheduling.batch import Batch
 
 
 def broadcast_sampled_tokens(batch: Batch, runner: Runner) -> None:

@@ -9,12 +9,12 @@ import torch
 from ...kernels.device import check_device
 from ...model.metadata import RecordedDecodes, Selection
 from ...model.transformer import Transformer
-from ..engine.batch import Batch
-from ..engine.check_plan import CheckPlan
+from ..cache_check.plan import CheckPlan
 from ..engine.limits import CacheBudget, Limits
-from ..engine.runner import Runner, make_runner
+from ..engine.running.runner import Runner, make_runner
+from ..engine.running.synthetic_cache import fill_synthetic_caches
+from ..engine.scheduling.batch import Batch
 from ..engine.sizing import check_fits, count_pages
-from ..engine.synthetic_cache import fill_synthetic_caches
 from .batch_sync import BatchDecoder, BatchUpdate
 from .channel import Message, MessageKind
 from .follower import Follower

@@ -52,7 +52,7 @@ class Driver:
         if not self._in_use.acquire(blocking=False):
             raise RuntimeError(
                 "LLM is used by two threads at a time; expected one: "
-                "use deepseek_v32.inference.service.Service for many threads"
+                "use deepseek_v32.inference.server.service.Service for many threads"
             )
         try:
             engine = self.check_open()

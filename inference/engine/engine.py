@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
 from ...model.selection_policy import SelectionPolicy
+from ..cache_check.report import CacheReports
 from ..completion import Delta, FinishReason
 from ..params import Request, SamplingParams
 from ..text.tokenizer import Tokenizer
-from .cache_report import CacheReports
-from .draft_policy import make_policy
+from .drafting.policy import make_policy
 from .fault import first_line, log_fault
 from .limits import Limits
-from .model_runner import ModelRunner
-from .pages import PagePool
 from .request_factory import RequestFactory
 from .request_state import RequestState
-from .scheduler import Scheduler
+from .running.model_runner import ModelRunner
+from .scheduling.pages import PagePool
+from .scheduling.scheduler import Scheduler
 from .stats import EngineStats
 from .step import InFlightStep
 

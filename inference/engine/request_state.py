@@ -12,8 +12,8 @@ from ..text.detokenizer import IncrementalDecoder, StopStrings
 from ..text.tokenizer import Tokenizer
 from ..token_selection import TokenSelection
 from .fault import Fault, log_fault
-from .sampler import Sample
-from .selection import SelectionRecorder
+from .running.selection import SelectionRecorder
+from .sampling.sampler import Sample
 
 log = logging.getLogger(__name__)
 

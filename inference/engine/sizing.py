@@ -11,11 +11,11 @@ from ...model.metadata import PAGE_SIZE
 from ...model.mtp import MTPTables
 from ...model.parallel.shard import parameter_bytes
 from ...model.transformer import Transformer
-from .cache import bytes_per_page
-from .decode_graph import batch_buckets, context_buckets
-from .decode_record import most_bytes
-from .largest_step import measure_largest_step
 from .limits import CacheBudget, Limits, most_rows
+from .running.cache import bytes_per_page
+from .running.decode_graph import batch_buckets, context_buckets
+from .running.decode_record import most_bytes
+from .running.largest_step import measure_largest_step
 
 _CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
 _GIB = 2**30

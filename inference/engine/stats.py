@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from .limits import MAX_DRAFT_TOKENS
-from .scheduler import Scheduler
+from .scheduling.scheduler import Scheduler
 
 
 @dataclass

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import torch
 
-from .batch import Batch
 from .fault import Fault, log_fault
-from .greedy import FoundTokens, GreedySample
-from .model_runner import ModelRunner
-from .sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample, sample_tokens
-from .selection import SelectionRecorder
+from .running.model_runner import ModelRunner
+from .running.selection import SelectionRecorder
+from .sampling.greedy import FoundTokens, GreedySample
+from .sampling.sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample, sample_tokens
+from .scheduling.batch import Batch
 
 log = logging.getLogger(__name__)
 

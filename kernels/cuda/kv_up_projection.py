@@ -9,7 +9,7 @@ from ..reference import kv_up_projection as reference
 from .pdl import weights_are_static
 
 # Up to so many tokens, the N of an MMA, take a kernel that has the weights in registers or shared memory before they come; more
-# take one that streams tokens past the weights (docs/layer-log.md).
+# take one that streams tokens past the weights (docs/log/layer.md).
 FEW_TOKENS = 8
 # The dims that the kernels are written for: rows of wk and of wv per head, and latent dims.
 ROWS, LATENT = 128, 512

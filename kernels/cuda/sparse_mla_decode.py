@@ -19,7 +19,7 @@ def parts_of_queries(queries: int, rows: int, topk: int, most: int) -> int:
 
     All parts have one size, the smallest that lets all run at once, and no part is without keys: CTAs that find nothing to do
     delay the others. Two blocks take less time than one and twice the partial results, unless these are few. The times that were
-    measured for each number of queries are in docs/attention-log.md.
+    measured for each number of queries are in docs/log/attention.md.
     """
     queries, blocks = max(queries, 1), max(-(-topk // BLOCK), 1)
     if most // queries * LONG_PART < blocks:

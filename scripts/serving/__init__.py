@@ -1,1 +1,1 @@
-"""Parts of scripts/benchmark_server.py: a server to measure and a lean client."""
+"""Parts of scripts/bench/server.py: a server to measure and a lean client."""

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from golden.bugs import BUGS
-from golden.bugs.bug import Bug
 
 from conformance.small_model import text
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.references import REFERENCES
 from deepseek_v32.inference.conformance.trace_file import Trace
+from golden.bugs import BUGS
+from golden.bugs.bug import Bug
 
 # Least change of a log-probability. Right engines differ by 1e-5 in exact precision; in fp8 the same engine repeats itself.
 EFFECT = 1e-2

@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
-from golden.certainty import MARGIN, Judge, Jury, margins_of
 
 from deepseek_v32.inference.completion import TokenLogprob
+from golden.certainty import MARGIN, Judge, Jury, margins_of
 
 
 class Engine:

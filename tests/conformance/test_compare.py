@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from golden.bugs import BUGS
-from golden.bugs.bug import Bug
 
 from conformance.schedules import OF_BUG, SCHEDULES
 from conformance.small_model import load, text
@@ -15,6 +13,8 @@ from deepseek_v32.inference.conformance.compare import Report, compare
 from deepseek_v32.inference.conformance.diagnoses import HYPOTHESES
 from deepseek_v32.inference.conformance.stages import parse_name
 from deepseek_v32.inference.conformance.trace_file import Trace
+from golden.bugs import BUGS
+from golden.bugs.bug import Bug
 
 Right = Callable[[str], tuple[LLM, Trace]]
 TRACED = [

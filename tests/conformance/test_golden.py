@@ -5,9 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden.bugs import BUGS
-from golden.right_engines import transformers_logprobs
-from golden.tables import DOCUMENT, bug_tables, counted, split
 from make_conformance_checkpoint import write_twin
 from trace_transformers import load as load_transformers
 
@@ -20,6 +17,9 @@ from deepseek_v32.inference.conformance.verdict import judge
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.text.messages import encode_messages
 from deepseek_v32.inference.text.tokenizer import Tokenizer
+from golden.bugs import BUGS
+from golden.right_engines import transformers_logprobs
+from golden.tables import DOCUMENT, bug_tables, counted, split
 
 NAMES = ("demo", "wide")
 AGREES = 5e-3  # nats; fp32 sums of another order differ by 1e-4, as 99 in 100 do

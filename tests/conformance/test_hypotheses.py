@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 import torch
-from golden.bugs.attention import with_scale
-from golden.bugs.experts import routed, shared
-from golden.bugs.indexer import LAYER_NORM
-from golden.bugs.patching import replaced
-from golden.bugs.rope import INDEX_ROPE, MLA_ROPE
-from golden.bugs.selection import TOPK
 
 from conformance.small_model import text
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.compare import compare
 from deepseek_v32.inference.conformance.trace_file import Trace
 from deepseek_v32.kernels.reference.rope import rotate_interleaved
+from golden.bugs.attention import with_scale
+from golden.bugs.experts import routed, shared
+from golden.bugs.indexer import LAYER_NORM
+from golden.bugs.patching import replaced
+from golden.bugs.rope import INDEX_ROPE, MLA_ROPE
+from golden.bugs.selection import TOPK
 
 Seed = Callable[[], AbstractContextManager[None]]
 SCORES = "kernels.reference.indexer_logits._scores"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from deepseek_v32.inference.cli import app
+from deepseek_v32.inference.commands.cli import app
 from deepseek_v32.inference.conformance.golden import Item
 from deepseek_v32.inference.conformance.probe import Probe, observation_json
 from deepseek_v32.inference.conformance.probe_client import Client, ProbeError, Refused

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from golden.servers import SIZES
 from make_conformance_checkpoint import write_wide
 
 from conformance.verdicts import in_short, probed_in_batches
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.golden import load
 from deepseek_v32.inference.llm import DEMO
+from golden.servers import SIZES
 
 SERVERS = [
     (checkpoint, precision, backend, sequences)

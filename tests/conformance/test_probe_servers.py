@@ -7,9 +7,6 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from golden.bugs import BUGS
-from golden.servers import PLAIN, SIZES, serving
-from golden.tables import counted
 from make_conformance_checkpoint import write_twin, write_wide
 from trace_transformers import load as load_transformers
 from trace_transformers import modeling
@@ -18,8 +15,11 @@ from conformance.verdicts import in_short, probed, probed_in_batches
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.golden import Golden, load
 from deepseek_v32.inference.conformance.verdict import Verdict
-from deepseek_v32.inference.engine.pace import UNBOUNDED
+from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED
 from deepseek_v32.inference.llm import DEMO
+from golden.bugs import BUGS
+from golden.servers import PLAIN, SIZES, serving
+from golden.tables import counted
 from support.answer_server import serving_answers
 from support.golden_slices import only
 from support.transformers_server import Answerer

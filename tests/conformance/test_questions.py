@@ -1,9 +1,9 @@
 """How the questions of golden files are divided among processes, and put together again."""
 
 import pytest
-from golden.questions import DEMO, WIDE, in_order, parts
 
 from deepseek_v32.inference.conformance.golden import load
+from golden.questions import DEMO, WIDE, in_order, parts
 
 
 @pytest.mark.parametrize("name, sizes", [("demo", DEMO), ("wide", WIDE)])

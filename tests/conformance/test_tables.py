@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from conformance_table import Lines, read
-from golden.processes import CALLS, Processes
-from golden.tables import bug_tables, cases_table, effects, put, split
 
 from deepseek_v32.inference.conformance.golden import load
+from golden.processes import CALLS, Processes
+from golden.tables import bug_tables, cases_table, effects, put, split
 from support.in_processes import end_at_three, pid_of
 
 DOCUMENT = """before

@@ -21,8 +21,8 @@ from deepseek_v32.inference.conformance.stages import STAGES, parse_name
 from deepseek_v32.inference.conformance.trace_file import Trace
 from deepseek_v32.inference.conformance.tracer import TracedRunner, tracing
 from deepseek_v32.inference.distributed.leading_runner import LeadingRunner
-from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.model_runner import ModelRunner
+from deepseek_v32.inference.engine.running.model_runner import ModelRunner
+from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request, SamplingParams
 from deepseek_v32.inference.parts import DEMO
 from deepseek_v32.model.stages import traced

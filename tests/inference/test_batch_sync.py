@@ -7,7 +7,7 @@ import pytest
 
 from deepseek_v32.inference.distributed import batch_sync
 from deepseek_v32.inference.distributed.batch_sync import BatchDecoder, BatchEncoder
-from deepseek_v32.inference.engine.batch import Batch
+from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request, SamplingParams
 
 

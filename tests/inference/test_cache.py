@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from deepseek_v32.inference.engine.cache import allocate, bytes_per_page
+from deepseek_v32.inference.engine.running.cache import allocate, bytes_per_page
 from deepseek_v32.inference.engine.sizing import pages_in_memory
 from deepseek_v32.model.config import ModelConfig, Precision
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, Completion, SamplingParams
-from deepseek_v32.inference.engine import runner as runner_module
-from deepseek_v32.inference.engine.scoring import score
+from deepseek_v32.inference.engine.running import runner as runner_module
+from deepseek_v32.inference.engine.running.scoring import score
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.params import Request
 from deepseek_v32.kernels.device import is_hopper

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from deepseek_v32.inference.engine import captured_step
-from deepseek_v32.inference.engine.captured_step import CapturedStep, GraphMemory
+from deepseek_v32.inference.engine.running import captured_step
+from deepseek_v32.inference.engine.running.captured_step import CapturedStep, GraphMemory
 
 
 class Device:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from deepseek_v32.inference.engine.captured_step import CapturedStep, GraphMemory
+from deepseek_v32.inference.engine.running.captured_step import CapturedStep, GraphMemory
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")]
 

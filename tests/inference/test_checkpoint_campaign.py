@@ -1,8 +1,8 @@
 """A slice of the campaign of damaged checkpoints, and that it notices a check that is missing."""
 
 import pytest
-from campaigns import checkpoint_mutants, checkpoints
 
+from campaigns import checkpoint_mutants, checkpoints
 from deepseek_v32.model.checkpoint import load, prefetch
 from deepseek_v32.model.checkpoint.hashes import TensorHashes
 

@@ -37,7 +37,7 @@ def execute(*command, stdin=""):
 
 def execute_forked(*arguments):
     """`deepseek-v32` with these arguments, as `execute`, in a process that has imported what the command needs."""
-    done = run_program("from deepseek_v32.inference.cli import main; main()", *arguments)
+    done = run_program("from deepseek_v32.inference.commands.cli import main; main()", *arguments)
     assert "Traceback" not in done.err
     return done.code, done.out, done.err
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine import decode_graph, decode_record, runner
-from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.decode_graph import batch_buckets, can_capture, context_buckets
-from deepseek_v32.inference.engine.decode_inputs import DecodeInputs
-from deepseek_v32.inference.engine.inputs import StagedTokens
-from deepseek_v32.inference.engine.runner import Runner
-from deepseek_v32.inference.engine.scheduler import Scheduler
+from deepseek_v32.inference.engine.running import decode_graph, decode_record, runner
+from deepseek_v32.inference.engine.running.decode_graph import batch_buckets, can_capture, context_buckets
+from deepseek_v32.inference.engine.running.decode_inputs import DecodeInputs
+from deepseek_v32.inference.engine.running.inputs import StagedTokens
+from deepseek_v32.inference.engine.running.runner import Runner
+from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
 from deepseek_v32.inference.params import Request
 from deepseek_v32.kernels import device as hardware
 from deepseek_v32.kernels import registry

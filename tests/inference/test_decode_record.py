@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine import decode_record, runner
-from deepseek_v32.inference.engine.decode_record import DecodeRecord, DecodeRecords, most_bytes, row_bytes
 from deepseek_v32.inference.engine.limits import CacheBudget
+from deepseek_v32.inference.engine.running import decode_record, runner
+from deepseek_v32.inference.engine.running.decode_record import DecodeRecord, DecodeRecords, most_bytes, row_bytes
 from deepseek_v32.inference.engine.sizing import record_bytes
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.report.recording import Recording

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from campaigns.determinism import (  # type: ignore[import-not-found]
+from typer.testing import CliRunner
+
+from campaigns.determinism import (
     Answer,
     Asked,
     differences,
@@ -16,16 +18,14 @@ from campaigns.determinism import (  # type: ignore[import-not-found]
     run,
     run_alone,
 )
-from campaigns.determinism_mutants import MUTANTS  # type: ignore[import-not-found]
-from typer.testing import CliRunner
-
+from campaigns.determinism_mutants import MUTANTS
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.api.metrics import Metrics
-from deepseek_v32.inference.cli import app
+from deepseek_v32.inference.commands.cli import app
 from deepseek_v32.inference.distributed import model_source
 from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.api.metrics import Metrics
+from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.kernels import device as hardware
 from deepseek_v32.kernels.registry import choose_implementation
 from deepseek_v32.model.config import Precision

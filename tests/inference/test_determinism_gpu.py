@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from campaigns.determinism import run_case  # type: ignore[import-not-found]
-from campaigns.determinism_models import random_layers  # type: ignore[import-not-found]
-from campaigns.determinism_mutants import Mutant, gpu_mutants  # type: ignore[import-not-found]
 
+from campaigns.determinism import run_case
+from campaigns.determinism_models import random_layers
+from campaigns.determinism_mutants import Mutant, gpu_mutants
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.kernels.device import is_hopper
 from deepseek_v32.model.checkpoint.load import load_model

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.decode_graph import batch_buckets
-from deepseek_v32.inference.engine.draft_budget import DraftBudget
-from deepseek_v32.inference.engine.draft_policy import DraftPolicy
+from deepseek_v32.inference.engine.drafting.draft_budget import DraftBudget
+from deepseek_v32.inference.engine.drafting.measured_drafts import MeasuredDrafts
+from deepseek_v32.inference.engine.drafting.policy import DraftPolicy
 from deepseek_v32.inference.engine.limits import MAX_DRAFT_TOKENS
-from deepseek_v32.inference.engine.measured_drafts import MeasuredDrafts
+from deepseek_v32.inference.engine.running.decode_graph import batch_buckets
+from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request, SamplingParams
 
 MARKS = (300, 1000, 3000)  # tokens

@@ -7,7 +7,7 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from deepseek_v32.inference.engine.draft_costs import StepCosts
+from deepseek_v32.inference.engine.drafting.draft_costs import StepCosts
 
 TRUE = (1.0, 1.3, 1.4, 1.9, 2.0)
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from deepseek_v32.inference.engine import measured_steps
-from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.draft_policy import FixedDrafts, make_policy
+from deepseek_v32.inference.engine.drafting import measured_steps
+from deepseek_v32.inference.engine.drafting.measured_drafts import MeasuredDrafts
+from deepseek_v32.inference.engine.drafting.measured_steps import MeasuredSteps
+from deepseek_v32.inference.engine.drafting.policy import FixedDrafts, make_policy
 from deepseek_v32.inference.engine.limits import AUTO, MAX_DRAFT_TOKENS
-from deepseek_v32.inference.engine.measured_drafts import MeasuredDrafts
-from deepseek_v32.inference.engine.measured_steps import MeasuredSteps
+from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request, SamplingParams
 
 Costs = dict[int | None, float]  # seconds of a step, by drafts

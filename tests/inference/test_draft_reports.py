@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.api.metrics import Metrics
 from deepseek_v32.inference.commands import bench
 from deepseek_v32.inference.commands.terminal import statistics
-from deepseek_v32.inference.engine.draft_policy import FixedDrafts
-from deepseek_v32.inference.engine.speculation import Speculation
+from deepseek_v32.inference.engine.drafting.policy import FixedDrafts
+from deepseek_v32.inference.engine.drafting.speculation import Speculation
 from deepseek_v32.inference.params import Request
-from deepseek_v32.inference.service.server_log import ServerLog
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.api.metrics import Metrics
+from deepseek_v32.inference.server.service.server_log import ServerLog
+from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.model.selection_policy import SelectionPolicy
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 

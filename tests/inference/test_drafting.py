@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from deepseek_v32.inference.engine.batch import Batch
+from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request, SamplingParams
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import Precision

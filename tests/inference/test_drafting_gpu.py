@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from deepseek_v32.inference.engine.decode_graph import can_capture
+from deepseek_v32.inference.engine.running.decode_graph import can_capture
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.kernels.device import is_hopper
 from deepseek_v32.model.checkpoint.config_json import read_config

@@ -7,10 +7,10 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams, parts
 from deepseek_v32.inference.completion import Delta
-from deepseek_v32.inference.engine import runner as runner_module
-from deepseek_v32.inference.engine.runner import Runner
-from deepseek_v32.inference.engine.sampler import SampledTokens
-from deepseek_v32.inference.engine.threads import Threads
+from deepseek_v32.inference.engine.running import runner as runner_module
+from deepseek_v32.inference.engine.running.runner import Runner
+from deepseek_v32.inference.engine.running.threads import Threads
+from deepseek_v32.inference.engine.sampling.sampler import SampledTokens
 from support.fake_model import (
     EOS,
     NAN,

@@ -12,7 +12,7 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.kernels.device import is_hopper
-from deepseek_v32.model.demo.dialogues import write
+from demo_model.dialogues import write
 
 pytestmark = [
     pytest.mark.gpu,

@@ -1,11 +1,11 @@
 """A slice of the campaign of injected faults, and that it notices an engine that does not isolate them."""
 
 import pytest
+
 from campaigns import fault_clients, faults
 from campaigns.fault_points import Point
-
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.engine.pages import PagePool
+from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from support.fake_model import fake_llm
 
 # Some share their first pages; some grow into another page while they are answered.

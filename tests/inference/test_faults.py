@@ -12,15 +12,17 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.completion import Completion, Delta
-from deepseek_v32.inference.engine import engine, pages, request_state, sampler, scheduler, step
+from deepseek_v32.inference.engine import engine, request_state, step
 from deepseek_v32.inference.engine.engine import Engine
-from deepseek_v32.inference.engine.filters import Row
-from deepseek_v32.inference.engine.pages import PagePool
 from deepseek_v32.inference.engine.request_state import RequestState
-from deepseek_v32.inference.engine.runner import Runner
-from deepseek_v32.inference.engine.sampler import SampledTokens
-from deepseek_v32.inference.engine.scheduler import Scheduler
-from deepseek_v32.inference.engine.selection import SelectionRecorder
+from deepseek_v32.inference.engine.running.runner import Runner
+from deepseek_v32.inference.engine.running.selection import SelectionRecorder
+from deepseek_v32.inference.engine.sampling import sampler
+from deepseek_v32.inference.engine.sampling.filters import Row
+from deepseek_v32.inference.engine.sampling.sampler import SampledTokens
+from deepseek_v32.inference.engine.scheduling import pages, scheduler
+from deepseek_v32.inference.engine.scheduling.pages import PagePool
+from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
 from deepseek_v32.inference.engine.step import InFlightStep
 from deepseek_v32.inference.text.detokenizer import IncrementalDecoder, StopStrings
 from support.fake_model import AsyncRunner, fake_llm, reference_tokens

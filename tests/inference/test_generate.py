@@ -9,8 +9,7 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
-from deepseek_v32.inference import cli
-from deepseek_v32.inference.commands import loading
+from deepseek_v32.inference.commands import cli, loading
 from deepseek_v32.inference.commands.answer_file import AnswerFile
 from deepseek_v32.inference.commands.prompt_file import Prompt, read_prompts
 from deepseek_v32.inference.commands.terminal import dim, visible

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine import runner, step
-from deepseek_v32.inference.engine.greedy import SCRATCH_PLACE, GreedyTokens
-from deepseek_v32.inference.engine.inputs import StagedTokens
-from deepseek_v32.inference.engine.sampler import Drafts, Sample, sample, sample_tokens
+from deepseek_v32.inference.engine import step
+from deepseek_v32.inference.engine.running import runner
+from deepseek_v32.inference.engine.running.inputs import StagedTokens
+from deepseek_v32.inference.engine.sampling.greedy import SCRATCH_PLACE, GreedyTokens
+from deepseek_v32.inference.engine.sampling.sampler import Drafts, Sample, sample, sample_tokens
 from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.text.structured_outputs import StructuredOutputsParams
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint

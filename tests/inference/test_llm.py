@@ -179,7 +179,7 @@ def test_a_call_during_a_call_of_another_thread_is_refused() -> None:
     [completion] = llm.generate([[4, 5]], GREEDY)
     assert completion.token_ids == reference_tokens([4, 5], 60)
     assert len(refused) == 5
-    assert all("expected one: use deepseek_v32.inference.service.Service" in message for message in refused)
+    assert all("expected one: use deepseek_v32.inference.server.service.Service" in message for message in refused)
     assert list(idle) == [] and llm.stats().finished["abort"] == 1  # a stream that was refused a step has ended
     assert llm.stats().pages_used == 0
 

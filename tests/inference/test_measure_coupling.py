@@ -1,9 +1,9 @@
 """The probabilities with which two rules accept a draft, against draws."""
 
 import torch
-from measure_coupling import coupling, rejection  # type: ignore[import-not-found]
 
-from deepseek_v32.inference.engine.noise import gumbel
+from bench.coupling import coupling, rejection
+from deepseek_v32.inference.engine.sampling.noise import gumbel
 
 DRAWS = 40_000
 

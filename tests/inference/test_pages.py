@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from deepseek_v32.inference.engine.pages import ROOT, PagePool
+from deepseek_v32.inference.engine.scheduling.pages import ROOT, PagePool
 
 SIZE = 2  # tokens per page
 

@@ -299,7 +299,7 @@ def test_an_error_in_loading_ends_all(tmp_path, name, content, arguments, mentio
 
 
 def test_an_error_of_the_command_ends_all(tmp_path):
-    program = "from deepseek_v32.inference.cli import main; main()"
+    program = "from deepseek_v32.inference.commands.cli import main; main()"
     first, *rest = run_ranks(2, program, "generate", "hello", "--model", tmp_path / "nowhere")
     assert first.code == 2 and first.err.startswith("deepseek-v32: --model") and len(first.err.splitlines()) == 1
     assert [(each.code, each.out, each.err) for each in rest] == [(1, "", "")]
@@ -338,7 +338,7 @@ def test_a_failing_step_ends_the_job(checkpoints, culprit):
     ids=["three ranks", "more than all", "not a number"],
 )
 def test_invalid_jobs_are_refused(size, settings, message):
-    program = "from deepseek_v32.inference.cli import main; main()"
+    program = "from deepseek_v32.inference.commands.cli import main; main()"
     count, settings = size if size == 3 else 1, {"WORLD_SIZE": str(size), **settings}
     first, *_ = run_ranks(count, program, "generate", "hello", "--device", "cpu", settings=settings)
     assert first.code == 2
@@ -350,7 +350,7 @@ def test_a_server_is_ended_in_order(checkpoints):
     port = free_port()
     options = ["serve", "--model", str(checkpoints["demo"]), "--port", str(port), "--no-chat", "--device", "cpu"]
     options += ["--model-name", "shared"]
-    with Job(2, "from deepseek_v32.inference.cli import main; main()", *options) as job:
+    with Job(2, "from deepseek_v32.inference.commands.cli import main; main()", *options) as job:
         address = f"http://127.0.0.1:{port}"
         while not _is_ready(address):
             assert not any(process.poll() for process in job.processes), job.wait(30)

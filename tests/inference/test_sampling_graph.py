@@ -9,14 +9,15 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
-from deepseek_v32.inference.engine import runner, step
-from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.captured_step import GraphMemory
-from deepseek_v32.inference.engine.decode_inputs import DecodeInputs
-from deepseek_v32.inference.engine.greedy import GreedyTokens
-from deepseek_v32.inference.engine.inputs import StagedTokens
-from deepseek_v32.inference.engine.sampler import sample
-from deepseek_v32.inference.engine.sampling_graph import SamplingGraphs
+from deepseek_v32.inference.engine import step
+from deepseek_v32.inference.engine.running import runner
+from deepseek_v32.inference.engine.running.captured_step import GraphMemory
+from deepseek_v32.inference.engine.running.decode_inputs import DecodeInputs
+from deepseek_v32.inference.engine.running.inputs import StagedTokens
+from deepseek_v32.inference.engine.sampling.greedy import GreedyTokens
+from deepseek_v32.inference.engine.sampling.sampler import sample
+from deepseek_v32.inference.engine.sampling.sampling_graph import SamplingGraphs
+from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.text.grammar import Mask
 

@@ -5,11 +5,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.pace import Pace, StepTimes
-from deepseek_v32.inference.engine.pages import PagePool
-from deepseek_v32.inference.engine.prompt_order import PATIENCE
-from deepseek_v32.inference.engine.scheduler import Scheduler
+from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.scheduling.pace import Pace, StepTimes
+from deepseek_v32.inference.engine.scheduling.pages import PagePool
+from deepseek_v32.inference.engine.scheduling.prompt_order import PATIENCE
+from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
 from deepseek_v32.inference.params import Request, SamplingParams
 
 SIZE = 4  # tokens per page

@@ -7,15 +7,15 @@ import torch
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.engine import sizing
-from deepseek_v32.inference.engine.cache import allocate, bytes_per_page
-from deepseek_v32.inference.engine.largest_step import (
+from deepseek_v32.inference.engine.limits import CacheBudget
+from deepseek_v32.inference.engine.running.cache import allocate, bytes_per_page
+from deepseek_v32.inference.engine.running.largest_step import (
     largest_step,
     prepare_largest_step,
     shortest_prompt,
     warm_up_logits,
 )
-from deepseek_v32.inference.engine.limits import CacheBudget
-from deepseek_v32.inference.engine.runner import Runner
+from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.sizing import check_fits, pages_in_memory
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.parallel.plan import Plan

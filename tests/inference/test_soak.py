@@ -1,8 +1,8 @@
 """A slice of the soak with cache checks, and that it notices a launch that is left out now and then."""
 
 import pytest
-from campaigns import soak
 
+from campaigns import soak
 from deepseek_v32.model import indexer
 
 SLICE = {"device": "cpu", "clients": 3, "prompts": 2, "pages": 24}

@@ -9,12 +9,12 @@ import pytest
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.options import ModelOptions
 from deepseek_v32.inference.distributed.model_source import ModelSource
-from deepseek_v32.inference.engine import runner
-from deepseek_v32.inference.engine.batch import Batch
+from deepseek_v32.inference.engine.drafting.measured_drafts import MeasuredDrafts
 from deepseek_v32.inference.engine.limits import AUTO
-from deepseek_v32.inference.engine.measured_drafts import MeasuredDrafts
-from deepseek_v32.inference.engine.pace import UNBOUNDED, Pace
-from deepseek_v32.inference.engine.pages import PagePool
+from deepseek_v32.inference.engine.running import runner
+from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, Pace
+from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 
 PROMPTS = [[5, 9, 2], [7] * 70, list(range(3, 90)), list(range(3, 90))]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from campaigns.speculation import Answer, Asked, difference, make_case, run  # type: ignore[import-not-found]
 
-from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.noise import DraftNoise
-from deepseek_v32.inference.engine.runner import Runner
+from campaigns.speculation import Answer, Asked, difference, make_case, run
+from deepseek_v32.inference.engine.running.runner import Runner
+from deepseek_v32.inference.engine.sampling.noise import DraftNoise
+from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.metadata import AttentionMetadata
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint

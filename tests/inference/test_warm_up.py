@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine import runner
-from deepseek_v32.inference.engine.draft_policy import FixedDrafts
-from deepseek_v32.inference.engine.measured_drafts import MeasuredDrafts
-from deepseek_v32.inference.engine.warm_up import WarmUp
+from deepseek_v32.inference.engine.drafting.measured_drafts import MeasuredDrafts
+from deepseek_v32.inference.engine.drafting.policy import FixedDrafts
+from deepseek_v32.inference.engine.drafting.warm_up import WarmUp
+from deepseek_v32.inference.engine.running import runner
 from deepseek_v32.model.metadata import LayerCache
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 

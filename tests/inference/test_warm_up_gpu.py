@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine.draft_policy import FixedDrafts
-from deepseek_v32.inference.engine.warm_up import WarmUp
+from deepseek_v32.inference.engine.drafting.policy import FixedDrafts
+from deepseek_v32.inference.engine.drafting.warm_up import WarmUp
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.kernels.device import is_hopper
-from deepseek_v32.model.demo.dialogues import write
+from demo_model.dialogues import write
 
 pytestmark = [
     pytest.mark.gpu,

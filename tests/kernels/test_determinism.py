@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-from campaigns.determinism_mutants import MUTANTS  # type: ignore[import-not-found]
 
+from campaigns.determinism_mutants import MUTANTS
 from deepseek_v32.kernels.cache_write import gather_index_keys, write_index_cache, write_latent_cache
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm
 from deepseek_v32.kernels.fp32_ops import fp32_linear, layer_norm

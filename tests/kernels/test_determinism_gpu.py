@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from campaigns import determinism_units as units  # type: ignore[import-not-found]
-from campaigns.determinism_mutants import gpu_mutants  # type: ignore[import-not-found]
+
+from campaigns import determinism_units as units
+from campaigns.determinism_mutants import gpu_mutants
 
 pytestmark = pytest.mark.gpu
 

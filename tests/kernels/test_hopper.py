@@ -11,9 +11,9 @@ from deepseek_v32.kernels.grouped_gemm import grouped_gemm
 from deepseek_v32.kernels.indexer_logits import indexer_logits
 from deepseek_v32.kernels.linear import linear
 from deepseek_v32.kernels.quantize import Quantized
-from deepseek_v32.kernels.reference import hopper
-from deepseek_v32.kernels.reference.hopper import BF16, E4M3, Instruction, add_slice, chain, fma
 from deepseek_v32.kernels.registry import preference_of
+from support import hopper
+from support.hopper import BF16, E4M3, Instruction, add_slice, chain, fma
 
 gpu = pytest.mark.gpu
 

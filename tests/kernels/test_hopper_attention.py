@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from deepseek_v32.kernels.build import load
-from deepseek_v32.kernels.reference import hopper_attention as oracle
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
+from support import hopper_attention as oracle
 
 SCALE = 0.04
 KINDS = ("normal", "wide", "rising")

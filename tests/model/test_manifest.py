@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.cli import app
+from deepseek_v32.inference.commands.cli import app
 from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.checkpoint.conversion import convert

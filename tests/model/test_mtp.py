@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import DeepseekV32Config, DeepseekV32ForCausalLM
 from transformers.models.deepseek_v32.modeling_deepseek_v32 import DeepseekV32DecoderLayer
 
-from deepseek_v32.inference.engine.cache import allocate
+from deepseek_v32.inference.engine.running.cache import allocate
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.metadata import PAGE_SIZE, AttentionMetadata, Selection
 from deepseek_v32.model.transformer import Transformer

@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.cli import app
+from deepseek_v32.inference.commands.cli import app
 from deepseek_v32.kernels.quantize import dequantize_weight
 from deepseek_v32.model.checkpoint.config_json import config_json
 from deepseek_v32.model.parallel.collectives import Ranks

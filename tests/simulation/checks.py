@@ -3,7 +3,7 @@
 from collections import Counter
 
 from deepseek_v32.inference.engine.engine import Engine
-from deepseek_v32.inference.engine.pages import PagePool
+from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from deepseek_v32.inference.params import Request
 from simulation.model import latents
 from simulation.runner import SimulatedRunner, expected_drafts

@@ -1,12 +1,12 @@
 """Mistakes that speculative decoding invites, each seeded into this engine: one snippet of one function, replaced."""
 
 from deepseek_v32.inference.distributed import batch_sync
-from deepseek_v32.inference.engine import filters, sampler
+from deepseek_v32.inference.engine.drafting.speculation import Speculation
 from deepseek_v32.inference.engine.engine import Engine
-from deepseek_v32.inference.engine.noise import DraftNoise
-from deepseek_v32.inference.engine.pages import PagePool
-from deepseek_v32.inference.engine.scheduler import Scheduler
-from deepseek_v32.inference.engine.speculation import Speculation
+from deepseek_v32.inference.engine.sampling import filters, sampler
+from deepseek_v32.inference.engine.sampling.noise import DraftNoise
+from deepseek_v32.inference.engine.scheduling.pages import PagePool
+from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
 from simulation.historic_bugs import Bug
 
 DRAFT_BUGS = (

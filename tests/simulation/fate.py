@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from deepseek_v32.inference.engine.batch import Batch
+from deepseek_v32.inference.engine.scheduling.batch import Batch
 from simulation.model import EOS, TEXT
 from simulation.runner import UNWRITTEN, SimulatedRunner
 

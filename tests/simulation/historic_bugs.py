@@ -11,11 +11,14 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from deepseek_v32.inference.distributed.batch_sync import BatchEncoder
-from deepseek_v32.inference.engine import sampler, scheduler, scoring, step, step_ahead
-from deepseek_v32.inference.engine.batch import Batch
+from deepseek_v32.inference.engine import step
 from deepseek_v32.inference.engine.engine import Engine
-from deepseek_v32.inference.engine.pages import PagePool
-from deepseek_v32.inference.engine.scheduler import Scheduler
+from deepseek_v32.inference.engine.running import scoring
+from deepseek_v32.inference.engine.sampling import sampler
+from deepseek_v32.inference.engine.scheduling import scheduler, step_ahead
+from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.scheduling.pages import PagePool
+from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
 from deepseek_v32.inference.engine.step import InFlightStep
 
 

@@ -6,11 +6,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
-from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.greedy import GreedySample
 from deepseek_v32.inference.engine.limits import MAX_DRAFT_TOKENS
-from deepseek_v32.inference.engine.noise import DraftNoise
-from deepseek_v32.inference.engine.sampler import sample_tokens
+from deepseek_v32.inference.engine.sampling.greedy import GreedySample
+from deepseek_v32.inference.engine.sampling.noise import DraftNoise
+from deepseek_v32.inference.engine.sampling.sampler import sample_tokens
+from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request
 from deepseek_v32.model.metadata import SelectionSink
 from simulation.model import ORDINARY, VOCABULARY, draft_chain, extend, extend_draft, latents, logits

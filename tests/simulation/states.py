@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import torch
 
 from deepseek_v32.inference.completion import Delta
-from deepseek_v32.inference.engine.batch import Batch
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.limits import Limits
-from deepseek_v32.inference.engine.prompt_order import PATIENCE
+from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.scheduling.prompt_order import PATIENCE
 from deepseek_v32.inference.engine.step import InFlightStep
 from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.inference.text.grammar import GrammarCompiler

@@ -4,7 +4,7 @@ from collections import Counter
 
 import torch
 
-from deepseek_v32.inference.engine.batch import Batch
+from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import SamplingParams
 from simulation.world import Settings, World
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from deepseek_v32.inference.distributed.batch_sync import BatchEncoder
-from deepseek_v32.inference.engine.pages import PagePool
-from deepseek_v32.inference.engine.scheduler import Scheduler
+from deepseek_v32.inference.engine.scheduling.pages import PagePool
+from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
 from simulation.historic_bugs import Bug
 from simulation.schedule import make_schedule, shrink
 from simulation.world import Settings, World
@@ -76,7 +76,7 @@ def test_a_failing_schedule_is_shrunk_to_a_script_that_fails(monkeypatch: pytest
     assert small.failure() is not None
     assert len(small.operations) <= 8
     script = tmp_path / "failing.py"
-    patch = "from deepseek_v32.inference.engine.pages import PagePool\nPagePool._forget_key = lambda pool, page: None\n"
+    patch = "from deepseek_v32.inference.engine.scheduling.pages import PagePool\nPagePool._forget_key = lambda pool, page: None\n"
     script.write_text(patch + small.script())
     paths = f"{ROOT / 'src'}:{ROOT / 'tests'}"
     done = subprocess.run([sys.executable, script], env={"PYTHONPATH": paths}, capture_output=True, text=True)

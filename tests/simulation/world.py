@@ -18,19 +18,19 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from deepseek_v32.inference.engine.answer_scores import AnswerScoreJob, AnswerScores
-from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.draft_policy import FixedDrafts
+from deepseek_v32.inference.engine.drafting.policy import FixedDrafts
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.limits import Limits
-from deepseek_v32.inference.engine.pace import UNBOUNDED, StepTimes
-from deepseek_v32.inference.engine.prompt_order import PATIENCE
-from deepseek_v32.inference.engine.scoring import ScoreJob
+from deepseek_v32.inference.engine.running.answer_scores import AnswerScoreJob, AnswerScores
+from deepseek_v32.inference.engine.running.scoring import ScoreJob
+from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, StepTimes
+from deepseek_v32.inference.engine.scheduling.prompt_order import PATIENCE
 from deepseek_v32.inference.params import Request
-from deepseek_v32.inference.service.admission import Busy
-from deepseek_v32.inference.service.engine_thread import STOPPED, TIMED_OUT
-from deepseek_v32.inference.service.service import Service
-from deepseek_v32.inference.service.streams import AsyncInbox, AsyncStream
+from deepseek_v32.inference.server.service.admission import Busy
+from deepseek_v32.inference.server.service.engine_thread import STOPPED, TIMED_OUT
+from deepseek_v32.inference.server.service.service import Service
+from deepseek_v32.inference.server.service.streams import AsyncInbox, AsyncStream
 from deepseek_v32.model.selection_policy import SelectionPolicy
 from simulation.checks import check_engine, is_writable
 from simulation.client import Client, sampling

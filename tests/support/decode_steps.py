@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from deepseek_v32.inference.engine.cache import allocate
+from deepseek_v32.inference.engine.running.cache import allocate
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache
 from deepseek_v32.model.parallel.plan import Plan

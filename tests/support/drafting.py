@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import torch
 
-from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.cache import SCRATCH_PAGES, allocate
-from deepseek_v32.inference.engine.decode_graph import DecodeGraphs
-from deepseek_v32.inference.engine.drafting import Drafter
-from deepseek_v32.inference.engine.noise import DraftNoise
-from deepseek_v32.inference.engine.runner import Runner
+from deepseek_v32.inference.engine.drafting.drafter import Drafter
+from deepseek_v32.inference.engine.running.cache import SCRATCH_PAGES, allocate
+from deepseek_v32.inference.engine.running.decode_graph import DecodeGraphs
+from deepseek_v32.inference.engine.running.runner import Runner
+from deepseek_v32.inference.engine.sampling.noise import DraftNoise
+from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request, SamplingParams
 from deepseek_v32.model.metadata import SelectionSink
 from deepseek_v32.model.transformer import Transformer

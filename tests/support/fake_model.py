@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.engine.batch import Batch
-from deepseek_v32.inference.engine.check_plan import CheckPlan
-from deepseek_v32.inference.engine.runner import Runner
+from deepseek_v32.inference.cache_check.plan import CheckPlan
+from deepseek_v32.inference.engine.running.runner import Runner
+from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import (
     PAGE_SIZE,

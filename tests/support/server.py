@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.api.connections import ConnectionLimits
-from deepseek_v32.inference.api.http_server import make_server
-from deepseek_v32.inference.server import create_app
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.api.connections import ConnectionLimits
+from deepseek_v32.inference.server.api.http_server import make_server
+from deepseek_v32.inference.server.app import create_app
+from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.inference.text.tokenizer import Special
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import AttentionMetadata, LayerCache

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.skipif(
 def demo() -> Iterator[Any]:
     pytest.importorskip("gradio", reason="gradio is not installed: pip install -e .[web]")
     from deepseek_v32.inference import LLM
-    from deepseek_v32.inference.server import create_app
-    from deepseek_v32.inference.service.service import Service
+    from deepseek_v32.inference.server.app import create_app
+    from deepseek_v32.inference.server.service.service import Service
     from support.chat_server import serve_app
 
     llm = LLM(device="cpu", precision="exact", page_count=512)

@@ -161,7 +161,7 @@ struct Records {
 
   // This warp's rows of a half are complete here; in a pair they are sent to the peer, and as many are on their way from it. The copy reads
   // them as the asynchronous proxy, which takes a fence first; alone, the math groups' fences after their waits will do. Stores to the peer
-  // (st.async), which take no fence, are not faster: docs/attention-log.md.
+  // (st.async), which take no fence, are not faster: docs/log/attention.md.
   __device__ __forceinline__ void announce(int buffer, int half) const {
     const uint32_t full = shared_address(&s.full[buffer][half]);
     if constexpr (C::kPair) {

@@ -10,7 +10,7 @@ namespace mla {
 // the first key to the result, on which most instructions come cold, what parts of few blocks wait for. Without a plan, each CTA takes one
 // query after the other, by the seesaw. In a pair, conversion then waits least for its buffers if they are released at once; alone, a CTA
 // converts more slowly than it computes, and both groups score ahead; as Planned::kNever it would spill more registers (ptxas 13.0). Converted
-// keys are written by the generic proxy, so all have the fence. docs/attention-log.md has the measurements.
+// keys are written by the generic proxy, so all have the fence. docs/log/attention.md has the measurements.
 template <bool kPair>
 using UnplannedOrder =
     std::conditional_t<kPair, Order<Ahead::kNothing, Ahead::kNothing, Release::kAtOnce, Handover::kHalvesValuesFirst, /* fence */ true>,

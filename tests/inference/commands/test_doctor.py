@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from deepseek_v32.inference import LLM, cli
+from deepseek_v32.inference import LLM
+from deepseek_v32.inference.commands import cli
 from deepseek_v32.inference.commands.memory_plan import GIB, cpu_row, gpu_row
 from deepseek_v32.kernels.registry import OPERATIONS
 from deepseek_v32.model.checkpoint.config_json import parse_config

@@ -6,8 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from deepseek_v32.inference import cli
-from deepseek_v32.inference.commands import loading
+from deepseek_v32.inference.commands import cli, loading
 from support.chain_model import make_llm
 
 GROUP = typer.main.get_command(cli.app)

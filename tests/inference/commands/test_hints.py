@@ -7,7 +7,8 @@ import pytest
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from deepseek_v32.inference import LLM, cli
+from deepseek_v32.inference import LLM
+from deepseek_v32.inference.commands import cli
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.synthetic.tokenizer import write_tokenizer
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from deepseek_v32.inference import SamplingParams, cli
-from deepseek_v32.inference.commands import answer_file, terminal
+from deepseek_v32.inference import SamplingParams
+from deepseek_v32.inference.commands import answer_file, cli, terminal
 from deepseek_v32.inference.commands.prompt_encoder import PromptEncoder
 from deepseek_v32.inference.commands.prompt_file import Prompt
 from deepseek_v32.inference.commands.terminal import ReadingLine, statistics

@@ -4,7 +4,7 @@ import httpx
 import openai
 import pytest
 
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.service.service import Service
 from support.server import serving, stand_in_llm
 
 

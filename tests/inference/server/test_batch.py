@@ -5,9 +5,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from deepseek_v32.inference.cli import app
 from deepseek_v32.inference.commands import jsonl_log, loading
 from deepseek_v32.inference.commands.batch import Answers, read_requests
+from deepseek_v32.inference.commands.cli import app
 from support.server import stand_in_llm
 
 MESSAGES = [{"role": "user", "content": "Hi\N{LINE SEPARATOR}there"}]

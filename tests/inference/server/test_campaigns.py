@@ -4,12 +4,12 @@ import asyncio
 import json
 
 import pytest
+
 from campaigns import fuzz, memory, overload, slow_clients, stopping
 from campaigns.live_server import UNCLEAN, LiveServer, Response, live_server
-
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.api.connections import ConnectionLimits
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.api.connections import ConnectionLimits
+from deepseek_v32.inference.server.service.service import Service
 from support.server import serving, stand_in_llm
 from support.tiny import tiny_checkpoint
 

@@ -5,7 +5,7 @@ import os
 import pydantic
 import pytest
 
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.service.service import Service
 from support.server import MODEL, serving, stand_in_llm
 
 pytestmark = pytest.mark.heavy

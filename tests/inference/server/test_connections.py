@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from deepseek_v32.inference.api import connections
-from deepseek_v32.inference.api.connections import ConnectionLimits
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.api import connections
+from deepseek_v32.inference.server.api.connections import ConnectionLimits
+from deepseek_v32.inference.server.service.service import Service
 from support.raw_http import ask, connect, parse, read_all
 from support.server import serving, stand_in_llm
 

@@ -8,10 +8,10 @@ import socket
 import httpx
 import pytest
 
-from deepseek_v32.inference.api import guard
-from deepseek_v32.inference.api.guard import host_name, is_loopback
-from deepseek_v32.inference.server import host_names
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.api import guard
+from deepseek_v32.inference.server.api.guard import host_name, is_loopback
+from deepseek_v32.inference.server.app import host_names
+from deepseek_v32.inference.server.service.service import Service
 from support.server import serving, stand_in_llm
 
 KEY = "correct horse battery"

@@ -10,8 +10,8 @@ import time
 import httpx
 import pytest
 
-from deepseek_v32.inference.api import body, errors
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.api import body, errors
+from deepseek_v32.inference.server.service.service import Service
 from support.server import MODEL, serving, stand_in_llm
 
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -274,7 +274,7 @@ def test_the_deadline(stream):
 
 
 def test_a_stalled_engine_is_not_ready(monkeypatch):
-    from deepseek_v32.inference.api import health
+    from deepseek_v32.inference.server.api import health
 
     monkeypatch.setattr(health, "STALLED_SECONDS", 0.05)
     llm = stand_in_llm()

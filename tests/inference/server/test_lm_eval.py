@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.service.service import Service
 from support.server import MODEL, serving
 from support.tiny import tiny_checkpoint
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from deepseek_v32.inference.api import encoding
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.api import encoding
+from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.inference.text.tokenizer import Tokenizer
 from support.server import serving, stand_in_llm
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.service.service import Service
 from support.server import MODEL, serving, stand_in_llm
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "serving" / "node_clients.mjs"

@@ -6,7 +6,7 @@ import json
 import openai
 import pytest
 
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.inference.text.tokenizer import DSML, END_THINK, Special
 from support.server import MODEL, serving, stand_in_llm
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from deepseek_v32.inference.api import responses
-from deepseek_v32.inference.api.response_api.schema import ResponseObject
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.api import responses
+from deepseek_v32.inference.server.api.response_api.schema import ResponseObject
+from deepseek_v32.inference.server.service.service import Service
 from support.server import MODEL, serving, stand_in_llm
 
 COMMAND = Path(sys.executable).with_name("schemathesis")

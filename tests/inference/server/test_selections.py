@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.service.service import Service
 from support.server import MODEL, serving
 from support.tiny import tiny_checkpoint
 

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from deepseek_v32.inference.cli import app
 from deepseek_v32.inference.commands import loading, serve
+from deepseek_v32.inference.commands.cli import app
 from support.server import stand_in_llm
 from support.tiny import tiny_checkpoint
 

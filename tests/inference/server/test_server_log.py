@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from deepseek_v32.inference import SamplingParams
-from deepseek_v32.inference.service import server_log
-from deepseek_v32.inference.service.server_log import ServerLog, configure_logging
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.service import server_log
+from deepseek_v32.inference.server.service.server_log import ServerLog, configure_logging
+from deepseek_v32.inference.server.service.service import Service
 from support.fake_model import RAISE, fake_llm
 from support.server import serving, stand_in_llm
 

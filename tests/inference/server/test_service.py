@@ -8,10 +8,10 @@ import time
 import pytest
 
 from deepseek_v32.inference import SamplingParams
-from deepseek_v32.inference.engine import scoring
-from deepseek_v32.inference.service import delivery, engine_thread
-from deepseek_v32.inference.service.admission import Busy
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.engine.running import scoring
+from deepseek_v32.inference.server.service import delivery, engine_thread
+from deepseek_v32.inference.server.service.admission import Busy
+from deepseek_v32.inference.server.service.service import Service
 from support.fake_model import NAN, RAISE, fake_config, fake_llm, reference_tokens
 
 PROMPT = list(b"what is question 0?")  # its greedy answer is long

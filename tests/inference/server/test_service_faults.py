@@ -9,16 +9,16 @@ import httpx
 import pytest
 
 from deepseek_v32.inference import SamplingParams
-from deepseek_v32.inference.engine import scoring
 from deepseek_v32.inference.engine.engine import Engine
-from deepseek_v32.inference.engine.pages import PagePool
 from deepseek_v32.inference.engine.request_state import RequestState
-from deepseek_v32.inference.service import engine_thread, server_log
-from deepseek_v32.inference.service.admission import Busy
-from deepseek_v32.inference.service.engine_thread import EngineThread
-from deepseek_v32.inference.service.server_log import ServerLog
-from deepseek_v32.inference.service.service import Service
-from deepseek_v32.inference.service.streams import SyncInbox
+from deepseek_v32.inference.engine.running import scoring
+from deepseek_v32.inference.engine.scheduling.pages import PagePool
+from deepseek_v32.inference.server.service import engine_thread, server_log
+from deepseek_v32.inference.server.service.admission import Busy
+from deepseek_v32.inference.server.service.engine_thread import EngineThread
+from deepseek_v32.inference.server.service.server_log import ServerLog
+from deepseek_v32.inference.server.service.service import Service
+from deepseek_v32.inference.server.service.streams import SyncInbox
 from support.fake_model import NAN, RAISE, fake_llm, reference_tokens
 from support.server import MODEL, serving, stand_in_llm
 

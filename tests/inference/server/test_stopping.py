@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from deepseek_v32.inference import SamplingParams
-from deepseek_v32.inference.api import http_server
-from deepseek_v32.inference.api.open_requests import OpenRequests
-from deepseek_v32.inference.server import create_app
-from deepseek_v32.inference.service.service import Service
+from deepseek_v32.inference.server.api import http_server
+from deepseek_v32.inference.server.api.open_requests import OpenRequests
+from deepseek_v32.inference.server.app import create_app
+from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.inference.text.tokenizer import Tokenizer
 from support.raw_http import connect
 from support.server import MODEL, Running, serving, stand_in_llm

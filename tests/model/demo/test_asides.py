@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from deepseek_v32.model.demo.dialogues import write
-from deepseek_v32.model.demo.dialogues.plain import aside_cases, aside_links, aside_words, listing_words, listings
-from deepseek_v32.model.demo.dialogues.plain.aside_cases import clause_without_verb, first_person
-from deepseek_v32.model.demo.dialogues.splits import SPLITS
-from deepseek_v32.model.demo.dialogues.writer import Writer
+from demo_model.dialogues import write
+from demo_model.dialogues.plain import aside_cases, aside_links, aside_words, listing_words, listings
+from demo_model.dialogues.plain.aside_cases import clause_without_verb, first_person
+from demo_model.dialogues.splits import SPLITS
+from demo_model.dialogues.writer import Writer
 from support.demo_reader import Reader
 
 

@@ -12,7 +12,7 @@ from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.text.messages import v32_pieces
 from deepseek_v32.inference.text.tokenizer import Special
-from deepseek_v32.model.demo.dialogues import write
+from demo_model.dialogues import write
 
 FP32 = ("layernorm.weight", "norm.weight", "k_norm.bias", "e_score_correction_bias", "weight_scale_inv")
 BF16 = ("embed_tokens.weight", "lm_head.weight", "mlp.gate.weight", "weights_proj.weight", "eh_proj.weight")

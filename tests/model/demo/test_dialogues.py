@@ -6,27 +6,17 @@ import re
 
 import pytest
 from tokenizers import Tokenizer
-from training import data, vocabulary
 
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.text.messages import v32_pieces
 from deepseek_v32.inference.text.tokenizer import Special
-from deepseek_v32.model.demo.dialogues import (
-    BASE,
-    FAMILIES,
-    Conversation,
-    calls,
-    layouts,
-    manners,
-    scenes,
-    tools,
-    write,
-)
-from deepseek_v32.model.demo.dialogues.clauses import Grammar
-from deepseek_v32.model.demo.dialogues.layouts import tables
-from deepseek_v32.model.demo.dialogues.plain import topics
-from deepseek_v32.model.demo.dialogues.turns import yours
-from deepseek_v32.model.demo.dialogues.wording import WORDINGS
+from demo_model.dialogues import BASE, FAMILIES, Conversation, calls, layouts, manners, scenes, tools, write
+from demo_model.dialogues.clauses import Grammar
+from demo_model.dialogues.layouts import tables
+from demo_model.dialogues.plain import topics
+from demo_model.dialogues.turns import yours
+from demo_model.dialogues.wording import WORDINGS
+from demo_model.training import data, vocabulary
 
 SEEDS = range(30)
 FRAMES = (

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from deepseek_v32.model.demo.dialogues import write
-from deepseek_v32.model.demo.dialogues.plain import matter_cases, matter_words, remark_cases
-from deepseek_v32.model.demo.dialogues.plain.matter_cases import AREAS, CASES, KINDS, said
-from deepseek_v32.model.demo.dialogues.splits import SPLITS
+from demo_model.dialogues import write
+from demo_model.dialogues.plain import matter_cases, matter_words, remark_cases
+from demo_model.dialogues.plain.matter_cases import AREAS, CASES, KINDS, said
+from demo_model.dialogues.splits import SPLITS
 from support.demo_reader import Reader
 
 _OWN = {"x", "xs", "xp", "xo", "xr"}

@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from deepseek_v32.model.demo.dialogues import BASE, FAMILIES, write
-from deepseek_v32.model.demo.dialogues.memory import Memory
-from deepseek_v32.model.demo.dialogues.plain import grids, hasty, hops, topics
-from deepseek_v32.model.demo.dialogues.splits import SPLITS
+from demo_model.dialogues import BASE, FAMILIES, write
+from demo_model.dialogues.memory import Memory
+from demo_model.dialogues.plain import grids, hasty, hops, topics
+from demo_model.dialogues.splits import SPLITS
 from support.demo_reader import NOT_TOLD, Reader
 
 

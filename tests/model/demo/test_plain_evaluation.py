@@ -1,11 +1,12 @@
-"""What scripts/evaluate_plain.py takes for an answer's first sentence and for a question."""
+"""What scripts/demo_model/evaluate_plain.py takes for an answer's first sentence and for a question."""
 
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from evaluate_plain import ITEMS, first_sentence, read_items  # type: ignore[import-not-found]
+
+from demo_model.evaluate_plain import ITEMS, first_sentence, read_items
 
 
 @pytest.mark.parametrize(

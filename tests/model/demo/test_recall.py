@@ -1,4 +1,4 @@
-"""A small version of scripts/evaluate.py: whether the shipped checkpoint remembers facts, thinks and calls functions in the engine.
+"""A small version of scripts/demo_model/evaluate.py: whether the shipped checkpoint remembers, thinks and calls functions.
 
 Held-out conversations, one forward pass each (teacher forcing): an answer is correct if every token of its value is the likeliest.
 Every invented name and value is new to the model.
@@ -8,13 +8,13 @@ import json
 from collections import Counter
 
 import pytest
-from training.data import characters
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.chat_app.examples import examples
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.model.demo.dialogues import Conversation, write
 from deepseek_v32.model.demo.sample_chats import CALLS, MOVING, WEATHER, messages
+from demo_model.dialogues import Conversation, write
+from demo_model.training.data import characters
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=160)
 # What the shipped checkpoint was measured to do, on the families of conversations that it was trained on. A new one comes with

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from deepseek_v32.model.demo.dialogues import write
-from deepseek_v32.model.demo.dialogues.plain import (
+from demo_model.dialogues import write
+from demo_model.dialogues.plain import (
     records,
     remark_cases,
     remark_chains,
@@ -16,9 +16,9 @@ from deepseek_v32.model.demo.dialogues.plain import (
     remark_values,
     remarks,
 )
-from deepseek_v32.model.demo.dialogues.plain.remark_cases import CASES
-from deepseek_v32.model.demo.dialogues.splits import SPLITS
-from deepseek_v32.model.demo.dialogues.writer import Writer
+from demo_model.dialogues.plain.remark_cases import CASES
+from demo_model.dialogues.splits import SPLITS
+from demo_model.dialogues.writer import Writer
 from support.demo_reader import Reader
 
 _OWN = {"x", "xs", "xp", "xo", "xr"}

@@ -4,12 +4,12 @@ import random
 from collections import Counter
 
 import pytest
-from training import data
 
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.model.demo.dialogues import write
-from deepseek_v32.model.demo.dialogues.plain import joined, sketch_blocks, sketches, topics
-from deepseek_v32.model.demo.dialogues.splits import SPLITS
+from demo_model.dialogues import write
+from demo_model.dialogues.plain import joined, sketch_blocks, sketches, topics
+from demo_model.dialogues.splits import SPLITS
+from demo_model.training import data
 
 
 @pytest.mark.parametrize("name", sketch_blocks.BLOCKS)

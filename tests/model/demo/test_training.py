@@ -7,17 +7,17 @@ from collections import Counter
 import pytest
 import torch
 from safetensors.torch import load_file
-from training.arguments import parse
-from training.data import Batches
-from training.export import restore, tensors
-from training.model import Model
-from training.pace import Pace, expected_seconds
-from training.routing import largest, route
-from training.schedule import ANEW, CONTINUED, schedule
-from training.shape import Shape
-from training.trainer import Trainer
 
 from deepseek_v32.inference.llm import DEMO
+from demo_model.training.arguments import parse
+from demo_model.training.data import Batches
+from demo_model.training.export import restore, tensors
+from demo_model.training.model import Model
+from demo_model.training.pace import Pace, expected_seconds
+from demo_model.training.routing import largest, route
+from demo_model.training.schedule import ANEW, CONTINUED, schedule
+from demo_model.training.shape import Shape
+from demo_model.training.trainer import Trainer
 
 
 def dequantised(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from tokenizers import Tokenizer
-from training import data
-from training.ranks import Ranks
-from training.schedule import Step
-from training.trainer import NotFittingError, Trainer
 
 from deepseek_v32.inference.llm import DEMO
+from demo_model.training import data
+from demo_model.training.ranks import Ranks
+from demo_model.training.schedule import Step
+from demo_model.training.trainer import NotFittingError, Trainer
 from support.forked_ranks import run_ranks
 
 LENGTH = 64

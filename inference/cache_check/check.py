@@ -1,0 +1,233 @@
+"""Checks of the caches while the engine runs (`--check-cache`): what each step stamps and compares, and what it has found.
+
+kernels/cache_stamps.py defines stamps, chains and tasks. With checks on, each step
+
+- verifies pages that a newly admitted request reuses, before the model reads them: every stamp and chain of every layer, the end of
+  the chain against the request's tokens, and the bytes of some of them;
+- stamps its new tokens (the model's launches store the stamps beside the entries that they write);
+- verifies the pages that it has written, one earlier page of each sequence, and every TRUTH_EVERY tokens the chain's end (decodes
+  without a graph do so at every EAGER_EVERY-th step);
+- takes the hash of the pages that have become full.
+
+Nothing waits for the device: what it finds is in memory of the host once the step's sampled tokens are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from ...kernels.cache_stamps import (
+    FOUND_WORDS,
+    Stamps,
+    check_cache,
+    multiplier_table,
+)
+from ...kernels.registry import Preference, choose, choose_implementation
+from ...model.config import ModelConfig
+from ...model.metadata import AttentionMetadata, LayerCache
+from ...model.transformer import Transformer
+from ..engine.running.model_runner import Model
+from ..engine.scheduling.batch import Batch
+from ..params import Request
+from .plan import TRUTHS, CheckPlan, CheckPlanner
+
+_RECENT = 8  # steps whose mismatches can still be attributed to requests
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """What a check has found wrong."""
+
+    step: int
+    request: Request
+    kind: int  # LATENT to INDEX_BYTES of kernels/cache_stamps.py
+    layer: int
+    position: int  # for bytes, the first of the page
+    expected: int
+    found: int
+
+
+class CacheCheck:
+    """The stamps of one rank's caches, and the checks of its steps."""
+
+    def __init__(
+        self,
+        caches: Sequence[LayerCache],
+        max_sequences: int,
+        max_model_len: int,
+        padding_page: int,
+        backend: str | Preference = "auto",
+        ranks: int = 1,
+    ) -> None:
+        """padding_page: the page of padding rows. With several ranks, all of them learn what one of them finds."""
+        first = caches[0].latent
+        device, (pages, size), layers = first.device, first.shape[:2], len(caches)
+        bytes_of = [one[0].numel() * one.element_size() for one in (first, caches[0].index)]
+        if any(count % 8 for count in bytes_of):
+            raise ValueError(f"check_cache is True, and pages have {bytes_of} bytes; expected multiples of 8")
+        words = (bytes_of[0] // 8, bytes_of[1] // 8)
+        compiled = choose_implementation("check_cache", device, torch.int32, backend).backend != "reference"
+        on_host = device.type == "cpu" or (compiled and ranks == 1)
+        shape, pinned = (2, 1 + max_sequences * FOUND_WORDS), device.type != "cpu"
+        self._host = torch.zeros(shape, dtype=torch.int64, pin_memory=pinned)
+        self._view = self._host.numpy()
+        self._found_steps = self._view[:, 0]
+        multipliers = multiplier_table(max(max_model_len, *words))
+        self.planner = CheckPlanner(size, multipliers)
+        # Other multipliers than those of the first positions.
+        factors = multiplier_table(2 * layers + 7)[7:].view(np.int64).reshape(layers, 2)
+
+        def full(shape: Sequence[int], dtype: torch.dtype = torch.int64, value: int = 0) -> torch.Tensor:
+            return torch.full(shape, value, dtype=dtype, device=device)
+
+        self.stamps = Stamps(
+            page_size=size,
+            chains=full((pages * size, 2), value=-1),  # unlike any that a sequence begins with
+            columns=full((layers, 2, pages * size), torch.int32),
+            hashes=full((layers, 2, pages)),
+            factors=torch.from_numpy(factors).to(device),
+            multipliers=torch.from_numpy(multipliers.view(np.int64)).to(device),
+            addresses=torch.tensor([[c.latent.data_ptr(), c.index.data_ptr()] for c in caches], device=device),
+            page_words=words,
+            claims=full((max_sequences,)),
+            found=self._host if on_host else self._host.to(device),
+            padding_page=padding_page,
+        )
+        self.caches = [
+            replace(cache, stamps=(column[0], column[1]))
+            for cache, column in zip(caches, self.stamps.columns, strict=True)
+        ]
+        self._pairs = [(cache.latent, cache.index) for cache in caches]
+        self._backend, self._ranks, self._device = backend, ranks, device
+        # Chosen once, and called without checks of the arguments, which would take 1 % of the demo's decodes on a CPU.
+        self._stamp_tokens = choose("stamp_tokens", self.stamps.chains, backend)
+        self._recent: dict[int, tuple[Request, ...]] = {}
+        self._told: set[tuple[int, int]] = set()  # (step, row) of recent mismatches that `mismatches` has returned
+
+    def plan(self, batch: Batch, in_graph: bool) -> CheckPlan:
+        """Decide what a step checks. Rank 0 does so for all ranks. in_graph: the step is a graph of decodes, which has tasks."""
+        plan = self.planner.plan(batch, in_graph)
+        self._recent[plan.step] = batch.requests
+        self._recent.pop(plan.step - _RECENT, None)
+        return plan
+
+    def stamp_at(self, chain: int, layer: int, kind: int) -> int:
+        """The stamp of an entry after whose token the chain is `chain`."""
+        return int(np.int64(chain * int(self.stamps.factors[layer, kind]) % 2**64 >> 32).astype(np.int32))
+
+    def check_reused(self, batch: Batch, plan: CheckPlan) -> None:
+        """Verify the pages that requests of the batch reuse. Call before the model reads them."""
+        if not len(plan.reused):
+            return
+        rows = int(plan.reused[-1, 0]) + 1
+        used = [batch.starts[row] // self.stamps.page_size for row in range(rows)]
+        table = np.zeros((rows, max(used)), np.int32)
+        for row, count in enumerate(used):
+            table[row, :count] = batch.requests[row].pages[:count]
+        step, tasks, truths = self._upload(plan.step, plan.reused, plan.reused_truths)
+        self._check(torch.from_numpy(table).to(self._device), step, tasks, None, truths)
+
+    def begin(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        slots: torch.Tensor,
+        block_table: torch.Tensor,
+        counts: Sequence[int],
+    ) -> tuple[torch.Tensor, ...]:
+        """Write the chains of a step's tokens -> AttentionMetadata.stamps, which the model's launches store.
+
+        counts: the number of new tokens of each sequence.
+        """
+        starts = None
+        if len(counts) < len(tokens):
+            starts = torch.from_numpy(np.cumsum((0, *counts), dtype=np.int32)).to(self._device)
+        rows = tokens, positions, slots, block_table, starts
+        stamps: torch.Tensor = self._stamp_tokens(*rows, self.stamps)
+        return stamps.view(-1, len(tokens)).unbind()
+
+    def upload(self, plan: CheckPlan) -> list[torch.Tensor]:
+        """What `end` needs on the device. Called before the model runs: a copy from pageable memory waits for the device."""
+        return self._upload(plan.step, plan.tasks, plan.truths) if len(plan.tasks) or len(plan.truths) else []
+
+    def end(self, block_table: torch.Tensor, uploaded: list[torch.Tensor]) -> None:
+        """Verify what a step has written, and some of what it has read. block_table: int32 [B, pages], of the batch's requests."""
+        if uploaded:
+            step, tasks, truths = uploaded
+            self._check(block_table, step, tasks, None, truths)
+        self._share()
+
+    def end_decodes(self, metadata: AttentionMetadata, words: torch.Tensor) -> None:
+        """As `end`, for decodes alone. words: int64 [DECODE_WORDS] on the device."""
+        self._check(metadata.block_table, words[:1], None, metadata.lengths, words[1:].view(TRUTHS, 3))
+        self._share()
+
+    def mismatches(self) -> list[Mismatch]:
+        """What recent steps have found and no earlier call has returned. Complete for steps whose tokens have been read."""
+        if self.planner.step > self.planner.last_check + 1:  # a step may be in flight that does not check anything
+            return []
+        return [
+            mismatch
+            for half, step in enumerate(self._found_steps.tolist())
+            if step in self._recent
+            for mismatch in self._of_step(step, self._view[half])
+        ]
+
+    def _of_step(self, step: int, half: np.ndarray) -> list[Mismatch]:
+        self._told = {(number, row) for number, row in self._told if number in self._recent}
+        found = []
+        for row, (request, words) in enumerate(
+            zip(self._recent[step], half[1:].reshape(-1, FOUND_WORDS), strict=False)
+        ):
+            number, where, expected, present = words.tolist()
+            if number == step and (step, row) not in self._told:
+                self._told.add((step, row))
+                kind, layer, position = where >> 48, where >> 32 & 0xFFFF, where & 0xFFFFFFFF
+                found.append(Mismatch(step, request, kind, layer, position, expected, present))
+        return found
+
+    def _upload(self, step: int, *arrays: np.ndarray) -> list[torch.Tensor]:
+        """The step's number and arrays of the plan on the device, in one copy."""
+        sizes = [1, *(array.size for array in arrays)]
+        packed = np.concatenate(([step], *(array.ravel() for array in arrays)))
+        parts = torch.from_numpy(packed).to(self._device).split(sizes)
+        return [parts[0], *(part.view(array.shape) for part, array in zip(parts[1:], arrays, strict=True))]
+
+    def _check(
+        self,
+        block_table: torch.Tensor,
+        step: torch.Tensor,
+        tasks: torch.Tensor | None,
+        lengths: torch.Tensor | None,
+        truths: torch.Tensor,
+    ) -> None:
+        given = truths if len(truths) else None
+        check_cache(self._pairs, self.stamps, block_table, step, tasks, lengths, given, backend=self._backend)
+
+    def _share(self) -> None:
+        """Bring what was found to all ranks, and to the host."""
+        found = self.stamps.found
+        if self._ranks > 1:
+            dist.all_reduce(found, op=dist.ReduceOp.MAX)
+        if found is not self._host:
+            self._host.copy_(found, non_blocking=True)
+
+
+def make_check(
+    model: Model,
+    caches: list[LayerCache],
+    config: ModelConfig,
+    max_sequences: int,
+    max_model_len: int,
+    scratch_page: int,
+    ranks: int,
+) -> tuple[CacheCheck, list[LayerCache]]:
+    """The check of a model's caches, and the caches with their stamps. An MTP layer's are left as they are: drafts cannot change
+    an answer."""
+    backend = model.compute.backend if isinstance(model, Transformer) else "auto"
+    own = caches[: config.num_hidden_layers]
+    check = CacheCheck(own, max_sequences, max_model_len, scratch_page, backend, ranks)
+    return check, [*check.caches, *caches[len(own) :]]

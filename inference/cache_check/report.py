@@ -1,0 +1,132 @@
+"""Reports of mismatches that the checks of the caches find: one line for the request's error and the log, and a JSON file."""
+
+import json
+import logging
+import os
+import tempfile
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...kernels.cache_stamps import CHAIN, INDEX, INDEX_BYTES, LATENT, LATENT_BYTES, TOKENS
+from ..params import Request
+from .check import CacheCheck, Mismatch
+
+log = logging.getLogger(__name__)
+
+MOST_FILES = 100  # of one process; further mismatches are only logged
+# Ids of requests that are not reported again: the step that is ahead of the first report finds the same.
+_REMEMBERED = 1024
+_NAMES = {
+    LATENT: "the stamp of its latent in layer {layer} is not that of its token and prefix",
+    INDEX: "the stamp of its index key in layer {layer} is not that of its token and prefix",
+    CHAIN: "its entry belongs to other tokens",
+    TOKENS: "the entries up to it belong to other tokens",
+    LATENT_BYTES: "the latents of its page in layer {layer} have changed since they were written",
+    INDEX_BYTES: "the index keys of its page in layer {layer} have changed since they were written",
+}
+
+
+class CacheReports:
+    """Writes reports. A file holds tokens of the request, so only its owner may read it; the log does not name them."""
+
+    def __init__(self, check: CacheCheck, folder: Path | None = None) -> None:
+        """folder: where the files go; by default the system's folder of temporary files."""
+        self._check = check
+        self._folder = folder
+        self._files = 0
+        self._reported: deque[int] = deque(maxlen=_REMEMBERED)
+
+    def errors(self, others: Sequence[Request]) -> dict[int, str]:
+        """Report what the checks have found since the last call: one line for each request, by its id.
+
+        others: requests whose entries may be in the place of the right ones.
+        """
+        found = self._check.mismatches()
+        if not found:
+            return {}
+        first = {mismatch.request.id: mismatch for mismatch in reversed(found)}
+        new = {id: mismatch for id, mismatch in first.items() if id not in self._reported}
+        self._reported.extend(new)
+        return {id: self.write(mismatch, others) for id, mismatch in new.items()}
+
+    def write(self, mismatch: Mismatch, others: Sequence[Request]) -> str:
+        """Report a mismatch. Returns the error of its request."""
+        mismatch = self._attributed(mismatch)
+        report = self._describe(mismatch, others)
+        error = (
+            f"the cache check failed at position {mismatch.position} (page {report['page']}, slot {report['slot']}): "
+            f"{report['what']}"
+        )
+        path = self._save(report)
+        error += f"; report: {path}" if path is not None else ""
+        log.error("request %d: %s", mismatch.request.id, error)
+        return error
+
+    def _attributed(self, mismatch: Mismatch) -> Mismatch:
+        """Where two entries do not follow each other, the one that does not belong to the request's tokens."""
+        if mismatch.kind != CHAIN:
+            return mismatch
+        right = self._check.planner.chain(mismatch.request, mismatch.position)
+        if mismatch.expected == right:
+            return mismatch
+        before = mismatch.position - 1
+        return replace(mismatch, kind=TOKENS, position=before, expected=right, found=mismatch.expected)
+
+    def _describe(self, mismatch: Mismatch, others: Sequence[Request]) -> dict[str, Any]:
+        request, size = mismatch.request, self._check.stamps.page_size
+        number = mismatch.position // size
+        page = request.pages[number] if number < len(request.pages) else None  # None: it has given its pages back
+        first = number * size
+        return {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "request": request.id,
+            "what": _NAMES[mismatch.kind].format(layer=mismatch.layer),
+            "cache": {LATENT: "latent", LATENT_BYTES: "latent", INDEX: "index", INDEX_BYTES: "index"}.get(
+                mismatch.kind
+            ),
+            "layer": mismatch.layer if mismatch.kind not in (CHAIN, TOKENS) else None,
+            "position": mismatch.position,
+            "page": page,
+            "slot": None if page is None else page * size + mismatch.position % size,
+            "page_of_request": number,
+            "expected": f"{mismatch.expected:#x}",
+            "found": f"{mismatch.found:#x}",
+            "found_is_of_request": self._owner(mismatch, others),
+            "step": mismatch.step,
+            "prompt_tokens": len(request.prompt),
+            "admission": request.admission,
+            "pages": list(request.pages),
+            "tokens_of_page": request.tokens[first : first + size],
+        }
+
+    def _owner(self, mismatch: Mismatch, others: Sequence[Request]) -> int | None:
+        """The request whose entry of the same position is in the place, if it is one of the others."""
+        if mismatch.kind in (LATENT_BYTES, INDEX_BYTES):
+            return None
+        count = mismatch.position + (mismatch.kind != CHAIN)  # the chain before the token, or after it
+        for request in others:
+            if len(request.tokens) < count or request is mismatch.request:
+                continue
+            chain = self._check.planner.chain(request, count)
+            stamped = mismatch.kind in (LATENT, INDEX)
+            value = self._check.stamp_at(chain, mismatch.layer, mismatch.kind) if stamped else chain
+            if value == mismatch.found:
+                return request.id
+        return None
+
+    def _save(self, report: dict[str, Any]) -> Path | None:
+        if self._files == MOST_FILES:
+            return None
+        try:
+            descriptor, name = tempfile.mkstemp(".json", "deepseek-v32-cache-", self._folder)
+            with os.fdopen(descriptor, "w") as file:
+                json.dump(report, file, indent=1)
+        except OSError as error:
+            log.error("the report of a cache check cannot be written: %s", error)
+            return None
+        self._files += 1
+        return Path(name)

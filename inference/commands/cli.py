@@ -1,0 +1,166 @@
+"""The `deepseek-v32` command."""
+
+import importlib.metadata
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from ..text.errors import describe_error
+from .batch import batch
+from .bench import bench
+from .chat import chat
+from .compare import compare
+from .convert import convert
+from .doctor import doctor
+from .generate import EXAMPLES as GENERATE_EXAMPLES
+from .generate import generate
+from .help_page import HelpCommand
+from .manifest import manifest
+from .probe import probe
+from .serve import serve
+from .trace import trace
+
+USER_ERROR = 2
+
+app = typer.Typer(
+    name="deepseek-v32",
+    help="DeepSeek-V3.2 reference inference. Every command has --help; without --model it uses the demo that ships inside.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command(cls=HelpCommand, epilog=GENERATE_EXAMPLES)(generate)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 chat
+    deepseek-v32 chat --model WEIGHTS --port 9000 --no-browser
+    """,
+)(chat)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 serve --model WEIGHTS --max-model-len 65536
+    deepseek-v32 serve --host 0.0.0.0 --api-key "$KEY" --allowed-host gpu7
+    curl 127.0.0.1:8000/v1/completions --json '{"prompt": "Hi"}'
+    """,
+)(serve)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 batch requests.jsonl answers.jsonl
+    deepseek-v32 batch requests.jsonl answers.jsonl --model WEIGHTS
+    echo '{"custom_id": "1", "method": "POST", "url": "/v1/completions",
+      "body": {"prompt": "Hi"}}' > requests.jsonl
+    """,
+)(batch)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 convert --hf-ckpt-path WEIGHTS --save-path CONVERTED \\
+      --n-experts 256 --model-parallel 8
+    deepseek-v32 convert --save-path CONVERTED --verify
+    """,
+    short_help="Write one file of weights for each rank.",
+)(convert)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 manifest WEIGHTS
+    deepseek-v32 manifest WEIGHTS --verify
+    """,
+    short_help="Note the hashes that loading compares.",
+)(manifest)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 doctor
+    deepseek-v32 doctor --model WEIGHTS --tensor-parallel-size 8
+    """,
+    short_help="Print versions, devices and kernels, or check a checkpoint.",
+)(doctor)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 bench --prompt-tokens 4096 --batch 1 --batch 16
+    deepseek-v32 bench --synthetic --layers 4 --profile trace.json
+    """,
+    short_help="Measure prefill and decode.",
+)(bench)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 trace --prompt "The capital of France" --out right
+    deepseek-v32 trace --model WEIGHTS --tokens ids.json --layers 0,3 --out right
+    """,
+    short_help="Record every stage of a forward pass.",
+)(trace)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 compare right mine
+    deepseek-v32 compare right mine --json
+    """,
+    short_help="Find the first stage at which two traces differ.",
+)(compare)
+app.command(
+    cls=HelpCommand,
+    epilog="""
+    deepseek-v32 probe --base-url http://127.0.0.1:8000/v1
+    deepseek-v32 probe --base-url http://127.0.0.1:8000/v1 --json
+    """,
+    short_help="Say whether a server is right, or which bug it has.",
+)(probe)
+
+
+def _print_version(is_given: bool) -> None:
+    if is_given:
+        print(f"deepseek-v32 {importlib.metadata.version('deepseek-v32')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
+
+def main() -> None:
+    """Run the command line."""
+    run(app)
+
+
+def run(command: Callable[[], object]) -> None:
+    """Run a command. Errors that the user can correct end in one line and exit code 2. Under torchrun only rank 0 runs it."""
+    job = None
+    try:
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            from ..distributed.worker import lead_or_follow
+
+            job = lead_or_follow()  # never returns on the other ranks: they work for rank 0 until it ends
+        command()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        _end_without_reader()  # typer has turned it into an exit
+    except BrokenPipeError:
+        _end_without_reader()
+    except (ValueError, OSError) as error:
+        if job is not None:
+            job.failed = True
+        print(f"deepseek-v32: {describe_error(error)}", file=sys.stderr)
+        sys.exit(USER_ERROR)
+
+
+def _end_without_reader() -> None:
+    """Exit silently when the reader of our output has left, as in `… | head`; the output that is still buffered is dropped."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)

@@ -1,0 +1,1 @@
+"""Speculative decoding: how many drafts, the MTP layer's passes, and which drafts were right."""

@@ -1,0 +1,128 @@
+"""Work that is repeated: run as it is at first, captured as a CUDA graph the second time, and replayed from then on."""
+
+import gc
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Generic, TypeVar
+
+import torch
+
+from ..fault import log_fault
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_MOST_FAILURES = 2  # of the captures of a step
+
+# Bytes of a GPU's memory that a capture finds free: it cannot give back what the allocator keeps for later.
+_ROOM = 2 << 30
+
+
+@cache
+def _capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all captures on a device: cuBLAS keeps memory for each stream that it has seen."""
+    return torch.cuda.Stream(device)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the garbage collector: it may find the graphs of an engine that is gone, and to free them cuts a capture short."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class GraphMemory:
+    """The memory that the graphs of a runner share, because only one of them runs at a time. On a CPU there are no graphs."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+
+    def capture(self, step: Callable[[], T]) -> Callable[[], T]:
+        """A function that replays the step as a CUDA graph and returns what it has returned; on a CPU, the step itself.
+
+        The step must have run before: that compiles kernels and sets up libraries, which a capture does not allow. torch.cuda.graph
+        would give all cached memory back, which the next prompt would have to allocate again.
+        """
+        if self._pool is None:
+            return step
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(self._device), torch.cuda.stream(_capture_stream(self._device)), _no_collection():
+            torch.cuda.synchronize()
+            if torch.cuda.mem_get_info()[0] < _ROOM:
+                torch.cuda.empty_cache()
+            try:
+                # thread_local: other threads may call CUDA during the capture, as NCCL's watchdog thread does.
+                graph.capture_begin(self._pool, capture_error_mode="thread_local")
+                outputs = _record(graph, step)
+            except BaseException:
+                # The allocator refuses all later captures into a pool to which it is still recording, or whose graphs are all gone.
+                self._pool = torch.cuda.graph_pool_handle()
+                raise
+
+        def replay() -> T:
+            graph.replay()
+            return outputs
+
+        return replay
+
+
+def _record(graph: torch.cuda.CUDAGraph, step: Callable[[], T]) -> T:
+    """Run the step and end the capture that has begun."""
+    try:
+        outputs = step()
+    except BaseException:
+        with suppress(RuntimeError):  # which says that the capture has failed; the step's own error says why
+            graph.capture_end()
+        raise
+    graph.capture_end()
+    return outputs
+
+
+class CapturedStep(Generic[T]):
+    """A step that reads and writes tensors that stay in place.
+
+    It is not captured before it runs a second time: capturing takes several times as long as running, other answers wait for both,
+    and many steps never come again. If a capture fails, for lack of memory for example, the step runs as it is, and is captured
+    later; after a second failure it is left without a graph.
+    """
+
+    def __init__(self, step: Callable[[], T], capture: Callable[[Callable[[], T]], Callable[[], T]]) -> None:
+        self._step, self._capture = step, capture
+        self._replay: Callable[[], T] | None = None
+        self._has_run = False
+        self._failures = 0
+
+    @property
+    def is_captured(self) -> bool:
+        return self._replay is not None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it stays without a graph."""
+        return self._failures >= _MOST_FAILURES
+
+    def run(self, may_capture: bool = True) -> T:
+        """may_capture: whether this run may take the time of a capture."""
+        if self._replay is None and self._has_run and may_capture and not self.is_given_up:
+            self._try_capture()
+        if self._replay is not None:
+            return self._replay()
+        outputs = self._step()
+        self._has_run = True
+        return outputs
+
+    def _try_capture(self) -> None:
+        try:
+            self._replay = self._capture(self._step)
+        except Exception:  # of any type: CUDA, libraries and compilers of kernels have their own
+            self._failures += 1
+            log_fault(log, "a step could not be captured (%d of %d times)", self._failures, _MOST_FAILURES)

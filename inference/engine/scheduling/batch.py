@@ -1,0 +1,91 @@
+"""One step's work, as the scheduler hands it to the runner. It knows no tensors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...params import Request
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Entry i processes ``requests[i].tokens[starts[i] : starts[i] + counts[i]]``; in place of the last ones come its drafts.
+
+    The scheduler sets all fields when it makes the batch (Batch.of; `sampled_rows` in schedule_ahead; those about drafts in
+    Speculation), and they never change. scoring.prompt_logits makes its own batches, with logits after every token. On other ranks
+    BatchDecoder sets rank 0's values.
+    """
+
+    requests: tuple[Request, ...]  # [B]; the decodes come first; the entries that the draft layer leaves out come last
+    starts: tuple[int, ...]  # [B]; position of the first new token, which is also the number of tokens in the cache
+    counts: tuple[int, ...]  # [B]; number of new tokens
+    decodes: int  # how many leading entries have exactly one new token, and drafts behind it
+    logit_counts: tuple[
+        int, ...
+    ]  # [B]; how many of the last new tokens get logits: 0 inside a prompt, else 1, more with drafts
+    # [B], or empty if the host knows all tokens but drafts. Entry i's token is the one that the previous step samples from row
+    # sampled_rows[i] of its logits; it is read from the device.
+    sampled_rows: tuple[int, ...] = ()
+    # Both [B], or empty if there are none: how many of the last new tokens are drafts, and the row of the runner's table, on the
+    # device, that begins with them.
+    draft_counts: tuple[int, ...] = ()
+    draft_rows: tuple[int, ...] = ()
+    # The draft layer's work after the step. None: none. 0: it writes its entries of the new tokens. More: it also makes so many
+    # drafts for each sampling request, in row i of the table for the i-th of them.
+    draft_tokens: int | None = None
+    # How many leading entries it goes over; None: all. The others lie inside of prompts whose answers get no drafts.
+    draft_entries: int | None = None
+
+    @classmethod
+    def of(cls, entries: list[tuple[Request, int]]) -> "Batch":
+        """A batch of (request, number of new tokens) pairs. Logits are computed for each request whose last token is among them."""
+        entries = sorted(entries, key=lambda entry: entry[1] != 1)  # a stable sort
+        return cls(
+            requests=tuple(request for request, _ in entries),
+            starts=tuple(request.computed for request, _ in entries),
+            counts=tuple(count for _, count in entries),
+            decodes=sum(count == 1 for _, count in entries),
+            logit_counts=tuple(int(count == request.remaining) for request, count in entries),
+        )
+
+    def leading(self, count: int) -> "Batch":
+        """Its first `count` entries, as the step's only ones. All decodes are among them."""
+        assert count >= self.decodes and not self.sampled_rows
+        return replace(
+            self,
+            requests=self.requests[:count],
+            starts=self.starts[:count],
+            counts=self.counts[:count],
+            logit_counts=self.logit_counts[:count],
+            draft_counts=self.draft_counts[:count],
+            draft_rows=self.draft_rows[:count],
+            draft_entries=None,
+        )
+
+    def in_order(self, order: Sequence[int]) -> "Batch":
+        """The same entries in another order, with the decodes first. Before drafts are planned."""
+        return replace(
+            self,
+            requests=tuple(self.requests[i] for i in order),
+            starts=tuple(self.starts[i] for i in order),
+            counts=tuple(self.counts[i] for i in order),
+            logit_counts=tuple(self.logit_counts[i] for i in order),
+        )
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def decode_rows(self) -> int:
+        """How many leading tokens take the decode path: those of the decodes, with their drafts."""
+        return sum(self.counts[: self.decodes])
+
+    @property
+    def most_drafts(self) -> int:
+        """That the step verifies or makes for a request."""
+        return max(max(self.draft_counts, default=0), self.draft_tokens or 0)
+
+    @property
+    def sampling(self) -> list[Request]:
+        """The requests for which this step samples tokens, in the order of their logits."""
+        return [request for request, logit_count in zip(self.requests, self.logit_counts, strict=True) if logit_count]

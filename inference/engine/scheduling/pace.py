@@ -1,0 +1,101 @@
+"""How many prompt tokens a step takes, so that it lasts about as long as it should. The clock is an argument."""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ....model.config import ModelConfig
+from ..limits import MAX_DRAFT_TOKENS
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """What a step with prompt tokens should last, in seconds."""
+
+    beside_answers: float  # while the step also advances or begins answers, which wait for its end
+    alone: float
+    least_tokens: int = 1  # prompt tokens that a step takes even if it lasts longer
+    first_tokens: int = 256  # that are taken to last for `alone`, before anything has been measured
+    most_drafts: int = MAX_DRAFT_TOKENS  # that it makes for each request
+
+    def __post_init__(self) -> None:
+        for name, value in (("beside_answers", self.beside_answers), ("alone", self.alone)):
+            if not value > 0:
+                raise ValueError(f"{name} is {value}; expected a number of seconds above 0")
+        for name in ("least_tokens", "first_tokens", "most_drafts"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
+
+
+UNBOUNDED = StepTimes(math.inf, math.inf)
+# On a CPU every step costs the demo 0.02 s beside its tokens, and a decode in it as much again: about 5 % each of 0.35 s. A GPU
+# wants large chunks: with 1,024 tokens the weights of a large model are read for enough work. Without answers that wait, steps are
+# longer; a question that comes then waits for the end of one. A step with prompt tokens runs without a graph, so that on a GPU each
+# draft after the first takes as long as the host needs to launch the draft layer once more: 3 to 6 ms, measured beside an H200.
+DEVICE_TIMES = {"cpu": StepTimes(0.35, 0.8, 32), "cuda": StepTimes(0.015, 0.25, 1024, 2048, most_drafts=1)}
+
+
+class Pace:
+    """Predicts what prompt tokens cost from what the steps before have taken.
+
+    A token at position p costs rate · (fixed + p): all that a token costs by itself, and the indexer, which scores every earlier
+    token. `fixed` is in positions. After each step that is large enough to tell, the rate follows, at most by a factor of two, so
+    that one step that was held up changes little.
+    """
+
+    def __init__(
+        self, times: StepTimes = UNBOUNDED, fixed: float = 2**12, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.most_drafts = times.most_drafts  # of a step with prompt tokens
+        self._times, self._fixed, self._clock = times, fixed, clock
+        self._rate = min(times.alone, 1.0) / self._work(0, times.first_tokens)
+        self._since = clock()
+        self._allowed = math.inf
+
+    def begin(self, answers: bool) -> float:
+        """A step is being scheduled, with or without answers in it. Returns the seconds that its prompt tokens may take."""
+        self._allowed = self._times.beside_answers if answers else self._times.alone
+        self._since = self._clock()
+        return self._allowed
+
+    def begin_answer(self) -> float:
+        """A prompt ends in the step that is being scheduled, and its reader waits. Returns the seconds that all its prompt tokens
+        may take: those that are to be added as well as those that are in it."""
+        self._allowed = min(self._allowed, self._times.beside_answers)
+        return self._allowed
+
+    def end(self, prompts: Iterable[tuple[int, int]]) -> None:
+        """A step's tokens are on the host; steps end in the order in which they were scheduled. prompts: as in `seconds`."""
+        now = self._clock()
+        seconds, self._since = now - self._since, now
+        expected = sum(self.seconds(start, count) for start, count in prompts)
+        # A small step tells more about what a step costs whatever it holds.
+        if expected and max(seconds, expected) >= self._allowed / 2:
+            self._rate *= min(max(seconds / expected, 0.5), 2.0)
+
+    def seconds(self, start: int, count: int) -> float:
+        """What `count` tokens from position `start` on will take."""
+        return self._rate * self._work(start, count)
+
+    def tokens(self, start: int, seconds: float) -> int:
+        """How many tokens from position `start` on can be computed in this time, at least `least_tokens`."""
+        if math.isinf(seconds):
+            return 2**62
+        base, work = self._fixed + start, seconds / self._rate
+        count = int(2 * work / (base + math.sqrt(base * base + 2 * work)))  # work = base · count + count² / 2
+        return max(count, self._times.least_tokens)
+
+    def _work(self, start: int, count: int) -> float:
+        return count * (self._fixed + start + count / 2)
+
+
+def fixed_cost(config: ModelConfig) -> float:
+    """A token's multiplications that do not depend on its position, divided by those of the indexer for one earlier token."""
+    c = config
+    query = c.qk_nope_head_dim + c.qk_rope_head_dim
+    absorbed = (c.qk_nope_head_dim + c.v_head_dim) * c.kv_lora_rank
+    attention = c.index_topk * (2 * c.kv_lora_rank + c.qk_rope_head_dim)
+    heads = c.num_attention_heads * (c.q_lora_rank * query + absorbed + attention + c.v_head_dim * c.hidden_size)
+    experts = 3 * c.hidden_size * c.moe_intermediate_size * (c.num_experts_per_tok + c.n_shared_experts)
+    return (heads + experts) / (c.index_n_heads * c.index_head_dim)

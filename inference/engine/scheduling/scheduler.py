@@ -1,0 +1,253 @@
+"""The scheduler: which requests take part in the next step, and with how many tokens. It knows no tensors."""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+
+from ...params import Request
+from ..drafting.policy import DraftPolicy
+from ..drafting.speculation import Speculation
+from ..limits import MAX_DRAFT_TOKENS
+from .batch import Batch
+from .pace import Pace
+from .pages import PagePool
+from .prompt_order import PATIENCE, count_skipped, in_turn
+from .step_ahead import next_decodes
+
+_ARRIVAL = attrgetter("id")
+
+
+class Scheduler:
+    """Continuous batching with chunked prefill over a page pool.
+
+    Every running answer gets its decode in each step. The rest of the token budget goes to prompts, in the order of `in_turn`
+    and for as long as `pace` allows: a waiting request is admitted when its turn comes. Admission takes pages for all tokens that
+    a request has, so only decodes can run out of pages. Then the running request that arrived last is preempted: it gives all its
+    pages back and waits again; its tokens, also the generated ones, count as its prompt (preemption by recomputation).
+
+    A request that passes older ones leaves the oldest waiting one the pages and the place that it needs, and is preempted if it
+    has outgrown that when the other's patience ends. No request is preempted for a younger one. So the oldest request advances
+    again and again, and every request becomes the oldest.
+
+    The queues and the fields of the requests in them change only after all that can fail: wherever an exception ends a method,
+    `recover` finds in them what each request holds.
+    """
+
+    def __init__(
+        self,
+        pool: PagePool,
+        max_batch_tokens: int,
+        max_sequences: int,
+        drafting: DraftPolicy | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        for name, value in (("max_batch_tokens", max_batch_tokens), ("max_sequences", max_sequences)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}; expected at least 1")
+        self.pool = pool
+        self.pace = pace or Pace()
+        self.max_batch_tokens = max_batch_tokens
+        # So that every running request can decode in each step.
+        self.max_sequences = min(max_sequences, max_batch_tokens)
+        self.speculation = Speculation(drafting)
+        self.waiting: deque[Request] = deque()  # this and the next in the order of arrival
+        self.running: list[Request] = []
+        self.preemptions = 0  # this and the next two count since the start
+        self.prompt_tokens = 0  # of admitted requests
+        self.cached_tokens = 0  # how many of those were found in reused pages
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.waiting or self.running)
+
+    def add(self, request: Request) -> None:
+        """Queue a request. Engine.make_request has checked that its prompt and max_tokens fit the pool."""
+        request.reusable = self._find_reusable(request)
+        self.waiting.append(request)
+
+    def schedule(self) -> Batch:
+        """Choose the next step's work and take the pages that it needs. The batch is empty only if there is no work."""
+        self._make_place()
+        entries: list[tuple[Request, int]] = []
+        for request in [request for request in self.running if request.remaining == 1]:
+            if request.pages and self._grow(request):  # without pages: preempted for an older one just now
+                entries.append((request, 1))
+        budget = self.max_batch_tokens - len(entries)
+        reserved = self.speculation.reserve([request for request, _ in entries], budget)
+        budget -= reserved
+        allowed, spent = self.pace.begin(answers=bool(entries)), 0.0
+        started = [request for request in self.running if request.remaining > 1]
+        waiting, refused = list(self.waiting), False
+        for request in in_turn(started, waiting):
+            if budget <= 0 or spent >= allowed:
+                break
+            if not request.pages:
+                # Those that come later are longer: only the oldest, for which pages are kept, may still be admitted.
+                refused = (refused and request is not waiting[0]) or not self._admit(request)
+            if request.pages:
+                count = min(request.remaining, budget, self.pace.tokens(request.computed, allowed - spent))
+                entries.append((request, count))
+                budget -= count
+                spent += self.pace.seconds(request.computed, count)
+                if count == request.remaining:
+                    allowed = self.pace.begin_answer()
+        count_skipped(started, waiting, {request for request, _ in entries})
+        assert entries or not self.has_work, "the scheduler is stuck"
+        batch = Batch.of(entries)
+        most = MAX_DRAFT_TOKENS if batch.decodes == len(entries) else self.pace.most_drafts
+        return self.speculation.plan(batch, budget + reserved, self.pool, not self.waiting, most)
+
+    def schedule_ahead(self, batch: Batch, is_quick: Callable[[Batch], bool] = lambda batch: True) -> Batch | None:
+        """The step after `batch`, which is in flight and whose tokens are not known yet: one decode of every running request.
+
+        None if the next step is of another kind, if pages lack, or if its launch would keep the tokens of `batch` waiting, as
+        `is_quick` says: `schedule` makes it later. A request that then turns out to have ended takes part in one step too many,
+        whose result is ignored.
+        """
+        if batch.draft_counts or batch.draft_tokens or (self.waiting and len(self.running) < self.max_sequences):
+            return None
+        ahead = next_decodes(batch, self.running, self.pool)
+        return None if ahead is None or not is_quick(ahead) else self.speculation.plan_ahead(ahead, batch)
+
+    def start(self, batch: Batch) -> None:
+        """Call when the step is launched: later steps find its tokens in the cache. Of its drafts that is not known yet."""
+        drafts = batch.draft_counts or (0,) * len(batch.requests)
+        for request, count, logit_count, draft_count in zip(
+            batch.requests, batch.counts, batch.logit_counts, drafts, strict=True
+        ):
+            request.computed += count - draft_count
+            request.pending += min(logit_count, 1)
+
+    def commit(self, batch: Batch, drafted: bool = False) -> None:
+        """Call when the step's sampled tokens have been added to their requests: makes the pages that it has filled reusable.
+
+        drafted: the draft layer has gone over the step's tokens.
+        """
+        self.pace.end(zip(batch.starts[batch.decodes :], batch.counts[batch.decodes :], strict=True))
+        self.speculation.commit(batch, drafted)
+        size = self.pool.page_size
+        drafts = batch.draft_counts or (0,) * len(batch.requests)
+        for request, start, count, logit_count, draft_count in zip(
+            batch.requests, batch.starts, batch.counts, batch.logit_counts, drafts, strict=True
+        ):
+            request.pending -= min(logit_count, 1)
+            if not request.pages:  # the request has ended meanwhile
+                continue
+            full = (request.computed if draft_count else start + count) // size
+            if request.policy is not None:  # entries that were computed under another selection are nobody else's
+                full = min(full, max(request.shareable // size, request.cached_pages))
+            for page in range(request.cached_pages, full):
+                last = (page + 1) * size
+                # What the draft layer has in a page depends on the token after it.
+                tokens = request.tokens[page * size : last + (request.drafted >= last)]
+                request.prefix_id = self.pool.register(request.pages[page], request.prefix_id, tokens)
+            request.cached_pages = full
+
+    def remove(self, request: Request, discard: bool = False) -> bool:
+        """Take a finished or cancelled request out and free its pages. False if it is not here (any more).
+
+        discard: the contents of its pages may be wrong and are not reused.
+        """
+        queue = self.running if request in self.running else self.waiting if request in self.waiting else None
+        if queue is None:
+            return False
+        if discard:
+            self.pool.discard(request.pages)
+        self._release(request)
+        queue.remove(request)
+        return True
+
+    def recover(self, requests: Iterable[Request]) -> None:
+        """Make queues and pool consistent after a fault, whatever method it has cut short.
+
+        `requests` are all that have not ended, in the order of their arrival. No step may be in flight any more: a token that was
+        sampled but not added to its request is computed and sampled again. Running requests keep their pages; no page is reusable.
+        """
+        running = {request for request in self.running if request.pages}
+        requests = list(requests)
+        self.running = [request for request in self.running if request in running and request in requests]
+        self.waiting = deque(request for request in requests if request not in running)
+        for request in self.running:
+            request.pending = request.cached_pages = request.prefix_id = 0
+            request.computed = min(request.computed, len(request.tokens) - 1)
+            request.drafted = min(request.drafted, request.computed)
+        for request in self.waiting:
+            request.pages = []
+            request.pending = request.computed = request.drafted = request.cached_pages = request.prefix_id = 0
+        self.speculation.forget()
+        self.pool.rebuild(request.pages for request in self.running)
+
+    def preempt_latest(self) -> Request:
+        """Send the running request that arrived last back to those that wait; its pages are free or cached now."""
+        request = self.running[-1]
+        assert not request.pending, "a step that samples a token for it is in flight"
+        reusable = self._find_reusable(request)
+        self._release(request)
+        self.running.pop()
+        request.reusable = reusable
+        insort(self.waiting, request, key=_ARRIVAL)
+        self.preemptions += 1
+        return request
+
+    def take_pages(self, count: int) -> list[int]:
+        """Take pages for work outside of the queues, from the latest requests if needed. The pool must have that many."""
+        while self.pool.available < count:
+            self.preempt_latest()
+        return self.pool.allocate(count)
+
+    def _make_place(self) -> None:
+        """Preempt younger requests if the oldest waiting one is out of patience and lacks pages or a place."""
+        oldest = self.waiting[0] if self.waiting else None
+        while oldest and oldest.skipped >= PATIENCE and self.running and self.running[-1].id > oldest.id:
+            needed = self.pool.pages_for(len(oldest.tokens))
+            if len(self.running) < self.max_sequences and needed <= self.pool.available:
+                return
+            self.preempt_latest()
+
+    def _admit(self, request: Request) -> bool:
+        """Move a waiting request to the running ones, with pages for all its tokens. False if pages or a place are lacking.
+
+        A request that passes others leaves the oldest of them what it needs.
+        """
+        oldest = self.waiting[0]
+        kept_places, kept_pages = (0, 0) if request is oldest else (1, self.pool.pages_for(len(oldest.tokens)))
+        if len(self.running) + kept_places >= self.max_sequences:
+            return False
+        # The last token is always computed, because its logits are needed.
+        reusable = min(len(request.tokens) - 1, request.shareable)
+        pages, prefix_id, drafted = self.pool.match(request.tokens, reusable)
+        missing = self.pool.pages_for(len(request.tokens)) - len(pages)
+        if missing + kept_pages > self.pool.available:
+            self.pool.release(pages)
+            return False
+        request.pages = pages + self.pool.allocate(missing)
+        request.computed, request.drafted = len(pages) * self.pool.page_size, drafted * self.pool.page_size
+        request.cached_pages, request.prefix_id = len(pages), prefix_id
+        request.reusable = 0
+        request.admission += 1
+        if request.cached_tokens is None:
+            request.cached_tokens = request.computed
+            self.prompt_tokens += len(request.prompt)
+            self.cached_tokens += request.computed
+        insort(self.running, request, key=_ARRIVAL)
+        self.waiting.remove(request)
+        return True
+
+    def _find_reusable(self, request: Request) -> int:
+        most = min(len(request.tokens) - 1, request.shareable)
+        return len(self.pool.find(request.tokens, most)[0]) * self.pool.page_size
+
+    def _grow(self, request: Request) -> bool:
+        """Take a page for a decode's token if it needs one; preempts later requests. False if the request itself was preempted."""
+        if self.pool.pages_for(len(request.tokens)) > len(request.pages):
+            while not self.pool.available:
+                if self.preempt_latest() is request:
+                    return False
+            request.pages += self.pool.allocate(1)
+        return True
+
+    def _release(self, request: Request) -> None:
+        self.pool.release(request.pages)
+        request.pages = []
+        request.computed = request.drafted = request.cached_pages = request.prefix_id = request.skipped = 0

@@ -1,0 +1,190 @@
+"""POST /v1/chat/completions."""
+
+import secrets
+import time
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from ...completion import Completion, Delta
+from ...params import Request as EngineRequest
+from ...text.answer import AnswerDelta, AnswerParser, CallDelta, parse_assistant
+from ...text.dsml import ToolCall
+from ..service.streams import AsyncStream
+from .body import BoundedRoute
+from .context import ApiContext, check_finished, new_id, usage
+from .errors import declared
+from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .logprobs import chat_logprobs
+from .prompt_logprobs import prompt_logprobs, refuse_in_stream
+from .protocol import ChatRequest
+from .requests import answer_params, form_field, response_schema, sampling_params
+from .responses import EVENTS, ChatCompletion
+from .selections import selections_of, with_selections
+
+
+def chat_router(context: ApiContext) -> APIRouter:
+    router = APIRouter(tags=["OpenAI"], route_class=BoundedRoute)
+
+    @router.post(
+        "/v1/chat/completions",
+        response_model=None,
+        responses={200: {"model": ChatCompletion, "content": EVENTS}, **declared(404, 504)},
+    )
+    async def create_chat_completion(body: ChatRequest, request: Request) -> Response:
+        """Answer a conversation."""
+        context.check_model(body.model)
+        context.check_capacity(body.n or 1)
+        if body.stream:
+            refuse_in_stream(body)
+            return EventStream(_stream(context, body, await context.submit(await make_chat_requests(context, body))))
+        try:
+            return JSONResponse(await unless_gone(request, answer_chat(context, body)))
+        except ClientGone:
+            return Response(status_code=499)
+
+    return router
+
+
+async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
+    """The whole answer in OpenAI's shape. Raises ApiError and Busy."""
+    context.check_model(body.model)
+    requests = await make_chat_requests(context, body)
+    scored = await prompt_logprobs(context, body, requests[0].prompt)
+    completions = await collect(await context.submit(requests))
+    choices = [_choice(context, body, index, completion) for index, completion in enumerate(completions)]
+    answer = {**_head(context, "chat.completion"), "choices": choices, "usage": usage(completions, len(completions))}
+    return answer if scored is None else {**answer, "prompt_logprobs": scored}
+
+
+async def make_chat_requests(context: ApiContext, body: ChatRequest) -> list[EngineRequest]:
+    """The n requests to the engine. Raises ApiError and Busy."""
+    logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    llm = context.service.llm
+    params = sampling_params(body, body.max_completion_tokens or body.max_tokens, logprobs, llm.default_params)
+    params = answer_params(body, params, context.tokenizer, llm.chat_format)
+    encode = partial(context.conversation_ids, body, response_schema(body))
+    inspect = bool(body.return_selections)
+    return await context.make_requests(body.characters, encode, params, body.n or 1, inspect, form_field(body))
+
+
+def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:
+    answer = parse_assistant(completion.text, body.starts_thinking, body.plain_tools())
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": None if answer.tool_calls and not answer.content else answer.content,
+        "refusal": None,
+    }
+    if answer.reasoning_content is not None:
+        message["reasoning_content"] = answer.reasoning_content
+    if answer.tool_calls:
+        message["tool_calls"] = [_tool_call(call) for call in answer.tool_calls]
+    choice = {
+        "index": index,
+        "message": message,
+        "logprobs": chat_logprobs(context.tokenizer, completion.logprobs or []) if body.logprobs else None,
+        "finish_reason": _finish_reason(completion, bool(answer.tool_calls)),
+    }
+    return with_selections(choice, body.return_selections, completion)
+
+
+async def _stream(context: ApiContext, body: ChatRequest, streams: list[AsyncStream]) -> AsyncGenerator[bytes, None]:
+    with_usage = bool(body.stream_options and body.stream_options.include_usage)
+    chunks = Chunks(_head(context, "chat.completion.chunk"), with_usage)
+    choices = [_StreamedChoice(context, body, index) for index in range(len(streams))]
+    contents = [chunks.text(choice.content) for choice in choices]
+    for choice in choices:
+        yield chunks.choice(choice.opening())
+    async for index, deltas in merged(streams):
+        piece = choices[index].push(deltas)
+        if isinstance(piece, str):
+            yield contents[index](piece)
+        elif piece is not None:
+            yield chunks.choice(piece)
+    if with_usage:
+        completions = [choice.completion for choice in choices if choice.completion]
+        yield chunks.usage(usage(completions, len(completions)))
+    yield DONE
+
+
+class _StreamedChoice:
+    """The chunks of one choice of a stream."""
+
+    def __init__(self, context: ApiContext, body: ChatRequest, index: int) -> None:
+        self.completion: Completion | None = None
+        self._index = index
+        self._tokenizer = context.tokenizer if body.logprobs else None
+        self._with_selections = bool(body.return_selections)
+        self._parser = AnswerParser(body.starts_thinking, body.plain_tools())
+        self._calls = 0
+
+    def opening(self) -> dict[str, Any]:
+        return self._piece({"role": "assistant", "content": ""})
+
+    def content(self, text: str) -> dict[str, Any]:
+        return self._piece({"content": text})
+
+    def push(self, deltas: list[Delta]) -> dict[str, Any] | str | None:
+        """The next chunk for these deltas: its text alone if it holds nothing else, None if there is nothing to send yet.
+
+        Raises ApiError if the answer failed.
+        """
+        answer = self._parser.push("".join([delta.text for delta in deltas]))
+        last = deltas[-1]
+        if last.completion is None:
+            plain = self._tokenizer is None and not self._with_selections
+            if plain and not answer.reasoning_content and not answer.call_deltas:
+                return answer.content or None
+            reason = None
+        else:
+            check_finished(last.completion)
+            self.completion = last.completion
+            answer += self._parser.finish()
+        content = self._delta(answer)
+        if last.completion is not None:
+            reason = _finish_reason(last.completion, self._calls > 0)
+        logprobs = None
+        if self._tokenizer is not None:
+            logprobs = chat_logprobs(self._tokenizer, [entry for delta in deltas for entry in delta.logprobs])
+        elif not content and reason is None and not self._with_selections:
+            return None
+        piece = self._piece(content, logprobs, reason)
+        return {**piece, "selections": selections_of(deltas)} if self._with_selections else piece
+
+    def _delta(self, answer: AnswerDelta) -> dict[str, Any]:
+        content: dict[str, Any] = {}
+        if answer.content:
+            content["content"] = answer.content
+        if answer.reasoning_content:
+            content["reasoning_content"] = answer.reasoning_content
+        if answer.call_deltas:
+            content["tool_calls"] = [_call_delta(delta) for delta in answer.call_deltas]
+            self._calls = answer.call_deltas[-1].index + 1
+        return content
+
+    def _piece(
+        self, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, reason: str | None = None
+    ) -> dict[str, Any]:
+        return {"index": self._index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _head(context: ApiContext, kind: str) -> dict[str, Any]:
+    return {"id": new_id("chatcmpl"), "object": kind, "created": int(time.time()), "model": context.model_name}
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function}
+
+
+def _call_delta(delta: CallDelta) -> dict[str, Any]:
+    if delta.name is None:
+        return {"index": delta.index, "function": {"arguments": delta.arguments}}
+    return {"index": delta.index, **_tool_call(ToolCall(delta.name, delta.arguments))}
+
+
+def _finish_reason(completion: Completion, has_calls: bool) -> str:
+    return "tool_calls" if has_calls and completion.finish_reason == "stop" else completion.finish_reason

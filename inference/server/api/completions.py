@@ -1,0 +1,203 @@
+"""POST /v1/completions."""
+
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from ...completion import Completion, Delta, Timings, TokenLogprob, Usage
+from ...params import SamplingParams
+from ..service.streams import AsyncStream
+from .body import BoundedRoute
+from .context import ApiContext, check_finished, new_id, usage
+from .errors import ApiError, declared
+from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .logprobs import TextLogprobsBuilder
+from .prompt_logprobs import prompt_logprobs, refuse_in_stream
+from .protocol import CompletionRequest
+from .requests import form_field, sampling_params
+from .responses import EVENTS, TextCompletion
+from .selections import selections_of, with_selections
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    tokens: list[int]
+    text: str  # the text to echo; "" without echo
+    scores: list[TokenLogprob] | None  # of the tokens after the first, with both echo and logprobs
+    logprobs: list[Any] | None = None  # with prompt_logprobs
+
+
+def completions_router(context: ApiContext) -> APIRouter:
+    router = APIRouter(tags=["OpenAI"], route_class=BoundedRoute)
+
+    @router.post(
+        "/v1/completions",
+        response_model=None,
+        responses={200: {"model": TextCompletion, "content": EVENTS}, **declared(404, 504)},
+    )
+    async def create_completion(body: CompletionRequest, request: Request) -> Response:
+        """Continue a text."""
+        context.check_model(body.model)
+        context.check_capacity(len(body.prompts()) * (body.n or 1))
+        if body.stream:
+            refuse_in_stream(body)
+            return EventStream(_stream(context, body, *await _begin(context, body)))
+        try:
+            return JSONResponse(await unless_gone(request, answer_completion(context, body)))
+        except ClientGone:
+            return Response(status_code=499)
+
+    return router
+
+
+async def answer_completion(context: ApiContext, body: CompletionRequest) -> dict[str, Any]:
+    """The whole answer in OpenAI's shape. Raises ApiError and Busy."""
+    context.check_model(body.model)
+    prompts, streams = await _begin(context, body)
+    completions = await collect(streams) if streams else [_empty_completion(prompt) for prompt in prompts]
+    choices = []
+    for index, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+        choice = _Choice(context, body, index, prompt)
+        echo, answer = choice.echo(), choice.piece(completion.text, completion.logprobs or [], completion)
+        if echo is not None:
+            answer["text"] = echo["text"] + answer["text"]
+            if answer["logprobs"] is not None:
+                answer["logprobs"] = {
+                    name: echo["logprobs"][name] + values for name, values in answer["logprobs"].items()
+                }
+        if body.prompt_logprobs is not None:
+            answer["prompt_logprobs"] = prompt.logprobs
+        choices.append(with_selections(answer, body.return_selections, completion))
+    return {**_head(context), "choices": choices, "usage": usage(completions, body.n or 1)}
+
+
+async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Prompt], list[AsyncStream]]:
+    """(one prompt per choice, one stream per choice); no streams with max_tokens 0. All refusals of a request happen here."""
+    n = body.n or 1
+    if body.best_of not in (None, n):
+        raise ApiError(
+            400, f"best_of is {body.best_of}; expected {n}, which is n: no other answers are made", "best_of"
+        )
+    max_tokens = 16 if body.max_tokens is None else body.max_tokens
+    if max_tokens == 0 and not body.echo:
+        raise ApiError(400, "max_tokens is 0; expected at least 1, or echo", "max_tokens")
+    params = sampling_params(body, max(max_tokens, 1), body.logprobs, context.service.llm.default_params)
+    prompts, requests = [], []
+    for source in body.prompts():
+        encode = partial(_token_ids, context, body, source)
+        made = await context.make_requests(
+            len(source), encode, params, n, bool(body.return_selections), form_field(body)
+        )
+        prompts.append(await _prompt(context, body, list(made[0].prompt)))
+        requests += made
+    streams = await context.submit(requests) if max_tokens else []
+    return [prompt for prompt in prompts for _ in range(n)], streams
+
+
+def _token_ids(context: ApiContext, body: CompletionRequest, source: str | list[int]) -> list[int]:
+    if isinstance(source, str):
+        return context.text_ids(source, body.add_special_tokens, body.parse_special_tokens)
+    return source
+
+
+async def _prompt(context: ApiContext, body: CompletionRequest, tokens: list[int]) -> _Prompt:
+    asked = await prompt_logprobs(context, body, tokens)
+    if not body.echo:
+        return _Prompt(tokens, "", None, asked)
+    scores = None
+    if body.logprobs is not None:
+        [request] = await context.make_requests(0, lambda: tokens, SamplingParams(max_tokens=1))
+        scores = await context.score(request, body.logprobs)
+    return _Prompt(tokens, await run_in_threadpool(context.tokenizer.decode, tokens), scores, asked)
+
+
+async def _stream(
+    context: ApiContext, body: CompletionRequest, prompts: list[_Prompt], streams: list[AsyncStream]
+) -> AsyncGenerator[bytes, None]:
+    with_usage = bool(body.stream_options and body.stream_options.include_usage)
+    chunks = Chunks(_head(context), with_usage)
+    choices = [_Choice(context, body, index, prompt) for index, prompt in enumerate(prompts)]
+    texts = [chunks.text(choice.text) for choice in choices]
+    completions = [_empty_completion(prompt) for prompt in prompts]
+    for choice, completion in zip(choices, completions, strict=True):
+        if (echo := choice.echo()) is not None:
+            yield chunks.choice(echo)
+        if not streams:
+            yield chunks.choice(choice.piece("", [], completion))
+    async for index, deltas in merged(streams):
+        piece = choices[index].push(deltas)
+        if isinstance(piece, str):
+            yield texts[index](piece)
+        elif piece is not None:
+            yield chunks.choice(piece)
+        completions[index] = deltas[-1].completion or completions[index]
+    if with_usage:
+        yield chunks.usage(usage(completions, body.n or 1))
+    yield DONE
+
+
+class _Choice:
+    """The chunks of one choice, or the whole choice."""
+
+    def __init__(self, context: ApiContext, body: CompletionRequest, index: int, prompt: _Prompt) -> None:
+        self._index = index
+        self._prompt = prompt if body.echo else None
+        self._with_selections = bool(body.return_selections)
+        tokenizer = context.service.llm.tokenizer
+        self._logprobs = TextLogprobsBuilder(tokenizer) if body.logprobs is not None else None
+
+    def echo(self) -> dict[str, Any] | None:
+        """The chunk that repeats the prompt; None without echo."""
+        if self._prompt is None:
+            return None
+        piece = self.piece(self._prompt.text, [])
+        if self._logprobs is not None:
+            piece["logprobs"] = self._logprobs.prompt(self._prompt.tokens, self._prompt.scores or [])
+        return piece
+
+    def push(self, deltas: list[Delta]) -> dict[str, Any] | str | None:
+        """The next chunk for these deltas: its text alone if it holds nothing else, None if there is nothing to send yet.
+
+        Raises ApiError if the answer failed.
+        """
+        last = deltas[-1].completion
+        if last is not None:
+            check_finished(last)
+        text = "".join([delta.text for delta in deltas])
+        if last is None and self._logprobs is None and not self._with_selections:
+            return text or None
+        piece = self.piece(text, [entry for delta in deltas for entry in delta.logprobs], last)
+        return {**piece, "selections": selections_of(deltas)} if self._with_selections else piece
+
+    def text(self, text: str) -> dict[str, Any]:
+        return self.piece(text, [])
+
+    def piece(self, text: str, entries: list[TokenLogprob], last: Completion | None = None) -> dict[str, Any]:
+        return {
+            "index": self._index,
+            "text": text,
+            "logprobs": self._logprobs.block(entries) if self._logprobs is not None else None,
+            "finish_reason": last.finish_reason if last else None,
+            "stop_reason": last.stop_reason if last else None,
+        }
+
+
+def _empty_completion(prompt: _Prompt) -> Completion:
+    """The answer with max_tokens 0."""
+    usage = Usage(len(prompt.tokens), 0, 0)
+    return Completion("", [], "length", usage, Timings(None, 0.0, None, 1.0))
+
+
+def _head(context: ApiContext) -> dict[str, Any]:
+    return {
+        "id": new_id("cmpl"),
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": context.model_name,
+    }

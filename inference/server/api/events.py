@@ -1,0 +1,155 @@
+"""Answers as server-sent events or whole, and their cancellation when the client disconnects."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from json.encoder import encode_basestring_ascii
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ...completion import Completion, Delta
+from ..service.streams import AsyncStream
+from .context import check_finished
+from .errors import ApiError
+
+Answer = TypeVar("Answer")
+
+DONE = b"data: [DONE]\n\n"
+
+
+class ClientGone(Exception):
+    """The client has disconnected."""
+
+
+class EventStream(Response):
+    """Server-sent events. When the client disconnects, the iterator is closed, which cancels its requests.
+
+    It does less work per event than StreamingResponse: with many streams, the engine's thread waits for the interpreter's lock
+    while the event loop works.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
+        # A proxy that buffers would deliver the stream in one piece.
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        watching = asyncio.ensure_future(_disconnected(receive))
+        try:
+            await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watching.cancel()
+            sending.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await sending
+
+    async def _send(self, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            try:
+                async for event in self._events:
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
+            # The status has been sent long before, so that an error becomes the last event before the end.
+            except ApiError as error:
+                await send({"type": "http.response.body", "body": error.event() + DONE, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            await self._events.aclose()
+
+
+class Chunks:
+    """Writes the chunks of one response. The parts that all chunks share are encoded once."""
+
+    def __init__(self, response: dict[str, Any], with_usage: bool) -> None:
+        head = json.dumps(response)[:-1].encode()
+        self._before = b"data: " + head + b', "choices": ['
+        self._after = b'], "usage": null}\n\n' if with_usage else b"]}\n\n"
+        self._last = b"data: " + head + b', "choices": [], "usage": '
+
+    def choice(self, choice: dict[str, Any]) -> bytes:
+        return self._before + json.dumps(choice).encode() + self._after
+
+    def text(self, choice: Callable[[str], dict[str, Any]]) -> Callable[[str], bytes]:
+        """A function equal to text → `self.choice(choice(text))`, but faster: only the text is encoded anew.
+
+        Most chunks of a stream differ in nothing but their text.
+        """
+        before, after = self.choice(choice(_PLACEHOLDER)).rsplit(_encoded(_PLACEHOLDER), 1)
+        return lambda text: before + _encoded(text) + after
+
+    def usage(self, usage: dict[str, Any]) -> bytes:
+        return self._last + json.dumps(usage).encode() + b"}\n\n"
+
+
+_PLACEHOLDER = "\0"
+
+
+def _encoded(text: str) -> bytes:
+    return encode_basestring_ascii(text).encode()
+
+
+async def merged(streams: Sequence[AsyncStream]) -> AsyncIterator[tuple[int, list[Delta]]]:
+    """(index of the stream, its new deltas), in order of arrival. Closes the streams when it is closed itself."""
+    try:
+        if len(streams) == 1:
+            while deltas := await streams[0].take():
+                yield 0, deltas
+            return
+        tasks = {asyncio.ensure_future(stream.take()): index for index, stream in enumerate(streams)}
+        try:
+            while tasks:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    index = tasks.pop(task)
+                    if deltas := task.result():
+                        tasks[asyncio.ensure_future(streams[index].take())] = index
+                        yield index, deltas
+        finally:
+            for task in tasks:
+                task.cancel()
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+async def collect(streams: Sequence[AsyncStream]) -> list[Completion]:
+    """The whole answers. If one of them fails, the others are cancelled and ApiError is raised."""
+    completions: list[Completion] = []
+    try:
+        for stream in streams:
+            while deltas := await stream.take():
+                last = deltas[-1]
+            assert last.completion is not None
+            check_finished(last.completion)
+            completions.append(last.completion)
+    finally:
+        for stream in streams:
+            stream.close()
+    return completions
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
+    """The result of `work`. If the client disconnects first, the work is cancelled and ClientGone is raised."""
+    task = asyncio.ensure_future(work)
+    watcher = asyncio.ensure_future(_disconnected(request.receive))
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone
+        return task.result()
+    finally:
+        watcher.cancel()
+        task.cancel()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

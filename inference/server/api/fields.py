@@ -1,0 +1,157 @@
+"""Types of request fields, with a bound on every number, and the fields that chat and plain completions share."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from ...params import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SEED, MAX_STOP_STRINGS
+
+MAX_CHOICES = 16
+MAX_PROMPTS = 256
+MAX_TOKENS = 2**20  # above the context length of every model
+MAX_ID = 2**31 - 1
+MAX_CHARACTERS = 2**23  # the default limit on the body is lower
+MAX_DEPTH = 64  # of nested JSON
+
+
+def _whole(value: Any) -> Any:
+    """JSON has one kind of number, so 2.0 is an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _all_whole(values: Any) -> Any:
+    """`_whole` for the items of a list. A prompt may have 160,000 of them, nearly always integers, which need no call each."""
+    if isinstance(values, list) and float in set(map(type, values)):
+        return [_whole(value) for value in values]
+    return values
+
+
+def _shallow(value: Any) -> Any:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return value
+    raise ValueError(f"nested too deep; expected at most {MAX_DEPTH} levels")
+
+
+def count_characters(value: Any) -> int:
+    """Characters of all texts in a value."""
+    count, values = 0, [value]
+    while values:
+        value = values.pop()
+        if isinstance(value, str):
+            count += len(value)
+        elif isinstance(value, BaseModel):
+            values += value.__dict__.values()
+        elif isinstance(value, dict):
+            values += [*value, *value.values()]
+        elif isinstance(value, list):
+            values += value
+    return count
+
+
+Integer = Annotated[int, BeforeValidator(_whole)]
+Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
+StopString = Annotated[str, Field(min_length=1, max_length=256)]
+# A list is read up to its first error: collecting the errors of a body of a million wrong items takes 17 s.
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=MAX_ID)]], Field(fail_fast=True), BeforeValidator(_all_whole)]
+Prompt = Annotated[TokenIds, Field(min_length=1, max_length=MAX_TOKENS)]
+JsonObject = Annotated[dict[str, Any], BeforeValidator(_shallow)]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+
+class Whole(Strict):
+    """An object whose unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class StreamOptions(Strict):
+    include_usage: bool | None = Field(False, description="end with a chunk that has the numbers of tokens")
+
+
+class StructuredOutputs(Whole):
+    """What the answer must look like: one of these, as vLLM spells them."""
+
+    json_: JsonObject | Text | None = Field(None, alias="json", description="a JSON schema")
+    json_object: bool | None = Field(None, description="any JSON object")
+    regex: Text | None = None
+    choice: Annotated[list[Text], Field(fail_fast=True, min_length=1, max_length=4096)] | None = None
+    grammar: Text | None = Field(None, description="in Lark's or GBNF's notation")
+
+
+class JsonSchema(Strict):
+    name: Text | None = None
+    description: Text | None = None
+    schema_: JsonObject | None = Field(None, alias="schema")
+    strict: bool | None = None
+
+
+class ResponseFormat(Whole):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    @model_validator(mode="after")
+    def _has_schema(self) -> "ResponseFormat":
+        if self.type == "json_schema" and (self.json_schema is None or self.json_schema.schema_ is None):
+            raise ValueError("type is 'json_schema'; expected json_schema.schema with it")
+        return self
+
+
+class IgnoredFields(Whole):
+    """Fields of OpenAI's schema that do not change the text of an answer."""
+
+    user: Text | None = Field(None, description="ignored, as the next ones are")
+    store: bool | None = None
+    metadata: JsonObject | None = None
+    service_tier: Text | None = None
+    safety_identifier: Text | None = None
+    prompt_cache_key: Text | None = None
+    prompt_cache_retention: Text | None = None
+
+
+class SamplingFields(IgnoredFields):
+    """The fields that chat and plain completions share. Null means the default, which generation_config.json may give."""
+
+    model: Text | None = Field(None, description="the model that /v1/models lists; the default")
+    temperature: float | None = Field(None, ge=0, le=10, description="0 is greedy; 1 by default")
+    top_p: float | None = Field(None, gt=0, le=1, description="1 by default")
+    top_k: Integer | None = Field(None, ge=-1, le=MAX_ID, description="0 or -1: all tokens, which is the default")
+    min_p: float | None = Field(None, ge=0, le=1, description="0 by default")
+    n: Integer | None = Field(1, ge=1, le=MAX_CHOICES)
+    seed: Integer | None = Field(None, ge=-(2**63), le=MAX_SEED)
+    stop: StopString | Annotated[list[StopString], Field(fail_fast=True, max_length=MAX_STOP_STRINGS)] | None = None
+    stop_token_ids: Annotated[TokenIds, Field(max_length=MAX_STOP_STRINGS)] | None = None
+    ignore_eos: bool | None = False
+    presence_penalty: float | None = Field(0.0, ge=-2, le=2)
+    frequency_penalty: float | None = Field(0.0, ge=-2, le=2)
+    repetition_penalty: float | None = Field(None, ge=0.01, le=100, description="1 by default")
+    min_tokens: Integer | None = Field(None, ge=0, le=MAX_TOKENS, description="tokens before the answer may end")
+    logit_bias: Annotated[dict[str, float], Field(max_length=MAX_LOGIT_BIAS)] | None = Field(
+        None, description="by token id, as text: added to its logit, -100 to 100"
+    )
+    prompt_logprobs: Integer | None = Field(
+        None, ge=0, le=MAX_LOGPROBS, description="of the prompt's tokens; not in a stream"
+    )
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: JsonObject | Text | None = Field(
+        None, description="older name of structured_outputs.json; so the next ones"
+    )
+    guided_regex: Text | None = None
+    guided_choice: Annotated[list[Text], Field(fail_fast=True, min_length=1, max_length=4096)] | None = None
+    guided_grammar: Text | None = None
+    response_format: ResponseFormat | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    return_selections: bool | None = Field(
+        False, description="also return which positions each token's query attended to, layer by layer"
+    )

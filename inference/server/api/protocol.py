@@ -1,0 +1,202 @@
+"""The requests of clients: OpenAI's, with a bound on every number, and a few more fields with vLLM's names.
+
+A field that does not change the text of an answer is accepted. One that would, but is not served, is an error, and so is a field
+of no schema. Inside of messages and tools, where clients send back what they were sent, unknown fields are ignored.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from ...params import MAX_LOGPROBS
+from ...text.messages import starts_thinking
+from .fields import (
+    MAX_CHOICES,
+    MAX_PROMPTS,
+    MAX_TOKENS,
+    Integer,
+    JsonObject,
+    Prompt,
+    SamplingFields,
+    Strict,
+    Text,
+    TokenIds,
+    Whole,
+    count_characters,
+)
+
+FUNCTION_NAME = r"^[a-zA-Z0-9_.-]{1,64}$"
+
+
+class TextPart(Strict):
+    type: Literal["text"]
+    text: Text
+
+
+class FunctionCall(Strict):
+    name: Annotated[str, Field(min_length=1, max_length=256)]
+    arguments: Text = Field(description="a JSON object, as text")
+
+
+class RequestToolCall(Strict):
+    id: Text | None = None
+    type: Literal["function"] = "function"
+    function: FunctionCall
+
+
+class ChatMessage(Strict):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Text | Annotated[list[TextPart], Field(fail_fast=True)] | None = None
+    reasoning_content: Text | None = Field(None, description="the reasoning of an assistant turn")
+    tool_calls: Annotated[list[RequestToolCall], Field(fail_fast=True, max_length=128)] | None = None
+    tool_call_id: Text | None = None
+    prefix: bool | None = Field(None, description="in the last message, an assistant's: the answer continues it")
+
+
+class Function(Strict):
+    name: str = Field(pattern=FUNCTION_NAME)
+    description: Text | None = None
+    parameters: JsonObject | None = Field(None, description="a JSON schema")
+    strict: bool | None = Field(
+        None, description="its calls keep the schema, also if the model decides whether to call"
+    )
+
+
+class Tool(Strict):
+    type: Literal["function"]
+    function: Function
+
+
+class FunctionName(Strict):
+    name: str = Field(pattern=FUNCTION_NAME)
+
+
+class NamedTool(Strict):
+    """The function that the answer must call."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
+class ChatTemplateKwargs(Whole):
+    thinking: bool | None = Field(None, description="think before answering; off by default")
+    enable_thinking: bool | None = Field(None, description="another name of thinking")
+
+
+class Thinking(Whole):
+    """DeepSeek's way to say whether the model thinks first."""
+
+    type: Literal["enabled", "disabled"]
+
+
+class ConversationFields(Whole):
+    messages: Annotated[list[ChatMessage], Field(fail_fast=True, min_length=1, max_length=4096)]
+    tools: Annotated[list[Tool], Field(fail_fast=True, max_length=128)] | None = None
+    tool_choice: Literal["auto", "none", "required"] | NamedTool | None = Field(
+        "auto", description="with required, or a function, the answer is a call that keeps the function's schema"
+    )
+    parallel_tool_calls: bool | None = Field(None, description="false: with tool_choice required, one call")
+    chat_template_kwargs: ChatTemplateKwargs | None = None
+    thinking_: Thinking | None = Field(None, alias="thinking")
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = Field(
+        None, description="none: no thinking; all others: thinking"
+    )
+    add_generation_prompt: bool | None = Field(
+        None, description="whether the answer begins a turn: false with continue_final_message, else true"
+    )
+    continue_final_message: bool | None = Field(
+        None, description="the answer continues the last message, an assistant's"
+    )
+
+    @property
+    def characters(self) -> int:
+        return count_characters([self.messages, self.tools])
+
+    @property
+    def thinking(self) -> bool:
+        """Off by default. Of several fields that say it, one that says yes decides."""
+        template = self.chat_template_kwargs
+        return (
+            (template is not None and bool(template.thinking or template.enable_thinking))
+            or (self.thinking_ is not None and self.thinking_.type == "enabled")
+            or self.reasoning_effort not in (None, "none")
+        )
+
+    @property
+    def continues(self) -> bool:
+        """Whether the answer continues the last message."""
+        return bool(self.continue_final_message or self.messages[-1].prefix)
+
+    @property
+    def starts_thinking(self) -> bool:
+        """Whether the answer starts inside of its reasoning."""
+        return starts_thinking(self.messages[-1].model_dump(), self.thinking, self.continues)
+
+    def plain_tools(self) -> list[dict[str, Any]] | None:
+        if not self.tools or self.tool_choice == "none":
+            return None
+        return [tool.model_dump(exclude_none=True) for tool in self.tools]
+
+
+class ChatRequest(ConversationFields, SamplingFields):
+    max_completion_tokens: Integer | None = Field(None, ge=1, le=MAX_TOKENS, description="by default, as many as fit")
+    max_tokens: Integer | None = Field(None, ge=1, le=MAX_TOKENS, description="older name of max_completion_tokens")
+    logprobs: bool | None = False
+    top_logprobs: Integer | None = Field(None, ge=0, le=20)
+    functions: Annotated[list[JsonObject], Field(fail_fast=True, max_length=0)] | None = Field(
+        None, description="not served; use tools"
+    )
+    function_call: Literal["none", "auto"] | None = Field(None, description="none or auto, without functions")
+    modalities: list[Literal["text"]] | None = None
+    prediction: JsonObject | None = Field(None, description="ignored: it changes the speed of OpenAI's models alone")
+    verbosity: Literal["medium"] | None = Field(None, description="medium; no other is served")
+
+
+class CompletionRequest(SamplingFields):
+    prompt: (
+        Text
+        | Prompt
+        | Annotated[list[Text], Field(fail_fast=True, min_length=1, max_length=MAX_PROMPTS)]
+        | Annotated[list[Prompt], Field(fail_fast=True, min_length=1, max_length=MAX_PROMPTS)]
+    ) = Field(description="a text or a list of token ids, or a list of either")
+    max_tokens: Integer | None = Field(16, ge=0, le=MAX_TOKENS, description="0 only with echo")
+    logprobs: Integer | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    echo: bool | None = False
+    best_of: Integer | None = Field(None, ge=1, le=MAX_CHOICES, description="n or nothing")
+    suffix: Annotated[str, Field(max_length=0)] | None = Field(None, description="not served")
+    add_special_tokens: bool | None = Field(False, description="put the beginning-of-sentence token before a text")
+    parse_special_tokens: bool | None = Field(False, description="encode control tokens that a text spells as such")
+
+    def prompts(self) -> list[str] | list[list[int]]:
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if isinstance(self.prompt[0], int):
+            return [self.prompt]  # type: ignore[list-item]
+        return self.prompt  # type: ignore[return-value]
+
+
+class TokenizeRequest(Whole):
+    """Either a prompt or a conversation to encode."""
+
+    model: Text | None = None
+    prompt: Text | None = None
+    add_special_tokens: bool | None = False
+    parse_special_tokens: bool | None = False
+    messages: Annotated[list[ChatMessage], Field(fail_fast=True, min_length=1, max_length=4096)] | None = None
+    tools: Annotated[list[Tool], Field(fail_fast=True, max_length=128)] | None = None
+    chat_template_kwargs: ChatTemplateKwargs | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> "TokenizeRequest":
+        if (self.prompt is None) == (self.messages is None):
+            raise ValueError("expected either prompt or messages")
+        return self
+
+    @property
+    def characters(self) -> int:
+        return count_characters([self.prompt, self.messages, self.tools])
+
+
+class DetokenizeRequest(Whole):
+    model: Text | None = None
+    tokens: Annotated[TokenIds, Field(max_length=MAX_TOKENS)]

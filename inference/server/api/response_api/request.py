@@ -1,0 +1,202 @@
+"""The fields of a request to /v1/responses."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+
+from ....params import MAX_SEED
+from ..fields import (
+    MAX_ID,
+    MAX_TOKENS,
+    IgnoredFields,
+    Integer,
+    JsonObject,
+    Strict,
+    Text,
+    Whole,
+)
+from ..protocol import FUNCTION_NAME
+
+MAX_ITEMS = 4095  # which, with the instructions, are at most as many messages as a chat request has
+
+
+def _refuse(value: bool) -> bool:
+    if value:
+        raise ValueError("this is not served; expected false")
+    return value
+
+
+# Literal[False] would accept 0, too.
+No = Annotated[bool, AfterValidator(_refuse), Field(json_schema_extra={"const": False})]
+
+
+class InputPart(Strict):
+    type: Literal["input_text", "output_text"]
+    text: Text
+
+
+Content = Text | Annotated[list[InputPart], Field(fail_fast=True)]
+
+
+class Message(Strict):
+    """A turn of any role; an assistant's may be an item of an earlier response's output."""
+
+    type: Literal["message"] | None = None
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Content
+
+
+class FunctionCallItem(Strict):
+    type: Literal["function_call"]
+    call_id: Text
+    name: Annotated[str, Field(min_length=1, max_length=256)]
+    arguments: Text = Field(description="a JSON object, as text")
+
+
+class FunctionCallOutput(Strict):
+    type: Literal["function_call_output"]
+    call_id: Text
+    output: Content
+
+
+class ReasoningPart(Strict):
+    type: Literal["reasoning_text"]
+    text: Text
+
+
+class ReasoningItem(Strict):
+    """The reasoning before the assistant's next message or call. Its summary is no part of the conversation."""
+
+    type: Literal["reasoning"]
+    content: Annotated[list[ReasoningPart], Field(fail_fast=True)] | None = None
+    encrypted_content: Annotated[str, Field(max_length=0)] | None = Field(None, description="not served; send content")
+
+
+class ItemReference(Strict):
+    """An item of an earlier response's output."""
+
+    type: Literal["item_reference"]
+    id: Text
+
+
+_KINDS = {
+    "message": "Message",
+    "function_call": "FunctionCallItem",
+    "function_call_output": "FunctionCallOutput",
+    "reasoning": "ReasoningItem",
+    "item_reference": "ItemReference",
+}
+
+
+def _kind(item: Any) -> str | None:
+    kind = item.get("type") if isinstance(item, dict) else getattr(item, "type", None)
+    return _KINDS.get(kind or "message") if kind is None or isinstance(kind, str) else None
+
+
+Item = Annotated[
+    Annotated[Message, Tag("Message")]
+    | Annotated[FunctionCallItem, Tag("FunctionCallItem")]
+    | Annotated[FunctionCallOutput, Tag("FunctionCallOutput")]
+    | Annotated[ReasoningItem, Tag("ReasoningItem")]
+    | Annotated[ItemReference, Tag("ItemReference")],
+    Discriminator(
+        _kind,
+        custom_error_type="item",
+        custom_error_message=f"this type of item is not served; expected {', '.join(_KINDS)}",
+    ),
+]
+
+
+class FunctionTool(Strict):
+    type: Literal["function"]
+    name: str = Field(pattern=FUNCTION_NAME)
+    description: Text | None = None
+    parameters: JsonObject | None = Field(None, description="a JSON schema")
+    strict: bool | None = Field(
+        None, description="its calls keep the schema, also if the model decides whether to call; off by default"
+    )
+
+
+class NamedFunction(Strict):
+    """The function that the answer must call."""
+
+    type: Literal["function"]
+    name: str = Field(pattern=FUNCTION_NAME)
+
+
+class Format(Strict):
+    type: Literal["text", "json_object", "json_schema"]
+    name: Text | None = None
+    description: Text | None = None
+    schema_: JsonObject | None = Field(None, alias="schema")
+    strict: bool | None = None
+
+    @model_validator(mode="after")
+    def _has_schema(self) -> "Format":
+        if self.type == "json_schema" and self.schema_ is None:
+            raise ValueError("type is 'json_schema'; expected schema with it")
+        return self
+
+
+class TextConfig(Whole):
+    format: Format | None = None
+    verbosity: Literal["medium"] | None = Field(None, description="medium; no other is served")
+
+
+class Reasoning(Whole):
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = Field(
+        None, description="none, which is the default: no thinking; all others: thinking"
+    )
+    summary: Literal["auto"] | None = Field(
+        None, description="no summary is written: the reasoning itself is in the answer"
+    )
+
+
+class StreamOptions(Strict):
+    include_obfuscation: bool | None = Field(None, description="ignored: no event has it")
+
+
+class ResponseRequest(IgnoredFields):
+    model: Text | None = Field(None, description="the model that /v1/models lists; the default")
+    input: Text | Annotated[list[Item], Field(fail_fast=True, min_length=1, max_length=MAX_ITEMS)] = Field(
+        description="a user's text, or the items of a conversation"
+    )
+    instructions: Text | None = Field(None, description="the system's message, before the input")
+    tools: Annotated[list[FunctionTool], Field(fail_fast=True, max_length=128)] | None = None
+    tool_choice: Literal["auto", "none", "required"] | NamedFunction | None = Field(
+        "auto", description="with required, or a function, the answer is a call that keeps the function's schema"
+    )
+    parallel_tool_calls: bool | None = Field(None, description="false: with tool_choice required, one call")
+    reasoning: Reasoning | None = None
+    text: TextConfig | None = None
+    max_output_tokens: Integer | None = Field(None, ge=1, le=MAX_TOKENS, description="by default, as many as fit")
+    temperature: float | None = Field(None, ge=0, le=10, description="0 is greedy; 1 by default")
+    top_p: float | None = Field(None, gt=0, le=1, description="1 by default")
+    top_k: Integer | None = Field(None, ge=-1, le=MAX_ID, description="0 or -1: all tokens, which is the default")
+    min_p: float | None = Field(None, ge=0, le=1, description="0 by default")
+    seed: Integer | None = Field(None, ge=-(2**63), le=MAX_SEED)
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    include: list[Literal["reasoning.encrypted_content"]] | None = Field(
+        None, description="ignored: the reasoning is in the answer as it is"
+    )
+    max_tool_calls: Integer | None = Field(
+        None, ge=1, le=MAX_ID, description="ignored: it counts calls of a server's own tools"
+    )
+    truncation: Literal["disabled"] | None = Field(None, description="disabled: an input that is too long is refused")
+    store: bool | None = Field(
+        None, description="false: no later request refers to this response; else it is kept in memory for a while"
+    )
+    background: No | None = None
+    previous_response_id: Text | None = Field(
+        None, description="of a response that is still kept: this input follows it"
+    )
+    conversation: Annotated[str, Field(max_length=0)] | None = Field(
+        None, description="not served: use previous_response_id"
+    )
+    prompt: Annotated[list[None], Field(max_length=0)] | None = Field(
+        None, description="not served: use instructions and input"
+    )
+    top_logprobs: Annotated[int, Field(ge=0, le=0)] | None = Field(
+        None, description="0; /v1/chat/completions has logprobs"
+    )

@@ -1,0 +1,167 @@
+"""The route, its stream of events, and their errors."""
+
+import itertools
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import JSONResponse, Response
+
+from ....text.answer import AnswerParser
+from ...service.streams import AsyncStream
+from ..body import BoundedRoute
+from ..chat import make_chat_requests
+from ..context import ApiContext, check_finished
+from ..errors import ApiError, declared
+from ..events import ClientGone, EventStream, collect, merged, unless_gone
+from ..responses import EVENTS
+from .answer import Answer
+from .conversation import chat_request
+from .kept import KeptResponses
+from .output import Event, Output
+from .request import MAX_ITEMS, ResponseRequest
+from .schema import DeletedResponse, ResponseObject
+
+_OTHER_METHODS = ["POST", "PUT", "PATCH", "HEAD", "OPTIONS", "TRACE"]
+
+
+def responses_router(context: ApiContext) -> APIRouter:
+    router = APIRouter(tags=["OpenAI"], route_class=BoundedRoute)
+    kept = KeptResponses()
+
+    @router.post(
+        "/v1/responses",
+        response_model=None,
+        responses={200: {"model": ResponseObject, "content": EVENTS}, **declared(404, 504)},
+    )
+    async def create_response(body: ResponseRequest, request: Request) -> Response:
+        """Answer a text or a conversation of items."""
+        context.check_model(body.model)
+        context.check_capacity(1)
+        if body.stream:
+            return EventStream(_stream(await _begin(context, body, kept)))
+        try:
+            return JSONResponse(await unless_gone(request, _answer(await _begin(context, body, kept))))
+        except ClientGone:
+            return Response(status_code=499)
+
+    @router.get(
+        "/v1/responses/{response_id}", response_model=None, responses={200: {"model": ResponseObject}, **declared(404)}
+    )
+    async def retrieve_response(response_id: str, stream: bool = False) -> Response:
+        """A response that is still kept, as it was sent."""
+        if stream:
+            raise ApiError(400, "stream is true; expected false: the events of a response are not kept", "stream")
+        return JSONResponse(kept.response(response_id))
+
+    @router.delete("/v1/responses/{response_id}", response_model=DeletedResponse, responses=declared(404))
+    async def delete_response(response_id: str) -> dict[str, Any]:
+        """Forget a response that is still kept."""
+        kept.delete(response_id)
+        return {"id": response_id, "object": "response", "deleted": True}
+
+    # By itself the framework would allow GET alone.
+    @router.api_route("/v1/responses/{response_id}", methods=_OTHER_METHODS, include_in_schema=False)
+    async def refuse_method() -> None:
+        raise HTTPException(405, headers={"Allow": "GET, DELETE"})
+
+    return router
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A request whose answer is being made."""
+
+    answer: Answer
+    parser: AnswerParser
+    stream: AsyncStream
+    keep: Callable[[dict[str, Any]], None]  # the response
+
+
+async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses) -> _Begun:
+    """All refusals of a request happen here."""
+    conversation = kept.conversation(body)
+    if len(conversation) > MAX_ITEMS:
+        raise ApiError(400, f"input has {len(conversation)} items in all; expected at most {MAX_ITEMS}", "input")
+    chat = chat_request(body, conversation)
+    with _names_of_this_request():
+        [request] = await make_chat_requests(context, chat)
+        [stream] = await context.submit([request])
+    answer = Answer(context, body, request.params, chat.starts_thinking)
+
+    def keep(response: dict[str, Any]) -> None:
+        if body.store is not False:
+            kept.keep(response, conversation)
+
+    return _Begun(answer, AnswerParser(chat.starts_thinking, chat.plain_tools()), stream, keep)
+
+
+async def _answer(begun: _Begun) -> dict[str, Any]:
+    [completion] = await collect([begun.stream])
+    output = Output()
+    for _ in output.push(begun.parser.push(completion.text) + begun.parser.finish()):
+        pass
+    for _ in output.finish(completion.finish_reason == "length"):
+        pass
+    response = begun.answer.finished(output.items, completion)
+    begun.keep(response)
+    return response
+
+
+async def _stream(begun: _Begun) -> AsyncGenerator[bytes, None]:
+    numbers, output, answer, parser = itertools.count(), Output(), begun.answer, begun.parser
+
+    def written(events: Iterable[Event]) -> bytes:
+        return b"".join(_written(event, next(numbers)) for event in events)
+
+    unfinished = answer.unfinished()
+    yield written({"type": f"response.{kind}", "response": unfinished} for kind in ("created", "in_progress"))
+    async for _, deltas in merged([begun.stream]):
+        completion = deltas[-1].completion
+        try:
+            if completion is not None:
+                check_finished(completion)
+        except ApiError as error:
+            yield written([{"type": "response.failed", "response": answer.failed(output.items, str(error))}])
+            return
+        piece = parser.push("".join([delta.text for delta in deltas]))
+        if completion is None:
+            events = list(output.push(piece))
+        else:
+            is_cut = completion.finish_reason == "length"
+            events = [*output.push(piece + parser.finish()), *output.finish(is_cut)]
+            kind = "response.incomplete" if is_cut else "response.completed"
+            response = answer.finished(output.items, completion)
+            events.append({"type": kind, "response": response})
+            begun.keep(response)
+        if events:
+            yield written(events)
+
+
+def _written(event: Event, number: int) -> bytes:
+    return f"event: {event['type']}\ndata: {json.dumps({**event, 'sequence_number': number})}\n\n".encode()
+
+
+_NAMES = {
+    "messages": "input",
+    "response_format": "text.format",
+    "structured_outputs": "text.format",
+    "max_completion_tokens": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+}
+
+
+@contextmanager
+def _names_of_this_request() -> Iterator[None]:
+    """Let errors name the fields of this request instead of those of the chat request that it has become."""
+    try:
+        yield
+    except ApiError as error:
+        word = re.match(r"\w*", str(error))
+        if (name := _NAMES.get(error.param or (word[0] if word else ""))) is None:
+            raise
+        raise ApiError(error.status, f"{name}: {error}", name, error.code, error.headers) from None

@@ -1,0 +1,227 @@
+"""One engine for many callers: a thread that runs its steps, a bounded queue, and streams that cancel when they are closed.
+
+    service = Service(llm)                                     # starts the engine's thread
+    stream = await service.submit(token_ids, params)           # raises Busy if the queue is full, ValueError if out of range
+    async for delta in stream: ...                             # closing or dropping the stream cancels the request
+    for delta in service.stream(token_ids, params): ...        # the same from a plain thread
+    await asyncio.to_thread(service.stop)
+
+From its start the engine belongs to the service: do not call the LLM's generate, stream, chat, logits or stats. Its tokenizer,
+config, limits and chat_token_ids stay usable. A request always ends with a Delta that has a finish_reason. "error", with the
+reason in ``completion.error``, is also the end of a request whose step failed, whose deadline passed or whose service stopped.
+
+With several ranks, only rank 0 has a service; the runner makes the other ranks take part in each step.
+"""
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ....model.selection_policy import SelectionPolicy
+from ...completion import TokenLogprob
+from ...engine.running.answer_scores import AnswerScoreJob, AnswerScores, Progress
+from ...engine.running.scoring import ScoreJob
+from ...engine.scheduling.pace import DEVICE_TIMES, Pace, StepTimes, fixed_cost
+from ...engine.stats import EngineStats
+from ...llm import LLM
+from ...params import Request, SamplingParams
+from .admission import Admission
+from .engine_thread import EngineThread
+from .entry import Entry
+from .observers import Observer
+from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
+
+# Waking a reader costs about 0.05 ms of the interpreter's lock, so that readers take at most 6 % of its time. A few readers get
+# every token by itself; many readers get a few tokens at a time.
+DELIVERY_SECONDS = 0.0008
+
+
+@dataclass(frozen=True)
+class ServiceStats:
+    """The state after the latest step."""
+
+    engine: EngineStats
+    open: int  # requests accepted and not finished
+    places: int  # of these, those that their callers have not cancelled
+    refused: int  # requests refused with Busy since the start
+    capacity: int  # the most places
+    seconds_since_step: float  # since a step ended; 0 when idle
+    alive: bool  # whether the engine's thread runs
+    failed: bool  # whether it has died of an error: every open request has ended in one, and new ones are refused
+
+    @property
+    def waiting(self) -> int:
+        """Open requests that do not run yet, because pages or places in the batch are lacking."""
+        return max(self.open - self.engine.running, 0)
+
+
+class Service:
+    """An LLM's engine, driven by a thread of its own. Any thread may call its methods."""
+
+    def __init__(
+        self,
+        llm: LLM,
+        *,
+        max_queue: int = 128,
+        deadline: float = 600.0,
+        delivery: float = DELIVERY_SECONDS,
+        step_times: StepTimes | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        thread: type[threading.Thread] = threading.Thread,
+    ) -> None:
+        """max_queue: requests that may be open in addition to the max_sequences that run at a time. deadline: seconds that a
+        request may take, waiting included. delivery: Deltas are collected for this many seconds per open request, at most 0.15
+        altogether, and reach their streams together; a request's first and last Delta are not held back, and none during a
+        step that would exceed that.
+        step_times: how long steps with prompt tokens should last; by default as the device's entry of DEVICE_TIMES.
+        clock, thread: others only in a simulation.
+
+        Raises ValueError for a value out of range.
+        """
+        if max_queue < 0:
+            raise ValueError(f"max_queue is {max_queue}; expected at least 0")
+        if not (math.isfinite(deadline) and deadline > 0):
+            raise ValueError(f"deadline is {deadline}; expected a finite number of seconds above 0")
+        self.llm = llm
+        self.capacity = llm.limits.max_sequences + max_queue
+        self.deadline = deadline
+        times = step_times or DEVICE_TIMES[llm.device.type]
+        llm.engine.scheduler.pace = Pace(times, fixed_cost(llm.engine.config), clock)
+        self._thread = EngineThread(llm.engine, delivery, clock, thread)
+        self._admission = Admission(self._thread, self.capacity)
+
+    async def submit(
+        self,
+        token_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        inspect: bool = False,
+        policy: SelectionPolicy | None = None,
+    ) -> AsyncStream:
+        """Queue a prompt. The answer is an async iterator of Deltas, the last one with the Completion.
+
+        inspect: Delta.selection records what DSA selected. policy: an experiment with it. Raises Busy, and ValueError as
+        `LLM.generate`.
+        """
+        request = await asyncio.to_thread(self.make_request, token_ids, params, inspect, policy)
+        [stream] = await self.submit_many([request])
+        return stream
+
+    def make_request(
+        self,
+        token_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        inspect: bool = False,
+        policy: SelectionPolicy | None = None,
+    ) -> Request:
+        """Check a prompt, for `submit_many` or `score`; a request may be used once. Raises ValueError as `LLM.generate`.
+
+        It takes a while for a long prompt, so an event loop should call it in another thread.
+        """
+        return self.llm.engine.make_request(token_ids, params, inspect, policy=policy)
+
+    async def submit_many(self, requests: Sequence[Request]) -> list[AsyncStream]:
+        """Queue several requests of `make_request`, all or none; one stream for each. Errors as `submit`."""
+        loop = asyncio.get_running_loop()
+        inboxes = [AsyncInbox(loop) for _ in requests]
+        self._queue([self._entry(request, inbox) for request, inbox in zip(requests, inboxes, strict=True)])
+        return [AsyncStream(request.id, self.cancel, inbox) for request, inbox in zip(requests, inboxes, strict=True)]
+
+    def stream(
+        self,
+        token_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        inspect: bool = False,
+        policy: SelectionPolicy | None = None,
+    ) -> SyncStream:
+        """As `submit`, but an iterator of Deltas that blocks. Not for an event loop's thread.
+
+        The request is queued at once, so that Busy and ValueError are raised by the call itself.
+        """
+        request, inbox = self.make_request(token_ids, params, inspect, policy), SyncInbox()
+        self._queue([self._entry(request, inbox)])
+        return SyncStream(request, self.cancel, inbox)
+
+    async def score(self, request: Request, top: int = 0) -> list[TokenLogprob]:
+        """The log-probability of every token of a prompt but the first, given the tokens before it, and the `top` most likely
+        tokens at each place.
+
+        `request` comes from `make_request`. The prompt is scored alone, between two steps, while other requests wait. Raises
+        Busy, TimeoutError at the deadline, and whatever the model raises.
+        """
+        job = ScoreJob(request, top, time.monotonic() + self.deadline)
+        self._admission.admit(1, lambda: self._thread.queue_job(job))
+        try:
+            return await asyncio.wrap_future(job.future)
+        except asyncio.CancelledError:
+            self._thread.work.cancel_job(job)
+            raise
+
+    def score_answer(
+        self,
+        prompt: Sequence[int],
+        answer: Sequence[int],
+        policy: SelectionPolicy | None = None,
+        top: int = 0,
+        progress: Progress = lambda done, of: None,
+    ) -> AnswerScores:
+        """As `LLM.score_answer`. It blocks: not for an event loop's thread. progress: called with the tokens done and all tokens.
+
+        Raises Busy, TimeoutError at the deadline, and whatever the model raises.
+        """
+        request = self.make_request([*prompt, *answer[:-1]], policy=policy)
+        job = AnswerScoreJob(request, answer, top, time.monotonic() + self.deadline, progress)
+        self._admission.admit(1, lambda: self._thread.queue_job(job))
+        scores: AnswerScores = job.future.result()
+        return scores
+
+    def cancel(self, request_id: int) -> None:
+        """End a request within two steps; its place is free at once. Its stream ends with finish_reason "abort". Unknown ids are
+        ignored."""
+        self._thread.work.cancel(request_id)
+
+    def check_capacity(self, count: int) -> None:
+        """Raise Busy, or ValueError, if `count` requests would be refused now, before time is spent on encoding their prompts."""
+        self._admission.admit(count)
+
+    def stats(self) -> ServiceStats:
+        thread = self._thread
+        return ServiceStats(
+            thread.stats,
+            thread.work.count,
+            thread.work.places,
+            self._admission.refused,
+            self.capacity,
+            thread.seconds_since_step,
+            thread.alive,
+            failed=thread.failure is not None,
+        )
+
+    @property
+    def accepting(self) -> bool:
+        """False from `stop` on."""
+        return not self._admission.is_closed
+
+    def observe(self, observer: Observer) -> None:
+        """Notify this observer, too, from now on."""
+        self._thread.observers.add(observer)
+
+    def stop(self, drain: float = 0.0) -> None:
+        """Refuse new requests, give open ones `drain` seconds to finish, fail the others, end the thread. May be repeated."""
+        self._admission.close()
+        self._thread.stop(drain)
+
+    def __enter__(self) -> "Service":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def _entry(self, request: Request, inbox: Inbox) -> Entry:
+        now = self._thread.clock()
+        return Entry(request, inbox, now, now + self.deadline)
+
+    def _queue(self, entries: list[Entry]) -> None:
+        self._admission.admit(len(entries), lambda: self._thread.queue(entries))

@@ -1,0 +1,164 @@
+"""The way of a request's deltas from the engine's thread to its caller: the thread fills an inbox, the caller reads a stream."""
+
+import asyncio
+import queue
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from typing import Self
+
+from ...completion import Delta
+from ...params import Request
+
+Cancel = Callable[[int], None]
+
+
+class Stream:
+    """A request as its caller sees it. `close`, the end of a with block or garbage collection cancels a request that still runs."""
+
+    def __init__(self, request_id: int, cancel: Cancel) -> None:
+        self.request_id = request_id
+        self._cancel = cancel
+        self._ended = False
+
+    def close(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._cancel(self.request_id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class AsyncStream(Stream):
+    """An async iterator of Deltas, for use in the event loop that it was made in."""
+
+    def __init__(self, request_id: int, cancel: Cancel, inbox: "AsyncInbox") -> None:
+        super().__init__(request_id, cancel)
+        self._inbox = inbox
+        self._ready: deque[Delta] = deque()
+
+    async def take(self) -> list[Delta]:
+        """All Deltas since the last call: at least one, or none after the request's last Delta has been taken."""
+        if self._ended:
+            return []
+        if not self._ready:
+            self._ready.extend(await self._inbox.take())
+        deltas = list(self._ready)
+        self._ready.clear()
+        self._ended = deltas[-1].finish_reason is not None
+        return deltas
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delta:
+        if self._ended:
+            raise StopAsyncIteration
+        if not self._ready:
+            self._ready.extend(await self._inbox.take())
+        delta = self._ready.popleft()
+        self._ended = delta.finish_reason is not None
+        return delta
+
+
+class SyncStream(Stream):
+    """An iterator of Deltas, which blocks the thread that uses it."""
+
+    def __init__(self, request: Request, cancel: Cancel, inbox: "SyncInbox") -> None:
+        super().__init__(request.id, cancel)
+        self._inbox = inbox
+        self._request = request
+
+    @property
+    def computed(self) -> int:
+        """Tokens of prompt and answer that are computed, or reused, at this moment."""
+        return self._request.computed
+
+    def poll(self, seconds: float) -> Delta | None:
+        """The next Delta; None if none comes within so many seconds. StopIteration after the last one."""
+        if self._ended:
+            raise StopIteration
+        try:
+            delta = self._inbox.deltas.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        self._ended = delta.finish_reason is not None
+        return delta
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Delta:
+        if self._ended:
+            raise StopIteration
+        delta = self._inbox.deltas.get()
+        self._ended = delta.finish_reason is not None
+        return delta
+
+
+class AsyncInbox:
+    """Only the event loop's thread fills and empties it; `deliver` asks the loop to do so."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._deltas: list[Delta] = []
+        # Set while a reader waits for deltas.
+        self._reader: asyncio.Future[None] | None = None
+
+    def put(self, delta: Delta) -> None:
+        self._deltas.append(delta)
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    async def take(self) -> list[Delta]:
+        if not self._deltas:
+            self._reader = self.loop.create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        deltas, self._deltas = self._deltas, []
+        return deltas
+
+
+class SyncInbox:
+    """Filled by the engine's thread, emptied by the caller's."""
+
+    def __init__(self) -> None:
+        self.deltas: queue.SimpleQueue[Delta] = queue.SimpleQueue()
+
+
+Inbox = AsyncInbox | SyncInbox
+
+
+def deliver(deltas: Iterable[tuple[Inbox, Delta]]) -> list[tuple[Inbox, Delta]]:
+    """Put deltas into their inboxes and wake each event loop once. A wake-up per delta costs a small model 10 % of its speed.
+
+    Returns those that their event loop has not taken although it is open, in order, to be delivered later.
+    """
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[AsyncInbox, Delta]]] = defaultdict(list)
+    for inbox, delta in deltas:
+        if isinstance(inbox, SyncInbox):
+            inbox.deltas.put(delta)
+        else:
+            by_loop[inbox.loop].append((inbox, delta))
+    refused: list[tuple[Inbox, Delta]] = []
+    for loop, pairs in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_put_all, pairs)
+        except Exception:
+            # Nobody reads the deltas of a closed loop any more.
+            if not loop.is_closed():
+                refused += pairs
+    return refused
+
+
+def _put_all(pairs: list[tuple[AsyncInbox, Delta]]) -> None:
+    for inbox, delta in pairs:
+        inbox.put(delta)

@@ -1,0 +1,231 @@
+"""How often drafts are right, by place, and what they bring, on the demo's test conversations: tables, then one line of JSON.
+
+    python scripts/bench/drafts.py --precision exact fp8              # acceptance, and whether the answers are the same
+    python scripts/bench/drafts.py --speed 1 16 --tokens 120          # tokens a second with 0 to 4 drafts and `auto`
+    python scripts/bench/drafts.py --speed 1 --clock cpu --threads 1  # on a busy machine: seconds of the processor
+
+Acceptance is that of the model's own greedy answers to questions of test conversations, thoughts and calls of functions among
+them: a place's share of the steps in which its draft and all before it were the model's own tokens. In `exact` precision, answers
+must be those without drafts; the exit status is 1 if one is not. In `fp8`, logits depend on a step's shape, and close calls too.
+
+Speed counts what follows each answer's first token. With --fixed all answers go on for --tokens tokens, whatever they say after
+their end; without, they end by themselves. The numbers of drafts take turns, so that a machine whose speed changes wrongs none;
+standard error says which of them has ended.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.engine.drafting.policy import FixedDrafts
+from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.limits import AUTO, MAX_DRAFT_TOKENS
+from deepseek_v32.inference.llm import DEMO
+from deepseek_v32.model.config import Precision
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder of these packages
+
+from demo_model.evaluation.chatting import CHAT_CELLS, ChatCell, questions
+from demo_model.evaluation.samples import families_of
+
+DRAFTS = {**{str(count): count for count in range(MAX_DRAFT_TOKENS + 1)}, "auto": AUTO}
+THOUGHTS = (("thinking", 1.0), ("functions", 0.0))
+CELLS = CHAT_CELLS | {"1K two hops": ChatCell(2_700, ("two hops",), THOUGHTS)}
+
+
+def prompts(llm: LLM, folder: Path, count: int, cells: list[str]) -> list[list[int]]:
+    """The last questions of so many test conversations of each cell."""
+    found = []
+    for name in cells:
+        for seed in _numbers():
+            asked = questions(llm, CELLS[name], CELLS[name].conversation(f"drafts {seed}", families_of(folder)))
+            found += [each.prompt for each in asked[-1:]]
+            if len(found) % count == 0 and asked:
+                break
+    return found
+
+
+def _numbers() -> Iterator[int]:
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+def open_engine(arguments: argparse.Namespace, precision: Precision, sequences: int) -> LLM:
+    """With the MTP layer."""
+    try:
+        return LLM(
+            arguments.model,
+            device=arguments.device,
+            precision=precision,
+            speculative_tokens=MAX_DRAFT_TOKENS,
+            max_model_len=8192,
+            max_sequences=sequences,
+            page_count=arguments.pages,
+        )
+    except ValueError as error:  # an argument that the user can correct
+        raise SystemExit(str(error)) from None
+
+
+def other_engine(llm: LLM, drafts: int, arguments: argparse.Namespace, sequences: int, reuse_pages: bool = True) -> LLM:
+    """One with another number of drafts around the same model: copies would compete for caches and for oneDNN's layouts."""
+    return LLM.from_model(
+        llm.model,
+        llm.config,
+        llm.tokenizer,
+        precision=llm.precision,
+        device=str(llm.device),
+        chat_format=llm.chat_format,
+        speculative_tokens=drafts,
+        max_model_len=8192,
+        max_sequences=sequences,
+        page_count=arguments.pages,
+        reuse_pages=reuse_pages,
+    )
+
+
+def acceptance(arguments: argparse.Namespace, precision: Precision) -> dict[str, Any]:
+    """Of 1 to 4 drafts: the share of right ones by place, tokens a step, and how many answers differ from those without drafts."""
+    greedy = SamplingParams(temperature=0, max_tokens=arguments.tokens)
+    llm = open_engine(arguments, precision, 16)  # one engine for all, so that prompts stay in its caches
+    asked = prompts(llm, arguments.model, arguments.conversations or 6, arguments.cells)
+    plain = answered(other_engine(llm, 0, arguments, 16), asked, greedy)
+    results: dict[str, Any] = {"answers": len(plain), "tokens": sum(map(len, plain))}
+    print(f"{precision:6} {len(plain)} answers, {results['tokens']} tokens", flush=True)
+    for count in range(1, MAX_DRAFT_TOKENS + 1):
+        llm.engine.scheduler.speculation.policy = FixedDrafts(count)
+        before = llm.stats()
+        answers = answered(llm, asked, greedy)
+        after = llm.stats()
+        tried = _differences(before.drafted_tokens, after.drafted_tokens)[:count]
+        right = _differences(before.accepted_tokens, after.accepted_tokens)[:count]
+        shares = [round(r / t, 4) for r, t in zip(right, tried, strict=True)]
+        differing = sum(one != other for one, other in zip(plain, answers, strict=True))
+        tokens = round(1 + sum(right) / tried[0], 3)
+        results[str(count)] = {"right": shares, "tokens_a_step": tokens, "verified": tried[0], "differ": differing}
+        print(
+            f"{precision:6} {count} drafts: {shares}, {tokens} tokens a step with drafts; {differing} answers differ",
+            flush=True,
+        )
+    return results
+
+
+def answered(llm: LLM, asked: list[list[int]], params: SamplingParams) -> list[list[int]]:
+    """The answers' tokens. RuntimeError if a request failed, as it does on a GPU whose memory other programs fill."""
+    answers = llm.generate(asked, params)
+    for each in answers:
+        if each.error is not None:
+            raise RuntimeError(each.error)
+    return [each.token_ids for each in answers]
+
+
+def _differences(before: list[int], after: list[int]) -> list[int]:
+    return [two - one for one, two in zip(before, after, strict=True)]
+
+
+def decode(
+    llm: LLM, group: list[list[int]], params: SamplingParams, clock: Callable[[], float]
+) -> tuple[list[list[int]], int, float]:
+    """(answers, tokens, seconds), where the last two begin once each answer has a token."""
+    engine = llm.engine
+    requests = [engine.add_request(prompt, params) for prompt in group]
+    while not all(request.output_count for request in requests):
+        _advance(engine)
+    ready, began = sum(request.output_count for request in requests), clock()
+    while engine.has_work:
+        _advance(engine)
+    answers = [list(request.tokens[len(request.prompt) :]) for request in requests]
+    return answers, sum(map(len, answers)) - ready, clock() - began
+
+
+def _advance(engine: Engine) -> None:
+    for delta in engine.step():
+        if delta.completion is not None and delta.completion.error is not None:
+            raise RuntimeError(delta.completion.error)
+
+
+def speed(arguments: argparse.Namespace, precision: Precision, batch: int) -> dict[str, Any]:
+    """Decoded tokens a second of `batch` answers side by side, by number of drafts: medians over rounds in turns."""
+    clock: Callable[[], float] = time.process_time if arguments.clock == "cpu" else time.perf_counter
+    llm = open_engine(arguments, precision, batch)
+    engines = {name: other_engine(llm, count, arguments, batch) for name, count in DRAFTS.items()}
+    count = arguments.conversations or max(2, -(-batch // len(arguments.cells)))
+    asked = prompts(llm, arguments.model, count, arguments.cells)
+    if len(asked) < batch:
+        raise SystemExit(f"--conversations is {count}; expected enough for {batch} answers at a time")
+    groups = [asked[i : i + batch] for i in range(0, len(asked) - batch + 1, batch)]
+    params = SamplingParams(temperature=0, max_tokens=arguments.tokens, ignore_eos=arguments.fixed)
+    rates: dict[str, list[float]] = {name: [] for name in engines}
+    plain: list[list[int]] = []
+    differing = dict.fromkeys(engines, 0)
+    for round_number in range(arguments.rounds + 1):  # round 0 fills the caches and captures graphs
+        for name, llm in engines.items():
+            answers: list[list[int]] = []
+            tokens, seconds = 0, 0.0
+            for group in groups:
+                own, decoded, took = decode(llm, group, params, clock)
+                answers, tokens, seconds = answers + own, tokens + decoded, seconds + took
+            plain = plain or answers
+            differing[name] += sum(one != other for one, other in zip(plain, answers, strict=True))
+            if round_number:
+                rates[name].append(tokens / seconds)
+            place = f"{precision} B={batch} round {round_number} of {arguments.rounds}"
+            print(f"{place}, {name} drafts: {tokens} tokens in {seconds:.1f} s", file=sys.stderr, flush=True)
+    found: dict[str, Any] = {}
+    for name, each in rates.items():
+        stats, rate = engines[name].stats(), statistics.median(each)
+        shares = [round(r / t, 3) for r, t in zip(stats.accepted_tokens, stats.drafted_tokens, strict=True) if t]
+        ratios = [one / zero for one, zero in zip(each, rates["0"], strict=True)]
+        found[name] = {"tokens_per_second": round(rate, 1), "times_plain": round(statistics.median(ratios), 3)}
+        found[name] |= {"each": [round(ratio, 3) for ratio in ratios], "right": shares, "differ": differing[name]}
+        print(f"B={batch} {name:>4} drafts: {rate:8.1f} tokens/s, {found[name]['times_plain']:.2f} x plain, right {shares}, "
+              f"{differing[name]} of {len(plain) * (arguments.rounds + 1)} answers differ", flush=True)  # fmt: skip
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=DEMO, help="the demo's format (default: the shipped one)")
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--precision", nargs="+", default=["exact"], choices=("exact", "bf16", "fp8"))
+    parser.add_argument("--conversations", type=int, help="of each cell; 6, for speed 2")
+    parser.add_argument("--cells", nargs="+", default=list(CHAT_CELLS), choices=CELLS, metavar="CELL")
+    parser.add_argument("--tokens", type=int, default=400, help="of an answer at most")
+    parser.add_argument("--fixed", action="store_true", help="for speed: so many tokens in every answer")
+    parser.add_argument(
+        "--speed", type=int, nargs="+", default=[], metavar="B", help="measure speed with B answers at a time"
+    )
+    parser.add_argument("--rounds", type=int, default=4, help="for speed, after one that is not measured")
+    parser.add_argument("--clock", default="wall", choices=("wall", "cpu"))
+    parser.add_argument("--threads", type=int, default=None, help="threads that PyTorch uses on a CPU")
+    parser.add_argument("--pages", type=int, default=2048)
+    arguments = parser.parse_args()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    results: dict[str, Any] = {
+        "model": str(arguments.model),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+    }
+    for precision in arguments.precision:
+        if arguments.speed:
+            results[precision] = {f"B={batch}": speed(arguments, precision, batch) for batch in arguments.speed}
+        else:
+            results[precision] = acceptance(arguments, precision)
+    print(json.dumps(results))
+    exact = [each for each in results.get("exact", {}).values() if isinstance(each, dict)]
+    rows = [row for each in exact for row in (each.values() if arguments.speed else [each])]
+    return int(any(row["differ"] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What bench/against_peers.py compares: cases, public kernels, and how samples are taken."""

@@ -1,1 +1,0 @@
-"""Modules of scripts/evaluate.py: the variants of the engine that it compares, and the plot."""

@@ -1,1 +1,0 @@
-"""What benchmark_peers.py compares: cases, public kernels, and how samples are taken."""

@@ -1,1 +1,0 @@
-"""Modules of scripts/train_demo.py: model, sparse attention, optimiser, schedule, data, measurement, export."""

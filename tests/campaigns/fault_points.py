@@ -1,0 +1,108 @@
+"""The places where campaigns/faults.py injects faults, and whom a fault at each may end."""
+
+from asyncio import BaseEventLoop
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deepseek_v32.inference.engine import step
+from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.request_state import RequestState
+from deepseek_v32.inference.engine.running import scoring
+from deepseek_v32.inference.engine.running.decode_graph import DecodeGraphs
+from deepseek_v32.inference.engine.running.decode_inputs import DecodeInputs
+from deepseek_v32.inference.engine.running.runner import Runner
+from deepseek_v32.inference.engine.running.selection import SelectionRecorder
+from deepseek_v32.inference.engine.sampling import sampler
+from deepseek_v32.inference.engine.sampling.greedy import GreedySample, GreedyTokens
+from deepseek_v32.inference.engine.sampling.sampler import SampledTokens
+from deepseek_v32.inference.engine.sampling.sampling_graph import SamplingGraphs
+from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.scheduling.pages import PagePool
+from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
+from deepseek_v32.inference.engine.step import InFlightStep
+from deepseek_v32.inference.params import Request
+from deepseek_v32.inference.server.service import engine_thread, streams
+from deepseek_v32.inference.server.service.server_log import ServerLog
+from deepseek_v32.inference.text.detokenizer import IncrementalDecoder, StopStrings
+
+# Whom a fault may end: nobody, one request, those that record selections, the requests of its step, the scored prompt, or all.
+Blast = Literal["nobody", "one", "inspected", "step", "job", "all"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A function that raises, before or after its work."""
+
+    name: str
+    owner: Any  # a class or a module
+    attribute: str
+    blast: Blast
+    # Whether a call with these arguments concerns this request; given where every call about the fault's victim raises.
+    concerns: Callable[[Request, tuple[Any, ...]], bool] | None = None
+    only: Callable[..., bool] = lambda *arguments: True  # which calls count
+    before: bool = False  # it raises before its work only
+    where: Literal["engine", "service", "graphs"] = "engine"  # graphs: only where decodes run in buckets
+
+
+def _among(request: Request, arguments: tuple[Any, ...]) -> bool:
+    return any(row.request is request for row in arguments[1])
+
+
+def _mine(request: Request, arguments: tuple[Any, ...]) -> bool:
+    return arguments[0].request is request
+
+
+def _puts(loop: BaseEventLoop, callback: Callable[..., object], *arguments: Any) -> bool:
+    return callback is streams._put_all
+
+
+POINTS = (
+    Point("forward", Runner, "run", "step"),
+    Point("inputs", Runner, "prepare", "step"),
+    Point("graph replay", DecodeGraphs, "run", "step", where="graphs"),
+    Point("graph inputs", DecodeInputs, "fill", "step", where="graphs"),
+    Point("graph capture", DecodeGraphs, "_step", "step", where="graphs"),
+    Point("step", InFlightStep, "__init__", "nobody"),
+    Point("read", SampledTokens, "read", "step"),
+    Point("greedy tokens", GreedyTokens, "sample", "nobody", where="graphs"),
+    Point("greedy read", GreedySample, "read", "step", where="graphs"),
+    Point("sampling in a graph", SamplingGraphs, "sample", "nobody", where="graphs"),
+    Point("stage tokens", Runner, "stage_tokens", "nobody", where="graphs"),
+    Point("record", SelectionRecorder, "_record", "inspected"),
+    Point("recorder fetch", SelectionRecorder, "_fetch", "inspected"),
+    Point("recorder read", SelectionRecorder, "_read", "inspected"),
+    Point("sampling", step, "sample_tokens", "nobody"),
+    Point("random number", sampler, "noise_key", "one", lambda request, args: args[0].request is request),
+    Point("penalties", sampler, "penalise", "one", _among),
+    Point("push", RequestState, "_push", "one"),
+    Point("push always", RequestState, "_push", "one", _mine),
+    Point("completion", RequestState, "completion", "one"),
+    Point("detokenizer", IncrementalDecoder, "push", "one"),
+    Point("last text", IncrementalDecoder, "finish", "one"),
+    Point("stop matching", StopStrings, "push", "one"),
+    Point("schedule", Scheduler, "schedule", "nobody"),
+    Point("schedule ahead", Scheduler, "schedule_ahead", "nobody", where="graphs"),
+    Point("batch", Batch, "of", "nobody"),
+    Point("start", Scheduler, "start", "nobody"),
+    Point("commit", Scheduler, "commit", "nobody"),
+    Point("remove", Scheduler, "remove", "nobody"),
+    Point("preempt", Scheduler, "preempt_latest", "nobody"),
+    Point("admit", Scheduler, "_admit", "nobody"),
+    Point("grow", Scheduler, "_grow", "nobody"),
+    Point("allocate", PagePool, "allocate", "nobody"),
+    Point("match", PagePool, "match", "nobody"),
+    Point("register", PagePool, "register", "nobody"),
+    Point("release", PagePool, "release", "nobody"),
+    Point("abort", Engine, "_end", "nobody"),
+    Point("queue", Scheduler, "add", "one", where="service"),
+    Point("stats", Engine, "stats", "nobody", where="service"),
+    Point("observer", ServerLog, "first_token", "nobody", where="service"),
+    Point("request log", ServerLog, "finished", "nobody", where="service"),
+    Point(
+        "stream delivery", BaseEventLoop, "call_soon_threadsafe", "nobody", None, _puts, before=True, where="service"
+    ),
+    Point("scoring", scoring, "token_logprobs", "job", where="service"),
+    Point("pages for scoring", Scheduler, "take_pages", "job", where="service"),
+    Point("engine thread", engine_thread.EngineThread, "turn", "all", where="service"),
+)
