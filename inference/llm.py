@@ -135,6 +135,12 @@ class LLM:
             del self.model, self.engine, self._requests
 
     @property
+    def driver(self) -> Driver:
+        """The object that steps the engine, for a caller that works between two steps. ValueError after `close`."""
+        self._driver.check_open()
+        return self._driver
+
+    @property
     def requests(self) -> RequestMaker:
         """What checks prompts and makes requests of them, also for `Service.submit_many`. ValueError after `close`."""
         self._driver.check_open()
