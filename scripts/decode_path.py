@@ -77,7 +77,9 @@ def executed_files(options: list[str]) -> dict[Path, list[str]]:
                 server.send_signal(signal.SIGUSR1)
                 body = {"prompt": [5], "max_tokens": 3, "temperature": 0, "stream": True, "ignore_eos": True}
                 request = urllib.request.Request(
-                    f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+                    f"http://127.0.0.1:{port}/v1/completions",
+                    json.dumps(body).encode(),
+                    {"Content-Type": "application/json"},
                 )
                 with urllib.request.urlopen(request, timeout=300) as reply:
                     reply.read()
