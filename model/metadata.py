@@ -136,8 +136,6 @@ class AttentionMetadata:
     record: torch.Tensor | None = None
     # Experiments: one entry for each of the B sequences, None for an ordinary one. Empty if all are; never in a CUDA graph.
     policies: tuple[SelectionPolicy | None, ...] = ()
-    # cos and sin, fp32 [S, R/2] each, of all positions of the step. The model fills it for policies that rotate index keys anew.
-    context_rope: tuple[torch.Tensor, torch.Tensor] | None = None
     # With checks of the caches: 2 L tensors int32 [T], the stamps of the new tokens' latents and index keys layer by layer.
     stamps: tuple[torch.Tensor, ...] = ()
 
