@@ -1,5 +1,6 @@
 """A known answer, computed once more under a SelectionPolicy: how probable each of its tokens is, and what was read for it."""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -86,8 +87,16 @@ class _Observer:
 class AnswerScoreJob(ScoreJob):
     """`score_answer` for the engine's thread."""
 
-    def __init__(self, request: Request, answer: Sequence[int], top: int, deadline: float, progress: Progress) -> None:
-        super().__init__(request, top, deadline)
+    def __init__(
+        self,
+        request: Request,
+        answer: Sequence[int],
+        top: int,
+        deadline: float,
+        progress: Progress,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(request, top, deadline, clock)
         self._answer, self._progress = answer, progress
 
     def work(self, engine: Engine) -> AnswerScores:
