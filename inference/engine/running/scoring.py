@@ -131,19 +131,21 @@ def token_logprobs(logits: torch.Tensor, following: Sequence[int], top: int) -> 
 class ScoreJob:
     """One prompt for the engine's thread to score; `future` gets one entry for each token after the first."""
 
-    def __init__(self, request: Request, top: int, deadline: float) -> None:
-        """deadline: as time.monotonic() counts."""
+    def __init__(
+        self, request: Request, top: int, deadline: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """deadline: in seconds of `clock`."""
         self.future: Future[Any] = Future()
         self._request = request
         self._top = top
-        self._deadline = deadline
+        self._deadline, self._clock = deadline, clock
 
     def work(self, engine: Engine) -> Any:
         """What `future` gets."""
         return score(engine, self._request, self._top, self.is_over)
 
     def is_over(self) -> bool:
-        return time.monotonic() > self._deadline
+        return self._clock() > self._deadline
 
     def run(self, engine: Engine) -> None:
         if not self.future.set_running_or_notify_cancel():
@@ -243,8 +245,16 @@ class _Observer:
 class AnswerScoreJob(ScoreJob):
     """`score_answer` for the engine's thread."""
 
-    def __init__(self, request: Request, answer: Sequence[int], top: int, deadline: float, progress: Progress) -> None:
-        super().__init__(request, top, deadline)
+    def __init__(
+        self,
+        request: Request,
+        answer: Sequence[int],
+        top: int,
+        deadline: float,
+        progress: Progress,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(request, top, deadline, clock)
         self._answer, self._progress = answer, progress
 
     def work(self, engine: Engine) -> AnswerScores:

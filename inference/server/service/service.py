@@ -150,7 +150,8 @@ class Service:
         `request` comes from `make_request`. The prompt is scored alone, between two steps, while other requests wait. Raises
         Busy, TimeoutError at the deadline, and whatever the model raises.
         """
-        job = ScoreJob(request, top, time.monotonic() + self.deadline)
+        clock = self._thread.clock
+        job = ScoreJob(request, top, clock() + self.deadline, clock)
         self._admission.admit(1, lambda: self._thread.queue_job(job))
         try:
             return await asyncio.wrap_future(job.future)
@@ -171,7 +172,8 @@ class Service:
         Raises Busy, TimeoutError at the deadline, and whatever the model raises.
         """
         request = self.make_request([*prompt, *answer[:-1]], policy=policy)
-        job = AnswerScoreJob(request, answer, top, time.monotonic() + self.deadline, progress)
+        clock = self._thread.clock
+        job = AnswerScoreJob(request, answer, top, clock() + self.deadline, progress, clock)
         self._admission.admit(1, lambda: self._thread.queue_job(job))
         scores: AnswerScores = job.future.result()
         return scores
