@@ -47,7 +47,10 @@ class RecordedRow(Protocol):
     """One row of AttentionMetadata.record in several steps."""
 
     def read(self, step: int) -> np.ndarray:
-        """int32 [L, 2, K] of one of the steps. At any time after its tokens or logits have been read, by any thread."""
+        """int32 [L, 2, K] of one step: each layer's positions, ascending and then -1, and the bits of their fp32 scores.
+
+        Any thread may call it, at any time after the step's tokens or logits have been read.
+        """
 
 
 class RecordedDecodes(NamedTuple):

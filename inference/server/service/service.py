@@ -22,10 +22,9 @@ from dataclasses import dataclass
 
 from ....model.selection_policy import SelectionPolicy
 from ...completion import TokenLogprob
-from ...engine.running.answer_scores import AnswerScoreJob, AnswerScores, Progress
-from ...engine.running.scoring import ScoreJob
+from ...engine.engine import EngineStats
+from ...engine.running.scoring import AnswerScoreJob, AnswerScores, Progress, ScoreJob
 from ...engine.scheduling.pace import DEVICE_TIMES, Pace, StepTimes, fixed_cost
-from ...engine.stats import EngineStats
 from ...llm import LLM
 from ...params import Request, SamplingParams
 from .admission import Admission
