@@ -102,11 +102,8 @@ def generate(
         return options.load(needs_text=is_chat or any(item.source != "token_ids" for item in prompts))
 
     if is_chat:
-        from .chat_loop import (  # it takes a tenth of a second to import prompt_toolkit
-            ChatLoop,
-            ChatSession,
-            make_input,
-        )
+        from .chat_loop import ChatLoop, make_input  # prompt_toolkit takes a tenth of a second to import
+        from .chat_session import ChatSession
 
         llm = load()
         params = sampling.params(llm.default_params)
