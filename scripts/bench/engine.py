@@ -22,8 +22,7 @@ from pathlib import Path
 
 import torch
 
-from deepseek_v32.inference.engine.running.cache import allocate
-from deepseek_v32.inference.engine.running.synthetic_cache import fill_synthetic_caches
+from deepseek_v32.inference.engine.running.cache import allocate, fill_synthetic_caches
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.kernels.availability import describe
 from deepseek_v32.model.config import ModelConfig
