@@ -41,6 +41,8 @@ def test_a_bug_changes_the_log_probabilities(
 def test_names_and_references() -> None:
     for name, bug in BUGS.items():
         assert name == bug.name and bug.shows and bug.precisions
+        with bug.seed():  # raises if what it replaces has moved
+            pass
         if name in WITHOUT_THREAD:
             continue
         owner, _, number = REFERENCES[name].partition("#")
