@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import webbrowser
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,6 +85,7 @@ def serve(
 ) -> None:
     """Serve OpenAI's API and the chat in the browser."""
     _check_extra()
+    from ..chat_app.mount import mount_chat
     from ..server.api.connections import ConnectionLimits
     from ..server.api.guard import is_loopback
     from ..server.api.http_server import make_server
@@ -105,7 +107,7 @@ def serve(
         api_key=api_key,
         hosts=host_names(host, allowed_host or []),
         origins=allowed_origins or [],
-        chat=chat,
+        mount_page=mount_chat if chat and find_spec("gradio") is not None else None,
     )
     # What has been loaded stays. Without this, each full collection of garbage would look at it, and stop all streams for 0.1 s.
     gc.collect()

@@ -37,7 +37,7 @@ def trace(
 ) -> None:
     """Record every stage of a forward pass over a text. docs/conformance.md lists the stages."""
     from ...model.checkpoint.manifest import find_manifest, hash_file
-    from ..conformance.trace_file import check_target
+    from ..trace import check_target
 
     if (prompt is None) == (tokens is None):
         given = "both are given" if prompt is not None else "neither is given"
@@ -97,7 +97,7 @@ def compare(
 ) -> None:
     """Compare two traces stage by stage. Exit code 0: they agree; 1: they differ; 2: a trace cannot be read."""
     from ..conformance.compare import compare as compare_traces
-    from ..conformance.trace_file import Trace
+    from ..trace import Trace
 
     report = compare_traces(Trace.load(right), Trace.load(other))
     print(json.dumps(as_object(report)) if as_json else "\n".join(as_lines(report)))

@@ -1,8 +1,9 @@
 """The engine: requests in, deltas out, one step at a time."""
 
 import logging
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +22,7 @@ from .request_state import RequestState
 from .running.model_runner import ModelRunner
 from .running.selection import SelectionRecorder
 from .sampling.sampler import Sample
+from .scheduling.pace import Pace, StepTimes, fixed_cost
 from .scheduling.pages import PagePool
 from .scheduling.scheduler import Scheduler
 from .step import InFlightStep
@@ -206,6 +208,10 @@ class Engine:
         for id, error in errors.items():
             self._fail([id], error)
         return errors
+
+    def keep_pace(self, times: StepTimes, clock: Callable[[], float] = time.monotonic) -> None:
+        """Bound how long steps with prompt tokens last, while answers wait and while none do."""
+        self.scheduler.pace = Pace(times, fixed_cost(self.config), clock)
 
     def stats(self) -> EngineStats:
         """A snapshot, for metrics."""

@@ -8,7 +8,7 @@ import torch
 from conformance.small_model import text
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.references import REFERENCES
-from deepseek_v32.inference.conformance.trace_file import Trace
+from deepseek_v32.inference.trace import Trace
 from golden.bugs import BUGS
 from golden.bugs.bug import Bug
 
