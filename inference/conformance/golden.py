@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .probe_reply import Reply
+from .probe import Reply
 
 FOLDER = Path(__file__).resolve().parent / "golden"
 FLOOR = 0.01  # nats: the least noise of any log-probability
