@@ -11,26 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from .golden import Item
+from .golden import Item, Reply
 
 # Byte-level BPE (GPT-2): the bytes of printable Latin-1 are their own characters, the others those from U+0100 on, in order.
 PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
 OTHERS = (byte for byte in range(256) if byte not in PRINTABLE)
 BYTES = {chr(byte): byte for byte in PRINTABLE} | {chr(256 + place): byte for place, byte in enumerate(OTHERS)}
 SPACE = "Ġ"  # the character of a space
-
-
-@dataclass(frozen=True)
-class Reply:
-    """One answer. Its lists are empty, and the rest None, where the server says nothing."""
-
-    tokens: tuple[str, ...] = ()
-    logprobs: tuple[float, ...] = ()  # one for each token; NaN for one that has none
-    top: tuple[Mapping[str, float], ...] = ()  # by token: log-probabilities of the likeliest ones
-    text: str | None = None  # this and the next without spaces at either end, which some servers cut
-    reasoning: str | None = None
-    calls: str | None = None  # the calls of functions as JSON text, each a name and an object of arguments
-    prompt_tokens: int | None = None
 
 
 def prompt_tokens_of(reply: dict[str, Any]) -> int | None:
