@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 MAX_DRAFT_TOKENS = 4
-AUTO = -1  # speculative_tokens: chosen from what is measured
+AUTO = -1  # speculative_tokens: chosen by the rules of drafting/policy.py
 
 
 def most_rows(max_sequences: int, max_batch_tokens: int, drafts: bool) -> int:
@@ -34,4 +34,4 @@ class Limits:
     reuse_pages: bool  # serve a prefix that earlier prompts share from the cache
     decode_graphs: bool = True  # run decode steps as CUDA graphs, where that is possible
     check_cache: bool = False  # stamp cache entries and verify them
-    speculative_tokens: int = 0  # drafts that the checkpoint's draft layer makes a step; 0: none; AUTO: as many as pay
+    speculative_tokens: int = 0  # drafts that the checkpoint's draft layer makes a step; 0: none; or AUTO
