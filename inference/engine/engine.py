@@ -1,9 +1,11 @@
 """The engine: requests in, deltas out, one step at a time."""
 
 import logging
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
@@ -14,18 +16,59 @@ from ..params import Request, SamplingParams
 from ..text.tokenizer import Tokenizer
 from .drafting.policy import make_policy
 from .fault import first_line, log_fault
-from .limits import Limits
+from .limits import MAX_DRAFT_TOKENS, Limits
 from .request_factory import RequestFactory
 from .request_state import RequestState
 from .running.model_runner import ModelRunner
+from .running.selection import SelectionRecorder
+from .sampling.sampler import Sample
+from .scheduling.pace import Pace, StepTimes, fixed_cost
 from .scheduling.pages import PagePool
 from .scheduling.scheduler import Scheduler
-from .stats import EngineStats
 from .step import InFlightStep
 
 log = logging.getLogger(__name__)
 
 _MOST_FAILURES = 3  # of the engine itself, in a row, before it ends all requests
+
+
+@dataclass
+class EngineStats:
+    """Counts since the engine was made; running, waiting and pages are the state between two steps."""
+
+    steps: int = 0
+    computed_tokens: int = 0  # tokens that went through the model, recomputation included
+    prompt_tokens: int = 0  # of admitted requests
+    cached_tokens: int = 0  # of those, found in reused pages
+    generated_tokens: int = 0
+    # By place among a request's drafts of one step: how many were verified, and how many of those were right, with all before them.
+    drafted_tokens: list[int] = field(default_factory=lambda: [0] * MAX_DRAFT_TOKENS)
+    accepted_tokens: list[int] = field(default_factory=lambda: [0] * MAX_DRAFT_TOKENS)
+    preemptions: int = 0
+    finished: dict[str, int] = field(default_factory=dict)  # finished requests by finish_reason
+    running: int = 0
+    waiting: int = 0
+    pages_free: int = 0
+    pages_used: int = 0
+    pages_cached: int = 0
+
+    def snapshot(self, scheduler: Scheduler) -> "EngineStats":
+        """A copy, with what the scheduler and its pool count."""
+        pool, speculation = scheduler.pool, scheduler.speculation
+        return replace(
+            self,
+            finished=dict(self.finished),
+            drafted_tokens=list(speculation.drafted_tokens),
+            accepted_tokens=list(speculation.accepted_tokens),
+            prompt_tokens=scheduler.prompt_tokens,
+            cached_tokens=scheduler.cached_tokens,
+            preemptions=scheduler.preemptions,
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            pages_free=pool.free,
+            pages_used=pool.used,
+            pages_cached=pool.cached,
+        )
 
 
 class Engine:
@@ -160,6 +203,10 @@ class Engine:
             self._fail([id], error)
         return errors
 
+    def keep_pace(self, times: StepTimes, clock: Callable[[], float] = time.monotonic) -> None:
+        """Bound how long steps with prompt tokens last, while answers wait and while none do."""
+        self.scheduler.pace = Pace(times, fixed_cost(self.config), clock)
+
     def stats(self) -> EngineStats:
         """A snapshot, for metrics."""
         return self._stats.snapshot(self.scheduler)
@@ -218,13 +265,9 @@ class Engine:
             state = self._states.get(request.id)
             if state is None:  # the request ended while this step was in flight
                 continue
-            for offset, sample in enumerate(own):
-                self._deltas.append(state.push(sample, step.recorder, offset))
-                if sample.error is None:
-                    self._stats.generated_tokens += 1
-                if state.finish_reason is not None:  # what was sampled behind its end is dropped
-                    finished.append(state)
-                    break
+            self._push(state, own, step.recorder)
+            if state.finish_reason is not None:
+                finished.append(state)
         self._in_flight = step.following
         self.scheduler.commit(step.batch, step.drafted, drafted)
         for state in finished:
@@ -233,6 +276,15 @@ class Engine:
         self._stats.computed_tokens += step.batch.tokens
         if not self._states:
             self._in_flight = None  # all of its requests have ended
+
+    def _push(self, state: RequestState, samples: Sequence[Sample], recorder: SelectionRecorder) -> None:
+        """Add a step's tokens to their request. Tokens that were sampled after its end are dropped."""
+        for offset, sample in enumerate(samples):
+            self._deltas.append(state.push(sample, recorder, offset))
+            if sample.error is None:
+                self._stats.generated_tokens += 1
+            if state.finish_reason is not None:
+                return
 
     def _fail(self, request_ids: list[int], error: str) -> None:
         for state in [self._states[id] for id in request_ids if id in self._states]:

@@ -26,9 +26,7 @@ class Row(NamedTuple):
     device: str
     layers: int  # at most, of the model
     requests: int  # at most, of a step
-    costs: tuple[
-        float, ...
-    ]  # of a step that verifies or makes 0, 1, … drafts for each request, over a plain one; the last is made
+    costs: tuple[float, ...]  # over a plain step's, with 0, 1, … drafts to verify or make a request; the last are made
 
 
 _CPU, _GPU, _GRAPHS, _ANY = "CPU", "GPU", "GPU with CUDA graphs", 1 << 30
@@ -44,8 +42,8 @@ TABLE = (
     Row(_GPU, _ANY, 4, (1.4, 1.65, 2.05, 2.4, 2.75)),
     Row(_GPU, _ANY, 16, (1.4, 1.7)),
 )
-# Tokens of a prompt for each token of its longest answer and each layer of the model: half as many as a device computes in the
-# time of a decode step. Beyond that, even drafts that halve the answer's time cannot make up for the prompt's draft layer.
+# Tokens of a prompt for each token of its longest answer and each layer: half as many as a device computes in the time of a decode
+# step. Beyond that, drafts that halve the answer's time cannot make up for the draft layer's share of the prompt.
 _PROMPT = {_CPU: 8, _GPU: 64, _GRAPHS: 64}
 
 
@@ -92,19 +90,18 @@ class TableDrafts(DraftPolicy):
         return None if costs is None else min(len(costs) - 1, max(self.most(request) for request in ready))
 
     def most(self, request: Request) -> int:
-        most = 1 if self._misses.get(request, 0) >= _MISSES else MAX_DRAFT_TOKENS
-        return most if self._drafts else 0
+        return int(self._drafts) * (1 if self._misses.get(request, 0) >= _MISSES else MAX_DRAFT_TOKENS)
 
     def pays(self, prompt: int, answer: int) -> bool:
         return prompt <= self._longest_prompt * answer
 
     def observe(self, batch: Batch) -> None:
-        count, drafts = len(batch.requests), batch.most_drafts
-        if batch.draft_tokens is None and not drafts:
+        count = len(batch.requests)
+        if batch.draft_tokens is None and not batch.draft_counts:
             self._allowance += _SHARE * count
         elif batch.decodes == count:  # the table does not say what a step with prompts costs
             costs = self.costs(count) or self.rows[-1].costs
-            self._allowance -= count * costs[min(drafts, len(costs) - 1)]
+            self._allowance -= count * costs[min(batch.most_drafts, len(costs) - 1)]
             before, self._misses = self._misses, {}
             for request, start in zip(batch.requests, batch.starts, strict=True):
                 given = len(request.tokens) - start - 1

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from deepseek_v32.inference.commands import jsonl_log, loading
+from deepseek_v32.inference.commands import files, loading
 from deepseek_v32.inference.commands.batch import Answers, read_requests
 from deepseek_v32.inference.commands.cli import app
 from support.server import stand_in_llm
@@ -65,6 +65,20 @@ def test_every_request_gets_its_record(run):
     assert len(records["many"]["response"]["body"]["choices"]) == 200
     assert records["bad"]["response"]["body"]["error"]["param"] == "max_tokens"
     assert records["text"]["id"].startswith("batch_req_")
+
+
+def test_a_run_whose_device_is_lost_fails_the_rest_and_ends(run, monkeypatch):
+    """The service refuses every later request, so that asking again would never end."""
+
+    def lose(*_, **__):
+        raise RuntimeError("the device is lost")
+
+    monkeypatch.setattr("deepseek_v32.inference.engine.running.runner.Runner.run", lose)
+    monkeypatch.setattr("deepseek_v32.inference.engine.running.runner.Runner.device_fault", lambda _: "it is lost")
+    result, records = run([request(str(i), prompt="The", max_tokens=2) for i in range(8)])
+    assert result.exit_code == 1 and "8 requests failed" in result.stderr
+    statuses = {record["response"]["status_code"] for record in records.values()}
+    assert statuses == {500, 503}
 
 
 def test_a_run_that_was_cut_short_goes_on(run):
@@ -154,7 +168,7 @@ def test_two_runs_do_not_share_an_output_file(run, tmp_path):
 def test_a_run_that_opened_the_file_before_another_replaced_it_leaves_it_alone(tmp_path, monkeypatch):
     path = tmp_path / "out.jsonl"
     path.write_text("")
-    real = jsonl_log.lock
+    real = files.lock
 
     def lock(file, name):
         if name == path:
@@ -162,6 +176,6 @@ def test_a_run_that_opened_the_file_before_another_replaced_it_leaves_it_alone(t
             (tmp_path / "new").replace(path)  # what another run does when it asks failed requests again
         real(file, name)
 
-    monkeypatch.setattr(jsonl_log, "lock", lock)
+    monkeypatch.setattr(files, "lock", lock)
     with pytest.raises(ValueError, match="another run"):
         Answers(path)
