@@ -4,7 +4,7 @@ import torch
 
 from .checks import FLOATS, check_tensor
 from .registry import Preference, choose, choose_implementation
-from .split_plan import SplitPlan
+from .types import SplitPlan
 
 _DECODE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 

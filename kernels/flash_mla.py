@@ -13,7 +13,7 @@ import torch
 from .dense_mla import dense_mla_decode, plan_dense
 from .sparse_mla_decode import plan_decode, sparse_mla_decode
 from .sparse_mla_prefill import sparse_mla_prefill
-from .split_plan import SplitPlan
+from .types import SplitPlan
 
 VALUE_DIM = 512
 RECORD_BYTES = 656

@@ -12,7 +12,7 @@ from .dense_mla import dense_mla_decode, plan_dense
 from .flash_mla import VALUE_DIM, check_dims, fp8_records, infinite_where_empty
 from .sparse_mla_decode import plan_decode, sparse_mla_decode
 from .sparse_mla_prefill import sparse_mla_prefill
-from .split_plan import SplitPlan
+from .types import SplitPlan
 
 
 def get_mla_metadata(

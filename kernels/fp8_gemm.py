@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 
 from .checks import FLOATS, check_dtype, check_tensor
-from .quantize import Quantized
 from .registry import Preference, choose
+from .types import Quantized
 
 
 def fp8_gemm(

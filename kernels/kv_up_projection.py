@@ -6,8 +6,8 @@ The weights are the two halves of kv_b_proj, which are never quantised. Source: 
 import torch
 
 from .checks import FLOATS, check_tensor
-from .quantize import Quantized
 from .registry import Preference, choose
+from .types import Quantized
 
 
 def absorb_queries(

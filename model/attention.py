@@ -8,11 +8,11 @@ Source: DeepSeek-V2 paper, section 2.1; V3.2 paper, section 2.1.
 
 import torch
 
-from ..kernels.cache_stamps import INDEX, LATENT
 from ..kernels.cache_write import write_latent_cache
-from ..kernels.norm_and_cache import Caches, Norms, norm_and_cache
+from ..kernels.norm_and_cache import norm_and_cache
 from ..kernels.select_topk import positions_to_slots
 from ..kernels.sparse_mla_decode import sparse_mla_decode
+from ..kernels.types import INDEX, LATENT, Caches, Norms
 from .config import ModelConfig
 from .experiment import Experiments
 from .indexer import NORM_EPS, Indexer, IndexQueries

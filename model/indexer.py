@@ -9,16 +9,14 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import nn
 
-from ..kernels.cache_stamps import INDEX
 from ..kernels.cache_write import gather_index_keys, write_index_cache
 from ..kernels.fp32_ops import fp32_linear, layer_norm
 from ..kernels.hadamard import rotate_quantize
 from ..kernels.indexer_logits import indexer_logits, paged_indexer_logits
 from ..kernels.indexer_topk import rows_at_a_time
-from ..kernels.norm_and_cache import Fp32Projection
-from ..kernels.quantize import Quantized
 from ..kernels.reference.rope import rotate_index
 from ..kernels.select_topk import select_topk, select_topk_slots
+from ..kernels.types import INDEX, Fp32Projection, Quantized
 from .config import ModelConfig
 from .layers import Compute, Linear, parameter
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection

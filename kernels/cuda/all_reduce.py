@@ -6,7 +6,7 @@ import torch
 
 from ..alignment import is_aligned
 from ..build import load
-from ..quantize import Normed, Quantized
+from ..types import Normed, Quantized
 from .pdl import weights_are_static
 
 PIECE_BYTES, CTA_BYTES = 16, 4096  # of x, for a thread and for a CTA

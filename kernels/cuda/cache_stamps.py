@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from ..build import load
-from ..cache_stamps import Stamps
+from ..types import Stamps
 
 
 def stamp_tokens(

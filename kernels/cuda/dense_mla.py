@@ -4,7 +4,7 @@ import torch
 
 from ..alignment import check_aligned
 from ..build import load
-from ..split_plan import SplitPlan
+from ..types import SplitPlan
 from .split_plan import check_widths, costs, empty_plan, partial_results, parts_at_once
 
 ROWS_PER_CTA = 64  # kRows of attention/problem.cuh

@@ -13,7 +13,7 @@ import torch
 
 from ..alignment import aligned_rows
 from ..build import load
-from ..quantize import Quantized
+from ..types import Quantized
 from .pdl import weights_are_static
 
 MAX_SHARED_LAUNCH_ROWS = 64  # the products of several weights share a launch up to this many rows, one token tile

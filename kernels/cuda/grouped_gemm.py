@@ -4,7 +4,7 @@ import torch
 
 from ..alignment import aligned_rows
 from ..build import load
-from ..quantize import Quantized
+from ..types import Quantized
 from .fp8_gemm import EXPERT_TILE, Tile, multiply, multiply_into, multiprocessors
 from .fp8_gemm import choose as choose_dense
 from .pdl import weights_are_static

@@ -6,8 +6,8 @@ from ..alignment import is_aligned
 from ..build import load
 from ..cache_write import write_index_cache, write_latent_cache
 from ..fp32_ops import fp32_linear, layer_norm
-from ..norm_and_cache import Caches, Fp32Projection, Norms
 from ..quantize import rms_norm_quantize
+from ..types import Caches, Fp32Projection, Norms
 from .fp32_ops import MAX_WIDTH, fp32_linear_in_order
 from .pdl import weights_are_static
 

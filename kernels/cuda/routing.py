@@ -8,9 +8,8 @@ import torch
 from .. import quantize
 from ..alignment import ROW_BYTES, is_aligned
 from ..build import load
-from ..quantize import Quantized
 from ..reference import routing as reference
-from ..routing import ExpertGroups
+from ..types import ExpertGroups, Quantized
 from .pdl import weights_are_static
 
 MAX_EXPERTS, MAX_GROUPS, MAX_TOPK = 1023, 32, 32

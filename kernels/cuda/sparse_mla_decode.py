@@ -6,7 +6,7 @@ import torch
 
 from ..alignment import check_aligned
 from ..build import load
-from ..split_plan import SplitPlan
+from ..types import SplitPlan
 from .sparse_mla_prefill import sparse_mla_prefill
 from .split_plan import BLOCK, MOST_PARTIAL_ROWS, check_widths, costs, empty_plan, partial_results, parts_at_once
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from ..split_plan import SplitPlan
+from ..types import SplitPlan
 
 BLOCK = 64  # keys
 MOST_PARTIAL_ROWS = 4096  # that parts of one block may have: more take longer to merge than a second block to compute

@@ -2,9 +2,9 @@
 
 import torch
 
-from ..cache_stamps import Stamp
 from ..reference.cache_write import store_index_keys
 from ..reference.rope import rotate_index
+from ..types import Stamp
 from .hadamard import rotate_quantize
 
 

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import torch
 
-from ..quantize import Quantized
 from ..reference.linear import linear as packed_linear
 from ..reference.quantize import GROUP
+from ..types import Quantized
 from .products import packed_rows, row_products
 
 COLUMNS = 4096  # of a product: of a vocabulary table, a part is widened to fp32 at a time

@@ -8,7 +8,7 @@ added in ascending order. What stands behind a query's last key has weight 0 and
 import torch
 
 from ..reference.cache_write import gather_latents
-from ..split_plan import SplitPlan
+from ..types import SplitPlan
 from .products import HEAD_ROWS, aligned, padded, sum_in_halves
 
 TILE = 128  # keys of one product

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from ..cache_stamps import (
+from ..types import (
     CHAIN,
     COMPARE_HASH,
     FOUND_WORDS,

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import torch
 
-from ..quantize import Quantized
+from ..types import Quantized
 from .fp8_gemm import fp8_gemm
 from .wide import widened
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from ..routing import ExpertGroups
+from ..types import ExpertGroups
 from .quantize import rms_norm_quantize
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import tilelang.language as T
 import torch
 
-from ..split_plan import SplitPlan
+from ..types import SplitPlan
 from .factory import tile_kernel
 from .mla_pipelined import BLOCK, FLOOR, LATENT, ROWS, attend, check_layout
 

@@ -12,7 +12,7 @@ import tilelang.language as T
 import torch
 
 from ..alignment import aligned_rows
-from ..quantize import Quantized
+from ..types import Quantized
 from .factory import tile_kernel
 
 FP8 = "float8_e4m3fn"

@@ -10,7 +10,7 @@ import tilelang.language as T
 import torch
 
 from ..alignment import is_aligned
-from ..cache_stamps import Stamp
+from ..types import Stamp
 from .factory import tile_kernel
 from .hadamard import ROWS, THREADS, held, load_row, rotate, store_row, transform
 from .lanes import LANES, PASSES, PIECE, dtype_name, flat, in_pieces, quantize, store_stamp

@@ -5,7 +5,7 @@ from typing import Any
 import tilelang.language as T
 import torch
 
-from ..cache_write import gather_latents
+from .cache_read import gather_latents
 from .factory import tile_kernel
 from .mla_pipelined import BLOCK, FLOOR, LATENT, LOG2E, ROPE, ROWS, attend, check_layout
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from deepseek_v32.kernels.cuda.all_reduce import CTA_BYTES, Inboxes, all_reduce, all_reduce_norm
-from deepseek_v32.kernels.quantize import Normed, rms_norm_quantize
+from deepseek_v32.kernels.quantize import rms_norm_quantize
+from deepseek_v32.kernels.types import Normed
 
 pytestmark = pytest.mark.gpu
 

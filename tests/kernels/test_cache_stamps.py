@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from deepseek_v32.kernels.cache_stamps import (
+from deepseek_v32.kernels.cache_stamps import check_cache, multiplier_table, stamp_tokens
+from deepseek_v32.kernels.cache_write import write_index_cache, write_latent_cache
+from deepseek_v32.kernels.reference.cache_stamps import decode_tasks
+from deepseek_v32.kernels.registry import OPERATIONS
+from deepseek_v32.kernels.types import (
     CHAIN,
     COMPARE_HASH,
     INDEX,
@@ -18,13 +22,7 @@ from deepseek_v32.kernels.cache_stamps import (
     TOKENS,
     Stamp,
     Stamps,
-    check_cache,
-    multiplier_table,
-    stamp_tokens,
 )
-from deepseek_v32.kernels.cache_write import write_index_cache, write_latent_cache
-from deepseek_v32.kernels.reference.cache_stamps import decode_tasks
-from deepseek_v32.kernels.registry import OPERATIONS
 from support.backends import Backend
 
 PAGE, PAGES, LAYERS, ROWS, PADDING = 64, 12, 3, 4, 11

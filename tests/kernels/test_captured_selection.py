@@ -9,9 +9,10 @@ from deepseek_v32.kernels.fp8_gemm import fp8_gemm
 from deepseek_v32.kernels.hadamard import rotate_quantize
 from deepseek_v32.kernels.indexer_logits import paged_indexer_logits
 from deepseek_v32.kernels.kv_up_projection import absorb_queries
-from deepseek_v32.kernels.norm_and_cache import Caches, Norms, norm_and_cache
+from deepseek_v32.kernels.norm_and_cache import norm_and_cache
 from deepseek_v32.kernels.quantize import quantize_weight
 from deepseek_v32.kernels.select_topk import select_topk_slots
+from deepseek_v32.kernels.types import Caches, Norms
 
 HEADS, LOW, PAGE, TOPK = 64, 1536, 64, 512
 

@@ -9,7 +9,8 @@ import torch
 
 from deepseek_v32.kernels.cuda import fp8_gemm as implementation
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
-from deepseek_v32.kernels.quantize import Quantized, quantize_blocks
+from deepseek_v32.kernels.quantize import quantize_blocks
+from deepseek_v32.kernels.types import Quantized
 from support import e4m3
 from support.backends import Backend
 from support.compare import cosine_distance

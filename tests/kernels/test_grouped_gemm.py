@@ -11,8 +11,8 @@ import torch
 from deepseek_v32.kernels.cuda.fp8_gemm import EXPERT_TILE, Tile, multiply
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
-from deepseek_v32.kernels.quantize import Quantized
 from deepseek_v32.kernels.routing import group_by_expert
+from deepseek_v32.kernels.types import Quantized
 from support import e4m3
 from support.backends import Backend
 

@@ -10,8 +10,8 @@ from deepseek_v32.kernels import fp8_gemm as product
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm
 from deepseek_v32.kernels.indexer_logits import indexer_logits
 from deepseek_v32.kernels.linear import linear
-from deepseek_v32.kernels.quantize import Quantized
 from deepseek_v32.kernels.registry import preference_of
+from deepseek_v32.kernels.types import Quantized
 from support import hopper
 from support.hopper import BF16, E4M3, Instruction, add_slice, chain, fma
 

@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 
 from deepseek_v32.kernels.cuda.routing import gather_rows
 from deepseek_v32.kernels.quantize import quantize_blocks
-from deepseek_v32.kernels.routing import (
-    ExpertGroups,
-    combine_experts,
-    combine_norm_quantize,
-    group_by_expert,
-    route,
-    route_and_group,
-)
+from deepseek_v32.kernels.routing import combine_experts, combine_norm_quantize, group_by_expert, route, route_and_group
+from deepseek_v32.kernels.types import ExpertGroups
 from support.backends import Backend
 
 ROUTES = {  # tokens, experts, groups, kept groups, top-k

@@ -8,10 +8,10 @@ from deepseek_v32.kernels.fp32_ops import fp32_linear, layer_norm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
 from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize
-from deepseek_v32.kernels.norm_and_cache import Caches, Fp32Projection, Norms, norm_and_cache
-from deepseek_v32.kernels.quantize import Quantized
+from deepseek_v32.kernels.norm_and_cache import norm_and_cache
 from deepseek_v32.kernels.routing import combine_experts, combine_norm_quantize, group_by_expert, route, route_and_group
 from deepseek_v32.kernels.select_topk import select_topk, select_topk_slots
+from deepseek_v32.kernels.types import Caches, Fp32Projection, Norms, Quantized
 
 FP8 = torch.float8_e4m3fn
 

@@ -17,9 +17,9 @@ from ...cuda.grouped_gemm import MAX_SHARED_LAUNCH_ROWS as MAX_FUSED_ROWS
 from ...cuda.grouped_gemm import choose as choose_grouped
 from ...cuda.pdl import weights_are_static
 from ...cuda.routing import gather_rows
-from ...quantize import Quantized
 from ...tile.grouped_gemm import grouped_gemm as bf16_grouped_gemm
 from ...tile.sum_parts import sum_parts
+from ...types import Quantized
 
 SLICE, WEIGHTS = 128, 128  # of K, and rows of a weight in a tile of the swap-AB kernel
 PARTS_TILE = Tile(128, 128)

@@ -5,8 +5,8 @@ import torch
 from ...cuda import fp32_ops
 from ...cuda import norm_and_cache as fused
 from ...cuda.fp32_ops import MAX_NORM_WIDTH
-from ...norm_and_cache import Caches, Fp32Projection, Norms
 from ...tile.quantize import rms_norm_quantize
+from ...types import Caches, Fp32Projection, Norms
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

@@ -18,7 +18,7 @@ from ...build import load
 from ...cuda.sparse_mla_decode import FEW_HEADS
 from ...cuda.sparse_mla_prefill import attend
 from ...cuda.split_plan import PART_FIELDS, check_widths, partial_results
-from ...split_plan import SplitPlan
+from ...types import SplitPlan
 
 # Up to so many rows (queries times heads) are divided over the GPU, and how: rows, columns and keys at a time of a CTA that adds
 # values. With more rows, a CTA or a pair for each query is faster.
