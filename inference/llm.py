@@ -14,10 +14,9 @@ from .completion import Completion, Delta
 from .conformance.trace_file import Trace
 from .conformance.tracer import trace_tokens
 from .engine.driver import Driver
-from .engine.running.answer_scores import AnswerScores, score_answer
+from .engine.engine import EngineStats
 from .engine.running.model_runner import Model
-from .engine.running.scoring import all_logits
-from .engine.stats import EngineStats
+from .engine.running.scoring import AnswerScores, all_logits, score_answer
 from .params import SamplingParams
 from .parts import DEMO as DEMO
 from .parts import Parts, load_parts, parts_around

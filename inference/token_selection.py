@@ -1,15 +1,8 @@
 """What DSA selected for one query."""
 
-from typing import Protocol
-
 import numpy as np
 
-
-class RecordedRow(Protocol):
-    """What a row of several steps has selected."""
-
-    def read(self, step: int) -> np.ndarray:
-        """int32 [L, 2, K]: each layer's positions, in ascending order and then -1, and the bits of their fp32 scores."""
+from ..model.metadata import RecordedRow
 
 
 class TokenSelection:

@@ -49,7 +49,7 @@ class MultiHeadLatentAttention(PrefillAttention):
         self.kv_b_proj = KVUpProjection(config, compute)
         self.o_proj = Linear(self.heads * self.value, hidden, compute)
         self.indexer = Indexer(config, compute, layer)
-        self.experiments = Experiments(self.indexer, self.latent_dim, self.softmax_scale)
+        self.experiments = Experiments(config, self.indexer)
         self.form = PrefillForm(config, compute)
         self.prefill_sharing = None
 
@@ -77,8 +77,6 @@ class MultiHeadLatentAttention(PrefillAttention):
             else:
                 q = self.q_b_proj(qr)
         queries = None if index_q is None else indexer.queries(x, index_q, cos, sin, weights)
-        if queries is not None and index_q is not None and metadata.context_rope is not None:
-            queries = queries._replace(wrong=indexer.wrongly_rotated(x, index_q, cos, sin))
         q = None if q is None else q.unflatten(1, (self.heads, -1))
         stages(self.layer, q_a_proj=compressed, kv_a_proj=kv, index_key_proj=keys, compressed_query=qr, query=q)
 

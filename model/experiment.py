@@ -10,8 +10,10 @@ from ..kernels.indexer_topk import LOGITS_BYTES
 from ..kernels.reference.rope import rotate_index
 from ..kernels.registry import preference_of
 from ..kernels.select_topk import select_topk
+from .config import ModelConfig
 from .indexer import Indexer, IndexQueries
 from .metadata import AttentionMetadata, LayerCache, Prefill, Selection
+from .rope import RotaryEmbedding
 from .selection_policy import SelectionPolicy, Span
 
 # Of selections that are wider than index_topk; the sparse kernels process keys in blocks of 64 or 128.
@@ -21,18 +23,18 @@ WIDTH_MULTIPLE = 128
 class Experiments:
     """One layer's selections under policies. `q` are absorbed queries [t, H, D] of the tokens that select."""
 
-    def __init__(self, indexer: Indexer, latent_dim: int, softmax_scale: float) -> None:
-        self.indexer, self.latent_dim, self.softmax_scale = indexer, latent_dim, softmax_scale
+    def __init__(self, config: ModelConfig, indexer: Indexer) -> None:
+        self.config, self.indexer = config, indexer
 
     def select(
         self, q: torch.Tensor, queries: IndexQueries, chunk: Prefill, metadata: AttentionMetadata, cache: LayerCache
     ) -> Selection:
         """The selection of each token of a chunk whose request has a policy, [t, K]; it is also reported."""
-        selection = select_under_policy(self.indexer, queries, chunk, metadata, cache)
+        with_scores = metadata.on_selection is not None
+        selection = select_under_policy(self.config, self.indexer, queries, chunk, cache, with_scores)
         assert chunk.policy is not None
-        if chunk.policy.measure and metadata.on_selection is not None:
-            mass = selected_mass(q, selection, chunk, cache, self.latent_dim, self.softmax_scale)
-            selection = selection._replace(mass=mass)
+        if chunk.policy.measure and with_scores:
+            selection = selection._replace(mass=selected_mass(self.config, q, selection, chunk, cache))
         metadata.report(self.indexer.layer, chunk.rows, selection)
         return selection
 
@@ -55,19 +57,23 @@ class Experiments:
 
 
 def select_under_policy(
-    indexer: Indexer, queries: IndexQueries, chunk: Prefill, metadata: AttentionMetadata, cache: LayerCache
+    config: ModelConfig,
+    indexer: Indexer,
+    queries: IndexQueries,
+    chunk: Prefill,
+    cache: LayerCache,
+    with_scores: bool,
 ) -> Selection:
     """The selection of each token of a chunk, or of a decode, by `chunk.policy`: [t, K], positions first, K at least index_topk."""
     policy, count = chunk.policy, chunk.length - chunk.start
     assert policy is not None
-    with_scores = metadata.on_selection is not None
     changed = policy.selector != "indexer" or policy.topk is not None or bool(policy.forbidden or policy.pinned)
     first = min(max(policy.start - chunk.start, 0), count) if changed else count
     parts = []
     if first:
         parts.append(indexer.select_prefill(queries, chunk.part(0, first), cache, with_scores))
     if first < count:
-        parts.append(_choose(indexer, queries, chunk.part(first, count), policy, metadata, cache, with_scores))
+        parts.append(_choose(config, indexer, queries, chunk.part(first, count), policy, cache, with_scores))
     replayed = {
         row: layers[indexer.layer]
         for row in range(count)
@@ -91,17 +97,18 @@ def widened(positions: torch.Tensor, width: int) -> torch.Tensor:
 
 
 def selected_mass(
-    q: torch.Tensor, selection: Selection, chunk: Prefill, cache: LayerCache, latent_dim: int, scale: float
+    config: ModelConfig, q: torch.Tensor, selection: Selection, chunk: Prefill, cache: LayerCache
 ) -> torch.Tensor:
     """The share of dense attention's mass that falls on the selected positions: absorbed queries q [t, H, D] -> fp32 [t, H].
 
     sum over selected s of softmax(q . k[s] * scale), where the softmax runs over all s up to the query.
     """
-    keys = gather_latents(cache.latent, chunk.context_slots, latent_dim, torch.float32, backend="reference")
+    keys = gather_latents(cache.latent, chunk.context_slots, config.kv_lora_rank, torch.float32, backend="reference")
     parts, step = [], max(1, LOGITS_BYTES // (4 * chunk.length * q.shape[1]))
     for first in range(0, q.shape[0], step):
         part = chunk.part(first, min(first + step, q.shape[0]))
-        logits = torch.einsum("thd,sd->ths", q[first : first + step].float(), keys[: part.length]) * scale
+        logits = torch.einsum("thd,sd->ths", q[first : first + step].float(), keys[: part.length])
+        logits *= config.softmax_scale
         later = torch.arange(part.length, device=q.device) >= part.ends[:, None]
         logits.masked_fill_(later[:, None], float("-inf"))
         chosen = Selection(selection.positions[first : first + step]).mask(part.length)
@@ -110,11 +117,11 @@ def selected_mass(
 
 
 def _choose(
+    config: ModelConfig,
     indexer: Indexer,
     queries: IndexQueries,
     chunk: Prefill,
     policy: SelectionPolicy,
-    metadata: AttentionMetadata,
     cache: LayerCache,
     with_scores: bool,
 ) -> Selection:
@@ -125,7 +132,13 @@ def _choose(
     positions, scores = [], []
     for first in range(0, count, step):
         part = chunk.part(first, min(first + step, count))
-        logits = _logits(indexer, queries, part, policy.selector, metadata, cache)
+        if policy.selector == "indexer":
+            logits = _index_scores(indexer, queries, part, cache)
+        elif policy.selector == "wrong_rope":
+            logits = _wrong_rope_scores(config, indexer, queries, part, cache)
+        else:  # the newest first; fp32 counts up to 2^24 exactly
+            newest = torch.arange(part.length, dtype=torch.float32, device=part.context_slots.device)
+            logits = newest.expand(part.length - part.start, -1)
         chosen = select_topk(_preferred(logits, part, policy), None, part.ends, width, backend="reference")
         positions.append(chosen)
         if with_scores and policy.selector in ("indexer", "wrong_rope"):
@@ -133,45 +146,32 @@ def _choose(
     return Selection(torch.cat(positions), torch.cat(scores) if scores else None)
 
 
-def _logits(
-    indexer: Indexer,
-    queries: IndexQueries,
-    chunk: Prefill,
-    selector: str,
-    metadata: AttentionMetadata,
-    cache: LayerCache,
-) -> torch.Tensor:
-    """What the selector maximises: fp32 [t, S]; columns after a token's own position hold anything."""
-    if selector in ("window", "dense"):  # the newest; fp32 counts up to 2^24 exactly
-        newest = torch.arange(chunk.length, dtype=torch.float32, device=chunk.context_slots.device)
-        return newest.expand(chunk.length - chunk.start, -1)
-    backend = indexer.compute.backend
+def _index_scores(indexer: Indexer, queries: IndexQueries, chunk: Prefill, cache: LayerCache) -> torch.Tensor:
+    """The indexer's scores, fp32 [t, S]; columns after a token's own position hold anything."""
+    rows, backend = chunk.rows, indexer.compute.backend
     keys, scales = gather_index_keys(cache.index, chunk.context_slots, backend=backend)
-    if selector == "wrong_rope":
-        assert queries.wrong is not None and metadata.context_rope is not None
-        queries, backend = queries.wrong, preference_of("reference", indexer.compute.deterministic)
-        keys, scales = _rotated_wrongly(indexer, keys, scales, chunk, metadata.context_rope), None
-    rows = chunk.rows
-    return indexer_logits(
-        queries.q[rows], keys, queries.weights[rows], chunk.starts, chunk.ends, scales, backend=backend
-    )
+    q, weights = queries.q[rows], queries.weights[rows]
+    return indexer_logits(q, keys, weights, chunk.starts, chunk.ends, scales, backend=backend)
 
 
-def _rotated_wrongly(
-    indexer: Indexer,
-    keys: torch.Tensor,
-    scales: torch.Tensor | None,
-    chunk: Prefill,
-    context_rope: tuple[torch.Tensor, torch.Tensor],
+def _wrong_rope_scores(
+    config: ModelConfig, indexer: Indexer, queries: IndexQueries, chunk: Prefill, cache: LayerCache
 ) -> torch.Tensor:
-    """Cached index keys [S, D] as they would be with RoPE in the other layout, fp32: turned back, and rotated again."""
-    keys = keys.float()
-    if scales is not None:  # an FP8 cache holds the keys' Hadamard transforms, and the transform is its own inverse
-        backend = preference_of("reference", indexer.compute.deterministic)
-        keys = hadamard_transform(keys * scales[:, None], keys.shape[1] ** -0.5, backend=backend)
-    cos, sin = (table[: chunk.length] for table in context_rope)
-    plain = rotate_index(keys, cos, -sin, indexer.interleaved)
-    return rotate_index(plain, cos, sin, not indexer.interleaved)
+    """`_index_scores` in fp32, of queries and keys with RoPE in the other layout: turned back, and rotated again."""
+    backend, rows = preference_of("reference", indexer.compute.deterministic), chunk.rows
+    keys, scales = gather_index_keys(cache.index, chunk.context_slots, backend=indexer.compute.backend)
+    positions = torch.arange(chunk.length, device=keys.device)
+    cos, sin = RotaryEmbedding(config, keys.device)(positions)
+
+    def turned(vectors: torch.Tensor, first: int) -> torch.Tensor:
+        if scales is not None:  # FP8 vectors are Hadamard transforms, and the transform is its own inverse
+            vectors = hadamard_transform(vectors, config.index_head_dim**-0.5, backend=backend)
+        plain = rotate_index(vectors, cos[first:], -sin[first:], indexer.interleaved)
+        return rotate_index(plain, cos[first:], sin[first:], not indexer.interleaved)
+
+    k = turned(keys.float() if scales is None else keys.float() * scales[:, None], 0)
+    q = turned(queries.q[rows].float(), chunk.start)
+    return indexer_logits(q, k, queries.weights[rows], chunk.starts, chunk.ends, None, backend=backend)
 
 
 def _preferred(logits: torch.Tensor, chunk: Prefill, policy: SelectionPolicy) -> torch.Tensor:

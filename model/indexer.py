@@ -61,8 +61,6 @@ class IndexQueries(NamedTuple):
 
     q: torch.Tensor  # [T, H_i, D] rotated; e4m3 in fp8 precision
     weights: torch.Tensor  # fp32 [T, H_i], the queries' FP8 scales and H_i^-0.5 * D^-0.5 included
-    # For an experiment: the same in fp32, with RoPE in the other layout.
-    wrong: "IndexQueries | None" = None
 
 
 class PrefillSharing(Protocol):
@@ -130,11 +128,6 @@ class Indexer(nn.Module):
         assert rotated.weights is not None
         stages(self.layer, index_query=Quantized(rotated.values, rotated.scales))
         return IndexQueries(rotated.values, rotated.weights)
-
-    def wrongly_rotated(self, x: torch.Tensor, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> IndexQueries:
-        """As `queries`, but in fp32 and with RoPE in the other layout."""
-        q = rotate_index(q.unflatten(1, (self.heads, self.head_dim)).float(), cos, sin, not self.interleaved)
-        return IndexQueries(q, self.weights_proj(x, self.weights_scale))
 
     def select_decodes(self, queries: IndexQueries | None, metadata: AttentionMetadata, cache: LayerCache) -> Selection:
         """The selection of each decode, [B, K]. queries None: every context fits in index_topk."""

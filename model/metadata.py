@@ -46,7 +46,10 @@ class RecordedRow(Protocol):
     """One row of AttentionMetadata.record in several steps."""
 
     def read(self, step: int) -> np.ndarray:
-        """int32 [L, 2, K] of one of the steps. At any time after its tokens or logits have been read, by any thread."""
+        """int32 [L, 2, K] of one step: each layer's positions, ascending and then -1, and the bits of their fp32 scores.
+
+        Any thread may call it, at any time after the step's tokens or logits have been read.
+        """
 
 
 class RecordedDecodes(NamedTuple):
@@ -135,8 +138,6 @@ class AttentionMetadata:
     record: torch.Tensor | None = None
     # Experiments: one entry for each of the B sequences, None for an ordinary one. Empty if all are; never in a CUDA graph.
     policies: tuple[SelectionPolicy | None, ...] = ()
-    # cos and sin, fp32 [S, R/2] each, of all positions of the step. The model fills it for policies that rotate index keys anew.
-    context_rope: tuple[torch.Tensor, torch.Tensor] | None = None
     # With checks of the caches: 2 L tensors int32 [T], the stamps of the new tokens' latents and index keys layer by layer.
     stamps: tuple[torch.Tensor, ...] = ()
 

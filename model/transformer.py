@@ -137,7 +137,7 @@ class Transformer(nn.Module):
             h = self.embed_tokens(tokens)
             stages(tokens=tokens, embedding=h)
         cos, sin = self.rotary(positions)
-        metadata = self._with_context_rope(self._with_plan(metadata, caches))
+        metadata = self._with_plan(metadata, caches)
         update = None
         for layer, cache in zip(self.layers, caches[: len(self.layers)], strict=True):
             h, update = layer(h, update, cos, sin, metadata, cache)
@@ -171,13 +171,6 @@ class Transformer(nn.Module):
         device, backend = self.compute.device, self.compute.backend
         plan = plan_decode(metadata.decodes, 1, attention.heads, selected, device, backend=backend)
         return replace(metadata, decode_plan=plan)
-
-    def _with_context_rope(self, metadata: AttentionMetadata) -> AttentionMetadata:
-        """`metadata` with the rotation of every context position, if a policy rotates index keys anew."""
-        if not any(policy is not None and policy.selector == "wrong_rope" for policy in metadata.policies):
-            return metadata
-        positions = torch.arange(max(metadata.context_lengths), device=self.compute.device)
-        return replace(metadata, context_rope=self.rotary(positions))
 
 
 def is_deterministic(model: object) -> bool:

@@ -150,6 +150,6 @@ def test_a_made_up_circle_is_found(tmp_path, package, a, b, circle):
 def test_files_have_one_subject(module):
     if module.startswith(f"{PACKAGE}.model.demo.dialogues."):  # word lists
         return
-    limit = 500 if place_of(module)[0] == "kernels" else 300
+    limit = 500
     lines = len(MODULES[module].read_text(encoding="utf-8").splitlines())
     assert lines <= limit, f"over {limit} lines: what is its second subject?"

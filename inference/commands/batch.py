@@ -176,13 +176,19 @@ async def answer_all(
 
 
 async def retry_while_busy(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-    """Ask again while the service is busy: a request with many choices may have to wait until others have finished."""
+    """Ask again while the service is busy: a request with many choices may have to wait until others have finished.
+
+    Raises ApiError if the service has ended, so that no later attempt can succeed.
+    """
+    from ..server.api.errors import ApiError
     from ..server.service.admission import Busy
 
     while True:
         try:
             return await ask()
-        except Busy:
+        except Busy as error:
+            if error.is_final:
+                raise ApiError.busy(error) from None
             await asyncio.sleep(0.1)
 
 

@@ -141,8 +141,7 @@ def leave_a_core(llm: "LLM") -> None:
     """On a CPU, leave one core to HTTP while answers are decoded, unless OMP_NUM_THREADS is set."""
     import torch
 
-    from ..engine.running.runner import Runner
-    from ..engine.running.threads import Threads
+    from ..engine.running.runner import Runner, Threads
 
     runner = llm.engine.runner
     if llm.device.type == "cpu" and isinstance(runner, Runner) and "OMP_NUM_THREADS" not in os.environ:

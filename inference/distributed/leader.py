@@ -116,13 +116,15 @@ class Leader(Member):
         self._ending = True
         atexit.unregister(self.end)
         earlier = start_watchdog()
-        for channel in self._channels.values():
-            with suppress(OSError):
-                channel.send(MessageKind.ABORT if self.failed else MessageKind.END)
-        self._leave(self.failed)
-        if self.children is not None:
-            self.children.wait(0 if self.failed else END_SECONDS / 2)
-            signal.alarm(earlier)
+        try:
+            for channel in self._channels.values():
+                with suppress(OSError):
+                    channel.send(MessageKind.ABORT if self.failed else MessageKind.END)
+            self._leave(self.failed)
+        finally:
+            if self.children is not None:
+                self.children.wait(0 if self.failed else END_SECONDS / 2)
+                signal.alarm(earlier)
 
     def _listen(self, rank: int, channel: Channel) -> None:
         try:

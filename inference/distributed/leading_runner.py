@@ -11,9 +11,9 @@ from ...model.checkpoint.load import Progress
 from ...model.metadata import LayerCache, SelectionSink
 from ...model.transformer import Transformer
 from ..engine.limits import CacheBudget, Limits
+from ..engine.running.cache import fill_synthetic_caches
 from ..engine.running.model_runner import Model, ModelRunner
 from ..engine.running.runner import Runner
-from ..engine.running.synthetic_cache import fill_synthetic_caches
 from ..engine.sampling.greedy import GreedySample, GreedyTokens
 from ..engine.sampling.noise import DraftNoise
 from ..engine.scheduling.batch import Batch

@@ -11,8 +11,8 @@ from ...model.metadata import RecordedDecodes, Selection
 from ...model.transformer import Transformer
 from ..cache_check.plan import CheckPlan
 from ..engine.limits import CacheBudget, Limits
+from ..engine.running.cache import fill_synthetic_caches
 from ..engine.running.runner import Runner, make_runner
-from ..engine.running.synthetic_cache import fill_synthetic_caches
 from ..engine.scheduling.batch import Batch
 from ..engine.sizing import check_fits, count_pages
 from .batch_sync import BatchDecoder, BatchUpdate

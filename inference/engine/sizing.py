@@ -62,7 +62,8 @@ def resolve_limits(
     if count_pages is not None:
         page_count = count_pages(budget)
     elif page_count is None:
-        page_count = pages_in_memory(config, precision, device, budget.max_model_len, fraction, 0, 1, check_cache)
+        memory = (budget.max_model_len, fraction, 0, 1, check_cache, speculative_tokens != 0)
+        page_count = pages_in_memory(config, precision, device, *memory)
     capacity = page_count * PAGE_SIZE
     if max_model_len is not None and max_model_len > capacity:
         raise ValueError(

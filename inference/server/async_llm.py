@@ -8,7 +8,7 @@ from typing import Any, Self, overload
 from ...model.selection_policy import SelectionPolicy
 from ..chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
 from ..completion import Completion, Delta
-from ..engine.stats import EngineStats
+from ..engine.engine import EngineStats
 from ..inspection import recorded
 from ..llm import LLM
 from ..params import Request, SamplingParams

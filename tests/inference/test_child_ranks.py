@@ -117,6 +117,26 @@ def test_an_error_in_loading_ends_the_children(
     assert [each.returncode for each in started] != [None] and not torch.distributed.is_initialized()
 
 
+def test_an_error_in_closing_leaves_no_alarm_and_no_children() -> None:
+    """An armed alarm would kill the caller's process later."""
+
+    def fail() -> None:
+        raise RuntimeError("a graph cannot be freed")
+
+    llm = LLM(**OPTIONS, tensor_parallel_size=2)
+    [child] = processes_of(llm)
+    assert llm._job is not None
+    llm._job.before_end.append(fail)
+    earlier = signal.alarm(0)
+    try:
+        with pytest.raises(RuntimeError, match="a graph cannot be freed"):
+            llm.close()
+        assert signal.alarm(0) == 0 and child.returncode is not None
+    finally:
+        signal.alarm(earlier)
+        torch.distributed.destroy_process_group()
+
+
 @pytest.mark.parametrize("value", [3, 0, 16, -2, True, "2", 2.0, [2]])
 def test_other_sizes_are_refused(value: Any) -> None:
     with pytest.raises(ValueError) as caught:

@@ -8,8 +8,7 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams, parts
 from deepseek_v32.inference.completion import Delta
 from deepseek_v32.inference.engine.running import runner as runner_module
-from deepseek_v32.inference.engine.running.runner import Runner
-from deepseek_v32.inference.engine.running.threads import Threads
+from deepseek_v32.inference.engine.running.runner import Runner, Threads
 from deepseek_v32.inference.engine.sampling.sampler import SampledTokens
 from support.fake_model import (
     EOS,

@@ -16,7 +16,7 @@ from deepseek_v32.inference.engine.running.largest_step import (
     warm_up_logits,
 )
 from deepseek_v32.inference.engine.running.runner import Runner
-from deepseek_v32.inference.engine.sizing import check_fits, pages_in_memory
+from deepseek_v32.inference.engine.sizing import check_fits, pages_in_memory, resolve_limits
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model, parameter_bytes
@@ -100,6 +100,13 @@ def test_logits_of_every_small_number_of_rows_are_computed_once(monkeypatch):
     counts.clear()
     warm_up_logits(model, 3)
     assert counts == [1, 2, 3]
+
+
+def test_a_model_in_memory_leaves_room_for_the_draft_layers_cache(gpu):
+    gpu(70, 100)
+    plain, drafting = (resolve_limits(RELEASED, "fp8", "cuda:0", speculative_tokens=count) for count in (0, 2))
+    assert plain.page_count == 60 * GIB // bytes_per_page(RELEASED, "fp8")
+    assert drafting.page_count == 60 * GIB // bytes_per_page(RELEASED, "fp8", mtp=True) < plain.page_count
 
 
 def test_ranks_divide_a_cpus_memory():

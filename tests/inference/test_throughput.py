@@ -12,8 +12,7 @@ import torch
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.distributed.leading_runner import fill_caches_on_all_ranks
-from deepseek_v32.inference.engine.running.cache import allocate
-from deepseek_v32.inference.engine.running.synthetic_cache import fill_synthetic_caches
+from deepseek_v32.inference.engine.running.cache import allocate, fill_synthetic_caches
 from deepseek_v32.kernels.cache_write import gather_index_keys, gather_latents
 from deepseek_v32.model.checkpoint.config_json import config_json
 from deepseek_v32.model.config import Precision

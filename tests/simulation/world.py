@@ -21,8 +21,7 @@ from typing import Any
 from deepseek_v32.inference.engine.drafting.policy import FixedDrafts
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.limits import Limits
-from deepseek_v32.inference.engine.running.answer_scores import AnswerScoreJob, AnswerScores
-from deepseek_v32.inference.engine.running.scoring import ScoreJob
+from deepseek_v32.inference.engine.running.scoring import AnswerScoreJob, AnswerScores, ScoreJob
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, StepTimes
 from deepseek_v32.inference.engine.scheduling.prompt_order import PATIENCE

@@ -12,8 +12,8 @@ import numpy as np
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.completion import Completion, Delta, FinishReason, Timings, TokenLogprob, Usage
-from deepseek_v32.inference.engine.running.answer_scores import AnswerScores
-from deepseek_v32.inference.engine.stats import EngineStats
+from deepseek_v32.inference.engine.engine import EngineStats
+from deepseek_v32.inference.engine.running.scoring import AnswerScores
 from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.inference.server.service.service import ServiceStats
 from deepseek_v32.inference.text.tokenizer import ASSISTANT, THINK, USER, Tokenizer

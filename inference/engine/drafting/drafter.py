@@ -124,7 +124,7 @@ class Drafter:
         count, passes = drafts.shape
         rows = sampling.first_rows + accepted if passes else sampling.first_rows[:0]
         # Experiments and recordings are about the main model's layers.
-        metadata = replace(step.metadata, logit_rows=rows, on_selection=None, policies=(), context_rope=None)
+        metadata = replace(step.metadata, logit_rows=rows, on_selection=None, policies=())
         logits, hidden = self.model.draft(following, step.hidden, step.positions, metadata, self.cache)
         if not count:
             return

@@ -16,9 +16,8 @@ from ...text.grammar import Mask
 from ..running.captured_step import CapturedStep
 from ..running.decode_graph import DecodeGraphs
 from ..running.decode_inputs import DecodeInputs
-from .constraints import refused_tokens
+from .constraints import EVERY, refused_tokens, write_masks, write_needed_masks
 from .filters import Row
-from .grammar_masks import EVERY, write_masks, write_needed_masks
 from .greedy import GreedySample, GreedyTokens
 from .noise import DraftNoise
 from .sampler import noise_key

@@ -10,9 +10,11 @@ from .engine_thread import EngineThread
 class Busy(Exception):
     """The queue is full or the service is stopping. Nothing was queued; `retry_after` seconds later it may succeed."""
 
-    def __init__(self, message: str, retry_after: int) -> None:
+    def __init__(self, message: str, retry_after: int, is_final: bool = False) -> None:
+        """is_final: this service never takes a request again; `retry_after` is for a server that is started in its place."""
         super().__init__(message)
         self.retry_after = retry_after
+        self.is_final = is_final
 
 
 class Admission:
@@ -44,10 +46,10 @@ class Admission:
             )
         if self.is_closed:
             self.refused += count
-            raise Busy("the server is stopping", retry_after=30)
+            raise Busy("the server is stopping", retry_after=30, is_final=True)
         if self._thread.failure is not None:
             self.refused += count
-            raise Busy(self._thread.failure, retry_after=30)
+            raise Busy(self._thread.failure, retry_after=30, is_final=True)
         if self._thread.work.places + count > self.capacity:
             self.refused += count
             # A place becomes free after typical_seconds / capacity, but other clients wait for it as well.

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 
 from ...completion import Delta
 from ...engine.drafting.warm_up import WarmUp
-from ...engine.engine import Engine
+from ...engine.engine import Engine, EngineStats
 from ...engine.fault import Fault, first_line, log_fault
 from ...engine.running.scoring import ScoreJob
-from ...engine.stats import EngineStats
 from .delivery import Delivery
 from .entry import Entry, error_delta, with_failure
 from .observers import Observers

@@ -10,8 +10,8 @@ import time
 from typing import TYPE_CHECKING, Literal
 
 from ...completion import Delta
+from ...engine.engine import EngineStats
 from ...engine.fault import log_fault
-from ...engine.stats import EngineStats
 
 if TYPE_CHECKING:
     from .service import Service

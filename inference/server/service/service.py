@@ -22,10 +22,9 @@ from dataclasses import dataclass
 
 from ....model.selection_policy import SelectionPolicy
 from ...completion import TokenLogprob
-from ...engine.running.answer_scores import AnswerScoreJob, AnswerScores, Progress
-from ...engine.running.scoring import ScoreJob
+from ...engine.engine import EngineStats
+from ...engine.running.scoring import AnswerScoreJob, AnswerScores, Progress, ScoreJob
 from ...engine.scheduling.pace import DEVICE_TIMES, Pace, StepTimes, fixed_cost
-from ...engine.stats import EngineStats
 from ...llm import LLM
 from ...params import Request, SamplingParams
 from .admission import Admission
@@ -151,7 +150,8 @@ class Service:
         `request` comes from `make_request`. The prompt is scored alone, between two steps, while other requests wait. Raises
         Busy, TimeoutError at the deadline, and whatever the model raises.
         """
-        job = ScoreJob(request, top, time.monotonic() + self.deadline)
+        clock = self._thread.clock
+        job = ScoreJob(request, top, clock() + self.deadline, clock)
         self._admission.admit(1, lambda: self._thread.queue_job(job))
         try:
             return await asyncio.wrap_future(job.future)
@@ -172,7 +172,8 @@ class Service:
         Raises Busy, TimeoutError at the deadline, and whatever the model raises.
         """
         request = self.make_request([*prompt, *answer[:-1]], policy=policy)
-        job = AnswerScoreJob(request, answer, top, time.monotonic() + self.deadline, progress)
+        clock = self._thread.clock
+        job = AnswerScoreJob(request, answer, top, clock() + self.deadline, progress, clock)
         self._admission.admit(1, lambda: self._thread.queue_job(job))
         scores: AnswerScores = job.future.result()
         return scores

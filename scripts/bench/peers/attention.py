@@ -10,26 +10,11 @@ from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode as sparse_d
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 from deepseek_v32.kernels.types import SplitPlan
 
+from ..kernel_parts.attention import SCALE, TOPK, bf16, latent_cache
 from .flash_mla import Call, Peer
 from .samples import Case
 
-SCALE = 0.1352337788608801  # of DeepSeek-V3.2: 192 ** -0.5 times the square of YaRN's factor
-RECORD = 656
-TOPK = 2048
 TOLERANCE = 1e-2  # bf16 results of two orders of summation
-
-
-def bf16(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
-
-
-def latent_cache(tokens: int) -> torch.Tensor:
-    """A cache of random records: finite e4m3 bytes, power-of-two scales, bf16 rope."""
-    records = torch.randint(0, 256, (tokens, RECORD), dtype=torch.uint8, device="cuda")
-    records[:, :512] &= 0xB7  # exponents below 8: no NaN, values up to 0.9
-    records[:, 512:528] = torch.full((tokens, 4), 0.5, device="cuda").view(torch.uint8)
-    records[:, 528:] = torch.randn(tokens, 64, device="cuda").bfloat16().view(torch.uint8)
-    return records.view(-1, 64, 1, RECORD)
 
 
 def padded(q: torch.Tensor) -> torch.Tensor:

@@ -67,6 +67,20 @@ def test_every_request_gets_its_record(run):
     assert records["text"]["id"].startswith("batch_req_")
 
 
+def test_a_run_whose_device_is_lost_fails_the_rest_and_ends(run, monkeypatch):
+    """The service refuses every later request, so that asking again would never end."""
+
+    def lose(*_, **__):
+        raise RuntimeError("the device is lost")
+
+    monkeypatch.setattr("deepseek_v32.inference.engine.running.runner.Runner.run", lose)
+    monkeypatch.setattr("deepseek_v32.inference.engine.running.runner.Runner.device_fault", lambda _: "it is lost")
+    result, records = run([request(str(i), prompt="The", max_tokens=2) for i in range(8)])
+    assert result.exit_code == 1 and "8 requests failed" in result.stderr
+    statuses = {record["response"]["status_code"] for record in records.values()}
+    assert statuses == {500, 503}
+
+
 def test_a_run_that_was_cut_short_goes_on(run):
     _, whole = run(REQUESTS)
     half = len(json.dumps(whole["chat"])) // 2

@@ -362,6 +362,18 @@ def test_a_job_that_nobody_waits_for_ends_before_its_next_chunk(monkeypatch):
         assert pages_return(service) and len(chunks) <= 2 < len(PROMPT)
 
 
+def test_a_score_past_its_deadline_times_out_by_the_clock_of_the_service(monkeypatch):
+    monkeypatch.setattr(scoring, "CHUNK_BYTES", 1)  # chunks of one token
+    llm, seconds = fake_llm(), [0.0]
+
+    def wait():
+        seconds[0] += 3
+
+    llm.model.before_step = wait
+    with Service(llm, deadline=10, clock=lambda: seconds[0]) as service, pytest.raises(TimeoutError):
+        asyncio.run(service.score(service.make_request(PROMPT)))
+
+
 def test_a_job_in_the_queue_of_a_service_that_stops_fails():
     llm = fake_llm()
     gate = threading.Event()

@@ -1,7 +1,7 @@
 """Time the model's steps on a GPU, with synthetic weights of the released dimensions: a table, then one line of JSON.
 
-    python scripts/bench/engine.py                              # as many layers as a card of 80 GB holds
-    python scripts/bench/engine.py --layers 3 --batches 1 64 --contexts 4096
+    python scripts/bench/layers.py                              # as many layers as a card of 80 GB holds
+    python scripts/bench/layers.py --layers 3 --batches 1 64 --contexts 4096
 
 Decode steps run as the engine runs them: as CUDA graphs over block tables. Prefill steps are chunks of a long prompt. The first
 layer has a dense MLP and the others are MoE layers; all numbers are those of one MoE layer: (time of all layers - time of the
@@ -22,8 +22,7 @@ from pathlib import Path
 
 import torch
 
-from deepseek_v32.inference.engine.running.cache import allocate
-from deepseek_v32.inference.engine.running.synthetic_cache import fill_synthetic_caches
+from deepseek_v32.inference.engine.running.cache import allocate, fill_synthetic_caches
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.kernels.availability import describe
 from deepseek_v32.model.config import ModelConfig
