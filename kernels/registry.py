@@ -1,6 +1,8 @@
 """The implementations of each operation, and which of them runs: chosen once per (device, dtype, backend), never silently.
 
-An implementation of operation ``f`` is the function ``f`` of ``kernels/<backend>/<module>.py``.
+An implementation of operation ``f`` is the function ``f`` of ``kernels/<backend>/<module>.py``. Only this table chooses one.
+`plan_decode` and `plan_dense` ask it which implementation will run and make that one's split-KV plan; they choose nothing.
+`converts_context` and `attends_as_decode` (sparse_mla_prefill.py) choose between two operations, not between implementations.
 """
 
 from collections.abc import Callable
@@ -194,10 +196,9 @@ def preference_of(backend: str, deterministic: bool = False) -> Preference:
     return (backend, "auto") if backend in ("tile", "cuda") else (backend,)
 
 
-def _in_order(operation: str, preference: Preference, fastest: str | None) -> list[Implementation]:
-    """The implementations that `preference` allows, each once."""
-    implementations = sorted(OPERATIONS[operation], key=lambda one: one.backend != fastest)
-    return list(dict.fromkeys(one for name in preference for one in implementations if _allows(name, one)))
+def _in_order(operation: str, preference: Preference) -> list[Implementation]:
+    """Return the implementations that `preference` allows, each once."""
+    return list(dict.fromkeys(one for name in preference for one in OPERATIONS[operation] if _allows(name, one)))
 
 
 def _allows(name: str, implementation: Implementation) -> bool:
@@ -213,17 +214,15 @@ def choose_implementation(
     dtype: torch.dtype,
     backend: str | Preference,
     width: int | None = None,
-    fastest: str | None = None,
 ) -> Implementation:
     """The implementation of `operation` for this device, dtype and width. ValueError, with the reasons, if none supports them.
 
-    `backend`: one backend, or several in order of preference. `fastest`: the backend that "auto" tries first, for cases in which
-    it was measured to be the fastest.
+    `backend`: one backend, or several in order of preference.
     """
     preference = (backend,) if isinstance(backend, str) else backend
     check_names(preference)
     reasons = []
-    for implementation in _in_order(operation, preference, fastest):
+    for implementation in _in_order(operation, preference):
         reason = implementation.unsupported_reason(device, dtype, width)
         if INVARIANT in preference and implementation.backend == "reference" and device.type != "cpu":
             reason = "reference is batch-invariant on a CPU alone"
@@ -242,13 +241,11 @@ def _load(operation: str, implementation: Implementation) -> Callable[..., Any]:
     return function
 
 
-def choose(
-    operation: str, tensor: torch.Tensor, backend: str | Preference, fastest: str | None = None
-) -> Callable[..., Any]:
+def choose(operation: str, tensor: torch.Tensor, backend: str | Preference) -> Callable[..., Any]:
     """The function that runs `operation` for this leading tensor; the other arguments are those of choose_implementation."""
     # The width of other operations changes at every step: it would only fill the cache of choices.
     width = tensor.shape[-1] if any(one.width for one in OPERATIONS[operation]) else None
-    return _load(operation, choose_implementation(operation, tensor.device, tensor.dtype, backend, width, fastest))
+    return _load(operation, choose_implementation(operation, tensor.device, tensor.dtype, backend, width))
 
 
 def check_names(preference: Preference) -> None:
