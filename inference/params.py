@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..model.selection_policy import SelectionPolicy
-from .text.grammar import Grammar
-from .text.structured_outputs import StructuredOutputsParams
+from .text.grammar import Grammar, StructuredOutputsParams
 
 MAX_LOGPROBS = 64  # alternatives per token; bounds the size of an answer, the arithmetic would allow more
 MAX_STOP_STRINGS = 64

@@ -86,7 +86,7 @@ def load_llm(
         _check_tokenizer(path)
     from ...model.parallel.plan import Plan
     from ..llm import LLM
-    from .progress import optional_bar
+    from .terminal import optional_bar
 
     if layers is not None:
         arguments["config_overrides"] = arguments.get("config_overrides", {}) | {"num_hidden_layers": layers}

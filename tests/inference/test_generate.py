@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference.commands import cli, loading
 from deepseek_v32.inference.commands.answer_file import AnswerFile
-from deepseek_v32.inference.commands.prompt_file import Prompt, read_prompts
+from deepseek_v32.inference.commands.prompts import Prompt, read_prompts
 from deepseek_v32.inference.commands.terminal import dim, visible
 from support.chain_model import make_llm
 
@@ -273,7 +273,7 @@ def test_chat_commands(run, tmp_path):
     )
     assert code == 0
     assert out.count(ANSWER) == 1 and "fix" in out and "/clear" in out
-    assert "/bogus is no command" in err and "tokens/s" in err
+    assert "/bogus is not a command" in err and "tokens/s" in err
     assert f"Not done: {tmp_path}/a/b: No such file or directory" in err
     assert json.loads(saved.read_text()) == [
         {"role": "system", "content": "Be brief."},

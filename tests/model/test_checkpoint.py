@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from deepseek_v32.inference.commands.progress import progress_bar
+from deepseek_v32.inference.commands.terminal import progress_bar
 from deepseek_v32.model.checkpoint.config_json import read_config
 from deepseek_v32.model.checkpoint.load import load_model, load_weights
 from deepseek_v32.model.checkpoint.locate import match

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...params import MAX_SEED, SamplingParams
-from ...text.call_grammar import call_grammar
+from ...text.dsml import call_grammar
+from ...text.grammar import StructuredOutputsParams
 from ...text.messages import ChatFormat
-from ...text.structured_outputs import StructuredOutputsParams
 from ...text.tokenizer import DSML, Tokenizer
 from .errors import ApiError
 from .fields import SamplingFields

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference import SamplingParams
 from deepseek_v32.inference.commands import answer_file, cli, terminal
-from deepseek_v32.inference.commands.prompt_encoder import PromptEncoder
-from deepseek_v32.inference.commands.prompt_file import Prompt
+from deepseek_v32.inference.commands.prompts import Prompt, PromptEncoder
 from deepseek_v32.inference.commands.terminal import ReadingLine, statistics
 from support.chain_model import make_llm
 
@@ -85,8 +84,8 @@ def test_first_answers_come_before_all_prompts_are_read(monkeypatch):
 def test_a_slow_first_answer_keeps_nobody_waiting(monkeypatch):
     monkeypatch.setattr(answer_file, "FIRST_SECONDS", 0)
     llm = make_llm(("</think>", "Hey"))
-    queue, added = llm.engine.add_request, []
-    monkeypatch.setattr(llm.engine, "add_request", lambda *given: added.append(given) or queue(*given))
+    queue, added = llm.engine.queue, []
+    monkeypatch.setattr(llm.engine, "queue", lambda request: added.append(request) or queue(request))
     step, counts = llm.engine.step, []
     monkeypatch.setattr(llm.engine, "step", lambda: counts.append(len(added)) or step())
     encoder = PromptEncoder(lambda default: SamplingParams(temperature=0), False, None, False)
@@ -115,7 +114,7 @@ def test_an_interrupted_batch_says_how_far_it_came(tmp_path, monkeypatch):
             answers.append(record)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules[f"{cli.__package__}.commands.batch"], "run", run)
+    monkeypatch.setattr(sys.modules[f"{cli.__package__}.batch"], "run", run)
     for done in (1, 2):
         result = CliRunner().invoke(cli.app, ["batch", str(source), str(output)])
         assert f"\n{done} of 3 answers are in {output}; the same command goes on there\n" in result.stderr
