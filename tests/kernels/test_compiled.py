@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -152,6 +153,32 @@ def test_flags_are_a_part_of_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     before = hashes()
     monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-G"))
     assert all(before[name] != changed for name, changed in hashes().items())
+
+
+@pytest.mark.parametrize("package", build.HEADERS)
+def test_another_version_of_a_package_of_headers_builds_again(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = build.library_name("sparse_decode")
+    version = build.version
+    monkeypatch.setattr(build, "version", lambda name: "99" if name == package else version(name))
+    assert build.library_name("sparse_decode") != before
+    assert build.library_name("sparse_decode").split("-")[:2] == before.split("-")[:2]
+
+
+def test_prebuilt_libraries_serve_a_machine_that_cannot_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without CUTLASS here, its version at build time does not matter; with it, another version is stale."""
+
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    library = tmp_path / build.library_name("sparse_decode")
+    library.touch()
+    monkeypatch.setenv("DEEPSEEK_V32_KERNELS", str(tmp_path))
+    assert build.locate("sparse_decode") == library
+    monkeypatch.setattr(build, "version", missing)
+    assert build.locate("sparse_decode") == library
+    monkeypatch.setattr(build, "version", lambda name: "99")
+    with pytest.raises(RuntimeError, match="other versions of nvidia-cutlass"):
+        build.locate("sparse_decode")
 
 
 def test_an_unknown_kernel() -> None:
