@@ -12,6 +12,15 @@ import pytest
 from deepseek_v32.kernels import build
 
 ATTENTION = ("sparse_prefill", "sparse_decode", "dense_decode")
+# Names by which profilers find attention: every call launches one of the first three, and the last if it merges partial results.
+# Suffixes may follow. The other kernels of these libraries plan, or compute scores for the kernel that attends.
+PUBLIC_NAMES = (
+    "sparse_attn_fwd",
+    "flash_fwd_splitkv_mla_fp8_sparse_kernel",
+    "flash_fwd_splitkv_mla_kernel",
+    "flash_fwd_mla_combine_kernel",
+)
+OTHERS = ("plan_kernel", "few_queries_scores_kernel")
 # Launched without programmatic dependent launch, but let the next kernel start.
 LETS_NEXT_START = ("plan_kernel", "sparse_attn_fwd_kernel")
 WAITS_LATE = "swap_ab_kernel"  # waits at first or, beside the previous kernel, before it writes
@@ -27,7 +36,7 @@ EARLY = {
     "expand_quantize_in_order_kernel": "LDGSTS",
     "expand_quantize_many_kernel": "LDGSTS",
     "swap_ab_kernel": "UTMALDG LDG",
-    "few_queries_values_kernel": "LDG",
+    "sparse_kernel_few_queries": "LDG",
     "fp32_linear_kernel": "LDG",
     "fp32_products_kernel": "LDG",
     "norm_and_cache_kernel": "LDG",
@@ -36,8 +45,6 @@ EARLY = {
     "combine_norm_kernel": "LDG",
     "route_and_group_kernel": "LDG",
     "mla_combine_kernel": "LDG",
-    "mla_combine_row_kernel": "LDG",
-    "mla_combine_tasks_kernel": "LDG",
     "route_kernel": "LDG",
     "select_short_kernel": "LDG",
     "select_topk_kernel": "LDG",
@@ -85,6 +92,9 @@ def test_library(name: str) -> None:
     assert "sm_90a" in code and ("HGMMA" in code or name not in ATTENTION)
     broken = [line for line in code.splitlines() if "LDGSTS" in line and "+UR" in line]
     assert not broken, f"an encoding that Hopper calls illegal: {broken[0]}"
+    if name in (*ATTENTION, "sparse_few_queries"):
+        for function in re.findall(r"Function : (\S+)", code):
+            assert sum(part in function for part in (*PUBLIC_NAMES, *OTHERS)) == 1, function
     programmatic = 0
     for function in code.split("Function : ")[1:]:
         kernel, *lines = function.splitlines()

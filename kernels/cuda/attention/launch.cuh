@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "../common/launch.cuh"
-#include "merge_tasks.cuh"
+#include "merge.cuh"
 #include "plan.cuh"
 
 namespace mla {
@@ -37,7 +37,7 @@ template <class Element>
 void combine(const Problem& p, int most_splits, int multiprocessors, cudaStream_t stream, bool in_order = false, int task_ctas = 2) {
   const int64_t rows = int64_t(p.queries) * p.rows;
   if (in_order || rows >= 1024 || p.part_count < 2 * p.queries)
-    launch_combine(flash_fwd_mla_combine_tasks_kernel<Element>, p, task_ctas * multiprocessors, kTaskThreads, stream);
+    launch_combine(flash_fwd_mla_combine_kernel_tasks<Element>, p, task_ctas * multiprocessors, kTaskThreads, stream);
   else if (rows >= 512)
     combine_rows<Element, 4, 1, 4, 10>(p, stream);
   else if (rows > 32 || most_splits < 64)
@@ -53,7 +53,7 @@ void combine_few_blocks(const Problem& p, int multiprocessors, cudaStream_t stre
   constexpr int kBytes = 228 * 1024, kReserved = 1024, kLeast = 4, kMost = 8;  // a multiprocessor's, a CTA's; more CTAs have no registers
   const int64_t rows = int64_t(p.queries) * p.rows, each = std::max<int64_t>((rows + multiprocessors - 1) / multiprocessors, kLeast);
   const size_t unused = each < kMost ? (kBytes / each - kReserved) / 128 * 128 : 0;
-  launch_kernel(flash_fwd_mla_combine_row_kernel<Element, kEqual>, {dim3(p.rows, p.queries), 128, unused, stream, 1, true}, p);
+  launch_kernel(flash_fwd_mla_combine_kernel_row<Element, kEqual>, {dim3(p.rows, p.queries), 128, unused, stream, 1, true}, p);
 }
 
 }  // namespace mla

@@ -1,5 +1,5 @@
 // FP8 keys on their way from 656-byte records to bf16 in the swizzled tiles, as their two producers handle them (dequantize.cuh,
-// dequantize_rolled.cuh). In a pair, each CTA converts half of a block for both.
+// dequantize.cuh). In a pair, each CTA converts half of a block for both.
 //
 // e4m3 to bf16 is a shift of exponent and mantissa into place, which divides by 2^120, and one bf16x2 multiplication by the scale times
 // 2^120: exact for power-of-two scales, subnormals included. Other scales, and those of 2^8 and more, go through fp32.

@@ -8,8 +8,7 @@
 // of the result has the same bits in every tile and among any other rows.
 #pragma once
 
-#include "large_copies.cuh"
-#include "large_results.cuh"
+#include "large_tile.cuh"
 
 namespace gemm {
 

@@ -1,7 +1,6 @@
 #include "../common/pdl.cuh"
-#include "combine_norm.cuh"
-#include "few_tokens.cuh"
 #include "kernels.cuh"
+#include "few_tokens.cuh"
 
 namespace routing {
 

@@ -11,7 +11,7 @@ template <class Tile>
 void launch_values(const Problem& p, const Scratch& scratch, cudaStream_t stream) {
   const dim3 grid(kValueWidth / Tile::kColumns, (p.rows + Tile::kTileRows - 1) / Tile::kTileRows, p.queries);
   const size_t bytes = sizeof(ValueMemory<Tile>) + scratch.width * sizeof(uint32_t);
-  launch_kernel(few_queries_values_kernel<Tile>, {grid, Tile::kThreads, bytes, stream, 1, true}, p, scratch);
+  launch_kernel(flash_fwd_splitkv_mla_fp8_sparse_kernel_few_queries<Tile>, {grid, Tile::kThreads, bytes, stream, 1, true}, p, scratch);
 }
 
 // q [N, H, 576], cache uint8 [P, page, 1, 656], indices [N, K], topk_length [N], sink [H]; out [N, H, 512], lse [N, H]; scratch fp32:

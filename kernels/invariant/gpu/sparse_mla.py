@@ -24,7 +24,7 @@ from ...types import SplitPlan
 # values. With more rows, a CTA or a pair for each query is faster.
 TILES = {128: (16, 32, 256), 256: (16, 64, 256), 640: (32, 64, 128)}
 BLOCK, PIECE_BLOCKS = 64, 8
-MOST_PIECES = 16  # kFewSplits of cuda/attention/merge_tasks.cuh: up to so many are merged one after the other
+MOST_PIECES = 16  # kFewSplits of cuda/attention/merge.cuh: up to so many are merged one after the other
 PARTIAL_BYTES = 256 << 20  # of the pieces' results that are held at a time
 
 
