@@ -6,7 +6,7 @@ ROW_BYTES = 16
 
 
 def is_aligned(*tensors: torch.Tensor, multiple: int = ROW_BYTES) -> bool:
-    """Whether every tensor, and every row of it (all dims but the last), starts at a multiple of `multiple` bytes."""
+    """Check that every tensor and each of its rows (all dims but the last) starts at a multiple of `multiple` bytes."""
     return all(
         x.data_ptr() % multiple == 0 and all(stride * x.element_size() % multiple == 0 for stride in x.stride()[:-1])
         for x in tensors

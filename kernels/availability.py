@@ -1,4 +1,4 @@
-"""What runs on a device: the implementation that each operation gets, and why not the others. `deepseek-v32 doctor` prints it."""
+"""Reports which implementation each operation gets on a device, and why not the others. `deepseek-v32 doctor` prints it."""
 
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -42,7 +42,7 @@ NOT_DETERMINISTIC = ("mha_prefill", "dense_mla_decode", "paged_mla_decode_h16")
 
 
 def not_deterministic(device: torch.device, precision: str) -> str | None:
-    """Why a deterministic model in this precision cannot run on this device, or None if it can."""
+    """Return why a deterministic model in this precision cannot run on this device, or None if it can."""
     for operation in OPERATIONS:
         if operation in NOT_DETERMINISTIC:
             continue
@@ -64,7 +64,7 @@ def check_backend(backend: str, device: str) -> None:
 
 
 def falls_back(operation: str, backend: str) -> str | None:
-    """For which inputs this backend's implementation of `operation` runs PyTorch instead of its kernels, in words; None: for none.
+    """Describe the inputs for which this backend's implementation of `operation` runs PyTorch instead of kernels; None: no inputs.
 
     The words are FALLS_BACK in the implementation's module, next to the condition.
     """

@@ -1,4 +1,4 @@
-"""Stamps beside the paged caches: they tell whose entries a page holds, and whether every launch that should write them has run.
+"""Stamps next to the paged caches: they tell whose entries a page holds, and whether every launch that should write them has run.
 
 A sequence's *chain* after position i is ``sum over j <= i of (token_j + 1) * multipliers[j]`` mod 2^64 (multilinear hashing, Carter
 and Wegman 1979; Lemire and Kaser, arXiv 1202.4961): two different prefixes have different chains but for a chance of about 2^-63.

@@ -20,7 +20,7 @@ def check_device(name: str) -> str:
 
 @cache
 def is_hopper(device: torch.device) -> bool:
-    """Whether compiled sm_90a kernels run on this device (compute capability 9.0: H100, H200, H800, H20)."""
+    """Return whether compiled sm_90a kernels run on this device (compute capability 9.0: H100, H200, H800, H20)."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
 
 

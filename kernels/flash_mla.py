@@ -1,6 +1,6 @@
 """FlashMLA's public functions on top of these kernels: a drop-in replacement for `flash_mla`.
 
-Argument names and conventions are those of the library today: natural logsumexp, +inf for a row without keys. Not supported, with a
+Argument names and conventions are the library's today: natural logsumexp, +inf for a row without keys. Not supported, with a
 ValueError that says so: extra_k_cache and its arguments, q of 512 dims, lse_indexer, dense prefill and its backward pass. The
 interface of September 2025 is flash_mla_2025_09.
 """

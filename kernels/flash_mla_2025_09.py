@@ -63,7 +63,7 @@ def flash_mla_with_kvcache(
     is_fp8_kvcache: bool = False,
     indices: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """As flash_mla.flash_mla_with_kvcache. -> out [B, s_q, H, 512], lse fp32 [B, H, s_q] (natural; +inf for a row without keys)."""
+    """flash_mla.flash_mla_with_kvcache of September 2025 -> out [B, s_q, H, 512], lse fp32 [B, H, s_q] (natural; +inf: no keys)."""
     check_dims(q, head_dim_v)
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
     if indices is None:

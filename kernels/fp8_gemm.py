@@ -23,7 +23,7 @@ def fp8_gemm(
     out = sum over 128-wide slices of K of (a_slice @ weight_slice^T) * (activation scale * weight scale).
     a: values e4m3 [M, K], scales fp32 [M, ceil(K / 128)]; weight e4m3 [N, K], weight_scale fp32 [ceil(N / 128), ceil(K / 128)].
     beside_previous: `a` was complete before the previous operation on the stream began. A captured step may then run the product
-    beside that operation, instead of after it; the result is the same.
+    at the same time as that operation, instead of after it; the result is the same.
     """
     _check(a, weight, weight_scale)
     check_dtype("out_dtype", out_dtype, FLOATS)

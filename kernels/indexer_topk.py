@@ -30,7 +30,7 @@ def indexer_topk(
 ) -> torch.Tensor:
     """Return the positions of each query's topk best keys in [starts[t], ends[t]), relative to starts[t] -> int32 [T, topk].
 
-    The arguments are those of `indexer_logits`. As in `select_topk`, the lowest of equal scores' positions is selected, and a row
+    Takes the arguments of `indexer_logits`. As in `select_topk`, the lowest of equal scores' positions is selected, and a row
     with fewer candidates ends in -1. ValueError if topk is below one.
     """
     check_indexer(q, k, weights, starts, ends, k_scale)

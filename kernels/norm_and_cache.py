@@ -1,6 +1,6 @@
-"""What follows the first projections of a layer: the norm of MLA's compressed query, and the cache entries of the new tokens.
+"""The step after a layer's first projections: the norm of MLA's compressed query, and the cache entries of the new tokens.
 
-In FP8 precision alone. One launch takes the place of those of five operations, whose formulas are in quantize.py, cache_write.py
+Only in FP8 precision. One launch replaces five operations, whose formulas are in quantize.py, cache_write.py
 and fp32_ops.py.
 """
 

@@ -35,7 +35,7 @@ class Implementation:
     """One implementation of an operation.
 
     `dtypes` and `width` (the last dimension) say which leading tensors it supports; None: all. `capturable`: it does not wait for
-    the device, so that a CUDA graph can hold it. `invariant`: the bits of a row of the result depend on that row's inputs alone, on
+    the device, so that a CUDA graph can hold it. `invariant`: the bits of a row of the result depend only on that row's inputs, on
     a CPU for the references and on a Hopper GPU for compiled ones (docs/determinism.md). `device`: of an implementation in
     kernels/invariant, the type of the devices that it is written for.
     """
@@ -49,7 +49,7 @@ class Implementation:
     device: Literal["cpu", "cuda"] = "cpu"
 
     def unsupported_reason(self, device: torch.device, dtype: torch.dtype, width: int | None = None) -> str | None:
-        """Why this implementation does not support such a leading tensor, or None if it does."""
+        """Return why this implementation does not support such a leading tensor, or None if it does."""
         if self.backend == "reference":
             return None
         if self.backend == INVARIANT and self.device == "cpu":
@@ -225,7 +225,7 @@ def choose_implementation(
     for implementation in _in_order(operation, preference):
         reason = implementation.unsupported_reason(device, dtype, width)
         if INVARIANT in preference and implementation.backend == "reference" and device.type != "cpu":
-            reason = "reference is batch-invariant on a CPU alone"
+            reason = "reference is batch-invariant only on a CPU"
         if reason is None:
             return implementation
         reasons.append(reason)
@@ -242,7 +242,7 @@ def _load(operation: str, implementation: Implementation) -> Callable[..., Any]:
 
 
 def choose(operation: str, tensor: torch.Tensor, backend: str | Preference) -> Callable[..., Any]:
-    """The function that runs `operation` for this leading tensor; the other arguments are those of choose_implementation."""
+    """Return the function that runs `operation` for this leading tensor. See choose_implementation for the other arguments."""
     # The width of other operations changes at every step: it would only fill the cache of choices.
     width = tensor.shape[-1] if any(one.width for one in OPERATIONS[operation]) else None
     return _load(operation, choose_implementation(operation, tensor.device, tensor.dtype, backend, width))

@@ -39,7 +39,7 @@ FOUND_WORDS = 4  # of a row's record in `Stamps.found`
 
 
 class Stamp(NamedTuple):
-    """What a launch stores beside the entries that it writes: ``column[slots] = values``."""
+    """The stamps that a launch stores with the entries that it writes: ``column[slots] = values``."""
 
     column: torch.Tensor  # int32 [S], one stamp per slot
     values: torch.Tensor  # int32 [T]
@@ -90,7 +90,7 @@ class Caches(NamedTuple):
     latent: torch.Tensor  # uint8 [P, page, 1, L + L/128 * 4 + 2R]
     keys: torch.Tensor  # uint8 [P, page, 1, D + 4], of the index keys
     slots: torch.Tensor  # int64 [T], all different
-    latent_stamp: Stamp | None = None  # what is stored beside the entries (cache_stamps.py)
+    latent_stamp: Stamp | None = None  # stored with the entries (cache_stamps.py)
     key_stamp: Stamp | None = None
 
 

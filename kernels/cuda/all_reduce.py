@@ -32,11 +32,11 @@ class Inboxes(NamedTuple):
         return self.own.nbytes // (2 * len(self.addresses))
 
     def place(self) -> tuple[torch.Tensor, torch.Tensor, int, int, int]:
-        """Where a kernel finds all of this, and how many nanoseconds it waits for another rank."""
+        """Return a kernel's arguments: the inboxes, and how many nanoseconds it waits for another rank."""
         return self.addresses, self.calls, self.slot_bytes, self.rank, round(LONGEST_WAIT * 1e9)
 
     def fits_norm(self, x: torch.Tensor, residual: torch.Tensor) -> bool:
-        """Whether `all_reduce_norm` takes x [T, D] and residual."""
+        """Check that `all_reduce_norm` supports x [T, D] and residual."""
         step = 32 * COLUMNS
         known = (
             x.dim() == 2
@@ -47,7 +47,7 @@ class Inboxes(NamedTuple):
         return known and self.fits(x) and len(x) <= len(self.calls) and is_aligned(residual) and residual.stride(1) == 1
 
     def fits(self, x: torch.Tensor) -> bool:
-        """Whether `all_reduce` takes x."""
+        """Check that `all_reduce` supports x."""
         known = x.dtype in (torch.bfloat16, torch.float32) and x.is_contiguous() and is_aligned(x.view(-1))
         return known and x.nbytes % PIECE_BYTES == 0 and 0 < 2 * x.nbytes <= self.slot_bytes
 
@@ -67,7 +67,7 @@ def all_reduce_norm(
 ) -> Normed:
     """The sum of every rank's x [T, D] as `all_reduce` makes it, and `rms_norm_quantize` of `residual` [T, D] plus that.
 
-    `inboxes.fits_norm(x, residual)` must hold. The inboxes serve this operation alone, and D is the same each time: a CTA counts
+    `inboxes.fits_norm(x, residual)` must hold. Only this operation may use the inboxes, and D is the same each time: a CTA counts
     the sums of its token.
     """
     total, rows = torch.empty_like(x), torch.empty_like(x)

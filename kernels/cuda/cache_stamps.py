@@ -1,4 +1,4 @@
-"""Stamps beside the paged caches on the GPU: one kernel at the beginning of a step, one at its end, for CUDA graphs too."""
+"""Stamps next to the paged caches on the GPU: one kernel at the beginning of a step, one at its end, for CUDA graphs too."""
 
 from collections.abc import Sequence
 

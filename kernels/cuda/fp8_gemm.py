@@ -1,7 +1,7 @@
 """Block-scaled FP8 GEMM on Hopper, and which kernel and tile serves how many rows.
 
 Two kernels. `large_m` has 64 tokens as the M of an MMA. It never splits K, so that the bits of an element of the result depend
-on its own row of a and of b alone, not on the tile or the number of rows. `swap_ab`, for few tokens, exchanges the operands, and
+only on its row of a and its row of b, not on the tile or the number of rows. `swap_ab`, for few tokens, exchanges the operands, and
 splits K by the number of tiles.
 """
 
@@ -28,7 +28,7 @@ class Tile(NamedTuple):
 
 
 # Microseconds that a slice of 128 of K takes in a tile, and what a tile takes besides. Fitted to times on an H200: for tiles of
-# 64 rows those of 64 to 160 rows, for the others those of 1024 to 4096 rows.
+# 64 rows the times of 64 to 160 rows, for the others the times of 1024 to 4096 rows.
 LARGE_TILES = {
     Tile(64, 32, False): (0.138, 1.0),
     Tile(64, 64, False): (0.2, 1.3),
@@ -38,7 +38,7 @@ LARGE_TILES = {
     Tile(128, 192, False): (0.616, 0.755),
     Tile(128, 256, False): (0.805, 1.32),
 }
-PAIRED_TILE = Tile(128, 256, True)  # faster than alone where many tiles of a long K follow each other
+PAIRED_TILE = Tile(128, 256, True)  # faster than single CTAs where many tiles of a long K follow each other
 WIDE_TILE = Tile(64, 288, True)  # for 17 to 64 rows of a weight that is wide enough to occupy the GPU with such tiles
 EXPERT_TILE = Tile(192, 128, True)  # for experts of up to about 160 rows, which it computes at once
 
@@ -55,7 +55,7 @@ def multiprocessors(device: torch.device) -> int:
 
 
 def waves(tile: Tile, rows: int, columns: int, processors: int) -> int:
-    """How many tiles the busiest multiprocessor computes, one after the other."""
+    """Return how many tiles the busiest multiprocessor computes, one after the other."""
     return -(-(-(-rows // tile.rows) * -(-columns // tile.columns)) // processors)
 
 
@@ -124,7 +124,7 @@ def multiply_into(
 ) -> None:
     """a [M, K] times b [E, N, K] into out [M, N], by `large_m` for a Tile, by `swap_ab` for a number of tokens.
 
-    The other arguments are those of swap_ab. K is split into `splits` parts, each added in ascending order; 0: as many as fill
+    The other arguments are swap_ab's. K is split into `splits` parts, each added in ascending order; 0: as many as fill
     the GPU. `sorted_token_ids` int32 [M], with tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r]
     of a. `expected_tiles`: about how many of the possible token tiles are not empty; 0: all. `beside_previous`: see
     kernels/fp8_gemm.py; large_m does not use it.

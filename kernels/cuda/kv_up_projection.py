@@ -8,7 +8,7 @@ from ..quantize import quantize_blocks
 from ..reference import kv_up_projection as reference
 from .pdl import weights_are_static
 
-# Up to so many tokens, the N of an MMA, take a kernel that has the weights in registers or shared memory before they come; more
+# Up to FEW_TOKENS tokens, the N of an MMA, take a kernel that has the weights in registers or shared memory before they come; more
 # take one that streams tokens past the weights (docs/log/layer.md).
 FEW_TOKENS = 8
 # The dims that the kernels are written for: rows of wk and of wv per head, and latent dims.
@@ -39,7 +39,7 @@ def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: to
 
 
 def fits_queries(q: torch.Tensor, cos: torch.Tensor, wk: torch.Tensor) -> bool:
-    """Whether the kernels take these queries whole."""
+    """Check that the kernels support these queries, latent and RoPE dims."""
     _, nope, latent = wk.shape
     fits = (nope, latent) == (ROWS, LATENT) and cos.shape[1] % 4 == 0
     return fits and is_aligned(q, wk) and wk.stride(1) == latent
@@ -69,7 +69,7 @@ def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tup
 
 
 def fits_values(latents: torch.Tensor, wv: torch.Tensor) -> bool:
-    """Whether the kernels of expanded and quantised values take these latents."""
+    """Check that the kernels of expanded and quantised values support these latents."""
     _, rows, latent = wv.shape
     fits = (rows, latent) == (ROWS, LATENT)
     return fits and is_aligned(latents, wv) and wv.stride(1) == latent

@@ -89,7 +89,7 @@ def _groups(experts: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tens
 def gather_rows(a: Quantized, sorted_token_ids: torch.Tensor, offsets: torch.Tensor) -> Quantized:
     """The tokens' rows of a [T, D] in the order of their experts, sorted_token_ids int32 [R] -> [R, D].
 
-    Rows from offsets[-1] on, those of experts that other ranks have, are not written.
+    Rows from offsets[-1] on belong to other ranks' experts and are not written.
     """
     values, scales = a
     rows, width = len(sorted_token_ids), values.shape[1]

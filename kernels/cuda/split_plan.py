@@ -10,7 +10,7 @@ PART_FIELDS = 8  # int32 words of `struct Part` in attention/problem.cuh
 
 
 def parts_at_once(device: torch.device, ctas: int, ctas_at_once: int = 1) -> int:
-    """How many groups of `ctas` CTAs run on the device at once; a multiprocessor runs `ctas_at_once` CTAs."""
+    """Return how many groups of `ctas` CTAs run on the device at once; a multiprocessor runs `ctas_at_once` CTAs."""
     processors: int = torch.cuda.get_device_properties(device).multi_processor_count
     return max(processors * ctas_at_once // ctas, 1)
 

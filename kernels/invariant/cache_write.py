@@ -1,4 +1,4 @@
-"""Writes of index keys to the paged cache, batch-invariant. Those of latents are so in kernels/reference."""
+"""Writes index keys to the paged cache, batch-invariant. kernels/reference writes latents so, too."""
 
 import torch
 

@@ -14,7 +14,7 @@ COLUMNS = 4096  # of a product: of a vocabulary table, a part is widened to fp32
 
 
 def _products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """fp32. A parameter has a layout that is made once; which of the two libraries multiplies depends on the weight alone."""
+    """Multiply in fp32. A parameter's layout is made once. Only the weight decides which of the two libraries multiplies."""
     most = 0
     if isinstance(weight, torch.nn.Parameter) and weight.is_contiguous() and len(x):
         most = packed_rows(weight.shape[1], weight.shape[0])

@@ -1,4 +1,4 @@
-"""Matrix products on a CPU in which a row's bits depend on that row and the weight alone.
+"""Matrix products on a CPU in which a row's bits depend only on that row and the weight.
 
 A BLAS chooses its code, and with it the order of a sum, by the shape of a product, by the alignment of its operands and, for
 ragged column counts, by the number of threads; never by the numbers. So every row takes part in a product of one of a few fixed
@@ -96,9 +96,9 @@ def block_sizes(width: int, outputs: int, row_major: bool) -> tuple[int, ...]:
 
 @cache
 def packed_rows(width: int, outputs: int) -> int:
-    """How many rows oneDNN may multiply at once with a weight [outputs, width], all with the bits that they have alone; 0: none.
+    """Return how many rows oneDNN may multiply at once with a weight [outputs, width] without a change of any row's bits; 0: none.
 
-    ../reference/linear.py says why a row's bits should not depend on the others. Batches of up to so many rows are compared on this
+    ../reference/linear.py says why a row's bits should not depend on the others. Batches of different sizes are compared on this
     machine, at several places, by one thread and more, with the weight in oneDNN's layout and as it is.
     """
     sizes = PACKED_SIZES if width * outputs <= PACKED_WEIGHT else PACKED_SIZES[:-2]  # large weights in a second or two
@@ -131,7 +131,7 @@ def _in_blocks(rows: torch.Tensor, weight: torch.Tensor, size: int) -> torch.Ten
 
 
 def _agrees(rows: torch.Tensor, weight: torch.Tensor, size: int, expected: torch.Tensor, threads: int) -> bool:
-    """Whether blocks of so many rows give every row the expected bits: at other places, in one block or many, by more threads."""
+    """Check that blocks of `size` rows give every row the expected bits: at other places, in one block or many, by more threads."""
     for count in sorted({1, 2, max(threads - 1, 1), threads}):
         torch.set_num_threads(count)
         for shift in (0, 1, size // 2 + 1):

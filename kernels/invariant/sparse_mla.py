@@ -2,7 +2,7 @@
 
 The keys of a query are cut into tiles by their place in its own list, which is in the order of positions. The greatest score is
 the same in any order. Sums over the keys of a tile are made by a product of fixed shape, or by halves; the tiles are
-added in ascending order. What stands behind a query's last key has weight 0 and value 0, and adding that changes no bit.
+added in ascending order. Entries after a query's last key have weight 0 and value 0, and adding them changes no bit.
 """
 
 import torch

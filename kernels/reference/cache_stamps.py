@@ -1,4 +1,4 @@
-"""Stamps beside the paged caches, in plain PyTorch. Integers of 64 bits wrap, as the definitions in kernels/cache_stamps.py ask."""
+"""Stamps next to the paged caches, in plain PyTorch. 64-bit integers wrap, as kernels/cache_stamps.py defines."""
 
 from collections.abc import Sequence
 
@@ -55,7 +55,7 @@ def _stamp_decodes(
     block_table: torch.Tensor,
     stamps: Stamps,
 ) -> torch.Tensor:
-    """The same for one token of each sequence, in numpy, whose calls cost a fraction of PyTorch's: steps on a CPU count them."""
+    """`stamp_tokens` for one token of each sequence, in numpy, whose calls cost a fraction of PyTorch's."""
     size, chains = stamps.page_size, stamps.chains.numpy()
     place, at = positions.numpy(), slots.numpy()
     if (place % size).all():  # most steps: the previous position's slot is the one before

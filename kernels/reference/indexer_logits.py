@@ -16,7 +16,7 @@ def _as_they_are(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def _scores(q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, k_scale: torch.Tensor | None) -> torch.Tensor:
     """q [T, H, D], k [S, D], weights [T, H] -> fp32 [T, S]."""
     rows, heads, _ = q.shape
-    # Only fp32 keys can be widened: with those of fewer bits, fp32 is the precision of the kernels, too.
+    # Only fp32 keys can be widened: with narrower keys, fp32 is the precision of the kernels, too.
     widen = widened if k.dtype == torch.float32 else _as_they_are
     keys, weights = widen(k.float(), weights)
     out = torch.empty(rows, k.shape[0], dtype=torch.float32, device=q.device)
@@ -88,7 +88,7 @@ def _all_rows(
     scores = out.view(batch, new, -1)[..., :columns]
     for first in range(0, batch, at_once):
         rows = slice(first, first + at_once)
-        # Behind a sequence's pages its table may hold anything.
+        # After a sequence's pages its table may hold anything.
         table = block_table[rows, :pages].long().clamp(0, cache.shape[0] - 1)
         keys = cache[table].flatten(1, 3)[:, :columns]
         hidden = positions >= ends[rows, :, None]

@@ -32,7 +32,7 @@ def choose_experts(
     normalise: bool,
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """As `route`, from scores = sigmoid(logits)."""
+    """Choose experts as `route` does, from scores = sigmoid(logits)."""
     # The bias balances the load. It takes part in the choice of experts, but not in their weights.
     biased = scores + bias
     if num_groups > 1:

@@ -63,7 +63,7 @@ def dense_mla_decode(
     causal: bool,
     plan: SplitPlan | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The number of splits follows from the shapes alone: `plan` is not used, and a captured graph serves every length."""
+    """Only the shapes decide the number of splits: `plan` is not used, and a captured graph serves every length."""
     batch, fresh, heads, _ = q.shape
     pages, page = cache.shape[:2]
     if not cache.is_contiguous():

@@ -36,7 +36,7 @@ def flat(x: torch.Tensor) -> torch.Tensor:
 
 
 def in_pieces(x: torch.Tensor, width: int) -> bool:
-    """Whether x [T, D], cut into segments of `width` columns, consists of whole pieces that start on 16-byte boundaries."""
+    """Check that x [T, D], cut into segments of `width` columns, consists of whole pieces that start on 16-byte boundaries."""
     return is_aligned(x) and x.stride(0) % PIECE == 0 and width % PIECE == 0
 
 
@@ -90,7 +90,7 @@ def rounded(values: Any, at: Any, dtype: str) -> None:
 
 @T.macro
 def quantize(values: Any, at: Any, scale: Any, ue8m0: bool) -> None:
-    """Divide both pieces of a lane, values[at:at + 16], by the scale of their group. The bits are those of the reference.
+    """Divide both pieces of a lane, values[at:at + 16], by the scale of their group. The bits equal the reference's.
 
     The maximum is that of the absolute values' bits, of which infinity and NaN are the largest. To round a scale up, its mantissa
     is carried into the exponent, and NaN wraps to -0.0. Adding 0 * scale then makes the scale NaN for infinity and NaN, and so

@@ -112,7 +112,7 @@ def row(indices: Any, token: Any, column: Any, topk: Any, rows: Any) -> Any:
 
 
 def exists(indices: Any, token: Any, column: Any, limit: Any, topk: Any, rows: Any) -> Any:
-    """Whether this column of the selection counts and names a row of kv."""
+    """Return whether this column of the selection counts and names a row of kv."""
     index = indices[token, T.min(column, topk - 1)]
     return T.And(column < limit, T.And(index >= 0, index < rows))
 

@@ -1,4 +1,4 @@
-// The sum of every rank's part, alone or with the norm that follows, by GPUs that write into each other's memory: each rank leaves its part
+// The sum of every rank's part, with or without the norm that follows, by GPUs that write into each other's memory: each rank leaves its part
 // in the inboxes of the others, and adds the parts that it finds in its own. A packet of eight bytes holds four of data and the number of the
 // call, and is written at once, as in NCCL's LL protocol, so that no other signal is needed.
 //

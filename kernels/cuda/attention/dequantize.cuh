@@ -70,7 +70,7 @@ struct Dequantize : Records<C> {
     for (int part = 0; part < kParts; ++part)
       simple &= (__float_as_uint(scales.value[part]) & 0x7fffffu) == 0 && scales.value[part] < 256.0f;
     simple = __all_sync(~0u, simple);
-    // Alone, a register is short: both parts' factors share one, and other scales are loaded again.
+    // Without a pair, a register is short: both parts' factors share one, and other scales are loaded again.
     const uint32_t factors = pack<__nv_bfloat16>(scales.value[0] * 0x1p120f, scales.value[kParts - 1] * 0x1p120f);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -171,7 +171,7 @@ struct RolledDequantize : Records<C> {
     barrier_arrive_after_copies(shared_address(&s.full[buffer][1]));
     const Scales scales = scales_;
     Raw raw;
-    // What has arrived: both halves of eight rows, or a half of sixteen. The next batch is of the next block if this is the last of its block.
+    // The rows that have arrived: both halves of eight, or a half of sixteen. The next batch is of the next block if this is the last of its block.
     const auto take = [&](bool last) {
       const uint32_t ready = this->arrived(raw_);
       raw = raw_;
@@ -185,7 +185,7 @@ struct RolledDequantize : Records<C> {
     for (int part = 0; part < kParts; ++part)
       simple &= (__float_as_uint(scales.value[part]) & 0x7fffffu) == 0 && scales.value[part] < 256.0f;
     simple = __all_sync(~0u, simple);
-    // Alone, a register is short: both parts' factors share one, and other scales are loaded again.
+    // Without a pair, a register is short: both parts' factors share one, and other scales are loaded again.
     const uint32_t factors = pack<__nv_bfloat16>(scales.value[0] * 0x1p120f, scales.value[kParts - 1] * 0x1p120f);
     const uint32_t factor = C::kPair && !simple ? __float_as_uint(scales.value[0]) : factors;
 #pragma unroll 1

@@ -227,7 +227,7 @@ __device__ __forceinline__ void merge_few_splits(const Problem& p, int query, in
       store_merged<Element>(p, query, r + n * kQuarters, column, __shfl_sync(~0u, top, n * kFewSplits), total[n], sum[n]);
 }
 
-// How many tasks come before each of kCountedQueries queries from `from` on, and before the one after them. By one warp.
+// Counts the tasks before each of kCountedQueries queries from `from` on, and before the one after them. By one warp.
 __device__ __forceinline__ void count_tasks(const Problem& p, int from, int (&starts)[kCountedQueries + 1]) {
   constexpr int kEach = kCountedQueries / 32;
   const int lane = threadIdx.x & 31;

@@ -1,4 +1,4 @@
-// Stamps beside the paged caches (definitions: kernels/cache_stamps.py): the chains and stamps of a step's new tokens, one CTA a sequence;
+// Stamps next to the paged caches (definitions: kernels/cache_stamps.py): the chains and stamps of a step's new tokens, one CTA a sequence;
 // and the checks, one CTA for each layer of each task.
 
 #include "../common/pdl.cuh"

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel_list
 }
 
 // The plan of a step: parts [parts, 8] and split offsets [B + 1], int32, from context lengths [B] or from kv_indptr [B + 1]. `overhead`,
-// `slot` and `merge` are those of struct Costs.
+// `slot` and `merge`: see struct Costs.
 void dense_decode_plan(TensorView parts, TensorView split_offset, TensorView lengths, int64_t overhead, int64_t slot, int64_t merge) {
   const Costs costs{int(overhead), int(slot), int(merge)};
   DeviceGuard guard(parts);

@@ -14,7 +14,7 @@ constexpr int kMostStages = 16;
 constexpr int kClaims = 16;  // claimed units that a CTA has room for; its warps are fewer tiles apart
 constexpr int kMostShared = 227 * 1024;
 
-// What the two CTAs of a pair share by multicast. Without a partner a CTA waits for nobody, which is faster where all tiles run at once.
+// The operand that the two CTAs of a pair share by multicast. Without a partner a CTA waits for no one, which is faster where all tiles run at once.
 enum class Shares { kNothing, kTokens, kWeights };
 
 // kOverlaps: the MMAs of the next part run while one is added, which takes registers for two parts. kStaged_, kBox_: boxes of results that
@@ -48,7 +48,7 @@ struct LargeM {
   // Chunks of scales under way. With small tiles a chunk is used up sooner than memory delivers the next.
   static constexpr int kChunks = kRows <= 128 ? 4 : 2;
 
-  // What the math warps need besides the tiles, for up to eight slices.
+  // Scales for the math warps, for up to eight slices.
   struct Chunk {
     float tokens[kScaleSlices / 4][kRows][4];
     float weights[kBlocks][kScaleSlices];
@@ -115,7 +115,7 @@ struct TileScheduler {
   }
 };
 
-// Which units of work a pair of CTAs, or a CTA alone, computes one after the other: every so many of them, or, if p.claimed is given to
+// Which units of work a pair of CTAs, or a single CTA, computes one after the other: at a fixed distance, or, if p.claimed is given to
 // pairs that share tokens, two of its own and then those that it claims as they come. So all pairs end at about the same time, although
 // tiles with more rows, and multiprocessors farther from the memory, take longer. A thread of the first CTA claims, two turns ahead, and
 // pushes the unit to both. Every warp keeps its own queue.
@@ -148,7 +148,7 @@ struct UnitQueue {
     for (int to = 0; to < Config::kCluster; ++to)
       common::push(reinterpret_cast<const float*>(&s.claimed[(turn + 2) % kClaims]), __int_as_float(unit), barrier(turn + 2), to);
   }
-  // After the first turn without a unit, before the CTA ends: the last claimed unit, which nobody uses, has arrived.
+  // After the first turn without a unit, before the CTA ends: the last claimed unit, which no CTA uses, has arrived.
   __device__ __forceinline__ void drain() const {
     if (turn > 0 && claims()) wait(turn + 1);
   }

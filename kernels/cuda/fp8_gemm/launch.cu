@@ -114,8 +114,8 @@ void run_swap_ab(std::initializer_list<Operands> products, int splits, bool stat
   const bool ascending = splits > 0 || grouped;
   if (splits == 0) splits = choose_splits(expected_tiles, slices, slots);
   // A CTA that has a multiprocessor to itself may use all of its shared memory. For experts the number of CTAs is not known here.
-  const bool alone = !grouped && expected_tiles * splits <= slots / 2;
-  const int shared = (Config::kCtas == 1 || alone ? 227 : 113) * 1024;
+  const bool single = !grouped && expected_tiles * splits <= slots / 2;
+  const int shared = (Config::kCtas == 1 || single ? 227 : 113) * 1024;
   const int stages = Config::stages(slices, splits, shared);
   if (stages < 2) TVM_FFI_THROW(ValueError) << "K is " << slices * kSlice << "; expected a K whose scales fit into shared memory";
   const dim3 grid(static_cast<unsigned>(clusters * splits));
@@ -208,7 +208,7 @@ void large_m(int64_t rows, int64_t columns, bool paired, TensorView a, TensorVie
 // 0: chosen by the number of tiles. sorted_token_ids: int32 [M], the row of a for each row of out, or none. expected_tiles: how many token
 // tiles will hold any token; 0: all.
 // static_weights: the previous kernel has not written b (pdl.cuh). beside_previous: a, a_scale were complete before the previous kernel started;
-// with static_weights and without offsets the product then runs beside that kernel, and waits for its end before it writes.
+// with static_weights and without offsets the product then runs at the same time as that kernel, and waits for its end before it writes.
 void swap_ab(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
              Optional<TensorView> offsets, Optional<TensorView> sorted_token_ids, TensorView out, int64_t expected_tiles,
              bool beside_previous) {

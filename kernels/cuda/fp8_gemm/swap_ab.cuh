@@ -20,7 +20,7 @@ struct SwapAB {
   static constexpr int kMaxStages = 12;
   static constexpr int kBarrierBytes = 2 * kMaxStages * 8;
 
-  // The number of stages that fit into shared memory beside the scales of a part of K.
+  // The number of stages that fit into shared memory with the scales of a part of K.
   static int stages(int slices, int splits, int shared_bytes) {
     const int scale_bytes = (slices + splits - 1) / splits * kTokens * 4;
     return std::min((shared_bytes - kBarrierBytes - scale_bytes) / kStageBytes, kMaxStages);

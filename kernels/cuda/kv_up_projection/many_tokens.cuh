@@ -32,7 +32,7 @@ struct Stage {
   }
 };
 
-// The tiles of tokens of a CTA: those of a head are divided among the CTAs with its number.
+// The tiles of tokens of a CTA: a head's tiles are divided among the CTAs with its number.
 struct Tiles {
   int begin, end;
   __device__ __forceinline__ explicit Tiles(int tokens) {
@@ -106,7 +106,7 @@ __device__ __forceinline__ void prepare(const Operands& p, ManyMemory& s, int gr
   common::pdl_wait();
 }
 
-// wk of a head, [128, 512], as rows of K in tiles of 64 x 64, those of the first 64 rows before the others. Column 32 G + 8 t + 2 j + e is
+// wk of a head, [128, 512], as rows of K in tiles of 64 x 64, the first 64 rows before the others. Column 32 G + 8 t + 2 j + e is
 // stored as 32 G + 8 j + 2 t + e, so that lane t of a quad accumulates 8 neighbours. The lanes of a store use all banks.
 __device__ __forceinline__ void store_query_weights(const Queries& p, ManyMemory& s, int head) {
   constexpr int kAtOnce = 8, kColumnGroups = kLatent / 32, kTurns = kNope / 8 * kColumnGroups / (kMathGroups * 4);

@@ -153,7 +153,7 @@ __device__ __forceinline__ void group_pairs(const Grouping& p, int32_t* counts, 
   __syncthreads();
 
   const int mine = threadIdx.x;
-  int total = 0, earlier = 0;  // pairs of a bucket; those of them that lower ranks have
+  int total = 0, earlier = 0;  // pairs of a bucket; and of its pairs, the ones of lower ranks
   if (mine < buckets) {
     for (int w = 0; w < p.warps; ++w) {
       const int count = counts[w * buckets + mine];

@@ -37,7 +37,7 @@ struct FewMemory {
 };
 static_assert(2 * (sizeof(FewMemory<2>) + 1024) <= 233472 && sizeof(FewMemory<4>) <= 232448, "two CTAs, or one, on a multiprocessor");
 
-// The place of the record of a block's column: rows of the columns 2 t + b for fixed b, and those of fixed t, both fall into different banks.
+// The place of the record of a block's column: rows of the columns 2 t + b for fixed b, and rows for fixed t, both fall into different banks.
 __device__ __forceinline__ int record_of(int column) {
   const int t = column >> 1 & 3, b = column & 1;
   return (column & ~7) + 4 * b + ((t + 2 * b) & 3);

@@ -8,7 +8,7 @@ namespace mla {
 
 // With a plan, one group scores all blocks, in half the code of the seesaw: conversion is what parts of many blocks wait for, and the way from
 // the first key to the result, on which most instructions come cold, what parts of few blocks wait for. Without a plan, each CTA takes one
-// query after the other, by the seesaw. In a pair, conversion then waits least for its buffers if they are released at once; alone, a CTA
+// query after the other, by the seesaw. In a pair, conversion then waits least for its buffers if they are released at once; without a pair, a CTA
 // converts more slowly than it computes, and both groups score ahead; as Planned::kNever it would spill more registers (ptxas 13.0). Converted
 // keys are written by the generic proxy, so all have the fence. docs/log/attention.md has the measurements.
 template <bool kPair>
@@ -33,7 +33,7 @@ constexpr int kFewHeads = 32;  // up to here, CTAs of 16 heads are faster than o
 constexpr int kManyBlocks = 24;  // of a part, from which on most queries have nothing to merge
 
 // The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32, for `width` columns a query. `overhead`, `slot` and
-// `merge` are those of struct Costs.
+// `merge`: see struct Costs.
 void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<TensorView> topk_length, int64_t width,
                         int64_t lengths_divisor, int64_t overhead, int64_t slot, int64_t merge) {
   DeviceGuard guard(parts);
@@ -116,7 +116,7 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
   else
     run(flash_fwd_splitkv_mla_fp8_sparse_kernel<false, false>, false);
   if (!parts.has_value()) return;
-  // Of a part, by shape alone, since lengths are on the device.
+  // The blocks of a part, only by shape, since lengths are on the device.
   const int64_t width = (p.keys.width + kBlock - 1) / kBlock, blocks = int64_t(p.queries) * width;
   if (!few && !in_order && blocks < int64_t(kManyBlocks) * p.part_count)
     combine_few_blocks<__nv_bfloat16>(p, multiprocessors(q), stream);

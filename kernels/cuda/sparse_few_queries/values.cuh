@@ -33,7 +33,7 @@ struct ValueMemory {
   float factor[kTileRows][kMostBlocks + 1];      // what sums and outputs are multiplied by before a block is added
   float added[2][Tile::kBlocks][kTileRows * 4];  // a block's sum of probabilities, by the lanes of a quad
   float total[kTileRows], top[kTileRows], last[kTileRows];
-  uint32_t records[];  // where those of the query start
+  uint32_t records[];  // where the query's records start
 };
 
 // Named barriers. Of probabilities and of values: a chunk is there, or its place is free, for even chunks, and with the next number for odd
@@ -73,7 +73,7 @@ struct Converter {
         if (first + i * Tile::kConverters < blocks * kBlock) s.records[first + i * Tile::kConverters] = place_of(p, indices[i]);
     }
   }
-  // Of this thread's i-th load.
+  // The key of this thread's i-th load.
   __device__ __forceinline__ int key_of(int i) const {
     return (thread / 32 + i * (Tile::kConverters / 32)) * Tile::kWarpKeys + thread % Tile::kWarpKeys;
   }
@@ -331,7 +331,7 @@ __device__ __forceinline__ void multiply_values(const Problem& p, ValueMemory<Ti
   }
 }
 
-// Twenty warps of 64 registers fit beside a CTA of the scores, and beside one of the kernel that follows. So the kernel is compiled as if for
+// Twenty warps of 64 registers fit next to a CTA of the scores, and next to one of the kernel that follows. So the kernel is compiled as if for
 // 1024 threads; tiles of 32 rows, whose CTAs leave no room for others, take the registers that they need.
 template <class Tile>
 __global__ void __launch_bounds__(Tile::kTileRows == 16 ? 1024 : Tile::kThreads, 1)

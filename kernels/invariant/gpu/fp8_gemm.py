@@ -1,4 +1,4 @@
-"""FP8 products on a Hopper GPU, batch-invariant: K is split by the weight's shape alone, and slices are added in ascending order.
+"""FP8 products on a Hopper GPU, batch-invariant: the weight's shape decides how K is split, and slices are added in order.
 
 Both kernels of ../../cuda/fp8_gemm then give an element the same bits: each slice of 128 is a chain of MMAs from zero, multiplied
 by the product of both scales and added in one fused operation. So which of them runs, and in what tiles, may depend on the rows.
@@ -23,8 +23,8 @@ from ...types import Quantized
 
 SLICE, WEIGHTS = 128, 128  # of K, and rows of a weight in a tile of the swap-AB kernel
 PARTS_TILE = Tile(128, 128)
-# From so many tiles on, parts of K are products of their own, by the kernel for many rows, and another kernel adds them. On an H200
-# in one launch and so: for a weight [7168, 16384] in 4 parts 98 and 103 us with 256 rows, 206 and 181 with 512, 1704 and 1272
+# From this many tiles on, the kernel for many rows computes each part of K, and another kernel adds the parts. On an H200, in one
+# launch and in two: for a weight [7168, 16384] in 4 parts 98 and 103 us with 256 rows, 206 and 181 with 512, 1704 and 1272
 # with 4096; for a weight [1536, 7168] 57 and 70 with 1024, 191 and 187 with 4096.
 PARTS_TILES = 200
 PARTS_BYTES = 256 << 20  # of such products that are held at a time

@@ -20,16 +20,16 @@ from ...cuda.sparse_mla_prefill import attend
 from ...cuda.split_plan import PART_FIELDS, check_widths, partial_results
 from ...types import SplitPlan
 
-# Up to so many rows (queries times heads) are divided over the GPU, and how: rows, columns and keys at a time of a CTA that adds
-# values. With more rows, a CTA or a pair for each query is faster.
+# For up to this many rows (queries times heads), the work is divided over the GPU: rows, columns and keys at a time of a CTA that
+# adds values. With more rows, a CTA or a pair for each query is faster.
 TILES = {128: (16, 32, 256), 256: (16, 64, 256), 640: (32, 64, 128)}
 BLOCK, PIECE_BLOCKS = 64, 8
-MOST_PIECES = 16  # kFewSplits of cuda/attention/merge.cuh: up to so many are merged one after the other
+MOST_PIECES = 16  # kFewSplits of cuda/attention/merge.cuh: this many are merged one after the other
 PARTIAL_BYTES = 256 << 20  # of the pieces' results that are held at a time
 
 
 def pieces_of(topk: int) -> int:
-    """How many pieces lists of `topk` columns have."""
+    """Return how many pieces lists of `topk` columns have."""
     pieces = -(-topk // (BLOCK * PIECE_BLOCKS))
     if pieces > MOST_PIECES:
         most = MOST_PIECES * BLOCK * PIECE_BLOCKS
