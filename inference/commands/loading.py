@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...model.checkpoint.config_json import read_config
-from ...model.checkpoint.place import no_directory
-from ...model.checkpoint.strict_json import parse_object
+from ...model.checkpoint.files import no_directory, parse_object
 from ..text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

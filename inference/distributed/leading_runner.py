@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from ...kernels.device import check_device
-from ...model.checkpoint.load import Progress
+from ...model.checkpoint.manifest import Progress
 from ...model.metadata import LayerCache, SelectionSink
 from ...model.transformer import Transformer
 from ..engine.limits import CacheBudget, Limits

@@ -10,8 +10,9 @@ import torch
 from ...kernels.availability import check_backend, not_deterministic
 from ...kernels.device import check_device
 from ...model.checkpoint.config_json import config_json, parse_config, read_config
-from ...model.checkpoint.load import Progress, load_checkpoint
+from ...model.checkpoint.load import load_checkpoint
 from ...model.checkpoint.locate import has_mtp_layer
+from ...model.checkpoint.manifest import Progress
 from ...model.config import ModelConfig, Precision
 from ...model.mtp import MTPTables
 from ...model.parallel.collectives import Ranks

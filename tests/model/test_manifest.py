@@ -147,7 +147,7 @@ def test_hashes_are_those_of_the_bytes(pristine):
 @pytest.mark.parametrize("size", [2, 4])
 def test_ranks_verify_the_rows_that_they_read(tmp_path, monkeypatch, size):
     """Pieces of 128 rows. A rank notices a flipped bit in its own rows, and every bit is noticed by some rank."""
-    monkeypatch.setattr("deepseek_v32.model.checkpoint.hashes._PIECE_BYTES", 1)
+    monkeypatch.setattr("deepseek_v32.model.checkpoint.manifest._PIECE_BYTES", 1)
     write_checkpoint(tmp_path, replace(CONFIG, vocab_size=1024, num_attention_heads=8), "bf16")
     write_manifest(tmp_path)
     assert (
@@ -188,11 +188,11 @@ def test_ranks_verify_the_rows_that_they_read(tmp_path, monkeypatch, size):
 def test_pieces_that_begin_and_end_anywhere(tmp_path, monkeypatch, size):
     """A manifest whose pieces were cut differently: the rest of a piece is read to verify it."""
     write_checkpoint(tmp_path, CONFIG, "fp8")
-    monkeypatch.setattr("deepseek_v32.model.checkpoint.hashes.FP8_BLOCK", 37)
-    monkeypatch.setattr("deepseek_v32.model.checkpoint.hashes._PIECE_BYTES", 1)
+    monkeypatch.setattr("deepseek_v32.model.checkpoint.manifest.FP8_BLOCK", 37)
+    monkeypatch.setattr("deepseek_v32.model.checkpoint.manifest._PIECE_BYTES", 1)
     write_manifest(tmp_path)
     monkeypatch.undo()
-    monkeypatch.setattr("deepseek_v32.model.checkpoint.hashes._PIECE_BYTES", 1)
+    monkeypatch.setattr("deepseek_v32.model.checkpoint.manifest._PIECE_BYTES", 1)
     for rank in range(size):
         load_model(tmp_path, "fp8", ranks=Ranks(rank, size))
     convert(tmp_path, tmp_path / "converted", size)
