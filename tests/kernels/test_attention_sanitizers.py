@@ -19,8 +19,8 @@ top        few queries: written before the writer's first arrival on kProbabilit
 records    few heads: bulk copies, and zeros in place of invalid records, come after waiting for `empty`, reads after `full`. A lane
            stores zeros before __syncwarp, after which its warp's first lane arrives on `full`
 
-In about one run of three racecheck gives the instructions of a kernel names of other functions and files of it, or none, beside the
-same offsets and line numbers. Such a run is repeated.
+In about one run of three racecheck reports names of other functions and files, or none, at the right offsets and line numbers.
+Such a run is repeated.
 """
 
 import os

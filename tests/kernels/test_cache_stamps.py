@@ -1,4 +1,4 @@
-"""Stamps beside the caches: chains and stamps against Python's integers, and every single wrong value is found and named."""
+"""Stamps next to the caches: chains and stamps against Python's integers, and every single wrong value is found and named."""
 
 from collections.abc import Callable
 from typing import Any
@@ -257,7 +257,7 @@ def test_decodes_come_around_to_nearly_all_earlier_pages(pages: int) -> None:
 
 
 def test_launches_store_stamps_beside_their_entries(backend: Backend) -> None:
-    """FP8 and plain caches. Only the slots that are written change; the entries are those of a launch without stamps."""
+    """FP8 and plain caches. Only the slots that are written change; the entries equal those from a launch without stamps."""
     generator = torch.Generator().manual_seed(5)
     angles = torch.randn(3, 32, generator=generator)
     slots = torch.tensor([70, 3, 64])

@@ -90,7 +90,7 @@ def captured(run: Callable[[], tuple[torch.Tensor, ...]]) -> tuple[torch.cuda.CU
     "batch, context", [(1, 4096), (1, 32768), (1, 131072), (3, 16384), (16, 32768), (40, 8192)], ids=str
 )
 def test_a_captured_selection_gives_the_same_bits(batch: int, context: int) -> None:
-    """In every step, whose scores, lengths and newest keys differ from those of the step before."""
+    """In every step, whose scores, lengths and newest keys differ from the previous step's."""
     device = torch.device("cuda", torch.cuda.current_device())
     step = Step(batch, context, device)
     generator = torch.Generator(device).manual_seed(0)

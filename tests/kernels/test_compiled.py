@@ -23,9 +23,9 @@ PUBLIC_NAMES = (
 OTHERS = ("plan_kernel", "few_queries_scores_kernel")
 # Launched without programmatic dependent launch, but let the next kernel start.
 LETS_NEXT_START = ("plan_kernel", "sparse_attn_fwd_kernel")
-WAITS_LATE = "swap_ab_kernel"  # waits at first or, beside the previous kernel, before it writes
+WAITS_LATE = "swap_ab_kernel"  # waits at first or, while it runs with the previous kernel, before it writes
 # They let the next kernel start only after they have waited for all earlier ones, on which early reads rely (kernels/cuda/pdl.py).
-# Beside the previous kernel the first wait of WAITS_LATE is skipped.
+# While it runs with the previous kernel, the first wait of WAITS_LATE is skipped.
 PRODUCTS = (WAITS_LATE, "large_m_kernel", "fp32_linear_kernel", "fp32_products_kernel")
 # Kernel name -> what it may issue before the previous kernel has ended: of static weights, of the router's bias, of a
 # plan, keys, lengths or rows that are older than the previous kernel.

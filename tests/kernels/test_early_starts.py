@@ -162,8 +162,8 @@ def test_a_product_beside_the_previous_kernel(tokens: int, first: str) -> None:
     def captured(values: torch.Tensor, x: torch.Tensor, others: torch.Tensor) -> Results:
         before = first_product(values, x)
         slow_copy(copied, others)
-        beside = fp8_gemm(Quantized(values, scales), *wide, beside_previous=True)
-        return before, beside, fp8_gemm(Quantized(copied, scales), *last)
+        early = fp8_gemm(Quantized(values, scales), *wide, beside_previous=True)
+        return before, early, fp8_gemm(Quantized(copied, scales), *last)
 
     check(lambda: tokens_and_others(tokens), run, captured)
 
@@ -171,7 +171,7 @@ def test_a_product_beside_the_previous_kernel(tokens: int, first: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("tokens", [1, 3, 16], ids=str)
 def test_experts_beside_the_previous_kernel(tokens: int) -> None:
-    """The shared expert's product runs beside the kernel that writes the groups; the routed experts' products wait for them."""
+    """The shared expert's product runs with the kernel that writes the groups; the routed experts' products wait for them."""
     gate, scales = random(EXPERTS, WIDTH), torch.ones(tokens, WIDTH // 128, device="cuda")
     parts = [quantize_weight(random(512, WIDTH)) for _ in range(EXPERTS)]
     weights = torch.stack([part.values.view(torch.uint8) for part in parts]).view(torch.float8_e4m3fn)

@@ -162,7 +162,7 @@ COMBINED = {  # tokens, top-k, width: released; widths that fill no vector; one;
 }
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["alone", "with the shared expert"])
+@pytest.mark.parametrize("shared", [False, True], ids=["without a shared expert", "with the shared expert"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize(("tokens", "topk", "width"), COMBINED.values(), ids=COMBINED.keys())
 def test_combine(backend: Backend, tokens: int, topk: int, width: int, dtype: torch.dtype, shared: bool) -> None:
