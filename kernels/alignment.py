@@ -14,7 +14,7 @@ def is_aligned(*tensors: torch.Tensor, multiple: int = ROW_BYTES) -> bool:
 
 
 def aligned_rows(x: torch.Tensor) -> torch.Tensor:
-    """x [..., K] itself if it is aligned; else a contiguous copy, with K rounded up by zeros until its rows are aligned."""
+    """Return x [..., K] if it is aligned, else a contiguous copy with zeros after each row, so that rows are aligned."""
     if is_aligned(x):
         return x
     size = x.element_size()
@@ -24,7 +24,7 @@ def aligned_rows(x: torch.Tensor) -> torch.Tensor:
 
 
 def check_aligned(**tensors: torch.Tensor) -> None:
-    """ValueError for the first tensor whose rows are not aligned. The stride of a dimension of size 1 does not matter."""
+    """Raise a ValueError for the first tensor whose rows are not aligned. The stride of a dimension of size 1 does not matter."""
     for name, tensor in tensors.items():
         if not is_aligned(tensor.squeeze()):
             raise ValueError(

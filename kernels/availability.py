@@ -20,9 +20,9 @@ class Choice:
 
 
 def describe(device: torch.device, backend: str = "auto", precision: str = "fp8") -> list[Choice]:
-    """The implementation that would run for each operation of a model in this precision; "none" if `backend` cannot run here.
+    """Return the implementation that each operation of a model in this precision gets; "none" if `backend` cannot run here.
 
-    Without the deterministic mode, whose implementations serve all operations of a model or none (`not_deterministic`).
+    Leaves out the deterministic mode, which serves all operations of a model or none (`not_deterministic`).
     """
     lines = []
     for operation, every in OPERATIONS.items():
@@ -54,7 +54,7 @@ def not_deterministic(device: torch.device, precision: str) -> str | None:
 
 
 def check_backend(backend: str, device: str) -> None:
-    """ValueError if nothing of `backend` can run on this device."""
+    """Raise a ValueError if no implementation of `backend` can run on this device."""
     check_names((backend,))
     if all(line.chosen == "none" for line in describe(torch.device(device), backend)):
         raise ValueError(

@@ -38,17 +38,17 @@ _NVCC_HINT = f"install the CUDA toolkit 13.0, or `pip install {_NVCC_PACKAGES}` 
 
 
 def kernels() -> list[str]:
-    """The names of all libraries."""
+    """Return the names of all libraries."""
     return sorted(source.parent.name for source in SOURCES.glob("*/launch.cu"))
 
 
 def launcher(name: str) -> Path:
-    """The source file of library `name`."""
+    """Return the source file of library `name`."""
     return SOURCES / name / "launch.cu"
 
 
 def included_files(source: Path) -> list[Path]:
-    """`source` and all files that it includes in quotation marks, directly or not, each once, in the order of inclusion.
+    """Return `source` and all files that it includes in quotation marks, directly or not, in the order of inclusion.
 
     Headers in angle brackets belong to other packages (CUDA, CUTLASS, tvm-ffi) and are left out.
     """
@@ -92,7 +92,7 @@ def cache_folder() -> Path:
 
 
 def find_nvcc() -> str:
-    """nvcc on the PATH, in $CUDA_HOME, in /usr/local/cuda, or from pip's packages."""
+    """Find nvcc on the PATH, in $CUDA_HOME, in /usr/local/cuda, or among pip's packages."""
     candidates = [shutil.which("nvcc")]
     if "CUDA_HOME" in os.environ:
         candidates.append(os.path.join(os.environ["CUDA_HOME"], "bin", "nvcc"))
@@ -159,7 +159,7 @@ def _build(name: str, source: Path, folder: Path | None) -> Path:
 
 
 def locate(name: str) -> Path:
-    """The path of library `name`, which is prebuilt, in the cache, or built by this call."""
+    """Return the path of library `name`: prebuilt, in the cache, or built by this call."""
     prebuilt = os.environ.get("DEEPSEEK_V32_KERNELS")
     if prebuilt:
         library = Path(prebuilt) / library_name(name)
@@ -178,13 +178,13 @@ def locate(name: str) -> Path:
 
 
 def load_source(source: Path) -> Any:
-    """Build a source file outside kernels/cuda, a kernel of a benchmark, into the user's cache, and load it as a tvm-ffi module."""
+    """Build a benchmark's kernel, a source file outside kernels/cuda, into the user's cache, and load it as a tvm-ffi module."""
     return _load_library(_build(source.parent.name, source, None))
 
 
 @cache
 def load(name: str) -> Any:
-    """Library `name` as a tvm-ffi module, built if necessary."""
+    """Load library `name` as a tvm-ffi module; build it if necessary."""
     return _load_library(locate(name))
 
 

@@ -1,15 +1,15 @@
 """Stamps next to the paged caches: they tell whose entries a page holds, and whether every launch that should write them has run.
 
 A sequence's *chain* after position i is ``sum over j <= i of (token_j + 1) * multipliers[j]`` mod 2^64 (multilinear hashing, Carter
-and Wegman 1979; Lemire and Kaser, arXiv 1202.4961): two different prefixes have different chains but for a chance of about 2^-63.
+and Wegman 1979; Lemire and Kaser, arXiv 1202.4961): two different prefixes have the same chain with a probability of about 2^-63.
 Each step writes two chains to every new slot: the one before its token, read from the previous position's slot through the block
 table, and the one after it. The stamp of a slot in layer l is the high half of ``chain after * factors[l, kind]``, where kind is 0
-for the latent and 1 for the index key (multiply-shift hashing, Dietzfelbinger et al. 1997). The very launches that write an entry
-store its stamp (`Stamp`, an argument of kernels/cache_write.py). So a launch that is skipped, or that writes to another slot,
+for the latent and 1 for the index key (multiply-shift hashing, Dietzfelbinger et al. 1997). The launch that writes an entry also
+stores its stamp (`Stamp`, an argument of kernels/cache_write.py). So a launch that is skipped, or that writes to another slot,
 leaves a stamp that does not match.
 
 `check_cache` compares: stamps with chains, each chain with the one before it, the last chain with the one that the host computes
-from the request's tokens, and the bytes of full pages with the hash that was taken when they became full. What does not match goes
+from the request's tokens, and the bytes of full pages with the hash that was taken when they became full. Mismatches go
 to `Stamps.found`, which the host reads without waiting for the device.
 """
 
@@ -24,7 +24,7 @@ from .types import Stamps
 
 
 def multiplier_table(count: int) -> np.ndarray:
-    """The first `count` odd multipliers, uint64: SplitMix64 (Steele et al. 2014) of 1, 2, 3, …, with the lowest bit set."""
+    """Return the first `count` odd multipliers, uint64: SplitMix64 (Steele et al. 2014) of 1, 2, 3, …, with the lowest bit set."""
     with np.errstate(over="ignore"):
         z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

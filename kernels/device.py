@@ -26,7 +26,7 @@ def is_hopper(device: torch.device) -> bool:
 
 @cache
 def describe(device: torch.device) -> str:
-    """A description of the device for error messages and the start-up log."""
+    """Describe the device for error messages and the start-up log."""
     if device.type != "cuda":
         threads = torch.get_num_threads()
         return f"{device.type} ({threads} {'thread' if threads == 1 else 'threads'})"

@@ -28,7 +28,7 @@ class FlashMLASchedMeta:
 
 
 def get_mla_metadata(*args: Any, **kwargs: Any) -> tuple[FlashMLASchedMeta, None]:
-    """An empty schedule for flash_mla_with_kvcache; arguments of older interfaces are ignored."""
+    """Return an empty schedule for flash_mla_with_kvcache; arguments of older interfaces are ignored."""
     return FlashMLASchedMeta(), None
 
 

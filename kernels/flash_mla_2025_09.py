@@ -23,7 +23,7 @@ def get_mla_metadata(
     is_fp8_kvcache: bool = False,
     topk: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """tile_scheduler_metadata and num_splits, opaque int32 tensors, for cache_seqlens int32 [B].
+    """Return tile_scheduler_metadata and num_splits, opaque int32 tensors, for cache_seqlens int32 [B].
 
     num_q_tokens_per_head_k is s_q * H / num_heads_k. With topk (sparse attention), num_heads_q must be given.
     """

@@ -40,7 +40,7 @@ def fp8_gemms(
     *,
     backend: str | Preference = "auto",
 ) -> list[torch.Tensor]:
-    """The product of a [M, K] with each of several weights (values [N, K] and block scales), as fp8_gemm gives it: [M, N] each."""
+    """Multiply a [M, K] by each of several weights (values [N, K] and block scales), like fp8_gemm -> [M, N] each."""
     for weight in weights:
         _check(a, *weight)
     check_dtype("out_dtype", out_dtype, FLOATS)

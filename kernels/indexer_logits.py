@@ -20,7 +20,7 @@ def check_indexer(
     ends: torch.Tensor,
     k_scale: torch.Tensor | None,
 ) -> None:
-    """ValueError if these are not the arguments of `indexer_logits`."""
+    """Raise a ValueError if these are not valid arguments of `indexer_logits`."""
     check_tensor("q", q, (None, None, None), _QUERY_DTYPES)
     rows, heads, width = q.shape
     check_tensor("k", k, (None, width), q.dtype, q.device)

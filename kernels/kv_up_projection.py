@@ -40,7 +40,7 @@ def expand_values(
 def expand_quantize(
     latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool = True, *, backend: str | Preference = "auto"
 ) -> Quantized:
-    """The values of all heads of a token in one row, rounded to the latents' dtype and quantised for the output projection.
+    """Return all heads' values of a token in one row, rounded to the latents' dtype and quantised for the output projection.
 
     latents [T, H, L], wv [H, v, L] of one dtype -> values [T, H * v], scales [T, ceil(H * v / 128)].
     """

@@ -73,7 +73,7 @@ def quantize_weight(weight: torch.Tensor, ue8m0: bool = True) -> Quantized:
 
 
 def dequantize_weight(weight: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """weight [N, K] e4m3 times its block scales [ceil(N / 128), ceil(K / 128)], in `dtype`."""
+    """Multiply a weight [N, K] e4m3 by its block scales [ceil(N / 128), ceil(K / 128)], in `dtype`."""
     check_tensor("weight", weight, (None, None), torch.float8_e4m3fn)
     blocks = tuple(-(-size // reference.GROUP) for size in weight.shape)
     check_tensor("scale", scale, blocks, torch.float32, weight.device)

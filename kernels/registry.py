@@ -75,7 +75,7 @@ _gpu = partial(Implementation, INVARIANT, invariant=True, device="cuda")
 def _with_reference(
     module: str, *compiled: Implementation, invariant: str | bool = False
 ) -> tuple[Implementation, ...]:
-    """invariant: whether the reference is batch-invariant on a CPU, or the module of an implementation that is."""
+    """Append the reference. invariant: True if it is batch-invariant on a CPU, or the module of an implementation that is."""
     reference = Implementation("reference", module, capturable=False, invariant=invariant is True)
     if not isinstance(invariant, str):
         return *compiled, reference
@@ -175,7 +175,7 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
 
 
 def leading_dtype(operation: str, precision: str) -> torch.dtype:
-    """The dtype of the leading tensor that a model in exact, bf16 or fp8 precision passes to an operation."""
+    """Return the dtype of the leading tensor that a model in exact, bf16 or fp8 precision passes to an operation."""
     if precision == "exact" or operation.startswith(("select_topk", "route")):
         return torch.float32
     if precision == "fp8" and ("_gemm" in operation or operation.endswith("indexer_logits")):
@@ -184,10 +184,10 @@ def leading_dtype(operation: str, precision: str) -> torch.dtype:
 
 
 def preference_of(backend: str, deterministic: bool = False) -> Preference:
-    """The preference that a model with this backend passes to its operations.
+    """Return the preference that a model with this backend passes to its operations.
 
     "tile" or "cuda" runs where it has an implementation that supports the input, and the fastest other one elsewhere. An operation
-    that gets "tile" or "cuda" as a string, by contrast, runs that implementation or raises. deterministic: of whatever backend, but
+    that gets "tile" or "cuda" as a string, by contrast, runs that implementation or raises. deterministic: any backend, but
     batch-invariant.
     """
     check_names((backend,))
@@ -215,7 +215,7 @@ def choose_implementation(
     backend: str | Preference,
     width: int | None = None,
 ) -> Implementation:
-    """The implementation of `operation` for this device, dtype and width. ValueError, with the reasons, if none supports them.
+    """Return the implementation of `operation` for this device, dtype and width. ValueError, with the reasons, if none fits.
 
     `backend`: one backend, or several in order of preference.
     """
@@ -249,7 +249,7 @@ def choose(operation: str, tensor: torch.Tensor, backend: str | Preference) -> C
 
 
 def check_names(preference: Preference) -> None:
-    """ValueError if a name of `preference` is no backend."""
+    """Raise a ValueError if a name in `preference` is no backend."""
     for name in preference:
         if name not in (*BACKENDS, INVARIANT):
             raise ValueError(f"backend is {name!r}; expected one of {', '.join(BACKENDS)}")

@@ -66,7 +66,7 @@ class Stamps(NamedTuple):
 
 
 class Norms(NamedTuple):
-    """The fp32 weights of the norms, and what is added to the mean square or the variance."""
+    """The fp32 weights of the norms, and the epsilons added to the mean square or the variance."""
 
     query: torch.Tensor  # [Q], RMSNorm
     latent: torch.Tensor  # [L], RMSNorm
@@ -96,7 +96,7 @@ class Caches(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """Which CTAs attend to which keys of which query (Flash-Decoding, 2023; the name is FlashMLA's).
+    """A division of queries and keys among CTAs (Flash-Decoding, 2023; the name is FlashMLA's).
 
     A planning kernel fills the tensors once a step, and all layers share them. Valid for every call with the same lengths, number
     of queries and rows.
@@ -107,7 +107,7 @@ class SplitPlan:
     rows: int  # query rows that share keys: the heads, times the new tokens in dense decode
 
     def check(self, queries: int, rows: int) -> None:
-        """ValueError unless the plan was made for this many queries and rows."""
+        """Raise a ValueError unless the plan was made for this many queries and rows."""
         if (self.split_offset.shape[0] - 1, self.rows) != (queries, rows):
             raise ValueError(
                 f"plan is for {self.split_offset.shape[0] - 1} queries of {self.rows} rows; "

@@ -1,4 +1,4 @@
-"""Sums over the ranks of a job by GPUs that write into each other's memory, in one launch."""
+"""Sums over a job's ranks in one launch: the GPUs write into each other's memory."""
 
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ class Inboxes(NamedTuple):
 
 
 def all_reduce(x: torch.Tensor, inboxes: Inboxes) -> torch.Tensor:
-    """The sum of every rank's x, added in the order of ranks in fp32 and rounded once.
+    """Return the sum of every rank's x, added in the order of ranks in fp32 and rounded once.
 
     All ranks call it in the same order with x of one shape. `inboxes.fits(x)` must hold.
     """
@@ -65,7 +65,7 @@ def all_reduce(x: torch.Tensor, inboxes: Inboxes) -> torch.Tensor:
 def all_reduce_norm(
     x: torch.Tensor, inboxes: Inboxes, residual: torch.Tensor, norm_weight: torch.Tensor, eps: float, ue8m0: bool
 ) -> Normed:
-    """The sum of every rank's x [T, D] as `all_reduce` makes it, and `rms_norm_quantize` of `residual` [T, D] plus that.
+    """Return `rms_norm_quantize` of `residual` [T, D] plus the sum of every rank's x [T, D], which `all_reduce` defines.
 
     `inboxes.fits_norm(x, residual)` must hold. Only this operation may use the inboxes, and D is the same each time: a CTA counts
     the sums of its token.

@@ -31,7 +31,7 @@ def check_cache(
     lengths: torch.Tensor | None,
     truths: torch.Tensor | None,
 ) -> None:
-    """The caches themselves are read at `stamps.addresses`."""
+    """Check pages; the kernel reads the caches at `stamps.addresses`."""
     tables = stamps.chains, stamps.columns, stamps.hashes, stamps.factors, stamps.multipliers, stamps.addresses
     sizes = stamps.page_size, *stamps.page_words, stamps.padding_page
     load("cache_stamps").check_cache(

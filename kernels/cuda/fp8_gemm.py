@@ -1,4 +1,4 @@
-"""Block-scaled FP8 GEMM on Hopper, and which kernel and tile serves how many rows.
+"""Block-scaled FP8 GEMM on Hopper, and the choice of kernel and tile by the number of rows.
 
 Two kernels. `large_m` has 64 tokens as the M of an MMA. It never splits K, so that the bits of an element of the result depend
 only on its row of a and its row of b, not on the tile or the number of rows. `swap_ab`, for few tokens, exchanges the operands, and
@@ -44,7 +44,7 @@ EXPERT_TILE = Tile(192, 128, True)  # for experts of up to about 160 rows, which
 
 
 def swap_ab_tile(rows: int) -> int:
-    """The token tile of the swap-AB kernel for `rows` rows."""
+    """Return the token tile of the swap-AB kernel for `rows` rows."""
     return min(max(8, 1 << (rows - 1).bit_length()), 128)
 
 
@@ -60,7 +60,7 @@ def waves(tile: Tile, rows: int, columns: int, processors: int) -> int:
 
 
 def large_tile(rows: int, columns: int, width: int, processors: int) -> Tile:
-    """The tile of `large_m` that takes the shortest time by the model: waves times a tile's time."""
+    """Return the tile of `large_m` with the shortest time by the model: waves times a tile's time."""
 
     def microseconds(tile: Tile) -> float:
         slice_time, rest = LARGE_TILES[tile]
@@ -72,11 +72,10 @@ def large_tile(rows: int, columns: int, width: int, processors: int) -> Tile:
 
 
 def choose(rows: int, columns: int, width: int, processors: int) -> Tile | int:
-    """The tile of `large_m`, or the token tile of `swap_ab`, for a [rows, width] times a weight [columns, width].
+    """Return the tile of `large_m`, or the token tile of `swap_ab`, for a [rows, width] times a weight [columns, width].
 
-    Tiles that leave half of the multiprocessors idle give way to the swap-AB kernel, which also splits K. So do 64 rows where a
-    third of them is idle, and fewer rows, since `large_m` spends more than their share on the rows of a tile that the matrix
-    does not have.
+    The swap-AB kernel, which also splits K, serves products whose tiles would leave half of the multiprocessors idle, 64 rows that
+    would leave a third idle, and fewer rows: `large_m` spends more than their share on a tile's rows outside the matrix.
     """
     if 16 < rows <= 64 and 8 * -(-columns // WIDE_TILE.columns) > 7 * processors:
         return WIDE_TILE
@@ -102,7 +101,7 @@ def multiply(
     expected_tiles: int = 0,
     beside_previous: bool = False,
 ) -> torch.Tensor:
-    """a [M, K] times b [E, N, K] -> out [M, N], as `multiply_into` writes it."""
+    """Return a [M, K] times b [E, N, K], [M, N]; see `multiply_into`."""
     rows = a.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     out = torch.empty(rows, b.shape[1], dtype=out_dtype, device=a.device)
     multiply_into(out, a, a_scale, b, b_scale, offsets, tile, splits, sorted_token_ids, expected_tiles, beside_previous)
@@ -122,7 +121,7 @@ def multiply_into(
     expected_tiles: int = 0,
     beside_previous: bool = False,
 ) -> None:
-    """a [M, K] times b [E, N, K] into out [M, N], by `large_m` for a Tile, by `swap_ab` for a number of tokens.
+    """Multiply a [M, K] by b [E, N, K] into out [M, N], by `large_m` for a Tile, by `swap_ab` for a number of tokens.
 
     The other arguments are swap_ab's. K is split into `splits` parts, each added in ascending order; 0: as many as fill
     the GPU. `sorted_token_ids` int32 [M], with tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r]

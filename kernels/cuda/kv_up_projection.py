@@ -46,7 +46,7 @@ def fits_queries(q: torch.Tensor, cos: torch.Tensor, wk: torch.Tensor) -> bool:
 
 
 def absorb_many_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
-    """`absorb_queries` by the kernel for many tokens: each sum is one chain of MMAs over wk's rows, ascending."""
+    """Run `absorb_queries` by the kernel for many tokens: each sum is one chain of MMAs over wk's rows, ascending."""
     out = torch.empty(*q.shape[:2], LATENT + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
     if out.numel():
         operands = q, cos.contiguous(), sin.contiguous(), wk, out
@@ -76,7 +76,7 @@ def fits_values(latents: torch.Tensor, wv: torch.Tensor) -> bool:
 
 
 def expand_many_values(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """`expand_quantize` by the kernel for many tokens: each sum is one chain of MMAs over the latent dims, ascending."""
+    """Run `expand_quantize` by the kernel for many tokens: each sum is one chain of MMAs over the latent dims, ascending."""
     codes, scales = _quantized_values(latents)
     operands = latents, wv, codes.view(torch.uint8), scales
     load("kv_up_projection").expand_quantize_many(*operands, ue8m0, weights_are_static(wv))
@@ -84,7 +84,7 @@ def expand_many_values(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> 
 
 
 def _quantized_values(latents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes and scales of the values of all heads, not yet written."""
+    """Allocate codes and scales of the values of all heads."""
     tokens, heads, _ = latents.shape
     codes = torch.empty(tokens, heads * ROWS, dtype=torch.float8_e4m3fn, device=latents.device)
     return codes, torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)

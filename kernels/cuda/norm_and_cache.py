@@ -43,7 +43,7 @@ def in_order(
     projection: Fp32Projection | None,
     one_order: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """`norm_and_cache`; with `one_order`, `fp32_linear_in_order` projects the tokens."""
+    """Run `norm_and_cache`; with `one_order`, `fp32_linear_in_order` projects the tokens."""
     dims = query.shape[1], norms.latent.shape[0], 2 * cos.shape[1], keys.shape[1], caches.latent.shape[1]
     weights = norms.query, norms.latent, norms.key, norms.key_bias
     fits = dims == (QUERY, LATENT, ROPE, KEY, PAGE) and caches.keys.shape[1] == PAGE and len(query) > 0

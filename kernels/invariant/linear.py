@@ -1,4 +1,4 @@
-"""Dense products, batch-invariant: in fp32, rounded once, by oneDNN where it is verified to be so, else by `row_products`."""
+"""Dense products, batch-invariant: in fp32, rounded once, by oneDNN where it proved invariant, else by `row_products`."""
 
 from collections.abc import Sequence
 

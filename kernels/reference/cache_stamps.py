@@ -71,7 +71,7 @@ def _stamp_decodes(
 
 
 def decode_tasks(lengths: torch.Tensor, page_size: int) -> torch.Tensor:
-    """The tasks of a step of decodes, int64 [2 B, 5]: the page of each new token, then one earlier page of each sequence.
+    """Return the tasks of a step of decodes, int64 [2 B, 5]: the page of each new token, then one earlier page of each sequence.
 
     A page that has become full is hashed. The earlier page is another one at each step, and every HASH_EVERY-th step its hash is
     compared. A sequence without a full earlier page checks none of its entries.
@@ -160,7 +160,7 @@ def _hash_pages(
 
 
 def hash_page(page: torch.Tensor, multipliers: torch.Tensor) -> torch.Tensor:
-    """The sum of a page's 64-bit words, each times the multiplier of its place: int64 [], on the page's device."""
+    """Return the sum of a page's 64-bit words, each times the multiplier of its place: int64 [], on the page's device."""
     words = page.view(-1).view(torch.int64)
     return (words * multipliers[: len(words)]).sum()
 

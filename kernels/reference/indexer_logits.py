@@ -78,7 +78,7 @@ def _all_rows(
     lengths: torch.Tensor,
     out: torch.Tensor,
 ) -> torch.Tensor:
-    """The scores in `out` [B * new, max_context], of as many sequences at a time as BLOCK_BYTES allow: a GPU waits for launches."""
+    """Write the scores to `out` [B * new, max_context], as many sequences at a time as BLOCK_BYTES allow, to save launches."""
     batch, new, heads, width = q.shape
     pages = min(-(-out.shape[1] // cache.shape[1]), block_table.shape[1])
     columns = min(pages * cache.shape[1], out.shape[1])
@@ -103,7 +103,7 @@ def _all_rows(
 
 
 def _keys(cache: torch.Tensor, pages: list[int]) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The keys [S, D] of these pages, and their scales fp32 [S] if they are FP8."""
+    """Return the keys [S, D] of these pages, and their scales fp32 [S] if they are FP8."""
     if pages and pages == list(range(pages[0], pages[0] + len(pages))):
         taken = cache[pages[0] : pages[0] + len(pages)]  # no copy
     else:

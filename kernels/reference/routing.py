@@ -7,7 +7,7 @@ from .quantize import rms_norm_quantize
 
 
 def _largest(x: torch.Tensor, count: int) -> torch.Tensor:
-    """Indices of the `count` largest elements [..., count], largest first; of equal ones the lowest first, unlike torch.topk."""
+    """Return the indices of the `count` largest elements [..., count], largest first; equal ones by index, unlike torch.topk."""
     return x.sort(dim=-1, descending=True, stable=True).indices[..., :count]
 
 

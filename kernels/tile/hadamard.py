@@ -18,7 +18,7 @@ ROWS = THREADS // LANES  # rows per thread block
 
 
 def held(width: int) -> int:
-    """The number of elements of a row that a lane holds: two pieces for each group of 128, the last perhaps partly empty."""
+    """Return the number of elements of a row that a lane holds: two pieces for each group of 128, the last perhaps partly empty."""
     return -(-width // GROUP) * 2 * PIECE
 
 

@@ -1,11 +1,10 @@
 // Dense decode over a paged cache (block tables, causal), and 16-head decode over one-token pages: split-KV parts over whole contexts.
 // Pages that hold whole blocks of keys come in boxes by the TMA, others row by row.
 
-#include <cudaTypedefs.h>
-
 #include "../attention/gather.cuh"
 #include "../attention/launch.cuh"
 #include "../attention/pages.cuh"
+#include "../common/tensor_map.cuh"
 
 namespace mla {
 
@@ -75,22 +74,10 @@ Problem problem_of(const TensorView& parts, const TensorView& split_offset, cons
 
 // Boxes of 64 columns and 64 rows of pages [P, page, 576], under the 128-byte swizzle.
 CUtensorMap map_of_pages(const Keys& keys, int64_t pages) {
-  static const auto encode = [] {  // found at run time, so that the library needs no libcuda to link
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result), "cuTensorMapEncodeTiled");
-    if (result != cudaDriverEntryPointSuccess) TVM_FFI_THROW(RuntimeError) << "the driver has no cuTensorMapEncodeTiled";
-    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
-  }();
   const cuuint64_t sizes[] = {kWidth, static_cast<cuuint64_t>(keys.page_size), static_cast<cuuint64_t>(pages)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(keys.row_bytes), static_cast<cuuint64_t>(keys.page_bytes)};
-  const cuuint32_t box[] = {64, kBlock, 1}, steps[] = {1, 1, 1};
-  CUtensorMap map;
-  const CUresult code = encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, const_cast<uint8_t*>(keys.latent), sizes, strides, box, steps,
-                               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "tensor map of pages: CUDA driver error " << int(code);
-  return map;
+  const cuuint32_t box[] = {64, kBlock, 1};
+  return common::encode_map(CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, keys.latent, sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
 // A block of keys lies in one page if pages hold whole blocks: then it comes in boxes.

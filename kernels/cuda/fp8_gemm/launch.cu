@@ -1,16 +1,14 @@
-#include <cudaTypedefs.h>
-
 #include <initializer_list>
 
-#include "../common/launch.cuh"
+#include "../common/tensor_map.cuh"
 #include "swap_ab.cuh"
 #include "large_m.cuh"
 
 namespace gemm {
 
-using common::check;
 using common::data;
 using common::DeviceGuard;
+using common::encode_map;
 using common::launch_kernel;
 using common::stream_of;
 using tvm::ffi::Optional;
@@ -18,32 +16,14 @@ using tvm::ffi::TensorView;
 
 namespace {
 
-// The driver's encoder of tensor maps, looked up at run time so that linking needs no libcuda.
-PFN_cuTensorMapEncodeTiled_v12000 encoder() {
-  static const auto found = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result), "driver");
-    if (result != cudaDriverEntryPointSuccess) TVM_FFI_THROW(RuntimeError) << "the driver has no cuTensorMapEncodeTiled";
-    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
-  }();
-  return found;
-}
-
 // Tensor map of bytes [experts, rows, k] under the 128-byte swizzle, in boxes of 128 columns. Elements outside read as zero.
 CUtensorMap map_of(const TensorView& tensor, int box_rows) {
   const int rank = tensor.ndim();
-  CUtensorMap map;
   cuuint64_t sizes[3], strides[2];
   for (int i = 0; i < rank; ++i) sizes[i] = static_cast<cuuint64_t>(tensor.size(rank - 1 - i));
   for (int i = 0; i + 1 < rank; ++i) strides[i] = static_cast<cuuint64_t>(tensor.stride(rank - 2 - i));
-  const cuuint32_t box[3] = {kSlice, static_cast<cuuint32_t>(box_rows), 1}, steps[3] = {1, 1, 1};
-  const CUresult code =
-      encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, rank, data<void>(tensor), sizes, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "tensor map: CUDA driver error " << int(code);
-  return map;
+  const cuuint32_t box[3] = {kSlice, static_cast<cuuint32_t>(box_rows), 1};
+  return encode_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, rank, data<void>(tensor), sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
 Product product_of(const TensorView& a, const TensorView& a_scale, const TensorView& b, const TensorView& b_scale,

@@ -56,40 +56,16 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
                    int64_t lengths_divisor, Optional<TensorView> parts, Optional<TensorView> split_offset,
                    Optional<TensorView> partial_out, Optional<TensorView> partial_lse, bool in_order) {
   DeviceGuard guard(q);
-  Problem p = {};
-  const int heads = static_cast<int>(q.size(1));
+  Problem p = sparse_problem(q, indices, topk_length, lengths_divisor, sink, out, lse, scale, lse_factor);
+  const int heads = p.heads;
   // One query in whole is faster without exchanges. In parts of a block or two it takes a fifth less time with them.
   const bool few = heads <= kFewHeads, pair = heads > kRows && (q.size(0) > 1 || parts.has_value());
-  // records.cuh counts a record's place in units of 16 bytes, in 32 bits.
-  if (!few && ((cache.size(0) - 1) * cache.stride(0) + cache.size(1) * cache.stride(1)) >> 36 != 0)
+  if (!few && exceeds_64_gib(cache))
     TVM_FFI_THROW(ValueError) << "cache is " << cache.size(0) << " pages of stride " << cache.stride(0)
                               << "; expected less than 64 GiB in all with more than " << kFewHeads << " heads";
-  p.q = data<void>(q);
-  p.q_rope = data<__nv_bfloat16>(q) + kValueWidth;
-  p.q_stride = p.q_rope_stride = q.stride(0);
-  p.q_head_stride = p.q_rope_head_stride = q.stride(1);
-  p.queries = static_cast<int>(q.size(0));
-  p.heads = p.rows = heads;
   const int cta_rows = few ? kFewRows : kRows, row_blocks = (heads + cta_rows - 1) / cta_rows;
   p.groups = pair ? (row_blocks + 1) / 2 : row_blocks;
-  p.new_tokens = 1;
-  p.scale = static_cast<float>(scale);
-  p.scale_log2 = static_cast<float>(scale * 1.4426950408889634);
-  p.keys.table = data<int32_t>(indices);
-  p.keys.table_stride = indices.stride(0);
-  p.keys.lengths = data<int32_t>(topk_length);
-  p.keys.lengths_divisor = static_cast<int>(lengths_divisor);
-  p.keys.width = static_cast<int>(indices.size(1));
-  p.keys.slots = cache.size(0) * cache.size(1);
-  p.keys.latent = data<uint8_t>(cache);
-  p.keys.row_bytes = cache.stride(1);
-  p.keys.page_bytes = cache.stride(0);
-  p.keys.page_size = static_cast<int>(cache.size(1));
-  p.keys.linear = cache.stride(0) == cache.size(1) * cache.stride(1);
-  p.sink = data<float>(sink);
-  p.out = data<void>(out);
-  p.lse = data<float>(lse);
-  p.lse_factor = static_cast<float>(lse_factor);
+  read_cache(p.keys, cache);
   p.max_logits = data<float>(max_logits);
   const cudaStream_t stream = stream_of(q);
   const int ctas_each = p.groups * (pair ? 2 : 1);

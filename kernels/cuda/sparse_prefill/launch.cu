@@ -28,31 +28,12 @@ void sparse_prefill_rows(TensorView q, TensorView kv, TensorView indices, Option
                          Optional<TensorView> sink, TensorView out, TensorView max_logits, TensorView lse, double scale,
                          int64_t piece_blocks, Optional<TensorView> partial_out, Optional<TensorView> partial_sums) {
   DeviceGuard guard(q);
-  Problem p = {};
-  const int heads = static_cast<int>(q.size(1));
-  p.q = data<void>(q);
-  p.q_rope = data<__nv_bfloat16>(q) + kValueWidth;
-  p.q_stride = p.q_rope_stride = q.stride(0);
-  p.q_head_stride = p.q_rope_head_stride = q.stride(1);
-  p.queries = static_cast<int>(q.size(0));
-  p.heads = p.rows = heads;
-  p.groups = (heads + kRows - 1) / kRows;
-  p.new_tokens = 1;
-  p.scale = static_cast<float>(scale);
-  p.scale_log2 = static_cast<float>(scale * 1.4426950408889634);
-  p.keys.table = data<int32_t>(indices);
-  p.keys.table_stride = indices.stride(0);
-  p.keys.lengths = data<int32_t>(topk_length);
-  p.keys.lengths_divisor = 1;
-  p.keys.width = static_cast<int>(indices.size(1));
+  Problem p = sparse_problem(q, indices, topk_length, 1, sink, out, lse, scale, 0.6931471805599453);
+  p.groups = (p.heads + kRows - 1) / kRows;
   p.keys.slots = kv.size(0);
   p.keys.latent = data<uint8_t>(kv);
   p.keys.row_bytes = kv.stride(0) * 2;
   p.keys.linear = true;
-  p.sink = data<float>(sink);
-  p.out = data<void>(out);
-  p.lse = data<float>(lse);
-  p.lse_factor = 0.6931471805599453f;
   p.max_logits = data<float>(max_logits);
   if (partial_out.has_value()) {
     p.pieces = static_cast<int>(partial_out.value().size(1));

@@ -32,7 +32,7 @@ MOST_SPLITS, LEAST_SLICES, CTAS = 8, 8, 264  # parts of K; slices of a part; two
 
 
 def splits_of(columns: int, width: int) -> int:
-    """Into how many parts K is split for a weight [columns, width]: as many as fill the GPU with the few tiles of a decode step."""
+    """Return into how many parts K is split for a weight [columns, width], so that the few tiles of a decode step fill the GPU."""
     tiles, slices, splits = -(-columns // WEIGHTS), -(-width // SLICE), 1
     while 2 * splits <= MOST_SPLITS and 2 * splits * tiles <= CTAS and 2 * splits * LEAST_SLICES <= slices:
         splits *= 2
@@ -65,7 +65,7 @@ def _dense_into(
 def _sum_of_products(
     out: torch.Tensor, a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, splits: int
 ) -> None:
-    """The parts that swap-AB adds, each by the kernel for many rows, added in the same order."""
+    """Compute the parts that swap-AB adds by the kernel for many rows, and add them in the same order."""
     slices = -(-weight.shape[1] // SLICE)
     parts = torch.empty(splits, *out.shape, dtype=torch.float32, device=out.device)
     for rank, part in enumerate(parts):
@@ -124,7 +124,7 @@ def grouped_gemm(
     sorted_token_ids: torch.Tensor | None,
     expected_m: int,
 ) -> torch.Tensor:
-    """Experts' K is never split. In bf16 the TileLang kernel has one tile and one chain of MMAs for any number of rows."""
+    """Multiply without splitting K. In bf16 the TileLang kernel has one tile and one chain of MMAs for any number of rows."""
     if not isinstance(a, Quantized) or weight_scale is None:
         return bf16_grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m)
     rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
@@ -160,7 +160,7 @@ def grouped_gemm_with_shared(
     expected_m: int,
     beside_previous: bool = False,
 ) -> torch.Tensor:
-    """The shared expert's K is not split either, so that few tokens need one launch for both products."""
+    """Multiply without splitting the shared expert's K, so that few tokens need one launch for both products."""
     tokens = dense.values.shape[0]
     rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     out = torch.empty(tokens + rows, weight.shape[1], dtype=out_dtype, device=weight.device)
