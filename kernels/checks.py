@@ -12,7 +12,7 @@ def check_tensor(
     dtypes: Sequence[torch.dtype] | torch.dtype,
     device: torch.device | None = None,
 ) -> None:
-    """Check that `tensor` has this shape (None: any size), one of these dtypes, this device, and contiguous last dims; ValueError."""
+    """Check that `tensor` has this shape (None: any size), one of these dtypes, this device and contiguous last dims."""
     # This runs some fifty times a layer. Texts of errors that are not raised would be three quarters of its 4 us.
     sizes = tensor.shape
     if len(sizes) != len(shape) or any(map(_differs, shape, sizes)):

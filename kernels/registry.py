@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from . import device as hardware
+from .errors import ArgumentError
 
 Backend = Literal["auto", "reference", "tile", "cuda"]
 BACKENDS = get_args(Backend)
@@ -252,4 +253,4 @@ def check_names(preference: Preference) -> None:
     """Raise a ValueError if a name in `preference` is no backend."""
     for name in preference:
         if name not in (*BACKENDS, INVARIANT):
-            raise ValueError(f"backend is {name!r}; expected one of {', '.join(BACKENDS)}")
+            raise ArgumentError("backend", f"{name!r}", f"one of {', '.join(BACKENDS)}")

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.commands.cli import app
 from deepseek_v32.inference.distributed.model_source import ModelSource
+from deepseek_v32.inference.engine.limits import EngineConfig
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.load import load_model
@@ -105,8 +106,8 @@ def test_hashes_need_not_be_verified(target):
 
 @pytest.mark.parametrize("verified", [True, False])
 def test_other_ranks_are_told_whether_to_verify(pristine, verified):
-    options = {"device": "cpu", "precision": "fp8", "backend": "auto", "verify_hashes": verified}
-    source = ModelSource.resolve(pristine / "plain", **options)
+    chosen = EngineConfig(device="cpu", precision="fp8", verify_hashes=verified)
+    source = ModelSource.resolve(pristine / "plain", chosen)
     assert source.verify_hashes == verified
     assert ModelSource.from_json(json.loads(json.dumps(source.to_json()))) == source
 
