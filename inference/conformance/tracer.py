@@ -54,9 +54,6 @@ class TracedRunner:
     def is_quick(self, batch: Batch) -> bool:
         return False
 
-    def must_capture(self, sequences: int, drafts: int) -> bool:
-        return False
-
     @property
     def drafts(self) -> torch.Tensor:
         return self.runner.drafts
