@@ -9,15 +9,15 @@ Source: DeepSeek-V2 paper, section 2.1; V3.2 paper, section 2.1.
 import torch
 from torch import nn
 
-from ..kernels.cache_stamps import INDEX, LATENT
 from ..kernels.cache_write import gather_latents, write_latent_cache
 from ..kernels.dense_mla import mha_prefill
 from ..kernels.kv_up_projection import absorb_queries, expand_quantize, expand_values
-from ..kernels.norm_and_cache import Caches, Norms, norm_and_cache
+from ..kernels.norm_and_cache import norm_and_cache
 from ..kernels.reference.rope import rotate_interleaved
 from ..kernels.select_topk import positions_to_slots
 from ..kernels.sparse_mla_decode import sparse_mla_decode
 from ..kernels.sparse_mla_prefill import sparse_mla_prefill
+from ..kernels.types import INDEX, LATENT, Caches, Norms
 from .config import ModelConfig
 from .experiment import Experiments
 from .indexer import NORM_EPS, Indexer, IndexQueries, PrefillSharing

@@ -9,21 +9,19 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import nn
 
-from ..kernels.cache_stamps import INDEX
 from ..kernels.cache_write import gather_index_keys, write_index_cache
 from ..kernels.fp32_ops import fp32_linear, layer_norm
 from ..kernels.hadamard import rotate_quantize
 from ..kernels.indexer_logits import indexer_logits, paged_indexer_logits
-from ..kernels.indexer_topk import indexer_topk, rows_at_a_time, takes_one_pass
-from ..kernels.norm_and_cache import Fp32Projection
-from ..kernels.quantize import Quantized
+from ..kernels.indexer_topk import rows_at_a_time
 from ..kernels.reference.rope import rotate_index
 from ..kernels.select_topk import select_topk, select_topk_slots
+from ..kernels.types import INDEX, Fp32Projection, Quantized
 from .config import ModelConfig
 from .layers import Compute, Linear, parameter
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 from .profiling import layer_part, profiler_range
-from .stages import is_traced, stages
+from .stages import stages
 
 NORM_EPS = 1e-6
 
@@ -182,12 +180,6 @@ class Indexer(nn.Module):
         keys, scales = gather_index_keys(cache.index, prefill.context_slots, backend=self.compute.backend)
         q, weights = queries.q[prefill.rows], queries.weights[prefill.rows]
         starts, ends = prefill.starts, prefill.ends
-        if not (with_scores or is_traced()) and takes_one_pass(q, keys, self.topk, self.compute.backend):
-            assert scales is not None
-            with profiler_range(f"layer {self.layer}/indexer"):
-                return Selection(
-                    indexer_topk(q, keys, weights, starts, ends, scales, self.topk, backend=self.compute.backend)
-                )
         step = rows_at_a_time(prefill.length)
         parts = []
         for first in range(0, q.shape[0], step):

@@ -10,10 +10,10 @@ from torch import nn
 from ..kernels import quantize
 from ..kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from ..kernels.linear import linear
-from ..kernels.quantize import Quantized
 from ..kernels.reference.linear import linear as library_linear
 from ..kernels.reference.quantize import rms_norm
 from ..kernels.registry import Preference
+from ..kernels.types import Quantized
 from .config import FP8_BLOCK, ModelConfig, Precision, blocks
 
 Operand = torch.Tensor | Quantized  # input of a projection: in fp8 precision, FP8 values with scales

@@ -17,8 +17,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
-from ..kernels.cache_stamps import Stamp
-from ..kernels.split_plan import SplitPlan
+from ..kernels.types import SplitPlan, Stamp
 from .selection_policy import SelectionPolicy
 
 PAGE_SIZE = 64  # tokens; the page size that the public FP8 MLA cache format fixes

@@ -10,8 +10,8 @@ from torch import nn
 
 from ..kernels.fp32_ops import fp32_linear
 from ..kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
-from ..kernels.quantize import Quantized
-from ..kernels.routing import ExpertGroups, combine_experts, combine_norm_quantize, route, route_and_group
+from ..kernels.routing import combine_experts, combine_norm_quantize, route, route_and_group
+from ..kernels.types import ExpertGroups, Quantized
 from .config import FP8_BLOCK, ModelConfig, blocks
 from .layers import MLP, Compute, Operand, RMSNorm, Update, gated, parameter
 from .profiling import profiler_range

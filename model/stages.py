@@ -11,7 +11,7 @@ from typing import Protocol
 
 import torch
 
-from ..kernels.quantize import Quantized
+from ..kernels.types import Quantized
 
 Rows = slice | torch.Tensor  # some of a step's T rows
 # What a fused kernel does not hand out is given as a function, which a sink calls: the plain formula of the kernel's inputs.

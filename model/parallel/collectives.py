@@ -9,7 +9,7 @@ import torch.distributed as dist
 from ...kernels.build import load
 from ...kernels.cuda.all_reduce import CTA_BYTES, Inboxes, all_reduce, all_reduce_norm
 from ...kernels.device import describe, is_hopper
-from ...kernels.quantize import Normed
+from ...kernels.types import Normed
 
 # all_gather_single is its name since torch 2.13, where the old name warns.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor

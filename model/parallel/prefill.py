@@ -11,7 +11,8 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from ...kernels.routing import ExpertGroups, group_by_expert
+from ...kernels.routing import group_by_expert
+from ...kernels.types import ExpertGroups
 from ..attention import MultiHeadLatentAttention
 from ..config import ModelConfig
 from ..indexer import Fp32Linear, IndexQueries
