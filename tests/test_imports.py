@@ -16,9 +16,8 @@ LEVELS = {
         __init__ errors profiling selection_policy stages
         config
         metadata layers rope weight_map
-        indexer moe prefill_form
+        indexer moe prefill_form launch_order
         experiment
-        prefill_attention
         attention
         block
         mtp
