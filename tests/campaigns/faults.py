@@ -1,7 +1,4 @@
-"""Injects faults into the engine and its service, one a trial, and checks whom each has ended.
-
-    cd scripts && python -m campaigns.faults --count 1000                 # the demo model; ends in a line of JSON
-    cd scripts && python -m campaigns.faults --count 200 --precision fp8  # on a GPU
+"""Campaign: faults are injected into the engine and its service, one in each trial. Each ends only the requests that it concerns.
 
 In each trial several requests run together: greedy, with penalties, random with a seed, with log-probabilities, stop strings and
 recorded selections, sharing prefixes, with so few pages that some are preempted; one may be cancelled, and a prompt may be scored.
@@ -9,12 +6,10 @@ They are interleaved streams of an LLM, or come through a Service, from threads 
 fault_points.py a call raises, before or after its work; where the point is about one request, every such call of that request.
 
 A trial has failed if a request does not end, one ends in an error that the fault must not reach, one gets other tokens than it
-gets alone, a page is lost, or the engine does not answer afterwards. In other precisions than exact, where what else is in the
-batch may change a token, other tokens are only counted.
+gets on its own, a page is lost, or the engine does not answer afterwards. In other precisions than exact the rest of the batch may
+change a token: other tokens are only counted.
 """
 
-import argparse
-import json
 import logging
 import math
 import random
@@ -213,30 +208,3 @@ def load(device: str | None = "cpu", precision: Precision | None = None) -> LLM:
         )
     finally:
         vars(runner)["can_capture"] = can_capture
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1000, help="faults (default: %(default)s)")
-    parser.add_argument(
-        "--seconds", type=float, default=math.inf, help="end after this time (default: when all are done)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument("--device", help="cpu or cuda (default: cuda where there is a GPU)")
-    parser.add_argument(
-        "--precision", choices=("exact", "bf16", "fp8"), help="default: exact on a CPU, as stored on a GPU"
-    )
-    arguments = parser.parse_args()
-    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    llm = load(device, arguments.precision)
-    result = run(arguments.seed, arguments.count, llm, seconds=arguments.seconds)
-    on_gpu = llm.device.type == "cuda"
-    result["machine"] = (
-        f"{torch.cuda.get_device_name() if on_gpu else 'CPU'}, torch {torch.__version__}, {llm.precision}"
-    )
-    print(json.dumps(result))
-    raise SystemExit(1 if result["failures"] else None)
-
-
-if __name__ == "__main__":
-    main()

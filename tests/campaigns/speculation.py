@@ -1,8 +1,8 @@
 """Does speculative decoding change nothing but the speed? Answers with drafts against answers of plain decoding, by seed.
 
-    cd scripts; python -m campaigns.speculation --first 0 --count 20            # CPU, exact precision
-    cd scripts; python -m campaigns.speculation --device cuda --scale 8 --sampled 0.17 --first 0 --count 125 --seconds 600
-    cd scripts; python -m campaigns.speculation --device cuda --precision fp8 --deterministic --scale 8 --sampled 0.17 --count 125
+    cd tests; python -m campaigns.speculation --first 0 --count 20            # CPU, exact precision
+    cd tests; python -m campaigns.speculation --device cuda --scale 8 --sampled 0.17 --first 0 --count 125 --seconds 600
+    cd tests; python -m campaigns.speculation --device cuda --precision fp8 --deterministic --scale 8 --sampled 0.17 --count 125
 
 A case has 1 to 4 drafts, its own limits (steps of a few tokens, few pages, few sequences), and a dozen requests: prompts that share
 their beginnings, greedy and sampled with temperature, top_k, top_p, min_p and penalties, with stop tokens and log-probabilities.
