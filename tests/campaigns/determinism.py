@@ -1,10 +1,10 @@
-"""Requests under load against the same requests alone: do the bits of their logits agree?
+"""Requests under load against the same requests on their own: do the bits of their logits agree?
 
 A case is a group of requests on one engine whose limits are drawn at random: few tokens a step (chunks), few pages (preemption),
 few sequences, reuse of prefixes, 0 to 4 drafts, one thread or two, on a GPU decode graphs or none. Prompts share their beginnings;
 some requests are greedy, others are sampled with seeds, penalties and filters; some are cancelled, some arrive late, and one is
-preempted now and then. Each request is then run alone: its prompt in one step, without drafts, reuse or graphs, on an empty engine
-with one thread. Of every token the whole row of logits is compared, by a hash, and the log-probability, bit by bit.
+preempted now and then. Each request is then run on its own: its prompt in one step, without drafts, reuse or graphs, on an empty
+engine with one thread. The whole row of logits of every token is compared by a hash, and the log-probability bit by bit.
 """
 
 import hashlib
@@ -168,7 +168,7 @@ def run(
                     engine.abort(delta.request_id)
     for i, request in requests.values():
         answers[i].rows = hashes.of(request, len(answers[i].tokens))
-    del runner.run  # which refers to the runner: its caches are to go now, not when a collector finds the circle
+    del runner.run  # which refers to the runner: its caches must go now, not when a collector finds the circle
     stats = engine.stats()
     seen = Counter(steps=stats.steps, preempted=stats.preemptions, cached=stats.cached_tokens)
     seen.update(drafted=sum(stats.drafted_tokens), accepted=sum(stats.accepted_tokens))
@@ -185,7 +185,7 @@ def run_alone(model: Transformer, asked: Asked) -> Answer:
 
 
 def differences(alone: Answer, other: Answer) -> Counter[str]:
-    """By kind, in how many of the other's tokens the two differ."""
+    """The number of tokens in which the two differ, by kind of difference."""
     count = Counter[str]()
     if other.end == "error" or (
         other.end != "abort" and (other.end, len(other.tokens)) != (alone.end, len(alone.tokens))

@@ -47,7 +47,7 @@ class Campaign:
 
     def __init__(self, llm: LLM, prompts: Sequence[Sequence[int]], seed: int) -> None:
         self.llm, self.rng = llm, random.Random(seed)
-        self.exact, self.different = llm.precision == "exact", 0  # requests that got other tokens than alone
+        self.exact, self.different = llm.precision == "exact", 0  # requests that got other tokens than on their own
         self.graphs = getattr(llm.engine.runner, "graphs", None)
         self.reach = dict.fromkeys([point.name for point in POINTS], 12)  # by point: about how many calls a trial makes
         self.works = []
@@ -118,19 +118,19 @@ class Campaign:
             if outcome.differs(work):
                 self.different += 1
                 if self.exact:
-                    wrong.append(f"request {number} got {outcome.tokens}; alone it gets {work.tokens}")
+                    wrong.append(f"request {number} got {outcome.tokens}; on its own it gets {work.tokens}")
             if outcome.ended and outcome.deltas[-1].finish_reason == "error":
                 failed.add(outcome.request.id)
                 if not outcome.error:
                     wrong.append(f"request {number} ended in an error without a text")
         may = {
-            "nobody": set(),
+            "none": set(),
             "job": set(),
             "one": failed if len(failed) <= 1 else set(),
             "inspected": {outcome.request.id for outcome in outcomes if outcome.request.inspect},
             "step": injection.step,
             "all": failed,
-        }[injection.point.blast if injection.struck else "nobody"]
+        }[injection.point.blast if injection.struck else "none"]
         if injection.point.concerns is not None:
             may = {injection.victim.id}
         if failed - may:
@@ -150,7 +150,9 @@ class Campaign:
                 wrong.append(f"{engine.pool.used} pages are lost")
             [again] = self.llm.generate([work.prompt], work.params)
             if again.error is not None or (self.exact and tuple(again.token_ids) != work.tokens):
-                wrong.append(f"afterwards a request got {again.token_ids}, {again.error}; alone it gets {work.tokens}")
+                wrong.append(
+                    f"afterwards a request got {again.token_ids}, {again.error}; on its own it gets {work.tokens}"
+                )
         except Exception as error:
             wrong.append(f"afterwards: {error!r}")
         return wrong
@@ -167,7 +169,7 @@ def run(
 
     seconds: fewer faults, if they take longer. A point that no trial reaches any more ends the campaign, and is a failure.
     Returns trials, points (faults by point), unstruck (trials that ended before the fault's turn came), different_answers
-    (requests that got other tokens than alone: failures in exact precision) and failures.
+    (requests that got other tokens than on their own: failures in exact precision) and failures.
     """
     llm = load() if llm is None else llm
     campaign = Campaign(llm, demo_prompts(llm) if prompts is None else prompts, seed)

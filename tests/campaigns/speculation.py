@@ -4,15 +4,15 @@
     cd tests; python -m campaigns.speculation --device cuda --scale 8 --sampled 0.17 --first 0 --count 125 --seconds 600
     cd tests; python -m campaigns.speculation --device cuda --precision fp8 --deterministic --scale 8 --sampled 0.17 --count 125
 
-A case has 1 to 4 drafts, its own limits (steps of a few tokens, few pages, few sequences), and a dozen requests: prompts that share
-their beginnings, greedy and sampled with temperature, top_k, top_p, min_p and penalties, with stop tokens and log-probabilities.
-Some are cancelled, requests arrive while others run, and one is preempted now and then. Each answer is compared with the one that
-an engine without drafts gives to the same request: the tokens, the reason for its end, and log-probabilities within 1e-4; of a
-cancelled request, the tokens that it has. --scale makes cases larger, for GPUs: so many times the requests, sequences, pages and
-tokens a step. In fp32, steps of other sizes round differently, so log-probabilities that differ by more
-than 1e-5 are counted, and with --control so are those of the same case without drafts. With --deterministic all must have equal
-bits. --lines prints a JSON line after each case, so that an interrupted run leaves what it found. Ends in a JSON line of all cases;
-the exit status is 1 if anything differs.
+A case has 1 to 4 drafts, its own limits (steps of a few tokens, few pages, few sequences), and a dozen requests: prompts that
+share their beginnings, greedy and sampled with temperature, top_k, top_p, min_p and penalties, with stop tokens and
+log-probabilities. Some are cancelled, requests arrive while others run, and one is preempted now and then. Each answer is
+compared with the one that an engine without drafts gives to the same request: the tokens, the reason for its end, and
+log-probabilities within 1e-4; of a cancelled request, the tokens that it has. --scale multiplies the requests, sequences, pages
+and tokens a step of a case, for GPUs. In fp32, steps of other sizes round differently, so log-probabilities that differ by more
+than 1e-5 are counted, and with --control also in the same case without drafts. With --deterministic all must have equal bits.
+--lines prints a JSON line after each case, so that an interrupted run leaves what it found. Ends in a JSON line of all cases; the
+exit status is 1 if anything differs.
 """
 
 import argparse

@@ -19,8 +19,8 @@ from .bugs.bug import Bug
 from .right_engines import FP8_INDEXER, VARIANTS, transformers_logprobs
 from .servers import observe
 
-OTHERS = 3  # beside each token of an answer
-BROKEN = "\ufffd"  # the text of every token that is part of a character: nobody can tell which one is meant
+OTHERS = 3  # alternatives to each token of an answer
+BROKEN = "\ufffd"  # the text of every token that is part of a character: no one can tell which one is meant
 CHAT = "chat-"  # how the names of those bugs begin that change nothing but the chat format and its parsers
 TRANSFORMERS = "bf16, transformers"
 # The most precise first. Engines that run a model in bf16 have an indexer in FP8 all the same.
@@ -66,7 +66,7 @@ def precision_of(bug: Bug) -> str:
 
 
 def ask(model: Path, items: Sequence[Item], of_forward_passes: tuple[str, ...], who: str) -> Observation | np.ndarray:
-    """What one of RIGHT, or this engine with one of BUGS, says to the questions. Of transformers: its log-probabilities alone."""
+    """What one of RIGHT, or this engine with one of BUGS, says to the questions. Of transformers: only its log-probabilities."""
     if who == TRANSFORMERS:
         theirs = load_transformers(model, torch.bfloat16)
         tokenizer = Tokenizer.from_directory(model)

@@ -55,7 +55,7 @@ def _counts(goldens: Mapping[str, Golden]) -> str:
             _paragraph(
                 f"The demo's golden files have {len(goldens['demo'].bugs)} bugs and the wide checkpoint's "
                 f"{len(goldens['wide'].bugs)}, because a bug is kept if it changes something by five times the noise of engines "
-                "that round as the server does. On a server in fp8 those of the demo that do not count may be lost in the noise: "
+                "that round as the server does. On a server in fp8 the demo's bugs that do not count may be lost in the noise: "
                 f"{_list(faint)}."
             ),
         ]
