@@ -39,7 +39,7 @@ class Asked:
 
 @dataclass
 class Answer:
-    """What a request has got: its tokens, their log-probabilities, and the hash of each token's row of logits."""
+    """The output of a request: its tokens, their log-probabilities, and the hash of each token's row of logits."""
 
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -67,7 +67,7 @@ class RowHashes:
         return logits
 
     def of(self, request: Request, count: int) -> list[str]:
-        """Of the first `count` tokens of its answer."""
+        """The hashes of the rows of the first `count` tokens of its answer."""
         first = len(request.prompt) - 1
         return [self.by_request[request.id][position] for position in range(first, first + count)]
 
@@ -204,7 +204,7 @@ def differences(alone: Answer, other: Answer) -> Counter[str]:
 def run_case(
     model: Transformer, seed: int, count: int = 12, longest: int = 256
 ) -> tuple[Counter[str], list[dict[str, Any]]]:
-    """What was compared and what happened, and each request that differs. RuntimeError if a step fails."""
+    """Run a case. Returns counts, and each request that differs. RuntimeError if a step fails."""
     limits, asked = make_case(seed, model.config.vocab_size, count, longest)
     if model.mtp is None:
         limits["speculative_tokens"] = 0

@@ -274,7 +274,7 @@ def _norm_and_cache(source: Source, x: torch.Tensor) -> Callable[[Rows], Tensors
 
 
 def expert_units(source: Source, experts: int = 256, held: int = 32) -> Iterator[Unit]:
-    """Of 256 experts the router knows, `held` are on this rank."""
+    """The router knows 256 experts, of which `held` are on this rank."""
     backend, topk = source.backend, 8
     logits, bias = source.spread(ROWS, experts), source.spread(experts) * 0.01
     limits: dict[str, Any] = {"topk": topk, "num_groups": 8, "topk_groups": 4, "normalise": True, "scale": 2.5}

@@ -1,4 +1,4 @@
-"""The clients of a trial: what they ask, what they receive, and how, as streams of an LLM or through a Service."""
+"""The clients of a trial: their requests, and their answers as streams of an LLM or through a Service."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ class Work:
 
 @dataclass
 class Outcome:
-    """What a client has received of one request."""
+    """The deltas that a client has received of one request."""
 
     request: Request
     deltas: list[Delta] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Outcome:
         return tuple(token for delta in self.deltas for token in delta.token_ids)
 
     def differs(self, work: Work) -> bool:
-        """Whether the tokens so far differ from those that the request gets on its own."""
+        """Tell whether the tokens so far differ from those that the request gets on its own."""
         return self.tokens != work.tokens[: len(self.tokens)]
 
 

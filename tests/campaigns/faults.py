@@ -61,11 +61,11 @@ class Campaign:
             self.works.append(Work(tuple(prompt), params, inspect, tuple(alone.token_ids)))
 
     def points(self) -> list[Point]:
-        """Those that this engine passes."""
+        """The points that this engine passes."""
         return [point for point in POINTS if point.where != "graphs" or self.graphs is not None]
 
     def trial(self, point: Point) -> tuple[bool, list[str]]:
-        """Whether the fault has struck, and what is wrong afterwards."""
+        """Run a trial. Returns whether the fault has struck, and complaints."""
         rng, llm = self.rng, self.llm
         runner_with_graphs: Any = llm.engine.runner
         if self.graphs is not None:
@@ -139,7 +139,7 @@ class Campaign:
         return wrong
 
     def _after(self, work: Work) -> list[str]:
-        """Whether pages are lost, and whether the engine still answers."""
+        """Complaints about lost pages, or about an engine that no longer answers."""
         engine, wrong = self.llm.engine, []
         for id in list(engine._states):  # left by a thread that has died
             engine.abort(id)

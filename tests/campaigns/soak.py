@@ -48,7 +48,7 @@ def memory(llm: LLM) -> dict[str, float]:
 
 
 class Load:
-    """What the clients do, and what they have seen."""
+    """The clients' work, and its results."""
 
     def __init__(self, service: Service, prompts: list[list[int]], answers: list[list[int]], deadline: float) -> None:
         self.service, self.prompts, self.answers, self.deadline = service, prompts, answers, deadline

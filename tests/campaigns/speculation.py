@@ -42,7 +42,7 @@ ROUNDING, TOLERANCE = (
 
 @dataclass
 class Answer:
-    """What a request has got."""
+    """The output of a request."""
 
     tokens: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
@@ -157,7 +157,7 @@ def rounding(plain: list[Answer], others: list[Answer]) -> tuple[int, int, float
 
 @dataclass
 class Findings:
-    """What the cases of a campaign have shown."""
+    """The results of a campaign's cases."""
 
     counts: Counter[str] = field(default_factory=Counter)
     apart: dict[str, float] = field(default_factory=dict)  # by kind of run: the largest difference of log-probabilities

@@ -42,7 +42,7 @@ def serving(llm: LLM, step_times: StepTimes | None = None) -> Iterator[str]:
 
 
 def observe(model: Path, items: Sequence[Item], precision: Any, **options: Any) -> Observation:
-    """What the probe sees of a new engine with the checkpoint, which decodes a token at a time and measures no times."""
+    """The probe's view of a new engine with the checkpoint, which decodes a token at a time and measures no times."""
     llm = LLM(model, device="cpu", precision=precision, **PLAIN | options)
     try:
         with serving(llm, UNBOUNDED) as address:

@@ -1,4 +1,4 @@
-"""What must hold between two steps of an engine, computed from its lists rather than by its methods."""
+"""Checks that must hold between two steps of an engine, computed from its lists rather than by its methods."""
 
 from collections import Counter
 
@@ -25,7 +25,7 @@ def check_engine(engine: Engine, runner: SimulatedRunner) -> None:
 
 
 def is_writable(pool: PagePool, page: int) -> bool:
-    """Whether only its one holder can read it, now or later."""
+    """Tell whether only the page's one holder can read it, now or later."""
     return pool._references[page] == 1 and pool._keys[page] is None
 
 

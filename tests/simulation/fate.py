@@ -1,4 +1,4 @@
-"""What happens to the engine's thread from outside, at the places where it can: other threads run, and faults strike."""
+"""Events that reach the engine's thread from outside, where they can: other threads run, and faults strike."""
 
 from collections import deque
 from collections.abc import Callable

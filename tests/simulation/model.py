@@ -38,7 +38,7 @@ def extend(digest: int, token: int, position: int, start: int = ORDINARY) -> tup
 
 @lru_cache(maxsize=1 << 16)
 def latents(tokens: tuple[int, ...], start: int = ORDINARY) -> tuple[int, ...]:
-    """What a correct cache holds for these tokens."""
+    """The latents of a correct cache for these tokens."""
     return (*latents(tokens[:-1], start), chain(tokens, start)[0]) if tokens else ()
 
 

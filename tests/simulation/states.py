@@ -35,7 +35,7 @@ GREEDY = SamplingParams(temperature=0)
 
 
 class Space(NamedTuple):
-    """What is searched: the prompts and answer lengths of the requests, in the order of their arrival, and the engine's sizes."""
+    """The space to search: the requests' prompts and answer lengths, in the order of their arrival, and the engine's sizes."""
 
     requests: tuple[tuple[tuple[int, ...], int], ...]
     pages: int = 6

@@ -225,7 +225,7 @@ class World:
         self.now += seconds
 
     def speed(self, token: float) -> None:
-        """From now on the machine takes this many seconds for a token."""
+        """Let the machine take this many seconds for a token from now on."""
         self._token = token
 
     def follow(self, rank: int) -> None:
