@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...model.checkpoint.strict_json import parse_object
+from ...model.checkpoint.files import parse_object
 from .files import JsonlLog
 from .options import ServingOptions, with_options
 from .serve import default_name

@@ -9,9 +9,9 @@ import torch
 
 from ...model.checkpoint.config_json import read_config
 from ...model.checkpoint.converted import STATE, converted_tables, find_converted, is_converted
+from ...model.checkpoint.files import no_directory
 from ...model.checkpoint.locate import match
 from ...model.checkpoint.manifest import PLAIN, find_manifest
-from ...model.checkpoint.place import no_directory
 from ...model.checkpoint.safetensors import StoredTensor, read_headers
 from ...model.config import ModelConfig, Precision
 from ...model.metadata import PAGE_SIZE

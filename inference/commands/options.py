@@ -2,8 +2,7 @@
 
 import functools
 import inspect
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
+from ...kernels.errors import ArgumentError
 from ...model.config import Precision
+from ..engine.limits import EngineConfig
 from ..server.service.server_log import LogLevel, configure_logging
 from ..text.messages import ChatFormat
 from . import loading
@@ -226,18 +227,18 @@ class ModelOptions:
     verify_hashes: VerifyHashesOption = True
     log_level: LogLevelOption = "warning"
 
-    def llm_arguments(self) -> dict[str, Any]:
-        """The keyword arguments of `LLM` that these options stand for. ValueError for an unusable configuration."""
-        arguments = dict(vars(self))
+    def engine_config(self, **more: Any) -> EngineConfig:
+        """What these options choose, and `more`. ValueError for an unusable configuration."""
+        arguments = dict(vars(self)) | more
         del arguments["model"], arguments["log_level"]
         overrides = loading.read_overrides(arguments.pop("config"), arguments.pop("config_override"))
         drafts = arguments.pop("speculative_tokens")
         arguments["speculative_tokens"] = int(drafts) if drafts.isdecimal() else drafts
-        return {**arguments, "config_overrides": overrides}
+        return EngineConfig(**arguments, config_overrides=overrides)
 
-    def load(self, *, needs_text: bool = False, **more: Any) -> "LLM":
-        """Load the model. `more`: further arguments of `load_llm`. ValueError says what is wrong with an option."""
-        return loading.load_llm(self.model, needs_text=needs_text, **self.llm_arguments() | more)
+    def load(self, *, needs_text: bool = False, layers: int | None = None, **more: Any) -> "LLM":
+        """Load the model, as `load_llm`. `more`: further fields of EngineConfig. ValueError says what is wrong with an option."""
+        return loading.load_llm(self.model, self.engine_config(**more), needs_text=needs_text, layers=layers)
 
 
 @dataclass(frozen=True)
@@ -291,8 +292,8 @@ class TerminalOptions(ServingOptions):
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command as typer needs it: each parameter that is a class of options becomes one parameter for each option.
 
-    Logging is configured before the command runs. A ValueError that begins with the name of an argument of Python names the
-    option instead.
+    Logging is configured before the command runs. An ArgumentError about an argument of Python
+    names the option instead.
     """
     signature = inspect.signature(command, eval_str=True)
     own = signature.parameters.values()
@@ -310,8 +311,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         configure_logging(*levels[:1])
         try:
             command(**groups, **values)
-        except ValueError as error:
-            raise _in_words_of_the_command(error, names) from error
+        except ArgumentError as error:
+            option = names.get(OTHER_NAMES.get(error.name, error.name))
+            raise error if option is None else error.renamed(option) from error
 
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -324,10 +326,3 @@ def _option_name(parameter: inspect.Parameter) -> str | None:
     # The first name stands in the place of the default, which is that of the parameter itself.
     declared = [text.partition("/")[0] for text in (info.default, *(info.param_decls or ())) if isinstance(text, str)]
     return next((text for text in declared if text.startswith("--")), None)
-
-
-def _in_words_of_the_command(error: ValueError, names: Mapping[str, str | None]) -> ValueError:
-    """The error, with the option's name in the place of the argument's at its beginning: --top-p for top_p."""
-    found = re.match(r"(\w+) (is|has|holds) ", str(error))
-    option = names.get(OTHER_NAMES.get(found[1], found[1])) if found else None
-    return error if found is None or option is None else ValueError(f"{option}{str(error)[found.end(1) :]}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...model.checkpoint.strict_json import parse_object
+from ...model.checkpoint.files import parse_object
 from ..params import SamplingParams
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ...kernels.errors import ArgumentError
 from .tokenizer import REPLACEMENT, Tokenizer
 
 
@@ -49,7 +50,7 @@ class StopStrings:
 
     def __init__(self, stops: Sequence[str]):
         if any(not stop for stop in stops):
-            raise ValueError("stop holds ''; expected strings that are not empty")
+            raise ArgumentError("stop", "''", "strings that are not empty", "holds")
         self._stops = tuple(stops)
         self._first_characters = {stop[0] for stop in stops}
         # Once a stop string has been found: the text that followed it in the same push.

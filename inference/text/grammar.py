@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from tokenizers import pre_tokenizers
 
+from ...kernels.errors import ArgumentError
 from .tokenizer import END_THINK, Tokenizer
 
 if TYPE_CHECKING:
@@ -45,18 +46,18 @@ class StructuredOutputsParams:
                 or not self.choice
                 or not all(isinstance(each, str) for each in self.choice)
             ):
-                raise ValueError(f"structured_outputs.choice is {self.choice!r:.100}; expected a list of texts")
+                raise ArgumentError("structured_outputs.choice", f"{self.choice!r:.100}", "a list of texts")
             object.__setattr__(self, "choice", tuple(self.choice))
         given = [kind for kind in KINDS if getattr(self, kind) not in (None, False)]
         if len(given) != 1:
-            raise ValueError(
-                f"structured_outputs has {', '.join(given) or 'nothing'}; expected one of {', '.join(KINDS)}"
+            raise ArgumentError(
+                "structured_outputs", ", ".join(given) or "nothing", f"one of {', '.join(KINDS)}", "has"
             )
         for kind in ("regex", "grammar"):
             if not isinstance(getattr(self, kind), str | None):
-                raise ValueError(f"structured_outputs.{kind} is {getattr(self, kind)!r:.100}; expected a text")
+                raise ArgumentError(f"structured_outputs.{kind}", f"{getattr(self, kind)!r:.100}", "a text")
         if not isinstance(self.json, str | Mapping | None):
-            raise ValueError(f"structured_outputs.json is {self.json!r:.100}; expected a JSON schema")
+            raise ArgumentError("structured_outputs.json", f"{self.json!r:.100}", "a JSON schema")
 
     def description(self) -> tuple[str, str]:
         """(kind, text), by which a compiled grammar is found again. ValueError for a schema that is no JSON object."""
@@ -68,19 +69,17 @@ class StructuredOutputsParams:
             kind, text = "json", self.json if isinstance(self.json, str) else _dump(self.json)
             literals = _literals(schema := _load(text))
             if not isinstance(schema, dict):
-                raise ValueError(
-                    f"structured_outputs.json is {text[:100]!r}; expected a JSON schema, which is an object"
-                )
+                raise ArgumentError("structured_outputs.json", f"{text[:100]!r}", "a JSON schema, which is an object")
         else:
             kind, text = ("regex", self.regex) if self.regex is not None else ("grammar", self.grammar or "")
             literals = [self.regex] if self.regex is not None else []
         if (longest := max(map(len, literals), default=0)) > _LONGEST_LITERAL:
-            raise ValueError(
-                f"structured_outputs.{kind} has a text of {longest} characters; expected at most {_LONGEST_LITERAL}"
+            raise ArgumentError(
+                f"structured_outputs.{kind}", f"a text of {longest} characters", f"at most {_LONGEST_LITERAL}", "has"
             )
         if len(text) > _MOST_CHARACTERS:
-            raise ValueError(
-                f"structured_outputs.{kind} has {len(text)} characters; expected at most {_MOST_CHARACTERS}"
+            raise ArgumentError(
+                f"structured_outputs.{kind}", f"{len(text)} characters", f"at most {_MOST_CHARACTERS}", "has"
             )
         return kind, text
 
@@ -89,8 +88,8 @@ def _dump(schema: Mapping[str, Any]) -> str:
     try:
         return json.dumps(schema)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(
-            f"structured_outputs.json cannot be written as JSON ({error}); expected a JSON schema"
+        raise ArgumentError(
+            "structured_outputs.json", f"written as JSON ({error})", "a JSON schema", "cannot be"
         ) from None
 
 
@@ -246,15 +245,15 @@ class GrammarCompiler:
         kind, text = params.description()
         tokenizer = self._tokenizer
         if tokenizer is None or not tokenizer.is_byte_level or not self._end_ids:
-            raise ValueError(
-                f"structured_outputs has {kind}; expected None: it needs a byte-level tokenizer and an end token"
+            raise ArgumentError(
+                "structured_outputs", kind, "None: it needs a byte-level tokenizer and an end token", "has"
             )
         begins_after = None
         if params.after_thinking:
             begins_after = tokenizer.special_ids.get(END_THINK)
             if begins_after is None:
-                raise ValueError(
-                    f"structured_outputs begins after {END_THINK}; expected a tokenizer that has this token"
+                raise ArgumentError(
+                    "structured_outputs", f"after {END_THINK}", "a tokenizer that has this token", "begins"
                 )
         with self._lock:
             words = self._words = self._words or self._read(tokenizer)
@@ -262,7 +261,7 @@ class GrammarCompiler:
         if matcher is None:
             matcher = LLMatcher(words, _definition(kind, text), log_level=0)
             if matcher.is_error():
-                raise ValueError(f"structured_outputs.{kind} cannot be compiled: {_one_line(matcher.get_error())}")
+                raise _cannot_be_compiled(kind, matcher.get_error())
         with self._lock:
             self._compiled[kind, text] = matcher
             self._compiled.move_to_end((kind, text))
@@ -321,7 +320,11 @@ def _definition(kind: str, text: str) -> str:
             return f"start: CHOICE\nCHOICE: {' | '.join(texts)}"
         return llguidance.grammar_from(kind, text)  # type: ignore[arg-type]
     except ValueError as error:
-        raise ValueError(f"structured_outputs.{kind} cannot be compiled: {_one_line(str(error))}") from None
+        raise _cannot_be_compiled(kind, str(error)) from None
+
+
+def _cannot_be_compiled(kind: str, error: str) -> ArgumentError:
+    return ArgumentError(f"structured_outputs.{kind}", f"compiled: {_one_line(error)}", None, "cannot be")
 
 
 def _one_line(error: str) -> str:

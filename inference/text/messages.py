@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
+from ...kernels.errors import ArgumentError
 from .dsml import call_pieces, tools_pieces
 from .errors import MessageError
 from .tokenizer import ASSISTANT, BOS, END_THINK, EOS, THINK, USER, Special, Tokenizer
@@ -203,16 +204,16 @@ def _begun(index: int, turn: Message, thinking: bool) -> Pieces:
 def resolve_chat_format(tokenizer: Tokenizer | None, chat_format: ChatFormat | None = None) -> ChatFormat:
     """The format in which conversations are written: the given one, or else the checkpoint's own.
 
-    A checkpoint with a chat template uses it ("v3.2-exp"); any other uses "v3.2". Raises MessageError, a ValueError, for
+    A checkpoint with a chat template uses it ("v3.2-exp"); any other uses "v3.2". Raises ArgumentError for
     "v3.2-exp" without a chat template.
     """
     has_template = tokenizer is not None and tokenizer.chat_template is not None
     if chat_format is None:
         return "v3.2-exp" if has_template else "v3.2"
     if chat_format not in get_args(ChatFormat):
-        raise MessageError(f"chat_format is {chat_format!r}; expected v3.2 or v3.2-exp")
+        raise ArgumentError("chat_format", f"{chat_format!r}", "v3.2 or v3.2-exp")
     if chat_format == "v3.2-exp" and not has_template:
-        raise MessageError("chat_format is 'v3.2-exp'; expected 'v3.2', because this checkpoint has no chat template")
+        raise ArgumentError("chat_format", "'v3.2-exp'", "'v3.2', because this checkpoint has no chat template")
     return chat_format
 
 

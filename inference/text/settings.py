@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...model.checkpoint.strict_json import parse_object
+from ...model.checkpoint.files import parse_object
 from ...model.errors import short_repr
 from .errors import TokenizerError
 

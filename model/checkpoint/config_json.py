@@ -6,8 +6,7 @@ from typing import Any
 
 from ..config import FP8_BLOCK, ModelConfig, YarnScaling
 from ..errors import ConfigError, short_repr
-from .place import WEIGHTS, no_directory
-from .strict_json import parse_object
+from .files import WEIGHTS, no_directory, parse_object
 
 # Keys of which this program implements one value. Any other value means another model.
 _FIXED: dict[str, tuple[Any, ...]] = {

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deepseek_v32.inference.chat_app.experiments import Experiments
-from deepseek_v32.inference.chat_app.recordings import Recordings
+from deepseek_v32.inference.chat_app.experiments import Experiments, Recordings
 from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.inference.recording import Recording
 from deepseek_v32.inference.report.page import notebook_frame, write_report

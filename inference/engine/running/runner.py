@@ -63,8 +63,10 @@ class Runner:
         drafter: Drafter | None = None,
         max_sequences: int = 0,
         scratch_page: int = 0,
+        threads: Threads | None = None,
     ) -> None:
-        """caches: with that of the MTP layer, if there is a drafter; max_sequences and scratch_page are for drafts alone."""
+        """caches: with that of the MTP layer, if there is a drafter; max_sequences and scratch_page are only for drafts.
+        threads: by default every step has the process's number."""
         self.model = model
         self.caches = caches
         self.device = torch.device(device)
@@ -74,7 +76,7 @@ class Runner:
         self.scratch_page = scratch_page  # a page that the pool does not hand out
         staged = StagedTokens(max_sequences, self.device) if graphs is None else graphs.staged
         self.drafts = staged.drafts
-        self.threads: Threads | None = None  # None: the process's number, in every step
+        self._threads = threads
         self._draft_graphs = None if graphs is None or drafter is None else DraftGraphs(drafter, graphs)
         self._sampling_graphs = None if graphs is None else SamplingGraphs(graphs)
         self._record: DecodeRecord | None = None  # of steps of decodes without graphs
@@ -177,8 +179,8 @@ class Runner:
     def run(
         self, batch: Batch, on_selection: SelectionSink | None = None, plan: CheckPlan | None = None
     ) -> torch.Tensor:
-        if self.threads is not None:
-            self.threads.use(batch)
+        if self._threads is not None:
+            self._threads.use(batch)
         check, self._latest, self._greedy = self.cache_check, None, None
         if check is not None:
             plan = plan or self.plan(batch)
@@ -255,11 +257,12 @@ def make_runner(
         check, caches = make_check(
             model, caches, config, limits.max_sequences, limits.max_model_len, scratch_page, ranks
         )
-    drafting = (drafter, limits.max_sequences, scratch_page)
+    threads = Threads(torch.get_num_threads()) if limits.spare_core and device.type == "cpu" and ranks == 1 else None
+    more = (drafter, limits.max_sequences, scratch_page, threads)
     if not (limits.decode_graphs and can_capture(model)):
-        return Runner(model, caches, device, None, check, *drafting)
+        return Runner(model, caches, device, None, check, *more)
     sizes = (scratch_page, limits.max_sequences, limits.max_model_len, config.index_topk)
     forward = model.forward if drafter is None else drafter.model.forward_with_hidden
     rows = most_rows(limits.max_sequences, limits.max_batch_tokens, drafts)
     graphs = DecodeGraphs(forward, caches, *sizes, device, check, rows, config.num_hidden_layers)
-    return Runner(model, caches, device, graphs, check, *drafting)
+    return Runner(model, caches, device, graphs, check, *more)
