@@ -22,6 +22,7 @@ from .engine.limits import AUTO, EngineConfig, Limits
 from .engine.running.model_runner import Model
 from .engine.running.runner import make_runner
 from .engine.sizing import resolve_limits
+from .engine.warm_up import capture_first_graphs
 from .params import SamplingParams
 from .text.messages import ChatFormat, resolve_chat_format
 from .text.settings import sampling_defaults
@@ -72,6 +73,7 @@ def load_parts(
         runner = own if job is None else LeadingRunner(job, resolved, own)
         reports = None if own.cache_check is None else CacheReports(own.cache_check)
         engine = Engine(runner, config, resolved, tokenizer, reports=reports)
+        capture_first_graphs(engine, own.graphs)
         if job is not None and job.children is not None:
             # For an LLM that nobody closes. A stream may outlive it, so the children are needed for as long as the engine.
             weakref.finalize(engine, job.end).atexit = False
@@ -89,4 +91,5 @@ def parts_around(model: Model, config: ModelConfig, tokenizer: Tokenizer | None,
     runner = make_runner(model, config, precision, resolved, device)
     reports = None if runner.cache_check is None else CacheReports(runner.cache_check)
     engine = Engine(runner, config, resolved, tokenizer, reports=reports)
+    capture_first_graphs(engine, runner.graphs)
     return Parts(model, engine, config, tokenizer, chat_format, resolved, precision, torch.device(device))

@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 
 from ...kernels.errors import ArgumentError
-from ...kernels.quantize import Quantized
+from ...kernels.types import Quantized
 from ...model.config import ModelConfig
 from ...model.metadata import Selection, SelectionSink, context_slots
 from ...model.stages import Rows, Values, traced
@@ -52,9 +52,6 @@ class TracedRunner:
         return self.runner.max_draft_tokens
 
     def is_quick(self, batch: Batch) -> bool:
-        return False
-
-    def must_capture(self, sequences: int, drafts: int) -> bool:
         return False
 
     @property

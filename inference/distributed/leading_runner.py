@@ -91,9 +91,6 @@ class LeadingRunner:
     def max_draft_tokens(self) -> int:
         return self._runner.max_draft_tokens
 
-    def must_capture(self, sequences: int, drafts: int) -> bool:
-        return self._runner.must_capture(sequences, drafts)
-
     @property
     def drafts(self) -> torch.Tensor:
         return self._runner.drafts

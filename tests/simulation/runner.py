@@ -130,9 +130,6 @@ class SimulatedRunner:
     def is_quick(self, batch: Batch) -> bool:
         return True
 
-    def must_capture(self, sequences: int, drafts: int) -> bool:
-        return False
-
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         if self._hooks is not None:
             self._hooks.stage()

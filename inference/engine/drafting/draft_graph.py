@@ -51,7 +51,6 @@ class DraftGraphs:
         self._sampled: dict[tuple[DecodeInputs, _Size, bool], tuple[DraftInputs, CapturedStep[None]]] = {}
         self._greedy: dict[tuple[DecodeInputs, _Size], CapturedStep[None]] = {}
         self._tables: dict[tuple[int, int], torch.Tensor] = {}
-        self._kind: bool | None = None  # of the latest drafts: whether they were random; None: made greedily
 
     def free(self) -> None:
         """Free all graphs. Passes that come after would capture new ones."""
@@ -60,7 +59,7 @@ class DraftGraphs:
 
     def run(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
         """As `Runner.draft`, after a step that `graphs` has run."""
-        size, self._kind = self._size(batch), noise.random
+        size = self._size(batch)
         key = (self._graphs.inputs, size, noise.random)
         if key not in self._sampled:
             inputs = DraftInputs(key[0].batch, size.requests, noise.random, self._graphs.device)
@@ -72,24 +71,10 @@ class DraftGraphs:
 
     def run_greedily(self, batch: Batch) -> None:
         """As `Runner.draft_greedily`, after a step that `graphs` has run."""
-        key, self._kind = (self._graphs.inputs, self._size(batch)), None
+        key = (self._graphs.inputs, self._size(batch))
         if key not in self._greedy:
             self._greedy[key] = CapturedStep(self._passes(key[1]).run_greedily, self._graphs.capture)
         self._greedy[key].run(may_capture=not self._graphs.is_new)
-
-    def must_capture(self, requests: int, drafts: int) -> bool:
-        """Whether steps of so many requests that verify and make so many drafts, as the latest one, are yet to be captured."""
-        bucket, size = self._graphs.find(requests, drafts), self._size_of(requests, drafts)
-        if bucket is None:
-            return True
-        inputs, step = bucket.inputs, bucket.step
-        if not step.is_captured:  # passes after a step without a graph have none either
-            return not step.is_given_up
-        if self._kind is None:
-            passes = self._greedy.get((inputs, size))
-        else:
-            _, passes = self._sampled.get((inputs, size, self._kind), (None, None))
-        return passes is None or not (passes.is_captured or passes.is_given_up)
 
     def _passes(self, size: "_Size") -> "_Passes":
         step = self._graphs.inputs
@@ -100,10 +85,7 @@ class DraftGraphs:
         return _Passes(self._drafter, self._graphs, size, self._tables[shape])
 
     def _size(self, batch: Batch) -> "_Size":
-        return self._size_of(len(batch.sampling), batch.most_drafts)
-
-    def _size_of(self, requests: int, drafts: int) -> "_Size":
-        return _Size(self._requests[bisect_left(self._requests, requests)], drafts)
+        return _Size(self._requests[bisect_left(self._requests, len(batch.sampling))], batch.most_drafts)
 
 
 class _Size(NamedTuple):

@@ -108,7 +108,6 @@ class DecodeGraphs:
         self.is_new = False  # whether it had no graph before
         # By bucket of batch size, bucket of context, and whether selections are recorded.
         self._buckets: dict[tuple[int, int, bool], Bucket] = {}
-        self._latest = (0, self.contexts[0], False)  # the bucket of the step that ran last
         self._logits: torch.Tensor | None = None  # fp32 [rows, vocab], of the step that ran last
         self.capture = GraphMemory(device).capture
 
@@ -132,7 +131,6 @@ class DecodeGraphs:
         bucket = self._bucket(batch, sink is not None)
         if bucket not in self._buckets:
             self._buckets[bucket] = self._make(*bucket)
-        self._latest = bucket
         self.inputs, step, record, self.greedy = self._buckets[bucket]
         self.is_new = not step.is_captured
         self.inputs.fill(batch, plan, 0 if record is None else record.next_place(), self.greedy.next_place())
@@ -159,11 +157,6 @@ class DecodeGraphs:
             if tokens <= rows <= tokens + _MOST_PADDING:
                 return rows
         return self.batches[bisect_left(self.batches, tokens)]
-
-    def find(self, requests: int, drafts: int) -> Bucket | None:
-        """That of a step of so many requests with so many drafts each, beside the latest step; None if there has been none."""
-        rows = min(requests * (1 + drafts), self.batches[-1])
-        return self._buckets.get((self._rows(requests, rows, drafts), *self._latest[1:]))
 
     def _make(self, size: int, context: int, recorded: bool) -> Bucket:
         inputs = DecodeInputs(size, context, self.scratch_page, self.staged, self.cache_check is not None)

@@ -68,9 +68,6 @@ class ModelRunner(Protocol):
     def max_draft_tokens(self) -> int:
         """The most drafts that `draft` makes for a request; 0 if there is no draft layer. Without one, the rest is not used."""
 
-    def must_capture(self, sequences: int, drafts: int) -> bool:
-        """Whether steps of so many decodes that verify and make so many drafts, as the latest one, are yet to be captured."""
-
     @property
     def drafts(self) -> torch.Tensor:
         """int64 [max_sequences, max_draft_tokens] on the device: what the latest `draft` has made. See Batch.draft_rows."""

@@ -110,12 +110,6 @@ class Runner:
         assert self._sampling_graphs is not None and self._greedy is not None
         return self._sampling_graphs.sample(requests)
 
-    def must_capture(self, sequences: int, drafts: int) -> bool:
-        # With checks, steps with drafts run without graphs.
-        if self._draft_graphs is None or self.cache_check is not None:
-            return False
-        return self._draft_graphs.must_capture(sequences, drafts)
-
     @property
     def max_draft_tokens(self) -> int:
         return 0 if self.drafter is None else MAX_DRAFT_TOKENS
@@ -247,7 +241,7 @@ def make_runner(
     drafts = limits.speculative_tokens != 0
     caches = allocate(config, precision, limits.page_count + SCRATCH_PAGES, device, drafts)
     scratch_page, check, drafter = limits.page_count, None, None
-    # WarmUp reads slots of the scratch page that no token has written: what they hold must be finite.
+    # capture_first_graphs reads slots of the scratch page that no token has written: what they hold must be finite.
     for cache in caches:
         for entries in (cache.latent, cache.index):
             entries[scratch_page:].view(torch.uint8).zero_()
