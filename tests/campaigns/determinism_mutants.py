@@ -40,7 +40,7 @@ def _body_by_row_count(right: Callable[..., torch.Tensor]) -> Callable[..., torc
 
 
 def _tiles_by_batch(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A query that is alone splits its keys among more tiles, to fill the machine."""
+    """A single query splits its keys among more tiles, to fill the machine."""
 
     def attend(q: torch.Tensor, *arguments: Any) -> Any:
         with patch.object(sparse_mla, "TILE", sparse_mla.TILE // 4 if len(q) == 1 else sparse_mla.TILE):

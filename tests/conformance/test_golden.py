@@ -17,11 +17,9 @@ from deepseek_v32.inference.conformance.golden import (
     TEN_TIMES,
     Golden,
     KnownBug,
-    Reply,
     load,
     save,
 )
-from deepseek_v32.inference.conformance.probe import Observation
 from deepseek_v32.inference.conformance.verdict import judge
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.text.messages import encode_messages
