@@ -16,7 +16,7 @@ import torch
 from ...kernels.errors import ArgumentError
 from ...kernels.types import Quantized
 from ...model.config import ModelConfig
-from ...model.metadata import Selection, SelectionSink, context_slots
+from ...model.metadata import Selection, context_slots
 from ...model.stages import Rows, Values, traced
 from ...model.transformer import Transformer
 from ..engine.engine import Engine
@@ -27,6 +27,7 @@ from ..engine.sampling.noise import DraftNoise
 from ..engine.sampling.sampler import draft_noise
 from ..engine.scheduling.batch import Batch
 from ..params import Request
+from ..token_selection import SelectionSink
 from ..trace import MTP_NAMES, Trace, describe_rows, full_name, jsonable
 from .tracer_rows import Part, ascending, assemble, dequantized, read_cache, router_order, untransformed, versions
 

@@ -9,7 +9,7 @@ import torch
 from ...kernels.device import check_device
 from ...kernels.errors import ArgumentError
 from ...model.checkpoint.manifest import Progress
-from ...model.metadata import LayerCache, SelectionSink
+from ...model.metadata import LayerCache
 from ...model.transformer import Transformer
 from ..engine.limits import CacheBudget, Limits
 from ..engine.running.cache import fill_synthetic_caches
@@ -20,6 +20,7 @@ from ..engine.sampling.noise import DraftNoise
 from ..engine.scheduling.batch import Batch
 from ..engine.sizing import check_fits, count_pages
 from ..params import Request
+from ..token_selection import SelectionSink
 from .batch_sync import BatchEncoder
 from .channel import MessageKind
 from .follower import Follower

@@ -24,7 +24,7 @@ from deepseek_v32.inference.engine.running.runner import Runner, make_runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.sizing import resolve_limits
 from deepseek_v32.inference.params import Request, SamplingParams
-from deepseek_v32.model.metadata import SelectionSink
+from deepseek_v32.inference.token_selection import SelectionSink
 from deepseek_v32.model.transformer import Transformer
 
 

@@ -12,7 +12,7 @@ from deepseek_v32.inference.engine.sampling.noise import DraftNoise
 from deepseek_v32.inference.engine.sampling.sampler import sample_tokens
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request
-from deepseek_v32.model.metadata import SelectionSink
+from deepseek_v32.inference.token_selection import SelectionSink
 from simulation.model import ORDINARY, VOCABULARY, draft_chain, extend, extend_draft, latents, logits
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from ....model.metadata import RecordedDecodes, Selection, SelectionSink
+from ....model.metadata import Selection
 from ...completion import TokenLogprob
 from ...params import Request
-from ...token_selection import TokenSelection
+from ...token_selection import RecordedDecodes, SelectionSink, TokenSelection
 from ..engine import Engine
 from ..fault import first_line, log_fault
 from ..scheduling.batch import Batch
