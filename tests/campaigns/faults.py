@@ -74,7 +74,7 @@ class Campaign:
                 self.graphs._buckets.clear()
         llm.engine.pool.clear()  # so that prefixes are written and found anew
         works = rng.sample(self.works, min(TOGETHER, len(self.works)))
-        outcomes = [Outcome(llm.engine.make_request(work.prompt, work.params, work.inspect)) for work in works]
+        outcomes = [Outcome(llm.engine.requests.from_tokens(work.prompt, work.params, work.inspect)) for work in works]
         error = SystemExit if point.name == "engine thread" else rng.choice(ERRORS)
         at = rng.randrange(1, 3) if point.concerns else int(self.reach[point.name] ** rng.random()) - 1
         after = not point.before and rng.random() < 0.5
@@ -86,7 +86,7 @@ class Campaign:
         in_service = point.where == "service" or rng.random() < 0.5
         score = None
         if in_service and (point.blast == "job" or rng.random() < 0.3):
-            score = llm.engine.make_request(works[0].prompt, min_new_tokens=0)
+            score = llm.engine.requests.from_tokens(works[0].prompt, min_new_tokens=0)
         scored, wrong = None, []
         try:
             if in_service:

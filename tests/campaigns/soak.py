@@ -109,7 +109,7 @@ class Load:
                     return
 
     def _scored(self, rng: random.Random) -> None:
-        request = self.service.make_request(self._random(rng)[0])
+        request = self.service.requests.from_tokens(self._random(rng)[0])
         scores = asyncio.run(self.service.score(request))
         if len(scores) != len(request.prompt) - 1:
             self._fail(f"scored: {len(scores)} of {len(request.prompt)} tokens")

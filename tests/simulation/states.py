@@ -122,7 +122,7 @@ class State:
     def take(self, action: Action) -> None:
         if action.name == "arrive":
             prompt, count = self.space.requests[self.arrived]
-            request = self.engine.make_request(prompt, GREEDY)
+            request = self.engine.requests.from_tokens(prompt, GREEDY)
             request.max_tokens = count
             self.engine.queue(request)
             self.given[request.id] = 0

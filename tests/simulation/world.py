@@ -27,9 +27,8 @@ from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, StepTimes
 from deepseek_v32.inference.engine.scheduling.prompt_order import PATIENCE
 from deepseek_v32.inference.params import Request
-from deepseek_v32.inference.server.service.admission import Busy
-from deepseek_v32.inference.server.service.entry import STOPPED, TIMED_OUT
-from deepseek_v32.inference.server.service.service import Service
+from deepseek_v32.inference.server.service.open_work import STOPPED, TIMED_OUT
+from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import AsyncInbox, AsyncStream
 from deepseek_v32.model.selection_policy import SelectionPolicy
 from simulation.checks import check_engine, is_writable
@@ -151,7 +150,7 @@ class World:
         stream: Any
         try:
             if asynchronous:
-                request = self.service.make_request(prompt, params, policy=policy)
+                request = self.service.requests.from_tokens(prompt, params, policy=policy)
                 inbox = AsyncInbox(self._loop)  # type: ignore[arg-type]
                 self.service._queue([self.service._entry(request, inbox)])
                 stream = AsyncStream(request.id, self.service.cancel, inbox)
@@ -179,10 +178,10 @@ class World:
         job: ScoreJob
         if known:
             policy = None if start is None else SelectionPolicy(start, "window")
-            request = self.service.make_request(prompt[:-1], policy=policy)
+            request = self.service.requests.from_tokens(prompt[:-1], policy=policy)
             job = AnswerScoreJob(request, prompt[-known:], 0, float("inf"), lambda done, of: None)
         else:
-            request = self.service.make_request(prompt)
+            request = self.service.requests.from_tokens(prompt)
             job = ScoreJob(request, 0, float("inf"))
         try:
             self.service.check_capacity(1)
