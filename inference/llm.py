@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Never, Self, overload
 
 import torch
 
@@ -13,7 +13,7 @@ from .chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
 from .completion import Completion, Delta
 from .engine.driver import Driver
 from .engine.engine import EngineStats
-from .engine.limits import LIMITS, EngineConfig
+from .engine.limits import LIMITS, EngineConfig, unexpected_argument
 from .engine.request_maker import RequestMaker
 from .engine.running.model_runner import Model
 from .engine.running.scoring import AnswerScores, all_logits, score_answer
@@ -57,6 +57,7 @@ class LLM:
         synthetic: bool = False,
         verify_hashes: bool = True,
         progress: Callable[..., Any] | None = None,
+        **unknown: Never,
     ) -> None:
         """Load a checkpoint directory, or the demo that ships inside.
 
@@ -70,6 +71,8 @@ class LLM:
         tensor_parallel_size: so many ranks share the model, each with a GPU; all but this process are its children, which `close`
         ends. Under torchrun all of its ranks do: rank 0 returns from here, the others work until it ends, and then exit.
         """
+        for name in unknown:
+            raise unexpected_argument(name)
         chosen = EngineConfig(
             device=device,
             precision=precision,

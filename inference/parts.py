@@ -55,6 +55,10 @@ def load_parts(
         raise ArgumentError("path", f"{path!r:.100}", "a directory, as a text or a Path, or None")
     if not (progress is None or callable(progress)):
         raise ArgumentError("progress", f"{progress!r:.100}", "a function or None")
+    ranks = chosen.tensor_parallel_size
+    if isinstance(ranks, int) and ranks > 1 and chosen.device is None and not torch.cuda.is_available():
+        expected = f"1 where no GPU is visible, or device cpu for {ranks} processes on this machine's CPU"
+        raise ArgumentError("tensor_parallel_size", ranks, expected)
     with loading_llm(chosen.tensor_parallel_size) as job:  # under torchrun, ranks other than 0 stay in this call
         ranks = 1 if job is None else job.size
         model_path: Any = (config_json(ModelConfig()) if chosen.synthetic else DEMO) if path is None else path
