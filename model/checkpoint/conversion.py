@@ -1,9 +1,10 @@
 """Converts a Hugging Face checkpoint into one file per rank. It streams: memory holds only a few row chunks.
 
-A rank's file is written under the name *.partial and renamed once it is complete, so an interrupted conversion resumes with the
-first missing file. The bytes written depend only on the checkpoint.
+A rank's file is written as *.partial and renamed when it is complete, so an interrupted conversion resumes with the first missing
+file. The bytes written depend only on the checkpoint.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -20,10 +21,19 @@ from ..errors import CheckpointError
 from ..parallel.plan import Plan, ShardSlice
 from ..weight_map import TensorSpec, scale_parameter
 from .config_json import read_config
-from .converted import STATE, FusedParameter, file_name, fused_parameters, is_converted
 from .files import sync, write_json
 from .load import DTYPES, RowChunk, narrow, read_ahead
-from .locate import TensorSource, find_mtp_tables, has_mtp_layer, match
+from .locate import (
+    STATE,
+    FusedParameter,
+    TensorSource,
+    file_name,
+    find_mtp_tables,
+    fused_parameters,
+    has_mtp_layer,
+    is_converted,
+    match,
+)
 from .manifest import (
     CONVERTED,
     CONVERTED_FORMAT,
@@ -48,9 +58,9 @@ def convert(
 ) -> list[Path]:
     """Write the checkpoint in `source` for `ranks` ranks into `target`. Returns the files of weights.
 
-    verify_hashes: compare what is read with the manifest of the source, if it has one. A finished conversion is left as it is;
-    an interrupted one resumes. Takes a few hundred MB of memory. Raises CheckpointError or ConfigError, each of one line, if the
-    checkpoint is incomplete or has changed since the conversion began, and if the target holds something else.
+    verify_hashes: compare the bytes read with the manifest of the source, if it has one. A finished conversion is not repeated; an
+    interrupted one resumes. Takes a few hundred MB of memory. Raises CheckpointError or ConfigError, each of one line, if the
+    checkpoint is incomplete or has changed since the conversion began, or if the target holds something else.
     """
     config = read_config(source)
     if is_converted(source):
@@ -67,7 +77,12 @@ def convert(
 
     hashes = plain_hashes(source, stored) if verify_hashes else None
     others = _copy_others(source, target)
-    total, done = sum(each.size for of_rank in sources for each in of_rank), 0
+    writers = [_rank_writers(plan, of_rank) for plan, of_rank in zip(plans, sources, strict=True)]
+    paths = [target / file_name(plan.rank, ranks) for plan in plans]
+    sizes = [len(_header(each)) + sum(writer.size for writer in each) for each in writers]
+    missing = [path for path, size in zip(paths, sizes, strict=True) if not _is_complete(path, size)]
+    _check_space(target, sum(size for path, size in zip(paths, sizes, strict=True) if path in missing), missing)
+    total, done = sum(sizes), 0
 
     def advance(size: int) -> None:
         nonlocal done
@@ -75,14 +90,13 @@ def convert(
         if progress is not None:
             progress(done, total)
 
-    for plan, of_rank in zip(plans, sources, strict=True):
-        path = target / file_name(plan.rank, ranks)
-        if path.exists() and path.stat().st_size == parse_file(_hashes(path), "the hashes").get("size"):
-            advance(sum(each.size for each in of_rank))
+    for path, of_rank, size in zip(paths, writers, sizes, strict=True):
+        if path not in missing:
+            advance(size)
         else:
-            partial = path.with_name(path.name + ".partial")
-            entry = write_rank_file(partial, plan, of_rank, advance, hashes)
-            write_json(_hashes(path), entry)  # before the renaming: a file that has its name has its hashes
+            partial = _partial(path)
+            entry = _write_rank_file(partial, of_rank, advance, hashes)
+            write_json(_hashes(path), entry)  # before renaming, so that a complete file always has its hashes
             os.replace(partial, path)
             sync(target)
     if _identity(source, read_headers(source)) != identity["source"]:
@@ -90,11 +104,28 @@ def convert(
             source, f"changed during the conversion; expected it unchanged: delete {str(target)!r} and start again"
         )
     _finish(target, ranks, others)
-    return [target / file_name(rank, ranks) for rank in range(ranks)]
+    return paths
+
+
+def _is_complete(path: Path, size: int) -> bool:
+    return path.exists() and path.stat().st_size == size == parse_file(_hashes(path), "the hashes").get("size")
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
+def _check_space(target: Path, needed: int, missing: list[Path]) -> None:
+    """CheckpointError if the disk cannot hold what is still to be written. Files of an interrupted run are written anew."""
+    held = sum(part.stat().st_size for part in map(_partial, missing) if part.exists())
+    free = shutil.disk_usage(target).free + held
+    if needed > free:
+        problem = f"has {free / 1e9:,.1f} GB of free space; expected {needed / 1e9:,.1f} GB for the files of weights"
+        raise CheckpointError(target, problem)
 
 
 def _is_done(source: Path, target: Path, identity: dict[str, Any]) -> bool:
-    """Whether the target is finished; if not, prepare it. Raises CheckpointError if it holds another conversion or checkpoint."""
+    """Return whether the target is finished; if not, prepare it. CheckpointError if it holds another conversion or checkpoint."""
     if target.resolve() == source.resolve():
         raise CheckpointError(target, "is the checkpoint itself; expected another directory to write to")
     state = target / STATE
@@ -121,7 +152,7 @@ def _is_done(source: Path, target: Path, identity: dict[str, Any]) -> bool:
 
 
 def _identity(source: Path, stored: dict[str, StoredTensor]) -> dict[str, Any]:
-    """Identifies a checkpoint and its state by sizes, times and headers, without reading 689 GB of data."""
+    """Identify a checkpoint and its state by sizes, times and headers, without reading 689 GB of data."""
     paths = sorted({tensor.file for tensor in stored.values()})
     files = {path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}
     layout = [(name, each.file.name, each.dtype, each.shape, each.offset) for name, each in sorted(stored.items())]
@@ -133,7 +164,7 @@ def _identity(source: Path, stored: dict[str, StoredTensor]) -> dict[str, Any]:
 
 
 def _copy_others(source: Path, target: Path) -> dict[str, str]:
-    """Copy the files beside the weights. Returns their hashes."""
+    """Copy the files other than the weights. Returns their hashes."""
     others = {}
     for path in sorted({path for pattern in _COPIED for path in source.glob(pattern)}):
         if path.name not in (INDEX, PLAIN, CONVERTED, STATE):
@@ -161,21 +192,17 @@ def _hashes(path: Path) -> Path:
     return path.with_name(path.name + ".hashes.json")
 
 
-def write_rank_file(
-    path: Path,
-    plan: Plan,
-    sources: list[TensorSource],
-    advance: Callable[[int], None],
-    hashes: TensorHashes | None = None,
-) -> dict[str, Any]:
-    """Write a rank's parameters to `path` in their stored dtypes. Returns the file's size and its tensors' hashes.
-
-    hashes: those of the source, which are verified. advance: called with the bytes of each row chunk.
-    """
+def _rank_writers(plan: Plan, sources: list[TensorSource]) -> list["_TensorWriter"]:
+    """The writers of a rank's tensors, in the order of its file."""
     by_place = {_place(source.shard.spec): source for source in sources}
-    writers: list[_TensorWriter] = []
-    for fused in fused_parameters(plan):
-        writers += _writers(fused, [by_place[_place(shard.spec)] for shard in fused.shards])
+    fused = fused_parameters(plan)
+    return [
+        writer for each in fused for writer in _writers(each, [by_place[_place(shard.spec)] for shard in each.shards])
+    ]
+
+
+def _header(writers: list["_TensorWriter"]) -> bytes:
+    """The beginning of a rank's file, up to the first tensor."""
     header, offset = {}, 0
     for writer in writers:
         header[writer.name] = {
@@ -186,26 +213,43 @@ def write_rank_file(
         offset += writer.size
     encoded = json.dumps({"__metadata__": {"format": "pt"}, **header}, separators=(",", ":")).encode()
     encoded += b" " * (-len(encoded) % 8)
-    with path.open("wb") as file:
-        file.write(len(encoded).to_bytes(8, "little") + encoded)
-        for size in read_ahead((chunk for writer in writers for chunk in writer.work(file)), hashes):
-            advance(size)
-        file.flush()
-        os.fsync(file.fileno())
-        return {"size": file.tell(), "tensors": {writer.name: " ".join(writer.pieces) for writer in writers}}
+    return len(encoded).to_bytes(8, "little") + encoded
+
+
+def _write_rank_file(
+    path: Path, writers: list["_TensorWriter"], advance: Callable[[int], None], hashes: TensorHashes | None
+) -> dict[str, Any]:
+    """Write a rank's parameters to `path` in their stored dtypes. Returns the file's size and its tensors' hashes.
+
+    hashes: the source's hashes to verify. advance: called with the bytes that have been written.
+    """
+    try:
+        with path.open("wb") as file:
+            written = file.write(_header(writers))
+            advance(written)
+            for _ in read_ahead((chunk for writer in writers for chunk in writer.work(file)), hashes):
+                advance(file.tell() - written)
+                written = file.tell()
+            file.flush()
+            os.fsync(file.fileno())
+            return {"size": file.tell(), "tensors": {writer.name: " ".join(writer.pieces) for writer in writers}}
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # Python does not say which file it was
 
 
 def _place(spec: TensorSpec) -> tuple[str | None, int | None, int]:
-    """A tensor's place in the model, which is unique within a rank."""
+    """Return a tensor's place in the model, which is unique within a rank."""
     return spec.parameter, spec.expert, spec.row
 
 
 def _writers(fused: FusedParameter, parts: list[TensorSource]) -> Iterator["_TensorWriter"]:
-    """The writer of a parameter, and that of its scales if it has any."""
+    """Yield the writer of a parameter and, if it has scales, the writer of its scales."""
     dtype = parts[0].weight.dtype
     for part in parts:
         if part.weight.dtype != dtype:
-            problem = f"dtype is {part.weight.dtype}; expected {dtype}, that of the other tensors of {fused.name}"
+            problem = f"dtype is {part.weight.dtype}; expected {dtype}, as in the other tensors of {fused.name}"
             raise CheckpointError(part.weight.file, problem)
     yield _TensorWriter(fused.name, fused.shape(), parts, False)
     if parts[0].scale is not None:
@@ -240,7 +284,7 @@ class _TensorWriter:
                 yield RowChunk(stored, start, stop, partial(self._write, columns, last - start))
 
     def _write(self, columns: ShardSlice | None, rows_left: int, rows: torch.Tensor) -> None:
-        """Append rows of a part, of which `rows_left` are still to come, these included."""
+        """Append rows of a part. `rows_left` counts its unwritten rows, including these."""
         assert self._file is not None
         if columns is not None:
             rows = narrow(rows, columns)

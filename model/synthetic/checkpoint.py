@@ -97,7 +97,7 @@ def _is_written(spec: TensorSpec, config: ModelConfig) -> bool:
 
 
 def _stored_dtype(spec: TensorSpec, dtype: WeightDtype) -> torch.dtype:
-    """As in the released checkpoint: FP8 where a tensor may be, fp32 for norms and correction biases, bf16 for the rest."""
+    """Choose a dtype as in the released checkpoint: FP8 where allowed, fp32 for norms and correction biases, else bf16."""
     if dtype == "fp32" or "norm" in spec.name or spec.name.endswith("bias"):
         return torch.float32
     return torch.float8_e4m3fn if dtype == "fp8" and spec.quantised else torch.bfloat16
@@ -127,7 +127,8 @@ def _tensors(
     spec: TensorSpec, config: ModelConfig, dtype: WeightDtype, seed: int
 ) -> Iterator[tuple[str, torch.Tensor]]:
     stored = _stored_dtype(spec, dtype)
-    weight = _random(spec, config, seed)
+    values = torch.randn(spec.shape, generator=generator(f"{seed}/{spec.name}"))  # of the name and the seed only
+    weight = scaled(values, spec, config)
     if stored != torch.float8_e4m3fn:
         yield spec.name, weight.to(stored)
         return
@@ -136,15 +137,14 @@ def _tensors(
     yield spec.scale_name, scales
 
 
-def _random(spec: TensorSpec, config: ModelConfig, seed: int) -> torch.Tensor:
-    """fp32 values of one tensor, which depend only on its name and the seed."""
-    digest = hashlib.sha256(f"{seed}/{spec.name}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
-    return scaled(torch.randn(spec.shape, generator=generator), spec, config)
+def generator(name: str, device: torch.device | str = "cpu") -> torch.Generator:
+    """Make a generator that is seeded with a name."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
 def scaled(values: torch.Tensor, spec: TensorSpec, config: ModelConfig) -> torch.Tensor:
-    """Standard normal values, scaled to the weights of one tensor.
+    """Scale standard normal values to the weights of one tensor.
 
     A variance of 1 / inputs keeps every projection's output O(1). Projections into the residual stream are also divided by
     sqrt(2 layers), so the stream stays O(1). Norm weights and biases differ from 1 and 0, so that tests notice a model that
