@@ -2,13 +2,11 @@
 
 import numpy as np
 
-from ..model.metadata import RecordedRow
-
 
 class TokenSelection:
     """The context positions that each layer attended to when one token was generated: DSA's selection."""
 
-    __slots__ = ("_layers", "_mass", "_record", "_scores", "_step", "drafted", "position")
+    __slots__ = ("_layers", "_mass", "_record", "_scores", "drafted", "position")
 
     def __init__(
         self,
@@ -25,17 +23,18 @@ class TokenSelection:
         self._layers = {} if layers is None else layers
         self._scores = {} if scores is None else scores
         self._mass = {} if mass is None else mass
-        self._record: RecordedRow | None = None
-        self._step = 0
+        self._record: np.ndarray | None = None
 
     @classmethod
-    def read_later(cls, position: int, record: RecordedRow, step: int, drafted: bool = False) -> "TokenSelection":
-        """One that a record holds; it is read when somebody looks at it, because most of them are looked at late or never."""
+    def of_record(cls, position: int, record: np.ndarray, drafted: bool = False) -> "TokenSelection":
+        """Make one of int32 [L, 2, K]: each layer's positions, ascending and then -1, and the bits of their fp32 scores.
+
+        The properties are made when they are looked at, because most selections are looked at late or never.
+        """
         made = cls.__new__(cls)
         made.position = position
         made.drafted = drafted
         made._record = record
-        made._step = step
         return made
 
     def __repr__(self) -> str:
@@ -68,9 +67,8 @@ class TokenSelection:
         return np.arange(self.position + 1, dtype=np.int32) if selected is None else selected
 
     def _known(self) -> "TokenSelection":
-        record = self._record
-        if record is not None:
-            values = record.read(self._step)
+        values = self._record
+        if values is not None:
             count = min(self.position + 1, values.shape[2])
             self._layers = {layer: positions[:count] for layer, (positions, _) in enumerate(values)}
             chosen = values if count <= self.position else ()  # else there was nothing to choose

@@ -9,12 +9,11 @@ than the one before it. A layer caches all new tokens before it attends, so each
 it would be in a step of its own. Any number of drafts, another one for each request, is possible beside prompt chunks.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from ..kernels.cache_stamps import Stamp
@@ -41,32 +40,6 @@ class Selection(NamedTuple):
 
 
 SelectionCallback = Callable[[int, torch.Tensor, Selection], None]
-
-
-class RecordedRow(Protocol):
-    """One row of AttentionMetadata.record in several steps."""
-
-    def read(self, step: int) -> np.ndarray:
-        """int32 [L, 2, K] of one step: each layer's positions, ascending and then -1, and the bits of their fp32 scores.
-
-        Any thread may call it, at any time after the step's tokens or logits have been read.
-        """
-
-
-class RecordedDecodes(NamedTuple):
-    """What one step of decodes has selected."""
-
-    rows: Mapping[int, RecordedRow]  # to be looked up before the next step but one is launched
-    step: int  # the step's number for RecordedRow.read
-
-
-class SelectionSink(Protocol):
-    """Takes a step's selections: as a SelectionCallback layer by layer, or those of decodes all at once."""
-
-    def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None: ...
-
-    def decodes(self, record: RecordedDecodes) -> None:
-        """What the step writes to AttentionMetadata.record. Called when it has been launched."""
 
 
 @dataclass(frozen=True)
