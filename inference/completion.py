@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from ..model.selection_policy import SelectionPolicy
-from .report.page import notebook_frame, write_report
-from .report.recording import Recording
+from .extensions import attached
+from .recording import Recording
 from .token_selection import TokenSelection
 
 FinishReason = Literal["stop", "length", "abort", "error"]
@@ -71,13 +71,13 @@ class Completion:
 
     def _repr_html_(self) -> str | None:
         """In a notebook: the inspector, if the selection was recorded. Nothing is loaded from elsewhere."""
-        return None if self.recording is None else notebook_frame(self.recording)
+        return None if self.recording is None else str(attached("notebook_frame")(self.recording))
 
     def save_html(self, path: str | Path) -> None:
         """Write the inspector as one HTML file that loads nothing. ValueError as `replay`, or for another name."""
         if self.recording is None:
             raise ValueError(f"selection is {self.selection}; expected a recorded answer: generate(…, inspect=True)")
-        write_report(Path(path), [self.recording])
+        attached("write_report")(Path(path), [self.recording])
 
     def replay(self) -> SelectionPolicy:
         """The policy under which the same prompt reads what it read for this answer. ValueError if that was not recorded."""

@@ -9,7 +9,7 @@ from ..model.config import ModelConfig, Precision
 from .completion import Completion, Delta
 from .engine.running.cache import row_layout
 from .params import Request
-from .report.recording import Recording
+from .recording import Recording
 from .text.token_texts import token_texts
 from .text.tokenizer import USER, Tokenizer
 from .token_selection import TokenSelection

@@ -11,12 +11,11 @@ from ..model.selection_policy import SelectionPolicy
 from .answers import Answers
 from .chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
 from .completion import Completion, Delta
-from .conformance.trace_file import Trace
-from .conformance.tracer import trace_tokens
 from .engine.driver import Driver
 from .engine.engine import EngineStats
 from .engine.running.model_runner import Model
 from .engine.running.scoring import AnswerScores, all_logits, score_answer
+from .extensions import attached
 from .params import SamplingParams
 from .parts import DEMO as DEMO
 from .parts import Parts, load_parts, parts_around
@@ -24,6 +23,7 @@ from .prompts import Conversation, Prompt, check_answer, is_conversation
 from .requests import RequestMaker
 from .text.messages import ChatFormat
 from .text.tokenizer import Tokenizer
+from .trace import Trace
 
 
 class LLM:
@@ -132,6 +132,12 @@ class LLM:
             if self._job is not None:
                 self._job.end()
             del self.model, self.engine, self._requests
+
+    @property
+    def driver(self) -> Driver:
+        """The object that steps the engine, for a caller that works between two steps. ValueError after `close`."""
+        self._driver.check_open()
+        return self._driver
 
     @property
     def requests(self) -> RequestMaker:
@@ -274,7 +280,8 @@ class LLM:
     def trace(self, token_ids: Sequence[int], layers: Sequence[int] | None = None, chunk: int | None = None) -> Trace:
         """Every stage of the same pass by name, of all layers or some (docs/conformance.md)."""
         with self._driver.engine() as engine:
-            return trace_tokens(engine, token_ids, layers, chunk)
+            trace: Trace = attached("trace_tokens")(engine, token_ids, layers, chunk)
+            return trace
 
     def score_answer(
         self, prompt: Prompt, answer: Sequence[int], policy: SelectionPolicy | None = None, top: int = 0

@@ -1,6 +1,6 @@
 """Named stages of a forward pass, for traces: the model hands each intermediate result to whoever records it.
 
-Nothing is recorded, copied or computed unless a sink is installed around the call. inference/conformance/stages.py lists the
+Nothing is recorded, copied or computed unless a sink is installed around the call. inference/trace.py lists the
 names, shapes and formulas.
 """
 

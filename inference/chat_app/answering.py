@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ..completion import Completion, Delta
 from ..inspection import label, new_recording
 from ..params import SamplingParams
-from ..report.recording import BUDGET, Recording
+from ..recording import BUDGET, Recording
 from ..server.service.engine_thread import STOPPED, TIMED_OUT
 from ..server.service.service import Service
 from ..text.answer import AnswerDelta, AnswerParser

@@ -10,7 +10,7 @@ from typing import Any
 from ...model.selection_policy import SelectionPolicy, Span
 from ..completion import Completion
 from ..params import SamplingParams
-from ..report.recording import Recording
+from ..recording import Recording
 from ..server.service.admission import Busy
 from ..server.service.service import Service
 from .recordings import Recordings

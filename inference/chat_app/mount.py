@@ -23,10 +23,8 @@ def build_chat(service: Service, *, model: str = DEMO_NAME) -> "gradio.Blocks":
     return build_page(Handlers(service), PAGE_TITLE, corner, is_demo=model == DEMO_NAME)
 
 
-def mount_chat(
-    app: "fastapi.FastAPI", service: Service, *, path: str = "/", model: str = DEMO_NAME
-) -> "fastapi.FastAPI":
-    """Serve the chat under `path` of an application that has declared its other routes already.
+def mount_chat(app: "fastapi.FastAPI", service: Service, model: str = DEMO_NAME) -> None:
+    """Serve the chat under / of an application that has declared its other routes already.
 
     Only the chat's page and its events are served: no upload, no file, none of gradio's other routes. Errors: as `build_chat`.
     """
@@ -34,17 +32,19 @@ def mount_chat(
     import gradio as gr
     from starlette.routing import Mount
 
+    from .foreign_errors import ChatRoute
     from .page import head, theme
     from .policy import Policy
 
     blocks = build_chat(service, model=model)
     gr.mount_gradio_app(
-        app, blocks, path=path, footer_links=[], run_history=False, show_error=False, max_file_size=1, ssr_mode=False,
+        app, blocks, path="/", footer_links=[], run_history=False, show_error=False, max_file_size=1, ssr_mode=False,
         enable_monitoring=False, theme=theme(), head=head(),
     )  # fmt: skip
-    mount = next(route for route in reversed(app.router.routes) if isinstance(route, Mount))
+    mount = app.router.routes[-1]
+    assert isinstance(mount, Mount)
     mount.app = Policy(mount.app)
-    return app
+    app.router.routes[-1] = ChatRoute(mount)
 
 
 def need_gradio() -> None:

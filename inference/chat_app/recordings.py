@@ -5,7 +5,7 @@ from collections import OrderedDict
 from typing import Any
 
 from ..params import SamplingParams
-from ..report.recording import Recording
+from ..recording import Recording
 
 BUDGET = 512 << 20  # bytes of all recordings together
 

@@ -6,15 +6,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..text.answer import parse_assistant
+from ..text.answer import AssistantMessage, parse_assistant
 from .jsonl_log import JsonlLog
 from .progress import answer_bar
 from .prompt_encoder import PromptEncoder
 from .prompt_file import Prompt
-from .terminal import record
 
 if TYPE_CHECKING:
     from ..completion import Completion
@@ -158,3 +158,22 @@ def _record(llm: "LLM", prompt: Prompt, completion: "Completion", encoder: Promp
         else parse_assistant(completion.text, encoder.is_thinking(prompt), encoder.tools(prompt))
     )
     return record(completion, answer, id=prompt.id)
+
+
+def record(completion: "Completion", answer: AssistantMessage | None, **more: Any) -> dict[str, Any]:
+    """A completion as JSON values. `answer` None, for a model without tokenizer, puts token ids in the place of the text."""
+    values = dict(more)
+    if answer is None:
+        values["token_ids"] = completion.token_ids
+    else:
+        values["text"] = answer.content
+        if answer.reasoning_content is not None:
+            values["reasoning_content"] = answer.reasoning_content
+        if answer.tool_calls:
+            values["tool_calls"] = [asdict(call) for call in answer.tool_calls]
+    values["finish_reason"] = completion.finish_reason
+    if completion.stop_reason is not None:
+        values["stop_reason"] = completion.stop_reason
+    if completion.error is not None:
+        values["error"] = completion.error
+    return {**values, "usage": asdict(completion.usage), "timings": asdict(completion.timings)}

@@ -1,8 +1,9 @@
-"""The state of a chat in the terminal: the conversation, the settings of its answers, and the latest answer."""
+"""A chat in the terminal: the conversation, the settings of its answers, and the commands that change them."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,48 +40,31 @@ class ChatSession:
         self.thinking = thinking
         self.tools = tools
         self.messages: list[Message] = []
-        self._system = system
         self._failed: list[Message] | None = None  # a conversation that ends in a question without an answer
         self._latest: tuple[list[int], Completion] | None = None  # the prompt and the answer, for /inspect
-        self.clear()
+        self._own_files: set[Path] = set()  # files that this chat has read or written, and may replace
+        self._set_system(system)
 
-    @property
-    def system(self) -> str | None:
-        """The system message."""
-        return self._system
-
-    def clear(self) -> None:
-        """Forget all but the system message."""
-        self.messages = [] if self._system is None else [{"role": "system", "content": self._system}]
-        self._failed = self._latest = None
-
-    def set_system(self, text: str | None) -> None:
-        """Put this system message at the beginning of the conversation, which goes on."""
-        rest = self.messages[1:] if self._system is not None else self.messages
-        self._system = text
-        self.messages = [*([] if text is None else [{"role": "system", "content": text}]), *rest]
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """Encode the prompt for the next answer. ValueError for a conversation that the model's format cannot express."""
+        return self.llm.chat_token_ids(messages, self.thinking, self.tools)
 
     def keep(
         self, messages: list[Message], answer: "AssistantMessage", prompt: list[int], completion: "Completion"
     ) -> Message:
-        """The conversation is `messages` and the answer from now on. Returns the answer's message."""
+        """Continue with `messages` and the answer as the conversation. Returns the answer's message."""
         message = answer.to_message()
         self.messages = [*messages, message]
         self._failed, self._latest = None, (prompt, completion)
         return message
 
     def note_failure(self, messages: list[Message]) -> None:
-        """The question at the end of `messages` has no answer. It is not kept, but may be asked again."""
+        """Remember a conversation whose last question got no answer, for /retry. The question is not kept."""
         self._failed = messages
 
     def retried(self) -> list[Message]:
         """The conversation up to its last question, or with the question that failed. ValueError if there is none."""
         return self._failed or self.messages[: self._last_question() + 1]
-
-    def undo(self) -> None:
-        """Take back the last question and what came after it. ValueError if there is none."""
-        self.messages = self.messages[: self._last_question()]
-        self._failed = self._latest = None
 
     def _last_question(self) -> int:
         for index in range(len(self.messages) - 1, -1, -1):
@@ -88,31 +72,59 @@ class ChatSession:
                 return index
         raise ValueError("nothing has been asked yet")
 
-    def prompt(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of the prompt for the next answer. ValueError for a conversation that the model's format cannot express."""
-        return self.llm.chat_token_ids(messages, self.thinking, self.tools)
+    @property
+    def _system(self) -> str | None:
+        return self.messages[0]["content"] if self.messages and self.messages[0]["role"] == "system" else None
 
-    def set(self, name: str, value: str) -> None:
-        """Change a sampling parameter. ValueError names it, its value and the limit."""
+    def _set_system(self, text: str | None) -> None:
+        rest = self.messages[1:] if self._system is not None else self.messages
+        self.messages = [*([] if text is None else [{"role": "system", "content": text}]), *rest]
+
+    # Commands: each takes what follows its name, and returns what to say when it is done.
+
+    def undo(self, argument: str) -> str:
+        self.messages = self.messages[: self._last_question()]
+        self._failed = self._latest = None
+        return f"The last question is taken back; {len(self.messages)} messages are left."
+
+    def clear(self, argument: str) -> str:
+        self.messages = self.messages[:1] if self._system is not None else []
+        self._failed = self._latest = None
+        return f"The conversation is forgotten{'; its system message stays' if self.messages else ''}."
+
+    def system(self, argument: str) -> str:
+        if argument:
+            self._set_system(None if argument == "off" else argument)
+            return "There is no system message now." if argument == "off" else "The system message is set."
+        return "There is no system message." if self._system is None else f"The system message is: {self._system}"
+
+    def think(self, argument: str) -> str:
+        if argument not in ("", "on", "off"):
+            raise ValueError(f"/think is {argument}; expected on or off")
+        self.thinking = argument == "on" if argument else not self.thinking
+        return f"Answers {'begin with' if self.thinking else 'come without'} the model's reasoning."
+
+    def set(self, argument: str) -> str:
+        if not argument:
+            values = ((name, getattr(self.params, name)) for name in SETTINGS)
+            return "\n".join(f"{name} {'none' if value in (None, ()) else value}" for name, value in values)
+        name, _, value = argument.partition(" ")
+        if not (value := value.strip()):
+            raise ValueError(f"/set {name} has no value; expected a name and a value, as in /set temperature 0.6")
         field = {"max_new_tokens": "max_tokens"}.get(plain := name.lstrip("-").replace("-", "_"), plain)
         if field not in SETTINGS:
             raise ValueError(f"setting is {name}; expected one of {', '.join(SETTINGS)}")
         self.params = replace(self.params, **{field: _parsed(field, value)})
+        return f"{name} is {value}."
 
-    def settings(self) -> list[tuple[str, Any]]:
-        """All that /set can change, with the present values."""
-        return [(name, getattr(self.params, name)) for name in SETTINGS]
-
-    def save(self, path: Path) -> int:
-        """Write the conversation as a JSON list of messages; returns their number. OSError if it cannot be written."""
+    def save(self, argument: str, replace_file: bool = False) -> str:
+        path = self._new_file("/save", argument, replace_file)
         write_whole(path, json.dumps(self.messages, ensure_ascii=False, indent=2) + "\n")
-        return len(self.messages)
+        self._own_files.add(path.resolve())
+        return f"{len(self.messages)} messages saved in {path}."
 
-    def load(self, path: Path) -> int:
-        """Go on with a conversation that `save` has written; returns the number of its messages.
-
-        ValueError for a file that holds anything else, OSError for one that cannot be read.
-        """
+    def load(self, argument: str) -> str:
+        path = _path("/load", argument)
         try:
             messages = json.loads(path.read_bytes())
         except (ValueError, RecursionError) as error:
@@ -124,19 +136,17 @@ class ChatSession:
             self.prompt([*messages, *asked])
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
-        self._system = messages[0]["content"] if messages[0]["role"] == "system" else None
         self.messages, self._failed, self._latest = messages, None, None
-        return len(messages)
+        self._own_files.add(path.resolve())
+        return f"{len(messages)} messages loaded from {path}."
 
-    def inspect(self, path: Path) -> None:
-        """Write what DSA selects for the latest answer, whose tokens are computed once more, to a .json or .html file.
-
-        ValueError if there is no answer, and for another name.
-        """
+    def inspect(self, argument: str, replace_file: bool = False) -> str:
+        """The latest answer's tokens are computed once more for it."""
         from ...model.selection_policy import SelectionPolicy
         from ..inspection import with_recording
         from ..report.page import write_report
 
+        path = self._new_file("/inspect", argument, replace_file)
         if path.suffix not in (".json", ".html"):
             raise ValueError(f"file is {path}; expected a name that ends in .json or .html")
         if self._latest is None and self.messages[-1:] and self.messages[-1]["role"] == "assistant":
@@ -150,6 +160,21 @@ class ChatSession:
         assert recording is not None
         recording.measured([each.logprob for each in scores.logprobs], scores.selections)
         write_report(path, [recording])
+        self._own_files.add(path.resolve())
+        return f"What DSA selected for the latest answer is in {path}."
+
+    def _new_file(self, command: str, argument: str, replace_file: bool) -> Path:
+        """The file to write. ValueError if it exists, unless this chat has read or written it or `replace_file` is set."""
+        path = _path(command, argument)
+        if path.exists() and not (replace_file or path.is_dir() or path.resolve() in self._own_files):
+            raise ValueError(f"{path} exists; expected a new name, or {command}! {path} to replace it")
+        return path
+
+
+def _path(command: str, argument: str) -> Path:
+    if not argument:
+        raise ValueError(f"{command} needs a file name")
+    return Path(argument).expanduser()
 
 
 def _is_message(value: Any) -> bool:
@@ -157,7 +182,7 @@ def _is_message(value: Any) -> bool:
 
 
 def _parsed(field: str, text: str) -> Any:
-    """A value as it was typed: JSON, none, or a text."""
+    """Read a value as it was typed: JSON, none, or a text."""
     if text.lower() in ("none", "null"):
         return () if field == "stop" else None
     try:
@@ -167,3 +192,58 @@ def _parsed(field: str, text: str) -> Any:
     if field == "stop" and not isinstance(value, list):
         return (text if not isinstance(value, str) else value,)
     return value
+
+
+FILE = "FILE"  # an argument that is completed as a path
+
+
+@dataclass(frozen=True)
+class ChatCommand:
+    """A command: its argument, its line in /help, and what it does. It may raise ValueError or OSError."""
+
+    argument: str
+    help: str
+    run: Callable[[ChatSession, str], str] | None = None  # None: the chat's loop does it
+    choices: tuple[str, ...] = ()  # for completion
+
+
+COMMANDS = {
+    "/retry": ChatCommand("", "answer the last question again"),
+    "/undo": ChatCommand("", "take back the last question and its answer", ChatSession.undo),
+    "/clear": ChatCommand("", "forget the conversation but for its system message", ChatSession.clear),
+    "/system": ChatCommand("[TEXT|off]", "set the system message, remove it, or show it", ChatSession.system, ("off",)),
+    "/think": ChatCommand("[on|off]", "let the model reason before it answers", ChatSession.think, ("on", "off")),
+    "/set": ChatCommand("[NAME VALUE]", "change a setting such as temperature, or show all", ChatSession.set, SETTINGS),
+    "/save": ChatCommand(FILE, "write the conversation to a new file, as JSON", ChatSession.save),
+    "/save!": ChatCommand(FILE, "the same; replace a file that exists", partial(ChatSession.save, replace_file=True)),
+    "/load": ChatCommand(FILE, "go on with a conversation that /save has written", ChatSession.load),
+    "/inspect": ChatCommand(FILE, "write what DSA selected for the last answer: .html, .json", ChatSession.inspect),
+    "/inspect!": ChatCommand(
+        FILE, "the same; replace a file that exists", partial(ChatSession.inspect, replace_file=True)
+    ),
+    "/help": ChatCommand("", "show this list"),
+    "/exit": ChatCommand("", "leave (so does Ctrl-D)"),
+}
+
+
+def help_text() -> str:
+    """The commands, one on a line, and how to type."""
+    width = max(len(f"{name} {each.argument}") for name, each in COMMANDS.items()) + 2
+    rows = [f"{f'{name} {each.argument}':{width}}{each.help}" for name, each in COMMANDS.items()]
+    ways = (
+        'A pasted text is one message, and so are lines between """ and """.',
+        "A line that ends in \\ goes on in the next one.",
+        "Ctrl-C stops an answer. Tab completes, arrow keys fetch earlier lines.",
+    )
+    return "\n".join([*rows, *ways])
+
+
+def parse_command(message: str) -> tuple[str, str] | None:
+    """Read a command as (name, argument); None for any other message.
+
+    Several lines are a command only if they begin with the name of one: a pasted text may begin with a slash.
+    """
+    name, _, argument = message.partition(" ")
+    if not message.startswith("/") or ("\n" in message and name.split("\n")[0] not in COMMANDS):
+        return None
+    return name, argument.strip()

@@ -17,7 +17,7 @@ from ..params import SamplingParams
 from ..text.messages import resolve_chat_format
 from ..text.settings import sampling_defaults
 from ..text.tokenizer import Tokenizer
-from .layout import size_text, wrapped
+from .terminal import size_text, wrapped
 
 if TYPE_CHECKING:
     from ...model.config import ModelConfig

@@ -11,7 +11,6 @@ import typer
 from ..text.errors import describe_error
 from .batch import batch
 from .bench import bench
-from .chat import chat
 from .compare import compare
 from .convert import convert
 from .doctor import doctor
@@ -20,7 +19,7 @@ from .generate import generate
 from .help_page import HelpCommand
 from .manifest import manifest
 from .probe import probe
-from .serve import serve
+from .serve import chat, serve
 from .trace import trace
 
 USER_ERROR = 2

@@ -19,7 +19,7 @@ def compare(
 ) -> None:
     """Compare two traces stage by stage. Exit code 0: they agree; 1: they differ; 2: a trace cannot be read."""
     from ..conformance.compare import compare as compare_traces
-    from ..conformance.trace_file import Trace
+    from ..trace import Trace
 
     report = compare_traces(Trace.load(right), Trace.load(other))
     print(json.dumps(as_object(report)) if as_json else "\n".join(as_lines(report)))

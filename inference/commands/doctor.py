@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .layout import wrapped
 from .options import BackendOption, DeviceOption, PrecisionOption, TensorParallelOption
-from .terminal import visible
+from .terminal import visible, wrapped
 
 if TYPE_CHECKING:
     from ...model.config import Precision

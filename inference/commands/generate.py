@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..text.answer import parse_assistant
-from .answer_file import answer_file
-from .chat_input import ChatInput, LineInput
-from .chat_loop import ChatLoop
-from .chat_session import ChatSession
+from .answer_file import answer_file, record
 from .files import check_place
 from .options import TerminalOptions, with_options
 from .prompt_encoder import PromptEncoder
 from .prompt_file import Prompt, read_prompts, read_tools
 from .sampling_options import SamplingOptions
-from .terminal import record, show_stream, statistics, stream
+from .terminal import show_stream, statistics, stream
 
 if TYPE_CHECKING:
     from ..llm import LLM
@@ -105,6 +102,9 @@ def generate(
         return options.load(needs_text=is_chat or any(item.source != "token_ids" for item in prompts))
 
     if is_chat:
+        from .chat_loop import ChatLoop, make_input  # prompt_toolkit takes a tenth of a second to import
+        from .chat_session import ChatSession
+
         llm = load()
         params = sampling.params(llm.default_params)
         session = ChatSession(llm, params, thinking, system, functions)
@@ -115,17 +115,6 @@ def generate(
         answer_one(load(), prompts[0], encoder, as_json, inspect)
     elif answer_file(load, prompts, encoder, output, as_json or input_file.suffix == ".jsonl"):
         raise typer.Exit(1)
-
-
-def make_input(keep_history: bool) -> ChatInput:
-    """Where the chat's messages come from: with line editing if both input and output are a terminal."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return LineInput()
-    from .chat_terminal import (
-        TerminalInput,
-    )  # prompt_toolkit takes a tenth of a second to import, and is for chats alone
-
-    return TerminalInput(keep_history)
 
 
 def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool, inspect: Path | None) -> None:

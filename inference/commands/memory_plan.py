@@ -11,7 +11,7 @@ from ...model.mtp import MTPTables
 from ...model.parallel.shard import parameter_bytes
 from ..engine.running.cache import bytes_per_page
 from ..engine.sizing import available_memory
-from .layout import size_text, wrapped
+from .terminal import size_text, wrapped
 
 GPU_GIB = 139.0  # of an H200, as torch counts it: for a machine that has no GPU
 GPU_FRACTION = 0.9  # of its memory, as memory_fraction by default

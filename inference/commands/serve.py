@@ -1,4 +1,4 @@
-"""`deepseek-v32 serve`: the HTTP server. Without a key it listens to this machine alone."""
+"""`deepseek-v32 serve` and `chat`: the HTTP server, and the same with its page in a browser."""
 
 import errno
 import gc
@@ -8,6 +8,8 @@ import signal
 import socket
 import sys
 import threading
+import webbrowser
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +20,9 @@ from .options import ServingOptions, with_options
 
 if TYPE_CHECKING:
     from ..llm import LLM
+
+# Loading takes longer than this only for large checkpoints; a page that opens too early can be reloaded.
+BROWSER_DELAY = 4.0  # seconds
 
 
 @with_options
@@ -80,6 +85,7 @@ def serve(
 ) -> None:
     """Serve OpenAI's API and the chat in the browser."""
     _check_extra()
+    from ..chat_app.mount import mount_chat
     from ..server.api.connections import ConnectionLimits
     from ..server.api.guard import is_loopback
     from ..server.api.http_server import make_server
@@ -101,7 +107,7 @@ def serve(
         api_key=api_key,
         hosts=host_names(host, allowed_host or []),
         origins=allowed_origins or [],
-        chat=chat,
+        mount_page=mount_chat if chat and find_spec("gradio") is not None else None,
     )
     # What has been loaded stays. Without this, each full collection of garbage would look at it, and stop all streams for 0.1 s.
     gc.collect()
@@ -113,6 +119,33 @@ def serve(
     limits = ConnectionLimits(per_peer=connections_per_peer)
     end_in_order()
     make_server(app, host, port, drain=drain, limits=limits).run()
+
+
+@with_options
+def chat(
+    options: ServingOptions,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on. One that other machines reach needs --api-key.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")] = 7860,
+    api_key: Annotated[
+        str | None,
+        typer.Option("--api-key", envvar="DEEPSEEK_V32_API_KEY", help="The password that the browser asks for."),
+    ] = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+) -> None:
+    """Chat in the browser, and see what the model reads."""
+    from ..chat_app.mount import need_gradio
+
+    try:
+        need_gradio()
+    except ImportError as error:
+        raise ValueError(str(error)) from error
+    if browser:
+        timer = threading.Timer(BROWSER_DELAY, webbrowser.open, [f"http://localhost:{port}/"])
+        timer.daemon = True
+        timer.start()
+    serve(**vars(options), host=host, port=port, api_key=api_key)
 
 
 def end_in_order() -> None:

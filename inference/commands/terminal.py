@@ -1,12 +1,13 @@
 """Answers in a terminal: streamed, stopped by Ctrl-C, and summed up in one line of statistics."""
 
 import re
+import shutil
 import signal
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..text.answer import AnswerDelta, AnswerParser, AssistantMessage
@@ -46,19 +47,24 @@ def interruptible(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def stream(llm: "LLM", token_ids: Sequence[int], params: "SamplingParams", inspect: bool = False) -> "Iterator[Delta]":
-    """The deltas of one request. Ctrl-C ends them after the running step, with finish_reason "abort".
+    """Yield the deltas of one request. Ctrl-C ends them after the running step, with finish_reason "abort".
 
-    It steps the engine itself: closing `LLM.stream` would end the request without the Completion that says what was generated.
-    While a long prompt is read, standard error says how far, if it is a terminal.
+    Closing `LLM.stream` instead would end the request without the Completion that says what was generated. While a long prompt is
+    read, standard error says how far, if it is a terminal.
     """
-    request = llm.engine.add_request(token_ids, params, inspect)
+    request, driver = llm.requests.make_one(token_ids, params, inspect, None), llm.driver
+    finished = False
     with interruptible(lambda: llm.engine.abort(request.id)), ReadingLine(request, sys.stderr) as line:
-        while llm.engine.has_work:
-            line.show()
-            for delta in llm.engine.step():
-                if delta.request_id == request.id:
+        try:
+            driver.queue([request])
+            while not finished:
+                line.show()
+                for delta in driver.advance({request.id}):
                     line.erase()
+                    finished = delta.finish_reason is not None
                     yield delta
+        finally:
+            driver.cancel(set() if finished else {request.id})
 
 
 class ReadingLine:
@@ -145,6 +151,18 @@ class AnswerPrinter:
             print(visible(f"{line}{call.name}({call.arguments})", self._out), end="", file=self._out, flush=True)
 
 
+def wrapped(text: str, indent: int = 4) -> list[str]:
+    """Break the text into lines of the terminal's width, each indented by `indent` spaces. A path is never cut."""
+    space, width = " " * indent, shutil.get_terminal_size().columns
+    wrapper = textwrap.TextWrapper(width, space, space, break_on_hyphens=False, break_long_words=False)
+    return wrapper.wrap(text)
+
+
+def size_text(count: int) -> str:
+    """Bytes in GiB or MiB."""
+    return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
+
+
 def visible(text: str, out: TextIO) -> str:
     """The text; if `out` is a terminal, without control characters and those that change the direction of writing."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text) if out.isatty() else text
@@ -171,22 +189,3 @@ def statistics(completion: "Completion") -> str:
     if completion.finish_reason in endings:
         parts.append(endings[completion.finish_reason])
     return ", ".join(parts)
-
-
-def record(completion: "Completion", answer: AssistantMessage | None, **more: Any) -> dict[str, Any]:
-    """A completion as JSON values. `answer` None, for a model without tokenizer, puts token ids in the place of the text."""
-    values = dict(more)
-    if answer is None:
-        values["token_ids"] = completion.token_ids
-    else:
-        values["text"] = answer.content
-        if answer.reasoning_content is not None:
-            values["reasoning_content"] = answer.reasoning_content
-        if answer.tool_calls:
-            values["tool_calls"] = [asdict(call) for call in answer.tool_calls]
-    values["finish_reason"] = completion.finish_reason
-    if completion.stop_reason is not None:
-        values["stop_reason"] = completion.stop_reason
-    if completion.error is not None:
-        values["error"] = completion.error
-    return {**values, "usage": asdict(completion.usage), "timings": asdict(completion.timings)}

@@ -34,7 +34,7 @@ def trace(
 ) -> None:
     """Record every stage of a forward pass over a text. docs/conformance.md lists the stages."""
     from ...model.checkpoint.manifest import find_manifest, hash_file
-    from ..conformance.trace_file import check_target
+    from ..trace import check_target
 
     if (prompt is None) == (tokens is None):
         given = "both are given" if prompt is not None else "neither is given"

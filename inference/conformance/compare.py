@@ -4,11 +4,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ..trace import STAGES, Trace, order, parse_name
 from .compare_choices import OWN_MARGIN, SCORES_OF, as_masks, follows
 from .diagnoses import diagnoses_of
 from .diagnoses_case import Case, Diagnosis
-from .stages import STAGES, order, parse_name
-from .trace_file import Trace
 
 # Largest |b - a| / |a| of a token's row between right implementations, by the precisions of both traces. It grows with the square
 # root of the depth. exact: fp32 sums in another order give 4e-6 after three layers. bf16: three roundings of 2^-9 a stage. fp8:

@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 
+from ..trace import STAGES, Trace, full_name, parse_name
 from .references import REFERENCES
-from .stages import STAGES, full_name, parse_name
-from .trace_file import Trace
 
 SAMPLE = 160  # rows of a stage on which hypotheses are tested, those that differ most evenly spread
 

@@ -26,8 +26,7 @@ from ..engine.sampling.noise import DraftNoise
 from ..engine.sampling.sampler import draft_noise
 from ..engine.scheduling.batch import Batch
 from ..params import Request
-from .stages import MTP_NAMES, full_name
-from .trace_file import Trace, describe_rows, jsonable
+from ..trace import MTP_NAMES, Trace, describe_rows, full_name, jsonable
 from .tracer_rows import Part, ascending, assemble, dequantized, read_cache, router_order, untransformed, versions
 
 

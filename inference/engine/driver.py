@@ -70,24 +70,24 @@ class Driver:
         """
         open_ids = {request.id for request in requests}
         try:
-            self._queue(requests)
+            self.queue(requests)
             while open_ids:
-                for delta in self._advance(open_ids):
+                for delta in self.advance(open_ids):
                     if delta.finish_reason is not None:
                         open_ids.discard(delta.request_id)
-                        del self._inbox[delta.request_id]
                         delta = complete(delta)
                     yield delta
         finally:
-            self._cancel(open_ids)
+            self.cancel(open_ids)
 
-    def _queue(self, requests: list[Request]) -> None:
+    def queue(self, requests: list[Request]) -> None:
+        """Queue requests. The caller then calls `advance` until each has finished, or `cancel`."""
         with self.engine() as engine:
             for request in requests:
                 self._inbox[request.id] = []
                 engine.queue(request)
 
-    def _advance(self, open_ids: set[int]) -> list[Delta]:
+    def advance(self, open_ids: set[int]) -> list[Delta]:
         """The deltas of these requests that no stream has taken yet, after a step if there are none."""
         with self.engine() as engine:
             inbox = self._inbox
@@ -95,8 +95,9 @@ class Driver:
                 self._deliver(engine.step())
             deltas: list[Delta] = []
             for id in sorted(open_ids):
-                deltas += inbox[id]
-                inbox[id] = []
+                deltas += inbox.pop(id)
+                if not deltas or deltas[-1].request_id != id or deltas[-1].finish_reason is None:
+                    inbox[id] = []
             return deltas
 
     def _deliver(self, deltas: list[Delta]) -> None:
@@ -105,7 +106,8 @@ class Driver:
             if inbox is not None:  # its stream is still open
                 inbox.append(delta)
 
-    def _cancel(self, request_ids: set[int]) -> None:
+    def cancel(self, request_ids: set[int]) -> None:
+        """End requests that have not finished."""
         engine = self._engine
         if engine is None:
             return

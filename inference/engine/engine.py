@@ -1,8 +1,9 @@
 """The engine: requests in, deltas out, one step at a time."""
 
 import logging
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,9 @@ from .limits import MAX_DRAFT_TOKENS, Limits
 from .request_factory import RequestFactory
 from .request_state import RequestState
 from .running.model_runner import ModelRunner
+from .running.selection import SelectionRecorder
+from .sampling.sampler import Sample
+from .scheduling.pace import Pace, StepTimes, fixed_cost
 from .scheduling.pages import PagePool
 from .scheduling.scheduler import Scheduler
 from .step import InFlightStep
@@ -205,6 +209,10 @@ class Engine:
             self._fail([id], error)
         return errors
 
+    def keep_pace(self, times: StepTimes, clock: Callable[[], float] = time.monotonic) -> None:
+        """Bound how long steps with prompt tokens last, while answers wait and while none do."""
+        self.scheduler.pace = Pace(times, fixed_cost(self.config), clock)
+
     def stats(self) -> EngineStats:
         """A snapshot, for metrics."""
         return self._stats.snapshot(self.scheduler)
@@ -264,13 +272,9 @@ class Engine:
             state = self._states.get(request.id)
             if state is None:  # the request ended while this step was in flight
                 continue
-            for offset, sample in enumerate(own):
-                self._deltas.append(state.push(sample, step.recorder, offset))
-                if sample.error is None:
-                    self._stats.generated_tokens += 1
-                if state.finish_reason is not None:  # what was sampled behind its end is dropped
-                    finished.append(state)
-                    break
+            self._push(state, own, step.recorder)
+            if state.finish_reason is not None:
+                finished.append(state)
         self._in_flight = step.following
         self.scheduler.commit(step.batch, step.drafted)
         for state in finished:
@@ -279,6 +283,15 @@ class Engine:
         self._stats.computed_tokens += step.batch.tokens
         if not self._states:
             self._in_flight = None  # all of its requests have ended
+
+    def _push(self, state: RequestState, samples: Sequence[Sample], recorder: SelectionRecorder) -> None:
+        """Add a step's tokens to their request. Tokens that were sampled after its end are dropped."""
+        for offset, sample in enumerate(samples):
+            self._deltas.append(state.push(sample, recorder, offset))
+            if sample.error is None:
+                self._stats.generated_tokens += 1
+            if state.finish_reason is not None:
+                return
 
     def _fail(self, request_ids: list[int], error: str) -> None:
         for state in [self._states[id] for id in request_ids if id in self._states]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from .recording import Recording
+from ..recording import Recording
 
 STATIC = Path(__file__).resolve().parent / "static"
 # Concatenated in this order into one scope.

@@ -1,27 +1,22 @@
-"""The HTTP server: OpenAI's API for a service, the chat beside it, and the guard before both.
+"""The HTTP server: OpenAI's API for a service, a page for browsers if the caller brings one, and the guard before both.
 
 With several ranks, rank 0 is the only one that listens.
 """
 
 import asyncio
-import importlib.util
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import BaseRoute, Match
-from starlette.types import Receive, Scope, Send
 
-from ..chat_app.policy import SERVED
 from .api.chat import chat_router
 from .api.completions import completions_router
 from .api.context import ApiContext
 from .api.errors import install_handlers
-from .api.foreign_errors import ForeignErrors
 from .api.guard import LOOPBACK, MAX_BODY, Guard
 from .api.health import health_router
 from .api.metrics import Metrics
@@ -43,13 +38,13 @@ def create_app(
     hosts: Sequence[str] = LOOPBACK,
     origins: Sequence[str] = (),
     max_body: int = MAX_BODY,
-    chat: bool = True,
+    mount_page: Callable[[FastAPI, Service, str], None] | None = None,
 ) -> FastAPI:
     """The ASGI application for a service. Its shutdown stops the service.
 
     aliases: other names of the model. api_key: if given, every route but the probes' requires it. hosts: names that the Host
-    header may have. origins: other sites whose pages may send requests ("*": all). max_body: bytes. chat: mount the gradio app at
-    /, if gradio is installed.
+    header may have. origins: other sites whose pages may send requests ("*": all). max_body: bytes. mount_page: adds a page for
+    browsers, such as `chat_app.mount.mount_chat`; it is given the application, the service and the model's name.
     """
 
     @asynccontextmanager
@@ -71,11 +66,8 @@ def create_app(
         app.include_router(make_router(context))
     app.include_router(health_router(context, metrics))
     app.openapi = lambda: _document(app, api_key is not None, (model_name, *aliases))  # type: ignore[method-assign]
-    if chat and importlib.util.find_spec("gradio") is not None:
-        from ..chat_app.mount import mount_chat
-
-        mount_chat(app, service, path="/", model=model_name)
-        app.router.routes[-1] = ChatRoute(app.router.routes[-1])
+    if mount_page is not None:
+        mount_page(app, service, model_name)
     app.state.open_requests = OpenRequests()
     app.add_middleware(EndsOpenRequests, requests=app.state.open_requests)
     app.add_middleware(Guard, hosts=hosts, origins=origins, api_key=api_key, max_body=max_body)
@@ -104,21 +96,6 @@ async def _stop(service: Service) -> None:
 
     threading.Thread(target=stop, name="stop", daemon=True).start()
     await stopped.wait()
-
-
-class ChatRoute(BaseRoute):
-    """The chat's mount, restricted to the paths that the chat serves. All errors are the API's."""
-
-    def __init__(self, mount: BaseRoute) -> None:
-        self._chat = mount
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if scope["type"] == "http" and not SERVED.fullmatch(scope["path"]):
-            return Match.NONE, {}
-        return self._chat.matches(scope)
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await ForeignErrors(self._chat.handle)(scope, receive, send)
 
 
 def host_names(address: str, allowed: Sequence[str]) -> list[str]:

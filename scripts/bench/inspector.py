@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.report.recording import Recording
+from deepseek_v32.inference.recording import Recording
 
 
 def rate(llm: LLM, prompt: list[int], tokens: int, inspect: bool) -> float:

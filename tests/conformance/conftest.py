@@ -8,7 +8,7 @@ import pytest
 
 from conformance.small_model import load, text, write_small
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.conformance.trace_file import Trace
+from deepseek_v32.inference.trace import Trace
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from conformance.small_model import text
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.conformance.trace_file import Trace
 from deepseek_v32.inference.conformance.tracer import trace_tokens, tracing
+from deepseek_v32.inference.trace import Trace
 from support.preemption import preempt_every_other_step
 
 Schedule = Callable[[LLM], tuple[list[int], Trace]]  # the text, and the trace of its schedule

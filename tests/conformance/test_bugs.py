@@ -8,7 +8,7 @@ import torch
 from conformance.small_model import text
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.references import REFERENCES
-from deepseek_v32.inference.conformance.trace_file import Trace
+from deepseek_v32.inference.trace import Trace
 from golden.bugs import BUGS
 from golden.bugs.bug import Bug
 
@@ -41,6 +41,8 @@ def test_a_bug_changes_the_log_probabilities(
 def test_names_and_references() -> None:
     for name, bug in BUGS.items():
         assert name == bug.name and bug.shows and bug.precisions
+        with bug.seed():  # raises if what it replaces has moved
+            pass
         if name in WITHOUT_THREAD:
             continue
         owner, _, number = REFERENCES[name].partition("#")

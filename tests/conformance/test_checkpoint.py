@@ -14,8 +14,8 @@ from trace_transformers import trace as trace_theirs
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.compare import compare
-from deepseek_v32.inference.conformance.trace_file import Trace
 from deepseek_v32.inference.llm import DEMO
+from deepseek_v32.inference.trace import Trace
 from support.configs import RELEASED
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,7 @@ from conformance.small_model import load, text
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.compare import Report, compare
 from deepseek_v32.inference.conformance.diagnoses import HYPOTHESES
-from deepseek_v32.inference.conformance.stages import parse_name
-from deepseek_v32.inference.conformance.trace_file import Trace
+from deepseek_v32.inference.trace import Trace, parse_name
 from golden.bugs import BUGS
 from golden.bugs.bug import Bug
 

@@ -10,7 +10,7 @@ import torch
 from conformance.small_model import text
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.compare import compare
-from deepseek_v32.inference.conformance.trace_file import Trace
+from deepseek_v32.inference.trace import Trace
 from deepseek_v32.kernels.reference.rope import rotate_interleaved
 from golden.bugs.attention import with_scale
 from golden.bugs.experts import routed, shared

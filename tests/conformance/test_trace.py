@@ -17,14 +17,13 @@ from deepseek_v32.inference import LLM
 from deepseek_v32.inference.commands.compare import as_lines, as_object
 from deepseek_v32.inference.commands.trace import read_layers, read_tokens
 from deepseek_v32.inference.conformance.compare import compare
-from deepseek_v32.inference.conformance.stages import STAGES, parse_name
-from deepseek_v32.inference.conformance.trace_file import Trace
 from deepseek_v32.inference.conformance.tracer import TracedRunner, tracing
 from deepseek_v32.inference.distributed.leading_runner import LeadingRunner
 from deepseek_v32.inference.engine.running.model_runner import ModelRunner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request, SamplingParams
 from deepseek_v32.inference.parts import DEMO
+from deepseek_v32.inference.trace import STAGES, Trace, parse_name
 from deepseek_v32.model.stages import traced
 from deepseek_v32.model.transformer import Transformer
 from support.configs import random_arguments
@@ -130,7 +129,7 @@ def test_written_and_read_back(right: Callable[[str], tuple[LLM, Trace]], tmp_pa
 def test_large_traces_have_a_file_a_layer(
     right: Callable[[str], tuple[LLM, Trace]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deepseek_v32.inference.conformance.trace_file.LARGE", 1000)
+    monkeypatch.setattr("deepseek_v32.inference.trace.LARGE", 1000)
     _, trace = right("exact")
     trace.save(tmp_path / "t")
     files = {path.name for path in (tmp_path / "t").glob("*.safetensors")}

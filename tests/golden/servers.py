@@ -26,7 +26,7 @@ PLAIN = SIZES | {"speculative_tokens": 0, "max_batch_tokens": 2048}
 @contextmanager
 def serving(llm: LLM, step_times: StepTimes | None = None) -> Iterator[str]:
     """The base address of OpenAI's API of this model. step_times: as Service's."""
-    app = create_app(Service(llm, step_times=step_times), chat=False)
+    app = create_app(Service(llm, step_times=step_times))
     server = make_server(app, "127.0.0.1", 0, drain=1)
     thread = threading.Thread(target=server.run)
     thread.start()

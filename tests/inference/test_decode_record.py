@@ -16,7 +16,7 @@ from deepseek_v32.inference.engine.running import decode_record, runner
 from deepseek_v32.inference.engine.running.decode_record import DecodeRecord, DecodeRecords, most_bytes, row_bytes
 from deepseek_v32.inference.engine.sizing import record_bytes
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.inference.report.recording import Recording
+from deepseek_v32.inference.recording import Recording
 from deepseek_v32.inference.token_selection import TokenSelection
 from deepseek_v32.model.checkpoint.config_json import read_config
 from support.tiny import tiny_checkpoint

@@ -273,7 +273,7 @@ def test_chat_commands(run, tmp_path):
     )
     assert code == 0
     assert out.count(ANSWER) == 1 and "fix" in out and "/clear" in out
-    assert "/bogus is no command" in err and "tokens/s" in err
+    assert "/bogus is not a command" in err and "tokens/s" in err
     assert f"Not done: {tmp_path}/a/b: No such file or directory" in err
     assert json.loads(saved.read_text()) == [
         {"role": "system", "content": "Be brief."},

@@ -2,13 +2,17 @@
 
 import pytest
 
+from simulation.bug import Bug
 from simulation.draft_bugs import DRAFT_BUGS
-from simulation.historic_bugs import Bug
 from simulation.test_historic_bugs import is_found
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("bug", DRAFT_BUGS, ids=[bug.thread for bug in DRAFT_BUGS])
+@pytest.mark.parametrize("bug", DRAFT_BUGS, ids=[bug.name for bug in DRAFT_BUGS])
 def test_a_mistake_in_speculation_is_found(bug: Bug) -> None:
     with bug.seeded():
         assert is_found(), bug.what
+
+
+def test_the_mistakes_are_thirteen() -> None:
+    assert len({bug.name for bug in DRAFT_BUGS}) == len(DRAFT_BUGS) == 13

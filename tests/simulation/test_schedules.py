@@ -3,14 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from deepseek_v32.inference.distributed.batch_sync import BatchEncoder
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
-from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
-from simulation.historic_bugs import Bug
+from simulation.bug import Bug
+from simulation.historic_bugs import POLICY_BUGS
 from simulation.schedule import make_schedule, shrink
 from simulation.world import Settings, World
 
@@ -49,18 +47,9 @@ def test_tokens_that_scoring_has_drained_are_delivered_although_the_service_stop
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("place", "old", "new"),
-    [
-        ((Scheduler, "commit"), "request.shareable // size", "len(request.tokens) // size"),
-        ((Scheduler, "_admit"), "request.shareable)", "len(request.tokens))"),
-        ((BatchEncoder, "encode"), "request.policy is not None and", "False and"),
-    ],
-    ids=["offered", "reused", "not-sent"],
-)
-def test_an_altered_selection_that_leaks_is_found(place: tuple[Any, str], old: str, new: str) -> None:
-    """Pages computed under a SelectionPolicy are offered to others, or it finds theirs, or other ranks do not know of it."""
-    with Bug("", "", "", place, old, new).seeded():
+@pytest.mark.parametrize("bug", POLICY_BUGS, ids=[bug.name for bug in POLICY_BUGS])
+def test_an_altered_selection_that_leaks_is_found(bug: Bug) -> None:
+    with bug.seeded():
         assert any(make_schedule(seed).failure() is not None for seed in range(500))
 
 

@@ -34,7 +34,7 @@ def test_no_state_breaks_a_promise(space: Space) -> None:
 
 
 def test_a_violation_comes_with_the_shortest_way_there() -> None:
-    [bug] = [bug for bug in BUGS if bug.thread.endswith("#38355")]
+    [bug] = [bug for bug in BUGS if bug.name.endswith("#38355")]
     with bug.seeded(), pytest.raises(Violation) as found:
         search(Space(REQUESTS))
     assert [name for name, _ in found.value.path] == ["arrive", "step", "preempt"]

@@ -200,7 +200,7 @@ def serve(service: ScriptedService, model: str = "scripted", port: int = 0) -> C
 
     app = fastapi.FastAPI()
     stand_in: Any = service
-    mount_chat(app, stand_in, model=model)
+    mount_chat(app, stand_in, model)
     return serve_app(app, service, port)
 
 

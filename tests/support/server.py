@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from deepseek_v32.inference import LLM
+from deepseek_v32.inference.chat_app.mount import mount_chat
 from deepseek_v32.inference.server.api.connections import ConnectionLimits
 from deepseek_v32.inference.server.api.http_server import make_server
 from deepseek_v32.inference.server.app import create_app
@@ -96,10 +97,11 @@ def stand_in_llm(chat_template: str | None = None, **limits: Any) -> LLM:
 
 @contextmanager
 def serving(
-    service: Service, *, drain: float = 1, limits: ConnectionLimits | None = None, **options: Any
+    service: Service, *, drain: float = 1, limits: ConnectionLimits | None = None, chat: bool = False, **options: Any
 ) -> Iterator[Running]:
-    """Run create_app(service, **options) as `deepseek-v32 serve` does."""
-    app = create_app(service, **{"model_name": MODEL, "chat": False, **options})
+    """Run create_app(service, **options) as `deepseek-v32 serve` does. chat: with its page."""
+    page = {"mount_page": mount_chat} if chat else {}
+    app = create_app(service, **{"model_name": MODEL, **page, **options})
     server = make_server(app, "127.0.0.1", 0, drain=drain, limits=limits)
     thread = threading.Thread(target=server.run)
     thread.start()

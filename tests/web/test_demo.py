@@ -26,13 +26,16 @@ pytestmark = pytest.mark.skipif(
 def demo() -> Iterator[Any]:
     pytest.importorskip("gradio", reason="gradio is not installed: pip install -e .[web]")
     from deepseek_v32.inference import LLM
+    from deepseek_v32.inference.chat_app.mount import mount_chat
     from deepseek_v32.inference.server.app import create_app
     from deepseek_v32.inference.server.service.service import Service
     from support.chat_server import serve_app
 
     llm = LLM(device="cpu", precision="exact", page_count=512)
     service = Service(llm)
-    server = serve_app(create_app(service, model_name="deepseek-v3.2-demo", api_key=KEY), service)
+    server = serve_app(
+        create_app(service, model_name="deepseek-v3.2-demo", api_key=KEY, mount_page=mount_chat), service
+    )
     yield server
     server.stop()
 

@@ -12,8 +12,8 @@ import pytest
 from deepseek_v32.inference.chat_app.experiments import Experiments
 from deepseek_v32.inference.chat_app.recordings import Recordings
 from deepseek_v32.inference.params import SamplingParams
+from deepseek_v32.inference.recording import Recording
 from deepseek_v32.inference.report.page import notebook_frame, write_report
-from deepseek_v32.inference.report.recording import Recording
 from deepseek_v32.inference.text.token_texts import token_texts
 from support.chat_server import LAYERS, NEEDLE, TOPK, ScriptedService, scripted_llm
 

@@ -64,11 +64,7 @@ class PagePool:
         assert count <= self.available, f"count is {count}; expected at most {self.available}"
         pages = []
         for _ in range(count):
-            if self._free:
-                page = self._free.pop()
-            else:
-                page, _ = self._cached.popitem(last=False)
-                self._forget_key(page)
+            page = self._free.pop() if self._free else self._evict()
             self._references[page] = 1
             pages.append(page)
         return pages
@@ -81,16 +77,12 @@ class PagePool:
         pages: list[int] = []
         prefix_id, drafted, whole = ROOT, 0, tuple(tokens)
         for end in range(self.page_size, (len(whole) if most is None else most) + 1, self.page_size):
-            own = whole[end - self.page_size : end]
-            entry = None
-            if self.drafts and end < len(whole):
-                entry = self._entries.get((prefix_id, (*own, whole[end])))
-                drafted += entry is not None
-            entry = entry or self._entries.get((prefix_id, own))
+            entry, has_drafts = self._entry(prefix_id, whole, end)
             if entry is None:
                 break
             page, prefix_id = entry
             pages.append(page)
+            drafted += has_drafts
         return pages, prefix_id, drafted
 
     def match(self, tokens: Sequence[int], most: int | None = None) -> tuple[list[int], int, int]:
@@ -172,6 +164,21 @@ class PagePool:
         assert self.free + self.used + self.cached == self.page_count
         registered = {page: key for page, key in enumerate(self._keys) if key is not None}
         assert registered == {page: key for key, (page, _) in self._entries.items()}, "entries and keys disagree"
+
+    def _entry(self, prefix_id: int, tokens: tuple[int, ...], end: int) -> tuple[tuple[int, int] | None, bool]:
+        """The entry of the page that ends before tokens[end], if there is one, and whether it has the draft layer's entries."""
+        own = tokens[end - self.page_size : end]
+        if self.drafts and end < len(tokens):
+            entry = self._entries.get((prefix_id, (*own, tokens[end])))
+            if entry is not None:
+                return entry, True
+        return self._entries.get((prefix_id, own)), False
+
+    def _evict(self) -> int:
+        """Take the least recently used cached page; it can no longer be found."""
+        page, _ = self._cached.popitem(last=False)
+        self._forget_key(page)
+        return page
 
     def _forget_key(self, page: int) -> None:
         key = self._keys[page]

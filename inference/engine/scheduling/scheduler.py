@@ -69,12 +69,10 @@ class Scheduler:
     def schedule(self) -> Batch:
         """Choose the next step's work and take the pages that it needs. The batch is empty only if there is no work."""
         self._make_place()
-        entries: list[tuple[Request, int]] = []
-        for request in [request for request in self.running if request.remaining == 1]:
-            if request.pages and self._grow(request):  # without pages: preempted for an older one just now
-                entries.append((request, 1))
+        decodes = self._take_decodes()
+        entries = [(request, 1) for request in decodes]
         budget = self.max_batch_tokens - len(entries)
-        reserved = self.speculation.reserve([request for request, _ in entries], budget)
+        reserved = self.speculation.reserve(decodes, budget)
         budget -= reserved
         allowed, spent = self.pace.begin(answers=bool(entries)), 0.0
         started = [request for request in self.running if request.remaining > 1]
@@ -126,23 +124,13 @@ class Scheduler:
         """
         self.pace.end(zip(batch.starts[batch.decodes :], batch.counts[batch.decodes :], strict=True))
         self.speculation.commit(batch, drafted)
-        size = self.pool.page_size
         drafts = batch.draft_counts or (0,) * len(batch.requests)
         for request, start, count, logit_count, draft_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, drafts, strict=True
         ):
             request.pending -= min(logit_count, 1)
-            if not request.pages:  # the request has ended meanwhile
-                continue
-            full = (request.computed if draft_count else start + count) // size
-            if request.policy is not None:  # entries that were computed under another selection are nobody else's
-                full = min(full, max(request.shareable // size, request.cached_pages))
-            for page in range(request.cached_pages, full):
-                last = (page + 1) * size
-                # What the draft layer has in a page depends on the token after it.
-                tokens = request.tokens[page * size : last + (request.drafted >= last)]
-                request.prefix_id = self.pool.register(request.pages[page], request.prefix_id, tokens)
-            request.cached_pages = full
+            if request.pages:  # the request has not ended meanwhile
+                self._register(request, request.computed if draft_count else start + count)
 
     def remove(self, request: Request, discard: bool = False) -> bool:
         """Take a finished or cancelled request out and free its pages. False if it is not here (any more).
@@ -196,6 +184,25 @@ class Scheduler:
             self.preempt_latest()
         return self.pool.allocate(count)
 
+    def _take_decodes(self) -> list[Request]:
+        """The running answers that decode in the next step, each with a page for its token."""
+        answers = [request for request in self.running if request.remaining == 1]
+        # One without pages was preempted for an older one just now.
+        return [request for request in answers if request.pages and self._grow(request)]
+
+    def _register(self, request: Request, written: int) -> None:
+        """Make the pages reusable that the request's first `written` tokens fill."""
+        size = self.pool.page_size
+        full = written // size
+        if request.policy is not None:  # entries that were computed under another selection are no one else's
+            full = min(full, max(request.shareable // size, request.cached_pages))
+        for page in range(request.cached_pages, full):
+            last = (page + 1) * size
+            # What the draft layer has in a page depends on the token after it.
+            tokens = request.tokens[page * size : last + (request.drafted >= last)]
+            request.prefix_id = self.pool.register(request.pages[page], request.prefix_id, tokens)
+        request.cached_pages = full
+
     def _make_place(self) -> None:
         """Preempt younger requests if the oldest waiting one is out of patience and lacks pages or a place."""
         oldest = self.waiting[0] if self.waiting else None
@@ -214,9 +221,7 @@ class Scheduler:
         kept_places, kept_pages = (0, 0) if request is oldest else (1, self.pool.pages_for(len(oldest.tokens)))
         if len(self.running) + kept_places >= self.max_sequences:
             return False
-        # The last token is always computed, because its logits are needed.
-        reusable = min(len(request.tokens) - 1, request.shareable)
-        pages, prefix_id, drafted = self.pool.match(request.tokens, reusable)
+        pages, prefix_id, drafted = self.pool.match(request.tokens, self._most_reusable(request))
         missing = self.pool.pages_for(len(request.tokens)) - len(pages)
         if missing + kept_pages > self.pool.available:
             self.pool.release(pages)
@@ -235,8 +240,11 @@ class Scheduler:
         return True
 
     def _find_reusable(self, request: Request) -> int:
-        most = min(len(request.tokens) - 1, request.shareable)
-        return len(self.pool.find(request.tokens, most)[0]) * self.pool.page_size
+        return len(self.pool.find(request.tokens, self._most_reusable(request))[0]) * self.pool.page_size
+
+    def _most_reusable(self, request: Request) -> int:
+        """How many of its tokens may come from reused pages. The last one is always computed: its logits are needed."""
+        return min(len(request.tokens) - 1, request.shareable)
 
     def _grow(self, request: Request) -> bool:
         """Take a page for a decode's token if it needs one; preempts later requests. False if the request itself was preempted."""

@@ -24,7 +24,7 @@ from ....model.selection_policy import SelectionPolicy
 from ...completion import TokenLogprob
 from ...engine.engine import EngineStats
 from ...engine.running.scoring import AnswerScoreJob, AnswerScores, Progress, ScoreJob
-from ...engine.scheduling.pace import DEVICE_TIMES, Pace, StepTimes, fixed_cost
+from ...engine.scheduling.pace import DEVICE_TIMES, StepTimes
 from ...llm import LLM
 from ...params import Request, SamplingParams
 from .admission import Admission
@@ -87,8 +87,7 @@ class Service:
         self.llm = llm
         self.capacity = llm.limits.max_sequences + max_queue
         self.deadline = deadline
-        times = step_times or DEVICE_TIMES[llm.device.type]
-        llm.engine.scheduler.pace = Pace(times, fixed_cost(llm.engine.config), clock)
+        llm.engine.keep_pace(step_times or DEVICE_TIMES[llm.device.type], clock)
         self._thread = EngineThread(llm.engine, delivery, clock, thread)
         self._admission = Admission(self._thread, self.capacity)
 

@@ -14,7 +14,7 @@ from .bug import ALL, SCENARIO, Bug
 from .patching import replaced
 
 WRITES = ("model.indexer.write_index_cache", "kernels.reference.norm_and_cache.write_index_cache")
-RUN = "inference.engine.runner.Runner.run"
+RUN = "inference.engine.running.runner.Runner.run"
 ONLY = frozenset({SCENARIO})
 
 
@@ -85,7 +85,7 @@ def latents_alone_are_reused() -> AbstractContextManager[None]:
 
     @contextmanager
     def seeded() -> Iterator[None]:
-        with replaced("inference.engine.pages.PagePool.match", make_match), replaced(RUN, make_run):
+        with replaced("inference.engine.scheduling.pages.PagePool.match", make_match), replaced(RUN, make_run):
             yield
 
     return seeded()

@@ -12,7 +12,7 @@ PROGRAM = """
 from deepseek_v32.inference.commands import loading
 from support.chain_model import make_llm
 loading.load_llm = lambda *_, **__: make_llm(("</think>", "Hey 🙂, two"), seconds=0.04, max_sequences=4)
-from deepseek_v32.inference.cli import main
+from deepseek_v32.inference.commands.cli import main
 main()
 """
 COMMAND = [sys.executable, "-c", PROGRAM, "generate"]

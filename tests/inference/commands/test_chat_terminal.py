@@ -11,10 +11,14 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from deepseek_v32.inference.commands import chat_history, chat_terminal
-from deepseek_v32.inference.commands.chat_history import FileHistory, history_path
-from deepseek_v32.inference.commands.chat_input import Interrupted
-from deepseek_v32.inference.commands.chat_terminal import CommandCompleter, TerminalInput
+from deepseek_v32.inference.commands import chat_loop
+from deepseek_v32.inference.commands.chat_loop import (
+    CommandCompleter,
+    FileHistory,
+    Interrupted,
+    TerminalInput,
+    history_path,
+)
 
 PASTE, END = "\x1b[200~", "\x1b[201~"  # xterm's control sequences, "Bracketed Paste Mode"
 UP = "\x1b[A"
@@ -84,6 +88,10 @@ def test_tab(tmp_path):
     assert completed("/s") == ["/system ", "/set ", "/save "]
     assert completed("/clear") == ["/clear"]
     assert completed("/set max") == ["/set max_tokens"]
+    assert completed("/set t") == ["/set temperature", "/set top_p", "/set top_k"]
+    assert completed("/think o") == ["/think on", "/think off"]
+    assert completed("/set top_p 0") == completed("/nothing ") == completed("hello") == []
+    assert completed(f"/save! {tmp_path}/ta") == [f"/save! {tmp_path}/talk of monday.json"]
     assert completed("hello /s") == completed("/set a\n/s") == []
 
 
@@ -102,7 +110,7 @@ def test_history_outlives_the_chat(typed, state):
 
 
 def test_history_takes_what_it_finds(state, monkeypatch):
-    monkeypatch.setattr(chat_history, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(chat_loop, "MOST_ENTRIES", 3)
     path = state / "history"
     path.write_bytes(b'"a"\n{"not": "a text"}\n\xff\xfe\n"cut\n"b"\n')
     path.chmod(0o666)
@@ -112,7 +120,7 @@ def test_history_takes_what_it_finds(state, monkeypatch):
         FileHistory(path).store_string(f"{number}\n\ud800")
     assert list(FileHistory(path).load_history_strings()) == [f"{number}\n\ud800" for number in (8, 7, 6)]
     assert len(path.read_bytes().splitlines()) == 3, "it grows to twice its length and is cut then"
-    FileHistory(path).store_string("x" * (chat_history.LONGEST_ENTRY + 1))
+    FileHistory(path).store_string("x" * (chat_loop.LONGEST_ENTRY + 1))
     assert [json.loads(line)[0] for line in path.read_bytes().splitlines()] == ["6", "7", "8"]
 
 
@@ -136,8 +144,8 @@ def test_what_is_typed_during_an_answer_is_not_echoed_and_not_lost(monkeypatch, 
     with pytest.raises(KeyError), source.answering():
         flags = termios.tcgetattr(slave)[3]
         assert not flags & (termios.ECHO | termios.ICANON) and flags & termios.ISIG and flags & termios.NOFLSH
-        assert capsys.readouterr().out == chat_terminal.BRACKETED_PASTE
+        assert capsys.readouterr().out == chat_loop.BRACKETED_PASTE
         raise KeyError
-    assert capsys.readouterr().out == chat_terminal.PLAIN_PASTE
+    assert capsys.readouterr().out == chat_loop.PLAIN_PASTE
     assert termios.tcgetattr(slave) == before
     os.close(master)

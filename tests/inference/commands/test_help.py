@@ -76,10 +76,8 @@ def test_sampling_options_replace_the_checkpoints_defaults(monkeypatch):
     llm, seen = make_llm(("</think>", "Hey")), []
     llm.default_params = type(llm.default_params)(temperature=0.6, top_p=0.9)
     monkeypatch.setattr(loading, "load_llm", lambda *_, **__: llm)
-    add = llm.engine.add_request
-    monkeypatch.setattr(
-        llm.engine, "add_request", lambda ids, params, *rest: seen.append(params) or add(ids, params, *rest)
-    )
+    queue = llm.engine.queue
+    monkeypatch.setattr(llm.engine, "queue", lambda request: seen.append(request.params) or queue(request))
     options = ["--top-p", "0.5", "--top-k", "7", "--min-p", "0.1", "--repetition-penalty", "1.2", "--seed", "3"]
     assert CliRunner().invoke(cli.app, ["generate", "Hi", *options]).exit_code == 0
     [params] = seen

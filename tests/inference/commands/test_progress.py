@@ -115,7 +115,7 @@ def test_an_interrupted_batch_says_how_far_it_came(tmp_path, monkeypatch):
             answers.append(record)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules[f"{cli.__package__}.commands.batch"], "run", run)
+    monkeypatch.setattr(sys.modules[f"{cli.__package__}.batch"], "run", run)
     for done in (1, 2):
         result = CliRunner().invoke(cli.app, ["batch", str(source), str(output)])
         assert f"\n{done} of 3 answers are in {output}; the same command goes on there\n" in result.stderr

@@ -107,7 +107,7 @@ def test_a_second_ctrl_c_does_not_wait_for_a_step(client, monkeypatch):
     service, stopping = Service(llm), threading.Event()
     stop = service.stop
     monkeypatch.setattr(service, "stop", lambda: (stopping.set(), stop()))
-    server = http_server.make_server(create_app(service, model_name=MODEL, chat=False), "127.0.0.1", 0)
+    server = http_server.make_server(create_app(service, model_name=MODEL), "127.0.0.1", 0)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -136,7 +136,7 @@ def test_a_server_whose_task_is_cancelled_while_it_stops_ends():
     service = Service(llm)
 
     async def stop():
-        app = create_app(service, model_name=MODEL, chat=False)
+        app = create_app(service, model_name=MODEL)
         server = http_server.make_server(app, "127.0.0.1", 0)
         serving = asyncio.create_task(server.serve())
         while not server.started:

@@ -1,18 +1,35 @@
-"""Errors of another application, gradio's, as errors of this API."""
+"""gradio's routes as this server has them: only those that the chat needs, and with errors in the API's shape."""
 
 import json
 import logging
 from typing import Any
 
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .errors import ApiError
+from ..server.api.errors import ApiError
+from .policy import SERVED
 
 log = logging.getLogger(__name__)
 
 
+class ChatRoute(BaseRoute):
+    """The chat's mount, restricted to the paths that the chat serves."""
+
+    def __init__(self, mount: BaseRoute) -> None:
+        self._chat = mount
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] == "http" and not SERVED.fullmatch(scope["path"]):
+            return Match.NONE, {}
+        return self._chat.matches(scope)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await ForeignErrors(self._chat.handle)(scope, receive, send)
+
+
 class ForeignErrors:
-    """ASGI middleware: a response of an error gets OpenAI's shape, beside its own `detail`.
+    """ASGI middleware: a response of an error gets OpenAI's shape, next to its own `detail`.
 
     What the application answers with 422 or 500, or raises before it answers, becomes 400: it reads headers, ids and values without
     checking them. The handlers of the chat answer what fails in them by themselves.

@@ -1,19 +1,19 @@
 """A recording of what DSA selected for one answer, as values for JSON.
 
-It knows numbers and texts alone: no model, engine or tokenizer. A recording needs memory in proportion to
+It holds numbers and texts only: no model, engine or tokenizer. A recording needs memory in proportion to
 tokens x layers x index_topk. Once `budget` bytes are used, each further token keeps only the fraction of the context that was
-selected for it. Nothing is read or worked out before somebody asks for it.
+selected for it. Arrays are read, and passages found, on first use.
 """
 
+import base64
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from .packing import pack, pack_fractions
 from .passages import Passage, Story, find_passages, find_story
-from .selection import Selection, packed, strengths_of
+from .token_selection import TokenSelection
 
 LONG_MESSAGE = 256  # tokens; of a longer one, the question is the last passage
 MOST_HEAD_GROUPS = 4
@@ -49,7 +49,7 @@ class Recording:
         ] = []  # by answer token: positions selected in all layers together, and the context
         self.bytes = 0
         self._budget = budget
-        self._selections: list[Selection] = []
+        self._selections: list[TokenSelection] = []
         self._name: Namer | None = None
         self._texts: list[str] | None = None
         self._control: frozenset[int] = frozenset()
@@ -69,7 +69,7 @@ class Recording:
         """The selected share of the context, mean over the layers, for each answer token."""
         return [selected / (self.num_layers * context) for selected, context in self._read]
 
-    def add(self, token: int, selection: Selection) -> None:
+    def add(self, token: int, selection: TokenSelection) -> None:
         """Append the answer's next token and the selection that led to it. It runs between steps, so it reads no arrays."""
         context = selection.position + 1
         if selection.is_read:
@@ -105,7 +105,7 @@ class Recording:
             assert len(self._texts) == len(self.token_ids)
         return self._texts
 
-    def measured(self, logprobs: Sequence[float], selections: Sequence[Selection]) -> None:
+    def measured(self, logprobs: Sequence[float], selections: Sequence[TokenSelection]) -> None:
         """Add the answer's log-probabilities and the mass of dense attention that its selections catch, by groups of heads."""
         self.logprobs = [round(float(value), 4) for value in logprobs]
         rows = [[each.mass[layer] for layer in range(self.num_layers)] for each in selections]
@@ -211,3 +211,56 @@ class Recording:
             for i, selection in enumerate(self._selections)
         ]
         return {**header, "tokens": tokens}
+
+
+def strengths_of(selection: TokenSelection, layer: int) -> np.ndarray:
+    """fp64 [K]: how clearly a layer selected each of its positions, as `relative_strengths`."""
+    return relative_strengths(selection.scores.get(layer), len(selection.positions(layer)))
+
+
+def packed(selection: TokenSelection, num_layers: int) -> dict[str, Any]:
+    """Layer by layer: a bitmap of context positions (base64, lowest bit first), the strengths of the selected positions (uint8,
+    base64), and the lowest and highest score where the layer had a choice."""
+    length, layers = selection.position + 1, range(num_layers)
+    return {
+        "position": selection.position,
+        "layers": [pack_bitmap(selection.positions(layer), length) for layer in layers],
+        "strengths": [pack_fractions(strengths_of(selection, layer)) for layer in layers],
+        "scores": [score_range(selection.scores.get(layer)) for layer in layers],
+    }
+
+
+def relative_strengths(scores: np.ndarray | None, count: int) -> np.ndarray:
+    """fp64 [K]: how clearly each position was selected, from 0 for the lowest selected score to 1 for the highest.
+
+    Scores of different layers have different scales; this makes them comparable. `count` ones where the layer had no choice,
+    that is, where it has no scores.
+    """
+    if scores is None or len(scores) == 0:
+        return np.ones(count)
+    low, high = float(scores.min()), float(scores.max())
+    return (scores - low) / (high - low) if high > low else np.ones(len(scores))
+
+
+def score_range(scores: np.ndarray | None) -> list[float] | None:
+    """The lowest and the highest score; None where the layer had no choice."""
+    if scores is None or len(scores) == 0:
+        return None
+    return [round(float(scores.min()), 4), round(float(scores.max()), 4)]
+
+
+def pack_fractions(fractions: np.ndarray) -> str:
+    """Fractions from 0 to 1 as one byte each, in base64."""
+    return pack(np.round(fractions * 255).astype(np.uint8))
+
+
+def pack_bitmap(positions: np.ndarray, length: int) -> str:
+    """A bit for each of `length` positions, the lowest first, in base64."""
+    bits = np.zeros(length, dtype=bool)
+    bits[positions] = True
+    return pack(np.packbits(bits, bitorder="little"))
+
+
+def pack(array: np.ndarray) -> str:
+    """The bytes of an array in base64."""
+    return base64.b64encode(array.tobytes()).decode()
