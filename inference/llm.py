@@ -13,7 +13,7 @@ from .chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
 from .completion import Completion, Delta
 from .engine.driver import Driver
 from .engine.engine import EngineStats
-from .engine.running.model_runner import Model
+from .engine.running.observer import Model
 from .engine.running.scoring import AnswerScores, all_logits, score_answer
 from .extensions import attached
 from .params import SamplingParams

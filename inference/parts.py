@@ -10,14 +10,13 @@ import torch
 
 from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
-from .cache_check.report import CacheReports
 from .distributed.leader import Leader
 from .distributed.leading_runner import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks
 from .distributed.model_source import ModelSource
 from .distributed.worker import loading_llm
 from .engine.engine import Engine
 from .engine.limits import AUTO, Limits
-from .engine.running.model_runner import Model
+from .engine.running.observer import Model
 from .engine.running.runner import make_runner
 from .engine.sizing import resolve_limits
 from .params import SamplingParams
@@ -90,12 +89,11 @@ def load_parts(
             *(config, source.precision, target),
             speculative_tokens=drafts,
             count_pages=lambda budget: count_pages_on_all_ranks(job, budget, model),
-            **limits,
+            **_with_observers(limits),
         )
         own = make_runner(model, config, source.precision, resolved, target, ranks)
         runner = own if job is None else LeadingRunner(job, resolved, own)
-        reports = None if own.cache_check is None else CacheReports(own.cache_check)
-        engine = Engine(runner, config, resolved, tokenizer, reports=reports)
+        engine = Engine(runner, config, resolved, tokenizer)
         if job is not None and job.children is not None:
             # For an LLM that nobody closes. A stream may outlive it, so the children are needed for as long as the engine.
             weakref.finalize(engine, job.end).atexit = False
@@ -118,11 +116,16 @@ def parts_around(
     if limits.get("speculative_tokens") == "auto":
         limits["speculative_tokens"] = AUTO if getattr(model, "mtp", None) is not None else 0
     chat_format = resolve_chat_format(tokenizer, chat_format)
-    resolved = resolve_limits(config, precision, device, **limits)
+    resolved = resolve_limits(config, precision, device, **_with_observers(limits))
     runner = make_runner(model, config, precision, resolved, device)
-    reports = None if runner.cache_check is None else CacheReports(runner.cache_check)
-    engine = Engine(runner, config, resolved, tokenizer, reports=reports)
+    engine = Engine(runner, config, resolved, tokenizer)
     return Parts(model, engine, config, tokenizer, chat_format, resolved, precision, torch.device(device))
+
+
+def _with_observers(limits: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of `resolve_limits`: check_cache attaches an observer."""
+    rest = {name: value for name, value in limits.items() if name != "check_cache"}
+    return rest | {"observers": ("CacheCheck",)} if limits.get("check_cache") else rest
 
 
 _FLAGS = ("synthetic", "verify_hashes", "deterministic", "reuse_pages", "decode_graphs", "check_cache")

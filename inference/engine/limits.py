@@ -19,7 +19,7 @@ class CacheBudget:
     max_sequences: int
     max_model_len: int
     memory_fraction: float
-    check_cache: bool = False
+    observers: tuple[str, ...] = ()
     page_count: int | None = None  # if it is given
 
 
@@ -33,5 +33,5 @@ class Limits:
     page_count: int  # pages of 64 tokens
     reuse_pages: bool  # serve a prefix that earlier prompts share from the cache
     decode_graphs: bool = True  # run decode steps as CUDA graphs, where that is possible
-    check_cache: bool = False  # stamp cache entries and verify them
+    observers: tuple[str, ...] = ()  # of the runner's steps, on every rank: names of the table in extensions.py
     speculative_tokens: int = 0  # drafts that the checkpoint's draft layer makes a step; 0: none; AUTO: as many as pay

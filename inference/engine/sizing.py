@@ -1,7 +1,7 @@
 """Whether a model fits in memory, how many cache pages fit beside it, and the engine's limits that follow."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -14,8 +14,8 @@ from ...model.transformer import Transformer
 from .limits import CacheBudget, Limits, most_rows
 from .running.cache import bytes_per_page
 from .running.decode_graph import batch_buckets, context_buckets
-from .running.decode_record import most_bytes
 from .running.largest_step import measure_largest_step
+from .running.selection import most_bytes
 
 _CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
 _GIB = 2**30
@@ -33,7 +33,7 @@ def resolve_limits(
     memory_fraction: float | None = None,
     reuse_pages: bool = True,
     decode_graphs: bool = True,
-    check_cache: bool = False,
+    observers: Sequence[str] = (),
     speculative_tokens: int = 0,
     count_pages: Callable[[CacheBudget], int] | None = None,
 ) -> Limits:
@@ -58,11 +58,13 @@ def resolve_limits(
     max_batch_tokens = max_batch_tokens or (2048 if on_cpu else 8192)
     max_sequences = max_sequences or (64 if on_cpu else 256)
     fraction = memory_fraction if memory_fraction is not None else 0.25 if on_cpu else 0.9
-    budget = CacheBudget(max_batch_tokens, max_sequences, max_model_len or positions, fraction, check_cache, page_count)
+    budget = CacheBudget(
+        max_batch_tokens, max_sequences, max_model_len or positions, fraction, tuple(observers), page_count
+    )
     if count_pages is not None:
         page_count = count_pages(budget)
     elif page_count is None:
-        memory = (budget.max_model_len, fraction, 0, 1, check_cache, speculative_tokens != 0)
+        memory = (budget.max_model_len, fraction, 0, 1, observers, speculative_tokens != 0)
         page_count = pages_in_memory(config, precision, device, *memory)
     capacity = page_count * PAGE_SIZE
     if max_model_len is not None and max_model_len > capacity:
@@ -76,7 +78,7 @@ def resolve_limits(
         page_count=page_count,
         reuse_pages=reuse_pages,
         decode_graphs=decode_graphs,
-        check_cache=check_cache,
+        observers=tuple(observers),
         speculative_tokens=speculative_tokens,
     )
 
@@ -90,7 +92,7 @@ def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
         return budget.page_count
     if device.type == "cuda":
         step_bytes += record_bytes(config, budget, mtp)
-    memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.check_cache, mtp
+    memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.observers, mtp
     return pages_in_memory(config, precision, device, *memory)
 
 
@@ -139,7 +141,7 @@ def pages_in_memory(
     memory_fraction: float,
     step_bytes: int = 0,
     ranks: int = 1,
-    check_cache: bool = False,
+    observers: Sequence[str] = (),
     mtp: bool = False,
 ) -> int:
     """How many pages to allocate by default. ValueError if not even one page fits.
@@ -150,7 +152,7 @@ def pages_in_memory(
     """
     if not 0 < memory_fraction <= 1:
         raise ValueError(f"memory_fraction is {memory_fraction}; expected above 0 and at most 1")
-    page = bytes_per_page(config, precision, check_cache, mtp)
+    page = bytes_per_page(config, precision, mtp, observers)
     device = torch.device(device)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)

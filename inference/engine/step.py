@@ -32,7 +32,9 @@ class Choices(NamedTuple):
     """What the draft layer goes on from after a step, all on the device."""
 
     tokens: torch.Tensor  # int64 [N], for each of the step's rows of logits
-    accepted: torch.Tensor  # int64 [M], how many drafts of each sampling request are right: the next ones follow the token after
+    accepted: (
+        torch.Tensor
+    )  # int64 [M], how many drafts of each sampling request are right: the next ones follow the token after
     noise: DraftNoise  # of the M requests
 
 

@@ -22,6 +22,7 @@ from deepseek_v32.inference.engine.drafting.policy import FixedDrafts
 from deepseek_v32.inference.engine.limits import MAX_DRAFT_TOKENS
 from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.step import LaunchedStep
 from deepseek_v32.inference.llm import DEMO
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder of these packages
@@ -61,12 +62,13 @@ class Recorder(FixedDrafts):
     def _probabilities(self, logits: torch.Tensor) -> torch.Tensor:
         return (logits.double() / self._temperature).log_softmax(-1)
 
-    def _record_model(self, batch: Batch, *arguments: Any) -> torch.Tensor:
-        logits = self._run(batch, *arguments)
+    def _record_model(self, batch: Batch, *arguments: Any) -> LaunchedStep:
+        step = self._run(batch, *arguments)
+        logits = step.logits
         count = sum(batch.draft_counts)
         self._pairs = [(self._probabilities(logits[i]), self._made[i]) for i in range(count)]
         self._made = []
-        return logits
+        return step
 
     def _record_layer(self, *arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
         logits, hidden = self._draft(*arguments)

@@ -154,7 +154,7 @@ class DecodeInputs:
         # The host's copy is pinned so that copying does not wait.
         self._host = torch.zeros(buffer_bytes(*sizes), dtype=torch.uint8, pin_memory=on_gpu)
         self._device = torch.empty_like(self._host, device=device)
-        self._given = DecodeViews(*(each.numpy() for each in divide(self._host, *sizes)))
+        self._given: DecodeViews[np.ndarray] = DecodeViews._make([each.numpy() for each in divide(self._host, *sizes)])
         self.views = divide(self._device, *sizes)
         self._numbers = torch.arange(batch, device=device)
         self._copied = torch.cuda.Event() if on_gpu else None

@@ -1,4 +1,4 @@
-"""Watching a runner's steps from outside. Checks of the caches, traces and recordings are observers: the runner names none of them."""
+"""Watching a runner's steps from outside. Checks of the caches, traces and recordings are observers; the runner names none."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -10,6 +10,7 @@ import torch
 
 from ....model.config import ModelConfig
 from ....model.metadata import AttentionMetadata, LayerCache
+from ...extensions import attached
 from ...params import Request
 from ..scheduling.batch import Batch
 from .inputs import Inputs
@@ -74,17 +75,8 @@ class StepObserver:
 
     @staticmethod
     def page_bytes(layers: int) -> int:
-        """Bytes of the device's memory that an observer takes for each page of the caches."""
+        """Bytes of a device's memory that such an observer takes for each page of the caches."""
         return 0
-
-
-class ObserverFactory(Protocol):
-    """Makes an observer for a rank: a class of a module, so that rank 0 can name it to the other ranks."""
-
-    def __call__(self, setup: Setup) -> StepObserver: ...
-
-    @staticmethod
-    def page_bytes(layers: int) -> int: ...
 
 
 class Observers:
@@ -136,6 +128,11 @@ class Observers:
 
     def errors(self, requests: Sequence[Request]) -> dict[int, str]:
         return {id: error for each in self.members for id, error in each.errors(requests).items()}
+
+
+def make_observers(names: Sequence[str], setup: Setup) -> Observers:
+    """The observers that Limits.observers names: classes, which are called with the setup."""
+    return Observers([attached(name)(setup) for name in names])
 
 
 def _nested(

@@ -23,7 +23,7 @@ from ..step import Choices, LaunchedStep
 from .cache import SCRATCH_PAGES, allocate
 from .decode_graph import Bucket, DecodeGraphs, can_capture
 from .inputs import Inputs, StagedTokens, prepare
-from .observer import Model, Observers, Plan, Setup
+from .observer import Model, Observers, Plan, Setup, make_observers
 from .selection import DecodeRecord, SelectionRecorder
 
 
@@ -266,7 +266,7 @@ def make_runner(
     if drafts:
         drafter = Drafter(cast(DraftingModel, model), caches[-1])
     sizes = (limits.max_sequences, limits.max_model_len, scratch_page, ranks)
-    observers = Observers([make(Setup(model, caches, config, *sizes)) for make in limits.observers])
+    observers = make_observers(limits.observers, Setup(model, caches, config, *sizes))
     drafting = (drafter, limits.max_sequences, scratch_page)
     if not (limits.decode_graphs and can_capture(model)):
         return Runner(model, caches, device, None, observers, *drafting)

@@ -1,7 +1,7 @@
 """Records what DeepSeek Sparse Attention selects: for each generated token, the context positions that each layer attends to.
 
-Steps report their selections in two ways. Most report layer by layer, while they are launched: AttentionMetadata.on_selection. Steps
-of decodes whose contexts need a selection write all of it to AttentionMetadata.record, which DecodeRecord brings to the host.
+Steps report their selections in two ways. Most do it layer by layer, while they are launched: AttentionMetadata.on_selection.
+Steps of decodes whose contexts need a selection write all of it to AttentionMetadata.record, which DecodeRecord brings to the host.
 """
 
 from typing import Any
@@ -179,8 +179,8 @@ class IgnoredSelections(SelectionRecorder):
 class DecodeRecords:
     """The records of a runner's buckets. Those of large steps share their memory: each row of 61 layers takes 1 MB.
 
-    The device's memory is what the largest step needs, from the first large step on. The pinned memory of the host grows with what is
-    recorded: it is at most four times the rows of the largest recorded step.
+    The device's memory is what the largest step needs, from the first large step on. The pinned memory of the host grows with what
+    is recorded: it is at most four times the rows of the largest recorded step.
     """
 
     def __init__(self, rows: int, layers: int, topk: int, device: torch.device) -> None:
@@ -217,8 +217,8 @@ def most_bytes(rows: int, buckets: int, layers: int, topk: int) -> int:
 class DecodeRecord:
     """The selections of a bucket's steps: on the device, and in two places on the host, written in turns.
 
-    A step's graph ends with a copy of `device` to the step's place, so that recording launches nothing. SelectionRecorder.of copies a
-    row from there once the step's tokens have been read, which is before the next step but one is launched.
+    A step's graph ends with a copy of `device` to the step's place, so that recording launches nothing. SelectionRecorder.of copies
+    a row from there once the step's tokens have been read, which is before the next step but one is launched.
     """
 
     def __init__(self, device: torch.Tensor, host: "_Places") -> None:

@@ -197,7 +197,9 @@ class SamplingInputs:
 class SamplingGraphs:
     """Samples after steps of decode graphs. On a CPU the same operations run without a graph."""
 
-    def __init__(self, rows: int, device: torch.device, capture: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
+    def __init__(
+        self, rows: int, device: torch.device, capture: Callable[[Callable[[], None]], Callable[[], None]]
+    ) -> None:
         """rows: of the largest step. capture: see CapturedStep."""
         self._rows, self._device, self._capture = rows, device, capture
         self._given: SamplingInputs | None = None
