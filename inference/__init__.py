@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .llm import LLM
     from .params import SamplingParams
     from .server.async_llm import AsyncLLM
-    from .text.structured_outputs import StructuredOutputsParams
+    from .text.grammar import StructuredOutputsParams
 
 __all__ = [
     "LLM",
@@ -45,7 +45,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and should report
         "Completion": "completion",
         "Delta": "completion",
         "SamplingParams": "params",
-        "StructuredOutputsParams": "text.structured_outputs",
+        "StructuredOutputsParams": "text.grammar",
     }
 
     def __getattr__(name: str) -> Any:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
+from ..kernels.errors import check_flags
 from ..model.config import ModelConfig, Precision
 from .completion import Completion, Delta
 from .engine.driver import Driver
 from .inspection import recorded
 from .params import Request
-from .prompts import check_flags
 from .text.tokenizer import Tokenizer
 
 

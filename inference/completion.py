@@ -11,6 +11,7 @@ from .extensions import attached
 from .recording import Recording
 from .token_selection import TokenSelection
 
+ErrorCode = Literal["deadline", "stopped"]  # of a service: the request's time was over, or the service has ended
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 
@@ -55,6 +56,7 @@ class Completion:
     logprobs: list[TokenLogprob] | None = None  # one for each token id, if SamplingParams asks for them
     stop_reason: str | int | None = None  # the stop string or stop token id that ended the answer
     error: str | None = None  # one line; set with finish_reason "error"
+    error_code: ErrorCode | None = None  # the kind of error, for programs
     selection: list[TokenSelection] | None = None  # one for each token id, with inspect=True
     # With inspect=True, set by LLM.
     make_recording: Callable[[], Recording] | None = field(default=None, repr=False, compare=False)

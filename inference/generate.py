@@ -2,9 +2,8 @@
 
 import typer
 
-from .commands.cli import run
+from .commands.cli import HelpCommand, run
 from .commands.generate import generate
-from .commands.help_page import HelpCommand
 
 if __name__ == "__main__":
     program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -10,7 +10,7 @@ from .completion import Completion, Delta
 from .engine.running.cache import row_layout
 from .params import Request
 from .recording import Recording
-from .text.token_texts import token_texts
+from .text.detokenizer import token_texts
 from .text.tokenizer import USER, Tokenizer
 from .token_selection import TokenSelection
 

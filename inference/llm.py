@@ -13,6 +13,7 @@ from .chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
 from .completion import Completion, Delta
 from .engine.driver import Driver
 from .engine.engine import EngineStats
+from .engine.limits import LIMITS, EngineConfig
 from .engine.running.observer import Model
 from .engine.running.scoring import AnswerScores, all_logits, score_answer
 from .extensions import attached
@@ -69,8 +70,7 @@ class LLM:
         tensor_parallel_size: so many ranks share the model, each with a GPU; all but this process are its children, which `close`
         ends. Under torchrun all of its ranks do: rank 0 returns from here, the others work until it ends, and then exit.
         """
-        parts = load_parts(
-            path,
+        chosen = EngineConfig(
             device=device,
             precision=precision,
             backend=backend,
@@ -89,9 +89,20 @@ class LLM:
             config_overrides=config_overrides,
             synthetic=synthetic,
             verify_hashes=verify_hashes,
-            progress=progress,
         )
-        self._set_up(parts)
+        self._set_up(load_parts(path, chosen, progress))
+
+    @classmethod
+    def from_config(
+        cls,
+        path: str | Path | Mapping[str, Any] | None,
+        chosen: EngineConfig,
+        progress: Callable[..., Any] | None = None,
+    ) -> "LLM":
+        """As `LLM(path, …)`, with all choices in one object."""
+        llm = cls.__new__(cls)
+        llm._set_up(load_parts(path, chosen, progress))
+        return llm
 
     @classmethod
     def from_model(
@@ -105,10 +116,13 @@ class LLM:
         chat_format: ChatFormat | None = None,
         **limits: Any,
     ) -> "LLM":
-        """An LLM around a model that is in memory already; `limits` are those of `resolve_limits`."""
-        llm = cls.__new__(cls)
+        """An LLM around a model that is in memory already; without drafts by default. `limits`: the engine's, as in `__init__`."""
+        if unknown := limits.keys() - LIMITS:
+            raise TypeError(f"from_model() got an unexpected keyword argument {min(unknown)!r}")
         settings: dict[str, Any] = {"precision": precision, "device": device, "chat_format": chat_format}
-        llm._set_up(parts_around(model, config, tokenizer, **settings, **limits))
+        llm = cls.__new__(cls)
+        chosen = EngineConfig(**{"speculative_tokens": 0, **settings, **limits})
+        llm._set_up(parts_around(model, config, tokenizer, chosen))
         return llm
 
     def _set_up(self, parts: Parts) -> None:

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..kernels.errors import ArgumentError
 from ..model.selection_policy import SelectionPolicy
-from .text.grammar import Grammar
-from .text.structured_outputs import StructuredOutputsParams
+from .text.grammar import Grammar, StructuredOutputsParams
 
 MAX_LOGPROBS = 64  # alternatives per token; bounds the size of an answer, the arithmetic would allow more
 MAX_STOP_STRINGS = 64
@@ -47,21 +47,21 @@ class SamplingParams:
     def __post_init__(self) -> None:
         for name in ("stop", "stop_token_ids"):
             if not isinstance(getattr(self, name), Iterable | None):
-                raise ValueError(f"{name} is {getattr(self, name)!r:.100}; expected a list")
+                raise ArgumentError(name, f"{getattr(self, name)!r:.100}", "a list")
         if not isinstance(self.ignore_eos, bool):
-            raise ValueError(f"ignore_eos is {self.ignore_eos!r:.100}; expected True or False")
+            raise ArgumentError("ignore_eos", f"{self.ignore_eos!r:.100}", "True or False")
         stop: Iterable[str] = (self.stop,) if isinstance(self.stop, str) else (self.stop or ())
         object.__setattr__(self, "stop", tuple(stop))
         object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
         for name in ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise ValueError(f"{name} is {value!r}; expected a finite number")
+                raise ArgumentError(name, f"{value!r}", "a finite number")
         for name in ("top_k", "max_tokens", "seed", "logprobs", "min_tokens", "n"):
             value = getattr(self, name)
             optional = name not in ("top_k", "min_tokens", "n")
             if not (optional and value is None) and (isinstance(value, bool) or not isinstance(value, int)):
-                raise ValueError(f"{name} is {value!r}; expected an integer{' or None' if optional else ''}")
+                raise ArgumentError(name, f"{value!r}", f"an integer{(' or None' if optional else '')}")
         for name, good, limit in (
             ("temperature", self.temperature >= 0, "at least 0 (0 is greedy)"),
             ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
@@ -81,21 +81,19 @@ class SamplingParams:
             ("repetition_penalty", 0.01 <= self.repetition_penalty <= 100, "between 0.01 and 100"),
         ):
             if not good:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; expected {limit}")
+                raise ArgumentError(name, f"{getattr(self, name)!r}", limit)
         if len(self.stop) > MAX_STOP_STRINGS:
-            raise ValueError(f"stop has {len(self.stop)} strings; expected at most {MAX_STOP_STRINGS}")
+            raise ArgumentError("stop", f"{len(self.stop)} strings", f"at most {MAX_STOP_STRINGS}", "has")
         for text in self.stop:
             if not isinstance(text, str) or not text:
-                raise ValueError(f"stop holds {text!r}; expected non-empty strings")
+                raise ArgumentError("stop", f"{text!r}", "non-empty strings", "holds")
         for token in self.stop_token_ids:
             if isinstance(token, bool) or not isinstance(token, int) or token < 0:
-                raise ValueError(f"stop_token_ids holds {token!r}; expected token ids, which are integers from 0")
+                raise ArgumentError("stop_token_ids", f"{token!r}", "token ids, which are integers from 0", "holds")
 
         self._check_logit_bias()
         if not isinstance(self.structured_outputs, StructuredOutputsParams | None):
-            raise ValueError(
-                f"structured_outputs is {self.structured_outputs!r:.100}; expected StructuredOutputsParams"
-            )
+            raise ArgumentError("structured_outputs", f"{self.structured_outputs!r:.100}", "StructuredOutputsParams")
 
     def for_answer(self, thinking: bool) -> "SamplingParams":
         """The same for an answer that starts inside of its reasoning, if `thinking`: structured_outputs begin after it."""
@@ -114,14 +112,16 @@ class SamplingParams:
         if self.logit_bias is None:
             return
         if not isinstance(self.logit_bias, Mapping) or len(self.logit_bias) > MAX_LOGIT_BIAS:
-            raise ValueError(
-                f"logit_bias is {self.logit_bias!r:.100}; expected at most {MAX_LOGIT_BIAS} token ids with a number each"
+            raise ArgumentError(
+                "logit_bias", f"{self.logit_bias!r:.100}", f"at most {MAX_LOGIT_BIAS} token ids with a number each"
             )
         for token, bias in self.logit_bias.items():
             if isinstance(token, bool) or not isinstance(token, int) or token < 0:
-                raise ValueError(f"logit_bias holds {token!r}; expected token ids, which are integers from 0")
+                raise ArgumentError("logit_bias", f"{token!r}", "token ids, which are integers from 0", "holds")
             if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
-                raise ValueError(f"logit_bias holds {bias!r} for token {token}; expected a number between -100 and 100")
+                raise ArgumentError(
+                    "logit_bias", f"{bias!r} for token {token}", "a number between -100 and 100", "holds"
+                )
 
     @property
     def greedy(self) -> bool:
@@ -199,5 +199,5 @@ class Request:
         return self.tokens[len(self.prompt) :]
 
 
-class PromptTooLong(ValueError):
+class PromptTooLong(ArgumentError):
     """The context cannot hold the prompt and what is to be generated."""

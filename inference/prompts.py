@@ -6,6 +6,7 @@ from typing import Any, TypedDict, TypeGuard
 import numpy as np
 import torch
 
+from ..kernels.errors import ArgumentError
 from .params import SamplingParams
 
 
@@ -33,10 +34,10 @@ def each_prompt(prompts: Any) -> list[str | Sequence[int]]:
     if isinstance(prompts, str | Mapping):
         return [_content("prompts", prompts)]
     if not _is_list(prompts):
-        raise ValueError(f"prompts is {prompts!r:.100}; expected {_A_PROMPT}, or a list of prompts")
+        raise ArgumentError("prompts", f"{prompts!r:.100}", f"{_A_PROMPT}, or a list of prompts")
     if len(prompts) and not _is_list(prompts[0]) and not isinstance(prompts[0], str | Mapping):
         if prompts[0] is None:
-            raise ValueError(f"prompts[0] is None; expected {_A_PROMPT}")
+            raise ArgumentError("prompts[0]", None, _A_PROMPT)
         return [prompts]  # token ids
     return [_content(f"prompts[{i}]", prompt) for i, prompt in enumerate(prompts)]
 
@@ -51,9 +52,9 @@ def each_params(params: Any, default: SamplingParams, count: int) -> list[Sampli
     if params is None or isinstance(params, SamplingParams):
         return [default if params is None else params] * count
     if not isinstance(params, Sequence) or not all(isinstance(each, SamplingParams) for each in params):
-        raise ValueError(f"params is {params!r:.100}; expected SamplingParams, or a list of them")
+        raise ArgumentError("params", f"{params!r:.100}", "SamplingParams, or a list of them")
     if len(params) != count:
-        raise ValueError(f"params has {len(params)} entries; expected one, or one for each of the {count} prompts")
+        raise ArgumentError("params", f"{len(params)} entries", f"one, or one for each of the {count} prompts", "has")
     return list(params)
 
 
@@ -63,14 +64,7 @@ def is_conversation(messages: Any) -> TypeGuard[Conversation]:
         return True
     if _is_list(messages) and all(_is_list(each) for each in messages):
         return False
-    raise ValueError(f"messages is {messages!r:.100}; expected {_A_CONVERSATION}, or a list of such lists")
-
-
-def check_flags(**flags: Any) -> None:
-    """ValueError for a flag that is no boolean."""
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} is {value!r:.100}; expected True or False")
+    raise ArgumentError("messages", f"{messages!r:.100}", f"{_A_CONVERSATION}, or a list of such lists")
 
 
 def _content(name: str, prompt: Any) -> str | Sequence[int]:
@@ -78,22 +72,22 @@ def _content(name: str, prompt: Any) -> str | Sequence[int]:
     if isinstance(prompt, Mapping):
         if set(prompt) not in ({"prompt"}, {"prompt_token_ids"}):
             keys = ", ".join(map(str, prompt)) or "no key"
-            raise ValueError(f"{name} has {keys:.100}; expected prompt or prompt_token_ids, and nothing else")
+            raise ArgumentError(name, f"{keys:.100}", "prompt or prompt_token_ids, and nothing else", "has")
         [(key, content)] = prompt.items()
         name = f"{name}[{key!r}]"
         if isinstance(content, str) != (key == "prompt"):
-            raise ValueError(f"{name} is {content!r:.100}; expected {'a text' if key == 'prompt' else 'token ids'}")
+            raise ArgumentError(name, f"{content!r:.100}", "a text" if key == "prompt" else "token ids")
     if isinstance(content, str) or _is_list(content):
         return content
-    raise ValueError(f"{name} is {content!r:.100}; expected {_A_PROMPT}")
+    raise ArgumentError(name, f"{content!r:.100}", _A_PROMPT)
 
 
 def check_answer(answer: Any) -> None:
     """ValueError if this is not a list with a token id or more."""
     if not _is_list(answer):
-        raise ValueError(f"answer is {answer!r:.100}; expected a list of token ids")
+        raise ArgumentError("answer", f"{answer!r:.100}", "a list of token ids")
     if not len(answer):
-        raise ValueError("answer is empty; expected at least 1 token")
+        raise ArgumentError("answer", "empty", "at least 1 token")
 
 
 def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..kernels.errors import ArgumentError, check_flags
 from ..model.selection_policy import SelectionPolicy
 from .chat import Tools
 from .engine.engine import Engine
 from .params import Request, SamplingParams
-from .prompts import Conversation, Prompt, check_flags, each_params, each_prompt, is_conversation, one_prompt
+from .prompts import Conversation, Prompt, each_params, each_prompt, is_conversation, one_prompt
 from .text.messages import ChatFormat, encode_messages
 from .text.tokenizer import Tokenizer
 
@@ -68,7 +69,7 @@ class RequestMaker:
     ) -> Request:
         """The request of one conversation with one answer."""
         if not is_conversation(messages):
-            raise ValueError(f"messages is a list of {len(messages)} conversations; expected one")
+            raise ArgumentError("messages", f"a list of {len(messages)} conversations", "one")
         [request] = self.make_chat(messages, self._one(params), thinking, tools, inspect, policy)
         return request
 
@@ -78,7 +79,7 @@ class RequestMaker:
         if not isinstance(content, str):
             return content
         if not content:
-            raise ValueError("prompt is empty; expected at least 1 character")
+            raise ArgumentError("prompt", "empty", "at least 1 character")
         return self._need_tokenizer("a text prompt").encode_prompt(content)
 
     def chat_token_ids(self, messages: Conversation, thinking: bool = False, tools: Tools | None = None) -> list[int]:
@@ -94,7 +95,7 @@ class RequestMaker:
     ) -> list[Request]:
         check_flags(inspect=inspect)
         if not isinstance(policy, SelectionPolicy | None):
-            raise ValueError(f"policy is {policy!r:.100}; expected a SelectionPolicy or None")
+            raise ArgumentError("policy", f"{policy!r:.100}", "a SelectionPolicy or None")
         return [
             self._engine.make_request(prompt, own, inspect, policy=policy)
             for prompt, chosen in zip(prompts, each_params(params, self.default_params, len(prompts)), strict=True)
@@ -104,9 +105,7 @@ class RequestMaker:
     def _one(self, params: SamplingParams | None) -> SamplingParams:
         [params] = each_params(params, self.default_params, 1)
         if params.n != 1:
-            raise ValueError(
-                f"n is {params.n}; expected 1 for one answer; a list of prompts or conversations may have more"
-            )
+            raise ArgumentError("n", params.n, "1 for one answer; a list of prompts or conversations may have more")
         return params
 
     def _need_tokenizer(self, what: str) -> Tokenizer:

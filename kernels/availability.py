@@ -6,6 +6,7 @@ from importlib import import_module
 import torch
 
 from . import device as hardware
+from .errors import ArgumentError
 from .registry import INVARIANT, OPERATIONS, check_names, choose_implementation, leading_dtype, preference_of
 
 
@@ -57,9 +58,11 @@ def check_backend(backend: str, device: str) -> None:
     """ValueError if nothing of `backend` can run on this device."""
     check_names((backend,))
     if all(line.chosen == "none" for line in describe(torch.device(device), backend)):
-        raise ValueError(
-            f"backend is {backend!r}; expected auto or reference on {hardware.describe(torch.device(device))}: {backend} needs "
-            "a Hopper GPU (sm_90) and the packages of 'deepseek-v32[kernels]'"
+        raise ArgumentError(
+            "backend",
+            f"{backend!r}",
+            f"auto or reference on {hardware.describe(torch.device(device))}: {backend} needs a Hopper GPU (sm_90) and the "
+            "packages of 'deepseek-v32[kernels]'",
         )
 
 

@@ -4,16 +4,19 @@ from functools import cache
 
 import torch
 
+from .errors import ArgumentError
+
 
 def check_device(name: str) -> str:
     """Return `name` if it is cpu, or a CUDA GPU of this machine; else raise a ValueError."""
     kind, _, index = name.partition(":")
     if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
-        raise ValueError(f"device is {name!r}; expected cpu, cuda or cuda:N")
+        raise ArgumentError("device", f"{name!r}", "cpu, cuda or cuda:N")
     if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
-        raise ValueError(
-            f"device is {name!r}; expected a GPU of this machine, of which torch {torch.__version__} sees "
-            f"{torch.cuda.device_count()}"
+        raise ArgumentError(
+            "device",
+            f"{name!r}",
+            f"a GPU of this machine, of which torch {torch.__version__} sees {torch.cuda.device_count()}",
         )
     return name
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from . import device as hardware
+from .errors import ArgumentError
 
 Backend = Literal["auto", "reference", "tile", "cuda"]
 BACKENDS = get_args(Backend)
@@ -255,4 +256,4 @@ def check_names(preference: Preference) -> None:
     """ValueError if a name of `preference` is no backend."""
     for name in preference:
         if name not in (*BACKENDS, INVARIANT):
-            raise ValueError(f"backend is {name!r}; expected one of {', '.join(BACKENDS)}")
+            raise ArgumentError("backend", f"{name!r}", f"one of {', '.join(BACKENDS)}")

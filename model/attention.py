@@ -7,28 +7,31 @@ Source: DeepSeek-V2 paper, section 2.1; V3.2 paper, section 2.1.
 """
 
 import torch
+from torch import nn
 
 from ..kernels.cache_stamps import INDEX, LATENT
-from ..kernels.cache_write import write_latent_cache
+from ..kernels.cache_write import gather_latents, write_latent_cache
+from ..kernels.dense_mla import mha_prefill
+from ..kernels.kv_up_projection import absorb_queries, expand_quantize, expand_values
 from ..kernels.norm_and_cache import Caches, Norms, norm_and_cache
+from ..kernels.reference.rope import rotate_interleaved
 from ..kernels.select_topk import positions_to_slots
 from ..kernels.sparse_mla_decode import sparse_mla_decode
+from ..kernels.sparse_mla_prefill import sparse_mla_prefill
 from .config import ModelConfig
 from .experiment import Experiments
-from .indexer import NORM_EPS, Indexer, IndexQueries
+from .indexer import NORM_EPS, Indexer, IndexQueries, PrefillSharing
+from .launch_order import Later, LaunchOrder
 from .layers import Compute, KVUpProjection, Linear, Operand, RMSNorm, joined, projections
-from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache
-from .prefill_attention import PrefillAttention
+from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 from .prefill_form import PrefillForm
-from .profiling import profiler_range
-from .stages import is_traced, stages
+from .profiling import layer_part, profiler_range
+from .stages import stages
 
 LATENT_NORM_EPS = 1e-6  # for compressed queries and keys; rms_norm_eps is for the residual stream
-# In steps of up to this many decodes the projection of queries runs beside the selector, which leaves most of the bandwidth idle.
-LATE_QUERIES = 16
 
 
-class MultiHeadLatentAttention(PrefillAttention):
+class MultiHeadLatentAttention(nn.Module):
     """One layer's attention: projections, writes to both caches, selection, and the form of attention that suits the sequence."""
 
     def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
@@ -51,7 +54,7 @@ class MultiHeadLatentAttention(PrefillAttention):
         self.indexer = Indexer(config, compute, layer)
         self.experiments = Experiments(config, self.indexer)
         self.form = PrefillForm(config, compute)
-        self.prefill_sharing = None
+        self.prefill_sharing: PrefillSharing | None = None  # set where several ranks run the model
 
     def forward(
         self,
@@ -64,32 +67,23 @@ class MultiHeadLatentAttention(PrefillAttention):
     ) -> torch.Tensor:
         """x [T, hidden] normed, and the same as an operand; cos, sin [T, rope/2] -> [T, hidden]."""
         indexer = self.indexer
+        selects = metadata.longest_context > self.topk or bool(metadata.policies)
+        order = LaunchOrder.of(metadata, self.compute, self._selects_slots(metadata))
         with profiler_range(f"layer {self.layer}/projections"):
-            longest = max((metadata.max_context, *metadata.context_lengths[metadata.decodes :]))
-            selects = longest > self.topk or bool(metadata.policies)
             compressed, kv, keys = projections(operand, self.q_a_proj, self.kv_a_proj_with_mqa, indexer.wk)
             qr, weights = self._norm_and_cache(compressed, kv, keys, x if selects else None, cos, sin, metadata, cache)
-            q = index_q = None
-            if selects and self._projects_late(metadata):
-                index_q = indexer.wq_b(qr)
-            elif selects:
-                q, index_q = projections(qr, self.q_b_proj, indexer.wq_b)
-            else:
-                q = self.q_b_proj(qr)
+            q, index_q = order.project(qr, self.heads, self.q_b_proj, indexer.wq_b if selects else None)
         queries = None if index_q is None else indexer.queries(x, index_q, cos, sin, weights)
-        q = None if q is None else q.unflatten(1, (self.heads, -1))
         stages(self.layer, q_a_proj=compressed, kv_a_proj=kv, index_key_proj=keys, compressed_query=qr, query=q)
 
-        parts = []
+        values = []
         if metadata.decodes:
-            latents = self._decode(q, qr, cos, sin, queries, metadata, cache)
-            parts.append(self._values(latents, slice(0, metadata.decodes)))
+            values.append(self._decode(q, cos, sin, queries, order, metadata, cache))
         for prefill in metadata.prefills:
-            assert q is not None
             rows = prefill.rows
-            parts.append(self._prefill(q[rows], cos[rows], sin[rows], queries, prefill, metadata, cache))
+            values.append(self._prefill(q()[rows], cos[rows], sin[rows], queries, prefill, metadata, cache))
         with profiler_range(f"layer {self.layer}/output projection"):
-            return self.o_proj(joined(parts))
+            return self.o_proj(joined(values))
 
     def _norm_and_cache(
         self,
@@ -102,9 +96,10 @@ class MultiHeadLatentAttention(PrefillAttention):
         metadata: AttentionMetadata,
         cache: LayerCache,
     ) -> tuple[Operand, torch.Tensor | None]:
-        """The compressed query [T, Q], normed, as an operand; and the index heads' weights if they come with it, from x.
+        """Write the new tokens' entries of both caches, from kv [T, L + R] and keys [T, D].
 
-        Writes the cache entries of kv [T, L + R] and keys [T, D].
+        Returns the compressed query [T, Q], normed, as an operand; and the index heads' weights where the same launch computes
+        them from x.
         """
         indexer, norm, query_norm = self.indexer, self.kv_a_layernorm, self.q_a_layernorm
         stamps = metadata.stamp(cache, self.layer, LATENT), metadata.stamp(cache, self.layer, INDEX)
@@ -135,41 +130,30 @@ class MultiHeadLatentAttention(PrefillAttention):
         """Whether the decodes' selection is made as slots, because nothing but attention needs it."""
         return metadata.max_context > self.topk and metadata.on_selection is None and not metadata.experiments
 
-    def _projects_late(self, metadata: AttentionMetadata) -> bool:
-        """Whether queries are projected after the selection, whose last kernel begins after their input is complete."""
-        few = len(metadata.query_lengths) == metadata.decodes <= LATE_QUERIES
-        return few and self.compute.quantized and self._selects_slots(metadata) and not is_traced()
-
     def _decode(
         self,
-        q: torch.Tensor | None,
-        qr: Operand,
+        q: Later,
         cos: torch.Tensor,
         sin: torch.Tensor,
         queries: IndexQueries | None,
+        order: LaunchOrder,
         metadata: AttentionMetadata,
         cache: LayerCache,
-    ) -> torch.Tensor:
-        """Absorbed attention of the decodes: q [B, H, nope + rope], or None to project it from qr -> attended latents [B, H, L]."""
-        count = metadata.decodes
-        rows = slice(0, count)
-        if queries is None or not self._selects_slots(metadata):
-            assert q is not None
-            all_selected = metadata.max_context <= self.topk
-            q = self._absorb(q[rows], cos[rows], sin[rows], rows)
-            selection = self.indexer.select_decodes(None if all_selected else queries, metadata, cache)
-            metadata.report(self.layer, rows, selection)
-            positions = self.experiments.replace(selection.positions, q, queries, metadata, cache)
-            slots = positions_to_slots(positions, metadata.block_table[:count], PAGE_SIZE)
-        else:
+    ) -> Operand:
+        """Attention of the decodes in the absorbed form: q [T, H, nope + rope] -> the heads' values [B, H * v], for o_proj."""
+        rows = slice(0, metadata.decodes)
+        absorbed = order.absorb(lambda: self._absorb(q()[rows], cos[rows], sin[rows], rows))
+        if queries is not None and self._selects_slots(metadata):
             slots = self.indexer.select_decode_slots(queries, metadata, cache)
-            if q is None:
-                q = self.q_b_proj(qr, beside_previous=True).unflatten(1, (self.heads, -1))
-            # After the selection: while it still runs, which reads little, this kernel or the projection requests weights.
-            q = self._absorb(q[rows], cos[rows], sin[rows], rows)
+        else:
+            everything = metadata.max_context <= self.topk
+            selection = self.indexer.select_decodes(None if everything else queries, metadata, cache)
+            metadata.report(self.layer, rows, selection)
+            positions = self.experiments.replace(selection.positions, absorbed, queries, metadata, cache)
+            slots = positions_to_slots(positions, metadata.block_table[rows], PAGE_SIZE)
         with profiler_range(f"layer {self.layer}/attention"):
             latents, _ = sparse_mla_decode(
-                q[:, None],
+                absorbed()[:, None],
                 cache.latent,
                 slots[:, None],
                 self.softmax_scale,
@@ -177,4 +161,128 @@ class MultiHeadLatentAttention(PrefillAttention):
                 plan=metadata.decode_plan,
                 backend=self.compute.backend,
             )
-        return latents[:, 0]
+        return self._values(latents[:, 0], rows)
+
+    def _prefill(
+        self,
+        q: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        queries: IndexQueries | None,
+        prefill: Prefill,
+        metadata: AttentionMetadata,
+        cache: LayerCache,
+    ) -> Operand:
+        """Attention of one prompt chunk: q [t, H, nope + rope] -> the heads' values [t, H * v], for o_proj.
+
+        Keys are read from the cache, in its precision.
+        """
+        if self.form.is_multi_head(prefill, q):
+            selection = self._choose(lambda: self._absorb(q, cos, sin, prefill.rows), queries, prefill, metadata, cache)
+            return self._mha(q, cos, sin, prefill, cache, selection)
+        absorbed, sharing = self._absorb(q, cos, sin, prefill.rows), self.prefill_sharing
+        if sharing is not None and queries is not None and self._selects_plainly(prefill, metadata):
+            return self._values(sharing.attend(absorbed, queries, prefill, cache), prefill.rows)
+        selection = self._choose(lambda: absorbed, queries, prefill, metadata, cache)
+        positions = prefill.causal_positions() if selection is None else selection.positions
+        return self._values(self.attend_selected(absorbed, positions, prefill, cache), prefill.rows)
+
+    def _selects_plainly(self, prefill: Prefill, metadata: AttentionMetadata) -> bool:
+        """Whether a chunk's selection is the indexer's, and nothing but attention needs it."""
+        return prefill.length > self.topk and prefill.policy is None and metadata.on_selection is None
+
+    def _choose(
+        self,
+        absorbed: Later,
+        queries: IndexQueries | None,
+        prefill: Prefill,
+        metadata: AttentionMetadata,
+        cache: LayerCache,
+    ) -> Selection | None:
+        """The selection of each token of a prompt chunk, [t, K], or None for its whole context. It is also reported."""
+        if prefill.policy is not None:
+            assert queries is not None
+            return self.experiments.select(absorbed, queries, prefill, metadata, cache)
+        watched = metadata.on_selection is not None
+        if queries is None or prefill.length <= self.topk:
+            if watched:
+                metadata.report(self.layer, prefill.rows, Selection(prefill.causal_positions()))
+            return None
+        select = self.indexer.select_prefill if self.prefill_sharing is None else self.prefill_sharing.select
+        selection = select(queries, prefill, cache, watched)
+        metadata.report(self.layer, prefill.rows, selection)
+        return selection
+
+    @layer_part("attention")
+    def attend_selected(
+        self, q: torch.Tensor, positions: torch.Tensor, prefill: Prefill, cache: LayerCache
+    ) -> torch.Tensor:
+        """Absorbed queries q [t, H, L + rope] over context positions int32 [t, K] (-1: none) -> attended latents [t, H, L]."""
+        kv, indices, backend = cache.latent, positions, self.compute.backend
+        counts = None if prefill.policy is not None else prefill.selected_counts(positions.shape[1])
+        if self.form.attends_as_decode(q):
+            slots = torch.where(positions < 0, -1, prefill.context_slots[positions.clamp_min(0).long()]).int()
+            scale, dim = self.softmax_scale, self.latent_dim
+            latents, _ = sparse_mla_decode(q[:, None], kv, slots[:, None], scale, dim, counts, backend=backend)
+            return latents[:, 0]
+        is_fp8 = kv.dtype == torch.uint8
+        if is_fp8 and self.form.converts_context(prefill, q, positions.shape[1]):
+            kv = gather_latents(kv, prefill.context_slots, self.latent_dim, q.dtype, backend=backend)[:, None]
+        else:
+            kv = kv if is_fp8 else kv.view(-1, 1, kv.shape[-1])
+            indices = torch.where(positions < 0, -1, prefill.context_slots[positions.clamp_min(0).long()]).int()
+        latents, _, _ = sparse_mla_prefill(
+            q,
+            kv,
+            indices[:, None],
+            self.softmax_scale,
+            self.latent_dim,
+            counts,
+            backend=backend,
+        )
+        return latents
+
+    @layer_part("attention")
+    def _mha(
+        self,
+        q: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        prefill: Prefill,
+        cache: LayerCache,
+        selection: Selection | None,
+    ) -> Operand:
+        """The heads' values in the multi-head form over the whole context, masked by `selection`, or causally if it is None."""
+        mask = None if selection is None else selection.mask(prefill.length)
+        context = gather_latents(
+            cache.latent, prefill.context_slots, self.latent_dim, q.dtype, backend=self.compute.backend
+        )
+        latent, k_rope = context.split((self.latent_dim, self.rope), 1)
+        k_nope, v = self.kv_b_proj(latent)
+        q_nope, q_rope = q.split((self.nope, self.rope), 2)
+        q = torch.cat((q_nope, rotate_interleaved(q_rope, cos, sin)), 2)
+        stages(self.layer, prefill.rows, query_rope=q[..., self.nope :])
+        k = torch.cat((k_nope, k_rope[:, None].expand(-1, self.heads, -1)), 2)
+        values = mha_prefill(q, k, v, self.softmax_scale, mask, backend=self.compute.backend)
+        stages(self.layer, prefill.rows, attention_heads=values)
+        return self.compute.operand(values.flatten(1))
+
+    @layer_part("attention")
+    def _absorb(self, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, rows: slice) -> torch.Tensor:
+        """Queries of some rows, which attend to latents: [q_nope @ Wk | rotated q_rope], [T, H, L + rope]."""
+        wk, _ = self.kv_b_proj.halves()
+        absorbed = absorb_queries(q, cos, sin, wk, backend=self.compute.backend)
+        stages(self.layer, rows, query_rope=absorbed[..., self.latent_dim :])
+        return absorbed
+
+    @layer_part("attention")
+    def _values(self, latents: torch.Tensor, rows: slice) -> Operand:
+        """Attended latents [t, H, L] of some rows -> the heads' values [t, H * v], as an input of o_proj."""
+        _, wv = self.kv_b_proj.halves()
+        if self.compute.quantized:
+            stages(self.layer, rows, attention_heads=lambda: torch.einsum("thl,hvl->thv", latents, wv))
+            return expand_quantize(latents, wv, self.compute.ue8m0, backend=self.compute.backend)
+        values = latents.new_empty(*latents.shape[:2], self.value)
+        expand_values(latents, wv, values, backend=self.compute.backend)
+        stages(self.layer, rows, attention_heads=values)
+        return values.flatten(1)

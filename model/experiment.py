@@ -1,5 +1,7 @@
 """Selection under a SelectionPolicy, in plain PyTorch: experiments are for insight, and ordinary requests never come here."""
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 
@@ -12,6 +14,7 @@ from ..kernels.registry import preference_of
 from ..kernels.select_topk import select_topk
 from .config import ModelConfig
 from .indexer import Indexer, IndexQueries
+from .launch_order import Later
 from .metadata import AttentionMetadata, LayerCache, Prefill, Selection
 from .rope import RotaryEmbedding
 from .selection_policy import SelectionPolicy, Span
@@ -21,27 +24,27 @@ WIDTH_MULTIPLE = 128
 
 
 class Experiments:
-    """One layer's selections under policies. `q` are absorbed queries [t, H, D] of the tokens that select."""
+    """One layer's selections under policies. `absorbed` gives the absorbed queries [t, H, D] of the tokens that select."""
 
     def __init__(self, config: ModelConfig, indexer: Indexer) -> None:
         self.config, self.indexer = config, indexer
 
     def select(
-        self, q: torch.Tensor, queries: IndexQueries, chunk: Prefill, metadata: AttentionMetadata, cache: LayerCache
+        self, absorbed: Later, queries: IndexQueries, chunk: Prefill, metadata: AttentionMetadata, cache: LayerCache
     ) -> Selection:
         """The selection of each token of a chunk whose request has a policy, [t, K]; it is also reported."""
         with_scores = metadata.on_selection is not None
         selection = select_under_policy(self.config, self.indexer, queries, chunk, cache, with_scores)
         assert chunk.policy is not None
         if chunk.policy.measure and with_scores:
-            selection = selection._replace(mass=selected_mass(self.config, q, selection, chunk, cache))
+            selection = selection._replace(mass=selected_mass(self.config, absorbed(), selection, chunk, cache))
         metadata.report(self.indexer.layer, chunk.rows, selection)
         return selection
 
     def replace(
         self,
         positions: torch.Tensor,
-        q: torch.Tensor,
+        absorbed: Later,
         queries: IndexQueries | None,
         metadata: AttentionMetadata,
         cache: LayerCache,
@@ -49,7 +52,7 @@ class Experiments:
         """The decodes' selections [B, K], those with a policy replaced by what it selects."""
         for b, chunk in metadata.experiments.items():
             assert queries is not None
-            chosen = self.select(q[b : b + 1], queries, chunk, metadata, cache).positions
+            chosen = self.select(partial(absorbed().narrow, 0, b, 1), queries, chunk, metadata, cache).positions
             # Columns that hold -1 alone are left out where possible: the same sums as in an ordinary step, bit by bit.
             positions = widened(positions, max(positions.shape[1], int((chosen >= 0).sum())))
             positions[b] = widened(chosen, positions.shape[1])[0]

@@ -72,7 +72,7 @@ class PrefillSharing(Protocol):
         """As `Indexer.select_prefill`."""
 
     def attend(self, q: torch.Tensor, queries: IndexQueries, prefill: Prefill, cache: LayerCache) -> torch.Tensor:
-        """As `MultiHeadLatentAttention.select_and_attend`."""
+        """Absorbed queries q [t, H, L + rope] over the tokens that the indexer selects for them -> latents [t, H, L]."""
 
 
 class Indexer(nn.Module):

@@ -129,6 +129,11 @@ class AttentionMetadata:
         return Stamp(cache.stamps[kind], self.stamps[2 * layer + kind]) if self.stamps and cache.stamps else None
 
     @cached_property
+    def longest_context(self) -> int:
+        """At least the length of every context."""
+        return max((self.max_context, *self.context_lengths[self.decodes :]))
+
+    @cached_property
     def prefills(self) -> tuple[Prefill, ...]:
         """The sequences after the decodes, in order. Made once for all layers."""
         found, row = [], self.decodes

@@ -14,7 +14,7 @@ from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.terminal import dim, show_stream, statistics
 from deepseek_v32.inference.completion import Completion
 from deepseek_v32.inference.text.answer import AssistantMessage
-from deepseek_v32.inference.text.token_texts import token_texts
+from deepseek_v32.inference.text.detokenizer import token_texts
 from deepseek_v32.inference.token_selection import TokenSelection
 from deepseek_v32.model.demo.sample_chats import CALLS, MOVING, QUESTIONS, WEATHER, messages
 

@@ -28,6 +28,7 @@ from ...kernels.cache_stamps import (
     check_cache,
     multiplier_table,
 )
+from ...kernels.errors import ArgumentError
 from ...kernels.registry import choose, choose_implementation
 from ...model.metadata import PAGE_SIZE
 from ...model.transformer import Transformer
@@ -58,7 +59,7 @@ class CacheCheck(StepObserver):
         device, (pages, size), layers = first.device, first.shape[:2], len(caches)
         bytes_of = [one[0].numel() * one.element_size() for one in (first, caches[0].index)]
         if any(count % 8 for count in bytes_of):
-            raise ValueError(f"check_cache is True, and pages have {bytes_of} bytes; expected multiples of 8")
+            raise ArgumentError("check_cache", f"True, and pages have {bytes_of} bytes", "multiples of 8")
         words = (bytes_of[0] // 8, bytes_of[1] // 8)
         compiled = choose_implementation("check_cache", device, torch.int32, backend).backend != "reference"
         on_host = device.type == "cpu" or (compiled and ranks == 1)

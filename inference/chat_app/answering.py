@@ -10,7 +10,6 @@ from ..completion import Completion, Delta
 from ..inspection import label, new_recording
 from ..params import SamplingParams
 from ..recording import BUDGET, Recording
-from ..server.service.engine_thread import STOPPED, TIMED_OUT
 from ..server.service.service import Service
 from ..text.answer import AnswerDelta, AnswerParser
 from .conversation import Conversation, Message, new_id
@@ -22,7 +21,7 @@ UPDATE_INTERVAL = 0.06
 PROGRESS_INTERVAL = 0.25  # the same while the prompt is read
 FAILED = "Something went wrong while this answer was computed. The server's log says what."
 # Errors whose text the browser may show; the text of any other error may hold what the user should not see.
-PUBLIC_ERRORS = {TIMED_OUT: "This answer took too long and was ended.", STOPPED: "The server has stopped."}
+PUBLIC_ERRORS = {"deadline": "This answer took too long and was ended.", "stopped": "The server has stopped."}
 
 
 @dataclass
@@ -195,4 +194,4 @@ class _MessageWriter:
         self._message.numbers["kept_share"] = round(completion.timings.selected_fraction, 4)
         if completion.finish_reason == "error":
             log.error("an answer failed: %s", completion.error)
-            self._message.error = PUBLIC_ERRORS.get(completion.error or "", FAILED)
+            self._message.error = PUBLIC_ERRORS.get(completion.error_code or "", FAILED)

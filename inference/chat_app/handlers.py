@@ -18,9 +18,8 @@ from ..server.service.service import Service
 from .answering import FAILED, GenerationSettings, Run, Runs, answer
 from .conversation import MAX_CHARACTERS, Conversation, Message, new_id, with_files
 from .examples import examples
-from .experiments import Experiments
+from .experiments import Experiments, Recordings
 from .markdown import to_html
-from .recordings import Recordings
 
 log = logging.getLogger(__name__)
 

@@ -32,9 +32,8 @@ def mount_chat(app: "fastapi.FastAPI", service: Service, model: str = DEMO_NAME)
     import gradio as gr
     from starlette.routing import Mount
 
-    from .foreign_errors import ChatRoute
     from .page import head, theme
-    from .policy import Policy
+    from .routes import ChatRoute, Policy
 
     blocks = build_chat(service, model=model)
     gr.mount_gradio_app(

@@ -1,5 +1,6 @@
 """The page: gradio's components, their layout, and the handler of each event."""
 
+import logging
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 import gradio as gr
 
 from ..report.page import inspector_script, inspector_style
-from .events import Page
 from .examples import examples
 from .handlers import Handlers
 
@@ -131,3 +131,21 @@ def _script(*names: str, library: str = "") -> str:
 
 def _read(name: str) -> str:
     return (STATIC / name).read_text(encoding="utf-8")
+
+
+log = logging.getLogger(__name__)
+
+
+class Page(gr.Blocks):
+    """gradio's, which would print a traceback for an event whose values do not fit its components."""
+
+    async def process_api(self, *arguments: Any, **named: Any) -> dict[str, Any]:
+        try:
+            return await super().process_api(*arguments, **named)
+        except gr.Error:
+            raise
+        except Exception as error:
+            reason = (str(error).splitlines() or [""])[0][:200]
+            log.warning("the chat cannot serve an event: %s: %s", type(error).__name__, reason)
+            log.debug("the event's traceback", exc_info=error)
+            raise gr.Error("The server could not read this.", print_exception=False) from error

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..text.answer import AssistantMessage, parse_assistant
-from .jsonl_log import JsonlLog
-from .progress import answer_bar
-from .prompt_encoder import PromptEncoder
-from .prompt_file import Prompt
+from .files import JsonlLog
+from .prompts import Prompt, PromptEncoder
+from .terminal import answer_bar
 
 if TYPE_CHECKING:
     from ..completion import Completion
     from ..llm import LLM
 
-# These prompts come first and alone, so that their answers can be read before all other prompts have been: until the first of them
-# is complete, but no longer than this, because few requests at a time leave a GPU idle.
+# Only these prompts run at first, so that their answers can be read before all other prompts have been: until the first of them is
+# complete, but no longer than this, because few requests at a time leave a GPU idle.
 FIRST_PROMPTS, FIRST_SECONDS = 8, 3.0
 
 
@@ -126,29 +125,30 @@ def _answer_all(
 def _answers(
     llm: "LLM", prompts: list[Prompt], encoder: PromptEncoder, progress: Callable[[], None]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(index of the prompt, its record) as they finish. `progress` is called after each step. A refused prompt fails alone."""
-    engine = llm.engine
+    """Yield (index of the prompt, its record) as they finish; call `progress` after each step. A refused prompt fails alone."""
+    driver = llm.driver
     most = 2 * llm.limits.max_sequences  # those that wait choose the order, and share prefixes
-    waiting, running = deque(enumerate(prompts)), dict[int, int]()
+    waiting, running = deque(enumerate(prompts)), dict[int, int]()  # index by request id
     start, some_finished = time.perf_counter(), False
     try:
         while waiting or running:
-            alone = not some_finished and time.perf_counter() - start < FIRST_SECONDS
-            while waiting and len(running) < (min(FIRST_PROMPTS, most) if alone else most):
+            few = not some_finished and time.perf_counter() - start < FIRST_SECONDS
+            while waiting and len(running) < (min(FIRST_PROMPTS, most) if few else most):
                 index, prompt = waiting.popleft()
                 try:
-                    running[engine.add_request(*encoder.encode(llm, prompt)).id] = index
+                    request = llm.requests.make_one(*encoder.encode(llm, prompt), False, None)
                 except ValueError as error:
                     yield index, {"id": prompt.id, "finish_reason": "error", "error": f"{prompt.place}: {error}"}
-            for delta in engine.step():
-                if delta.completion is not None and delta.request_id in running:
+                    continue
+                driver.queue([request])
+                running[request.id] = index
+            for delta in driver.advance(set(running)) if running else ():
+                if delta.completion is not None:
                     some_finished, index = True, running.pop(delta.request_id)
                     yield index, _record(llm, prompts[index], delta.completion, encoder)
             progress()
     finally:
-        for request_id in running:
-            engine.abort(request_id)
-        engine.apply_aborts()
+        driver.cancel(set(running))
 
 
 def _record(llm: "LLM", prompt: Prompt, completion: "Completion", encoder: PromptEncoder) -> dict[str, Any]:

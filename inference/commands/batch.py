@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...model.checkpoint.strict_json import parse_object
-from .jsonl_log import JsonlLog
+from ...model.checkpoint.files import parse_object
+from .files import JsonlLog
 from .options import ServingOptions, with_options
-from .progress import answer_bar
 from .serve import default_name
+from .terminal import answer_bar
 
 if TYPE_CHECKING:
     from ..server.api.context import ApiContext

@@ -1,6 +1,7 @@
 """`deepseek-v32 bench`: how fast a checkpoint prefills and decodes on this machine, or a profile of a few steps."""
 
 import json
+import os
 import random
 import statistics
 import sys
@@ -13,7 +14,6 @@ import typer
 from . import loading
 from .files import check_place
 from .options import ModelOptions, with_options
-from .profiling import SUFFIXES, write_profile
 
 if TYPE_CHECKING:
     from ..llm import LLM
@@ -80,24 +80,22 @@ def bench(
 def measure(llm: "LLM", length: int, count: int, new_tokens: int, seed: int) -> dict[str, float]:
     """Rates of `count` random prompts of `length` tokens that are answered together.
 
-    It steps the engine itself: the decode rate needs the number of tokens sampled when the last prompt got its first token,
-    because early prompts decode while late ones still prefill.
+    The decode rate starts when the last prompt gets its first token: until then, early prompts decode while late ones prefill.
     """
     from ..params import SamplingParams
 
     params = SamplingParams(temperature=0, max_tokens=new_tokens, ignore_eos=True)
     prompts = [random_prompt(llm, length, seed * count + i) for i in range(count)]
     before, start = llm.stats(), time.perf_counter()
-    requests = [llm.engine.add_request(prompt, params) for prompt in prompts]
+    requests = llm.requests.make(prompts, params)
     without_token = {request.id for request in requests}
     prefill_end, sampled_by_then = start, 0
-    while llm.engine.has_work:
-        for delta in llm.engine.step():
-            if delta.completion is not None and delta.completion.error is not None:
-                raise ValueError(f"a request failed: {delta.completion.error}")
-            if delta.request_id in without_token:
-                without_token.remove(delta.request_id)
-                prefill_end, sampled_by_then = time.perf_counter(), sum(request.output_count for request in requests)
+    for delta in llm.driver.deltas(requests):
+        if delta.completion is not None and delta.completion.error is not None:
+            raise ValueError(f"a request failed: {delta.completion.error}")
+        if delta.request_id in without_token:
+            without_token.remove(delta.request_id)
+            prefill_end, sampled_by_then = time.perf_counter(), sum(request.output_count for request in requests)
     end = time.perf_counter()
     decoded = sum(request.output_count for request in requests) - sampled_by_then
     after = llm.stats()
@@ -140,3 +138,31 @@ def show(rows: list[dict[str, Any]]) -> None:
             f"{row['accepted_tokens'] / row['drafted_tokens']:.0%}" if row["drafted_tokens"] else "none",
         )
     Console(file=sys.stderr).print(table)
+
+
+SUFFIXES = (".json", ".json.gz")  # torch compresses the latter
+DECODE_STEPS = 4
+
+
+def write_profile(path: Path, llm: "LLM", prompts: list[list[int]]) -> None:
+    """Answer the prompts once to warm up and once under the profiler; write the trace, in place of an existing file.
+
+    The trace has the model's record_function ranges, PyTorch's operations and, on a GPU, the kernels.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    from ..params import SamplingParams
+
+    params = SamplingParams(temperature=0, max_tokens=1 + DECODE_STEPS, ignore_eos=True)
+    llm.generate(prompts, params)
+    activities = [ProfilerActivity.CPU]
+    if llm.device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    with profile(activities=activities) as profiler:
+        llm.generate(prompts, params)
+    draft = path.with_name(f".{os.getpid()}.{path.name}")  # a draft, so that a run that fails leaves no half a file
+    try:
+        profiler.export_chrome_trace(str(draft))
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

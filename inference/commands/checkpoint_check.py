@@ -1,18 +1,25 @@
 """What `deepseek-v32 doctor --model` says about a checkpoint: every problem that headers and settings show, without the weights."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ...model.checkpoint.config_json import read_config
 from ...model.checkpoint.converted import STATE, converted_tables, find_converted, is_converted
+from ...model.checkpoint.files import no_directory
 from ...model.checkpoint.locate import match
 from ...model.checkpoint.manifest import PLAIN, find_manifest
-from ...model.checkpoint.place import no_directory
 from ...model.checkpoint.safetensors import StoredTensor, read_headers
+from ...model.config import ModelConfig, Precision
+from ...model.metadata import PAGE_SIZE
 from ...model.mtp import MTPTables
 from ...model.parallel.plan import Plan
+from ...model.parallel.shard import parameter_bytes
+from ..engine.running.cache import bytes_per_page
+from ..engine.sizing import available_memory
 from ..params import SamplingParams
 from ..text.messages import resolve_chat_format
 from ..text.settings import sampling_defaults
@@ -21,6 +28,7 @@ from .terminal import size_text, wrapped
 
 if TYPE_CHECKING:
     from ...model.config import ModelConfig
+
 
 MOST_PROBLEMS = 20  # of one part that are listed; the rest is counted
 
@@ -155,7 +163,7 @@ def _is_converted(directory: Path) -> bool:
     return is_converted(directory) and not has_plain
 
 
-def as_lines(found: CheckpointFindings) -> list[str]:
+def checkpoint_lines(found: CheckpointFindings) -> list[str]:
     """The findings, as lines of text."""
     lines = [f"Checkpoint {found.directory}"]
     for finding in found.findings:
@@ -167,7 +175,86 @@ def as_lines(found: CheckpointFindings) -> list[str]:
     return lines
 
 
-def as_json(found: CheckpointFindings) -> dict[str, Any]:
+def checkpoint_values(found: CheckpointFindings) -> dict[str, Any]:
     """The findings, as JSON values."""
     parts = [{"part": each.part, "text": each.text, "problems": list(each.problems)} for each in found.findings]
     return {"directory": str(found.directory), "parts": parts, "problems": found.problems}
+
+
+GPU_GIB = 139.0  # of an H200, as torch counts it: for a machine that has no GPU
+GPU_FRACTION = 0.9  # of its memory, as memory_fraction by default
+CPU_FRACTION = 0.25  # of the memory that is free, for the caches
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """One way to run a model. Sizes are bytes, of one GPU where there are several."""
+
+    place: str
+    precision: Precision
+    memory: int
+    weights: int
+    bytes_per_token: int  # of all layers' caches, which every GPU holds whole
+    tokens: int  # that fit into the caches; 0: the weights do not fit
+
+    @property
+    def fits(self) -> bool:
+        """Whether it can run at all."""
+        return self.tokens >= PAGE_SIZE
+
+
+def gpu_row(
+    config: ModelConfig, ranks: int, precision: Precision | None, mtp: MTPTables | None, memory: int | None = None
+) -> MemoryRow:
+    """For `ranks` GPUs of `memory` bytes each: by default as this machine's, or an H200's."""
+    name = ""
+    if memory is None:
+        memory = int(GPU_GIB * GIB)
+        if torch.cuda.is_available():
+            memory, name = torch.cuda.mem_get_info(0)[1], f" ({torch.cuda.get_device_name(0)})"
+    chosen: Precision = precision or ("fp8" if config.weight_block is not None else "bf16")
+    weights = max(parameter_bytes(config, chosen, rank, ranks, mtp) for rank in range(ranks))
+    place = f"{ranks} GPU{'s' if ranks > 1 else ''} of {memory / GIB:.0f} GiB{name}"
+    return _row(place, config, chosen, mtp, memory, weights, int(GPU_FRACTION * memory) - weights)
+
+
+def cpu_row(config: ModelConfig, precision: Precision | None, mtp: MTPTables | None) -> MemoryRow:
+    """For this machine's CPU, with the memory that is free now."""
+    chosen, memory = precision or "exact", available_memory()
+    weights = parameter_bytes(config, chosen, mtp=mtp)
+    return _row("this CPU", config, chosen, mtp, memory, weights, int(CPU_FRACTION * (memory - weights)))
+
+
+def _row(
+    place: str,
+    config: ModelConfig,
+    precision: Precision,
+    mtp: MTPTables | None,
+    memory: int,
+    weights: int,
+    budget: int,
+) -> MemoryRow:
+    page = bytes_per_page(config, precision, mtp=mtp is not None)
+    tokens = max(budget, 0) // page * PAGE_SIZE
+    return MemoryRow(place, precision, memory, weights, page // PAGE_SIZE, tokens)
+
+
+def memory_lines(rows: list[MemoryRow], config: ModelConfig) -> list[str]:
+    """The rows as a table, and what it leaves out."""
+    width = max(len(row.place) for row in rows)
+    lines = [f"{'Memory':{width + 2}}  {'in':6}{'weights':>11}{'cache/token':>12}{'tokens fit':>14}{'contexts':>10}"]
+    for row in rows:
+        contexts = f"{row.tokens / config.max_position_embeddings:,.1f}" if row.fits else ""
+        tokens = f"{row.tokens:,}" if row.fits else "none"
+        cells = f"{size_text(row.weights):>11}{f'{row.bytes_per_token / 1024:.1f} KiB':>12}{tokens:>14}{contexts:>10}"
+        lines.append(f"  {row.place:{width}}  {row.precision:6}{cells}")
+    return [
+        *lines,
+        *wrapped("The working space of a step, which loading measures on a GPU, takes some of these tokens.", 2),
+    ]
+
+
+def memory_values(rows: list[MemoryRow]) -> list[dict[str, Any]]:
+    """The rows, as JSON values."""
+    return [asdict(row) | {"fits": row.fits} for row in rows]

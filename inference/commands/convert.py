@@ -1,4 +1,4 @@
-"""`deepseek-v32 convert`, also scripts/convert.py: turns a Hugging Face checkpoint into one file for each rank."""
+"""`deepseek-v32 convert` (also scripts/convert.py) and `manifest`: one file of weights for each rank, and checksums."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .options import VerifyHashesOption
-from .progress import optional_bar
+from .terminal import optional_bar
 
 
 def convert(
@@ -52,3 +52,26 @@ def convert(
         with optional_bar("Verifying") as progress:
             count = manifest.verify(save_path, progress)
         print(f"{save_path}: {count} tensors are as they were written", file=sys.stderr)
+
+
+def manifest(
+    directory: Annotated[Path, typer.Argument(help="Checkpoint directory in the Hugging Face layout.")],
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Write nothing: read the checkpoint, converted or not, and compare all hashes."),
+    ] = False,
+) -> None:
+    """Write DIRECTORY/model.safetensors.manifest.json, by which every later loading notices changed bytes.
+
+    Run it once, right after the download. It reads the whole checkpoint.
+    """
+    from ...model.checkpoint import manifest as manifests
+
+    if verify:
+        with optional_bar("Verifying") as progress:
+            count = manifests.verify(directory, progress)
+        print(f"{directory}: {count} tensors are as they were written", file=sys.stderr)
+        return
+    with optional_bar("Hashing") as progress:
+        count = manifests.write_manifest(directory, progress)
+    print(f"{directory / manifests.PLAIN}: {count} tensors", file=sys.stderr)

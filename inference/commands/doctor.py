@@ -17,8 +17,7 @@ from .terminal import visible, wrapped
 
 if TYPE_CHECKING:
     from ...model.config import Precision
-    from .checkpoint_check import CheckpointFindings
-    from .memory_plan import MemoryRow
+    from .checkpoint_check import CheckpointFindings, MemoryRow
 
 PACKAGES = (
     "torch",
@@ -53,22 +52,25 @@ def doctor(
 
     The exit code is 1 if the checkpoint has a problem, or fits nowhere.
     """
-    from . import checkpoint_check, memory_plan  # torch, which --help does not wait for
+    from . import checkpoint_check  # torch, which --help does not wait for
 
     report = examine(device, backend)
     found, rows = None, []
     if model is not None:
         found = checkpoint_check.check_checkpoint(model, tensor_parallel_size or 1)
         rows = _memory(found, tensor_parallel_size, precision, gpu_memory)
-        report |= {"checkpoint": checkpoint_check.as_json(found), "memory": memory_plan.as_json(rows)}
+        report |= {
+            "checkpoint": checkpoint_check.checkpoint_values(found),
+            "memory": checkpoint_check.memory_values(rows),
+        }
     if as_json:
         print(json.dumps(report, indent=2))
     else:
         lines = show(report)
         if found is not None:
-            lines += ["", *checkpoint_check.as_lines(found)]
+            lines += ["", *checkpoint_check.checkpoint_lines(found)]
             if found.config is not None:
-                lines += ["", *memory_plan.as_lines(rows, found.config)]
+                lines += ["", *checkpoint_check.memory_lines(rows, found.config)]
         print(visible("\n".join(lines), sys.stdout))
     if found is not None and (found.problems or not any(row.fits for row in rows)):
         raise typer.Exit(1)
@@ -78,14 +80,14 @@ def _memory(
     found: "CheckpointFindings", ranks: int | None, precision: "Precision | None", gigabytes: float | None
 ) -> "list[MemoryRow]":
     """On so many GPUs; if nothing is said of them, also on this CPU."""
-    from . import memory_plan
+    from . import checkpoint_check
 
     if found.config is None:
         return []
-    memory = None if gigabytes is None else int(gigabytes * memory_plan.GIB)
-    rows = [memory_plan.gpu_row(found.config, ranks or 1, precision, found.mtp, memory)]
+    memory = None if gigabytes is None else int(gigabytes * checkpoint_check.GIB)
+    rows = [checkpoint_check.gpu_row(found.config, ranks or 1, precision, found.mtp, memory)]
     if ranks is None and gigabytes is None:
-        rows.append(memory_plan.cpu_row(found.config, precision, found.mtp))
+        rows.append(checkpoint_check.cpu_row(found.config, precision, found.mtp))
     return rows
 
 

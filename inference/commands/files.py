@@ -1,7 +1,10 @@
-"""Files that commands write whole or not at all."""
+"""Files that commands write: whole or not at all, or line by line so that a later run resumes them."""
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -24,3 +27,111 @@ def check_place(option: str, path: Path) -> None:
         raise ValueError(f"{option} is {path}; expected a file in an existing folder, and there is no folder {folder}")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise ValueError(f"{option} is {path}; expected a file that may be written")
+
+
+# The commands' lines begin with these bytes. An incomplete last line that begins otherwise is another program's, and is kept.
+LINE_START = b'{"id": '
+
+
+class JsonlLog:
+    """A locked file that grows by whole lines, each added in one write.
+
+    Opening it resumes an earlier run: an incomplete last line, which a killed run leaves, is cut off, and `done` holds the keys of
+    the lines that are done. Closing it removes an empty file.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        key_if_done: Callable[[Any], str | None],
+        *,
+        drop_failed: bool = False,
+        ensure_ascii: bool = False,
+    ) -> None:
+        """key_if_done: the key of a line's value, None if the line failed; KeyError or TypeError for a line of another kind.
+        drop_failed: remove the failed lines, so that each key has at most one line. ensure_ascii: as in json.dumps.
+
+        ValueError, without a change to the file, if another run has it or if it holds anything else.
+        """
+        self._path = path
+        self._ensure_ascii = ensure_ascii
+        self._key_if_done = key_if_done
+        self._file = _open(path)
+        try:
+            lock(self._file, path)
+            with open(self._file, "rb", closefd=False) as reader:
+                content = reader.read()
+            end = content.rfind(b"\n") + 1
+            lines = content[:end].splitlines(keepends=True)
+            keys = [self._key(number, line, key_if_done) for number, line in enumerate(lines, start=1)]
+            if not content[end:].startswith(LINE_START[: len(content) - end]):
+                raise self._foreign("last line")
+            if drop_failed and None in keys:
+                self._replace(b"".join(line for line, key in zip(lines, keys, strict=True) if key is not None))
+            elif end < len(content):
+                os.ftruncate(self._file, end)
+        except BaseException:
+            os.close(self._file)
+            raise
+        self.done = {key for key in keys if key is not None}
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Add a line, in one write unless the system takes only a part of it. OSError if the disk is full."""
+        line = json.dumps(record, ensure_ascii=self._ensure_ascii) + "\n"
+        rest = memoryview(line.encode("utf-8", "replace"))
+        while rest:  # behind a short write, the next one says what is wrong
+            rest = rest[os.write(self._file, rest) :]
+        if (key := self._key_if_done(record)) is not None:
+            self.done.add(key)
+
+    def close(self) -> None:
+        status = os.fstat(self._file)
+        # lstat, because a link is kept: it is the user's, or the system's as /dev/stdout is.
+        is_file = self._path.is_file() and os.path.samestat(status, self._path.lstat())
+        if status.st_size == 0 and is_file:
+            self._path.unlink()
+        os.close(self._file)
+
+    def _key(self, number: int, line: bytes, key_if_done: Callable[[Any], str | None]) -> str | None:
+        try:
+            return key_if_done(json.loads(line))
+        except (ValueError, KeyError, TypeError):
+            raise self._foreign(f"line {number}") from None
+
+    def _foreign(self, place: str) -> ValueError:
+        return ValueError(f"{self._path}, {place}: not an answer of an earlier run; name another output file")
+
+    def _replace(self, content: bytes) -> None:
+        """Put a new file with this content in the place of the old one, and hold its lock from the start."""
+        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        new = _open(draft, os.O_TRUNC)
+        try:
+            lock(new, draft)
+            with open(new, "wb", closefd=False) as writer:
+                writer.write(content)
+            draft.replace(self._path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            os.close(new)
+            raise
+        os.close(self._file)
+        self._file = new
+
+
+def lock(file: int, path: Path) -> None:
+    """Lock an open file until it is closed; `path` is its name. ValueError if another run has it."""
+    import fcntl  # absent on Windows, where the other commands work
+
+    taken = ValueError(f"{path}: another run is writing to it; wait for its end, or name another file")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise taken from None
+    except OSError:
+        return  # some network file systems have no locks
+    if not os.path.samestat(os.fstat(file), os.stat(path)):
+        raise taken  # another run has replaced the file since it was opened here
+
+
+def _open(path: Path, flags: int = 0) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | flags, 0o666)

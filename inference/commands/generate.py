@@ -10,10 +10,8 @@ import typer
 from ..text.answer import parse_assistant
 from .answer_file import answer_file, record
 from .files import check_place
-from .options import TerminalOptions, with_options
-from .prompt_encoder import PromptEncoder
-from .prompt_file import Prompt, read_prompts, read_tools
-from .sampling_options import SamplingOptions
+from .options import SamplingOptions, TerminalOptions, with_options
+from .prompts import Prompt, PromptEncoder, read_prompts, read_tools
 from .terminal import show_stream, statistics, stream
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...model.checkpoint.config_json import read_config
-from ...model.checkpoint.place import no_directory
-from ...model.checkpoint.strict_json import parse_object
+from ...model.checkpoint.files import no_directory, parse_object
+from ..engine.limits import EngineConfig
 from ..text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -62,19 +62,13 @@ def read_overrides(config: Path | None, overrides: Sequence[str] | None) -> dict
     return values
 
 
-def load_llm(
-    model: Path | None,
-    *,
-    needs_text: bool = False,
-    synthetic: bool = False,
-    layers: int | None = None,
-    **arguments: Any,
-) -> "LLM":
+def load_llm(model: Path | None, chosen: EngineConfig, *, needs_text: bool = False, layers: int | None = None) -> "LLM":
     """Load a model and say on standard error what was resolved. ValueError says what is wrong with an option.
 
-    model: checkpoint directory; None stands for the demo, or with `synthetic` for the released model's configuration.
-    needs_text: refuse a checkpoint without tokenizer. synthetic: random weights, in `layers` layers. arguments: those of `LLM`.
+    model: checkpoint directory; None stands for the demo, or with synthetic weights for the released model's configuration.
+    needs_text: refuse a checkpoint without tokenizer. layers: how many layers synthetic weights have.
     """
+    synthetic = chosen.synthetic
     if layers is not None and not synthetic:
         raise ValueError(f"--layers is {layers}; expected only together with --synthetic")
     path = model if model is not None or synthetic else demo_path()
@@ -86,15 +80,14 @@ def load_llm(
         _check_tokenizer(path)
     from ...model.parallel.plan import Plan
     from ..llm import LLM
-    from .progress import optional_bar
+    from .terminal import optional_bar
 
     if layers is not None:
-        arguments["config_overrides"] = arguments.get("config_overrides", {}) | {"num_hidden_layers": layers}
-    arguments["synthetic"] = synthetic
+        chosen = replace(chosen, config_overrides={**(chosen.config_overrides or {}), "num_hidden_layers": layers})
     with optional_bar("Loading weights") as progress:
-        llm = LLM(path, **arguments, progress=progress)
+        llm = LLM.from_config(path, chosen, progress)
     name = "synthetic weights" if synthetic else path
-    print(f"{name}: {summary(llm, arguments.get('backend', 'auto'))}", file=sys.stderr)
+    print(f"{name}: {summary(llm, chosen.backend)}", file=sys.stderr)
     if (size := llm.tensor_parallel_size) > 1:
         print(Plan(llm.config, 0, size).describe(), file=sys.stderr)
     return llm

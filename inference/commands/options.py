@@ -2,23 +2,111 @@
 
 import functools
 import inspect
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
+from ...kernels.errors import ArgumentError
 from ...model.config import Precision
+from ..engine.limits import EngineConfig
 from ..server.service.server_log import LogLevel, configure_logging
 from ..text.messages import ChatFormat
 from . import loading
-from .sampling_options import OTHER_NAMES
 
 if TYPE_CHECKING:
     from ..llm import LLM
+    from ..params import SamplingParams
+
+
+SAMPLING = "Sampling"
+# Options that are spelt otherwise than the field of SamplingParams whose value they are.
+OTHER_NAMES = {"max_tokens": "max_new_tokens"}
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """The command line's SamplingParams. None: as the checkpoint's generation_config.json says, or SamplingParams without one."""
+
+    max_new_tokens: Annotated[
+        int,
+        typer.Option("--max-new-tokens", help="Maximum number of tokens of an answer.", rich_help_panel=SAMPLING),
+    ] = 1024
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            "--temperature",
+            help="0 always takes the most probable token. Default: as the checkpoint says, else 1.",
+            rich_help_panel=SAMPLING,
+        ),
+    ] = None
+    top_p: Annotated[
+        float | None,
+        typer.Option(
+            "--top-p",
+            help="Sample from the most probable tokens that have this probability together. Default: as the checkpoint says, "
+            "else 1.",
+            rich_help_panel=SAMPLING,
+        ),
+    ] = None
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            "--top-k", help="Sample from so many of the most probable tokens; 0: from all.", rich_help_panel=SAMPLING
+        ),
+    ] = None
+    min_p: Annotated[
+        float | None,
+        typer.Option(
+            "--min-p",
+            help="Leave out tokens less probable than this share of the most probable one's.",
+            rich_help_panel=SAMPLING,
+        ),
+    ] = None
+    presence_penalty: Annotated[
+        float | None,
+        typer.Option(
+            "--presence-penalty", help="Subtracted from the logits of tokens in the answer.", rich_help_panel=SAMPLING
+        ),
+    ] = None
+    frequency_penalty: Annotated[
+        float | None,
+        typer.Option(
+            "--frequency-penalty",
+            help="As --presence-penalty, for each time that they occur.",
+            rich_help_panel=SAMPLING,
+        ),
+    ] = None
+    repetition_penalty: Annotated[
+        float | None,
+        typer.Option(
+            "--repetition-penalty",
+            help="Divides the logits of tokens in prompt or answer; 1: none.",
+            rich_help_panel=SAMPLING,
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", help="The same seed samples the same answer.", rich_help_panel=SAMPLING),
+    ] = None
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stop", metavar="TEXT", help="End the answer before this text. Repeatable.", rich_help_panel=SAMPLING
+        ),
+    ] = None
+
+    def params(self, default: "SamplingParams | None" = None) -> "SamplingParams":
+        """`default` with the values that are given here. ValueError names the value and the limit."""
+        from ..params import SamplingParams
+
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        given["max_tokens"] = given.pop("max_new_tokens")
+        return replace(default or SamplingParams(), **given)
+
 
 # kernels.registry has the same type; importing that takes seconds, and --help should not.
 Backend = Literal["auto", "reference", "tile", "cuda"]
@@ -139,18 +227,18 @@ class ModelOptions:
     verify_hashes: VerifyHashesOption = True
     log_level: LogLevelOption = "warning"
 
-    def llm_arguments(self) -> dict[str, Any]:
-        """The keyword arguments of `LLM` that these options stand for. ValueError for an unusable configuration."""
-        arguments = dict(vars(self))
+    def engine_config(self, **more: Any) -> EngineConfig:
+        """What these options choose, and `more`. ValueError for an unusable configuration."""
+        arguments = dict(vars(self)) | more
         del arguments["model"], arguments["log_level"]
         overrides = loading.read_overrides(arguments.pop("config"), arguments.pop("config_override"))
         drafts = arguments.pop("speculative_tokens")
         arguments["speculative_tokens"] = int(drafts) if drafts.isdecimal() else drafts
-        return {**arguments, "config_overrides": overrides}
+        return EngineConfig(**arguments, config_overrides=overrides)
 
-    def load(self, *, needs_text: bool = False, **more: Any) -> "LLM":
-        """Load the model. `more`: further arguments of `load_llm`. ValueError says what is wrong with an option."""
-        return loading.load_llm(self.model, needs_text=needs_text, **self.llm_arguments() | more)
+    def load(self, *, needs_text: bool = False, layers: int | None = None, **more: Any) -> "LLM":
+        """Load the model, as `load_llm`. `more`: further fields of EngineConfig. ValueError says what is wrong with an option."""
+        return loading.load_llm(self.model, self.engine_config(**more), needs_text=needs_text, layers=layers)
 
 
 @dataclass(frozen=True)
@@ -204,8 +292,8 @@ class TerminalOptions(ServingOptions):
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command as typer needs it: each parameter that is a class of options becomes one parameter for each option.
 
-    Logging is configured before the command runs. A ValueError that begins with the name of an argument of Python names the
-    option instead.
+    Logging is configured before the command runs. An ArgumentError about an argument of Python
+    names the option instead.
     """
     signature = inspect.signature(command, eval_str=True)
     own = signature.parameters.values()
@@ -223,8 +311,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         configure_logging(*levels[:1])
         try:
             command(**groups, **values)
-        except ValueError as error:
-            raise _in_words_of_the_command(error, names) from error
+        except ArgumentError as error:
+            option = names.get(OTHER_NAMES.get(error.name, error.name))
+            raise error if option is None else error.renamed(option) from error
 
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -237,10 +326,3 @@ def _option_name(parameter: inspect.Parameter) -> str | None:
     # The first name stands in the place of the default, which is that of the parameter itself.
     declared = [text.partition("/")[0] for text in (info.default, *(info.param_decls or ())) if isinstance(text, str)]
     return next((text for text in declared if text.startswith("--")), None)
-
-
-def _in_words_of_the_command(error: ValueError, names: Mapping[str, str | None]) -> ValueError:
-    """The error, with the option's name in the place of the argument's at its beginning: --top-p for top_p."""
-    found = re.match(r"(\w+) (is|has|holds) ", str(error))
-    option = names.get(OTHER_NAMES.get(found[1], found[1])) if found else None
-    return error if found is None or option is None else ValueError(f"{option}{str(error)[found.end(1) :]}")

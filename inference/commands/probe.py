@@ -41,8 +41,7 @@ def probe(
     The key, if the server wants one, is OPENAI_API_KEY of the environment. Exit code 1: the answers are wrong.
     """
     from ..conformance.golden import load
-    from ..conformance.probe import Probe, observation_json
-    from ..conformance.probe_client import Client
+    from ..conformance.probe import Client, Probe, observation_json
     from ..conformance.verdict import judge
 
     if save is not None:

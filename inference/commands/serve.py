@@ -19,7 +19,7 @@ from ..chat_app import DEMO_NAME
 from .options import ServingOptions, with_options
 
 if TYPE_CHECKING:
-    from ..llm import LLM
+    pass
 
 # Loading takes longer than this only for large checkpoints; a page that opens too early can be reloaded.
 BROWSER_DELAY = 4.0  # seconds
@@ -97,8 +97,8 @@ def serve(
     if not is_loopback(host) and api_key is None:
         raise ValueError(f"--host is {host}, which other machines can reach; expected --api-key with it")
     check_port(host, port)
-    llm = options.load()
-    leave_a_core(llm)
+    # HTTP needs a core of a CPU while answers are decoded.
+    llm = options.load(spare_core="OMP_NUM_THREADS" not in os.environ)
     name, *aliases = served_model_name or [default_name(options.model)]
     app = create_app(
         Service(llm, max_queue=max_queue, deadline=deadline),
@@ -168,17 +168,6 @@ def _announcement(host: str, port: int, chat: bool, has_key: bool) -> str:
 
 def default_name(model: Path | None) -> str:
     return DEMO_NAME if model is None else model.resolve().name or "deepseek-v3.2"
-
-
-def leave_a_core(llm: "LLM") -> None:
-    """On a CPU, leave one core to HTTP while answers are decoded, unless OMP_NUM_THREADS is set."""
-    import torch
-
-    from ..engine.running.runner import Runner, Threads
-
-    runner = llm.engine.runner
-    if llm.device.type == "cpu" and isinstance(runner, Runner) and "OMP_NUM_THREADS" not in os.environ:
-        runner.threads = Threads(torch.get_num_threads())
 
 
 def check_port(host: str, port: int) -> int:

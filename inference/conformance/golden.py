@@ -10,8 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .probe_reply import Reply
-
 FOLDER = Path(__file__).resolve().parent / "golden"
 FLOOR = 0.01  # nats: the least noise of any log-probability
 TEN_TIMES = 10.0  # the noise: what a bug has to change in order to count
@@ -22,6 +20,19 @@ SAME_ROUNDING = 3.0  # implementations that round alike have the same usual dist
 Group = Literal["score", "decode", "reuse", "batch", "chat"]
 ARRAYS = ("logprobs", "rounded", "held_out", "changes")  # of a file
 FIELDS = ("text", "reasoning", "calls", "prompt_tokens")  # of a reply, compared as they are
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer. Its lists are empty, and the rest None, where the server says nothing."""
+
+    tokens: tuple[str, ...] = ()
+    logprobs: tuple[float, ...] = ()  # one for each token; NaN for one that has none
+    top: tuple[Mapping[str, float], ...] = ()  # by token: log-probabilities of the likeliest ones
+    text: str | None = None  # this and the next without spaces at either end, which some servers cut
+    reasoning: str | None = None
+    calls: str | None = None  # the calls of functions as JSON text, each a name and an object of arguments
+    prompt_tokens: int | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import torch
 
+from ...kernels.errors import ArgumentError
 from ...kernels.quantize import Quantized
 from ...model.config import ModelConfig
 from ...model.metadata import Selection, context_slots
@@ -178,7 +179,7 @@ def tracing(engine: Engine, layers: Iterable[int] | None = None, forced: bool = 
     layers = None if layers is None else list(layers)
     for layer in layers or ():
         if not 0 <= layer <= last:
-            raise ValueError(f"layers has {layer}; expected numbers from 0 to {last}")
+            raise ArgumentError("layers", layer, f"numbers from 0 to {last}", "has")
     engine.drain()
     tracer = Tracer(runner, engine.config, layers, forced)
     with runner.observers.joined_by(tracer):

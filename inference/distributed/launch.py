@@ -17,6 +17,7 @@ from functools import cache
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
+from ...kernels.errors import ArgumentError
 from ...model.parallel.plan import SIZES
 from .children import Children
 from .connection import START_SECONDS, accept_ranks, connect_to_rank_0
@@ -57,16 +58,14 @@ def this_job() -> Leader | Follower | None:
 def start_ranks(size: int) -> Leader | None:
     """Start the other ranks of a job as children of this process. None for a size of 1. ValueError for another that cannot be."""
     if type(size) is not int or size not in SIZES:
-        raise ValueError(f"tensor_parallel_size is {size!r}; expected 1, 2, 4 or 8")
+        raise ArgumentError("tensor_parallel_size", f"{size!r}", "1, 2, 4 or 8")
     if (given := world_size()) > 1:
-        raise ValueError(
-            f"tensor_parallel_size is {size}; expected none under torchrun, which has started {given} ranks"
-        )
+        raise ArgumentError("tensor_parallel_size", size, f"none under torchrun, which has started {given} ranks")
     if size == 1:
         return None
     if dist.is_initialized():
-        raise ValueError(
-            f"tensor_parallel_size is {size}; expected 1 while torch.distributed is in use in this process: close() the other LLM"
+        raise ArgumentError(
+            "tensor_parallel_size", size, "1 while torch.distributed is in use in this process: close() the other LLM"
         )
     children = Children(size)
     return Leader(children.store, Place(0, size), children.channels, children)

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from ...kernels.device import check_device
-from ...model.checkpoint.load import Progress
+from ...kernels.errors import ArgumentError
+from ...model.checkpoint.manifest import Progress
 from ...model.metadata import LayerCache
 from ...model.transformer import Transformer
 from ..engine.limits import CacheBudget, Limits
@@ -122,7 +123,7 @@ def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progres
     """Load the model: this rank's shard here, the other shards on the other ranks."""
     device = check_device(job.device(source.device) if job else source.device)
     if job and job.children and source.device == "cuda" and job.size > (count := torch.cuda.device_count()):
-        raise ValueError(f"tensor_parallel_size is {job.size}; expected at most {count}, the number of GPUs")
+        raise ArgumentError("tensor_parallel_size", job.size, f"at most {count}, the number of GPUs")
     # Before the other ranks begin to load: an error here is the caller's, not the end of the job.
     check_fits(source.config, source.precision, device, job.size if job else 1, source.mtp)
     if job is None:

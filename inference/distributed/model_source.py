@@ -9,9 +9,11 @@ import torch
 
 from ...kernels.availability import check_backend, not_deterministic
 from ...kernels.device import check_device
+from ...kernels.errors import ArgumentError
 from ...model.checkpoint.config_json import config_json, parse_config, read_config
-from ...model.checkpoint.load import Progress, load_checkpoint
+from ...model.checkpoint.load import load_checkpoint
 from ...model.checkpoint.locate import has_mtp_layer
+from ...model.checkpoint.manifest import Progress
 from ...model.config import ModelConfig, Precision
 from ...model.mtp import MTPTables
 from ...model.parallel.collectives import Ranks
@@ -19,7 +21,7 @@ from ...model.parallel.plan import Plan
 from ...model.parallel.shard import build_model
 from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
-from ..engine.limits import AUTO, MAX_DRAFT_TOKENS
+from ..engine.limits import AUTO, MAX_DRAFT_TOKENS, EngineConfig
 
 
 @dataclass(frozen=True)
@@ -37,44 +39,28 @@ class ModelSource:
     deterministic: bool = False  # batch-invariant arithmetic (docs/determinism.md)
 
     @classmethod
-    def resolve(
-        cls,
-        model: str | Path | Mapping[str, Any],
-        *,
-        device: str | None,
-        precision: Precision | None,
-        backend: str,
-        config_overrides: Mapping[str, Any] | None = None,
-        synthetic: bool = False,
-        verify_hashes: bool = True,
-        mtp: bool = False,
-        deterministic: bool = False,
-        ranks: int = 1,
-    ) -> "ModelSource":
+    def resolve(cls, model: str | Path | Mapping[str, Any], chosen: EngineConfig, ranks: int = 1) -> "ModelSource":
         """Fill in this machine's defaults. ValueError, before anything is loaded, for a choice that cannot work.
 
         model: a checkpoint directory; for synthetic weights also a config.json, or its content as a mapping.
         """
+        backend, precision, synthetic = chosen.backend, chosen.precision, chosen.synthetic
         if isinstance(model, Mapping) and not synthetic:
-            raise ValueError(
-                "model is a configuration without weights; expected a checkpoint directory, or synthetic=True"
-            )
+            raise ArgumentError("model", "a configuration without weights", "a checkpoint directory, or synthetic=True")
         config = parse_config(dict(model)) if isinstance(model, Mapping) else read_config(model)
-        config = config.with_overrides(**(config_overrides or {}))
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        config = config.with_overrides(**(chosen.config_overrides or {}))
+        device = chosen.device or ("cuda" if torch.cuda.is_available() else "cpu")
         if ranks > 1 and ":" in device:
-            raise ValueError(
-                f"device is {device!r}; expected cuda or cpu: each of the {ranks} ranks has a GPU of its own"
-            )
+            raise ArgumentError("device", f"{device!r}", f"cuda or cpu: each of the {ranks} ranks has a GPU of its own")
         check_device(device)
         check_backend(backend, device)
         if precision is None:
             on_cpu = torch.device(device).type == "cpu"
             precision = "exact" if on_cpu else "fp8" if config.weight_block is not None else "bf16"
-        if deterministic:
+        if chosen.deterministic:
             _check_deterministic(torch.device(device), precision)
         directory = None if synthetic or isinstance(model, Mapping) else Path(model)
-        options = {"verify_hashes": verify_hashes, "mtp": mtp, "deterministic": deterministic}
+        options = {"verify_hashes": chosen.verify_hashes, "deterministic": chosen.deterministic}
         return cls(config, directory, precision, backend, device, **options)
 
     def with_drafts(self, value: int | Literal["auto"]) -> tuple["ModelSource", int]:
@@ -86,7 +72,7 @@ class ModelSource:
         config, here = self.config, self.directory
         numbers = range(MAX_DRAFT_TOKENS + 1)
         if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value not in numbers):
-            raise ValueError(f"speculative_tokens is {value!r}; expected 0 to {MAX_DRAFT_TOKENS}, or 'auto'")
+            raise ArgumentError("speculative_tokens", f"{value!r}", f"0 to {MAX_DRAFT_TOKENS}, or 'auto'")
         if value == 0 or (value == "auto" and here is None):
             return self, 0
         there = config.num_nextn_predict_layers > 0 if here is None else has_mtp_layer(here, config)
@@ -94,9 +80,10 @@ class ModelSource:
             return replace(self, mtp=True), AUTO if value == "auto" else value
         if value == "auto":
             return self, 0
-        raise ValueError(
-            f"speculative_tokens is {value}; expected 0 or 'auto': the checkpoint has no MTP layer "
-            f"(model.layers.{config.num_hidden_layers}) that could guess tokens"
+        raise ArgumentError(
+            "speculative_tokens",
+            value,
+            f"0 or 'auto': the checkpoint has no MTP layer (model.layers.{config.num_hidden_layers}) that could guess tokens",
         )
 
     def load(self, device: str, ranks: Ranks | None, progress: Progress | None = None) -> Transformer:
@@ -135,6 +122,8 @@ def _check_deterministic(device: torch.device, precision: Precision) -> None:
     """ValueError if this device has no batch-invariant implementation of an operation in this precision."""
     reason = not_deterministic(device, precision)
     if reason is not None:
-        raise ValueError(
-            f"deterministic is True in {precision} precision on {device}; expected a CPU, or fp8 or bf16 on a Hopper GPU: {reason}"
+        raise ArgumentError(
+            "deterministic",
+            f"True in {precision} precision on {device}",
+            f"a CPU, or fp8 or bf16 on a Hopper GPU: {reason}",
         )

@@ -1,14 +1,74 @@
-"""How much the engine may hold and do at a time: plain data, made by `sizing.resolve_limits`."""
+"""What a caller chooses about a model and its engine, and the sizes that follow from it (`sizing.resolve_limits`). Plain data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from ...kernels.errors import ArgumentError, check_flags
+from ...model.config import Precision
+from ..text.messages import ChatFormat
 
 MAX_DRAFT_TOKENS = 4
 AUTO = -1  # speculative_tokens: chosen from what is measured
 
 
+# The fields of EngineConfig that size the engine around a model in memory.
+LIMITS = {
+    *("max_model_len", "max_batch_tokens", "max_sequences", "page_count", "memory_fraction"),
+    *("reuse_pages", "decode_graphs", "check_cache", "speculative_tokens"),
+}
+
+
 def most_rows(max_sequences: int, max_batch_tokens: int, drafts: bool) -> int:
     """Of logits in a step: one for each sequence, and with drafts one for each of these."""
     return min(max_sequences * (1 + MAX_DRAFT_TOKENS if drafts else 1), max_batch_tokens)
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """The choices of LLM's caller; `LLM.__init__` explains them. None stands for the default of the machine or the checkpoint.
+
+    ValueError for a value of another type: Python would take most of them for something.
+    """
+
+    device: str | None = None
+    precision: Precision | None = None
+    backend: str = "auto"
+    tensor_parallel_size: int | None = None
+    max_model_len: int | None = None
+    max_batch_tokens: int | None = None
+    max_sequences: int | None = None
+    page_count: int | None = None
+    memory_fraction: float | None = None
+    reuse_pages: bool = True
+    decode_graphs: bool = True
+    check_cache: bool = False
+    speculative_tokens: int | Literal["auto"] = "auto"
+    deterministic: bool = False
+    chat_format: ChatFormat | None = None
+    config_overrides: Mapping[str, Any] | None = None
+    synthetic: bool = False
+    verify_hashes: bool = True
+    spare_core: bool = False  # on a CPU, decodes leave one core to the program's other threads
+
+    def __post_init__(self) -> None:
+        flags = ("synthetic", "verify_hashes", "deterministic", "reuse_pages", "decode_graphs", "check_cache")
+        check_flags(**{name: getattr(self, name) for name in flags})
+        integers = ("max_model_len", "max_batch_tokens", "max_sequences", "page_count")
+        precisions, overrides = get_args(Precision), self.config_overrides
+        for name, good, expected in (
+            *((name, type(getattr(self, name)) in (int, type(None)), "an integer or None") for name in integers),
+            ("memory_fraction", type(self.memory_fraction) in (int, float, type(None)), "a number or None"),
+            ("device", isinstance(self.device, str | None), "a text such as 'cuda', or None"),
+            ("precision", self.precision in (None, *precisions), f"{', '.join(precisions)} or None"),
+            (
+                "config_overrides",
+                isinstance(overrides, Mapping | None) and all(isinstance(each, str) for each in overrides or ()),
+                "a dict with names of the configuration, or None",
+            ),
+        ):
+            if not good:
+                raise ArgumentError(name, f"{getattr(self, name)!r:.100}", expected)
 
 
 @dataclass(frozen=True)
@@ -35,3 +95,4 @@ class Limits:
     decode_graphs: bool = True  # run decode steps as CUDA graphs, where that is possible
     observers: tuple[str, ...] = ()  # of the runner's steps, on every rank: names of the table in extensions.py
     speculative_tokens: int = 0  # drafts that the checkpoint's draft layer makes a step; 0: none; AUTO: as many as pay
+    spare_core: bool = False  # on a CPU, decodes leave one core to the program's other threads

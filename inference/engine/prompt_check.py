@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.errors import ArgumentError
 from ...model.config import ModelConfig
 from ..params import PromptTooLong, SamplingParams
 from .limits import Limits
@@ -23,21 +24,23 @@ def check_prompt(
     context = limits.max_model_len
     if len(tokens) > context - min_new_tokens:
         raise PromptTooLong(
-            f"prompt has {len(tokens)} tokens; expected at most {context - min_new_tokens}: "
-            f"the context of {context} holds prompt and answer"
+            "prompt",
+            f"{len(tokens)} tokens",
+            f"at most {context - min_new_tokens}: the context of {context} holds prompt and answer",
+            "has",
         )
     if params.n != 1:
-        raise ValueError(f"n is {params.n}; expected 1 where one request is one answer")
+        raise ArgumentError("n", params.n, "1 where one request is one answer")
     if params.stop and not has_tokenizer:
-        raise ValueError(f"stop is {params.stop!r}; expected none: the model has no tokenizer (use stop_token_ids)")
+        raise ArgumentError("stop", f"{params.stop!r}", "none: the model has no tokenizer (use stop_token_ids)")
     for token in params.stop_token_ids:
         if token >= config.vocab_size:
-            raise ValueError(
-                f"stop_token_ids holds {token}; expected ids of the vocabulary, 0 to {config.vocab_size - 1}"
+            raise ArgumentError(
+                "stop_token_ids", token, f"ids of the vocabulary, 0 to {config.vocab_size - 1}", "holds"
             )
     for token in params.logit_bias or ():
         if token >= config.vocab_size:
-            raise ValueError(f"logit_bias holds {token}; expected ids of the vocabulary, 0 to {config.vocab_size - 1}")
+            raise ArgumentError("logit_bias", token, f"ids of the vocabulary, 0 to {config.vocab_size - 1}", "holds")
     return tokens
 
 
@@ -48,16 +51,19 @@ def check_token_ids(tokens: Iterable[Any], vocab_size: int) -> tuple[int, ...]:
     """
     ids = tuple(tokens.tolist() if hasattr(tokens, "tolist") else tokens)
     if not ids:
-        raise ValueError("prompt is empty; expected at least 1 token")
+        raise ArgumentError("prompt", "empty", "at least 1 token")
     if set(map(type, ids)) == {int}:
         values = np.array(ids)
         if values.min() >= 0 and values.max() < vocab_size:
             return ids
     for position, token in enumerate(ids):  # to convert other integers, or to name the first fault
         if isinstance(token, bool) or not hasattr(token, "__index__"):
-            raise ValueError(f"prompt holds {token!r} at position {position}; expected an integer token id")
+            raise ArgumentError("prompt", f"{token!r} at position {position}", "an integer token id", "holds")
         if not 0 <= token < vocab_size:
-            raise ValueError(
-                f"prompt holds token id {token} at position {position}; expected ids of the vocabulary, 0 to {vocab_size - 1}"
+            raise ArgumentError(
+                "prompt",
+                f"token id {token} at position {position}",
+                f"ids of the vocabulary, 0 to {vocab_size - 1}",
+                "holds",
             )
     return tuple(int(token) for token in ids)

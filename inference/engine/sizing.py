@@ -6,12 +6,13 @@ from pathlib import Path
 
 import torch
 
+from ...kernels.errors import ArgumentError
 from ...model.config import ModelConfig, Precision
 from ...model.metadata import PAGE_SIZE
 from ...model.mtp import MTPTables
 from ...model.parallel.shard import parameter_bytes
 from ...model.transformer import Transformer
-from .limits import CacheBudget, Limits, most_rows
+from .limits import CacheBudget, EngineConfig, Limits, most_rows
 from .running.cache import bytes_per_page
 from .running.decode_graph import batch_buckets, context_buckets
 from .running.largest_step import measure_largest_step
@@ -25,24 +26,20 @@ def resolve_limits(
     config: ModelConfig,
     precision: Precision,
     device: torch.device | str,
-    *,
-    max_model_len: int | None = None,
-    max_batch_tokens: int | None = None,
-    max_sequences: int | None = None,
-    page_count: int | None = None,
-    memory_fraction: float | None = None,
-    reuse_pages: bool = True,
-    decode_graphs: bool = True,
-    observers: Sequence[str] = (),
+    chosen: EngineConfig,
     speculative_tokens: int = 0,
     count_pages: Callable[[CacheBudget], int] | None = None,
+    observers: tuple[str, ...] = (),
 ) -> Limits:
-    """The engine's limits; None stands for the default. ValueError names the argument, its value and what is allowed.
+    """The engine's limits: those that are chosen, and defaults for the others. ArgumentError for one that is not allowed.
 
-    max_model_len: what the model's positions and the pages allow. max_batch_tokens: 2048 on a CPU, 8192 on a GPU.
+    The defaults: max_model_len: what the model's positions and the pages allow. max_batch_tokens: 2048 on a CPU, 8192 on a GPU.
     max_sequences: 64 on a CPU, 256 on a GPU. page_count: what fits in memory_fraction, which is 0.25 of a CPU's available memory
-    or 0.9 of a GPU's memory less the weights. count_pages: what computes it from the budget, and warms a GPU's kernels up.
+    or 0.9 of a GPU's memory less the weights. speculative_tokens: as in Limits. count_pages: computes the number of pages from
+    the budget, and warms a GPU's kernels up. observers: as in Limits.
     """
+    max_model_len, max_batch_tokens, max_sequences = chosen.max_model_len, chosen.max_batch_tokens, chosen.max_sequences
+    page_count, memory_fraction = chosen.page_count, chosen.memory_fraction
     on_cpu = torch.device(device).type == "cpu"
     positions = config.max_position_embeddings
     for name, value in (
@@ -52,15 +49,13 @@ def resolve_limits(
         ("page_count", page_count),
     ):
         if value is not None and value < 1:
-            raise ValueError(f"{name} is {value}; expected at least 1")
+            raise ArgumentError(name, value, "at least 1")
     if max_model_len is not None and not 2 <= max_model_len <= positions:
-        raise ValueError(f"max_model_len is {max_model_len}; expected 2 to {positions} tokens, as the model allows")
+        raise ArgumentError("max_model_len", max_model_len, f"2 to {positions} tokens, as the model allows")
     max_batch_tokens = max_batch_tokens or (2048 if on_cpu else 8192)
     max_sequences = max_sequences or (64 if on_cpu else 256)
     fraction = memory_fraction if memory_fraction is not None else 0.25 if on_cpu else 0.9
-    budget = CacheBudget(
-        max_batch_tokens, max_sequences, max_model_len or positions, fraction, tuple(observers), page_count
-    )
+    budget = CacheBudget(max_batch_tokens, max_sequences, max_model_len or positions, fraction, observers, page_count)
     if count_pages is not None:
         page_count = count_pages(budget)
     elif page_count is None:
@@ -68,18 +63,19 @@ def resolve_limits(
         page_count = pages_in_memory(config, precision, device, *memory)
     capacity = page_count * PAGE_SIZE
     if max_model_len is not None and max_model_len > capacity:
-        raise ValueError(
-            f"max_model_len is {max_model_len}; expected at most {capacity}: {page_count} pages of {PAGE_SIZE} tokens"
+        raise ArgumentError(
+            "max_model_len", max_model_len, f"at most {capacity}: {page_count} pages of {PAGE_SIZE} tokens"
         )
     return Limits(
         max_model_len=max_model_len or min(positions, capacity),
         max_batch_tokens=max_batch_tokens,
         max_sequences=max_sequences,
         page_count=page_count,
-        reuse_pages=reuse_pages,
-        decode_graphs=decode_graphs,
-        observers=tuple(observers),
+        reuse_pages=chosen.reuse_pages,
+        decode_graphs=chosen.decode_graphs,
+        observers=observers,
         speculative_tokens=speculative_tokens,
+        spare_core=chosen.spare_core,
     )
 
 
@@ -151,7 +147,7 @@ def pages_in_memory(
     a few full contexts.
     """
     if not 0 < memory_fraction <= 1:
-        raise ValueError(f"memory_fraction is {memory_fraction}; expected above 0 and at most 1")
+        raise ArgumentError("memory_fraction", memory_fraction, "above 0 and at most 1")
     page = bytes_per_page(config, precision, mtp, observers)
     device = torch.device(device)
     if device.type == "cuda":
@@ -163,9 +159,10 @@ def pages_in_memory(
         pages = min(budget // page, _CPU_SEQUENCES * -(-max_model_len // PAGE_SIZE))
     if pages < 1:
         step = f" beside the {step_bytes / 2**20:.1f} MiB of a step" if step_bytes else ""
-        raise ValueError(
-            f"memory_fraction is {memory_fraction}, which leaves {max(budget, 0) / 2**20:.1f} MiB for the caches{step}; "
-            f"expected at least {page / 2**20:.1f} MiB, one page of {PAGE_SIZE} tokens"
+        raise ArgumentError(
+            "memory_fraction",
+            f"{memory_fraction}, which leaves {max(budget, 0) / 2**20:.1f} MiB for the caches{step}",
+            f"at least {page / 2**20:.1f} MiB, one page of {PAGE_SIZE} tokens",
         )
     return pages
 

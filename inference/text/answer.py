@@ -1,16 +1,302 @@
-"""What the model answers: reasoning, content and function calls."""
+"""The model's output, parsed into reasoning, content and function calls while it streams."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .answer_delta import AnswerDelta, CallDelta
-from .answer_parser import AnswerParser
-from .dsml import ToolCall
-from .tokenizer import EOS
-from .tool_schema import is_object
+from .detokenizer import StopStrings
+from .dsml import CLOSE_CALLS, ToolCall
+from .tokenizer import DSML, END_THINK, EOS, THINK
+from .tool_arguments import CallWriter, is_object, tool_schemas
 
-__all__ = ["AnswerDelta", "AnswerParser", "AssistantMessage", "CallDelta", "parse_assistant"]
+
+@dataclass(frozen=True)
+class CallDelta:
+    """What one piece of text added to the arguments of a call."""
+
+    index: int  # of the call in the answer
+    name: str | None  # of the function, with the first piece
+    arguments: str
+
+
+@dataclass(frozen=True)
+class AnswerDelta:
+    """What one piece of text added to an answer. All of them, joined in order, make the ``AssistantMessage``."""
+
+    content: str = ""
+    reasoning_content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()  # that this piece has completed
+    call_deltas: tuple[CallDelta, ...] = ()  # the same calls and unfinished ones, as they grow
+
+    def __bool__(self) -> bool:
+        return bool(self.content or self.reasoning_content or self.tool_calls or self.call_deltas)
+
+    def __add__(self, other: "AnswerDelta") -> "AnswerDelta":
+        deltas = self.call_deltas
+        for delta in other.call_deltas:
+            if deltas and deltas[-1].index == delta.index:
+                last = deltas[-1]
+                deltas = (*deltas[:-1], CallDelta(last.index, last.name, last.arguments + delta.arguments))
+            else:
+                deltas = (*deltas, delta)
+        return AnswerDelta(
+            self.content + other.content,
+            self.reasoning_content + other.reasoning_content,
+            self.tool_calls + other.tool_calls,
+            deltas,
+        )
+
+
+_OPEN, _CLOSE = f"<{DSML}", f"</{DSML}"  # every mark of the format begins so
+# Up to two line breaks before a mark belong to the format. Models sometimes leave them out.
+_MARKS = tuple(space + mark for space in ("\n\n", "\n", "") for mark in (_OPEN, _CLOSE))
+_OPEN_PARAMETER, _CLOSE_PARAMETER = f"{_OPEN}parameter ", f"{_CLOSE}parameter>"
+_VALUE_ENDS = (_CLOSE_PARAMETER, f"{_CLOSE}invoke>", CLOSE_CALLS)
+_BLOCKS = ("function_calls", "tool_calls")  # the second is V4's name, which models mix up
+# The rest of a mark. Quoted values may hold any character.
+_MARK_REST = re.compile(r'(?P<word>\w*)(?P<attributes>(?:"[^"]*"|[^"<>])*)>')
+_NO_MARK = re.compile(r'\w*(?:"[^"]*"|[^"<>])*<')
+_LONGEST_MARK = 1024  # characters after which a mark that has not ended is none
+_ATTRIBUTE = re.compile(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'/>]+))""")
+
+
+class AnswerParser:
+    """Parses an answer while it streams; the result does not depend on how the text is divided into pushes.
+
+    No mark of DSML is ever returned: text that may become one is held back until that is decided. Arguments are returned as they
+    come. What breaks the format is recovered where its meaning is plain: calls without a block around them, inside of reasoning
+    that was not closed, not closed themselves, with a JSON object for a body, or with values of another type than the schema's.
+    What makes no call is content, without the marks. White space between the marks of calls, and after the last one, belongs to
+    the format.
+    """
+
+    def __init__(self, thinking: bool, tools: Sequence[Mapping[str, Any]] | None = None):
+        """``thinking``: the prompt ends in ``<think>``, so that the answer starts inside the reasoning. ``tools``: functions
+        that the answer may call, in OpenAI's shape, whose schemas repair the types of arguments."""
+        self._schemas = tool_schemas(tools)
+        self._reasons = thinking
+        # Reads text in the present state, and returns the rest of it if the state has changed.
+        self._read: Callable[[str], str] = self._read_opening if thinking else self._read_text
+        self._scanner = _text_scanner(thinking)
+        self._held = ""  # text that the present state has not decided on
+        self._is_closing = False  # whether the mark that is being read is a closing one
+        self._call: CallWriter | None = None
+        self._is_named = False  # whether a delta has named the call
+        self._body = ""  # text inside of a call and outside of its parameters
+        self._gap = ""  # white space around marks
+        self._after_mark = self._after_call = False  # since the latest text
+        self._calls = 0
+        self._delta = AnswerDelta()
+
+    def push(self, text: str) -> AnswerDelta:
+        """The part of the answer that is certain once this text is known."""
+        self._feed(text)
+        self._take_arguments()
+        delta, self._delta = self._delta, AnswerDelta()
+        return delta
+
+    def finish(self) -> AnswerDelta:
+        """The part that was held back until the end of the answer."""
+        if self._read == self._read_opening:
+            self._add(self._held)
+        if self._read == self._read_unsure:
+            rest = self._held + self._scanner.finish()
+            self._end_value()
+            self._feed(rest)
+        if self._read == self._read_mark:
+            # A mark that was cut is dropped. With line breaks it is rather a text in quotes, whose end is missing.
+            text = self._held if "\n" in self._held else ""
+            self._to_text_or_body()
+            self._feed(text)
+        rest = self._scanner.finish()
+        if self._read == self._read_value and self._call is not None:
+            self._call.add(rest)
+            self._call.cut()
+            self._end_call(is_cut=True)
+        elif self._call is not None:
+            self._body += rest
+            self._end_call(is_closed=False)
+        elif self._read == self._read_text:
+            self._add(rest)
+        if self._after_mark and not self._after_call:
+            self._emit(self._gap)
+        self._gap = self._held = ""
+        delta, self._delta = self._delta, AnswerDelta()
+        return delta
+
+    def _feed(self, text: str) -> None:
+        while text:
+            text = self._read(text)
+
+    def _read_opening(self, text: str) -> str:
+        """The beginning of the reasoning. An answer may repeat the <think> that ends the prompt."""
+        self._held += text
+        begun = self._held.lstrip()
+        if THINK.startswith(begun) and begun != THINK:
+            return ""
+        rest = begun.removeprefix(THINK) if begun.startswith(THINK) else self._held
+        self._read, self._held = self._read_text, ""
+        return rest
+
+    def _read_text(self, text: str) -> str:
+        """Reasoning or content."""
+        safe, found = self._scanner.push(text)
+        self._add(safe)
+        if found is None:
+            return ""
+        rest = self._scanner.rest
+        if found == END_THINK:
+            if not self._after_call:
+                self._emit(self._gap)
+            self._gap, self._after_mark = "", False
+            self._reasons, self._scanner = False, _text_scanner(False)
+        else:
+            self._begin_mark(found)
+        return rest
+
+    def _read_body(self, text: str) -> str:
+        """Inside of a call, outside of its parameters."""
+        safe, found = self._scanner.push(text)
+        self._body += safe
+        if found is None:
+            return ""
+        rest = self._scanner.rest
+        self._begin_mark(found)
+        return rest
+
+    def _read_value(self, text: str) -> str:
+        """The value of a parameter."""
+        assert self._call is not None
+        safe, found = self._scanner.push(text)
+        self._call.add(safe)
+        if found is None:
+            return ""
+        rest = self._scanner.rest
+        if found == _CLOSE_PARAMETER:
+            self._end_value()
+        else:
+            self._read, self._held = self._read_unsure, found
+            self._scanner = StopStrings((_CLOSE_PARAMETER, _OPEN_PARAMETER))
+        return rest
+
+    def _read_unsure(self, text: str) -> str:
+        """After the end of a call inside of a value: it is part of the value if the parameter is closed before another begins."""
+        assert self._call is not None
+        safe, found = self._scanner.push(text)
+        self._held += safe
+        if found is None:
+            return ""
+        rest, held = self._scanner.rest, self._held
+        if found == _CLOSE_PARAMETER:
+            self._call.add(held)
+            self._end_value()
+            return rest
+        self._end_value()
+        return held + found + rest
+
+    def _read_mark(self, text: str) -> str:
+        """A mark, from after its ｜DSML｜ on."""
+        self._held += text
+        if mark := _MARK_REST.match(self._held):
+            rest = self._held[mark.end() :]
+            self._to_text_or_body()
+            self._act(mark["word"], mark["attributes"])
+            return rest
+        if len(self._held) <= _LONGEST_MARK and not _NO_MARK.match(self._held):
+            return ""
+        rest = self._held
+        self._to_text_or_body()
+        return rest
+
+    def _begin_mark(self, found: str) -> None:
+        """`found`: the beginning of a mark, with the white space before it."""
+        self._is_closing = found.endswith(_CLOSE)
+        self._read, self._held = self._read_mark, ""
+        if self._call is None:
+            space = found.removesuffix(_CLOSE if self._is_closing else _OPEN)
+            self._gap = "" if self._after_call else self._gap + space
+            self._after_mark = True
+
+    def _to_text_or_body(self) -> None:
+        self._held = ""
+        self._read = self._read_text if self._call is None else self._read_body
+        self._scanner = _text_scanner(self._reasons) if self._call is None else StopStrings((_OPEN, _CLOSE))
+
+    def _act(self, word: str, attributes: str) -> None:
+        """What a mark does: it begins or ends a call, or begins a parameter. All others do nothing."""
+        given = {key: first or second or third for key, first, second, third in _ATTRIBUTE.findall(attributes)}
+        is_whole = attributes.rstrip().endswith("/")
+        name = given.get("name")
+        if self._call is not None and word == "parameter":
+            if not self._is_closing and name is not None:
+                # A value of unknown kind is a text, unless the schema says otherwise.
+                self._begin_value(name, given.get("string") != "false", is_whole)
+            return
+        if self._call is not None and (word in _BLOCKS or word == "invoke"):
+            self._end_call()
+        if word == "invoke" and not self._is_closing and name is not None:
+            self._call, self._body, self._is_named = CallWriter(name, self._schemas.get(name)), "", False
+            self._to_text_or_body()
+            if is_whole:
+                self._end_call()
+
+    def _begin_value(self, name: str, is_string: bool, is_whole: bool) -> None:
+        assert self._call is not None
+        self._add_stray()
+        self._call.open(name, is_string)
+        if is_whole:
+            self._call.close()
+        else:
+            self._read, self._scanner = self._read_value, StopStrings(_VALUE_ENDS)
+
+    def _end_value(self) -> None:
+        assert self._call is not None
+        self._call.close()
+        self._to_text_or_body()
+
+    def _end_call(self, is_closed: bool = True, is_cut: bool = False) -> None:
+        call = self._call
+        assert call is not None
+        has_parameters = call.has_parameters
+        if is_cut or call.end(self._body, is_closed):
+            self._take_arguments()
+            self._delta += AnswerDelta(tool_calls=(ToolCall(call.name, call.arguments),))
+            self._calls += 1
+            self._gap, self._after_mark, self._after_call = "", True, True
+            self._body = self._body if has_parameters else ""  # else it was the arguments
+        self._add_stray()
+        self._call = None
+        self._to_text_or_body()
+
+    def _take_arguments(self) -> None:
+        if self._call is not None and (new := self._call.take()):
+            name = None if self._is_named else self._call.name
+            self._is_named = True
+            self._delta += AnswerDelta(call_deltas=(CallDelta(self._calls, name, new),))
+
+    def _add_stray(self) -> None:
+        """Text of a call that is no part of it."""
+        if self._body.strip():
+            self._add(self._body)
+        self._body = ""
+
+    def _add(self, text: str) -> None:
+        """Add text to the reasoning or the content. White space after a mark waits for what follows it."""
+        if self._after_mark:
+            self._gap += text
+            if not self._gap.strip():
+                return
+            text, self._gap, self._after_mark, self._after_call = self._gap, "", False, False
+        self._emit(text)
+
+    def _emit(self, text: str) -> None:
+        if text:
+            self._delta += AnswerDelta(reasoning_content=text) if self._reasons else AnswerDelta(content=text)
+
+
+def _text_scanner(reasons: bool) -> StopStrings:
+    return StopStrings((*_MARKS, END_THINK) if reasons else _MARKS)
 
 
 @dataclass(frozen=True)

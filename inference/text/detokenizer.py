@@ -1,7 +1,8 @@
-"""Streaming text: token ids to complete characters, and stop strings in text that arrives in pieces."""
+"""Token ids to text: complete characters while tokens stream, stop strings in pieces of text, and the text of each token."""
 
 from collections.abc import Sequence
 
+from ...kernels.errors import ArgumentError
 from .tokenizer import REPLACEMENT, Tokenizer
 
 
@@ -49,7 +50,7 @@ class StopStrings:
 
     def __init__(self, stops: Sequence[str]):
         if any(not stop for stop in stops):
-            raise ValueError("stop holds ''; expected strings that are not empty")
+            raise ArgumentError("stop", "''", "strings that are not empty", "holds")
         self._stops = tuple(stops)
         self._first_characters = {stop[0] for stop in stops}
         # Once a stop string has been found: the text that followed it in the same push.
@@ -86,3 +87,21 @@ class StopStrings:
         while at >= 0 and not stop.startswith(self._held[at:]):
             at = self._held.find(stop[0], at + 1)
         return len(self._held) - at if at >= 0 else 0
+
+
+def token_texts(token_ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
+    """One text for each token; joined, they are the whole text. A character that spans tokens belongs to the last of them."""
+    names = {token: text for text, token in tokenizer.special_ids.items()}
+    decoder = IncrementalDecoder(tokenizer)
+    texts: list[str] = []
+    for token in token_ids:
+        if token in names:
+            rest = decoder.finish()
+            if rest and texts:
+                texts[-1] += rest
+            texts.append(names[token])
+        else:
+            texts.append(decoder.push([token]))
+    if texts:
+        texts[-1] += decoder.finish()
+    return texts

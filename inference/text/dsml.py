@@ -1,4 +1,8 @@
-"""DSML: DeepSeek-V3.2's format for the description and the call of functions (the release's encoding/encoding_dsv32.py)."""
+"""DSML: DeepSeek-V3.2's format for the description and the call of functions (the release's encoding/encoding_dsv32.py).
+
+`call_grammar` writes a grammar of the calls that the official encoder writes when their arguments keep the functions' schemas, in
+llguidance's dialect of Lark: `<[id]>` is a control token, which no other rule can reach; `%json` is a value of a JSON schema.
+"""
 
 import json
 import re
@@ -85,3 +89,155 @@ def call_pieces(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str | Sp
             ]
         pieces += control(f"\n</{DSML}invoke>\n")
     return [*pieces, *control(CLOSE_CALLS)]
+
+
+_ANY_NAME = r'/[^"<>\n]{1,64}/'
+_LONGEST_COUNTED = 2000  # characters: an automaton counts them one by one
+_MOST_REFERENCES = 16
+_WRITABLE = re.compile(r'[^"<>]+')
+
+
+def call_grammar(
+    tools: Sequence[Mapping[str, Any]],
+    control_id: int | None,
+    *,
+    one: bool = False,
+    free: bool = False,
+    answer: Mapping[str, Any] | None = None,
+) -> str:
+    """A grammar of calls of these functions (OpenAI's shape), as text for StructuredOutputsParams.grammar.
+
+    control_id: of ｜DSML｜, if it is a token. one: exactly one call; else one or more. free: the answer may also be any text, or
+    text that ends in calls; then only functions with `strict` are held to their schemas. answer: or a JSON value of this schema.
+    """
+    rules = _Rules(f"<[{control_id}]>" if control_id is not None else json.dumps(DSML, ensure_ascii=False))
+    functions = [tool.get("function", tool) for tool in tools]
+    names = [
+        rules.function(function, is_free=free and not function.get("strict"), lenient=not function.get("strict"))
+        for function in functions
+    ]
+    calls = f"({' | '.join(names)}){'' if one else '+'}"
+    lead, opening = OPEN_CALLS.split(DSML)
+    block = (
+        f"{rules.mark(opening + chr(10), closing=None)} {calls} {rules.mark(CLOSE_CALLS.split(DSML)[1], closing=True)}"
+    )
+    starts = [f"{_text(chr(10) * 2 + lead)} {block}"]
+    if answer is not None:
+        starts.append(f"%json {_json_schema(answer, {}, lenient=False)}")
+    elif free:
+        starts = ["FREE", f"LEAD {block}"]
+        rules.lines += ["FREE: /(?s:.*)/", "LEAD: /(?s:.*)</"]
+    return "\n".join([f"start: {' | '.join(starts)}", *rules.lines])
+
+
+class _Rules:
+    """The rules so far; each function and parameter has its own, by number."""
+
+    def __init__(self, control: str) -> None:
+        self.lines: list[str] = []
+        self._control = control
+        self._count = 0
+
+    def mark(self, rest: str, closing: bool | None) -> str:
+        """A mark of the format; `closing` None: its first character is written already."""
+        return f"{'' if closing is None else _text('</' if closing else '<')} {self._control} {_text(rest)}"
+
+    def add(self, rule: str) -> str:
+        self._count += 1
+        self.lines.append(f"r{self._count}: {rule}")
+        return f"r{self._count}"
+
+    def function(self, function: Mapping[str, Any], is_free: bool, lenient: bool) -> str:
+        """The rule of calls of one function."""
+        schema = function.get("parameters") or {}
+        properties = schema.get("properties")
+        if is_free or not (schema.keys() - {"type", "additionalProperties", "description", "title"}):
+            body = f'"\\n" | {self._any_parameter()}+'
+        elif isinstance(properties, Mapping) and all(map(_WRITABLE.fullmatch, properties)):
+            body = self._parameters(schema, properties, lenient)
+        else:
+            body = f'%json {_json_schema(schema, {}, lenient)} "\\n"'
+        opening = self.mark(f'invoke name="{function["name"]}">\n', closing=False)
+        return self.add(f"{opening} {self.add(body)} {self.mark('invoke>' + chr(10), closing=True)}")
+
+    def _parameters(self, schema: Mapping[str, Any], properties: Mapping[str, Any], lenient: bool) -> str:
+        """Parameters in the schema's order, each in a line; an empty line for none."""
+        required = schema.get("required")
+        required = set(required) if isinstance(required, list) else set()
+        rest, nonempty = self.add('""'), ""
+        for name, value in reversed(list(properties.items())):
+            rule = self._parameter(name, value, schema, lenient)
+            begins_here = f"{rule} {rest}"
+            nonempty = self.add(f"{begins_here} | {nonempty}" if nonempty and name not in required else begins_here)
+            rest = self.add(f"{rule}{'' if name in required else '?'} {rest}")
+        return rest if required & properties.keys() else f'"\\n" | {nonempty}' if nonempty else '"\\n"'
+
+    def _parameter(self, name: str, value: Any, root: Mapping[str, Any], lenient: bool) -> str:
+        texts, others = _split(value, root)
+        forms = []
+        if texts:
+            forms.append(f"{_text('true' + chr(34) + '>')} ({' | '.join(texts)})")
+        if others is not None:
+            forms.append(f'{_text("false" + chr(34) + ">")} %json {_json_schema(others, root, lenient)} "</"')
+        opening = self.mark(f'parameter name="{name}" string="', closing=False)
+        return self.add(f"{opening} ({' | '.join(forms)}) {self.mark('parameter>' + chr(10), closing=None)}")
+
+    def _any_parameter(self) -> str:
+        opening = self.mark('parameter name="', closing=False)
+        value = f'("true\\">" {_any_text({})} | "false\\">" %json {{}} "</")'
+        return self.add(
+            f'{opening} {_ANY_NAME} "\\" string=\\"" {value} {self.mark("parameter>" + chr(10), closing=None)}'
+        )
+
+
+def _split(schema: Any, root: Mapping[str, Any], references: int = 0) -> tuple[list[str], Any]:
+    """(rules of the texts that a schema accepts, each with the "</" behind it; a schema of its other values, or None)."""
+    if isinstance(schema, Mapping) and isinstance(path := schema.get("$ref"), str) and references < _MOST_REFERENCES:
+        place: Any = root
+        for key in path.split("/")[1:]:
+            place = place.get(key) if isinstance(place, Mapping) else None
+        return _split(place, root, references + 1) if isinstance(place, Mapping) else ([], schema)
+    if not isinstance(schema, Mapping) or not schema.keys() - {"description", "title", "default", "examples"}:
+        return [_any_text({})], {}
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if isinstance(values, list):
+        others = [value for value in values if not isinstance(value, str)]
+        return [_text(value + "</") for value in values if isinstance(value, str)], {"enum": others} if others else None
+    kind = schema.get("type")
+    if kind == "string":
+        return [_any_text(schema)], None
+    if isinstance(kind, list) and "string" in kind:
+        others = [name for name in kind if name != "string"]
+        return [_any_text(schema)], {**schema, "type": others} if others else None
+    choices = schema.get("anyOf", schema.get("oneOf"))
+    if isinstance(choices, list) and kind is None and references < _MOST_REFERENCES:
+        parts = [_split(choice, root, references + 1) for choice in choices]
+        others = [other for _, other in parts if other is not None]
+        return [text for texts, _ in parts for text in texts], {"anyOf": others} if others else None
+    return [], schema
+
+
+def _any_text(schema: Mapping[str, Any]) -> str:
+    """Texts by length and pattern, with "</" behind them: together one word, so that a text may hold "<" and "</", too."""
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str):
+        before, after = ("" if pattern.startswith("^") else "(?s:.*)"), ("" if pattern.endswith("$") else "(?s:.*)")
+        body = f"{before}({pattern.removeprefix('^').removesuffix('$')}){after}"
+    else:
+        least, most = schema.get("minLength"), schema.get("maxLength")
+        least = least if isinstance(least, int) and 0 < least <= _LONGEST_COUNTED else 0
+        most = most if isinstance(most, int) and least <= most <= _LONGEST_COUNTED else ""
+        body = f"(?s:.{{{least},{most}}})" if least or most != "" else "(?s:.*)"
+    slashes = re.sub(r"(\\.)|/", lambda found: found[1] or r"\/", body)
+    return f"/{slashes}<\\//"
+
+
+def _json_schema(schema: Mapping[str, Any], root: Mapping[str, Any], lenient: bool) -> str:
+    """The schema in one line, with the definitions that it may refer to."""
+    definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}
+    style = {"whitespace_pattern": r"[ \n\t]{0,20}", "lenient": lenient}
+    return json.dumps({**definitions, **schema, "x-guidance": style})
+
+
+def _text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

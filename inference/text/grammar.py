@@ -1,19 +1,122 @@
-"""Grammars, compiled for a tokenizer: which tokens may come next. The engine is llguidance."""
+"""Structured outputs: what an answer must look like, and the grammars that say which tokens may come next (llguidance)."""
 
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from tokenizers import pre_tokenizers
 
-from .structured_outputs import StructuredOutputsParams
+from ...kernels.errors import ArgumentError
 from .tokenizer import END_THINK, Tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
+
+
+KINDS = ("json", "json_object", "regex", "choice", "grammar")
+# Characters of a description: a compiled grammar takes some hundred times as much memory.
+_MOST_CHARACTERS = 2**18
+# Of one text or pattern in it: the automaton of a literal makes a mask in about 2 µs for each of its characters.
+_LONGEST_LITERAL = 4096
+# Keywords of schemas: of texts and patterns, and of objects whose names are no keywords.
+_LITERALS = ("const", "enum", "pattern")
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+
+
+@dataclass(frozen=True)
+class StructuredOutputsParams:
+    """A constraint on the text of an answer: exactly one of the fields. Names and meanings are vLLM's."""
+
+    json: str | Mapping[str, Any] | None = None  # a JSON schema
+    json_object: bool = False  # any JSON object
+    regex: str | None = None  # the whole text matches; Rust's syntax, without look-around and back-references
+    choice: Sequence[str] | None = None  # one of these, kept as a tuple
+    grammar: str | None = None  # Lark's or GBNF's notation, with the rule `start` or `root`
+    # The constraint begins after </think>, and the answer cannot end before. LLM.chat and the server set it.
+    after_thinking: bool = False
+
+    def __post_init__(self) -> None:
+        if self.choice is not None:
+            if (
+                isinstance(self.choice, str)
+                or not self.choice
+                or not all(isinstance(each, str) for each in self.choice)
+            ):
+                raise ArgumentError("structured_outputs.choice", f"{self.choice!r:.100}", "a list of texts")
+            object.__setattr__(self, "choice", tuple(self.choice))
+        given = [kind for kind in KINDS if getattr(self, kind) not in (None, False)]
+        if len(given) != 1:
+            raise ArgumentError(
+                "structured_outputs", ", ".join(given) or "nothing", f"one of {', '.join(KINDS)}", "has"
+            )
+        for kind in ("regex", "grammar"):
+            if not isinstance(getattr(self, kind), str | None):
+                raise ArgumentError(f"structured_outputs.{kind}", f"{getattr(self, kind)!r:.100}", "a text")
+        if not isinstance(self.json, str | Mapping | None):
+            raise ArgumentError("structured_outputs.json", f"{self.json!r:.100}", "a JSON schema")
+
+    def description(self) -> tuple[str, str]:
+        """(kind, text), by which a compiled grammar is found again. ValueError for a schema that is no JSON object."""
+        if self.json_object:
+            return "json", '{"type": "object"}'
+        if self.choice is not None:
+            kind, text, literals = "choice", json.dumps(self.choice), list(self.choice)
+        elif self.json is not None:
+            kind, text = "json", self.json if isinstance(self.json, str) else _dump(self.json)
+            literals = _literals(schema := _load(text))
+            if not isinstance(schema, dict):
+                raise ArgumentError("structured_outputs.json", f"{text[:100]!r}", "a JSON schema, which is an object")
+        else:
+            kind, text = ("regex", self.regex) if self.regex is not None else ("grammar", self.grammar or "")
+            literals = [self.regex] if self.regex is not None else []
+        if (longest := max(map(len, literals), default=0)) > _LONGEST_LITERAL:
+            raise ArgumentError(
+                f"structured_outputs.{kind}", f"a text of {longest} characters", f"at most {_LONGEST_LITERAL}", "has"
+            )
+        if len(text) > _MOST_CHARACTERS:
+            raise ArgumentError(
+                f"structured_outputs.{kind}", f"{len(text)} characters", f"at most {_MOST_CHARACTERS}", "has"
+            )
+        return kind, text
+
+
+def _dump(schema: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(schema)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentError(
+            "structured_outputs.json", f"written as JSON ({error})", "a JSON schema", "cannot be"
+        ) from None
+
+
+def _literals(schema: Any) -> list[str]:
+    """The patterns of a schema and the texts that its values may be."""
+    found: list[str] = []
+    values = [(schema, False, False)]  # (value, whether its texts are such, whether its names are a client's)
+    while values:
+        value, is_literal, is_named = values.pop()
+        if isinstance(value, str):
+            found += [value] * is_literal
+        elif isinstance(value, dict):
+            values += [
+                (each, is_literal or (not is_named and name in _LITERALS), not is_named and name in _NAMED)
+                for name, each in value.items()
+            ]
+        elif isinstance(value, list):
+            values += [(each, is_literal, False) for each in value]
+    return found
+
+
+def _load(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
 
 _KEPT = 64  # compiled grammars
 # The format's own style is ": " and ", ". Without a bound, a model may write white space until its tokens run out.
@@ -142,15 +245,15 @@ class GrammarCompiler:
         kind, text = params.description()
         tokenizer = self._tokenizer
         if tokenizer is None or not tokenizer.is_byte_level or not self._end_ids:
-            raise ValueError(
-                f"structured_outputs has {kind}; expected None: it needs a byte-level tokenizer and an end token"
+            raise ArgumentError(
+                "structured_outputs", kind, "None: it needs a byte-level tokenizer and an end token", "has"
             )
         begins_after = None
         if params.after_thinking:
             begins_after = tokenizer.special_ids.get(END_THINK)
             if begins_after is None:
-                raise ValueError(
-                    f"structured_outputs begins after {END_THINK}; expected a tokenizer that has this token"
+                raise ArgumentError(
+                    "structured_outputs", f"after {END_THINK}", "a tokenizer that has this token", "begins"
                 )
         with self._lock:
             words = self._words = self._words or self._read(tokenizer)
@@ -158,7 +261,7 @@ class GrammarCompiler:
         if matcher is None:
             matcher = LLMatcher(words, _definition(kind, text), log_level=0)
             if matcher.is_error():
-                raise ValueError(f"structured_outputs.{kind} cannot be compiled: {_one_line(matcher.get_error())}")
+                raise _cannot_be_compiled(kind, matcher.get_error())
         with self._lock:
             self._compiled[kind, text] = matcher
             self._compiled.move_to_end((kind, text))
@@ -217,7 +320,11 @@ def _definition(kind: str, text: str) -> str:
             return f"start: CHOICE\nCHOICE: {' | '.join(texts)}"
         return llguidance.grammar_from(kind, text)  # type: ignore[arg-type]
     except ValueError as error:
-        raise ValueError(f"structured_outputs.{kind} cannot be compiled: {_one_line(str(error))}") from None
+        raise _cannot_be_compiled(kind, str(error)) from None
+
+
+def _cannot_be_compiled(kind: str, error: str) -> ArgumentError:
+    return ArgumentError(f"structured_outputs.{kind}", f"compiled: {_one_line(error)}", None, "cannot be")
 
 
 def _one_line(error: str) -> str:

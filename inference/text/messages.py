@@ -6,13 +6,131 @@ text: words that spell a control token do not become one.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from .chat_template import render_template
+from ...kernels.errors import ArgumentError
 from .dsml import call_pieces, tools_pieces
 from .errors import MessageError
 from .tokenizer import ASSISTANT, BOS, END_THINK, EOS, THINK, USER, Special, Tokenizer
+
+# Private-use code points, which stand for control tokens spelled in messages while the template runs.
+_PRIVATE = range(0xF0000, 0xFFFFE)
+_IS_PRIVATE = re.compile(f"[{chr(_PRIVATE[0])}-{chr(_PRIVATE[-1])}]")
+
+
+def render_template(
+    messages: Sequence[Mapping[str, Any]],
+    tokenizer: Tokenizer,
+    thinking: bool,
+    tools: Sequence[Mapping[str, Any]] | None,
+) -> list[str | Special]:
+    """The prompt as pieces. Control tokens that the template writes are ``Special``; those spelled in messages or tools are
+    text. Raises MessageError, also for tools that the template would ignore.
+    """
+    import jinja2
+
+    assert tokenizer.chat_template is not None, "resolve_chat_format checks this"
+    try:
+        template, variables = _compile(tokenizer.chat_template)
+        if tools and "tools" not in variables:
+            raise MessageError(
+                f"tools has {len(tools)} functions; expected none, because this checkpoint's chat template takes none "
+                "(chat_format v3.2 does)"
+            )
+        masking = _Masking(tokenizer, (messages, tools))
+        text = template.render(
+            messages=[masking.mask(_without_reasoning(message)) for message in messages],
+            tools=masking.mask(tools) if tools else None,
+            thinking=thinking,
+            enable_thinking=thinking,
+            add_generation_prompt=True,
+            bos_token=BOS,
+            eos_token=EOS,
+        )
+    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
+        if isinstance(error, MessageError):
+            raise
+        raise MessageError(f"the chat template fails: {' '.join(str(error).split())}") from error
+    return [piece if isinstance(piece, Special) else masking.unmask(piece) for piece in tokenizer.split_special(text)]
+
+
+def _without_reasoning(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An earlier answer keeps only the text after its reasoning."""
+    if message["role"] != "assistant" or not message.get("content"):
+        return message
+    return {**message, "content": message["content"].rpartition(END_THINK)[2]}
+
+
+@lru_cache(maxsize=8)
+def _compile(source: str) -> tuple[Any, frozenset[str]]:
+    """(the template, the variables that it reads), in the environment that transformers gives to chat templates."""
+    import jinja2.ext
+    import jinja2.meta
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def to_json(value: Any, **options: Any) -> str:
+        return json.dumps(value, ensure_ascii=False, **options)
+
+    def raise_exception(message: str) -> None:
+        raise jinja2.TemplateError(message)
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols]
+    )
+    environment.filters["tojson"] = to_json
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = lambda pattern: datetime.now().strftime(pattern)
+    variables = frozenset(jinja2.meta.find_undeclared_variables(environment.parse(source)))
+    return environment.from_string(source), variables
+
+
+class _Masking:
+    """Replaces control tokens spelled in values by private-use characters, and back."""
+
+    def __init__(self, tokenizer: Tokenizer, values: object):
+        taken = set(_private_characters(values))
+        unused = (chr(code) for code in _PRIVATE if chr(code) not in taken)
+        self._tokenizer = tokenizer
+        self._masks = {token: next(unused) for token in tokenizer.special_ids}
+        # Of the tokens that the values do spell.
+        self._originals: dict[str, str] = {}
+
+    def mask(self, value: Any) -> Any:
+        if isinstance(value, str):
+            pieces = self._tokenizer.split_special(value)
+            if len(pieces) == 1 and isinstance(pieces[0], str):
+                return value
+            self._originals |= {self._masks[p.text]: p.text for p in pieces if isinstance(p, Special)}
+            return "".join(self._masks[p.text] if isinstance(p, Special) else p for p in pieces)
+        if isinstance(value, Mapping):
+            return {self.mask(key): self.mask(entry) for key, entry in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.mask(entry) for entry in value]
+        return value
+
+    def unmask(self, text: str) -> str:
+        for mask, token in self._originals.items():
+            text = text.replace(mask, token)
+        return text
+
+
+def _private_characters(value: object) -> Iterator[str]:
+    """Those of _PRIVATE in the texts of a value."""
+    if isinstance(value, str):
+        if not value.isascii():
+            yield from _IS_PRIVATE.findall(value)
+    elif isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _private_characters(key)
+            yield from _private_characters(entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from _private_characters(entry)
+
 
 ChatFormat = Literal["v3.2", "v3.2-exp"]
 Message = Mapping[str, Any]
@@ -86,16 +204,16 @@ def _begun(index: int, turn: Message, thinking: bool) -> Pieces:
 def resolve_chat_format(tokenizer: Tokenizer | None, chat_format: ChatFormat | None = None) -> ChatFormat:
     """The format in which conversations are written: the given one, or else the checkpoint's own.
 
-    A checkpoint with a chat template uses it ("v3.2-exp"); any other uses "v3.2". Raises MessageError, a ValueError, for
+    A checkpoint with a chat template uses it ("v3.2-exp"); any other uses "v3.2". Raises ArgumentError for
     "v3.2-exp" without a chat template.
     """
     has_template = tokenizer is not None and tokenizer.chat_template is not None
     if chat_format is None:
         return "v3.2-exp" if has_template else "v3.2"
     if chat_format not in get_args(ChatFormat):
-        raise MessageError(f"chat_format is {chat_format!r}; expected v3.2 or v3.2-exp")
+        raise ArgumentError("chat_format", f"{chat_format!r}", "v3.2 or v3.2-exp")
     if chat_format == "v3.2-exp" and not has_template:
-        raise MessageError("chat_format is 'v3.2-exp'; expected 'v3.2', because this checkpoint has no chat template")
+        raise ArgumentError("chat_format", "'v3.2-exp'", "'v3.2', because this checkpoint has no chat template")
     return chat_format
 
 

@@ -1,20 +1,19 @@
 """Text to token ids and back. The Rust ``tokenizers`` library does the work, from a checkpoint's ``tokenizer.json``."""
 
+import ctypes
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import tokenizers
+from tokenizers import pre_tokenizers
 
-from .auto_tokenizer import build_definition
 from .errors import TokenizerError, TooManyTokens
-from .memory import return_memory
-from .settings import end_ids, read_chat_template, read_settings, token_text, vocabulary_size
-from .token_bounds import longest_token
+from .settings import build_definition, end_ids, read_chat_template, read_settings, token_text, vocabulary_size
 
 # DeepSeek's control tokens, by their texts.
 BOS = "<｜begin▁of▁sentence｜>"
@@ -245,3 +244,56 @@ def utf8_length(text: str) -> int:
 def _without_surrogates(text: str) -> str:
     """``text`` with lone surrogates replaced. They come from broken JSON or terminals, and the library raises TypeError."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not text.isascii() else text
+
+
+def longest_token(definition: Mapping[str, Any]) -> int | None:
+    """Bytes of the longest token that encoding plain text can give, added tokens aside; None if there is no such bound.
+
+    `definition`: a parsed tokenizer.json. There is a bound for byte-level tokenizers, which keep every byte of a text and write it
+    as one character of a fixed alphabet. There is none with a normalizer, which may delete text, or if a byte has no token of its
+    own, so that text may be dropped or become one unknown token.
+    """
+    model = definition.get("model") or {}
+    vocabulary = model.get("vocab")
+    if model.get("type") != "BPE" or definition.get("normalizer") is not None or not isinstance(vocabulary, Mapping):
+        return None
+    if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
+        return None
+    alphabet = set(pre_tokenizers.ByteLevel.alphabet())
+    if not _keeps_every_byte(definition.get("pre_tokenizer")) or not alphabet <= vocabulary.keys():
+        return None
+    return max(len(token) for token in vocabulary if alphabet.issuperset(token))
+
+
+def _keeps_every_byte(pre_tokenizer: Any) -> bool:
+    """Whether it turns bytes into the alphabet's characters, and removes none of them."""
+    if not isinstance(pre_tokenizer, Mapping):
+        return False
+    if pre_tokenizer.get("type") != "Sequence":
+        return pre_tokenizer.get("type") == "ByteLevel"
+    steps = [step for step in pre_tokenizer.get("pretokenizers") or () if isinstance(step, Mapping)]
+    return (
+        bool(steps)
+        and steps[-1].get("type") == "ByteLevel"
+        and all(
+            step.get("type") in ("ByteLevel", "Digits")
+            or (step.get("type") == "Split" and step.get("behavior") != "Removed")
+            for step in steps
+        )
+    )
+
+
+def return_memory() -> None:
+    """Give freed memory back. The C library keeps it otherwise: 700 MB after a text of 8 MB. Takes up to 30 ms, in which other
+    threads run; does nothing where the C library is not GNU's.
+    """
+    if (trim := _malloc_trim()) is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Any:
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):  # musl, macOS; TypeError: Windows has no handle of the program itself
+        return None

@@ -6,10 +6,9 @@ from typing import Any
 
 from ..config import FP8_BLOCK, ModelConfig, YarnScaling
 from ..errors import ConfigError, short_repr
-from .place import WEIGHTS, no_directory
-from .strict_json import parse_object
+from .files import WEIGHTS, no_directory, parse_object
 
-# Keys of which this program implements one value. Any other value means another model.
+# Keys of which this program computes these values only. Comments name the programs that read a key which V3.2's file lacks.
 _FIXED: dict[str, tuple[Any, ...]] = {
     "model_type": ("deepseek_v32",),
     "architectures": (["DeepseekV32ForCausalLM"], None),
@@ -20,23 +19,58 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "attention_bias": (False,),
     "mlp_bias": (False,),
     "partial_rotary_factor": (1.0,),
+    "rope_interleave": (True,),  # transformers, of DeepSeek-V3: false and null make MLA's RoPE half-split
+    "is_causal": (True,),  # transformers: false and null make attention bidirectional
+    "is_encoder_decoder": (False, None),
+    "add_cross_attention": (False, None),
+    "use_sliding_window": (False, None),
+    "moe_router_dtype": ("float32", "fp32", None),  # vLLM
+    "index_topk_freq": (1, None),  # vLLM and transformers, of GLM: layers between share a selection
+    "use_index_cache": (False, None),  # other programs, the same
+    "index_share_for_mtp_iteration": (False, None),  # vLLM: drafts of one step share a selection
 }
 
-# Keys about training, storage or other programs; nothing computed here depends on them.
+# transformers 4 wrote its defaults of generation into config.json. Settings of a model are read from generation_config.json only,
+# so other values would be ignored, and are refused.
+_GENERATION = {
+    "do_sample": False,
+    "early_stopping": False,
+    "temperature": 1.0,
+    "top_k": 50,
+    "top_p": 1.0,
+    "typical_p": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "num_beams": 1,
+    "num_beam_groups": 1,
+    "num_return_sequences": 1,
+    "diversity_penalty": 0.0,
+    "length_penalty": 1.0,
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "remove_invalid_values": False,
+    "min_length": 0,
+}
+_FIXED |= {key: (default, None) for key, default in _GENERATION.items()}
+
+# Keys about training, storage or other programs; nothing computed here depends on them. head_dim: transformers writes the width of
+# the RoPE part, other programs the width of the whole head. index_skip_topk_offset says where selections are shared, if they are.
 _HARMLESS = """
-    _name_or_path attention_dropout attn_implementation auto_map aux_loss_alpha bad_words_ids chunk_size_feed_forward
-    classifier_dropout cross_attention_hidden_size decoder_start_token_id dtype ep_size experts_implementation
-    finetuning_task forced_bos_token_id forced_eos_token_id head_dim id2label initializer_range is_decoder
-    is_encoder_decoder label2id max_length min_length output_attentions output_hidden_states output_router_logits
-    pad_token_id prefix pretraining_tp problem_type return_dict return_dict_in_generate router_aux_loss_coef
-    sep_token_id seq_aux task_specific_params temperature tokenizer_class top_k top_p torch_dtype transformers_version
-    use_cache use_return_dict
-"""  # head_dim: transformers writes the width of the RoPE part, other programs that of the whole head; we read neither
+    _name_or_path assistant_confidence_threshold assistant_lookbehind attention_dropout attn_implementation auto_map aux_loss_alpha
+    chunk_size_feed_forward classifier_dropout cross_attention_hidden_size dtype ep_size experts_implementation finetuning_task
+    gradient_checkpointing head_dim id2label index_skip_topk_offset initializer_range is_decoder label2id max_length
+    num_assistant_tokens num_assistant_tokens_schedule output_attentions output_hidden_states output_router_logits output_scores
+    pad_token_id pretraining_tp problem_type return_dict return_dict_in_generate router_aux_loss_coef sep_token_id seq_aux
+    target_lookbehind tf_legacy_loss tie_encoder_decoder tokenizer_class torch_dtype torchscript transformers_version unsloth_fixed
+    unsloth_version use_bfloat16 use_cache use_return_dict
+"""
 
 # Keys that functions below read, each in its own way.
 _SPECIAL = """
-    eos_token_id rope_theta rope_scaling rope_parameters quantization_config mlp_layer_types layer_types
-    num_local_experts num_key_value_heads qk_head_dim
+    eos_token_id rope_theta rope_scaling rope_parameters quantization_config mlp_layer_types layer_types indexer_types
+    index_topk_pattern num_local_experts num_experts num_key_value_heads qk_head_dim
 """
 
 # Fields of ModelConfig that have another name in config.json. The rest have the same.
@@ -71,8 +105,8 @@ def _read_object(path: Path) -> dict[str, Any]:
 def parse_config(values: dict[str, Any]) -> ModelConfig:
     """The configuration in config.json's keys, in the old (``rope_scaling``) or new (``rope_parameters``) spelling.
 
-    An absent dimension is the released model's. Keys that would change the mathematics computed here raise ConfigError;
-    harmless ones are ignored.
+    An absent dimension is the released model's. A key that is not known here, or a value that asks for another computation, raises
+    ConfigError; harmless ones are ignored.
     """
     found: dict[str, Any] = {}
     for key, value in values.items():
@@ -83,8 +117,9 @@ def parse_config(values: dict[str, Any]) -> ModelConfig:
     if found.get("n_shared_experts", 1) is None:
         found["n_shared_experts"] = 0
     found.setdefault("num_nextn_predict_layers", 0)  # transformers drops the key along with the layer
-    if "num_local_experts" in values:
-        found.setdefault("n_routed_experts", values["num_local_experts"])
+    for key in ("num_local_experts", "num_experts"):  # transformers' other names
+        if values.get(key) is not None:
+            found.setdefault("n_routed_experts", values[key])
     if "eos_token_id" in values:
         eos = values["eos_token_id"]
         found["eos_token_ids"] = tuple(eos if isinstance(eos, list) else [] if eos is None else [eos])
@@ -95,8 +130,8 @@ def parse_config(values: dict[str, Any]) -> ModelConfig:
 
     known = _PLAIN.keys() | _FIXED.keys() | set(_HARMLESS.split()) | set(_SPECIAL.split())
     for key, value in values.items():
-        # An unknown key set to null or false switches nothing on. Any other value may change the result.
-        if key not in known and not key.startswith("_") and value is not None and value is not False:
+        # An unknown key set to null is absent. Any other value may change the result: false, too, if true states what V3.2 does.
+        if key not in known and not key.startswith("_") and value is not None:
             raise _wrong(key, value, "no such key, because it may change the model in an unknown way")
     return ModelConfig(**found)
 
@@ -130,13 +165,14 @@ def _read_rope_dict(where: str, values: dict[str, Any]) -> tuple[float, YarnScal
     kind = rope.get("rope_type", rope.get("type", "default"))
     if rope.get("type", kind) != kind or kind not in ("default", "yarn"):
         raise _wrong(f"{where}.rope_type", kind, "'yarn' or 'default', the same as type")
-    checked = {"rope_type", "type", "rope_theta", "truncate", "partial_rotary_factor", "attention_factor"}
+    only = {"truncate": True, "partial_rotary_factor": 1, "apply_yarn_scaling": True}  # the last: vLLM
+    checked = {"rope_type", "type", "rope_theta", "attention_factor", *only}
     for key, value in rope.items():
         if key not in checked | _YARN_KEYS and value is not None:
             raise _wrong(f"{where}.{key}", value, "no such key, because it may change the rotation")
-    for key, only in (("truncate", True), ("partial_rotary_factor", 1)):
-        if rope.get(key, only) != only:
-            raise _wrong(f"{where}.{key}", rope[key], short_repr(only))
+    for key, value in only.items():
+        if rope.get(key, value) != value:
+            raise _wrong(f"{where}.{key}", rope[key], short_repr(value))
     if kind == "default":
         return theta, None
 
@@ -175,7 +211,7 @@ def _number(key: str, value: Any) -> float:
 
 def _read_quantization(given: Any) -> tuple[tuple[int, int] | None, bool]:
     """(weight_block, ue8m0_scales) of quantization_config."""
-    if given is None:
+    if given is None or given == {}:
         return None, ModelConfig.ue8m0_scales
     if not isinstance(given, dict):
         raise _wrong("quantization_config", given, "an object, or null")
@@ -185,6 +221,7 @@ def _read_quantization(given: Any) -> tuple[tuple[int, int] | None, bool]:
         "activation_scheme": ("dynamic", None),
         "weight_block_size": ([FP8_BLOCK, FP8_BLOCK],),
         "scale_fmt": ("ue8m0", "float", None),
+        "expert_dtype": ("fp8", None),  # transformers
     }
     for key, allowed in accepted.items():
         if given.get(key) not in allowed:
@@ -192,7 +229,7 @@ def _read_quantization(given: Any) -> tuple[tuple[int, int] | None, bool]:
     # The tensors themselves say which of them are not quantised.
     harmless = accepted.keys() | {"modules_to_not_convert", "ignored_layers", "dequantize"}
     for key, value in given.items():
-        if key not in harmless and value is not None and value is not False:
+        if key not in harmless and value is not None:
             raise _wrong(f"quantization_config.{key}", value, "no such key, because it may change the numbers")
     return (FP8_BLOCK, FP8_BLOCK), given.get("scale_fmt") == "ue8m0"
 
@@ -216,6 +253,12 @@ def _read_layer_types(values: dict[str, Any], found: dict[str, Any]) -> None:
         not isinstance(types, list) or len(types) != layers or any(one not in _LAYER_TYPES for one in types)
     ):
         raise _wrong("layer_types", types, f"{short_repr(layers)} times {_LAYER_TYPES[0]!r}")
+    # Two spellings, of transformers and vLLM, of which layers select for themselves. They may include those of drafts.
+    for key, own in (("indexer_types", "full"), ("index_topk_pattern", "F")):
+        types = values.get(key)
+        whole = isinstance(types, list | str) and (type(layers) is not int or len(types) >= layers)
+        if types is not None and (not whole or any(one != own for one in types)):
+            raise _wrong(key, types, f"{own!r} for every layer: each selects for itself")
 
 
 def _check_derived(values: dict[str, Any], found: dict[str, Any]) -> None:
@@ -227,6 +270,7 @@ def _check_derived(values: dict[str, Any], found: dict[str, Any]) -> None:
     repeats = {
         "num_key_value_heads": (field("num_attention_heads"), "num_attention_heads"),
         "num_local_experts": (field("n_routed_experts"), "n_routed_experts"),
+        "num_experts": (field("n_routed_experts"), "n_routed_experts"),
     }
     nope, rope = field("qk_nope_head_dim"), field("qk_rope_head_dim")
     if type(nope) is int and type(rope) is int:

@@ -18,8 +18,7 @@ from ..errors import CheckpointError, short_repr
 from ..mtp import MTPTables
 from ..parallel.plan import Plan, Shard
 from ..weight_map import scale_parameter
-from .hashes import TensorHashes
-from .manifest import CONVERTED, read_converted_manifest
+from .manifest import CONVERTED, TensorHashes, read_converted_manifest
 from .safetensors import StoredTensor, read_header
 
 STATE = "conversion.json"  # names the source of an unfinished conversion

@@ -10,8 +10,7 @@ from ..mtp import MTPTables
 from ..parallel.plan import Plan, Shard
 from ..weight_map import MTP_EMBEDDING, MTP_HEAD, SCALE, TensorSpec, tensor_specs
 from .converted import STATE, converted_tables, find_converted, is_converted
-from .hashes import TensorHashes, read_bytes
-from .manifest import plain_hashes
+from .manifest import TensorHashes, plain_hashes, read_bytes
 from .safetensors import INDEX, SINGLE, StoredTensor, read_headers
 
 _FLOATS = ("BF16", "F32")

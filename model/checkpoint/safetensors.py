@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError, refuse, short_repr
-from .place import GET_IT, LFS_START, no_directory
-from .strict_json import parse_object
+from .files import GET_IT, LFS_START, no_directory, parse_object
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"

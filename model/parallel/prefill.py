@@ -42,16 +42,15 @@ class SequenceParallelPrefill:
         return Selection(_gather(self._ranks, selection.positions, per_rank, count), scores)
 
     def attend(self, q: torch.Tensor, queries: IndexQueries, prefill: Prefill, cache: LayerCache) -> torch.Tensor:
-        """As `MultiHeadLatentAttention.select_and_attend`, q [t, H, L + rope] with this rank's heads -> latents [t, H, L].
+        """Select for q [t, H, L + rope] with this rank's heads, and attend -> latents [t, H, L].
 
         By Ulysses: all-to-all to all heads of this rank's tokens, attention, all-to-all back.
         """
         attention, ranks, count = self._attention, self._ranks, q.shape[0]
         own, per_rank = _own_tokens(prefill, ranks)
-        if not self._splits_heads or attention.heads >= _MANY_HEADS or per_rank < _LEAST_TOKENS:
-            return attention.select_and_attend(q, queries, prefill, cache)
-        if attention.form.attends_as_decode(q):  # another number of heads may have another kernel
-            return attention.select_and_attend(q, queries, prefill, cache)
+        exchanges = self._splits_heads and attention.heads < _MANY_HEADS and per_rank >= _LEAST_TOKENS
+        if not exchanges or attention.form.attends_as_decode(q):  # another number of heads may have another kernel
+            return attention.attend_selected(q, self.select(queries, prefill, cache).positions, prefill, cache)
         q = ranks.all_to_all(_padded(q, per_rank * ranks.size).unflatten(0, (ranks.size, per_rank)))
         q = q.transpose(0, 1).flatten(1, 2)[: own.length - own.start]  # heads in the order of ranks
         positions = attention.indexer.select_prefill(queries, own, cache).positions

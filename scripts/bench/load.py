@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from deepseek_v32.model.checkpoint import prefetch
+from deepseek_v32.model.checkpoint import load as loading
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.checkpoint.manifest import PLAIN, write_manifest
 from deepseek_v32.model.config import PRECISIONS, Precision
@@ -108,12 +108,12 @@ def drop(model: Path) -> None:
 @contextmanager
 def without_search() -> Iterator[None]:
     """Loading as it was before it looked for NaN and infinity."""
-    search = prefetch._check_finite
-    prefetch._check_finite = lambda tensor, data: None
+    search = loading._check_finite
+    loading._check_finite = lambda tensor, data: None
     try:
         yield
     finally:
-        prefetch._check_finite = search
+        loading._check_finite = search
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.limits import EngineConfig
 from deepseek_v32.inference.engine.running.runner import Runner, make_runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.sizing import resolve_limits
@@ -136,7 +137,7 @@ def run(
     count = limits.pop("threads")
     config, precision, device = model.config, model.compute.precision, model.compute.device
     longest = max(len(each.prompt) + (each.params.max_tokens or 0) for each in asked)
-    resolved = resolve_limits(config, precision, device, max_model_len=max(longest, 2), **limits)
+    resolved = resolve_limits(config, precision, device, EngineConfig(max_model_len=max(longest, 2), **limits))
     runner = make_runner(model, config, precision, resolved, device)
     hashes, engine = RowHashes(runner), Engine(runner, config, resolved)
     answers = [Answer() for _ in asked]

@@ -27,6 +27,7 @@ from typing import Any
 
 from deepseek_v32.inference.completion import TokenLogprob
 from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.limits import EngineConfig
 from deepseek_v32.inference.engine.running.runner import make_runner
 from deepseek_v32.inference.engine.sizing import resolve_limits
 from deepseek_v32.inference.llm import DEMO
@@ -99,8 +100,7 @@ def run(
 ) -> tuple[list[Answer], Counter[str]]:
     """The answers, and what happened. disturb: also cancel and preempt."""
     config, precision, device = model.config, model.compute.precision, model.compute.device
-    resolved = resolve_limits(config, precision, device, max_model_len=256, **limits)
-    resolved = replace(resolved, speculative_tokens=drafts)
+    resolved = resolve_limits(config, precision, device, EngineConfig(max_model_len=256, **limits), drafts)
     engine = Engine(make_runner(model, config, precision, resolved, device), config, resolved)
     answers, number, step, seen = [Answer() for _ in asked], {}, 0, Counter[str]()
     waiting = sorted(range(len(asked)), key=lambda i: asked[i].arrival)

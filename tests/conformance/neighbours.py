@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.conformance.probe_client import Client
+from deepseek_v32.inference.conformance.probe import Client
 
 PROMPTS, ANSWER = (20, 200), 64  # tokens
 VOCABULARY = range(10, 4000)

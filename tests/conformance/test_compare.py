@@ -9,8 +9,7 @@ import torch
 from conformance.schedules import OF_BUG, SCHEDULES
 from conformance.small_model import load, text
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.conformance.compare import Report, compare
-from deepseek_v32.inference.conformance.diagnoses import HYPOTHESES
+from deepseek_v32.inference.conformance.compare import HYPOTHESES, Report, compare
 from deepseek_v32.inference.trace import Trace, parse_name
 from golden.bugs import BUGS
 from golden.bugs.bug import Bug

@@ -10,9 +10,18 @@ from trace_transformers import load as load_transformers
 
 from conformance.verdicts import in_short
 from deepseek_v32.inference.conformance import golden as golden_files
-from deepseek_v32.inference.conformance.golden import FIELDS, FLOOR, FOLDER, TEN_TIMES, Golden, KnownBug, load, save
+from deepseek_v32.inference.conformance.golden import (
+    FIELDS,
+    FLOOR,
+    FOLDER,
+    TEN_TIMES,
+    Golden,
+    KnownBug,
+    Reply,
+    load,
+    save,
+)
 from deepseek_v32.inference.conformance.probe import Observation
-from deepseek_v32.inference.conformance.probe_reply import Reply
 from deepseek_v32.inference.conformance.verdict import judge
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.text.messages import encode_messages

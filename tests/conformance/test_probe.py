@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference.commands.cli import app
 from deepseek_v32.inference.conformance.golden import Item
-from deepseek_v32.inference.conformance.probe import Probe, observation_json
-from deepseek_v32.inference.conformance.probe_client import Client, ProbeError, Refused
+from deepseek_v32.inference.conformance.probe import Client, Probe, ProbeError, Refused, observation_json
 from support.answer_server import serving_answers
 
 CHAT = ({"role": "user", "content": "Hi"},)

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from deepseek_v32.inference.conformance.golden import Golden, Item, KnownBug, aligned, fields_of
+from deepseek_v32.inference.conformance.golden import Golden, Item, KnownBug, Reply, aligned, fields_of
 from deepseek_v32.inference.conformance.probe import Observation
-from deepseek_v32.inference.conformance.probe_reply import Reply
 from deepseek_v32.inference.conformance.verdict import judge
 
 COUNT = 40

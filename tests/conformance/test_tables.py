@@ -54,7 +54,7 @@ def test_cases_are_written_as_they_end_and_the_last_of_each_counts(tmp_path: Pat
     cases, machines = read([file])
     assert len(cases) == 3 and len(file.read_text().splitlines()) == 6
     text = cases_table(cases, machines)["cases"]
-    assert "| bugs in a trace of one pass, by bug and precision | 1 | 1 | 1 bugs, 1 named, 1 of them alone |" in text
+    assert "| bugs in a trace of one pass, by bug and precision | 1 | 1 | 1 bugs, 1 named, 1 as the only one |" in text
     assert "| right servers | 2 | 2 | largest deviation 1.25 |" in text
     assert "| **right implementations, called right** | 2 | 2 | 0 false alarms |" in text
     assert "Run on a CPU with torch 1 and transformers 2 (today)." in text
@@ -62,7 +62,7 @@ def test_cases_are_written_as_they_end_and_the_last_of_each_counts(tmp_path: Pat
 
 def test_a_case_that_failed_is_in_the_table(tmp_path: Path) -> None:
     case = {"row": "HTTP, demo", "case": "a bug, bf16", "bug": "a bug", "named": ["another"], "outcome": "failed"}
-    assert "| 1 | 0 | 1 bugs, 0 named, 0 of them alone; not a bug, bf16 |" in cases_table([case], [])["cases"]
+    assert "| 1 | 0 | 1 bugs, 0 named, 0 as the only one; not a bug, bf16 |" in cases_table([case], [])["cases"]
 
 
 def test_a_bug_is_named_if_all_of_its_cases_name_it() -> None:

@@ -14,8 +14,7 @@ from trace_transformers import trace as trace_theirs
 
 from conformance.small_model import load, text
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.commands.compare import as_lines, as_object
-from deepseek_v32.inference.commands.trace import read_layers, read_tokens
+from deepseek_v32.inference.commands.trace import as_lines, as_object, read_layers, read_tokens
 from deepseek_v32.inference.conformance.compare import compare
 from deepseek_v32.inference.conformance.tracer import Tracer, tracing
 from deepseek_v32.inference.distributed.leading_runner import LeadingRunner

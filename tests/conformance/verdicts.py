@@ -5,8 +5,7 @@ from typing import Any
 from conformance.neighbours import neighbours
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.golden import Golden
-from deepseek_v32.inference.conformance.probe import Probe
-from deepseek_v32.inference.conformance.probe_client import Client
+from deepseek_v32.inference.conformance.probe import Client, Probe
 from deepseek_v32.inference.conformance.verdict import Verdict, judge
 from golden.servers import serving
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.golden import Item
-from deepseek_v32.inference.conformance.probe import Observation, Probe
-from deepseek_v32.inference.conformance.probe_client import Client
+from deepseek_v32.inference.conformance.probe import Client, Observation, Probe
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, StepTimes
 from deepseek_v32.inference.server.api.http_server import make_server
 from deepseek_v32.inference.server.app import create_app

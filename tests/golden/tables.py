@@ -93,7 +93,7 @@ ROWS = {
     "trace": "bugs in a trace of one pass, by bug and precision",
     "scenario": "bugs in a trace of chunks, a reused prefix or preemption",
     "HTTP, demo": "servers of the demo with a bug that counts on it",
-    "HTTP, wide": "servers of the wide checkpoint with a bug that counts on it alone",
+    "HTTP, wide": "servers of the wide checkpoint with a bug that counts only on it",
     "HTTP, transformers": "servers of the demo by transformers, with a bug in its own code",
     "HTTP, dense": "servers of the demo without sparse attention, in three precisions: sparse attention is told to be off",
     "HTTP, counts on neither": "servers of the demo with a bug that counts on neither: none is given another's name",
@@ -151,7 +151,7 @@ def _detail(own: Sequence[Line]) -> str:
     if bugs := {case["bug"] for case in own if "bug" in case}:
         named = {case["bug"] for case in own if case.get("bug") in case.get("named", ())}
         alone = {case["bug"] for case in own if case.get("named") == [case.get("bug")]}
-        details.append(f"{len(bugs)} bugs, {len(named)} named, {len(alone)} of them alone")
+        details.append(f"{len(bugs)} bugs, {len(named)} named, {len(alone)} as the only one")
     elif deviations := [case["largest_deviation"] for case in own if "largest_deviation" in case]:
         details.append(f"largest deviation {max(deviations):.2f}")
     if failed := [case["case"] for case in own if case["outcome"] != "passed"]:

@@ -3,8 +3,8 @@
 import pytest
 
 from campaigns import checkpoint_mutants, checkpoints
-from deepseek_v32.model.checkpoint import load, prefetch
-from deepseek_v32.model.checkpoint.hashes import TensorHashes
+from deepseek_v32.model.checkpoint import load
+from deepseek_v32.model.checkpoint.manifest import TensorHashes
 
 
 @pytest.mark.heavy
@@ -17,7 +17,7 @@ def test_a_slice():
 
 MISSING = {
     "hashes": (TensorHashes, "check", "bit of a weight", "silent"),
-    "search for NaN": (prefetch, "_check_finite", "NaN in the indexer", "silent"),
+    "search for NaN": (load, "_check_finite", "NaN in the indexer", "silent"),
     "scales": (load._ParameterLoader, "_take_scale", "scale of 0 or less", "silent"),
 }
 

@@ -23,6 +23,7 @@ from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.cli import app
 from deepseek_v32.inference.distributed import model_source
 from deepseek_v32.inference.distributed.model_source import ModelSource
+from deepseek_v32.inference.engine.limits import EngineConfig
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.server.api.metrics import Metrics
 from deepseek_v32.inference.server.service.service import Service
@@ -178,7 +179,7 @@ def test_what_is_refused_on_a_gpu(precision: Precision, hopper: bool, monkeypatc
     words = rf"deterministic is True in {precision} precision on cuda; expected a CPU, or fp8 or bf16 on a Hopper GPU: .* some GPU"
     try:
         with pytest.raises(ValueError, match=words) as error:
-            ModelSource.resolve(DEMO, device="cuda", precision=precision, backend="auto", deterministic=True)
+            ModelSource.resolve(DEMO, EngineConfig(device="cuda", precision=precision, deterministic=True))
     finally:
         choose_implementation.cache_clear()
     assert len(str(error.value).splitlines()) == 1

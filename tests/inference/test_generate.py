@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference.commands import cli, loading
 from deepseek_v32.inference.commands.answer_file import AnswerFile
-from deepseek_v32.inference.commands.prompt_file import Prompt, read_prompts
+from deepseek_v32.inference.commands.prompts import Prompt, read_prompts
 from deepseek_v32.inference.commands.terminal import dim, visible
 from support.chain_model import make_llm
 

@@ -8,7 +8,7 @@ import torch
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.cache_check.check import CacheCheck
 from deepseek_v32.inference.engine import sizing
-from deepseek_v32.inference.engine.limits import CacheBudget
+from deepseek_v32.inference.engine.limits import CacheBudget, EngineConfig
 from deepseek_v32.inference.engine.running.cache import allocate, bytes_per_page
 from deepseek_v32.inference.engine.running.largest_step import (
     largest_step,
@@ -105,7 +105,7 @@ def test_logits_of_every_small_number_of_rows_are_computed_once(monkeypatch):
 
 def test_a_model_in_memory_leaves_room_for_the_draft_layers_cache(gpu):
     gpu(70, 100)
-    plain, drafting = (resolve_limits(RELEASED, "fp8", "cuda:0", speculative_tokens=count) for count in (0, 2))
+    plain, drafting = (resolve_limits(RELEASED, "fp8", "cuda:0", EngineConfig(), count) for count in (0, 2))
     assert plain.page_count == 60 * GIB // bytes_per_page(RELEASED, "fp8")
     assert drafting.page_count == 60 * GIB // bytes_per_page(RELEASED, "fp8", mtp=True) < plain.page_count
 

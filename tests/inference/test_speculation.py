@@ -10,7 +10,7 @@ from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.options import ModelOptions
 from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.engine.drafting.measured_drafts import MeasuredDrafts
-from deepseek_v32.inference.engine.limits import AUTO
+from deepseek_v32.inference.engine.limits import AUTO, EngineConfig
 from deepseek_v32.inference.engine.running import runner
 from deepseek_v32.inference.engine.running.runner import EagerStep
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, Pace
@@ -143,8 +143,8 @@ def test_steps_with_prompt_tokens_make_as_few_drafts_as_the_pace_says(
 
 def test_which_models_guess(checkpoint: Path, tmp_path: Path) -> None:
     write_checkpoint(tmp_path, replace(TINY, num_hidden_layers=2))
-    kind: dict[str, Any] = dict(device="cpu", precision=None, backend="auto")
-    with_layer, without = ModelSource.resolve(checkpoint, **kind), ModelSource.resolve(tmp_path, **kind)
+    on_cpu = EngineConfig(device="cpu")
+    with_layer, without = ModelSource.resolve(checkpoint, on_cpu), ModelSource.resolve(tmp_path, on_cpu)
     assert [with_layer.with_drafts(value)[1] for value in ("auto", 0, 3)] == [AUTO, 0, 3]
     assert [with_layer.with_drafts(value)[0].mtp for value in ("auto", 0, 3)] == [True, False, True]
     assert [without.with_drafts(value)[1] for value in ("auto", 0)] == [0, 0]
@@ -158,8 +158,8 @@ def test_which_models_guess(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_the_option_is_the_argument() -> None:
-    assert ModelOptions().llm_arguments()["speculative_tokens"] == "auto"
-    assert ModelOptions(speculative_tokens="3").llm_arguments()["speculative_tokens"] == 3
+    assert ModelOptions().engine_config().speculative_tokens == "auto"
+    assert ModelOptions(speculative_tokens="3").engine_config().speculative_tokens == 3
 
 
 def test_a_page_with_drafts_is_found_by_what_follows_it() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from deepseek_v32.inference.commands.progress import progress_bar
+from deepseek_v32.inference.commands.terminal import progress_bar
 from deepseek_v32.model.checkpoint.config_json import read_config
 from deepseek_v32.model.checkpoint.load import load_model, load_weights
 from deepseek_v32.model.checkpoint.locate import match
@@ -143,7 +143,7 @@ def test_row_chunks_do_not_change_the_result(tmp_path, monkeypatch):
         write_checkpoint(tmp_path, config, dtype)
         for precision in ("exact", "fp8"):
             monkeypatch.setattr("deepseek_v32.model.checkpoint.load._CONVERTED", 1)  # raised to one block of rows
-            monkeypatch.setattr("deepseek_v32.model.checkpoint.hashes._PIECE_BYTES", 1 if dtype == "fp8" else 2**18)
+            monkeypatch.setattr("deepseek_v32.model.checkpoint.manifest._PIECE_BYTES", 1 if dtype == "fp8" else 2**18)
             assert_loaded(load_model(tmp_path, precision), read_config(tmp_path), precision, stored_tensors(tmp_path))
 
 

@@ -71,9 +71,92 @@ def test_defaults_of_absent_keys():
     assert config.ue8m0_scales
 
 
-def test_harmless_and_switched_off_keys_are_ignored():
-    extra = {"transformers_version": "9", "pretraining_tp": 4, "_commit_hash": "x", "new_feature": None, "other": False}
+def test_harmless_and_absent_keys_are_ignored():
+    extra = {"transformers_version": "9", "pretraining_tp": 4, "_commit_hash": "x", "new_feature": None}
+    extra |= {"unsloth_fixed": True, "unsloth_version": "2026.1", "gradient_checkpointing": True}
     assert parse_config(RELEASED | extra) == ModelConfig()
+
+
+# Values that say what this program computes.
+STATED = {
+    "rope_interleave": True,
+    "is_causal": True,
+    "moe_router_dtype": "float32",
+    "num_experts": 256,
+    "num_local_experts": 256,
+    "index_topk_freq": 1,
+    "index_skip_topk_offset": 3,
+    "index_topk_pattern": "F" * 61,
+    "indexer_types": ["full"] * 61,
+    "index_share_for_mtp_iteration": False,
+    "use_index_cache": False,
+    "use_sliding_window": False,
+    "is_encoder_decoder": False,
+    "add_cross_attention": False,
+    "rope_scaling": RELEASED["rope_scaling"] | {"apply_yarn_scaling": True, "truncate": True},
+    "quantization_config": RELEASED["quantization_config"] | {"expert_dtype": "fp8", "dequantize": False},
+}
+
+
+@pytest.mark.parametrize("key", STATED)
+def test_values_that_state_the_computation(key):
+    assert parse_config(RELEASED | {key: STATED[key]}) == ModelConfig()
+
+
+def test_default_generation_keys():
+    """transformers 4 wrote the defaults of generation into config.json."""
+    from transformers import GenerationConfig
+
+    defaults = GenerationConfig._get_default_generation_params()
+    assert len(defaults) > 30 and defaults["num_beams"] == 1
+    for key, value in defaults.items():
+        assert parse_config(RELEASED | {key: value}) == ModelConfig(), key
+
+
+def test_no_quantization():
+    assert parse_config(RELEASED | {"quantization_config": {}}).weight_block is None
+
+
+def test_experts_by_another_name():
+    values = {key: value for key, value in RELEASED.items() if key != "n_routed_experts"}
+    assert parse_config(values | {"num_experts": 64}).n_routed_experts == 64
+
+
+# Of a model of this family, each asks for another computation. Most are false or null; absent, they change nothing.
+OTHER_COMPUTATIONS = {
+    "unknown, false": {"attn_output_gate": False},
+    "half-split RoPE": {"rope_interleave": False},
+    "half-split RoPE by null": {"rope_interleave": None},
+    "not causal": {"is_causal": False},
+    "not causal by null": {"is_causal": None},
+    "no ReLU in the indexer": {"indexer_use_relu": False},
+    "no index weights": {"use_index_weights": False},
+    "no correction bias": {"use_routing_bias": False},
+    "no query-key norm": {"use_qk_norm": False},
+    "router in bf16": {"moe_router_dtype": "bfloat16"},
+    "shared selections": {"index_topk_freq": 4},
+    "shared selections by list": {"indexer_types": ["full", "shared"] * 30 + ["full"]},
+    "shared selections by pattern": {"index_topk_pattern": "FS" * 30 + "F"},
+    "cached selections": {"use_index_cache": True},
+    "another number of experts": {"num_experts": 128},
+    "sliding window": {"sliding_window": 4096},
+    "encoder and decoder": {"is_encoder_decoder": True},
+    "beams": {"num_beams": 4},
+    "penalty": {"repetition_penalty": 1.1},
+    "forced token": {"forced_bos_token_id": 7},
+    "temperature": {"temperature": 0.6},
+    "other scaling": {"rope_scaling": RELEASED["rope_scaling"] | {"apply_yarn_scaling": False}},
+    "unknown scaling, false": {"rope_scaling": RELEASED["rope_scaling"] | {"finetuned": False}},
+    "experts in fp4": {"quantization_config": RELEASED["quantization_config"] | {"expert_dtype": "fp4"}},
+    "unknown quantisation, false": {"quantization_config": RELEASED["quantization_config"] | {"desc_act": False}},
+}
+
+
+@pytest.mark.parametrize("changes", OTHER_COMPUTATIONS.values(), ids=OTHER_COMPUTATIONS)
+def test_other_computations_are_refused(changes):
+    [key] = changes
+    with pytest.raises(ConfigError, match=f"^{key}.* is .*; expected "):
+        parse_config(RELEASED | changes)
 
 
 def test_special_spellings():

@@ -19,7 +19,8 @@ from torch.utils._pytree import tree_leaves
 
 from deepseek_v32.kernels import registry
 from deepseek_v32.kernels.quantize import Quantized
-from deepseek_v32.model.attention import MultiHeadLatentAttention
+from deepseek_v32.model.launch_order import Later, LaunchOrder
+from deepseek_v32.model.layers import Linear
 from support.decode_steps import CONFIG, model_and_caches, two_decodes
 
 PRODUCTS = {"fp8_gemm", "fp8_gemms", "fp32_linear", "grouped_gemm", "grouped_gemm_with_shared"}
@@ -121,10 +122,13 @@ def test_early_reads_are_complete(deterministic: bool, monkeypatch: pytest.Monke
 
 
 def test_an_operand_that_is_copied_too_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    decode = MultiHeadLatentAttention._decode
+    def copies(
+        self: LaunchOrder, x: Quantized, heads: int, query: Linear, index_query: Linear
+    ) -> tuple[Later, torch.Tensor]:
+        def late() -> torch.Tensor:
+            return query(Quantized(x.values.clone(), x.scales), beside_previous=True).unflatten(1, (heads, -1))
 
-    def copies(self: Any, q: Any, qr: Quantized, *rest: Any) -> torch.Tensor:
-        return decode(self, q, Quantized(qr.values.clone(), qr.scales), *rest)
+        return late, index_query(x)
 
-    monkeypatch.setattr(MultiHeadLatentAttention, "_decode", copies)
+    monkeypatch.setattr(LaunchOrder, "project", copies)
     assert set(incomplete(launches_of_a_step(monkeypatch, False))) == {("fp8_gemm", "a")}

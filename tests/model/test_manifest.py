@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.commands.cli import app
 from deepseek_v32.inference.distributed.model_source import ModelSource
+from deepseek_v32.inference.engine.limits import EngineConfig
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.load import load_model
@@ -105,8 +106,8 @@ def test_hashes_need_not_be_verified(target):
 
 @pytest.mark.parametrize("verified", [True, False])
 def test_other_ranks_are_told_whether_to_verify(pristine, verified):
-    options = {"device": "cpu", "precision": "fp8", "backend": "auto", "verify_hashes": verified}
-    source = ModelSource.resolve(pristine / "plain", **options)
+    chosen = EngineConfig(device="cpu", precision="fp8", verify_hashes=verified)
+    source = ModelSource.resolve(pristine / "plain", chosen)
     assert source.verify_hashes == verified
     assert ModelSource.from_json(json.loads(json.dumps(source.to_json()))) == source
 
@@ -147,7 +148,7 @@ def test_hashes_are_those_of_the_bytes(pristine):
 @pytest.mark.parametrize("size", [2, 4])
 def test_ranks_verify_the_rows_that_they_read(tmp_path, monkeypatch, size):
     """Pieces of 128 rows. A rank notices a flipped bit in its own rows, and every bit is noticed by some rank."""
-    monkeypatch.setattr("deepseek_v32.model.checkpoint.hashes._PIECE_BYTES", 1)
+    monkeypatch.setattr("deepseek_v32.model.checkpoint.manifest._PIECE_BYTES", 1)
     write_checkpoint(tmp_path, replace(CONFIG, vocab_size=1024, num_attention_heads=8), "bf16")
     write_manifest(tmp_path)
     assert (
@@ -188,11 +189,11 @@ def test_ranks_verify_the_rows_that_they_read(tmp_path, monkeypatch, size):
 def test_pieces_that_begin_and_end_anywhere(tmp_path, monkeypatch, size):
     """A manifest whose pieces were cut differently: the rest of a piece is read to verify it."""
     write_checkpoint(tmp_path, CONFIG, "fp8")
-    monkeypatch.setattr("deepseek_v32.model.checkpoint.hashes.FP8_BLOCK", 37)
-    monkeypatch.setattr("deepseek_v32.model.checkpoint.hashes._PIECE_BYTES", 1)
+    monkeypatch.setattr("deepseek_v32.model.checkpoint.manifest.FP8_BLOCK", 37)
+    monkeypatch.setattr("deepseek_v32.model.checkpoint.manifest._PIECE_BYTES", 1)
     write_manifest(tmp_path)
     monkeypatch.undo()
-    monkeypatch.setattr("deepseek_v32.model.checkpoint.hashes._PIECE_BYTES", 1)
+    monkeypatch.setattr("deepseek_v32.model.checkpoint.manifest._PIECE_BYTES", 1)
     for rank in range(size):
         load_model(tmp_path, "fp8", ranks=Ranks(rank, size))
     convert(tmp_path, tmp_path / "converted", size)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.model import prefill_attention, prefill_form
+from deepseek_v32.model import attention, prefill_form
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model
 from deepseek_v32.model.synthetic.checkpoint import TINY
@@ -21,13 +21,13 @@ def test_both_conversions_read_the_same_values(monkeypatch: pytest.MonkeyPatch) 
     fill_synthetic(model, Plan(config))
     monkeypatch.setattr(prefill_form, "REFERENCE_GATHER_COST", -1e9)  # never masked
     calls = []
-    gather = prefill_attention.gather_latents
+    gather = attention.gather_latents
 
     def spy(*arguments: Any, **named: Any) -> torch.Tensor:
         calls.append(arguments)
         return gather(*arguments, **named)
 
-    monkeypatch.setattr(prefill_attention, "gather_latents", spy)
+    monkeypatch.setattr(attention, "gather_latents", spy)
     prompt = [i * 7919 % config.vocab_size for i in range(300)]
     results = []
     for heads in (1, 10**9):

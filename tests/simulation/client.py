@@ -7,7 +7,7 @@ from typing import Any
 from deepseek_v32.inference.completion import Completion, Delta
 from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.inference.server.service.streams import AsyncStream
-from deepseek_v32.inference.text.structured_outputs import StructuredOutputsParams
+from deepseek_v32.inference.text.grammar import StructuredOutputsParams
 from simulation.model import EOS, ORDINARY, answer
 
 

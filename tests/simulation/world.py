@@ -27,7 +27,7 @@ from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, StepTimes
 from deepseek_v32.inference.engine.scheduling.prompt_order import PATIENCE
 from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.server.service.admission import Busy
-from deepseek_v32.inference.server.service.engine_thread import STOPPED, TIMED_OUT
+from deepseek_v32.inference.server.service.entry import STOPPED, TIMED_OUT
 from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.inference.server.service.streams import AsyncInbox, AsyncStream
 from deepseek_v32.model.selection_policy import SelectionPolicy

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deepseek_v32.inference.chat_app.experiments import Experiments
-from deepseek_v32.inference.chat_app.recordings import Recordings
+from deepseek_v32.inference.chat_app.experiments import Experiments, Recordings
 from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.inference.recording import Recording
 from deepseek_v32.inference.report.page import notebook_frame, write_report
-from deepseek_v32.inference.text.token_texts import token_texts
+from deepseek_v32.inference.text.detokenizer import token_texts
 from support.chat_server import LAYERS, NEEDLE, TOPK, ScriptedService, scripted_llm
 
 LINES = [f"Item {i}: the committee talked about lamp number {i} and came to no conclusion." for i in range(60)]

@@ -156,7 +156,7 @@ def test_only_the_chat_is_served(scripted: Any, path: str) -> None:
 
 
 def test_every_response_carries_the_policy(scripted: Any) -> None:
-    for path in ("", "config", "gradio_api/upload", "theme.css"):
+    for path in ("", "config", "theme.css"):
         policy = fetch(scripted.url + path)[1]["content-security-policy"]
         assert "default-src 'self'" in policy and "http" not in policy
         assert fetch(scripted.url + path)[1]["x-content-type-options"] == "nosniff"

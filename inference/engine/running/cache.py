@@ -12,6 +12,7 @@ from typing import Any, cast
 import torch
 
 from ....kernels.cache_write import write_index_cache, write_latent_cache
+from ....kernels.errors import ArgumentError
 from ....kernels.registry import Preference
 from ....model.config import FP8_BLOCK, ModelConfig, Precision
 from ....model.metadata import PAGE_SIZE, LayerCache
@@ -26,7 +27,7 @@ def row_layout(config: ModelConfig, precision: Precision) -> tuple[torch.dtype, 
     latent, rope, index = config.kv_lora_rank, config.qk_rope_head_dim, config.index_head_dim
     if precision == "fp8":
         if latent % FP8_BLOCK:
-            raise ValueError(f"kv_lora_rank is {latent}; expected a multiple of {FP8_BLOCK} for the fp8 cache")
+            raise ArgumentError("kv_lora_rank", latent, f"a multiple of {FP8_BLOCK} for the fp8 cache")
         return torch.uint8, latent + 4 * latent // FP8_BLOCK + 2 * rope, index + 4
     return {"exact": torch.float32, "bf16": torch.bfloat16}[precision], latent + rope, index
 
@@ -72,9 +73,7 @@ def fill_synthetic_caches(
     the caches are checked.
     """
     if any(cache.stamps for cache in caches):
-        raise ValueError(
-            "check_cache is True; expected False, as random entries belong to no tokens that could be checked"
-        )
+        raise ArgumentError("check_cache", "True", "False, as random entries belong to no tokens that could be checked")
     device, plain = caches[0].latent.device, caches[0].latent.dtype
     dtype = torch.bfloat16 if plain == torch.uint8 else plain
     generator = torch.Generator(device).manual_seed(seed)

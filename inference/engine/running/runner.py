@@ -58,8 +58,10 @@ class Runner:
         drafter: Drafter | None = None,
         max_sequences: int = 0,
         scratch_page: int = 0,
+        threads: Threads | None = None,
     ) -> None:
-        """caches: with that of the MTP layer, if there is a drafter. max_sequences and scratch_page are only used for drafts."""
+        """caches: with that of the MTP layer, if there is a drafter. max_sequences and scratch_page are only used for drafts.
+        threads: by default every step has the process's number."""
         self.model = model
         self.caches = caches
         self.device = torch.device(device)
@@ -70,7 +72,7 @@ class Runner:
         staged = StagedTokens(max_sequences, self.device) if graphs is None else graphs.staged
         self.drafts = staged.drafts
         self.sampled = staged.sampled  # int64 [max_sequences] on the device: the staged tokens come first
-        self.threads: Threads | None = None  # None: the process's number, in every step
+        self._threads = threads
         self.draft_graphs = None if graphs is None or drafter is None else DraftGraphs(drafter, graphs)
         self.sampling_graphs = None
         if graphs is not None:
@@ -114,8 +116,8 @@ class Runner:
         self, batch: Batch, recorder: SelectionRecorder | None = None, plans: Sequence[Plan] | None = None
     ) -> LaunchedStep:
         """As ModelRunner.run. recorder: None: of the requests' selections. plans: None: this rank's own."""
-        if self.threads is not None:
-            self.threads.use(batch)
+        if self._threads is not None:
+            self._threads.use(batch)
         before = None if self._open is None else self._open()
         if before is not None:
             before.end()
@@ -267,11 +269,12 @@ def make_runner(
         drafter = Drafter(cast(DraftingModel, model), caches[-1])
     sizes = (limits.max_sequences, limits.max_model_len, scratch_page, ranks)
     observers = make_observers(limits.observers, Setup(model, caches, config, *sizes))
-    drafting = (drafter, limits.max_sequences, scratch_page)
+    threads = Threads(torch.get_num_threads()) if limits.spare_core and device.type == "cpu" and ranks == 1 else None
+    more = (drafter, limits.max_sequences, scratch_page, threads)
     if not (limits.decode_graphs and can_capture(model)):
-        return Runner(model, caches, device, None, observers, *drafting)
+        return Runner(model, caches, device, None, observers, *more)
     bounds = (scratch_page, limits.max_sequences, limits.max_model_len, config.index_topk)
     forward = model.forward if drafter is None else drafter.model.forward_with_hidden
     rows = most_rows(limits.max_sequences, limits.max_batch_tokens, drafts)
     graphs = DecodeGraphs(forward, caches, *bounds, device, observers, rows, config.num_hidden_layers)
-    return Runner(model, caches, device, graphs, observers, *drafting)
+    return Runner(model, caches, device, graphs, observers, *more)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from ....kernels.errors import ArgumentError
 from ....model.config import ModelConfig
 from ..limits import MAX_DRAFT_TOKENS
 
@@ -22,10 +23,10 @@ class StepTimes:
     def __post_init__(self) -> None:
         for name, value in (("beside_answers", self.beside_answers), ("alone", self.alone)):
             if not value > 0:
-                raise ValueError(f"{name} is {value}; expected a number of seconds above 0")
+                raise ArgumentError(name, value, "a number of seconds above 0")
         for name in ("least_tokens", "first_tokens", "most_drafts"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected at least 1")
+                raise ArgumentError(name, getattr(self, name), "at least 1")
 
 
 UNBOUNDED = StepTimes(math.inf, math.inf)

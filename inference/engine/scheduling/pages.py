@@ -3,6 +3,8 @@
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
+from ....kernels.errors import ArgumentError
+
 ROOT = 0  # the prefix id of the empty prefix
 
 _Key = tuple[int, tuple[int, ...]]
@@ -26,7 +28,7 @@ class PagePool:
     def __init__(self, page_count: int, page_size: int, reuse: bool = True, drafts: bool = False) -> None:
         """drafts: whether there is a draft layer."""
         if page_count < 1:
-            raise ValueError(f"page_count is {page_count}; expected at least 1")
+            raise ArgumentError("page_count", page_count, "at least 1")
         self.page_count = page_count
         self.page_size = page_size  # tokens
         self.reuse = reuse

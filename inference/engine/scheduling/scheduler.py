@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 
+from ....kernels.errors import ArgumentError
 from ...params import Request
 from ..drafting.policy import DraftPolicy
 from ..drafting.speculation import Speculation
@@ -44,7 +45,7 @@ class Scheduler:
     ) -> None:
         for name, value in (("max_batch_tokens", max_batch_tokens), ("max_sequences", max_sequences)):
             if value < 1:
-                raise ValueError(f"{name} is {value}; expected at least 1")
+                raise ArgumentError(name, value, "at least 1")
         self.pool = pool
         self.pace = pace or Pace()
         self.max_batch_tokens = max_batch_tokens

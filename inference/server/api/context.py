@@ -1,19 +1,19 @@
 """Shared by the endpoints: the service, the model's name, the encoding and checking of prompts, and failures of answers."""
 
-import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ....kernels.errors import ArgumentError
 from ...completion import Completion, TokenLogprob
 from ...params import MAX_SEED, PromptTooLong, Request, SamplingParams
 from ...text.errors import MessageError, TooManyTokens
 from ...text.messages import conversation_pieces
 from ...text.tokenizer import Special, Tokenizer, utf8_length
 from ..service.admission import Busy
-from ..service.engine_thread import STOPPED, TIMED_OUT
+from ..service.entry import STOPPED
 from ..service.service import Service
 from ..service.streams import AsyncStream
 from .encoding import EncodingQueue
@@ -78,13 +78,12 @@ class ApiContext:
                 return [self.service.make_request(tokens, replace(params, seed=seed), inspect) for seed in seeds]
             except PromptTooLong as error:
                 raise ApiError(400, str(error), code="context_length_exceeded") from None
-            except ValueError as error:
-                message = str(error)
-                if not message.startswith("structured_outputs"):
-                    raise ApiError(400, message) from None
+            except ArgumentError as error:
+                if error.name.partition(".")[0] != "structured_outputs":
+                    raise ApiError(400, str(error)) from None
                 if form_field != "structured_outputs":  # the client has not said what kind of grammar it becomes
-                    message = re.sub(r"structured_outputs(\.\w+)?", form_field, message, count=1)
-                raise ApiError(400, message, form_field) from None
+                    error = error.renamed(form_field)
+                raise ApiError(400, str(error), form_field) from None
 
         return await self.encoding.run(size, make, n)
 
@@ -179,9 +178,9 @@ def check_finished(completion: Completion) -> None:
     """Raise ApiError for an answer that was cut short. It does not tell the reason, which the engine has logged."""
     if completion.finish_reason in ("stop", "length"):
         return
-    if completion.error == TIMED_OUT:
+    if completion.error_code == "deadline":
         raise _deadline_passed()
-    if completion.error == STOPPED:
+    if completion.error_code == "stopped":
         raise ApiError(503, STOPPED, code="stopped", headers={"Retry-After": "30"})
     raise _answer_failed()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..service.engine_thread import STOPPED
+from ..service.entry import STOPPED
 from .errors import ApiError
 from .events import DONE
 

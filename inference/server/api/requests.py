@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ....kernels.errors import ArgumentError
 from ...params import MAX_SEED, SamplingParams
-from ...text.call_grammar import call_grammar
+from ...text.dsml import call_grammar
+from ...text.grammar import StructuredOutputsParams
 from ...text.messages import ChatFormat
-from ...text.structured_outputs import StructuredOutputsParams
 from ...text.tokenizer import DSML, Tokenizer
 from .errors import ApiError
 from .fields import SamplingFields
@@ -31,8 +32,8 @@ def sampling_params(
     try:
         given["structured_outputs"] = _structured_outputs(request)
         return replace(defaults, **given, seed=seed, max_tokens=max_tokens, logprobs=logprobs)
-    except ValueError as error:
-        raise ApiError(400, str(error), str(error).split(" ")[0].split(".")[0].rstrip(",")) from None
+    except ArgumentError as error:
+        raise ApiError(400, str(error), error.name.split(".")[0]) from None
 
 
 def answer_params(
@@ -69,9 +70,8 @@ def _structured_outputs(request: SamplingFields) -> StructuredOutputsParams | No
         values = [("json", fields.json_), *((name, getattr(fields, name)) for name in (*_KINDS[1:], "json_object"))]
         given += [(name, value) for name, value in values if value is not None]
         if not given:
-            raise ValueError(
-                "structured_outputs has nothing; expected one of json, json_object, regex, choice, grammar"
-            )
+            expected = "one of json, json_object, regex, choice, grammar"
+            raise ArgumentError("structured_outputs", "nothing", expected, "has")
     given += [(name, value) for name in _KINDS if (value := getattr(request, f"guided_{name}")) is not None]
     if request.response_format is not None and request.response_format.type == "json_object":
         given.append(("json_object", True))
@@ -79,7 +79,8 @@ def _structured_outputs(request: SamplingFields) -> StructuredOutputsParams | No
         given.append(("json", schema))
     if len(given) > 1:
         names = ", ".join(name for name, _ in given)
-        raise ValueError(f"structured_outputs, guided_* and response_format have {names}; expected one in all")
+        message = f"structured_outputs, guided_* and response_format have {names}; expected one in all"
+        raise ApiError(400, message, "structured_outputs")
     return StructuredOutputsParams(**dict(given)) if given and given[0] != ("json_object", False) else None
 
 

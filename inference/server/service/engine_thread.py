@@ -11,16 +11,12 @@ from ...engine.engine import Engine, EngineStats
 from ...engine.fault import Fault, first_line, log_fault
 from ...engine.running.scoring import ScoreJob
 from .delivery import Delivery
-from .entry import Entry, error_delta, with_failure
+from .entry import STEP_FAILED, STOPPED, TIMED_OUT, Entry, error_delta, with_failure
 from .observers import Observers
 from .open_work import OpenWork
 from .streams import Inbox, deliver
 
 log = logging.getLogger(__name__)
-
-TIMED_OUT = "the request has passed its deadline"
-STOPPED = "the server has stopped"
-STEP_FAILED = "the step that computed this answer failed"
 
 _DIED = "the engine's thread has failed"
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ....kernels.errors import ArgumentError
 from ....model.selection_policy import SelectionPolicy
 from ...completion import TokenLogprob
 from ...engine.engine import EngineStats
@@ -81,9 +82,9 @@ class Service:
         Raises ValueError for a value out of range.
         """
         if max_queue < 0:
-            raise ValueError(f"max_queue is {max_queue}; expected at least 0")
+            raise ArgumentError("max_queue", max_queue, "at least 0")
         if not (math.isfinite(deadline) and deadline > 0):
-            raise ValueError(f"deadline is {deadline}; expected a finite number of seconds above 0")
+            raise ArgumentError("deadline", deadline, "a finite number of seconds above 0")
         self.llm = llm
         self.capacity = llm.limits.max_sequences + max_queue
         self.deadline = deadline

@@ -74,7 +74,7 @@ class SelectionProbe:
         return selection
 
     def attend(self, q: torch.Tensor, queries: Any, prefill: Any, cache: Any) -> torch.Tensor:
-        return self._attention.select_and_attend(q, queries, prefill, cache)
+        return self._attention.attend_selected(q, self.select(queries, prefill, cache).positions, prefill, cache)
 
 
 @contextmanager

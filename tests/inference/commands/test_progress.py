@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference import SamplingParams
 from deepseek_v32.inference.commands import answer_file, cli, terminal
-from deepseek_v32.inference.commands.prompt_encoder import PromptEncoder
-from deepseek_v32.inference.commands.prompt_file import Prompt
+from deepseek_v32.inference.commands.prompts import Prompt, PromptEncoder
 from deepseek_v32.inference.commands.terminal import ReadingLine, statistics
 from support.chain_model import make_llm
 
@@ -85,8 +84,8 @@ def test_first_answers_come_before_all_prompts_are_read(monkeypatch):
 def test_a_slow_first_answer_keeps_nobody_waiting(monkeypatch):
     monkeypatch.setattr(answer_file, "FIRST_SECONDS", 0)
     llm = make_llm(("</think>", "Hey"))
-    queue, added = llm.engine.add_request, []
-    monkeypatch.setattr(llm.engine, "add_request", lambda *given: added.append(given) or queue(*given))
+    queue, added = llm.engine.queue, []
+    monkeypatch.setattr(llm.engine, "queue", lambda request: added.append(request) or queue(request))
     step, counts = llm.engine.step, []
     monkeypatch.setattr(llm.engine, "step", lambda: counts.append(len(added)) or step())
     encoder = PromptEncoder(lambda default: SamplingParams(temperature=0), False, None, False)

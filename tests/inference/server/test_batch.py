@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from deepseek_v32.inference.commands import jsonl_log, loading
+from deepseek_v32.inference.commands import files, loading
 from deepseek_v32.inference.commands.batch import Answers, read_requests
 from deepseek_v32.inference.commands.cli import app
 from support.server import stand_in_llm
@@ -168,7 +168,7 @@ def test_two_runs_do_not_share_an_output_file(run, tmp_path):
 def test_a_run_that_opened_the_file_before_another_replaced_it_leaves_it_alone(tmp_path, monkeypatch):
     path = tmp_path / "out.jsonl"
     path.write_text("")
-    real = jsonl_log.lock
+    real = files.lock
 
     def lock(file, name):
         if name == path:
@@ -176,6 +176,6 @@ def test_a_run_that_opened_the_file_before_another_replaced_it_leaves_it_alone(t
             (tmp_path / "new").replace(path)  # what another run does when it asks failed requests again
         real(file, name)
 
-    monkeypatch.setattr(jsonl_log, "lock", lock)
+    monkeypatch.setattr(files, "lock", lock)
     with pytest.raises(ValueError, match="another run"):
         Answers(path)

@@ -73,7 +73,7 @@ def test_paths_and_methods_that_do_not_exist(chat, caplog):
 
 def test_events_of_the_page_whose_values_do_not_fit_are_one_line_in_the_log(capfd, caplog):
     pytest.importorskip("gradio")
-    caplog.set_level(logging.DEBUG, "deepseek_v32.inference.chat_app.events")
+    caplog.set_level(logging.DEBUG, "deepseek_v32.inference.chat_app.page")
     with serving(Service(stand_in_llm()), chat=True) as server, httpx.Client(base_url=server.url) as http:
         for data in ([], [{"a": 1}] * 11, ["x"] * 11):
             event = {"data": data, "fn_index": 0, "session_hash": "a"}

@@ -1,0 +1,304 @@
+"""Two traces that agree up to one stage, hypotheses about how that stage came to differ, and the formulas they are made of.
+
+A hypothesis is a formula: applied to the stages before the difference, it predicts the wrong values. If the prediction is what the
+other implementation has, the formula is what it computes. Nothing is looked up by name.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+
+from ..trace import STAGES, Trace, full_name, parse_name
+from .references import REFERENCES
+
+Prediction = torch.Tensor | None
+SAMPLE = 160  # rows of a stage on which hypotheses are tested, those that differ most evenly spread
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A way to be wrong."""
+
+    name: str
+    stages: tuple[str, ...]  # the stages that it explains
+    says: str  # to the user, completing "this is what … gives"
+    predict: Callable[["Case"], torch.Tensor | None]  # the wrong values of `Case.rows`; None if it does not apply
+    weak: bool = False  # it describes a pattern and predicts no numbers, so that any formula that fits is better
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A hypothesis that holds."""
+
+    name: str
+    says: str
+    seen: str  # where an implementation had it: "owner/repository#number"
+    explained: float  # of the squared difference, or of the rows of a choice: up to 1
+    weak: bool  # the pattern fits, no numbers were predicted
+
+
+@dataclass
+class Case:
+    """The first stage at which b differs from a, which is right."""
+
+    a: Trace
+    b: Trace
+    full: str  # of the stage
+    differing: torch.Tensor  # bool [T]
+    name: str = field(init=False)
+    layer: int | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        parsed = parse_name(self.full)
+        assert parsed is not None
+        self.name, self.layer = parsed
+
+    @cached_property
+    def rows(self) -> torch.Tensor:
+        """int64 [R]: the rows on which hypotheses are tested."""
+        rows = self.differing.nonzero()[:, 0]
+        return rows[:: max(len(rows) // SAMPLE, 1)][:SAMPLE] if len(rows) > SAMPLE else rows
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        return self.a.config or self.b.config
+
+    def number(self, key: str) -> float | None:
+        value = self.config.get(key)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def right(self, name: str, shift: int = 0) -> torch.Tensor | None:
+        """A stage of this layer (or of the layer `shift` further) in a, as fp32 or integers."""
+        return _of(self.a, name, self.layer, shift)
+
+    def wrong(self, name: str) -> torch.Tensor | None:
+        """A stage of this layer in b."""
+        return _of(self.b, name, self.layer, 0)
+
+    def own(self, name: str) -> torch.Tensor | None:
+        """What b computed with: its own stage if it has that, else a's, which agrees with it."""
+        found = self.wrong(name)
+        return self.right(name) if found is None else found
+
+    def computed(self, name: str) -> torch.Tensor:
+        """bool [T]: the tokens for which b ran a stage of this layer; all of them if its trace does not say."""
+        full = full_name(name, self.layer)
+        return self.b.rows(full) if full in self.b.stages else torch.zeros(len(self.differing), dtype=torch.bool)
+
+    def before(self) -> torch.Tensor | None:
+        """The residual stream that enters the layer."""
+        return self.right("residual", -1) if self.layer else self.a.stages.get("embedding")
+
+    @cached_property
+    def target(self) -> torch.Tensor:
+        """What b has, at `rows`."""
+        return self.b.stages[self.full][self.rows]
+
+    @cached_property
+    def base(self) -> torch.Tensor:
+        """What a has, at `rows`."""
+        return self.a.stages[self.full][self.rows]
+
+    def at(self, values: torch.Tensor | None) -> torch.Tensor | None:
+        """The `rows` of values [T, …]."""
+        return None if values is None else values[self.rows]
+
+
+def _of(trace: Trace, name: str, layer: int | None, shift: int) -> torch.Tensor | None:
+    inside = full_name(name, None if layer is None else layer + shift)
+    found = trace.stages.get(inside)
+    found = trace.stages.get(name) if found is None and name in STAGES else found
+    return None if found is None else found.float() if found.is_floating_point() else found
+
+
+def diagnose(case: Case, hypotheses: tuple[Hypothesis, ...]) -> list[Diagnosis]:
+    """The hypotheses that predict at least half of what is wrong, the best first."""
+    found = []
+    for hypothesis in hypotheses:
+        if case.name in hypothesis.stages and len(case.rows):
+            predicted = hypothesis.predict(case)
+            if predicted is None:
+                continue
+            choice = STAGES[case.name].kind == "choice"
+            explained = _equal_sets(case, predicted) if choice else _explained(case, predicted)
+            if explained > 0.5:
+                found.append(
+                    Diagnosis(
+                        hypothesis.name,
+                        hypothesis.says,
+                        REFERENCES.get(hypothesis.name, ""),
+                        explained,
+                        hypothesis.weak,
+                    )
+                )
+    certain = any(not diagnosis.weak and diagnosis.explained > 0.9 for diagnosis in found)
+    found = [diagnosis for diagnosis in found if not (certain and diagnosis.weak)]
+    return sorted(found, key=lambda diagnosis: -diagnosis.explained)
+
+
+def _explained(case: Case, predicted: torch.Tensor) -> float:
+    """1 - |b - predicted|^2 / |b - a|^2 over what is finite."""
+    target, base = case.target.float(), case.base.float()
+    if predicted.shape != target.shape:
+        return 0.0
+    finite = target.isfinite() & predicted.isfinite() & base.isfinite()
+    left = (target - predicted)[finite].double().square().sum()
+    whole = (target - base)[finite].double().square().sum()
+    # A prediction that is finite elsewhere than b is none.
+    same = (target.isfinite() == predicted.isfinite()).double().mean()
+    return float((1 - left / whole) * same) if whole > 0 else float(same) * 0.99 if left == 0 else 0.0
+
+
+def _equal_sets(case: Case, predicted: torch.Tensor) -> float:
+    """The share of the rows whose sets are equal; sets int [R, K], ascending, -1 behind."""
+    width = max(predicted.shape[1], case.target.shape[1])
+
+    def padded(ids: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(ids.long(), (0, width - ids.shape[1]), value=-1)
+
+    return float((padded(predicted) == padded(case.target)).all(1).double().mean())
+
+
+Layout = Literal["interleaved", "half"]
+
+
+def frequencies(config: dict[str, Any], yarn: bool = True) -> torch.Tensor | None:
+    """fp32 [R/2], with YaRN's slow dims if the configuration has it and `yarn`; None if the configuration does not say."""
+    dim, theta, scaling = config.get("qk_rope_head_dim"), config.get("rope_theta"), config.get("yarn")
+    if not isinstance(dim, int) or not isinstance(theta, int | float):
+        return None
+    i = torch.arange(dim // 2, dtype=torch.float32)
+    plain = 1.0 / float(theta) ** (2 * i / dim)
+    if not yarn or not isinstance(scaling, dict):
+        return plain
+    original, factor = scaling["original_max_position_embeddings"], scaling["factor"]
+
+    def turning(times: float) -> float:
+        return float(dim * math.log(original / (times * 2 * math.pi)) / (2 * math.log(theta)))
+
+    low = max(math.floor(turning(scaling["beta_fast"])), 0)
+    high = min(math.ceil(turning(scaling["beta_slow"])), dim - 1)
+    ramp = ((i - low) / max(high - low, 0.001)).clamp(0, 1)
+    return plain * (1 - ramp) + plain / factor * ramp
+
+
+def mscale(config: dict[str, Any]) -> float:
+    """YaRN's factor of the softmax scale, whose square counts; 1 without YaRN."""
+    scaling = config.get("yarn")
+    if not isinstance(scaling, dict) or not scaling.get("mscale_all_dim") or scaling["factor"] <= 1:
+        return 1.0
+    return float(0.1 * scaling["mscale_all_dim"] * math.log(scaling["factor"]) + 1.0)
+
+
+def rotate(
+    x: torch.Tensor, positions: torch.Tensor, inverse: torch.Tensor, layout: Layout, backwards: bool = False
+) -> torch.Tensor:
+    """RoPE of x [T, …, R] at positions [T], or undone."""
+    angles = positions.float()[:, None] * inverse
+    shape = (len(positions), *(1,) * (x.dim() - 2), len(inverse))
+    cos, sin = angles.cos().view(shape), angles.sin().view(shape) * (-1 if backwards else 1)
+    if layout == "half":
+        one, other = x.chunk(2, -1)
+        return torch.cat((one * cos - other * sin, other * cos + one * sin), -1)
+    one, other = x[..., 0::2], x[..., 1::2]
+    return torch.stack((one * cos - other * sin, one * sin + other * cos), -1).flatten(-2)
+
+
+def deinterleaved(x: torch.Tensor) -> torch.Tensor:
+    """Pairs (2i, 2i + 1) moved to (i, i + R/2)."""
+    return torch.cat((x[..., 0::2], x[..., 1::2]), -1)
+
+
+def hadamard(x: torch.Tensor) -> torch.Tensor | None:
+    """The Walsh-Hadamard transform of the last axis, times D^-0.5; None unless D is a power of two."""
+    size = x.shape[-1]
+    if size & (size - 1):
+        return None
+    matrix = torch.ones(1, 1)
+    while matrix.shape[0] < size:
+        matrix = torch.cat((torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)))
+    return x @ matrix * size**-0.5
+
+
+def rms_normed(x: torch.Tensor, eps: float) -> torch.Tensor:
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+
+
+def layer_normed(x: torch.Tensor, eps: float) -> torch.Tensor:
+    centred = x - x.mean(-1, keepdim=True)
+    return centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + eps)
+
+
+def fitted(x: torch.Tensor, y: torch.Tensor, bias: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weight [D] and bias [D] of a norm: y = x * weight + bias, by least squares over the rows that are finite."""
+    rows = x.isfinite().all(1) & y.isfinite().all(1)
+    x, y = x[rows].double(), y[rows].double()
+    mean_x, mean_y = (x.mean(0), y.mean(0)) if bias else (torch.zeros(x.shape[1]).double(),) * 2
+    centred = x - mean_x
+    weight = (centred * (y - mean_y)).sum(0) / centred.square().sum(0).clamp_min(1e-30)
+    return weight.float(), (mean_y - weight * mean_x).float()
+
+
+def linear_map(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor | None:
+    """W [D, D'] with y = x W, by least squares; None if there are fewer rows than D."""
+    rows = x.isfinite().all(1) & y.isfinite().all(1)
+    if int(rows.sum()) < x.shape[1]:
+        return None
+    return torch.linalg.lstsq(x[rows].double(), y[rows].double()).solution.float()
+
+
+def factor_of(wrong: torch.Tensor, right: torch.Tensor) -> float:
+    """c that makes c * right closest to wrong."""
+    finite = wrong.isfinite() & right.isfinite()
+    wrong, right = wrong[finite].double(), right[finite].double()
+    return float((wrong * right).sum() / right.square().sum().clamp_min(1e-300))
+
+
+def top_sets(scores: torch.Tensor, count: int) -> torch.Tensor:
+    """The `count` largest of each row [R, S], -inf excluded: int64 [R, count], ascending, -1 behind; the lowest of equal ones."""
+    count = min(count, scores.shape[1])
+    order = scores.sort(dim=1, descending=True, stable=True)
+    ids = torch.where(order.values[:, :count] == -torch.inf, scores.shape[1], order.indices[:, :count]).sort(1).values
+    return torch.where(ids == scores.shape[1], -1, ids)
+
+
+def causal(scores: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Scores [R, S] with -inf behind each row's position."""
+    return scores.masked_fill(torch.arange(scores.shape[1]) > positions[:, None], -torch.inf)
+
+
+def membership(sets: torch.Tensor, width: int) -> torch.Tensor:
+    """Sets int [R, K] -> bool [R, width]."""
+    mask = torch.zeros(len(sets), width + 1, dtype=torch.bool)
+    inside = torch.where((sets < 0) | (sets >= width), width, sets.long())
+    return mask.scatter(1, inside, True)[:, :width]
+
+
+def attend(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, allowed: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """softmax(query . key * scale over allowed [R, S]) @ value: query [R, H, D], key [S, H, D], value [S, H, v]."""
+    logits = torch.einsum("thd,shd->ths", query, key) * scale
+    weights = logits.masked_fill(~allowed[:, None], -torch.inf).softmax(-1)
+    return torch.einsum("ths,shv->thv", weights.nan_to_num(0.0), value.nan_to_num(0.0))
+
+
+E4M3_MAX = 448.0
+
+
+def quantised(x: torch.Tensor, used: torch.Tensor, stored: torch.Tensor | None = None) -> torch.Tensor:
+    """x [T, D] through e4m3 with scales [T, D/128], read back with `stored` scales."""
+    spread = used.repeat_interleave(128, -1)[..., : x.shape[-1]]
+    values = (x / spread).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn).float()
+    return values * (spread if stored is None else stored.repeat_interleave(128, -1)[..., : x.shape[-1]])
+
+
+def plain_scales(x: torch.Tensor) -> torch.Tensor | None:
+    """amax / 448 of each group of 128: [T, D/128]; None if D is no multiple of it."""
+    if x.shape[-1] % 128:
+        return None
+    return x.unflatten(-1, (-1, 128)).abs().amax(-1).clamp_min(1e-4) / E4M3_MAX
